@@ -87,7 +87,7 @@ def test_names_ignore_case_and_sparks_own_options_are_accepted() -> None:
     ],
 )
 def test_starting_offsets_are_inclusive_without_a_parenthesis(text: str, after: StreamID | None) -> None:
-    assert parse({**GOOD, "startingOffsets": text}).starting == after
+    assert parse({**GOOD, "startingOffsets": text}).starting_offsets == after
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_starting_offsets_are_inclusive_without_a_parenthesis(text: str, after: 
     ],
 )
 def test_ending_offsets_are_inclusive_without_a_parenthesis(text: str, last: StreamID | None) -> None:
-    assert parse({**GOOD, "endingOffsets": text}).ending == last
+    assert parse({**GOOD, "endingOffsets": text}).ending_offsets == last
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_impossible_bounds_are_rejected(given: dict[str, str], says: str) -> Non
 def test_an_empty_range_is_allowed_and_no_password_is_shown() -> None:
     given = {"url": "redis://:s3cret@h", "stream": "s", "columnNameOfCorruptRecord": "bad"}
     found = parse({**given, "startingOffsets": "(5-0", "endingOffsets": "5-0"})
-    assert found.starting == found.ending == StreamID(5, 0)
+    assert found.starting_offsets == found.ending_offsets == StreamID(5, 0)
     assert "s3cret" not in repr(found)
 
 

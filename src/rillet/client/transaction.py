@@ -27,17 +27,18 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from rillet.client.connection import Connection
-from rillet.client.errors import ConnectorError, refused
+from rillet.client.errors import ConnectionLost, ConnectorError, refused
 from rillet.client.protocol import pack, pack_all
-from rillet.client.redirection import not_executed
+from rillet.client.redirection import Patience, not_executed
 from rillet.client.reply_stream import ReplyStream
 from rillet.client.servers import Servers
 from rillet.protocol.reply_parser import ReplyError
 
 Commands = Sequence[Sequence[bytes]]
+Result = TypeVar("Result")
 
 
 class NotQueued(ConnectorError):
@@ -59,10 +60,30 @@ def transact(
         if not commands:
             servers.call(key, b"UNWATCH")
             return []
-        *_, result = servers.calls(key, [(b"MULTI",), *commands, (b"EXEC",)])
+        result = multi_exec(servers, key, commands)
         if result is not None:
-            return list(result)
+            return result
     return None
+
+
+def multi_exec(servers: Servers, key: bytes, commands: Commands) -> list[Any] | None:
+    """Execute commands on the keys of one slot as a transaction; return the replies, None if a watched key changed."""
+    *_, result = servers.calls(key, [(b"MULTI",), *commands, (b"EXEC",)])
+    return None if result is None else list(result)
+
+
+def retry(servers: Servers, action: Callable[[], Result], key: bytes = b"") -> Result:
+    """Run an action; repeat it after a lost connection, or a redirection of the key's transaction, up to `timeout`."""
+    patience = Patience(servers.options.timeout)
+    while True:
+        try:
+            return action()
+        except ConnectionLost:
+            if not patience.again():
+                raise
+        except NotQueued as error:
+            if not servers.redirected(key, error.line) or not patience.again():
+                raise
 
 
 class Transaction:

@@ -3,8 +3,8 @@
 Spark passes options as strings, with names in any case. `parse` turns them into an `Options`. Its `OptionError` lists
 every unknown name, every malformed value and every contradiction, so that a user can correct all of them at once.
 
-`TABLE` is the only list of options: name, attribute, parser and use (such as batch read or write). `Options.refuse`
-rejects options that do not apply to a use.
+The class `Options` declares each option once: attribute, parser, default and use (such as batch read or write).
+`TABLE` lists these declarations. `Options.refuse` rejects options that do not apply to a use.
 
 One of four options selects the keys to read: `stream` (one key), `streams` (keys with commas between them),
 `streamPattern` (a glob, resolved again for every micro-batch), or `stream` with `partitioned` = n, which selects the n
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
 from rillet.client.address import Address, NodeAddress, Tls
@@ -35,10 +35,10 @@ from rillet.spark.option_types import (
     one_of,
     starting_bound,
     stream_id,
-    timeout,
     timestamp,
     whole_number,
 )
+from rillet.spark.option_types import timeout as positive_duration
 from rillet.spark.server_address import owner_address, url_problems
 from rillet.types.stream.id import StreamID
 
@@ -55,57 +55,68 @@ class OptionError(RilletError):
     """The options are invalid; the message lists every mistake."""
 
 
+ALL, READ, BATCH, FOLLOW, WRITE = "all", "read", "batch read", "streaming read", "write"
+
+
+def option(read: Callable[[str], Any], use: str, default: Any = None, *, name: str = "", secret: bool = False) -> Any:
+    """Declare an option of `Options`: its parser (option_types.py), the uses that allow it, and its default.
+
+    The option's name is the attribute's name in camel case, unless `name` is given.
+    """
+    return field(default=default, repr=not secret, metadata={"read": read, "use": use, "name": name})
+
+
 @dataclass(frozen=True)
 class Options:
     """The checked options of a reader or writer; small, because Spark sends them with every task."""
 
-    stream: str = ""
-    streams: tuple[str, ...] | None = None
-    stream_pattern: str | None = None
-    partitioned: int | None = None
-    url: str | None = field(default=None, repr=False)  # may contain a password
-    path: str | None = None
-    user: str | None = None
-    password: str | None = field(default=None, repr=False)
-    ca_file: str | None = None
-    cert_file: str | None = None
-    key_file: str | None = None
-    tls_verify: bool = True
-    read_from: str = "master"
-    timeout: float = 60.0
-    starting: Bounds = EARLIEST  # reading starts after this ID; None = latest; a dict has one bound per stream
-    ending: Bounds = LATEST  # the last ID to read
-    starting_timestamp: int | None = None  # milliseconds since 1970
-    ending_timestamp: int | None = None
-    fail_on_data_loss: bool = True
-    max_entries_per_trigger: int | None = None
-    min_entries_per_trigger: int | None = None
-    max_trigger_delay: float = 900.0
-    exact_triggers: bool = False
-    min_partitions: int | None = None
-    page_entries: int = 2500
-    batch_entries: int = 10000
-    mode: str = "PERMISSIVE"
-    corrupt_column: str = "_corrupt"
-    infer_schema: bool = False
-    sample_entries: int = 1000
-    push_filters: bool = True
-    group: str | None = None
-    group_mode: str = "follow"
-    consumer: str = "spark"
-    archive: str | None = None
-    maxlen: int | None = None
-    minid: str | None = None
-    trim_exactly: bool = False
-    id_column: str | None = None
-    field_columns: tuple[str, ...] | None = None
-    fields: dict[str, str] | None = None  # column -> field
-    stream_column: str | None = None
-    partition_column: str | None = None
-    exactly_once: str = "auto"
-    transaction_bytes: int = 16 << 20
-    txn_app_id: str | None = None
-    txn_version: int | None = None
+    url: str | None = option(non_empty, ALL, secret=True)  # may contain a password
+    path: str | None = option(non_empty, ALL)
+    user: str | None = option(non_empty, ALL)
+    password: str | None = option(non_empty, ALL, secret=True)
+    ca_file: str | None = option(non_empty, ALL)
+    cert_file: str | None = option(non_empty, ALL)
+    key_file: str | None = option(non_empty, ALL)
+    tls_verify: bool = option(boolean, ALL, True)
+    timeout: float = option(positive_duration, ALL, 60.0)
+    stream: str = option(non_empty, ALL, "")
+    partitioned: int | None = option(whole_number(1), ALL)
+    streams: tuple[str, ...] | None = option(names, READ)
+    stream_pattern: str | None = option(non_empty, READ)
+    read_from: str = option(one_of("master", "replica"), READ, "master")
+    starting_offsets: Bounds = option(bounds(starting_bound), READ, EARLIEST)  # reading starts after this ID
+    ending_offsets: Bounds = option(bounds(ending_bound), BATCH, LATEST)  # the last ID to read
+    starting_timestamp: int | None = option(timestamp, READ)  # milliseconds since 1970
+    ending_timestamp: int | None = option(timestamp, BATCH)
+    fail_on_data_loss: bool = option(boolean, READ, True)
+    max_entries_per_trigger: int | None = option(whole_number(1), FOLLOW)
+    min_entries_per_trigger: int | None = option(whole_number(1), FOLLOW)
+    max_trigger_delay: float = option(positive_duration, FOLLOW, 900.0)
+    exact_triggers: bool = option(boolean, FOLLOW, False)
+    min_partitions: int | None = option(whole_number(1), READ)
+    page_entries: int = option(whole_number(1), READ, 2500)
+    batch_entries: int = option(whole_number(1), READ, 10000)
+    mode: str = option(one_of("PERMISSIVE", "DROPMALFORMED", "FAILFAST"), READ, "PERMISSIVE")
+    corrupt_column: str = option(non_empty, READ, "_corrupt", name="columnNameOfCorruptRecord")
+    infer_schema: bool = option(boolean, READ, False)
+    sample_entries: int = option(whole_number(1), READ, 1000)
+    push_filters: bool = option(boolean, BATCH, True)
+    group: str | None = option(non_empty, FOLLOW)
+    group_mode: str = option(one_of("follow", "deliver"), FOLLOW, "follow")
+    consumer: str = option(non_empty, FOLLOW, "spark")
+    archive: str | None = option(non_empty, BATCH)
+    maxlen: int | None = option(whole_number(0), WRITE)
+    minid: str | None = option(stream_id, WRITE)
+    trim_exactly: bool = option(boolean, WRITE, False)
+    id_column: str | None = option(non_empty, WRITE)
+    field_columns: tuple[str, ...] | None = option(names, WRITE)
+    fields: dict[str, str] | None = option(field_map, WRITE)  # column -> field
+    stream_column: str | None = option(non_empty, WRITE)
+    partition_column: str | None = option(non_empty, WRITE)
+    exactly_once: str = option(one_of("auto", "transaction", "idmp", "none"), WRITE, "auto")
+    transaction_bytes: int = option(whole_number(1 << 10), WRITE, 16 << 20)
+    txn_app_id: str | None = option(non_empty, WRITE)
+    txn_version: int | None = option(whole_number(0), WRITE)
     named: frozenset[str] = field(default=frozenset(), compare=False)  # names of the options that were set, lower case
 
     def address(self) -> Address:
@@ -150,24 +161,22 @@ class Options:
 
     def start_of(self, stream: str) -> Bound:
         """Return the ID after which a stream is read; None for latest. A stream without a bound starts at earliest."""
-        if self.starting_timestamp is not None:
-            return EARLIEST if self.starting_timestamp <= 0 else before(StreamID(self.starting_timestamp, 0))
-        return self.starting.get(stream, EARLIEST) if isinstance(self.starting, dict) else self.starting
+        return _bound(self.starting_timestamp, self.starting_offsets, stream, EARLIEST)
 
     def end_of(self, stream: str) -> Bound:
         """Return the last ID to read of a stream; None for latest. Streams without a bound are read to their end."""
-        if self.ending_timestamp is not None:  # the end is exclusive
-            return EARLIEST if self.ending_timestamp <= 0 else before(StreamID(self.ending_timestamp, 0))
-        return self.ending.get(stream, LATEST) if isinstance(self.ending, dict) else self.ending
+        return _bound(self.ending_timestamp, self.ending_offsets, stream, LATEST)
 
 
-# ---- the table ---------------------------------------------------------------------------------------------------
-
-ALL, READ, BATCH, FOLLOW, WRITE = "all", "read", "batch read", "streaming read", "write"
+def _bound(milliseconds: int | None, offsets: Bounds, stream: str, default: Bound) -> Bound:
+    """Return the last ID before a time if a time is given, else a stream's offset."""
+    if milliseconds is not None:
+        return EARLIEST if milliseconds <= 0 else before(StreamID(milliseconds, 0))
+    return offsets.get(stream, default) if isinstance(offsets, dict) else offsets
 
 
 class Option(NamedTuple):
-    """One option: its name, its attribute in Options, its parser (option_types.py), and the uses that allow it."""
+    """One option: its name, its attribute in Options, its parser, and the uses that allow it."""
 
     name: str
     attribute: str
@@ -175,54 +184,15 @@ class Option(NamedTuple):
     use: str
 
 
-TABLE = (
-    Option("url", "url", non_empty, ALL),
-    Option("path", "path", non_empty, ALL),
-    Option("user", "user", non_empty, ALL),
-    Option("password", "password", non_empty, ALL),
-    Option("caFile", "ca_file", non_empty, ALL),
-    Option("certFile", "cert_file", non_empty, ALL),
-    Option("keyFile", "key_file", non_empty, ALL),
-    Option("tlsVerify", "tls_verify", boolean, ALL),
-    Option("timeout", "timeout", timeout, ALL),
-    Option("stream", "stream", non_empty, ALL),
-    Option("partitioned", "partitioned", whole_number(1), ALL),
-    Option("streams", "streams", names, READ),
-    Option("streamPattern", "stream_pattern", non_empty, READ),
-    Option("readFrom", "read_from", one_of("master", "replica"), READ),
-    Option("startingOffsets", "starting", bounds(starting_bound), READ),
-    Option("endingOffsets", "ending", bounds(ending_bound), BATCH),
-    Option("startingTimestamp", "starting_timestamp", timestamp, READ),
-    Option("endingTimestamp", "ending_timestamp", timestamp, BATCH),
-    Option("failOnDataLoss", "fail_on_data_loss", boolean, READ),
-    Option("maxEntriesPerTrigger", "max_entries_per_trigger", whole_number(1), FOLLOW),
-    Option("minEntriesPerTrigger", "min_entries_per_trigger", whole_number(1), FOLLOW),
-    Option("maxTriggerDelay", "max_trigger_delay", timeout, FOLLOW),
-    Option("exactTriggers", "exact_triggers", boolean, FOLLOW),
-    Option("minPartitions", "min_partitions", whole_number(1), READ),
-    Option("pageEntries", "page_entries", whole_number(1), READ),
-    Option("batchEntries", "batch_entries", whole_number(1), READ),
-    Option("mode", "mode", one_of("PERMISSIVE", "DROPMALFORMED", "FAILFAST"), READ),
-    Option("columnNameOfCorruptRecord", "corrupt_column", non_empty, READ),
-    Option("inferSchema", "infer_schema", boolean, READ),
-    Option("sampleEntries", "sample_entries", whole_number(1), READ),
-    Option("pushFilters", "push_filters", boolean, BATCH),
-    Option("group", "group", non_empty, FOLLOW),
-    Option("groupMode", "group_mode", one_of("follow", "deliver"), FOLLOW),
-    Option("consumer", "consumer", non_empty, FOLLOW),
-    Option("archive", "archive", non_empty, BATCH),
-    Option("maxlen", "maxlen", whole_number(0), WRITE),
-    Option("minid", "minid", stream_id, WRITE),
-    Option("trimExactly", "trim_exactly", boolean, WRITE),
-    Option("idColumn", "id_column", non_empty, WRITE),
-    Option("fieldColumns", "field_columns", names, WRITE),
-    Option("fields", "fields", field_map, WRITE),
-    Option("streamColumn", "stream_column", non_empty, WRITE),
-    Option("partitionColumn", "partition_column", non_empty, WRITE),
-    Option("exactlyOnce", "exactly_once", one_of("auto", "transaction", "idmp", "none"), WRITE),
-    Option("transactionBytes", "transaction_bytes", whole_number(1 << 10), WRITE),
-    Option("txnAppId", "txn_app_id", non_empty, WRITE),
-    Option("txnVersion", "txn_version", whole_number(0), WRITE),
+def _camel_case(attribute: str) -> str:
+    first, *others = attribute.split("_")
+    return first + "".join(word.capitalize() for word in others)
+
+
+TABLE = tuple(
+    Option(one.metadata["name"] or _camel_case(one.name), one.name, one.metadata["read"], one.metadata["use"])
+    for one in fields(Options)
+    if one.metadata
 )
 _LOWER = {option.name.lower(): option for option in TABLE}
 
@@ -303,7 +273,7 @@ def _contradictions(values: Mapping[str, str]) -> list[str]:
 
 
 def _missing(values: Mapping[str, str]) -> list[str]:
-    """Return the error message if no stream is selected. `parse` only adds it to other errors: rows may name it."""
+    """Return the error message if no option selects a stream; alone this is no error, because rows may name it."""
     named = any(name in values for name in ("stream", "streams", "streampattern", "streamcolumn"))
     return [] if named else [NO_STREAM]
 
@@ -312,7 +282,7 @@ def _unselected(options: Options) -> list[str]:
     """Return error messages for starting and ending offsets of streams that are not selected."""
     keys = options.keys() or None  # `_missing` reports a missing selection
     wrong = []
-    for name, given in (("startingOffsets", options.starting), ("endingOffsets", options.ending)):
+    for name, given in (("startingOffsets", options.starting_offsets), ("endingOffsets", options.ending_offsets)):
         if isinstance(given, dict) and keys is not None:
             others = [stream for stream in given if stream not in keys]
             if others:
@@ -329,7 +299,7 @@ def _disorder(options: Options) -> list[str]:
     since, until = options.starting_timestamp, options.ending_timestamp
     if since is not None and until is not None and since > until:
         wrong.append("startingTimestamp is after endingTimestamp")
-    after, last = options.starting, options.ending
+    after, last = options.starting_offsets, options.ending_offsets
     if isinstance(after, StreamID) and isinstance(last, StreamID) and after > last:
         wrong.append("startingOffsets is after endingOffsets")
     return wrong

@@ -84,17 +84,10 @@ class _Writer:
         return TransactionSender(servers, self.options, self.layout, identity), identity
 
     def close(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Record that the batch is complete."""
-        written = recorded(messages)
-        if written:
-            with plainly(), Servers(self.options) as servers:
-                close_batch(servers, written)
-
-
-def recorded(messages: Sequence[WriterCommitMessage | None]) -> list[Written]:
-    """Return the results of the successful tasks that have commit records."""
-    all_written = [message.written for message in messages if isinstance(message, RowsCommitted)]
-    return [written for written in all_written if written.identity is not None]
+        """Record in the streams' commit records that the batch is complete."""
+        written = [message.written for message in messages if isinstance(message, RowsCommitted)]
+        with plainly(), Servers(self.options) as servers:
+            close_batch(servers, written)
 
 
 class BatchWriter(_Writer, DataSourceArrowWriter):

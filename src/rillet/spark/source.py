@@ -20,7 +20,8 @@ describes its behaviour while a server is unavailable.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence, Set
+import os
+from collections.abc import Iterator, Mapping, MutableMapping, Set
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
@@ -127,8 +128,6 @@ class RilletDataSource(DataSource):
         return StreamWriter(self.parsed, schema)
 
     def _parallelism(self) -> int:
-        import os
-
         return self.default_parallelism or os.cpu_count() or 1
 
 
@@ -200,14 +199,12 @@ class _Reader:
 
                 yield from read_history(self.options, partition.task, self.arrow_schema)
                 return
-            ranges: Task = getattr(partition, "ranges", ())
+            assert isinstance(partition, RangePartition)
             if self.options.group is not None and self.options.group_mode == "deliver":
-                yield from read_delivered(self.options, ranges, self.arrow_schema)
+                yield from read_delivered(self.options, partition.ranges, self.arrow_schema)
             else:
-                guarded = getattr(partition, "guarded", False) and self.options.fail_on_data_loss
-                since = getattr(partition, "since", {}) if guarded else None
-                unread: Set[str] = getattr(partition, "unread", frozenset())
-                yield from read_task(self.options, ranges, self.arrow_schema, since, unread)
+                since = partition.since if partition.guarded and self.options.fail_on_data_loss else None
+                yield from read_task(self.options, partition.ranges, self.arrow_schema, since, partition.unread)
 
 
 class BatchReader(_Reader, DataSourceReader):
@@ -216,6 +213,7 @@ class BatchReader(_Reader, DataSourceReader):
     def __init__(self, options: Options, schema: StructType, parallelism: int) -> None:
         options.refuse(FOLLOW_ONLY, "a batch read")
         super().__init__(options, schema, parallelism)
+        self.pushed = Pushed.on(schema)  # selects all entries until Spark pushes filters
 
     def partitions(self) -> list[InputPartition]:
         """Return the tasks of the batch read; entries that arrive later do not change them."""
@@ -223,10 +221,11 @@ class BatchReader(_Reader, DataSourceReader):
             from rillet.spark.read.history import plan
 
             with plainly():
-                return [HistoryPartition(task) for task in plan(self)] or [RangePartition(())]
+                tasks = plan(self.options, self.parallelism, self.pushed.keeps, self.bounds)
+            return [HistoryPartition(task) for task in tasks] or [RangePartition(())]
         guarded = "failondataloss" in self.options.named  # by default, a batch read skips trimmed entries
         with plainly(), Servers(self.options) as servers:
-            streams = [stream for stream in selected_streams(self.options, servers) if self.keeps(stream)]
+            streams = [stream for stream in selected_streams(self.options, servers) if self.pushed.keeps(stream)]
             known = stream_infos(servers, streams)
             require_streams(self.options, servers, known)
             planner = Planner(self.options, servers, self.parallelism, hurried=False)
@@ -237,58 +236,32 @@ class BatchReader(_Reader, DataSourceReader):
             for stream, facts in known.items()
             if facts is not None and facts.added is not None
         }
-        return [RangePartition(task, guarded, since) for task in self.clip(batch.tasks) or ((),)]
-
-    def keeps(self, stream: str) -> bool:
-        """Return whether the query reads a stream."""
-        return True
-
-    def clip(self, tasks: Sequence[Task]) -> Sequence[Task]:
-        """Remove ID ranges that the query does not need from the tasks."""
-        return tasks
+        clipped = [task for task in map(self.pushed.clip, batch.tasks) if task]
+        return [RangePartition(task, guarded, since) for task in clipped or [()]]
 
     def bounds(self, streams: Mapping[str, StreamInfo | None]) -> dict[str, tuple[StreamID, StreamID]]:
-        """Return the range (after, last] to read of each stream."""
+        """Return the range (after, last] to read of each stream: from the options, narrowed by the pushed filters."""
         ranges = {}
         for stream, info in streams.items():
-            if info is not None:
-                start, end = self.options.start_of(stream), self.options.end_of(stream)
-                ranges[stream] = (info.last if start is None else start, info.last if end is None else end)
+            if info is None:
+                continue
+            start, end = self.options.start_of(stream), self.options.end_of(stream)
+            after, last = info.last if start is None else start, info.last if end is None else end
+            if self.pushed.ids != EVERYTHING:
+                if info.first is not None and info.first > max(after, EARLIEST):
+                    after = before(info.first)
+                after, last = self.pushed.bounds(after, last)
+            ranges[stream] = (after, last)
         return ranges
 
 
 class FilteringReader(BatchReader):
     """A batch reader with filter push-down; Spark rejects a reader with this method if push-down is off."""
 
-    def __init__(self, options: Options, schema: StructType, parallelism: int) -> None:
-        super().__init__(options, schema, parallelism)
-        self.pushed = Pushed.on(schema)
-
     def pushFilters(self, filters: list[Filter]) -> list[Filter]:
         """Use filters on IDs, times and streams to read less; return those that Spark must evaluate."""
         left = self.pushed.push(filters)
         return filters if self.options.archive is not None else left  # in an archive, filters only exclude files
-
-    def keeps(self, stream: str) -> bool:
-        """Return whether the filters select entries of a stream."""
-        return self.pushed.keeps(stream)
-
-    def clip(self, tasks: Sequence[Task]) -> Sequence[Task]:
-        """Reduce the tasks' ranges to the IDs that the filters select."""
-        return [task for task in map(self.pushed.clip, tasks) if task]
-
-    def bounds(self, streams: Mapping[str, StreamInfo | None]) -> dict[str, tuple[StreamID, StreamID]]:
-        """Return the range (after, last] to read of each stream, narrowed by the filters."""
-        ranges = super().bounds(streams)
-        if self.pushed.ids == EVERYTHING:
-            return ranges
-        for stream, (after, last) in ranges.items():
-            info = streams[stream]
-            assert info is not None
-            if info.first is not None and info.first > max(after, EARLIEST):
-                after = before(info.first)
-            ranges[stream] = self.pushed.bounds(after, last)
-        return ranges
 
 
 class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -371,30 +344,8 @@ class FailedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, error: RilletError) -> None:
         self.error = error
 
-    def _fail(self) -> NoReturn:
+    def _fail(self, *args: Any, **kwargs: Any) -> NoReturn:
         with plainly():
             raise self.error
 
-    def initialOffset(self) -> dict[str, Any]:
-        """Raise the error."""
-        self._fail()
-
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Raise the error."""
-        self._fail()
-
-    def getDefaultReadLimit(self) -> ReadLimit:
-        """Raise the error."""
-        self._fail()
-
-    def prepareForTriggerAvailableNow(self) -> None:
-        """Raise the error."""
-        self._fail()
-
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """Raise the error."""
-        self._fail()
-
-    def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Raise the error."""
-        self._fail()
+    initialOffset = latestOffset = getDefaultReadLimit = prepareForTriggerAvailableNow = partitions = read = _fail

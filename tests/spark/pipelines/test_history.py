@@ -13,6 +13,7 @@ import pytest
 from rillet.client.errors import ConnectorError
 from rillet.spark.archive.layout import Archive, Part
 from rillet.spark.options import Options, parse
+from rillet.spark.read.filters import Pushed
 from rillet.types.stream.id import StreamID
 from tests.judge import Judge
 from tests.spark.pipelines.test_archive import by_glob, fill, job
@@ -36,13 +37,13 @@ class Reader:
         self.options = parse({"url": url, "archive": str(archive), "stream": "events", **options})
         self.parallelism = 3
         self.schema = pa.schema([("n", pa.int64()), ("stream", pa.string())])
+        self.pushed = Pushed({})
         self.bounds = lambda known: BatchReader.bounds(self, known)  # type: ignore[arg-type]
-        self.keeps = lambda stream: True
 
     def plan(self) -> list[Any]:
         from rillet.spark.read.history import plan
 
-        return plan(self)
+        return plan(self.options, self.parallelism, self.pushed.keeps, self.bounds)
 
     def read(self, task: Any) -> list[int]:
         from rillet.spark.read.history import read

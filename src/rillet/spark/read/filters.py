@@ -308,7 +308,7 @@ class Pushed:
 
     def clip(self, task: Task) -> Task:
         """Return the task with its ranges of entries reduced to the IDs that the filters select."""
-        if len(self.ids) == 1 and self.ids == EVERYTHING:
+        if self.ids == EVERYTHING:
             return task
         return tuple(piece for part in task for piece in self._clipped(part))
 

@@ -25,9 +25,9 @@ statistics exclude row groups, and the schema excludes columns.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 from rillet.client.errors import ConnectorError
 from rillet.client.servers import Servers
@@ -48,49 +48,30 @@ GROUP_ROWS = 1 << 17
 PLAN_ATTEMPTS = 20
 
 Bounds = Mapping[str, tuple[StreamID, StreamID]]
-
-
-class HistoryReader(Protocol):
-    """The attributes and methods of a batch reader that the planner of an archive read uses."""
-
-    options: Options
-    parallelism: int
-
-    def keeps(self, stream: str) -> bool:
-        """Return whether the query reads a stream."""
-        ...
-
-    def bounds(self, streams: Mapping[str, StreamInfo | None]) -> Bounds:
-        """Return the range of IDs (after, last] that the query reads of each stream."""
-        ...
+Keeps = Callable[[str], bool]
+BoundsOf = Callable[[Mapping[str, StreamInfo | None]], Bounds]
 
 
 # ---- planning, on the driver --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class ArchiveShares:
-    """The rows of archive files that one task reads."""
+class HistoryTask:
+    """The input of one task: rows of archive files, or ranges of streams after their last archived IDs."""
 
-    shares: tuple[ArchiveTask, ...]
-
-
-@dataclass(frozen=True)
-class StreamRanges:
-    """The ranges of streams, after the last archived IDs, that one task reads."""
-
-    ranges: tuple[Range, ...]
+    shares: tuple[ArchiveTask, ...] = ()
+    ranges: tuple[Range, ...] = ()
 
 
-HistoryTask = ArchiveShares | StreamRanges
+def plan(options: Options, parallelism: int, keeps: Keeps, bounds_of: BoundsOf) -> list[HistoryTask]:
+    """Return the tasks of a batch read with the option `archive`.
 
-
-def plan(reader: HistoryReader) -> list[HistoryTask]:
-    """Return the tasks of a batch read with the option `archive`."""
-    options, archive = reader.options, Archive(str(reader.options.archive))
+    keeps(stream): whether the query reads a stream. bounds_of(counters): the range of IDs to read of each stream.
+    """
+    archive = Archive(str(options.archive))
     with Servers(options) as servers:
-        manifest, extents = consistent_state(archive, reader, servers)
-        bounds = reader.bounds(combined_extents(manifest, extents))
+        manifest, extents = consistent_state(archive, options, keeps, servers)
+        bounds = bounds_of(combined_extents(manifest, extents))
         archived, live = {}, {}
         for stream, (after, last) in bounds.items():
             seam = manifest.read_up_to(stream)
@@ -98,21 +79,21 @@ def plan(reader: HistoryReader) -> list[HistoryTask]:
             info = extents[stream]
             if info is not None and info.length and max(after, seam) < last:
                 live[stream] = (max(after, seam), last)
-        planner = Planner(options, servers, reader.parallelism, hurried=False)
+        planner = Planner(options, servers, parallelism, hurried=False)
         spans = ranges_between({stream: extents[stream] for stream in live}, live)
         batch = planner.cut(planner.measure(spans), None)
-    parallelism = options.min_partitions or reader.parallelism
-    return [*archive_tasks(archive, manifest, archived, parallelism), *map(StreamRanges, batch.tasks)]
+    from_archive = archive_tasks(archive, manifest, archived, options.min_partitions or parallelism)
+    return [*from_archive, *(HistoryTask(ranges=task) for task in batch.tasks)]
 
 
 def consistent_state(
-    archive: Archive, reader: HistoryReader, servers: Servers
+    archive: Archive, options: Options, keeps: Keeps, servers: Servers
 ) -> tuple[ArchiveManifest, dict[str, StreamInfo | None]]:
     """Return the archive's manifest and the streams' counters; the manifest lists all entries trimmed by then."""
-    options, manifest = reader.options, archive.existing()
+    manifest = archive.existing()
     for _ in range(PLAN_ATTEMPTS):
         archived = _selected_streams(manifest, options)
-        streams = sorted(stream for stream in {*selected_streams(options, servers), *archived} if reader.keeps(stream))
+        streams = sorted(stream for stream in {*selected_streams(options, servers), *archived} if keeps(stream))
         extents = stream_infos(servers, streams)
         later = archive.existing()
         if all(
@@ -175,10 +156,10 @@ def archive_tasks(archive: Archive, manifest: ArchiveManifest, bounds: Bounds, p
             pending.append(replace(share, number=number, shares=pieces))
             pending_rows += file.rows // pieces
             if pending_rows >= target * 9 // 10:
-                tasks.append(ArchiveShares(tuple(pending)))
+                tasks.append(HistoryTask(tuple(pending)))
                 pending, pending_rows = [], 0
     if pending:
-        tasks.append(ArchiveShares(tuple(pending)))
+        tasks.append(HistoryTask(tuple(pending)))
     return tasks
 
 
@@ -193,11 +174,9 @@ def share_of(
 
 
 def read(options: Options, task: HistoryTask, schema: Any) -> Iterator[Any]:
-    """Yield the record batches of a task that reads an archive or the stream after it."""
-    if isinstance(task, ArchiveShares):
-        for share in task.shares:
-            yield from read_share(share, schema, options)
-        return
+    """Yield the record batches of a task's archive files and ranges of streams."""
+    for share in task.shares:
+        yield from read_share(share, schema, options)
     with Servers(options) as servers:
         for part in task.ranges:
             yield from read_after_seam(options, servers, part, schema)

@@ -44,12 +44,13 @@ import itertools
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 from rillet.client.cluster import slot_of
-from rillet.client.errors import ConnectionLost, ConnectorError
-from rillet.client.redirection import Patience
+from rillet.client.errors import ConnectorError
 from rillet.client.servers import Servers
+from rillet.client.transaction import multi_exec, retry
 
 log = logging.getLogger("rillet.spark")
 
@@ -162,18 +163,12 @@ def close_batch(servers: Servers, written: Sequence[Written]) -> None:
     """Record that a batch is complete; raise ConnectorError if a stream has rows of tasks that are not in `written`."""
     tasks: dict[bytes, dict[int, Identity]] = {}
     for task in written:
-        for stream in task.rows if task.identity else ():
-            assert task.identity is not None
-            tasks.setdefault(stream, {})[task.identity.partition] = task.identity
+        if task.identity is not None:
+            for stream in task.rows:
+                tasks.setdefault(stream, {})[task.identity.partition] = task.identity
     for stream, partitions in tasks.items():
-        patience = Patience(servers.options.timeout)
-        while True:
-            try:
-                _close(servers, stream, next(iter(partitions.values())), set(partitions))
-                break
-            except ConnectionLost:  # the commit may have been executed; the record shows whether it was
-                if not patience.again():
-                    raise
+        # After a lost connection the commit may have been executed: `_close` then reads that from the record.
+        retry(servers, partial(_close, servers, stream, next(iter(partitions.values())), set(partitions)))
 
 
 def _close(servers: Servers, stream: bytes, identity: Identity, partitions: set[int]) -> None:
@@ -198,20 +193,19 @@ def _close(servers: Servers, stream: bytes, identity: Identity, partitions: set[
             f"attempt with other tasks also wrote task {', '.join(map(str, others))}: rows may be duplicated "
             f"(record: {shown(key)})"
         )
-    commands: list[tuple[bytes, ...]] = [(b"MULTI",), (b"HSET", key, b"done", b"%d" % identity.batch)]
+    commands: list[tuple[bytes, ...]] = [(b"HSET", key, b"done", b"%d" % identity.batch)]
     if fields:
         commands.append((b"HDEL", key, *fields))
     if not identity.lasting:
         commands.append((b"EXPIRE", key, b"%d" % BATCH_SECONDS))
-    servers.calls(key, [*commands, (b"EXEC",)])
+    multi_exec(servers, key, commands)
 
 
 def give_up(servers: Servers, query: str, streams: Sequence[bytes]) -> None:
     """Store in the records of a failed df.write that late attempts of its tasks must not write."""
     for stream in streams:
         key = record_key(stream, query)
-        closing: list[tuple[bytes, ...]] = [(b"HSET", key, b"done", b"%d" % CLOSED)]
-        servers.calls(key, [*closing, (b"EXPIRE", key, b"%d" % BATCH_SECONDS)])
+        servers.calls(key, [(b"HSET", key, b"done", b"%d" % CLOSED), (b"EXPIRE", key, b"%d" % BATCH_SECONDS)])
 
 
 def shown(key: bytes) -> str:

@@ -26,8 +26,10 @@ from typing import Any
 
 from rillet.client.errors import ConnectorError
 from rillet.client.servers import Servers
+from rillet.client.transaction import multi_exec
 from rillet.columns.row_packing import RowPacker
 from rillet.spark.options import Options
+from rillet.spark.read.stream_info import pairs_to_dict
 from rillet.spark.write.commits import Identity, shown
 from rillet.spark.write.row_encoder import RowEncoder
 from rillet.spark.write.writer import PlainSender, append_words
@@ -50,12 +52,11 @@ class ProducerSender(PlainSender):
         self.placed[stream] = 0
         if not self.servers.call(stream, b"EXISTS", stream):
             self._make(stream)
-        flat = self.servers.call(stream, b"XINFO", b"STREAM", stream)
-        info = dict(zip(flat[::2], flat[1::2], strict=True))
-        if b"idmp-duration" not in info:
+        info = pairs_to_dict(self.servers.call(stream, b"XINFO", b"STREAM", stream))
+        if "idmp-duration" not in info:
             raise self._unsupported(stream)
-        seconds, rows = max(info[b"idmp-duration"], WINDOW_SECONDS), max(info[b"idmp-maxsize"], WINDOW_ROWS)
-        if (seconds, rows) != (info[b"idmp-duration"], info[b"idmp-maxsize"]):
+        seconds, rows = max(info["idmp-duration"], WINDOW_SECONDS), max(info["idmp-maxsize"], WINDOW_ROWS)
+        if (seconds, rows) != (info["idmp-duration"], info["idmp-maxsize"]):
             window = (b"IDMP-DURATION", b"%d" % seconds, b"IDMP-MAXSIZE", b"%d" % rows)
             self.servers.call(stream, b"XCFGSET", stream, *window)
 
@@ -65,8 +66,8 @@ class ProducerSender(PlainSender):
         if "unknown command" in str(reply):
             raise self._unsupported(stream)
         group = b"rillet:%b" % self.name.encode()
-        making = [(b"MULTI",), (b"XGROUP", b"CREATE", stream, group, b"$", b"MKSTREAM")]
-        self.servers.calls(stream, [*making, (b"XGROUP", b"DESTROY", stream, group), (b"EXEC",)])
+        create = (b"XGROUP", b"CREATE", stream, group, b"$", b"MKSTREAM")
+        multi_exec(self.servers, stream, [create, (b"XGROUP", b"DESTROY", stream, group)])
 
     def _unsupported(self, stream: bytes) -> ConnectorError:
         return ConnectorError(

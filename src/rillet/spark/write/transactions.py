@@ -31,9 +31,8 @@ from xxhash import xxh3_64
 
 from rillet.client.errors import ConnectionLost, ConnectorError
 from rillet.client.protocol import pack_all
-from rillet.client.redirection import Patience
 from rillet.client.servers import Servers
-from rillet.client.transaction import NotQueued, Transaction
+from rillet.client.transaction import NotQueued, Transaction, multi_exec, retry
 from rillet.columns.row_packing import RowPacker
 from rillet.protocol.reply_parser import ReplyError
 from rillet.spark.options import Options
@@ -131,7 +130,7 @@ class TransactionSender(Sender):
             super(TransactionSender, self).begin(stream)
             return record.progress(self.servers.call(record.key, *record.look()))
 
-        recorded = self._retry(look)
+        recorded = retry(self.servers, look)
         self._check_torn(stream, recorded)
         self.shares[stream] = TaskTransactions(self.servers, record, recorded, self.options.id_column is not None)
 
@@ -208,7 +207,7 @@ class TransactionSender(Sender):
                 share.transaction.forget()
                 raise
 
-        while not self._retry(attempt, share.stream):
+        while not retry(self.servers, attempt, share.stream):
             if self._overtaken(share):
                 return
 
@@ -247,19 +246,6 @@ class TransactionSender(Sender):
                 raise
             raise refusal(self.servers.connection(share.stream), share.stream, error.line) from None
 
-    def _retry(self, action: Callable[[], Result], stream: bytes = b"") -> Result:
-        """Run an action; repeat it after a lost connection or a redirection, up to the timeout."""
-        patience = Patience(self.options.timeout)
-        while True:
-            try:
-                return action()
-            except ConnectionLost:
-                if not patience.again():
-                    raise
-            except NotQueued as error:
-                if not self.servers.redirected(stream, error.line) or not patience.again():
-                    raise
-
     def finish(self) -> dict[bytes, int]:
         """Commit the remaining rows; return the number of rows of each stream."""
         for stream, packer in self.packers.items():
@@ -277,7 +263,7 @@ class TransactionSender(Sender):
     def _overtaken(self, share: TaskTransactions) -> bool:
         """Continue after the rows that another attempt wrote meanwhile; return False if it wrote none."""
         record = share.record
-        progress = self._retry(lambda: record.progress(self.servers.call(record.key, *record.look())))
+        progress = retry(self.servers, lambda: record.progress(self.servers.call(record.key, *record.look())))
         if progress is None:
             share.closed = True
             share.set_recorded(share.recorded)
@@ -307,7 +293,7 @@ class TransactionSender(Sender):
     def _torn(self, share: TaskTransactions, errors: list[ReplyError], rows: int) -> ConnectorError:
         """Correct the commit record after a transaction in which rows were rejected; return the error."""
         recorded = share.recorded if len(errors) == rows else share.progress("torn")
-        self.servers.calls(share.stream, [(b"MULTI",), *share.record.note(recorded), (b"EXEC",)])
+        multi_exec(self.servers, share.stream, share.record.note(recorded))
         return refusal(self.servers.connection(share.stream), share.stream, str(errors[0]))
 
     def _check_torn(self, stream: bytes, recorded: CommitProgress | None) -> None:
