@@ -4,8 +4,8 @@
     executors   writer.write(batches)      write/row_encoder.py: rows to streams and texts; write/writer.py: to servers
     driver      writer.commit(messages)    write/commits.py: marks the batch complete and removes its tasks' records
 
-Writes are exactly once by default (exactlyOnce = auto means `transaction`); design note 0017 explains how. `none` is at
-least once: a task that Spark repeats appends its rows again.
+Writes are exactly once by default (exactlyOnce = auto means `transaction`); design note 0017 explains how. With
+exactlyOnce = none, a task that Spark repeats appends its rows again.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class RowsCommitted(WriterCommitMessage):
 class _Writer:
     """The base class of the batch writer and the streaming writer."""
 
-    query: str | None = None  # None: read query and batch from Spark's local properties
+    query: str | None = None  # None: the query's ID and the batch's number are in the task's local properties
     batch = 0
     lasting = True
 
@@ -102,7 +102,7 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
         self.batch = options.txn_version or 0
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Record that all tasks of the write are complete, so that a late attempt of a task writes nothing."""
+        """Record that all tasks of the write are complete; a late attempt of a task then writes nothing."""
         self.close(messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -113,7 +113,8 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
                 rows[stream] = rows.get(stream, 0) + count
         counts = ", ".join(f"{count} rows in {shown(stream)}" for stream, count in rows.items())
         log.warning("rillet: a write failed; the rows of its finished tasks remain in the streams: %s", counts)
-        if self.options.exactly_once not in ("none", "idmp") and not self.lasting:  # a named write can be repeated
+        # A write with txnAppId can be repeated, so its records stay open.
+        if self.options.exactly_once not in ("none", "idmp") and not self.lasting:
             with plainly(), Servers(self.options) as servers:
                 give_up(servers, str(self.query), list(rows))
 
@@ -127,7 +128,7 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
             raise OptionError("rillet: txnAppId and txnVersion are for df.write; a streaming query has its own names")
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Record that the batch is complete: if it is repeated, it writes nothing."""
+        """Record that the micro-batch is complete; if Spark repeats the batch, its tasks write nothing."""
         self.close(messages)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:

@@ -47,7 +47,7 @@ from rillet.spark.read.metadata import require_streams, selected_streams
 from rillet.spark.read.micro_batch import MicroBatchReader
 from rillet.spark.read.offsets import Offset, Task
 from rillet.spark.read.page_reader import read_task
-from rillet.spark.read.planner import Planner, ranges_between
+from rillet.spark.read.range_planner import Planner, ranges_between
 from rillet.spark.read.stream_info import StreamInfo, stream_infos
 from rillet.spark.server_address import require_store
 from rillet.types.stream.id import StreamID
@@ -133,7 +133,7 @@ class RilletDataSource(DataSource):
 
 def register(spark: SparkSession) -> None:
     """Register format("rillet") with a session, with its default parallelism and with filter push-down."""
-    # A class created here is pickled with its attributes; an imported class would be pickled by name, without them.
+    # Spark pickles a class that a function creates with its attributes, but an imported class only by name.
     from rillet.spark.packaging import found_on_driver
 
     spark.conf.set(SWITCH, "true")
@@ -143,7 +143,7 @@ def register(spark: SparkSession) -> None:
 
 
 class RangePartition(InputPartition):
-    """A task's ranges of streams."""
+    """The ranges of streams that one task reads."""
 
     def __init__(
         self, ranges: Task, guarded: bool = False, since: Mapping[str, Place] | None = None,
@@ -230,7 +230,7 @@ class BatchReader(_Reader, DataSourceReader):
             require_streams(self.options, servers, known)
             planner = Planner(self.options, servers, self.parallelism, hurried=False)
             batch = planner.cut(planner.measure(ranges_between(known, self.bounds(known))), None)
-        # Entries that were removed before now are not part of the plan, so they do not count as lost.
+        # Entries removed before this point are not part of the plan, so they do not count as lost.
         since = {
             stream: Place(EARLIEST, facts.added - facts.length)
             for stream, facts in known.items()
@@ -261,7 +261,8 @@ class FilteringReader(BatchReader):
     def pushFilters(self, filters: list[Filter]) -> list[Filter]:
         """Use filters on IDs, times and streams to read less; return those that Spark must evaluate."""
         left = self.pushed.push(filters)
-        return filters if self.options.archive is not None else left  # in an archive, filters only exclude files
+        # An archive read only excludes files by the filters, so Spark must evaluate all of them.
+        return filters if self.options.archive is not None else left
 
 
 class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -320,14 +321,14 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
             return []
         with plainly():
             begin = Offset.parse(start)
-            # The first batch is not checked: it often begins where the stream is being trimmed.
+            # The first batch often begins where another client trims the stream, so it is not checked for data loss.
             guarded = not begin.initial and not isinstance(self.follower, GroupDelivery)
             since = {name: Place(begin.streams[name], count) for name, count in begin.added.items()}
             tasks = self.follower.tasks(begin, Offset.parse(end))
             return [RangePartition(task, guarded, since, begin.unread) for task in tasks]
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Do nothing: the offset is only stored in Spark's checkpoint."""
+        """Do nothing: Spark has stored the offset in its checkpoint."""
 
     def stop(self) -> None:
         """Close the planner's connections."""

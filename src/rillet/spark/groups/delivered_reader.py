@@ -14,59 +14,48 @@ from rillet.columns.resp_decoder import MORE, RangeDecoder, ReplyFailed
 from rillet.columns.row_builder import RowBuilder
 from rillet.errors import ProtocolError
 from rillet.spark.groups.group_position import GroupPosition
-from rillet.spark.groups.pending import pending_after
 from rillet.spark.options import Options
-from rillet.spark.read.data_loss import DataLoss
 from rillet.spark.read.metadata import id_text
 from rillet.spark.read.offsets import Part
 from rillet.spark.read.page_reader import MAX_BATCH_BYTES
 from rillet.types.stream.id import StreamID
 
-FIRST_PAGE = 32  # entries of the first page, which shows how large the entries are
+FIRST_PAGE = 32  # number of entries in the first page, from which the size of later pages is computed
 
 
-class GroupRead:
-    """Reads one stream with XREADGROUP; removes the head of the reply so that a RangeDecoder can decode the entries."""
-
-    def __init__(self, servers: Servers, stream: str) -> None:
-        self.servers = servers
-        self.key = stream.encode()
-        self.head = b"*1\r\n*2\r\n$%d\r\n%b\r\n" % (len(self.key), self.key)
-        self.entries = self.missing = 0
-        self.last = StreamID(0, 0)
-
-    def read(self, rows: RowBuilder, group: bytes, consumer: bytes, start: bytes, count: int) -> int:
-        """Append up to `count` entries to the rows; return the number of entries, including deleted ones."""
-        words = (b"XREADGROUP", b"GROUP", group, consumer, b"COUNT", b"%d" % count, b"STREAMS", self.key, start)
-        while True:
-            connection = self.servers.connection(self.key)
-            receiver = HeadSkipper(RangeDecoder(rows, 1 << 62, 1 << 62), self.head)
-            try:
-                connection.send(pack(*words))
-                while receiver.skipping or receiver.decoder.decode() == MORE:
-                    connection.receive(receiver)  # type: ignore[arg-type]
-            except ConnectionLost:
-                self.servers.forget(connection)
-                raise
-            except ReplyFailed as error:
-                if self.servers.redirected(self.key, str(error)):
-                    continue
+def read_group(group: GroupPosition, stream: str, rows: RowBuilder, start: bytes, count: int) -> RangeDecoder:
+    """Append up to `count` entries from XREADGROUP to the rows; return the decoder, which has counted the entries."""
+    servers, key = group.servers, stream.encode()
+    words = (b"XREADGROUP", b"GROUP", group.name, group.consumer, b"COUNT", b"%d" % count, b"STREAMS", key, start)
+    while True:
+        connection = servers.connection(key)
+        decoder = RangeDecoder(rows, 1 << 62, 1 << 62)
+        receiver = HeadSkipper(decoder, b"*1\r\n*2\r\n$%d\r\n%b\r\n" % (len(key), key))
+        try:
+            connection.send(pack(*words))
+            while receiver.skipping or decoder.decode() == MORE:
+                connection.receive(receiver)  # type: ignore[arg-type]
+            return decoder
+        except ConnectionLost:
+            servers.forget(connection)
+            raise
+        except ReplyFailed as error:
+            if not servers.redirected(key, str(error)):
                 raise ConnectorError(
-                    f"rillet: reading {self.key.decode()!r} at {connection.address} as {consumer.decode()!r} of "
-                    f"the group {group.decode()!r}: {error}"
+                    f"rillet: reading {stream!r} at {connection.address} as {group.options.consumer!r} of the group "
+                    f"{group.options.group!r}: {error}"
                 ) from None
-            except ProtocolError as error:
-                raise ConnectorError(
-                    f"rillet: reading {self.key.decode()!r} from {connection.address}: {error}"
-                ) from error
-            decoder = receiver.decoder
-            self.entries, self.missing = decoder.entries, decoder.missing
-            self.last = StreamID(decoder.last_ms, decoder.last_seq)
-            return self.entries
+        except ProtocolError as error:
+            raise ConnectorError(f"rillet: reading {stream!r} from {connection.address}: {error}") from error
+
+
+def last_id(decoder: RangeDecoder) -> StreamID:
+    """Return the ID of the last entry that a decoder has read."""
+    return StreamID(decoder.last_ms, decoder.last_seq)
 
 
 class HeadSkipper:
-    """A receive buffer that removes the part of a reply before the entries and passes the rest to a decoder."""
+    """A receive buffer that removes the start of an XREADGROUP reply and passes its entries to a decoder."""
 
     def __init__(self, decoder: RangeDecoder, head: bytes) -> None:
         self.decoder = decoder
@@ -83,7 +72,7 @@ class HeadSkipper:
         return memoryview(self.room)
 
     def filled(self, n: int) -> None:
-        """Process n received bytes; pass a null or error reply, which has no head, to the decoder as a whole."""
+        """Process n received bytes; pass a null reply or an error reply to the decoder unchanged."""
         if not self.skipping:
             self.decoder.filled(n)
             return
@@ -108,45 +97,21 @@ class DeliveredRange:
         XPENDING first returns how many entries of the range remain, because XREADGROUP would also read beyond `last`.
         """
         group = self.group
-        options, servers = group.options, group.servers
-        ids = pending_after(group, self.stream, self.after, id_text(self.last), count)
+        ids = group.pending_after(self.stream, self.after, id_text(self.last), count)
         if not ids:  # other consumers have claimed the entries, or a client moved the group back
             position = group.positions([self.stream]).get(self.stream)
-            if options.fail_on_data_loss and position is not None and position < self.last:
-                raise moved_back(options, servers, self.stream, position, self.last)
+            if group.options.fail_on_data_loss and position is not None and position < self.last:
+                raise group.moved_back(self.stream, position, self.last)
             return False
-        request = GroupRead(servers, self.stream)
-        entries = request.read(rows, group.name, group.consumer, id_text(self.after), len(ids))
-        self.missing += request.missing
-        if entries != len(ids) or request.last != ids[-1]:
+        decoder = read_group(group, self.stream, rows, id_text(self.after), len(ids))
+        self.missing += decoder.missing
+        if decoder.entries != len(ids) or last_id(decoder) != ids[-1]:
             raise ConnectorError(
-                f"rillet: the pending entries of the consumer {options.consumer!r} in {self.stream!r} changed while "
-                "they were read: set the option consumer to a different name for each query"
+                f"rillet: the pending entries of the consumer {group.options.consumer!r} in {self.stream!r} changed "
+                "while they were read: set the option consumer to a different name for each query"
             )
         self.after = ids[-1]
         return self.after < self.last
-
-
-def moved_back(options: Options, servers: Servers, stream: str, position: StreamID, delivered: StreamID) -> DataLoss:
-    """Return the error for a group whose last-delivered-id is before entries that it has already delivered."""
-    where = servers.connection(stream.encode()).address
-    return DataLoss(
-        f"rillet: entries may have been lost before being read: the group {options.group!r} of the stream {stream!r} "
-        f"at {where} is at {position}, although it has delivered entries up to {delivered}: it was moved back, or its "
-        "server crashed and lost the last changes. Set failOnDataLoss=false to read again the entries that are "
-        "delivered again"
-    )
-
-
-def deleted_entries(options: Options, servers: Servers, stream: str, entries: int) -> DataLoss:
-    """Return the error for entries that were delivered to the consumer and deleted before they were read."""
-    where = servers.connection(stream.encode()).address
-    lost = f"{entries} {'entry was' if entries == 1 else 'entries were'}"
-    return DataLoss(
-        f"rillet: {lost} lost before being read: delivered from the stream {stream!r} at {where} to the consumer "
-        f"{options.consumer!r} of the group {options.group!r} and then deleted. Set failOnDataLoss=false to continue "
-        "without them"
-    )
 
 
 def read_range(options: Options, servers: Servers, part: Part, schema: Any) -> Iterator[Any]:
@@ -170,7 +135,7 @@ def read_range(options: Options, servers: Servers, part: Part, schema: Any) -> I
                 raise
             continue
         if delivered.missing and options.fail_on_data_loss:
-            raise deleted_entries(options, servers, part[0], delivered.missing)
+            raise delivered.group.deleted_entries(part[0], delivered.missing)
         fitting = count * MAX_BATCH_BYTES // max(rows.nbytes, 1)
         count = max(1, min(options.batch_entries, 16 * count, fitting))
         if rows.length:
@@ -180,6 +145,6 @@ def read_range(options: Options, servers: Servers, part: Part, schema: Any) -> I
 def read_delivered(options: Options, ranges: Sequence[Part], schema: Any) -> Iterator[Any]:
     """Yield the pending entries in a task's ranges as record batches, one range after the other."""
     with Servers(options) as servers:
-        servers.waits = True  # the planner has just reached the server, so wait if it is unavailable
+        servers.waits = True  # the driver has just reached the server, so this task waits while it is unavailable
         for part in ranges:
             yield from read_range(options, servers, part, schema)

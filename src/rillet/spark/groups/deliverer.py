@@ -28,9 +28,8 @@ from dataclasses import dataclass
 from rillet.client.errors import ConnectorError
 from rillet.client.servers import Servers
 from rillet.columns.row_builder import RowBuilder
-from rillet.spark.groups.delivered_reader import DeliveredRange, GroupRead, deleted_entries, moved_back
+from rillet.spark.groups.delivered_reader import DeliveredRange, last_id, read_group
 from rillet.spark.groups.group_position import GroupMove, GroupPosition
-from rillet.spark.groups.pending import pending_after, pending_ids
 from rillet.spark.option_types import before
 from rillet.spark.options import Options
 from rillet.spark.read.metadata import id_text
@@ -39,7 +38,7 @@ from rillet.spark.read.splits import MIN_TASK_ENTRIES
 from rillet.types.stream.id import StreamID
 
 ACKNOWLEDGED = 1000  # maximum number of IDs in one XACK
-DELIVERED = 100_000  # maximum number of entries of a trigger without a cap
+DELIVERED = 100_000  # maximum number of entries of a batch without a cap
 
 
 @dataclass(frozen=True)
@@ -58,9 +57,9 @@ class Deliverer(GroupPosition):
 
     def __init__(self, options: Options, servers: Servers) -> None:
         super().__init__(options, servers)
-        self.lost: dict[str, int] = {}  # number of deleted entries among those that a crash left pending
-        self.clean: set[str] = set()  # streams without entries that a crash left pending
-        self.latest: dict[str, StreamID] = {}  # the last-delivered-id that was read last
+        self.lost: dict[str, int] = {}  # by stream: pending entries that were deleted before they were read
+        self.clean: set[str] = set()  # streams whose pending entries are all part of a committed batch
+        self.latest: dict[str, StreamID] = {}  # the group's last-delivered-id in each stream, as last read
 
     def positions(self, streams: Iterable[str]) -> dict[str, StreamID | None]:
         """Return the group's last-delivered-id in each stream, and store it in `latest`."""
@@ -78,7 +77,7 @@ class Deliverer(GroupPosition):
         if position is None:
             self.move(GroupMove(stream, start, create=True))
             return start
-        oldest = pending_ids(self, stream, b"-", b"+", 1)
+        oldest = self.pending_ids(stream, b"-", b"+", 1)
         return before(oldest[0]) if oldest else position
 
     def committed(self, streams: Mapping[str, StreamID], added: Mapping[str, int]) -> None:
@@ -88,7 +87,7 @@ class Deliverer(GroupPosition):
                 continue
             key = stream.encode()
             try:
-                while ids := pending_ids(self, stream, b"-", id_text(offset), ACKNOWLEDGED):
+                while ids := self.pending_ids(stream, b"-", id_text(offset), ACKNOWLEDGED):
                     self.servers.call(key, b"XACK", key, self.name, *map(id_text, ids))
             except ConnectorError as error:
                 if "NOGROUP" not in str(error):
@@ -98,7 +97,7 @@ class Deliverer(GroupPosition):
     def deliver(self, streams: Mapping[str, StreamID], cap: int | None) -> list[DeliveredPage]:
         """Return the next batch as pages of entries: first those that a crash left pending, then new ones.
 
-        streams: the offset in each stream. cap: of the trigger. Streams take turns, a page each.
+        `streams` holds the offset in each stream. Each stream contributes a page in turn, until `cap` is reached.
         """
         left = DELIVERED if cap is None else cap
         pages: list[DeliveredPage] = []
@@ -112,35 +111,36 @@ class Deliverer(GroupPosition):
                     pages.append(page)
                     active[stream] = page.last
                     left -= page.entries
-                if page is None or (stream in self.clean and page.entries < count):  # the stream has no more
+                if page is None or (stream in self.clean and page.entries < count):  # the stream has no more entries
                     del active[stream]
                 if left <= 0:
                     break
-        for page in pages:  # count lost entries last: a trigger that fails is repeated as a whole
+        for page in pages:  # count lost entries only after all reads: a trigger that fails is repeated as a whole
             if page.missing:
                 self.lost[page.stream] = self.lost.get(page.stream, 0) + page.missing
         return pages
 
     def _left_pending(self, stream: str, after: StreamID, count: int) -> DeliveredPage | None:
-        """Return pending entries that were never committed; None if the stream has and will have no such entries."""
-        ids = pending_after(self, stream, after, b"+", count)
+        """Return pending entries that no batch has committed; if there are none, mark the stream as clean."""
+        ids = self.pending_after(stream, after, b"+", count)
         if not ids:
             self.clean.add(stream)
             return None
         delivered = DeliveredRange(self.options, self.servers, (stream, after, ids[-1]))
         delivered.page(RowBuilder(stream.encode()), len(ids))
         if delivered.missing and self.options.fail_on_data_loss:
-            raise deleted_entries(self.options, self.servers, stream, delivered.missing)
+            raise self.deleted_entries(stream, delivered.missing)
         return DeliveredPage(stream, after, ids[-1], len(ids), delivered.missing)
 
     def _new_entries(self, stream: str, after: StreamID, count: int) -> DeliveredPage | None:
         """Read new entries of the group, which become pending for the consumer; return None if there are none."""
-        request = GroupRead(self.servers, stream)
-        if request.read(RowBuilder(stream.encode()), self.name, self.consumer, b">", count) == 0:
+        decoder = read_group(self, stream, RowBuilder(stream.encode()), b">", count)
+        if decoder.entries == 0:
             return None
-        if request.last <= after:  # the group was moved back after `positions` read it
-            raise moved_back(self.options, self.servers, stream, request.last, after)
-        return DeliveredPage(stream, after, request.last, request.entries)
+        last = last_id(decoder)
+        if last <= after:  # the group was moved back after `positions` read it
+            raise self.moved_back(stream, last, after)
+        return DeliveredPage(stream, after, last, decoder.entries)
 
 
 def tasks(pages: Sequence[DeliveredPage], parallelism: int) -> tuple[Task, ...]:
@@ -160,5 +160,5 @@ def tasks(pages: Sequence[DeliveredPage], parallelism: int) -> tuple[Task, ...]:
 
 
 def ends(pages: Sequence[DeliveredPage]) -> dict[str, StreamID]:
-    """Return the last ID that the pages contain of each stream."""
+    """Return the last ID in the pages of each stream."""
     return {page.stream: page.last for page in sorted(pages, key=lambda page: page.last)}

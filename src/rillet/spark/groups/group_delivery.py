@@ -5,9 +5,9 @@
                   read entries that a crash left pending, then new ones, up to the cap
                   return the end of the batch with its tasks (deliverer.py: why a repeated batch has the same entries)
 
-read/micro_batch.py implements the rest. After a lost connection the whole trigger is planned again. Entries that were
-acknowledged are then no longer pending. Entries that the server delivered in a lost reply are pending, and are read
-like those that a crash left pending. A stream whose last ID is the group's last-delivered-id is skipped, so a trigger
+The base class is in read/micro_batch.py. After a lost connection the whole trigger is planned again. Acknowledged
+entries are then no longer pending. Entries that the server delivered in a lost reply are pending, and are read like
+the entries that a crash left pending. A stream whose last ID is the group's last-delivered-id is skipped, so a trigger
 over a thousand idle streams only reads the state of streams and groups, in one round trip per node.
 `minEntriesPerTrigger` has no effect: Redis cannot count the entries that a group would deliver.
 
@@ -27,12 +27,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from rillet.client.errors import ConnectorError
-from rillet.spark.groups.delivered_reader import moved_back
 from rillet.spark.groups.deliverer import DeliveredPage, Deliverer, ends, tasks
 from rillet.spark.option_types import EARLIEST
 from rillet.spark.options import Options
 from rillet.spark.read.data_loss import DataLoss, Place
-from rillet.spark.read.micro_batch import MicroBatchReader, StreamStates, TriggerState
+from rillet.spark.read.micro_batch import MicroBatchReader, StreamStates
 from rillet.spark.read.offsets import Offset, Task
 from rillet.spark.read.stream_info import stream_infos
 from rillet.types.stream.id import StreamID
@@ -67,7 +66,7 @@ class GroupDelivery(MicroBatchReader):
             return None
         places = {name: place.after for name, place in states.places.items()}
         again = any(places.get(name, at) != at for name, at in start.streams.items())
-        # A batch that is read again may end at the same IDs as `start`: the two offsets must differ for Spark.
+        # A batch that is read again may end at the IDs of `start`, but Spark only runs a batch if its offsets differ.
         told = start.initial or (again and start.start is None)
         return Offset(
             {**places, **ends(pages)},
@@ -85,7 +84,7 @@ class GroupDelivery(MicroBatchReader):
         return end.plan or ()
 
     def _deliver(self, states: StreamStates, cap: int | None) -> list[DeliveredPage]:
-        """Read entries for the consumer; in an available-now query, skip streams that have reached their last ID."""
+        """Read entries for the consumer; an available-now query skips streams that have reached their last ID."""
         wanted = {}
         for name, place in states.places.items():
             info, targets = states.infos[name], self.targets
@@ -94,7 +93,7 @@ class GroupDelivery(MicroBatchReader):
                 wanted[name] = place.after
         try:
             return self.consumer.deliver(wanted, cap)
-        except ConnectorError:  # entries that were delivered meanwhile are pending now
+        except ConnectorError:  # the failed trigger may have left delivered entries pending
             self.consumer.clean.clear()
             raise
 
@@ -103,7 +102,7 @@ class GroupDelivery(MicroBatchReader):
         streams = self._streams()
         infos = stream_infos(self.servers, [*start.streams, *streams])
         self._check_checkpoint(start, streams, infos)
-        self._trigger_state = TriggerState(streams, infos)
+        self._infos_for_report = infos
         there = self.consumer.positions([name for name, info in infos.items() if info is not None])
         places = {}
         for name in infos:
@@ -120,7 +119,7 @@ class GroupDelivery(MicroBatchReader):
     def _moved_back(self, name: str, at: StreamID, stands: StreamID) -> StreamID:
         """Raise or count data loss if the group was moved back; return the ID after which reading continues."""
         if self.options.fail_on_data_loss:
-            raise moved_back(self.options, self.servers, name, stands, at)
+            raise self.consumer.moved_back(name, stands, at)
         self.guard.unsure.add(name)
         self.consumer.done.pop(name, None)
         self.consumer.clean.discard(name)

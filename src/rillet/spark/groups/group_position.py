@@ -22,14 +22,15 @@ from rillet.client.errors import ConnectorError
 from rillet.client.servers import Servers
 from rillet.protocol.reply_parser import ReplyError
 from rillet.spark.options import Options
+from rillet.spark.read.data_loss import DataLoss
 from rillet.spark.read.metadata import id_text
 from rillet.spark.read.stream_info import xinfo_groups
-from rillet.types.stream.id import StreamID
+from rillet.types.stream.id import MAX, StreamID
 
 
 @dataclass(frozen=True)
 class GroupMove:
-    """A group's new last-delivered-id in a stream. `read`: entries-read there, if known; `create`: create the group."""
+    """A group's new last-delivered-id in a stream; `read` is entries-read at that ID, if known."""
 
     stream: str
     to: StreamID
@@ -46,7 +47,7 @@ class GroupPosition:
         self.servers = servers
         self.name = options.group.encode()
         self.consumer = options.consumer.encode()
-        self.done: dict[str, StreamID] = {}  # the last offset to which the group was moved or acknowledged
+        self.done: dict[str, StreamID] = {}  # by stream: the last offset that the group was moved to or acknowledged
 
     def positions(self, streams: Iterable[str]) -> dict[str, StreamID | None]:
         """Return the group's last-delivered-id in each stream; None if the stream does not have the group.
@@ -72,15 +73,52 @@ class GroupPosition:
         """Set the group's position in one stream; raise ConnectorError if the server rejects it."""
         stream, key = move.stream, move.stream.encode()
         (reply,) = self.servers.replies(key, [self._command(move)])
-        if isinstance(reply, ReplyError) and "syntax" in str(reply).lower() and move.read is not None:  # before 7.0
+        if isinstance(reply, ReplyError) and "syntax" in str(reply).lower() and move.read is not None:
+            # Redis before 7.0 has no ENTRIESREAD.
             (reply,) = self.servers.replies(key, [self._command(move, counted=False)])
-        if isinstance(reply, ReplyError) and reply.prefix == "BUSYGROUP":  # another client has created it meanwhile
+        if isinstance(reply, ReplyError) and reply.prefix == "BUSYGROUP":  # another client has just created the group
             self.move(replace(move, create=False))
         elif isinstance(reply, ReplyError):
             where = self.servers.connection(key).address
             raise ConnectorError(
                 f"rillet: the group {self.options.group!r} of {stream!r} at {where} cannot be moved: {reply}"
             )
+
+    # ---- the consumer's pending entries ----
+
+    def pending_ids(self, stream: str, low: bytes, high: bytes, count: int) -> list[StreamID]:
+        """Return up to `count` IDs from `low` to `high` that are pending for the consumer, in order (XPENDING)."""
+        key = stream.encode()
+        entries = self.servers.call(key, b"XPENDING", key, self.name, low, high, b"%d" % count, self.consumer)
+        return [StreamID.parse(entry[0]) for entry in entries]
+
+    def pending_after(self, stream: str, after: StreamID, high: bytes, count: int) -> list[StreamID]:
+        """Return up to `count` IDs after `after`, up to `high`, that are pending for the consumer."""
+        if after.ms == after.seq == MAX:  # no ID is larger, and XPENDING would reject the range
+            return []
+        return self.pending_ids(stream, b"(" + id_text(after), high, count)
+
+    def moved_back(self, stream: str, position: StreamID, delivered: StreamID) -> DataLoss:
+        """Return the error for a group whose last-delivered-id is before entries that it has already delivered."""
+        where = self.servers.connection(stream.encode()).address
+        return DataLoss(
+            f"rillet: entries may have been lost before being read: the group {self.options.group!r} of the stream "
+            f"{stream!r} at {where} is at {position}, although it has delivered entries up to {delivered}: it was "
+            "moved back, or its server crashed and lost the last changes. Set failOnDataLoss=false to read again the "
+            "entries that are delivered again"
+        )
+
+    def deleted_entries(self, stream: str, entries: int) -> DataLoss:
+        """Return the error for entries that were delivered to the consumer and deleted before they were read."""
+        where = self.servers.connection(stream.encode()).address
+        lost = f"{entries} {'entry was' if entries == 1 else 'entries were'}"
+        return DataLoss(
+            f"rillet: {lost} lost before being read: delivered from the stream {stream!r} at {where} to the consumer "
+            f"{self.options.consumer!r} of the group {self.options.group!r} and then deleted. Set failOnDataLoss=false "
+            "to continue without them"
+        )
+
+    # ---- XGROUP ----
 
     def _command(self, move: GroupMove, counted: bool = True) -> list[bytes]:
         words = [b"XGROUP", b"CREATE" if move.create else b"SETID", move.stream.encode(), self.name, id_text(move.to)]
@@ -95,9 +133,9 @@ class GroupFollower(GroupPosition):
         self.moved: set[str] = set()  # streams in which this query has set the position
 
     def committed(self, streams: Mapping[str, StreamID], added: Mapping[str, int]) -> None:
-        """Set the group's position to the offsets up to which all entries are in the sink; skip missing streams.
+        """Set the group's position to the committed offset of each stream; skip missing streams.
 
-        Two round trips for all streams whose offset has changed, none for the others.
+        All streams whose offset has changed need two round trips together, the others none.
         """
         current = self.positions(stream for stream, offset in streams.items() if self.done.get(stream) != offset)
         self.move_all([

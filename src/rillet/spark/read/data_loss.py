@@ -42,18 +42,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from rillet.client.errors import ConnectionLost, ConnectorError
+from rillet.client.errors import ConnectorError
 from rillet.client.servers import Servers
 from rillet.spark.option_types import EARLIEST
 from rillet.spark.options import Options
+from rillet.spark.read.metadata import count_between
 from rillet.spark.read.offsets import Offset
 from rillet.spark.read.stream_info import StreamInfo
 from rillet.types.stream.id import StreamID
 
 COUNTED = 1_000_000
 """After XDEL, up to this many entries are counted to compute the exact loss; counting costs 0.7 us per entry."""
-
-COUNT_PAGE = 10_000
 
 
 class DataLoss(ConnectorError):
@@ -83,16 +82,19 @@ class DataLossGuard:
 
     options: Options
     servers: Servers
-    restart: str = "use a new checkpointLocation to start over"  # the second remedy in the error message
-    settled: dict[str, int] = field(default_factory=dict)
-    current: dict[str, tuple[StreamID, int]] = field(default_factory=dict)  # last offset's ID, entries after it
+    restart: str = (
+        "use a new checkpointLocation to start over"  # the remedy in the error message besides failOnDataLoss=false
+    )
+    settled: dict[str, int] = field(default_factory=dict)  # by stream: entries lost before the last offset
+    # By stream: the last offset's ID, and how many entries after it are lost.
+    current: dict[str, tuple[StreamID, int]] = field(default_factory=dict)
     unsure: set[str] = field(default_factory=set)
     last_added: dict[str, int] = field(default_factory=dict)  # entries-added at the last check without a loss
     counts: dict[str, tuple[StreamID, StreamInfo, int]] = field(default_factory=dict)
 
     @property
     def lost(self) -> dict[str, int]:
-        """Return how many entries of each stream are known to be lost since the query started."""
+        """How many entries of each stream are known to be lost since the query started."""
         total = dict(self.settled)
         for stream, (_, entries) in self.current.items():
             total[stream] = total.get(stream, 0) + entries
@@ -114,7 +116,7 @@ class DataLossGuard:
         return places
 
     def _count(self, stream: str, then: Place, loss: Loss | None) -> None:
-        """Record the number of lost entries after an offset, in place of the result of an earlier check of it."""
+        """Record the number of lost entries after an offset; replace the result of an earlier check of that offset."""
         before = self.current.pop(stream, None)
         if before is not None and before[0] != then.after:
             self.settled[stream] = self.settled.get(stream, 0) + before[1]
@@ -168,7 +170,7 @@ class DataLossGuard:
         return counted[2]
 
     def _unread(self, stream: str, then: Place) -> int:
-        """Return how many entries after an offset existed at the last check without a loss."""
+        """Return how many unread entries a stream had at the last check without a loss."""
         added = self.last_added.get(stream)
         return 0 if added is None or then.added is None else max(added - then.added, 0)
 
@@ -203,31 +205,9 @@ def _start_text(now: StreamInfo) -> str:
 
 
 def _possible_loss(then: Place, now: StreamInfo, deleted: StreamID) -> Loss | None:
-    """Return the possible loss if entries-added is unknown; entries up to `deleted` had already been deleted."""
+    """Return the possible loss if entries-added is unknown; deletions up to the ID `deleted` do not count."""
     if now.deleted is not None and now.deleted > max(then.after, deleted):
         return Loss(1, True, f"had entries deleted up to {now.deleted}")
     if then.after == EARLIEST or now.last == then.after or not now.all_after(then.after):
         return None
     return Loss(0, True, _start_text(now))
-
-
-def count_between(servers: Servers, stream: str, after: StreamID, last: StreamID) -> int:
-    """Return how many entries have IDs in (after, last]: O(log n) on a rillet server, else 0.7 us per entry."""
-    from rillet.spark.read.metadata import ProbeRequest, probe
-
-    key = stream.encode()
-    try:
-        low, high = servers.call(key, b"RILLET.XRANK", key, b"%d-%d" % after, b"%d-%d" % last)
-        return int(high) - int(low)
-    except ConnectionLost:
-        raise
-    except ConnectorError:
-        pass  # not a rillet server
-    total = 0
-    while after < last:
-        (page,) = probe(servers, [ProbeRequest(stream, after, last, COUNT_PAGE)])
-        total += page.entries
-        if page.entries < COUNT_PAGE:
-            break
-        after = page.last
-    return total

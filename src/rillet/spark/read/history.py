@@ -38,7 +38,7 @@ from rillet.spark.options import Options
 from rillet.spark.read.metadata import missing_stream, selected_streams
 from rillet.spark.read.offsets import Part as Range
 from rillet.spark.read.page_reader import read_task
-from rillet.spark.read.planner import Planner, ranges_between
+from rillet.spark.read.range_planner import Planner, ranges_between
 from rillet.spark.read.stream_info import StreamInfo, stream_infos
 from rillet.store.names import matches
 from rillet.types.stream.id import StreamID

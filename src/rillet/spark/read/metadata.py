@@ -32,12 +32,13 @@ from rillet.spark.read.stream_info import StreamInfo, stream_error
 from rillet.types.stream.id import StreamID
 
 IDLE_MS = 100
+COUNT_PAGE = 10_000
 
 _WITHOUT_RANKS: weakref.WeakSet[Connection] = weakref.WeakSet()
 
 
 def selected_streams(options: Options, servers: Servers) -> list[str]:
-    """Return the streams to read, in order: the keys that match the pattern, or all listed keys, missing or not."""
+    """Return the streams to read: the keys that match the pattern, or the listed keys, including missing ones."""
     keys = options.keys()
     if keys is not None:
         return list(keys)
@@ -77,7 +78,7 @@ class ProbeRequest(NamedTuple):
 def probe(servers: Servers, requests: Sequence[ProbeRequest]) -> list[Probe]:
     """Return, for each requested page, its number of entries and its first and last ID."""
     probes: list[Probe] = [Probe(0, request.after, request.after) for request in requests]
-    for start in range(0, len(requests), IN_FLIGHT):  # limits the replies that a server buffers for this client
+    for start in range(0, len(requests), IN_FLIGHT):  # a limit for the replies that a server buffers for this client
         part = requests[start : start + IN_FLIGHT]
         try:
             _probe_nodes(servers, part, start, probes)
@@ -113,7 +114,7 @@ def _probe_nodes(servers: Servers, requests: Sequence[ProbeRequest], start: int,
             for index in of_node:
                 probes[start + index] = decoder.page(connection, requests[index])
     except BaseException:
-        for connection, _ in nodes:  # the next request would take the unread replies for its own
+        for connection, _ in nodes:  # otherwise the next request would receive the unread replies
             servers.forget(connection)
         raise
 
@@ -194,7 +195,7 @@ def ranks(servers: Servers, ids: Mapping[str, Sequence[StreamID]]) -> dict[str, 
 
 
 def ids_after(servers: Servers, requests: Sequence[tuple[str, StreamID, int]]) -> list[StreamID] | None:
-    """Return, for each (stream, ID, count), the ID `count` entries later or the last ID; None if not on rillet."""
+    """Return, for each (stream, ID, count), the ID `count` entries later, or the last ID; None if not on rillet."""
     commands = [
         (stream.encode(), (b"RILLET.XAFTER", stream.encode(), id_text(after), b"%d" % count))
         for stream, after, count in requests
@@ -214,17 +215,32 @@ def _extension_replies(servers: Servers, commands: Sequence[tuple[bytes, Sequenc
     if any(connection in _WITHOUT_RANKS for connection in nodes):
         return None
     replies = servers.each(commands)
-    if any(isinstance(reply, ReplyError) for reply in replies):  # any error text: proxies and ACLs use different ones
+    if any(isinstance(reply, ReplyError) for reply in replies):  # not a known text: proxies and ACLs differ
         _WITHOUT_RANKS.update(nodes)
         return None
     return replies
+
+
+def count_between(servers: Servers, stream: str, after: StreamID, last: StreamID) -> int:
+    """Return how many entries have IDs in (after, last]: O(log n) on a rillet server, else 0.7 us per entry."""
+    if exact := ranks(servers, {stream: (after, last)}):
+        low, high = exact[stream]
+        return high - low
+    total = 0
+    while after < last:
+        (page,) = probe(servers, [ProbeRequest(stream, after, last, COUNT_PAGE)])
+        total += page.entries
+        if page.entries < COUNT_PAGE:
+            break
+        after = page.last
+    return total
 
 
 # ---- waiting ----------------------------------------------------------------------------------------------------
 
 
 def wait_for_entries(servers: Servers, after: Mapping[str, StreamID]) -> bool:
-    """Wait up to IDLE_MS for an entry after a stream's ID; return False if there is certainly no new entry.
+    """Wait up to IDLE_MS for an entry after the given ID of a stream; return False if certainly no entry has arrived.
 
     One XREAD on a cluster can only watch streams of one slot. Entries in other slots are noticed after IDLE_MS.
     """
@@ -243,6 +259,6 @@ def wait_for_entries(servers: Servers, after: Mapping[str, StreamID]) -> bool:
     except ConnectionLost:
         servers.forget(connection)
         raise
-    if isinstance(reply, ReplyError):  # the next XINFO raises a meaningful error
+    if isinstance(reply, ReplyError):  # the caller's next XINFO reports the problem
         time.sleep(max(0.0, idle / 1000 - (time.monotonic() - started)))
     return reply is not None or len(watched) < len(after)

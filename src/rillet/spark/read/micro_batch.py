@@ -3,7 +3,7 @@
     next(start)   find the streams: those listed, or those that match the pattern now
                   read their counters: XINFO STREAM, for all streams at once
                   check for data loss since `start` (data_loss.py)
-                  measure and cut (planner.py); the offset that is returned contains the plan
+                  measure and cut (range_planner.py); the offset that is returned contains the plan
 
 **An unavailable server** may be restarting, loading its data, or failing over. If it has answered this query before, or
 if the query continues from a checkpoint, the query waits for it, up to `timeout`, with growing pauses. Then the whole
@@ -13,8 +13,8 @@ repeated: setting a group's last delivered ID, and reading entries for a group, 
 address is more likely than an outage. Rejected: returning "nothing new" to Spark during an outage, which would end an
 available-now query.
 
-**A trigger reads the counters once.** Spark calls `report` directly after `next`, so `report` uses the state that
-`next` has read. Only a `report` without a preceding `next` reads it again.
+**A trigger reads the counters once.** Spark calls `report` directly after `next`, so `report` uses the counters
+that `next` has read. Only a `report` without a preceding `next` reads them again.
 
 A stream that appears while a query runs is read from its start. A listed stream that is missing when the query starts
 is an error; a stream that disappears later is a data loss. A part of a partitioned stream may be missing until a
@@ -48,7 +48,7 @@ from rillet.spark.options import Options
 from rillet.spark.read.data_loss import DataLossGuard, Place
 from rillet.spark.read.metadata import key_count, missing_stream, require_streams, selected_streams, wait_for_entries
 from rillet.spark.read.offsets import Offset, Task
-from rillet.spark.read.planner import Planner, SizedRange, StreamRange
+from rillet.spark.read.range_planner import Planner, SizedRange, StreamRange
 from rillet.spark.read.stream_info import StreamInfo, stream_infos
 from rillet.types.stream.id import StreamID
 
@@ -64,14 +64,6 @@ class StreamStates:
     places: dict[str, Place] = field(default_factory=dict)
 
 
-@dataclass
-class TriggerState:
-    """The streams' state that `next` has read; the progress report after the same trigger uses it again."""
-
-    streams: list[str] | None = None  # the selected streams
-    infos: dict[str, StreamInfo | None] | None = None
-
-
 class MicroBatchReader:
     """Plans the batches of one streaming query."""
 
@@ -82,19 +74,21 @@ class MicroBatchReader:
         self.group = GroupFollower(options, self.servers) if options.group is not None else None
         self.reached: Offset | None = None  # the end of the last planned batch
         self.planner = Planner(options, self.servers, parallelism, hurried=True)
-        self.targets: dict[str, StreamID] | None = None  # an available-now query's last IDs
+        self.targets: dict[str, StreamID] | None = None  # the last IDs that an available-now query reads
         self._initial: Offset | None = None
         self._delayed_since: float | None = None
         self._matched: list[str] = []
         self._resolved_at = self._resolve_seconds = 0.0
-        self._trigger_state = TriggerState()
+        self._infos_for_report: dict[str, StreamInfo | None] | None = (
+            None  # the counters that the trigger's `next` has read
+        )
 
     def close(self) -> None:
         """Close the connections."""
         self.servers.close()
 
     def _retry(self, ask: Callable[[], T]) -> T:
-        """Run an action; repeat it after a lost connection until the time to wait for the server has passed.
+        """Run an action; repeat it after a lost connection, for as long as the query waits for its server.
 
         The first repetition has no pause, because the server may merely have closed an idle connection.
         """
@@ -114,7 +108,7 @@ class MicroBatchReader:
                 return answer
 
     def _forget_state(self) -> None:
-        """Forget the group positions that were set: a server that crashed may have lost its last second of writes."""
+        """Forget which group positions were set: a server that crashed may have lost its last second of writes."""
         if self.group is not None:
             self.group.done.clear()
 
@@ -148,16 +142,14 @@ class MicroBatchReader:
         """Return the source's metrics: each stream's newest ID, and how far the last planned batch is behind it."""
         reached = self.reached or self.initial()
 
-        def told() -> dict[str, Any]:
-            seen, self._trigger_state = self._trigger_state, TriggerState()
-            infos = seen.infos
+        def metrics() -> dict[str, Any]:
+            infos, self._infos_for_report = self._infos_for_report, None
             if infos is None:
-                streams = self._streams() if seen.streams is None else seen.streams
-                infos = stream_infos(self.servers, [*streams, *reached.streams])
+                infos = stream_infos(self.servers, [*self._streams(), *reached.streams])
             guard = self.guard
             return report(self.servers, infos, reached.streams, reached.added, guard.lost, sorted(guard.unsure))
 
-        return self._retry(told)
+        return self._retry(metrics)
 
     def next(self, start: Offset, least: int | None, cap: int | None) -> Offset | None:
         """Return the end offset of the next batch with its plan; None if there is nothing to read yet."""
@@ -182,10 +174,10 @@ class MicroBatchReader:
         return self._end(start, states, batch.ends, batch.tasks)
 
     def tasks(self, start: Offset, end: Offset) -> Sequence[Task]:
-        """Return the planned tasks of a batch; plan them now if a version 1 checkpoint stored none."""
+        """Return the planned tasks of a batch; plan them now if a checkpoint of the first version has no plan."""
         self._wait_for_known_server(start)
         if end.plan is not None:
-            if end != self.reached:  # planned before a restart: its entries may have been removed since
+            if end != self.reached:  # entries may have been removed since the batch was planned
                 self._retry(lambda: self.guard.check(start, stream_infos(self.servers, start.streams)))
             return end.plan
         begin = end.start if end.start is not None else start.streams
@@ -223,7 +215,7 @@ class MicroBatchReader:
         streams = self._streams()
         infos = stream_infos(self.servers, [*streams, *start.streams])
         self._check_checkpoint(start, streams, infos)
-        self._trigger_state = TriggerState(streams, infos)
+        self._infos_for_report = infos
         places = self.guard.check(start, infos)
         for stream in streams:
             if stream in places:
@@ -246,11 +238,11 @@ class MicroBatchReader:
             self.group.committed(there, start.added)
 
     def _check_checkpoint(self, start: Offset, streams: Sequence[str], infos: Mapping[str, StreamInfo | None]) -> None:
-        """Raise ConnectorError if the checkpoint contains streams that exist but that the query does not select."""
+        """Raise ConnectorError if the checkpoint has existing streams that the query does not select."""
         named = self.options.keys()
         there = start.streams if named else [stream for stream in start.streams if infos[stream] is not None]
         if (unselected := sorted({*there}.difference(streams))) and not named:
-            unselected = sorted({*unselected}.difference(self._streams(now=True)))  # SCAN again: the stream may be new
+            unselected = sorted({*unselected}.difference(self._streams(now=True)))  # the last SCAN may be too old
         if unselected:
             reads = _listed(streams) if named else f"streams that match {self.options.stream_pattern!r}"
             stored = _listed(unselected)
@@ -268,12 +260,12 @@ class MicroBatchReader:
         return self.planner.measure(spans)
 
     def _wait(self, states: StreamStates) -> bool:
-        """Wait up to a tenth of a second for a new entry; return False if there is certainly no new entry."""
+        """Wait up to a tenth of a second for a new entry in any stream; return False if certainly none has arrived."""
         bounds = {stream: EARLIEST if info is None else info.last for stream, info in states.infos.items()}
         return wait_for_entries(self.servers, bounds)
 
     def _must_wait(self, states: StreamStates, sized: Sequence[SizedRange], least: int | None) -> bool:
-        """Return whether fewer than `least` entries are unread and none has waited too long; pause before True."""
+        """Return whether a batch must wait until `least` entries are unread; if so, pause first."""
         if least is None or self.targets is not None or sum(one.count for one in sized) >= least:
             return False
         now = time.monotonic()
@@ -309,7 +301,7 @@ class MicroBatchReader:
 
 
 def _listed(streams: Sequence[str]) -> str:
-    """Return the names of streams for a message, at most five."""
+    """Return the names of streams for an error message, at most five."""
     shown = ", ".join(repr(stream) for stream in streams[:5])
     more = f" and {len(streams) - 5} more" if len(streams) > 5 else ""
     return f"the stream{'s' if len(streams) > 1 else ''} {shown}{more}"

@@ -61,13 +61,13 @@ class Offset:
     added: dict[str, int] = field(default_factory=dict)
     plan: tuple[Task, ...] | None = None
     initial: bool = False
-    start: dict[str, StreamID] | None = None  # "from"
+    start: dict[str, StreamID] | None = None  # "from" in the JSON
     unread: frozenset[str] = frozenset()
     deleted: dict[str, StreamID] = field(default_factory=dict)
 
     @classmethod
     def parse(cls, value: Mapping[str, Any]) -> Offset:
-        """Parse the result of `json`, or the format of the first version; raise OffsetError for anything else."""
+        """Parse an offset's JSON, also in the format of the first version; raise OffsetError if it is malformed."""
         try:
             if not isinstance(value.get("streams"), Mapping):
                 return cls._first_version(value)

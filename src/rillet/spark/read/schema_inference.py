@@ -32,6 +32,7 @@ from rillet.client.servers import Servers
 from rillet.columns.row_builder import SOURCES
 from rillet.protocol.reply_parser import ReplyError
 from rillet.spark.options import Options
+from rillet.spark.read.stream_info import stream_error
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -122,8 +123,7 @@ def sample(options: Options, servers: Servers) -> list[list[bytes]]:
     found: dict[tuple[bytes, bytes], list[bytes]] = {}
     for (key, words), reply in zip(asked, servers.each(asked), strict=True):
         if isinstance(reply, ReplyError):
-            where = servers.connection(key).address
-            raise ConnectorError(f"rillet: {where} refused {words[0].decode()}: {reply} (stream {key.decode()!r})")
+            raise stream_error(servers, key, words[0].decode(), str(reply))
         entries = reply if words[0] == b"XRANGE" else reversed(reply)
         found.update({(key, entry[0]): entry[1] for entry in entries if entry[1]})
     if not found:

@@ -73,18 +73,18 @@ class Estimate:
         self.entries = entries
         self.low, self.high = number(after), number(last)
         self.cells: list[Cell] = []
-        self._raw: list[Cell] = []  # the same cells before scaling
+        self._raw: list[Cell] = []  # the cells with their counts before scaling
         self._edges = [(number(first), self.low), (self.low, self.high), (self.high, number(end))]
         self._unit = 1 << 64 if self.low >> 64 != self.high >> 64 else 1
 
     def first_cells(self, samples: int) -> list[tuple[int, int]]:
-        """Return the first cells to probe: most of them in the range to read, some outside, to cover all entries."""
+        """Return the first cells to probe: most in the range to read, some outside it, to cover the whole stream."""
         some = max(1, samples // 4)
         counts = (some, samples, some)
         return [cell for (a, b), n in zip(self._edges, counts, strict=True) if a < b for cell in cells(a, b, n)]
 
     def refine(self, positions: Sequence[tuple[float, float]], most: int) -> list[tuple[int, int]]:
-        """Return up to `most` smaller cells to probe, in place of cells that hold too many entries for a precise cut.
+        """Return up to `most` smaller cells to probe; they divide cells that hold too many entries for a precise cut.
 
         Each of the ascending positions is a pair: the number of entries before the cut, and the number of entries that
         the cell around the cut may hold. If the probes miss most of the entries, all cells are divided.
@@ -109,7 +109,7 @@ class Estimate:
         return chosen
 
     def add_probes(self, bounds: Sequence[tuple[int, int]], seen: Sequence[Probe]) -> None:
-        """Store the probes of some cells; smaller cells replace the cell that they divide."""
+        """Store the probes of some cells; the parts of a divided cell replace that cell."""
         coarse = {cell.start: cell for cell in self._raw}
         usual = TYPICAL * self._median_density()
         done: list[Cell] = []
@@ -159,7 +159,7 @@ class Estimate:
 
 
 def _rescaled(pieces: Sequence[Cell], parent: Cell, usual: float) -> Sequence[Cell]:
-    """Scale smaller cells up to the count of the cell that they divide if they add up to less than half of it.
+    """Return the parts of a divided cell; scale them up if they add up to less than half of the cell's count.
 
     Smaller cells usually give the better estimate. In a bursty stream, however, the error depends on a cell's size, and
     only cells of one size are comparable. The larger cell's count is then better, unless its density was an outlier
@@ -240,7 +240,7 @@ def line(weights: Sequence[float], parts: int) -> list[SplitBoundaries]:
 def tasks(
     ranges: Sequence[Part], boundaries: Sequence[SplitBoundaries], cuts: Sequence[Sequence[StreamID]]
 ) -> list[Task]:
-    """Return the tasks: the concatenated ranges, cut at the given IDs. No task is empty."""
+    """Cut the concatenated ranges at the given IDs and return the tasks; no task is empty."""
     done: list[list[Part]] = [[]]
     for (stream, after, last), split, inner in zip(ranges, boundaries, cuts, strict=True):
         for cut in inner:

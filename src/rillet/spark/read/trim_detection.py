@@ -53,7 +53,7 @@ class TrimWatch:
     """Checks the pages of a task for trimmed entries; `since` holds each stream's position at the batch's start."""
 
     def __init__(self, servers: Servers, since: Mapping[str, Place], unread: Set[str] = frozenset()) -> None:
-        """servers: connections that the reader of pages does not use; unread: streams that are not checked."""
+        """servers: separate connections, which the page reader does not use; unread: streams that are not checked."""
         self.servers = servers
         self.since = since
         self.unread = unread

@@ -1,1 +1,1 @@
-"""write."""
+"""Writing rows to streams: encoding, pipelines, transactions and commit records."""

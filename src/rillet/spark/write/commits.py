@@ -19,9 +19,9 @@ A transaction:
 
     WATCH fence;  HMGET record done 3;  MULTI;  XADD ... XADD;  HSET record 3 ...;  SET fence;  EXEC
 
-The attempt sends EXEC after HMGET has returned the record that it expects. If another attempt has written since WATCH,
+An attempt sends EXEC only if HMGET has returned the expected record. If another attempt has written since WATCH,
 the fence has changed and EXEC does nothing; the record then shows the new state. The record itself is not watched,
-because all tasks of a batch write to it. Its meaning for a task's rows:
+because all tasks of a batch write to it. A record means, for a task's rows:
 
     missing          no row is in the stream
     part, n rows     exactly the first n rows are in the stream: continue after them, if they have the same digest now
@@ -57,8 +57,8 @@ log = logging.getLogger("rillet.spark")
 PREFIX = b"rillet:commits:"
 BATCH_SECONDS = 86_400
 FENCE_SECONDS = 3_600
-RESERVED = ("replay", "dead-letters")  # used by the pipelines, whose records have another format
-CLOSED = 1 << 62  # `done` of an abandoned write: blocks all further attempts
+RESERVED = ("replay", "dead-letters")  # query names of the pipelines, whose records have another format
+CLOSED = 1 << 62  # the value of `done` for an abandoned write; it blocks all further attempts
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Identity:
     query: str
     batch: int
     partition: int
-    lasting: bool  # False: the record expires
+    lasting: bool  # whether the commit record is kept without an expiry time
 
 
 class CommitProgress(NamedTuple):
@@ -78,7 +78,7 @@ class CommitProgress(NamedTuple):
     rows: int = 0
     size: int = 0
     digest: str = "-"
-    state: str = "part"  # "done": all rows; "torn": also an unknown part of the later rows
+    state: str = "part"  # "part"; "done": all rows; "torn": also some of the later rows
 
     @classmethod
     def parse(cls, text: bytes) -> CommitProgress:
@@ -153,9 +153,9 @@ def tag_of(slot: int) -> bytes:
 
 @dataclass(frozen=True)
 class Written:
-    """The result of a write task: its name, and the number of rows that it wrote to each stream."""
+    """The result of a write task: its identity, and the number of rows that it wrote to each stream."""
 
-    identity: Identity | None  # None: at least once, no records
+    identity: Identity | None  # None: the write has no commit records
     rows: dict[bytes, int]
 
 
@@ -202,7 +202,7 @@ def _close(servers: Servers, stream: bytes, identity: Identity, partitions: set[
 
 
 def give_up(servers: Servers, query: str, streams: Sequence[bytes]) -> None:
-    """Store in the records of a failed df.write that late attempts of its tasks must not write."""
+    """Close the commit records of a failed df.write, so that late attempts of its tasks write nothing."""
     for stream in streams:
         key = record_key(stream, query)
         servers.calls(key, [(b"HSET", key, b"done", b"%d" % CLOSED), (b"EXPIRE", key, b"%d" % BATCH_SECONDS)])
@@ -214,7 +214,7 @@ def shown(key: bytes) -> str:
 
 
 def task_identity(query: str | None, batch: int, context: Any, lasting: bool) -> Identity:
-    """Return the write name of the running task; if `query` is None, read query and batch from Spark's properties."""
+    """Return the identity of the running task; if `query` is None, read query and batch from Spark's properties."""
     if context is None:
         raise ConnectorError("rillet: rows can only be written inside a Spark task")
     if query is not None:

@@ -7,7 +7,7 @@ Spark sends the rows to a writer as an Arrow stream over a socket:
 
 If the socket ends between two batches, Arrow treats this as the end of the stream. So the writer's iterator ends
 normally in both cases. Without a check, the writer would record a truncated task as complete, and all later attempts,
-which have more rows, would be rejected. If batches are produced slowly, a truncation is almost always between two.
+which have more rows, would be rejected. If batches are produced slowly, almost every truncation is between two batches.
 
 The socket distinguishes the cases exactly: a truncated socket is at its end; otherwise it is open, or the -4 is
 unread. Spark does not pass the socket to a data source. It is the variable `infile` of the PySpark function that called
@@ -42,10 +42,10 @@ def require_all_rows() -> None:
 def cut_off(infile: Any) -> bool:
     """Return whether the socket of a file has reached its end."""
     try:
-        return not _open(infile) and not infile.peek(1)  # at its end, only buffered bytes remain
+        return not _open(infile) and not infile.peek(1)  # a closed socket: only buffered bytes remain
     except ConnectionError:
         return True
-    except (AttributeError, OSError):  # not the file of a socket
+    except (AttributeError, OSError):  # `infile` does not read from a socket
         return False
 
 
@@ -53,7 +53,7 @@ def _open(infile: Any) -> bool:
     """Return whether the socket of a file has data or is still open, without waiting."""
     try:
         descriptor = infile.fileno()
-    except UnsupportedOperation:  # a worker without a daemon: only `peek`, which may wait, detects the end
+    except UnsupportedOperation:  # a worker that Spark started without its daemon: only `peek` detects the end
         return False
     with socket.socket(fileno=os.dup(descriptor)) as shared:
         try:

@@ -3,8 +3,8 @@
     XADD events IDMP <query>:<batch>:<partition>:<block> <row> * ...
 
 A stream remembers the last messages of each producer, at most 10,000 and for at most a day. So each block of 10,000
-rows of a task is a producer of its own: the producer's name contains the block's number, and the message's name is the
-row's number in the block. If a row is sent again within that time, the server replies with the row's ID and appends
+rows of a task has its own producer. The producer's name contains the block's number, and a message's name is the row's
+number in the block. If a row is sent again within that time, the server replies with the row's ID and appends
 nothing.
 
 Limits:

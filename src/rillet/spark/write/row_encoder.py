@@ -5,7 +5,7 @@ The columns that become fields, in this order of preference:
     fields = {"column": "field"}   these columns, under these names
     fieldColumns                   these columns, under their own names
     a map column `fields`          its pairs only, so rows from the source can be written unchanged
-    otherwise                      all columns except stream, id, id_ms, id_seq, timestamp (the source's own), and
+    otherwise                      all columns except stream, id, id_ms, id_seq, timestamp (of the source), and
                                    those that idColumn and streamColumn name
 
 The stream of a row:
@@ -56,7 +56,7 @@ class RowEncoder:
         named = (*self.fields, self.id_column, self.part_column, self.stream_column)
         wrong = [f"there is no column {name!r}" for name in named if name and name not in kinds]
         if not options.stream and options.stream_column is None and "stream" not in kinds:
-            wrong = [NO_STREAM, *wrong[:-1]]  # the user did not name the column
+            wrong = [NO_STREAM, *wrong[:-1]]  # replaces the error about the default column `stream`
         if not self.fields:
             own = ", ".join(OWN_COLUMNS)
             wrong.append(f"there is no column to write; {own} are only written if fieldColumns names them")
@@ -93,7 +93,7 @@ class RowEncoder:
         order = pc.sort_indices(codes)
         codes, batch = codes.take(order), batch.take(order)
         at = 0
-        for pair in pc.value_counts(codes).to_pylist():  # in order of appearance, which is sorted
+        for pair in pc.value_counts(codes).to_pylist():  # Arrow keeps the order of appearance, and the codes are sorted
             yield names[pair["values"]], batch.slice(at, pair["counts"])
             at += pair["counts"]
 
@@ -152,7 +152,7 @@ def _is_map(kind: DataType | None) -> bool:
 
 
 def _without_text(name: str, kind: DataType, of_map: bool) -> list[str]:
-    """Return error messages if a column cannot be converted to text."""
+    """Return the reasons why a column cannot be converted to text; an empty list if it can."""
     from pyspark.sql.types import AtomicType, MapType, NumericType, StringType, VariantType
 
     wrong = []

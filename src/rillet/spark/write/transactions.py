@@ -11,15 +11,15 @@ the chunks are kept until they add up to transactionBytes, then each stream gets
 **Memory.** The chunks of a transaction are kept until the reply to EXEC: transactionBytes plus one chunk. The server
 queues the same commands as objects, which takes about three times as many bytes per task.
 
-**Lost connections and redirections** (MOVED, TRYAGAIN and so on) end the open transaction. The record then shows
-whether it was executed. If not, it is sent again, for as long as the option `timeout` allows. Any other error reply
-ends the task.
+**Lost connections and redirections** (MOVED, TRYAGAIN and so on) end the open transaction. The commit record
+then shows whether the server executed the transaction. If not, the task sends it again, until `timeout` is over. Any
+other error reply ends the task.
 
 **Errors inside EXEC.** Two errors occur only when EXEC runs: XADD to a key of another type, and XADD with an ID that
-does not rise. Redis then executes the other commands of the transaction, including the record. So the type is checked
-before. With an idColumn, each ID must be larger than the one before and than the stream's last ID, which is watched
-until EXEC. If a row is rejected nevertheless, the record is corrected at once: it is reset if no row was written, else
-marked `torn`.
+does not rise. Redis then executes the other commands of the transaction, including the record. So the task
+checks the key's type first. With an idColumn, each ID must be larger than the previous ID and than the stream's last
+ID, and the task watches the stream until EXEC. If the server still rejects a row, the task corrects the record at once:
+it resets the record if no row was written, and marks it `torn` otherwise.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from rillet.spark.write.writer import Sender, append_words, refusal
 from rillet.types.stream.id import StreamID
 
 NO_ID = StreamID(0, 0)
-MAX_CONFLICTS = 100  # consecutive transactions that may fail because another client trims or deletes
+MAX_CONFLICTS = 100  # consecutive transactions that may fail because another client changes the stream
 Result = TypeVar("Result")
 
 
@@ -56,18 +56,18 @@ class TaskTransactions:
         self.reads_ids = reads_ids  # whether transactions also watch and read the stream's last ID
         self.batch = record.identity.batch
         self.recorded = recorded or CommitProgress(self.batch)
-        self.closed = recorded is None  # the batch is already complete: only count rows
+        self.closed = recorded is None  # the batch is already complete: this attempt only counts its rows
         self.rows = self.size = 0
         self.digest = xxh3_64()
-        self.kept: list[tuple[bytearray, int]] = []  # chunks that may not be in the stream; command counts
+        self.kept: list[tuple[bytearray, int]] = []  # (commands, their number): chunks that may not be in the stream
         self.sent = 0  # how many kept chunks are in the open transaction
         self._opening: tuple[CommitProgress | None, StreamID] | None = None
         self.first_id: StreamID | None = None  # the first ID in the kept chunks
         self.last_id = NO_ID
-        self.conflicts = 0  # how often another client has changed the stream since it was watched
+        self.conflicts = 0  # consecutive transactions that failed because another client changed the stream
 
     def set_recorded(self, progress: CommitProgress) -> None:
-        """Store the progress read from the commit record; all packed rows are in the stream now."""
+        """Set the recorded progress after a commit: all packed rows are in the stream."""
         self.recorded = progress
         self.kept.clear()
         self.first_id = None
@@ -99,7 +99,7 @@ class TaskTransactions:
         if isinstance(reply, ReplyError):
             raise ConnectorError(str(reply), str(reply))
         last_id = NO_ID
-        if info and not isinstance(info[0], ReplyError):  # an error: the key does not exist
+        if info and not isinstance(info[0], ReplyError):  # XINFO replies with an error if the key does not exist
             last_id = StreamID.parse(info[0][info[0].index(b"last-generated-id") + 1])
         self._opening = self.record.progress(reply), last_id
         return self._opening
@@ -113,7 +113,7 @@ class TransactionSender(Sender):
         self.identity = identity
         self.shares: dict[bytes, TaskTransactions] = {}
         self.pending = 0  # bytes of packed rows that may not be in a stream yet
-        # Left out of the digests: a bound such as "a week ago" changes with a restart, although the rows are the same.
+        # The digests leave out the trim arguments: after a restart, MINID may differ although the rows are the same.
         self.trimming = b"".join([b"$%d\r\n%b\r\n" % (len(one), one) for one in append_words(options, b"")[2:]])
         for stream in layout.streams() if layout.by_turns else ():
             self.begin(stream)
@@ -135,7 +135,7 @@ class TransactionSender(Sender):
         self.shares[stream] = TaskTransactions(self.servers, record, recorded, self.options.id_column is not None)
 
     def bound(self, stream: bytes, row: int, stop: int) -> int:
-        """Return where packing must pause: at the end of the recorded rows, where their digest is compared."""
+        """Return the row at which packing must pause to compare the digest: the end of the recorded rows."""
         share = self.shares[stream]
         left = share.recorded.rows - share.rows
         return min(stop, row + left) if left > 0 else stop
@@ -170,7 +170,7 @@ class TransactionSender(Sender):
         hashed = data.replace(self.trimming, b"") if self.trimming else data
         share.digest.update(hashed)
         share.size += len(hashed)
-        if share.closed or share.rows <= share.recorded.rows:  # `bound` ends a chunk where the record ends
+        if share.closed or share.rows <= share.recorded.rows:  # `bound` ends a chunk at the last recorded row
             return
         share.kept.append((data, commands))
         self.pending += len(data)
@@ -180,7 +180,7 @@ class TransactionSender(Sender):
             self._commit_all("part")
 
     def _send_ahead(self, share: TaskTransactions) -> None:
-        """Send chunks into the open transaction; after a failure, leave them to `_commit`."""
+        """Send chunks into the open transaction; after a failure, `_commit` sends them again."""
         if share.sent < len(share.kept) - 1 and not share.transaction.open:
             return  # the transaction was lost; `_commit` waits for the server
         try:
@@ -198,7 +198,7 @@ class TransactionSender(Sender):
         self.pending = 0
 
     def _commit(self, share: TaskTransactions, state: str) -> None:
-        """Commit; return when all packed rows are in the stream, written by this attempt or by another one."""
+        """Commit a stream's kept chunks: return when this or another attempt has written all packed rows."""
 
         def attempt() -> bool:
             try:

@@ -2,7 +2,7 @@
 
     Sender              encodes rows (row_encoder.py) and packs them; subclasses send the packed chunks
     PlainSender         XADD XADD XADD ... in chunks, each sent before the replies to the previous one; at least once
-    ProducerSender      the same with IDMP (producers.py)
+    ProducerSender      XADD with IDMP arguments; the server skips repeated rows (producers.py)
     TransactionSender   transactions that also record their progress; exactly once (transactions.py)
 
 Rows are sent in chunks of 256 KiB. At most two chunks wait for replies, which bounds the memory of client and server.
@@ -87,14 +87,14 @@ class Sender:
         return rows.column(self.options.id_column) if self.options.id_column else None
 
     def bound(self, stream: bytes, row: int, stop: int) -> int:
-        """Return the index of the row before which packing must pause; called before each chunk."""
+        """Return the index of the row before which packing must pause; a subclass may return less than `stop`."""
         return stop
 
     def packed(self, stream: bytes, packer: RowPacker, rows: Any, start: int, stop: int) -> None:
-        """Called after the rows from `start` to `stop` were packed."""
+        """Process the packed rows from `start` to `stop`; a hook for subclasses."""
 
     def begin(self, stream: bytes) -> None:
-        """Called before the first row of a stream; raise ConnectorError if the key holds another type."""
+        """Prepare to write to a stream; raise ConnectorError if the key holds another type."""
         kind = self.servers.call(stream, b"TYPE", stream)
         if kind not in (b"stream", b"none"):
             address = self.servers.connection(stream).address
@@ -105,7 +105,7 @@ class Sender:
         raise NotImplementedError
 
     def finish(self) -> dict[bytes, int]:
-        """Send the rest and wait for all replies; return the number of rows of each stream."""
+        """Send the remaining rows and wait for all replies; return the number of rows of each stream."""
         raise NotImplementedError
 
 
@@ -156,7 +156,7 @@ class PlainSender(Sender):
                 self._read_replies(connection, *unanswered.popleft())
 
     def finish(self) -> dict[bytes, int]:
-        """Send the rest and wait for all replies; return the number of rows of each stream."""
+        """Send the remaining rows and wait for all replies; return the number of rows of each stream."""
         for stream, packer in self.packers.items():
             if packer.used:
                 self.chunk(stream, packer)

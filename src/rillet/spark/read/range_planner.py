@@ -47,10 +47,10 @@ from rillet.spark.read.splits import (
 from rillet.spark.read.stream_info import StreamInfo
 from rillet.types.stream.id import StreamID
 
-SMALL = 4000  # up to this cap, the planner finds the end of a batch by counting entries
-FEW = 128  # up to this share of the cap, entries of a stream are counted: probing them costs as much
-SHORT = 256  # up to this length, one XRANGE measures the whole stream
-SAMPLES = 48  # probes of one stream in the first round; three times as many for all streams together
+SMALL = 4000  # cap up to which the planner finds the end of a batch by counting entries
+FEW = 128  # a stream's share of the cap up to which its entries are counted: probing them costs as much
+SHORT = 256  # length up to which one XRANGE measures the whole stream
+SAMPLES = 48  # most probes of one stream in the first round; all streams together get three times as many
 TRIGGER_ROUNDS, TRIGGER_PROBES = 3, 96
 BATCH_ROUNDS, BATCH_PROBES = 4, 8192
 
@@ -72,7 +72,7 @@ class StreamRange:
 
     @property
     def low(self) -> StreamID:
-        """Return the larger of `after` and the ID just before the stream's first entry: unread entries follow it."""
+        """Return the ID before the first unread entry: `after`, or the ID just before the stream's first entry."""
         return max(self.after, self.floor)
 
     @property
@@ -122,7 +122,7 @@ class Planner:
     # ---- sizes ----
 
     def measure(self, ranges: Sequence[StreamRange]) -> list[SizedRange]:
-        """Return the ranges that may contain entries, with their sizes; the oldest unread entry is in the first one."""
+        """Return the ranges that contain entries, with their sizes, in the order of their first unread IDs."""
         ranges = sorted((span for span in ranges if not span.empty), key=lambda span: (span.low, span.stream))
         exact = None
         if ranges and may_rank(self.servers, ranges[0].stream):
@@ -256,7 +256,7 @@ class Planner:
 
     def _count_out(self, sized: Sequence[SizedRange], room: float, at_once: bool) -> None:
         """Find the last ID to read of each range by counting its entries."""
-        most = [  # count at least one entry, even if the estimate is below one
+        most = [  # at least one entry, even if the estimate is below one
             max(1, int(one.wanted * max(room, 1.0) if one.wanted == one.count else one.wanted)) for one in sized
         ]
         if at_once:
@@ -272,9 +272,9 @@ class Planner:
             one.end = count_ahead(self.servers, span.stream, span.low, span.last, n, 10 * SMALL)
 
     def _snap_to_entries(self, sized: Sequence[SizedRange]) -> None:
-        """Move each estimated end back to the nearest earlier entry of its range, or on to the range's first entry.
+        """Move each estimated end back to the nearest entry; if the range has none there, move it to the first entry.
 
-        So the batch is not empty, and a program that trims the stream can keep the entry at the offset (XTRIM MINID).
+        Then the batch is not empty, and a program that trims the stream can keep the entry at the offset (XTRIM MINID).
         """
         ahead = [ProbeRequest(one.span.stream, one.span.low, one.end, 1, True) for one in sized]
         first = [ProbeRequest(one.span.stream, one.span.low, one.span.last, 1) for one in sized]
@@ -304,7 +304,7 @@ class Planner:
 
 
 def _cut_positions(split: SplitBoundaries, share: float) -> list[tuple[float, float]]:
-    """Return the cuts of a range as (position, largest cell there): a cell at a cut may hold half a task's entries."""
+    """Return the cuts of a range with the largest permitted cell around each: half of a task's entries."""
     return [(cut, max(share / 2, PROBE)) for cut in split.cuts]
 
 
@@ -316,7 +316,8 @@ def _counted_entries(span: StreamRange) -> float:
     if span.after <= span.floor:
         return float(info.length)
     if span.added is not None and info.added is not None and info.added >= span.added:
-        return float(min(info.length, max(1, info.added - span.added)))  # XSETID may have changed the counter
+        # XSETID may have changed entries-added, so the difference is limited to the possible values.
+        return float(min(info.length, max(1, info.added - span.added)))
     return -1.0
 
 
