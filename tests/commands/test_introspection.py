@@ -102,7 +102,7 @@ def test_every_setting_has_a_one_line_description() -> None:
     for parameter in PARAMETERS.values():
         assert parameter.about[:1].isupper(), parameter.name
         assert not parameter.about.endswith("."), parameter.name
-        assert "\n" not in parameter.about and "|" not in parameter.about, parameter.name
+        assert not set("\n|") & set(parameter.about), parameter.name
 
 
 def test_every_setting_accepts_its_own_text(bench: Bench) -> None:

@@ -1,4 +1,4 @@
-"""Every kind of store under one name: a test that takes `door` runs through each, and must see the same."""
+"""The kinds of stores: a test with the fixture `frontend` or `store` runs once for each kind, with the same results."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.store.process import Other
 KINDS = ("memory", "owner", "attached", "twin", "socket", "redis")
 
 
-class Door:
+class Frontend:
     """A store of some kind, and `another()`: a second store on the same data."""
 
     def __init__(self, kind: str, store: Store, another: Callable[[], Store]) -> None:
@@ -31,28 +31,28 @@ def _url(judge: Judge) -> str:
 
 
 @pytest.fixture(params=KINDS)
-def door(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Door]:
+def frontend(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Frontend]:
     with ExitStack() as stack:
         yield _make(request, request.param, tmp_path / "store.rillet", stack)
 
 
 @pytest.fixture
-def store(door: Door) -> Store:
-    return door.store
+def store(frontend: Frontend) -> Store:
+    return frontend.store
 
 
-def _make(request: pytest.FixtureRequest, kind: str, path: Path, stack: ExitStack) -> Door:
+def _make(request: pytest.FixtureRequest, kind: str, path: Path, stack: ExitStack) -> Frontend:
     def opened(make: Callable[..., Store], *where: Any) -> Store:
         return stack.enter_context(make(*where))
 
     if kind == "memory":
         store = opened(rillet.open)
-        return Door(kind, store, lambda: store)
+        return Frontend(kind, store, lambda: store)
     if kind == "redis":
         url = _url(request.getfixturevalue("judge"))
         store = opened(rillet.connect, url)
         store.execute("FLUSHALL")
-        return Door(kind, store, lambda: opened(rillet.connect, url))
+        return Frontend(kind, store, lambda: opened(rillet.connect, url))
     if kind == "attached":
         stack.enter_context(Other(path))
         store = opened(rillet.open, path)
@@ -64,8 +64,8 @@ def _make(request: pytest.FixtureRequest, kind: str, path: Path, stack: ExitStac
     elif kind == "socket":
         owner = opened(rillet.open, path)
         url = f"unix://{owner.socket}"
-        return Door(kind, opened(rillet.connect, url), lambda: opened(rillet.connect, url))
+        return Frontend(kind, opened(rillet.connect, url), lambda: opened(rillet.connect, url))
     else:
         store = opened(rillet.open, path)
         assert store.owner
-    return Door(kind, store, lambda: opened(rillet.open, path))
+    return Frontend(kind, store, lambda: opened(rillet.open, path))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rillet.errors import BusyGroup, CommandError, StoreClosed
-from tests.store.conftest import Door
+from tests.store.conftest import Frontend
 
 
 def _run(body: Coroutine[Any, Any, None]) -> None:
@@ -20,9 +20,9 @@ def _run(body: Coroutine[Any, Any, None]) -> None:
     asyncio.run(limited())
 
 
-def test_streams(door: Door) -> None:
+def test_streams(frontend: Frontend) -> None:
     async def body() -> None:
-        store = door.store.aio()
+        store = frontend.store.aio()
         stream = store.stream("s")
         made = await stream.add({"n": 0}, id=1)
         assert made is not None
@@ -46,11 +46,11 @@ def test_streams(door: Door) -> None:
     _run(body())
 
 
-def test_the_loop_goes_on_while_tasks_wait(door: Door) -> None:
+def test_the_loop_goes_on_while_tasks_wait(frontend: Frontend) -> None:
     async def body() -> None:
-        stream = door.store.aio().stream("s")
+        stream = frontend.store.aio().stream("s")
         readers = [asyncio.create_task(stream.read("$", block=0)) for _ in range(40)]
-        while int((await asyncio.to_thread(door.store.info))["blocked_clients"]) < 40:
+        while int((await asyncio.to_thread(frontend.store.info))["blocked_clients"]) < 40:
             await asyncio.sleep(0.005)
         made = await stream.add({"n": 1})
         for entries in await asyncio.gather(*readers):
@@ -59,22 +59,22 @@ def test_the_loop_goes_on_while_tasks_wait(door: Door) -> None:
     _run(body())
 
 
-def test_a_task_is_woken_by_another_door_and_by_time(door: Door) -> None:
+def test_a_task_is_woken_by_another_store_and_by_time(frontend: Frontend) -> None:
     async def body() -> None:
-        stream = door.store.aio().stream("s")
+        stream = frontend.store.aio().stream("s")
         assert await stream.read("$", block=0.02) == []
         reader = asyncio.create_task(stream.read("$", block=20))
-        while not int((await asyncio.to_thread(door.store.info))["blocked_clients"]):
+        while not int((await asyncio.to_thread(frontend.store.info))["blocked_clients"]):
             await asyncio.sleep(0.005)
-        await asyncio.to_thread(lambda: door.another().stream("s").add({"n": 1}))
+        await asyncio.to_thread(lambda: frontend.another().stream("s").add({"n": 1}))
         assert [entry["n"] for entry in await reader] == ["1"]
 
     _run(body())
 
 
-def test_groups_and_follow(door: Door) -> None:
+def test_groups_and_follow(frontend: Frontend) -> None:
     async def body() -> None:
-        store = door.store.aio()
+        store = frontend.store.aio()
         stream = store.stream("s")
         group = await stream.group("g")
         with pytest.raises(BusyGroup):
@@ -107,30 +107,30 @@ def test_groups_and_follow(door: Door) -> None:
     _run(body())
 
 
-def test_a_cancelled_task_waits_no_longer(door: Door) -> None:
-    if not door.store.owner:
+def test_a_cancelled_task_waits_no_longer(frontend: Frontend) -> None:
+    if not frontend.store.owner:
         pytest.skip("through a socket a thread goes on waiting")
 
     async def body() -> None:
-        group = await door.store.aio().stream("s").group("g")
+        group = await frontend.store.aio().stream("s").group("g")
         task = asyncio.create_task(group.consumer("c").read(block=0))
-        while door.store.info()["blocked_clients"] != "1":
+        while frontend.store.info()["blocked_clients"] != "1":
             await asyncio.sleep(0.001)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert door.store.info()["blocked_clients"] == "0"
-        door.store.stream("s").add({"n": 1})
+        assert frontend.store.info()["blocked_clients"] == "0"
+        frontend.store.stream("s").add({"n": 1})
         assert [message["n"] for message in await group.consumer("c").read()] == ["1"]
 
     _run(body())
 
 
-def test_close_ends_what_waits(door: Door) -> None:
+def test_close_ends_what_waits(frontend: Frontend) -> None:
     async def body() -> None:
-        async with door.store.aio() as store:
+        async with frontend.store.aio() as store:
             task = asyncio.create_task(store.stream("s").read("$", block=0))
-            while not int((await asyncio.to_thread(door.store.info))["blocked_clients"]):
+            while not int((await asyncio.to_thread(frontend.store.info))["blocked_clients"]):
                 await asyncio.sleep(0.005)
         with pytest.raises(StoreClosed):
             await task

@@ -1,4 +1,4 @@
-"""Claiming while reading, and giving back, through every door; an old server refuses what it does not know."""
+"""Claiming during a read, and releasing, on every kind of store; an old server rejects the newer commands."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ import pytest
 from rillet.errors import CommandError
 from rillet.store import Store
 from rillet.store.group import Group
-from tests.store.conftest import Door
+from tests.store.conftest import Frontend
 
 
 @pytest.fixture
-def group(door: Door) -> Group:
+def group(frontend: Frontend) -> Group:
     """A group of a stream of three; the first two are pending with consumer one."""
-    if door.kind == "redis":
+    if frontend.kind == "redis":
         pytest.skip("this server is older")
-    stream = door.store.stream("s")
+    stream = frontend.store.stream("s")
     group = stream.group("g")
     stream.add_many((n, {"n": n}) for n in (1, 2, 3))
     assert len(group.consumer("one").read(2)) == 2
@@ -73,15 +73,15 @@ def _waiting(store: Store, call: Callable[[], Any]) -> Future[Any]:
     return future
 
 
-def test_waiting_for_what_is_given_back(door: Door, group: Group) -> None:
+def test_waiting_for_what_is_given_back(frontend: Frontend, group: Group) -> None:
     two = group.consumer("two")
     two.read()
-    future = _waiting(door.store, lambda: two.read(claim_idle=3600, block=20))
-    assert door.another().stream("s").group("g", create=False).nack(2) == 1
+    future = _waiting(frontend.store, lambda: two.read(claim_idle=3600, block=20))
+    assert frontend.another().stream("s").group("g", create=False).nack(2) == 1
     assert _told(future.result(60)) == [("2", 1)]
 
 
-def test_waiting_until_messages_are_idle_for_long_enough(door: Door, group: Group) -> None:
+def test_waiting_until_messages_are_idle_for_long_enough(frontend: Frontend, group: Group) -> None:
     """Nothing comes, nobody gives back: the time alone ends the waiting, and the log has what was claimed."""
     two = group.consumer("two")
     two.read()
@@ -91,9 +91,9 @@ def test_waiting_until_messages_are_idle_for_long_enough(door: Door, group: Grou
     assert len(group.pending(consumer="two")) == 3
 
 
-def test_a_task_waits_until_messages_are_idle_for_long_enough(door: Door, group: Group) -> None:
+def test_a_task_waits_until_messages_are_idle_for_long_enough(frontend: Frontend, group: Group) -> None:
     async def body() -> None:
-        there = await door.store.aio().stream("s").group("g", create=False)
+        there = await frontend.store.aio().stream("s").group("g", create=False)
         two = there.consumer("two")
         await two.read()
         async with asyncio.timeout(20):
@@ -104,8 +104,8 @@ def test_a_task_waits_until_messages_are_idle_for_long_enough(door: Door, group:
     asyncio.run(body())
 
 
-def test_a_redis_py_client_waits_too(door: Door, group: Group) -> None:
-    with door.store.redis(decode_responses=True) as client:
+def test_a_redis_py_client_waits_too(frontend: Frontend, group: Group) -> None:
+    with frontend.store.redis(decode_responses=True) as client:
         client.execute_command("XREADGROUP", "GROUP", "g", "two", "STREAMS", "s", ">")
         words = ("GROUP", "g", "two", "BLOCK", 20_000, "CLAIM", 200, "COUNT", 1, "STREAMS", "s", ">")
         reply = client.execute_command("XREADGROUP", *words)
@@ -113,10 +113,10 @@ def test_a_redis_py_client_waits_too(door: Door, group: Group) -> None:
     assert "1-0" in str(entries)
 
 
-def test_an_old_server_says_so(door: Door) -> None:
-    if door.kind != "redis":
+def test_an_old_server_says_so(frontend: Frontend) -> None:
+    if frontend.kind != "redis":
         pytest.skip("knows it")
-    group = door.store.stream("s").group("g")
+    group = frontend.store.stream("s").group("g")
     with pytest.raises(CommandError, match="syntax error"):
         group.consumer("one").read(claim_idle=1)
     with pytest.raises(CommandError, match="unknown command"):

@@ -1,4 +1,4 @@
-"""Groups and consumers through every door: delivery, acknowledgement, claiming, dead letters."""
+"""Groups and consumers on every kind of store: delivery, acknowledgement, claiming, dead letters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Channels in the Python API: the same through every door, between doors, and through redis-py and asyncio."""
+"""Channels on every kind of store, between two stores on the same data, and through redis-py and asyncio."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import redis
 import rillet
 from rillet.errors import CommandError, StoreClosed, StoreError
 from rillet.store import ChannelMessage, Store, Subscription
-from tests.store.conftest import Door
+from tests.store.conftest import Frontend
 from tests.store.process import Other
 
 SECONDS = 60.0
@@ -27,8 +27,8 @@ def heard(subscription: Subscription) -> tuple[str, str, str | None]:
     return message.channel, message.data, message.pattern
 
 
-def test_channels_patterns_and_shard_channels(door: Door) -> None:
-    store, other = door.store, door.another()
+def test_channels_patterns_and_shard_channels(frontend: Frontend) -> None:
+    store, other = frontend.store, frontend.another()
     with store.subscribe("news", b"raw", patterns=["user.*"], shards=["orders"]) as subscription:
         assert (subscription.channels, subscription.patterns) == (["news", "raw"], ["user.*"])
         assert subscription.shards == ["orders"]
@@ -57,17 +57,17 @@ def test_channels_patterns_and_shard_channels(door: Door) -> None:
     assert "closed" in repr(subscription)
 
 
-def test_messages_come_in_the_order_in_which_they_were_published(door: Door) -> None:
-    other = door.another()
-    with door.store.subscribe("a", "b") as subscription:
+def test_messages_come_in_the_order_in_which_they_were_published(frontend: Frontend) -> None:
+    other = frontend.another()
+    with frontend.store.subscribe("a", "b") as subscription:
         for n in range(300):
             assert other.publish("ab"[n % 2], n) == 1
         assert [heard(subscription)[1] for _ in range(300)] == [str(n) for n in range(300)]
 
 
-def test_iterating_ends_with_the_subscription_and_with_the_store(door: Door) -> None:
+def test_iterating_ends_with_the_subscription_and_with_the_store(frontend: Frontend) -> None:
     for end in ("subscription", "store"):
-        subscription = door.store.subscribe("a")
+        subscription = frontend.store.subscribe("a")
         first = threading.Event()
         got: list[str] = []
 
@@ -78,21 +78,21 @@ def test_iterating_ends_with_the_subscription_and_with_the_store(door: Door) -> 
 
         reader = threading.Thread(target=read)
         reader.start()
-        door.another().publish("a", "x")
+        frontend.another().publish("a", "x")
         assert first.wait(SECONDS)
-        (subscription if end == "subscription" else door.store).close()
+        (subscription if end == "subscription" else frontend.store).close()
         reader.join(SECONDS)
         assert not reader.is_alive()
         assert got == ["x"]
         with pytest.raises(StoreError):
             subscription.get(0)
     with pytest.raises(StoreClosed):
-        door.store.subscribe("a")
+        frontend.store.subscribe("a")
 
 
-def test_a_closed_subscription_is_listened_to_no_more(door: Door) -> None:
-    door.store.subscribe("gone").close()
-    other = door.another()
+def test_a_closed_subscription_is_listened_to_no_more(frontend: Frontend) -> None:
+    frontend.store.subscribe("gone").close()
+    other = frontend.another()
     # Behind a socket, the end of a connection is seen a moment later than the call returns.
     for _ in range(1000):
         if other.publish("gone", "x") == 0:
@@ -112,14 +112,14 @@ def test_what_has_more_than_one_reply_is_refused(store: Store) -> None:
         store.publish("a", None)  # type: ignore[arg-type]
 
 
-def test_events_of_a_stream(door: Door) -> None:
-    door.store.execute("CONFIG", "SET", "notify-keyspace-events", "Kt")
+def test_events_of_a_stream(frontend: Frontend) -> None:
+    frontend.store.execute("CONFIG", "SET", "notify-keyspace-events", "Kt")
     try:
-        with door.store.subscribe("__keyspace@0__:orders") as subscription:
-            door.another().stream("orders").add({"total": "9.90"})
+        with frontend.store.subscribe("__keyspace@0__:orders") as subscription:
+            frontend.another().stream("orders").add({"total": "9.90"})
             assert heard(subscription)[1] == "xadd"
     finally:
-        door.store.execute("CONFIG", "SET", "notify-keyspace-events", "")
+        frontend.store.execute("CONFIG", "SET", "notify-keyspace-events", "")
 
 
 # -- who reads nothing is cut off -----------------------------------------------------------------------
@@ -165,8 +165,8 @@ def test_a_subscription_outlives_the_owner(tmp_path: Path) -> None:
 
 
 @pytest.fixture(params=[2, 3], ids=["resp2", "resp3"])
-def client(request: pytest.FixtureRequest, door: Door) -> Iterator[Any]:
-    made = door.store.redis(protocol=request.param)
+def client(request: pytest.FixtureRequest, frontend: Frontend) -> Iterator[Any]:
+    made = frontend.store.redis(protocol=request.param)
     yield made
     made.close()
     made.connection_pool.disconnect()
@@ -223,15 +223,15 @@ def test_redis_py_listening_in_a_thread(client: Any) -> None:
     assert set(got) == {b"x"}
 
 
-def test_redis_py_waiting_for_ever_sees_the_end(door: Door) -> None:
-    client = door.store.redis()
+def test_redis_py_waiting_for_ever_sees_the_end(frontend: Frontend) -> None:
+    client = frontend.store.redis()
     pubsub = client.pubsub()
     pubsub.subscribe("a")
     assert next_of(pubsub)[0] == "subscribe"
-    if door.kind == "memory":
+    if frontend.kind == "memory":
         waiting = threading.Thread(target=lambda: pytest.raises(redis.ConnectionError, pubsub.parse_response))
         waiting.start()
-        door.store.close()
+        frontend.store.close()
         waiting.join(SECONDS)
         assert not waiting.is_alive()
     pubsub.close()
@@ -241,11 +241,11 @@ def test_redis_py_waiting_for_ever_sees_the_end(door: Door) -> None:
 # -- asyncio --------------------------------------------------------------------------------------------
 
 
-def test_asyncio(door: Door) -> None:
-    other = door.another()
+def test_asyncio(frontend: Frontend) -> None:
+    other = frontend.another()
 
     async def talk() -> None:
-        store = door.store.aio()
+        store = frontend.store.aio()
         async with await store.subscribe("a", patterns=["b*"]) as subscription:
             assert await subscription.get(0.01) is None
             waiting = asyncio.create_task(subscription.get())

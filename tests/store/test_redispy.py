@@ -11,20 +11,20 @@ from typing import Any
 import pytest
 import redis
 
-from tests.store.conftest import Door
+from tests.store.conftest import Frontend
 
 
 @pytest.fixture(params=[2, 3], ids=["resp2", "resp3"])
-def client(request: pytest.FixtureRequest, door: Door) -> Iterator[redis.Redis]:
-    made = door.store.redis(protocol=request.param)
+def client(request: pytest.FixtureRequest, frontend: Frontend) -> Iterator[redis.Redis]:
+    made = frontend.store.redis(protocol=request.param)
     yield made
     made.close()
     made.connection_pool.disconnect()
 
 
 @pytest.fixture(autouse=True)
-def _flushed(door: Door) -> None:
-    door.store.execute("FLUSHALL")
+def _flushed(frontend: Frontend) -> None:
+    frontend.store.execute("FLUSHALL")
 
 
 def test_ping_streams_and_shaped_replies(client: Any) -> None:
@@ -66,14 +66,14 @@ def test_pipelines_and_transactions(client: Any) -> None:
     assert len(client.xrange("s")) == 2000
 
 
-def test_groups_and_blocking_reads(door: Door, client: Any) -> None:
+def test_groups_and_blocking_reads(frontend: Frontend, client: Any) -> None:
     client.xgroup_create("s", "g", id="0", mkstream=True)
     results: list[Any] = []
     thread = threading.Thread(target=lambda: results.append(client.xreadgroup("g", "c", {"s": ">"}, block=0)))
     thread.start()
-    while door.store.info()["blocked_clients"] != "1":
+    while frontend.store.info()["blocked_clients"] != "1":
         threading.Event().wait(0.005)
-    door.store.stream("s").add({"n": 1}, "1-0")
+    frontend.store.stream("s").add({"n": 1}, "1-0")
     thread.join(60)
     found = results[0]
     entries = found[b"s"] if isinstance(found, dict) else found[0][1]
@@ -86,8 +86,8 @@ def test_groups_and_blocking_reads(door: Door, client: Any) -> None:
 
 
 @pytest.mark.parametrize("protocol", [2, 3])
-def test_text_in_text_out(door: Door, protocol: int) -> None:
-    with door.store.redis(decode_responses=True, protocol=protocol) as client:
+def test_text_in_text_out(frontend: Frontend, protocol: int) -> None:
+    with frontend.store.redis(decode_responses=True, protocol=protocol) as client:
         client.xadd("s", {"é": "\N{SNOWMAN}"}, id="1-1")
         assert client.xrange("s") == [("1-1", {"é": "\N{SNOWMAN}"})]
         assert client.client_setname("me")
@@ -95,8 +95,8 @@ def test_text_in_text_out(door: Door, protocol: int) -> None:
         client.connection_pool.disconnect()
 
 
-def test_a_timeout_of_the_socket(door: Door) -> None:
-    with door.store.redis(socket_timeout=0.05, retry=None) as client:
+def test_a_timeout_of_the_socket(frontend: Frontend) -> None:
+    with frontend.store.redis(socket_timeout=0.05, retry=None) as client:
         with pytest.raises(redis.TimeoutError):
             client.xread({"s": "$"}, block=0)
         answered = False
@@ -106,8 +106,8 @@ def test_a_timeout_of_the_socket(door: Door) -> None:
         client.connection_pool.disconnect()
 
 
-def test_databases_of_ones_own(door: Door) -> None:
-    with door.store.redis(db=5) as five, door.store.redis() as zero:
+def test_databases_of_ones_own(frontend: Frontend) -> None:
+    with frontend.store.redis(db=5) as five, frontend.store.redis() as zero:
         five.set("k", "five")
         assert zero.get("k") is None
         assert five.get("k") == b"five"
@@ -115,10 +115,10 @@ def test_databases_of_ones_own(door: Door) -> None:
         zero.connection_pool.disconnect()
 
 
-def test_the_pure_python_parser(door: Door) -> None:
+def test_the_pure_python_parser(frontend: Frontend) -> None:
     from redis._parsers import _RESP2Parser
 
-    client = door.store.redis(parser_class=_RESP2Parser, protocol=2)
+    client = frontend.store.redis(parser_class=_RESP2Parser, protocol=2)
     for _ in range(3):
         assert client.ping()
         assert client.xadd("s", {"a": "b"})
@@ -126,12 +126,12 @@ def test_the_pure_python_parser(door: Door) -> None:
     client.connection_pool.disconnect()
 
 
-def test_a_client_after_the_stores_end(door: Door) -> None:
-    if not door.store.owner:
+def test_a_client_after_the_stores_end(frontend: Frontend) -> None:
+    if not frontend.store.owner:
         pytest.skip("through a socket the client is its own")
-    client = door.store.redis()
+    client = frontend.store.redis()
     assert client.ping()
-    door.store.close()
+    frontend.store.close()
     with pytest.raises(redis.ConnectionError):
         client.ping()
 

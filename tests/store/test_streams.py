@@ -1,4 +1,4 @@
-"""Stream and Store through every door: the same calls give the same results, wherever the engine is."""
+"""Stream and Store on every kind of store: the same calls return the same results, wherever the engine runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rillet.store import Store
 from rillet.store.entry import Entry
 from rillet.store.transports.transport import raised
 from rillet.types.stream.id import StreamID
-from tests.store.conftest import Door
+from tests.store.conftest import Frontend
 
 
 def test_add_gives_rising_ids_and_range_gives_the_entries(store: Store) -> None:
@@ -119,8 +119,10 @@ def test_trim_and_delete(store: Store) -> None:
     assert store.stream("none").add({"a": "b"}, create=False) is None
     assert not store.stream("none").exists()
     assert store.stream("none").trim(maxlen=1) == 0
-    with pytest.raises(ValueError, match="only one of them"):
+    with pytest.raises(ValueError, match="pass either maxlen or minid: neither was passed"):
         stream.trim()
+    with pytest.raises(ValueError, match="pass either maxlen or minid: both were passed"):
+        stream.trim(maxlen=1, minid="1-0")
     info = stream.info()
     assert info["entries-added"] == 12
     assert info["max-deleted-entry-id"] == "6-0"
@@ -239,8 +241,8 @@ def test_a_command_without_words_is_a_mistake_of_the_caller(store: Store) -> Non
         store.execute_many([["PING"], []])
 
 
-def test_use_after_close(door: Door) -> None:
-    store = door.store
+def test_use_after_close(frontend: Frontend) -> None:
+    store = frontend.store
     stream = store.stream("s")
     stream.add({"a": 1})
     group = stream.group("g")
@@ -257,8 +259,8 @@ def test_use_after_close(door: Door) -> None:
             call()
 
 
-def test_context_manager_closes_also_after_an_error(door: Door) -> None:
-    store = door.store
+def test_context_manager_closes_also_after_an_error(frontend: Frontend) -> None:
+    store = frontend.store
     with pytest.raises(ZeroDivisionError), store:
         _ = len(store.stream("s")) / 0
     with pytest.raises(StoreClosed):

@@ -1,4 +1,4 @@
-"""Calls that wait: served from any door, ended by time, by close, by nobody else."""
+"""Calls that wait are served from any store, and end by a timeout or by a close, but not by other events."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from rillet.errors import StoreClosed, StoreError
 from rillet.store import Store
-from tests.store.conftest import Door
+from tests.store.conftest import Frontend
 
 
 def _waiting(store: Store, call: Callable[[], Any]) -> Future[Any]:
@@ -32,17 +32,17 @@ def _blocked(store: Store) -> int:
     return int(store.info()["blocked_clients"])
 
 
-def test_a_reader_is_woken_by_an_add_from_another_door(door: Door) -> None:
-    stream = door.store.stream("s")
-    future = _waiting(door.store, lambda: stream.read("$", block=20))
-    made = door.another().stream("s").add({"n": 1})
+def test_a_reader_is_woken_by_an_add_from_another_store(frontend: Frontend) -> None:
+    stream = frontend.store.stream("s")
+    future = _waiting(frontend.store, lambda: stream.read("$", block=20))
+    made = frontend.another().stream("s").add({"n": 1})
     assert [entry.id for entry in future.result(60)] == [made]
 
 
-def test_a_consumer_waits_for_ever_until_there_is_something(door: Door) -> None:
-    consumer = door.store.stream("s").group("g").consumer("c")
-    future = _waiting(door.store, lambda: consumer.read(block=0))
-    door.another().stream("s").add({"n": 1})
+def test_a_consumer_waits_for_ever_until_there_is_something(frontend: Frontend) -> None:
+    consumer = frontend.store.stream("s").group("g").consumer("c")
+    future = _waiting(frontend.store, lambda: consumer.read(block=0))
+    frontend.another().stream("s").add({"n": 1})
     assert [message["n"] for message in future.result(60)] == ["1"]
     assert consumer.group.pending_count() == 1
 
@@ -62,8 +62,8 @@ def test_readers_are_served_in_the_order_in_which_they_came(store: Store) -> Non
         assert [message["n"] for message in futures[n].result(60)] == [str(n)]
 
 
-def test_close_ends_what_another_thread_waits_for(door: Door) -> None:
-    store = door.store
+def test_close_ends_what_another_thread_waits_for(frontend: Frontend) -> None:
+    store = frontend.store
     stream = store.stream("s")
     future = _waiting(store, lambda: stream.read("$", block=0))
     store.close()
@@ -71,8 +71,8 @@ def test_close_ends_what_another_thread_waits_for(door: Door) -> None:
         future.result(60)
 
 
-def test_follow_sees_what_is_added_while_it_waits(door: Door) -> None:
-    stream = door.store.stream("s")
+def test_follow_sees_what_is_added_while_it_waits(frontend: Frontend) -> None:
+    stream = frontend.store.stream("s")
     stream.add({"n": "before"})
     seen: list[str] = []
 
@@ -82,16 +82,16 @@ def test_follow_sees_what_is_added_while_it_waits(door: Door) -> None:
             if len(seen) == 3:
                 return
 
-    future = _waiting(door.store, follow)
-    other = door.another().stream("s")
+    future = _waiting(frontend.store, follow)
+    other = frontend.another().stream("s")
     for n in range(3):
         other.add({"n": n})
     future.result(60)
     assert seen == ["0", "1", "2"]
 
 
-def test_many_threads_add_and_consume_at_once(door: Door) -> None:
-    store, threads, each = door.store, 4, 60
+def test_many_threads_add_and_consume_at_once(frontend: Frontend) -> None:
+    store, threads, each = frontend.store, 4, 60
     group = store.stream("s").group("g")
     handled: list[str] = []
 
@@ -114,8 +114,8 @@ def test_many_threads_add_and_consume_at_once(door: Door) -> None:
     assert group.pending_count() == 0
 
 
-def test_threads_that_ended_leave_no_sessions_behind(door: Door) -> None:
-    store = door.store
+def test_threads_that_ended_leave_no_sessions_behind(frontend: Frontend) -> None:
+    store = frontend.store
     for _ in range(30):
         thread = threading.Thread(target=store.execute, args=("PING",))
         thread.start()
@@ -148,13 +148,13 @@ def test_a_blocking_command_in_a_batch_does_not_wait_in_process(store: Store) ->
     assert replies == [None, b"PONG"]
 
 
-def test_the_owners_end_ends_the_waiting_of_others(door: Door) -> None:
-    if door.kind != "owner":
+def test_the_owners_end_ends_the_waiting_of_others(frontend: Frontend) -> None:
+    if frontend.kind != "owner":
         pytest.skip("about the owner")
-    other = door.another()
+    other = frontend.another()
     assert not other.owner
-    future = _waiting(door.store, lambda: other.stream("s").read("$", block=0))
-    door.store.close()
+    future = _waiting(frontend.store, lambda: other.stream("s").read("$", block=0))
+    frontend.store.close()
     with pytest.raises(StoreError):
         future.result(60)
     assert other.stream("s").add({"a": 1}) is not None

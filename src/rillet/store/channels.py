@@ -78,7 +78,7 @@ class ChannelConnection(Protocol):
         """Send a command of the SUBSCRIBE family; `receive` returns its confirmations among the messages."""
 
     def receive(self, timeout: float | None) -> Any:
-        """Return the next reply or message as a list, or None after `timeout` seconds; raise StoreError at the end."""
+        """Return the next reply or message, None after `timeout` seconds; StoreError if the connection ended."""
 
     def interrupt(self) -> None:
         """Wake the receiving thread, which raises StoreError. May be called from any thread."""

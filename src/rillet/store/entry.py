@@ -56,7 +56,7 @@ class Entry:
 
 
 def milliseconds(block: float) -> bytes:
-    """Return seconds as the argument of BLOCK, at least 1 ms unless it is 0, which means no limit."""
+    """Return seconds as the argument of BLOCK, in milliseconds: at least 1, but 0 (no limit) stays 0."""
     return b"%d" % (max(1, round(block * 1000)) if block > 0 else round(block * 1000))
 
 

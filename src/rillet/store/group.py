@@ -40,8 +40,8 @@ class PendingEntry(NamedTuple):
 class Message(Entry):
     """An entry delivered to a consumer: call `ack()` when it is handled, `nack()` to let another consumer try.
 
-    deliveries: the number of earlier deliveries; idle_ms: the time since the last one. Both are set by
-    `read(claim_idle=...)` only.
+    deliveries: the number of earlier deliveries; idle_ms: the milliseconds since the last delivery. Only
+    `read(claim_idle=...)` sets these two.
     """
 
     __slots__ = ("deliveries", "group", "idle_ms")

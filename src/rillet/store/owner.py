@@ -62,7 +62,7 @@ class GuardedConnection(ClientConnection):
         self.server.loop.call_soon_threadsafe(self._resume)
 
     def _relieve(self) -> None:
-        """Do nothing: this may be any thread, but only the event loop's thread may send. Its next iteration does."""
+        """Leave the messages to the event loop's next iteration: any thread may call this, but only one may send."""
 
     def _resume(self) -> None:
         with self.server.guard:

@@ -237,7 +237,7 @@ class Store:
         return engine.log is not None and engine.settings.appendfsync == "always"
 
     def workers(self) -> ThreadPoolExecutor:
-        """Return the threads for asyncio calls that must wait in a thread."""
+        """Return the thread pool for asyncio calls that would block the event loop."""
         with _workers_guard:
             self._alive()
             if self._workers is None:

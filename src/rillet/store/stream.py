@@ -187,7 +187,7 @@ class Stream:
         """Return the entries from start to end, both included, as a pyarrow.Table. O(entries)
 
         schema: Arrow's, or text like "id string, delay double". Without a schema the columns are id, timestamp, and one
-        column for each field, of the narrowest type that fits all values; fields="map" puts all fields into one column.
+        for each field, of the narrowest type that fits all its values; fields="map" makes one map column of all fields.
         columns: the names of the columns to return; fewer columns are faster.
         """
         from rillet.store.arrow import to_arrow
@@ -251,7 +251,8 @@ def _is_pair(item: object) -> bool:
 
 def _trim_arguments(maxlen: int | None, minid: IDLike | None, approximate: bool, limit: int | None) -> list[bytes]:
     if (maxlen is None) == (minid is None):
-        raise ValueError("maxlen and minid were both passed; pass only one of them")
+        passed = "neither was" if maxlen is None else "both were"
+        raise ValueError(f"pass either maxlen or minid: {passed} passed")
     threshold = [b"MAXLEN", b"%d" % maxlen] if maxlen is not None else [b"MINID", encode_id(minid)]
     argv = [threshold[0], b"~" if approximate else b"=", threshold[1]]
     return argv if limit is None else [*argv, b"LIMIT", b"%d" % limit]
