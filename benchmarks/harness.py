@@ -67,7 +67,7 @@ class Figure:
 
 
 def alternate(rounds: int, peer: Callable[[], float], ours: Callable[[], float]) -> tuple[float, float]:
-    """Run both in turn and return the two medians."""
+    """Run both functions alternately and return their medians."""
     peers, own = [], []
     for _ in range(rounds):
         peers.append(peer())

@@ -27,7 +27,7 @@ WAIT = 20
 
 
 def browser() -> Any:
-    """Return a headless Chromium that opens no connection of its own."""
+    """Return a headless Chromium that makes no background connections."""
     from selenium import webdriver
     from selenium.webdriver.chrome.options import Options
     from selenium.webdriver.chrome.service import Service

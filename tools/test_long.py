@@ -4,7 +4,7 @@
     make test-long MINUTES=480        a night
     python tools/test_long.py --minutes 30 --seed 7 --only columns
 
-Each job runs as a process of its own with a new seed, in turn, on the compiled build and then on the interpreted one.
+Each job runs as a separate process with a new seed, in turn, on the compiled build and then on the interpreted one.
 A job that fails prints its output and the command that repeats it. The exit status is 1 if any job failed.
 """
 

@@ -1,4 +1,4 @@
-"""Run the suite on other versions of Python and PySpark, each in a virtual environment of its own under build/pythons.
+"""Run the suite on other versions of Python and PySpark, each in a separate virtual environment under build/pythons.
 
     python tools/try_pythons.py                               every Python from 3.11 up on this machine, without Spark
     python tools/try_pythons.py 3.13 --speed compiled tests/structs

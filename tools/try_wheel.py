@@ -3,7 +3,7 @@
     python tools/try_wheel.py          try the rillet that this Python imports
     python tools/try_wheel.py dist     install dist/*.whl into a new virtual environment and try that
 
-The second form is what a user does: a plain `pip install` of the wheel, then the README's first program.
+The second form does the same as a user: a plain `pip install` of the wheel, then the README's first program.
 """
 
 from __future__ import annotations
