@@ -416,15 +416,5 @@ class Settings:
                 yield name, parameter.show(getattr(self, parameter.attribute))
 
 
-__all__ = [
-    "DEFAULT_SAVE",
-    "PARAMETERS",
-    "UNCOUNTED_OUTPUT",
-    "OutputLimit",
-    "OutputLimits",
-    "SavePoints",
-    "SettingError",
-    "SettingType",
-    "Settings",
-    "parse_memory",
-]  # fmt: skip
+__all__ = ["DEFAULT_SAVE", "PARAMETERS", "UNCOUNTED_OUTPUT", "OutputLimit", "OutputLimits", "SavePoints",
+           "SettingError", "SettingType", "Settings", "parse_memory"]  # fmt: skip

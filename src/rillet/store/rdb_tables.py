@@ -40,7 +40,16 @@ from rillet.store.rdb_stream_tables import PendingRow, StreamValue
 from rillet.store.rdb_value_sizes import ENTRY, FORMS, UNREAD, Key, measure, step_over_parts, text_size
 from rillet.types.rdb.primitives import RdbReader
 
-TABLES = ("keys", "entries", "groups", "pending")
+# The columns of each table after `file` and `db`, in Spark's notation.
+_COLUMNS = {
+    "keys": "key string, type string, encoding string, expires timestamp, ttl_seconds long, idle_seconds long, "
+    "frequency int, elements long, largest_element long, serialized long, memory long",
+    "entries": "stream string, id string, id_ms long, id_seq long, timestamp timestamp, fields map<string, string>",
+    "groups": "stream string, group string, last_delivered_id string, entries_read long, pending long, "
+    "consumers long, released long, length long, entries_added long, last_generated_id string",
+    "pending": "stream string, group string, consumer string, id string, delivered timestamp, deliveries long",
+}
+TABLES = tuple(_COLUMNS)
 BATCH_ROWS = 10_000
 _LARGE = 16 << 20
 _LARGEST = {"int32": (1 << 31) - 1, "int64": (1 << 63) - 1}  # highest value of each column type, see `moment`
@@ -93,32 +102,9 @@ def rdb_facts(path: str | Path) -> RdbHeader:
 
 def schema_of(table: str) -> Any:
     """Return the Arrow schema of a table, whose name is one of TABLES."""
-    import pyarrow as pa
+    from rillet.store.schema_inference import schema_of
 
-    text, long, moment = pa.string(), pa.int64(), pa.timestamp("us", tz="UTC")
-    whose = [("file", text), ("db", pa.int32())]
-    columns: dict[str, list[tuple[str, Any]]] = {
-        "keys": [
-            *whose, ("key", text), ("type", text), ("encoding", text), ("expires", moment), ("ttl_seconds", long),
-            ("idle_seconds", long),
-            ("frequency", pa.int32()), ("elements", long), ("largest_element", long), ("serialized", long),
-            ("memory", long),
-        ],
-        "entries": [
-            *whose, ("stream", text), ("id", text), ("id_ms", long), ("id_seq", long), ("timestamp", moment),
-            ("fields", pa.map_(text, text)),
-        ],
-        "groups": [
-            *whose, ("stream", text), ("group", text), ("last_delivered_id", text), ("entries_read", long),
-            ("pending", long), ("consumers", long), ("released", long), ("length", long), ("entries_added", long),
-            ("last_generated_id", text),
-        ],
-        "pending": [
-            *whose, ("stream", text), ("group", text), ("consumer", text), ("id", text), ("delivered", moment),
-            ("deliveries", long),
-        ],
-    }  # fmt: skip
-    return pa.schema([pa.field(name, kind) for name, kind in columns[table]])
+    return schema_of(f"file string, db int, {_COLUMNS[table]}")
 
 
 def rdb_batches(
