@@ -26,9 +26,12 @@ if os.environ.get("RILLET_NO_CYTHON"):
 
 import rillet
 from rillet._compiled import by_speed
-from tests.judge import PEERS, Judge, peer_binary, redis_binary, running_redis
+from tests.judge import PEERS, Judge, peer_binary, redis_binary, required_binary, running_redis
 
 LEFT_OUT = pytest.StashKey[Counter[str]]()
+
+# Fixtures that start the reference server of the compat among a test's parameters.
+PEER_FIXTURES = frozenset(("peer_of", "writer"))
 
 # The settings that tests change on a reference server.
 DEFAULTS = {
@@ -64,7 +67,7 @@ def _absent_variables(item: pytest.Item) -> set[str]:
     """Return the environment variables that the test needs and that are not set."""
     wanted: set[str] = set()
     marks = list(item.iter_markers("peer"))
-    if marks or "peer_of" in getattr(item, "fixturenames", ()):
+    if marks or not PEER_FIXTURES.isdisjoint(getattr(item, "fixturenames", ())):
         callspec = getattr(item, "callspec", None)
         for value in callspec.params.values() if callspec is not None else ():
             wanted.update(word for word in (value if isinstance(value, tuple) else (value,)) if isinstance(word, str))
@@ -135,9 +138,7 @@ def peer_of() -> Iterator[Callable[[str], Judge]]:
     with ExitStack() as stack:
 
         def start(compat: str) -> Judge:
-            binary = peer_binary(compat)
-            if binary is None:
-                pytest.skip(f"no server to judge compat {compat}: {PEERS[compat] or 'redis-server'} names none")
+            binary = required_binary(compat)
             if compat not in running:
                 running[compat] = stack.enter_context(running_redis(binary=binary))
             server = running[compat]

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
 import redis
 
 
@@ -105,3 +106,11 @@ def peer_binary(compat: str) -> str | None:
     path = os.environ.get(variable, "")
     assert not path or os.access(path, os.X_OK), f"{variable} names {path}, which is no program"
     return path or None
+
+
+def required_binary(compat: str) -> str:
+    """Return the path of the server that a compat is judged by; skip the test if there is none."""
+    binary = peer_binary(compat)
+    if binary is None:
+        pytest.skip(f"no server to judge compat {compat}: {PEERS[compat] or 'redis-server'} names none")
+    return binary

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import re
 import subprocess
 import sys
 import time
@@ -33,6 +34,20 @@ class Job:
     interpreted: bool = True
 
 
+# The folders of tests/ that have tests with the mark `long`. One job for each, so that a short run reaches all of them.
+MARKED = sorted(
+    {
+        path.relative_to(ROOT).parts[1]
+        for path in ROOT.glob("tests/*/**/test_*.py")
+        if re.search("mark[.]long|tests[.]variants", path.read_text(encoding="utf-8"))
+    }
+)
+
+
+def _marked(folder: str) -> Callable[[int], list[str]]:
+    return lambda _seed: ["-m", "pytest", "-q", "-m", "long", "--timeout=1800", f"tests/{folder}"]
+
+
 def _module(name: str, *arguments: str, seed: str = "--seed") -> Callable[[int], list[str]]:
     return lambda number: ["-m", name, *arguments, *([seed] if seed else []), str(number)]
 
@@ -45,7 +60,7 @@ JOBS = (
     Job("power-loss", _module("tests.persistence.power_loss", "--seeds", "1", "--commands", "1000")),
     Job("kill", _module("tests.persistence.killing", "--rounds", "20"), interpreted=False),
     Job("ledger", _module("tests.spark.ledger", "--strikes", "6"), interpreted=False),
-    Job("marked-long", lambda _seed: ["-m", "pytest", "-q", "-m", "long", "--timeout=1800"]),
+    *(Job(f"long-{folder}", _marked(folder), interpreted=folder != "spark") for folder in MARKED),
 )  # fmt: skip
 
 

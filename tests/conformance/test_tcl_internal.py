@@ -117,15 +117,18 @@ def _end_session(session: int) -> None:
                 pass
 
 
+_SUITE = pytest.mark.environment(*(() if SUITES["7.0"].source else (SUITES["7.0"].variable,)))
+
+
 @pytest.mark.slow
 @pytest.mark.once
 @pytest.mark.skipif(shutil.which("tclsh") is None, reason="tclsh is not installed (Debian: tcl)")
 @pytest.mark.timeout(TIMEOUT + 60)
 @pytest.mark.parametrize("unit", list(UNITS))
+@_SUITE
 def test_unit(tmp_path: Path, unit: str) -> None:
     source = SUITES["7.0"].source
-    if source is None:
-        pytest.skip("RILLET_SUITE_7_0 names no source tree")
+    assert source is not None
     lay_out(source, tmp_path)
     expected = UNITS[unit]
     outcome = run_unit(tmp_path, unit, expected.skipped)

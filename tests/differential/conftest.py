@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.judge import PEERS, Judge, peer_binary, running_redis
+from tests.judge import PEERS, Judge, required_binary, running_redis
 
 ALWAYS = ("--appendonly", "yes", "--appendfsync", "always", "--notify-keyspace-events", "KEA")
 
@@ -14,8 +14,6 @@ ALWAYS = ("--appendonly", "yes", "--appendfsync", "always", "--notify-keyspace-e
 @pytest.fixture(scope="module", params=PEERS)
 def writer(request: pytest.FixtureRequest) -> Iterator[tuple[str, Judge]]:
     """A server of each compat that is at hand, which logs; how, a module may say (LOGGING)."""
-    binary = peer_binary(request.param)
-    if binary is None:
-        pytest.skip(f"no server to judge compat {request.param}")
+    binary = required_binary(request.param)
     with running_redis(*getattr(request.module, "LOGGING", ALWAYS), binary=binary) as server:
         yield request.param, server

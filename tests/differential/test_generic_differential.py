@@ -12,9 +12,10 @@ from rillet.runtime.engine import Engine
 from rillet.runtime.settings import Settings
 from tests.differential.wire import Local, Redis
 from tests.judge import Judge
+from tests.variants import seeds
 
 STEPS = 1500
-SEEDS = range(8)
+SEEDS = seeds(3, 8)
 Word = bytes | str | int
 Command = list[Word]
 

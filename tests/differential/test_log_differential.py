@@ -26,9 +26,9 @@ from tests.differential.logs import assert_same, assert_same_bytes, file_of, kep
 from tests.differential.test_generic_differential import Maker, words
 from tests.differential.test_stream_log_differential import without_sight
 from tests.differential.wire import Local, Redis, is_time, read, tree
-from tests.judge import PEERS, Judge, peer_binary, running_redis
+from tests.judge import PEERS, Judge, required_binary, running_redis
 
-STEPS = int(os.environ.get("RILLET_DIFF_STEPS", "1000"))
+STEPS = int(os.environ.get("RILLET_DIFF_STEPS", "600"))
 SEEDS = range(int(os.environ.get("RILLET_DIFF_SEEDS", "2")))
 LOGGING = ("--appendonly", "yes", "--appendfsync", "no", "--auto-aof-rewrite-percentage", "0")
 
@@ -357,12 +357,11 @@ def without_times(node: Any) -> Any:
     return (kind, "a time") if kind == b":" and is_time(value) else node
 
 
+@pytest.mark.peer
 @pytest.mark.parametrize("compat", PEERS)
 def test_a_server_s_log_read_here(compat: str, tmp_path: Path) -> None:
     """What a server wrote is read to what the server reads it to."""
-    binary = peer_binary(compat)
-    if binary is None:
-        pytest.skip(f"no server to judge compat {compat}")
+    binary = required_binary(compat)
     with running_redis(*LOGGING, binary=binary) as server, Redis(server.port) as redis:
         mixed = Mixed(77, compat)
         # Newer servers log HINCRBYFLOAT as HSETEX, which is not here.
@@ -380,12 +379,11 @@ def test_a_server_s_log_read_here(compat: str, tmp_path: Path) -> None:
     log.close()
 
 
+@pytest.mark.peer
 @pytest.mark.parametrize("compat", PEERS)
 def test_our_log_read_by_a_server(compat: str, tmp_path: Path) -> None:
     """What was written here is read by a server to what it is read to here."""
-    binary = peer_binary(compat)
-    if binary is None:
-        pytest.skip(f"no server to judge compat {compat}")
+    binary = required_binary(compat)
     local = Local(Engine(Settings(compat=compat, enable_debug_command="yes")))
     log = AppendOnlyLog(tmp_path / "appendonlydir", fsync="no")
     log.open(local.engine)

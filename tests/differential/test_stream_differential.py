@@ -22,9 +22,11 @@ from rillet.runtime.settings import Settings
 from tests.differential.generator import CONSUMERS, FIRST, GROUPS, KEYS, Generator, asks_the_clock
 from tests.differential.wire import Local, Redis, differ, is_time, read, tree
 from tests.judge import PEERS, Judge
+from tests.variants import long, seeds
 
 STEPS = int(os.environ.get("RILLET_DIFF_STEPS", "500"))
 SEEDS = int(os.environ.get("RILLET_DIFF_SEEDS", "4"))
+SHORT = SEEDS if "RILLET_DIFF_SEEDS" in os.environ else 2
 FIRST_SEED = int(os.environ.get("RILLET_DIFF_FIRST_SEED", "0"))
 BATCH = 25
 # Nodes of a few entries or a few bytes make the edges of nodes as frequent as their insides.
@@ -129,7 +131,7 @@ def compare_state(local: Local, redis: Redis, context: str) -> None:
         assert blank[0] == blank[1], f"{context}\nDUMP {key!r}\nours   {blank[0]!r}\ntheirs {blank[1]!r}"
 
 
-@pytest.mark.parametrize("seed", range(FIRST_SEED, FIRST_SEED + SEEDS))
+@pytest.mark.parametrize("seed", seeds(SHORT, SEEDS, FIRST_SEED))
 @pytest.mark.parametrize("compat", PEERS)
 def test_replies_and_state_are_the_server_s(peer_of: Callable[[str], Judge], compat: str, seed: int) -> None:
     """The same commands give the same replies and leave the same streams."""
@@ -187,7 +189,7 @@ CORNERS = {
 }
 
 
-@pytest.mark.parametrize("entries", [2, 3, 4, 100])
+@pytest.mark.parametrize("entries", [3, 100, *long(2, 4)])
 @pytest.mark.parametrize("corner", CORNERS)
 @pytest.mark.parametrize("compat", PEERS)
 def test_corners_that_were_found(peer_of: Callable[[str], Judge], compat: str, corner: str, entries: int) -> None:

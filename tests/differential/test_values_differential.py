@@ -25,9 +25,10 @@ from tests.differential import hashes, list_set, values, zsets
 from tests.differential.test_stream_log_differential import Kept, events_of, logged_by, watched
 from tests.differential.wire import Local, Redis
 from tests.judge import Judge
+from tests.variants import seeds
 
 STEPS = 2500
-SEEDS = range(4)
+SEEDS = seeds(2, 4)
 FRESH_SETS = (b"set-max-listpack-entries", b"set-max-listpack-value")
 
 
@@ -242,7 +243,7 @@ def test_payloads_are_taken_by_the_other_side(peer: tuple[Redis, str], name: str
                 pair.compare(f"seed {seed}, step {step}, RESTORE of {key!r}")
 
 
-@pytest.mark.parametrize("seed", [300, 301])
+@pytest.mark.parametrize("seed", seeds(1, 2, 300))
 @pytest.mark.parametrize(("name", "least"), [("hashes", 300), ("zsets", 200)])
 def test_log_and_events_are_redis_s(writer: tuple[str, Judge], name: str, least: int, seed: int) -> None:
     kind, (compat, server) = KINDS[name], writer

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from errno import EIO, ENOSPC, EROFS
+from typing import Any
 
 import pytest
 
@@ -147,6 +148,20 @@ def _each_call(plan: Plan, error: int, times: int) -> Iterator[tuple[int, Simula
         yield call, disk
 
 
+def _variants() -> list[Any]:
+    """Return all combinations; `make test` runs one of each fault, of each policy, of each duration."""
+    short = {("always", EIO, FOREVER), ("everysec", ENOSPC, 1), ("no", EROFS, FOREVER)}
+    return [
+        pytest.param(
+            fsync, preamble, error, times, id=f"{fsync}-{preamble}-{NAMES[error]}-{name}",
+            marks=() if (fsync, error, times) in short else pytest.mark.long,
+        )
+        for fsync, preamble in (("always", "yes"), ("everysec", "no"), ("no", "yes"))
+        for error in NAMES
+        for times, name in ((1, "once"), (FOREVER, "from then on"))
+    ]  # fmt: skip
+
+
 @pytest.fixture(scope="module")
 def total(request: pytest.FixtureRequest) -> Iterator[Figures]:
     """The coverage of all runs, printed at the end; `faults` counts the failed calls."""
@@ -159,9 +174,7 @@ def total(request: pytest.FixtureRequest) -> Iterator[Figures]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("times", [1, FOREVER], ids=["once", "from then on"])
-@pytest.mark.parametrize("error", NAMES, ids=list(NAMES.values()))
-@pytest.mark.parametrize(("fsync", "preamble"), [("always", "yes"), ("everysec", "no"), ("no", "yes")])
+@pytest.mark.parametrize(("fsync", "preamble", "error", "times"), _variants())
 def test_any_failure_is_safe(fsync: str, preamble: str, error: int, times: int, total: Figures) -> None:
     plan = _plan(fsync, preamble)
     struck = crashed = 0

@@ -21,7 +21,7 @@ from rillet.protocol.reply_parser import parse_all
 from rillet.runtime.engine import Engine
 from rillet.runtime.settings import Settings
 from rillet.structs.crc64 import crc64
-from tests.judge import PEERS, peer_binary, redis_binary, running_redis
+from tests.judge import PEERS, redis_binary, required_binary, running_redis
 from tests.persistence.state import LATER, STREAMS, WORK, state_of
 
 NOW = 1_700_000_000_000
@@ -278,24 +278,22 @@ def test_redis_loads_the_written_file(tmp_path: Path, compression: bool) -> None
     assert "RDB looks OK" in done.stdout, done.stdout
 
 
+@pytest.mark.peer
 @pytest.mark.parametrize("preamble", ["yes", "no"])
 @pytest.mark.parametrize("compat", PEERS)
 def test_servers_load_a_rewritten_log(tmp_path: Path, compat: str, preamble: str) -> None:
-    binary = peer_binary(compat)
-    if binary is None:
-        pytest.skip(f"no server to judge compat {compat}: {PEERS[compat] or 'redis-server'} names none")
+    binary = required_binary(compat)
     one = full(time.time_ns() // 1_000_000, compat=compat, aof_use_rdb_preamble=preamble).work(LATER)
     _as_log(one, tmp_path / "appendonlydir")
     write_rdb(tmp_path / "dump.rdb", Bare().work("SET nobody-reads it").engine)
     _judged(tmp_path, one, binary, True, "--appendonly", "yes")
 
 
+@pytest.mark.peer
 @pytest.mark.parametrize("compat", ["8.6", "newest", "valkey"])
 def test_a_newer_server_loads_the_written_file(tmp_path: Path, compat: str) -> None:
     """One file in its own version, and one in the version that every server from 7.0 on loads."""
-    binary = peer_binary(compat)
-    if binary is None:
-        pytest.skip(f"no server to judge compat {compat}: {PEERS[compat]} names none")
+    binary = required_binary(compat)
     now = time.time_ns() // 1_000_000
     for one, same in ((full(now, compat=compat).work(LATER), True), (full(now), False)):
         write_rdb(tmp_path / "dump.rdb", one.engine)

@@ -20,7 +20,7 @@ import rillet
 from rillet.errors import LogCorrupt, NewerFormat
 from rillet.persistence.rdb.reader import kept_of, load_rdb, load_rdb_from
 from rillet.persistence.rdb.writer import Lost, write_rdb
-from tests.judge import PEERS, peer_binary, redis_binary, running_redis
+from tests.judge import redis_binary, required_binary, running_redis
 from tests.persistence.rdb_files import PARTS, block, file, key, listpack, of_version, raw_id, size, text
 from tests.persistence.state import LATER, STREAMS, WORK, state_of
 from tests.persistence.test_rdb_file import NOW, Bare, full
@@ -123,7 +123,7 @@ def test_values_without_elements_are_omitted() -> None:
     assert fresh("TTL", "k") == -1
 
 
-@pytest.mark.skipif("RILLET_SUITE_7_0" not in os.environ, reason="RILLET_SUITE_7_0 names no tree of Redis 7.0's tests")
+@pytest.mark.environment("RILLET_SUITE_7_0")
 def test_the_files_of_the_public_suites_are_read_or_rejected_as_in_redis() -> None:
     """These are the files that redis-server's own tests load."""
     folder = Path(os.environ["RILLET_SUITE_7_0"], "tests", "assets")
@@ -389,13 +389,12 @@ def test_any_version_is_written(tmp_path: Path, version: int) -> None:
         write_rdb(path, one.engine, version=8)
 
 
+@pytest.mark.peer
 @pytest.mark.parametrize(("compat", "versions"), [
     ("7.0", (9, 10)), ("8.6", (9, 10, 11, 12, 13)), ("newest", (9, 10, 11, 12, 13, 14)), ("valkey", (9, 10, 11, 80)),
 ])  # fmt: skip
 def test_a_server_of_that_version_loads_the_file(tmp_path: Path, compat: str, versions: tuple[int, ...]) -> None:
-    binary = peer_binary(compat)
-    if binary is None:
-        pytest.skip(f"no server to judge compat {compat}: {PEERS[compat] or 'redis-server'} names none")
+    binary = required_binary(compat)
     one = all_types(time.time_ns() // 1_000_000, compat="newest").work(LATER)
     for version in versions:
         write_rdb(tmp_path / "dump.rdb", one.engine, version=version)
@@ -408,12 +407,11 @@ def test_a_server_of_that_version_loads_the_file(tmp_path: Path, compat: str, ve
             client.connection_pool.disconnect()
 
 
+@pytest.mark.peer
 @pytest.mark.parametrize("compat", ["7.0", "8.6", "newest", "valkey"])
 def test_a_round_trip_through_rillet_changes_nothing(tmp_path: Path, compat: str) -> None:
     """A server writes a file, rillet loads and writes it, and the same server loads it."""
-    binary = peer_binary(compat)
-    if binary is None:
-        pytest.skip(f"no server to judge compat {compat}: {PEERS[compat] or 'redis-server'} names none")
+    binary = required_binary(compat)
     path = tmp_path / "dump.rdb"
     with _served(tmp_path, binary) as run:
         for line in [*WORK, *STREAMS.splitlines(), *MIX, *(LATER.splitlines() if compat == "newest" else ())]:

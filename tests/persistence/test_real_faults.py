@@ -24,6 +24,8 @@ from tests.persistence.simulated_disk import SimulatedDisk
 from tests.persistence.workload import state
 from tests.server.harness import Running, launch, running
 
+pytestmark = pytest.mark.once
+
 LOG = ("--appendonly", "yes", "--save", "", "--auto-aof-rewrite-percentage", "0")
 REFUSED = b"-MISCONF Errors writing to the AOF file: "
 

@@ -22,6 +22,8 @@ from rillet.protocol.command_parser import pack_command
 from tests.judge import running_redis
 from tests.server.harness import LOOPS, TIMEOUT, Client, Running, running
 
+pytestmark = pytest.mark.once
+
 COMMON = ("--compat", "7.0", "--save", "", "--enable-protected-configs", "yes", "--enable-debug-command", "yes")
 # Microseconds that a child sleeps at each key: longer than any test.
 SLOW = "CONFIG SET rdb-key-save-delay 100000000"

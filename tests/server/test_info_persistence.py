@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.judge import PEERS, peer_binary, running_redis
+from tests.judge import PEERS, required_binary, running_redis
 from tests.server.harness import running
 
 
@@ -15,12 +15,11 @@ def names(text: bytes) -> list[str]:
     return [line.partition(":")[0] for line in text.decode().splitlines() if ":" in line]
 
 
+@pytest.mark.peer
 @pytest.mark.parametrize("log", ["no", "yes"])
 @pytest.mark.parametrize("compat", PEERS)
 def test_the_fields_are_those_of_redis(compat: str, log: str, tmp_path: Path) -> None:
-    binary = peer_binary(compat)
-    if binary is None:
-        pytest.skip(f"no server to judge compat {compat}")
+    binary = required_binary(compat)
     with running_redis("--appendonly", log, binary=binary) as server:
         theirs = names(server.client().execute_command("INFO", "persistence"))
     with running(tmp_path, "--compat", compat, "--appendonly", log) as ours, ours.client() as client:

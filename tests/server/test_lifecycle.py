@@ -13,6 +13,8 @@ import pytest
 from tests.server.conftest import skip_without
 from tests.server.harness import LOOPS, TIMEOUT, Client, Running, launch, running
 
+pytestmark = pytest.mark.once
+
 LOG = ("--appendonly", "yes")
 
 

@@ -12,7 +12,7 @@ import rillet
 from rillet.runtime.engine import Engine
 from rillet.runtime.settings import Settings
 from tests.differential.wire import Local, Redis
-from tests.judge import PEERS, peer_binary, running_redis
+from tests.judge import PEERS, required_binary, running_redis
 from tests.server.harness import running
 
 WORDS = """
@@ -25,12 +25,11 @@ WORDS = """
 """
 
 
+@pytest.mark.peer
 @pytest.mark.parametrize("compat", PEERS)
 def test_replies_without_a_log_are_those_of_redis(compat: str) -> None:
     """With a `compat` below 7.2 the command is unknown."""
-    binary = peer_binary(compat)
-    if binary is None:
-        pytest.skip(f"no server to judge compat {compat}")
+    binary = required_binary(compat)
     local = Local(Engine(Settings(compat=compat)))
     with running_redis(binary=binary) as server, Redis(server.port) as redis:
         for line in (line for row in WORDS.strip().splitlines() for line in row.strip().split("  ") if line.strip()):

@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 
 from rillet.spark.options import parse
 from rillet.spark.source import StreamReader
-from tests.judge import peer_binary, running_redis
+from tests.judge import required_binary, running_redis
 
 SCHEMA = StructType().add("stream", "string").add("id", "string").add("n", "long")
 
@@ -98,8 +98,5 @@ def server(name: str, folder: Path) -> Iterator[str]:
         with running(folder) as ours:
             yield f"redis://127.0.0.1:{ours.port}"
         return
-    binary = peer_binary(name)
-    if binary is None:
-        pytest.skip(f"no server {name}")
-    with running_redis(binary=binary) as judge:
+    with running_redis(binary=required_binary(name)) as judge:
         yield f"redis://127.0.0.1:{judge.port}"

@@ -24,7 +24,7 @@ from rillet.spark.read.page_reader import read_task  # noqa: E402
 from rillet.spark.source import BatchReader, StreamReader  # noqa: E402
 from rillet.types.stream.id import MAX, StreamID  # noqa: E402
 from tests.cluster import MASTERS, Cluster, running_cluster  # noqa: E402
-from tests.judge import PEERS, peer_binary  # noqa: E402
+from tests.judge import required_binary  # noqa: E402
 from tests.spark.calls import Query, stopped  # noqa: E402, F401
 
 pytestmark = [pytest.mark.slow, pytest.mark.once, pytest.mark.usefixtures("stopped")]
@@ -276,11 +276,10 @@ def test_a_killed_master_is_replaced_by_its_replica(cluster: Cluster) -> None:
     cluster.wait(lambda: all(len(share) == 4 for share in cluster.nodes[0].run("CLUSTER", "SLOTS")), "all know it")
 
 
+@pytest.mark.peer
 @pytest.mark.parametrize("compat", ["valkey", "newest"])
 def test_other_servers_clusters_and_slots_that_move_at_once(compat: str) -> None:
-    binary = peer_binary(compat)
-    if binary is None:
-        pytest.skip(f"{PEERS[compat]} names no server")
+    binary = required_binary(compat)
     with running_cluster(binary=binary) as other:
         streams = keys(other)
         fill(other, *streams)

@@ -16,13 +16,14 @@ from rillet.store import Store
 from tests.cluster import running_cluster
 from tests.judge import redis_binary, running_redis
 from tests.server.harness import running
+from tests.variants import long
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-PLACES = ("redis", "rillet", "store", "cluster")
+PLACES = ("store", "cluster", *long("redis", "rillet"))  # most other tests read a redis-server
 ENTRIES = 3000
 FIRST_MS = 1_700_000_000_000
 COLUMNS = "stream string, id string, n long, name string"

@@ -24,7 +24,7 @@ from rillet.client.servers import Servers  # noqa: E402
 from rillet.spark.options import OptionError  # noqa: E402
 from rillet.store import Store  # noqa: E402
 from tests.cluster import running_cluster  # noqa: E402
-from tests.judge import Judge, peer_binary, redis_binary, running_redis  # noqa: E402
+from tests.judge import Judge, redis_binary, required_binary, running_redis  # noqa: E402
 from tests.server.harness import running  # noqa: E402
 from tests.spark.ledger import ROOT, environment  # noqa: E402
 from tests.spark.struck_writer import copy  # noqa: E402
@@ -33,7 +33,7 @@ from tests.spark.writing import QUERY, batch_writer_of, in_task, numbered, write
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.peer]
 
 PLACES = ("7.0", "8.6", "newest", "valkey", "rillet", "store", "cluster")
 ROWS = 240
@@ -73,9 +73,7 @@ def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         with running_cluster() as cluster, rillet.connect(cluster.url) as store:
             yield Place(store, request.param, url=cluster.url)
         return
-    binary = None if request.param == "rillet" else peer_binary(request.param)
-    if binary is None and request.param != "rillet":
-        pytest.skip(f"nobody named a server for {request.param}")
+    binary = None if request.param == "rillet" else required_binary(request.param)
     with running(folder) if request.param == "rillet" else running_redis(binary=binary) as server:
         url = f"redis://127.0.0.1:{server.port}"
         with rillet.connect(url) as store:

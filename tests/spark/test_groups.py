@@ -22,7 +22,7 @@ from tests.spark.calls import Query, server, stopped  # noqa: F401
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.usefixtures("stopped")
+pytestmark = [pytest.mark.usefixtures("stopped"), pytest.mark.peer]
 
 
 @pytest.fixture(scope="module", params=["7.0", "rillet", "newest", "valkey"])

@@ -10,6 +10,7 @@ import pytest
 from rillet.spark.java import JavaMissing, require_java
 from tests.judge import redis_binary
 from tests.spark.ledger import Lost, id_of, run, settle
+from tests.variants import long
 
 STRIKES = 3
 
@@ -32,7 +33,7 @@ def test_three_events_share_a_millisecond() -> None:
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "sink"), [("redis", "parquet"), ("rillet", "stream")])
+@pytest.mark.parametrize(("kind", "sink"), [("redis", "parquet"), *long(("rillet", "stream"))])
 def test_each_event_comes_out_once(kind: str, sink: str, tmp_path: Path) -> None:
     if redis_binary() is None:
         pytest.skip("redis-server is not installed")

@@ -114,6 +114,7 @@ def test_executors_lost_at_the_worst_moments(standalone: Standalone, judge: Judg
     assert (tmp_path / "overtaken").exists()
 
 
+@pytest.mark.long
 def test_each_event_comes_out_once_whatever_is_killed(standalone: Standalone, tmp_path: Path) -> None:
     victims = ("executor", "server")
     figures = run("cluster", "parquet", len(victims), 2, tmp_path, standalone, victims)

@@ -22,8 +22,9 @@ from rillet.types.stream.id import StreamID
 from tests.cluster import Cluster
 from tests.judge import redis_binary, running_redis
 from tests.spark.calls import Query, server, stopped  # noqa: F401
+from tests.variants import seeds
 
-pytestmark = pytest.mark.usefixtures("stopped")
+pytestmark = [pytest.mark.usefixtures("stopped"), pytest.mark.peer]
 
 SCHEMA = StructType().add("stream", "string").add("n", "long")
 ENTRIES = 60
@@ -126,7 +127,7 @@ class Trimmer:
             self.client.xtrim("events", minid=f"{bound}-0", approximate=self.chance.random() < 0.3)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(8, 60))
 def test_a_task_reads_everything_planned_or_raises_a_loss(
     place: str, client: redis.Redis, before_pages: list[Callable[[Asked], object]], seed: int
 ) -> None:
@@ -149,7 +150,7 @@ def test_a_task_reads_everything_planned_or_raises_a_loss(
         assert (told, found) == ("", trimmer.planned)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(3, 12))
 def test_tasks_with_several_ranges_miss_nothing_silently(
     place: str, client: redis.Redis, before_pages: list[Callable[[Asked], object]], seed: int
 ) -> None:

@@ -17,6 +17,15 @@ from tests.store.process import Other
 KINDS = ("memory", "owner", "attached", "twin", "socket", "redis")
 
 
+def only(*kinds: str) -> pytest.MarkDecorator:
+    """Return a mark that runs a test with `frontend` or `store` for these kinds only."""
+    return pytest.mark.parametrize("frontend", kinds, indirect=True)
+
+
+IN_PROCESS = only("memory", "owner")
+RILLET = only(*KINDS[:-1])
+
+
 class Frontend:
     """A store of some kind, and `another()`: a second store on the same data."""
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rillet.errors import BusyGroup, CommandError, StoreClosed
-from tests.store.conftest import Frontend
+from tests.store.conftest import IN_PROCESS, Frontend
 
 
 def _run(body: Coroutine[Any, Any, None]) -> None:
@@ -107,10 +107,8 @@ def test_groups_and_follow(frontend: Frontend) -> None:
     _run(body())
 
 
+@IN_PROCESS
 def test_a_cancelled_task_waits_no_longer(frontend: Frontend) -> None:
-    if not frontend.store.owner:
-        pytest.skip("through a socket a thread goes on waiting")
-
     async def body() -> None:
         group = await frontend.store.aio().stream("s").group("g")
         task = asyncio.create_task(group.consumer("c").read(block=0))

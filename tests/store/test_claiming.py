@@ -13,14 +13,12 @@ import pytest
 from rillet.errors import CommandError
 from rillet.store import Store
 from rillet.store.group import Group
-from tests.store.conftest import Frontend
+from tests.store.conftest import RILLET, Frontend, only
 
 
 @pytest.fixture
 def group(frontend: Frontend) -> Group:
     """A group of a stream of three; the first two are pending with consumer one."""
-    if frontend.kind == "redis":
-        pytest.skip("this server is older")
     stream = frontend.store.stream("s")
     group = stream.group("g")
     stream.add_many((n, {"n": n}) for n in (1, 2, 3))
@@ -32,6 +30,7 @@ def _told(messages: list[Any]) -> list[tuple[str, int]]:
     return [(message["n"], message.deliveries) for message in messages]
 
 
+@RILLET
 def test_claiming_while_reading(group: Group) -> None:
     two = group.consumer("two")
     assert _told(two.read(claim_idle=3600)) == [("3", 0)]
@@ -44,6 +43,7 @@ def test_claiming_while_reading(group: Group) -> None:
     assert two.read(after="0")[0].deliveries is None
 
 
+@RILLET
 def test_giving_back(group: Group) -> None:
     one, two = group.consumer("one"), group.consumer("two")
     first, second = one.read(after="0")
@@ -73,6 +73,7 @@ def _waiting(store: Store, call: Callable[[], Any]) -> Future[Any]:
     return future
 
 
+@RILLET
 def test_waiting_for_what_is_given_back(frontend: Frontend, group: Group) -> None:
     two = group.consumer("two")
     two.read()
@@ -81,6 +82,7 @@ def test_waiting_for_what_is_given_back(frontend: Frontend, group: Group) -> Non
     assert _told(future.result(60)) == [("2", 1)]
 
 
+@RILLET
 def test_waiting_until_messages_are_idle_for_long_enough(frontend: Frontend, group: Group) -> None:
     """Nothing comes, nobody gives back: the time alone ends the waiting, and the log has what was claimed."""
     two = group.consumer("two")
@@ -91,6 +93,7 @@ def test_waiting_until_messages_are_idle_for_long_enough(frontend: Frontend, gro
     assert len(group.pending(consumer="two")) == 3
 
 
+@RILLET
 def test_a_task_waits_until_messages_are_idle_for_long_enough(frontend: Frontend, group: Group) -> None:
     async def body() -> None:
         there = await frontend.store.aio().stream("s").group("g", create=False)
@@ -104,6 +107,7 @@ def test_a_task_waits_until_messages_are_idle_for_long_enough(frontend: Frontend
     asyncio.run(body())
 
 
+@RILLET
 def test_a_redis_py_client_waits_too(frontend: Frontend, group: Group) -> None:
     with frontend.store.redis(decode_responses=True) as client:
         client.execute_command("XREADGROUP", "GROUP", "g", "two", "STREAMS", "s", ">")
@@ -113,9 +117,8 @@ def test_a_redis_py_client_waits_too(frontend: Frontend, group: Group) -> None:
     assert "1-0" in str(entries)
 
 
+@only("redis")
 def test_an_old_server_says_so(frontend: Frontend) -> None:
-    if frontend.kind != "redis":
-        pytest.skip("knows it")
     group = frontend.store.stream("s").group("g")
     with pytest.raises(CommandError, match="syntax error"):
         group.consumer("one").read(claim_idle=1)

@@ -14,6 +14,8 @@ from rillet.store import Store
 from tests.cluster import MASTERS, Cluster, running_cluster
 from tests.judge import redis_binary
 
+pytestmark = pytest.mark.once
+
 
 @pytest.fixture(scope="module")
 def nodes() -> Iterator[Cluster]:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import redis
 
-from tests.store.conftest import Frontend
+from tests.store.conftest import IN_PROCESS, Frontend
 
 
 @pytest.fixture(params=[2, 3], ids=["resp2", "resp3"])
@@ -126,9 +126,8 @@ def test_the_pure_python_parser(frontend: Frontend) -> None:
     client.connection_pool.disconnect()
 
 
+@IN_PROCESS
 def test_a_client_after_the_stores_end(frontend: Frontend) -> None:
-    if not frontend.store.owner:
-        pytest.skip("through a socket the client is its own")
     client = frontend.store.redis()
     assert client.ping()
     frontend.store.close()

@@ -12,7 +12,7 @@ import pytest
 
 from rillet.errors import StoreClosed, StoreError
 from rillet.store import Store
-from tests.store.conftest import Frontend
+from tests.store.conftest import IN_PROCESS, Frontend, only
 
 
 def _waiting(store: Store, call: Callable[[], Any]) -> Future[Any]:
@@ -141,16 +141,14 @@ def test_a_thread_has_its_own_database_and_transaction(store: Store) -> None:
     assert store.execute("EXEC") == [b"3"]
 
 
+@IN_PROCESS
 def test_a_blocking_command_in_a_batch_does_not_wait_in_process(store: Store) -> None:
-    if not store.owner:
-        pytest.skip("a pipeline to a server waits, as over any network")
     replies = store.execute_many([["XREAD", "BLOCK", 0, "STREAMS", "s", "$"], ["PING"]])
     assert replies == [None, b"PONG"]
 
 
+@only("owner")
 def test_the_owners_end_ends_the_waiting_of_others(frontend: Frontend) -> None:
-    if frontend.kind != "owner":
-        pytest.skip("about the owner")
     other = frontend.another()
     assert not other.owner
     future = _waiting(frontend.store, lambda: other.stream("s").read("$", block=0))

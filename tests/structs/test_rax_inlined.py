@@ -60,6 +60,7 @@ def test_a_split_at_a_cut_turns_it_into_a_node_boundary() -> None:
 STEPS = [(0, 1), (0, 1), (0, 255), (0, 256), (1, 0), (1, 0), (255, 0), (256, 3), (65536, 0), (1 << 40, 0)]
 
 
+@pytest.mark.peer("newest")
 @pytest.mark.parametrize("seed", range(5))
 def test_random_streams_have_the_server_s_count(peer_of: Callable[[str], Judge], seed: int) -> None:
     rnd = random.Random(seed)

@@ -121,6 +121,7 @@ def test_a_rank_out_of_range_raises_an_error() -> None:
     assert skiplist.delete_range(0, 0) == []
 
 
+@pytest.mark.once
 def test_a_long_skiplist_is_freed_without_deep_recursion() -> None:
     skiplist, nodes = filled(200_000)
     nodes.clear()

@@ -73,6 +73,7 @@ def test_every_server_with_the_type_reads_the_default_payload(source: str, peer_
                         assert ask(b"DEBUG", b"DIGEST-VALUE", b"t") == digest, (seed, reader)
 
 
+@pytest.mark.peer("newest")
 def test_the_generated_iid_is_that_of_redis(peer_of: PeerOf) -> None:
     with peer_of("newest").client() as client:
         run = _runner(client)

@@ -85,8 +85,10 @@ def test_wrong_arguments_and_wrong_combinations_are_reported(tmp_path: Path, cap
     assert "of the target: give one of --to-url (redis://host:port/db) and --to-path (" in err
     assert wrong("snapshot") == "rillet: PLACE is missing: RDB files, folders of them, or globs\n"
     err = wrong("replay", "--parquet", str(tmp_path / "no"), "--archive", str(tmp_path), "--speed", "0", "--start", "5")
-    for what in ("--to is missing", "give one of --parquet and --archive", "this folder does not exist", "--speed is '0'",
-                 "--start applies to a stream", "--to-url or --to-path is missing"):  # fmt: skip
+    for what in (
+        "--to is missing", "give one of --parquet and --archive", "this folder does not exist", "--speed is '0'",
+        "--start applies to a stream", "--to-url or --to-path is missing",
+    ):  # fmt: skip
         assert what in err
     err = wrong("replay", "--url", "redis://x", "--stream", "a", "--to", "a", "--start", "x")
     assert "the source and the target are the same stream" in err

@@ -16,6 +16,7 @@ from rillet.client.servers import Servers
 from rillet.spark.options import parse
 from tests.judge import Judge
 from tests.spark.conftest import entry_id, number
+from tests.variants import long
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,8 +59,7 @@ def entries(judge: Judge, stream: str = "copy") -> list[tuple[str, int]]:
     return [(identifier.decode(), int(fields[fields.index(b"n") + 1])) for identifier, fields in found]
 
 
-@pytest.mark.parametrize("retime", [False, True])
-@pytest.mark.parametrize("lost", [False, True])
+@pytest.mark.parametrize(("lost", "retime"), [(False, False), (True, True), *long((False, True), (True, False))])
 def test_a_replay_killed_at_any_chunk_resumes_exactly_there(
     judge: Judge, url: str, monkeypatch: pytest.MonkeyPatch, retime: bool, lost: bool
 ) -> None:
