@@ -32,7 +32,8 @@ class PausedClients:
         if self._engine.paused == PAUSE_WRITES and not _may_replicate(session, entry):
             return False
         session.argv = argv
-        self._engine.blocking.block(session, [], 0, _never_served, _never_expires)
+        # The command waits for no key and has no timeout.
+        self._engine.blocking.block(session, [], 0, lambda _session, _key: False, lambda _session: None)
         assert session.blocked is not None
         session.blocked.postponed = True
         self._postponed.append(session.blocked)
@@ -55,15 +56,6 @@ def _may_replicate(session: Session, entry: Command) -> bool:
     if entry.name == "exec":
         return any(_may_replicate(session, queued) for queued, _ in session.queue)
     return entry.write or "may_replicate" in entry.flags
-
-
-def _never_served(_session: Session, _key: bytes) -> bool:
-    """Return False: a postponed command waits for no key."""
-    return False
-
-
-def _never_expires(_session: Session) -> None:
-    """Do nothing: a postponed command has no timeout."""
 
 
 __all__ = ["PAUSE_ALL", "PAUSE_OFF", "PAUSE_WRITES", "PausedClients"]
