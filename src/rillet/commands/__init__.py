@@ -15,8 +15,8 @@ MODULES = {
     "string": ("get_set", "ranges", "counters", "lcs"),
     "list": ("elements", "pop", "move"),
     "set": ("members", "random_members", "operations"),
-    "zset": ("members", "range", "operations", "pop", "scan", "random_members"),
-    "hash": ("fields", "scan", "random_fields"),
+    "zset": ("members", "range", "operations", "pop", "random_members"),
+    "hash": ("fields", "random_fields"),
     "stream": (
         "add", "delete", "range", "read", "read_group", "group", "pending", "claim", "nack", "info", "idmp",
         "bulk_read",
@@ -24,7 +24,8 @@ MODULES = {
     "pubsub": ("pubsub",),
     "scripting": ("scripting",),
     "acl": ("acl",),
-    "server": ("info", "server", "persistence", "monitoring", "config", "command", "debug", "debug_load", "wait"),
+    "server": ("info", "server", "persistence", "monitoring", "config", "introspection", "debug", "debug_load", "wait",
+               "help"),
 }
 
 

@@ -1,9 +1,8 @@
-"""Arguments: convert the bytes of a client to numbers, or raise Redis's error."""
+"""Readers of command arguments: they convert bytes to numbers, or raise an error with Redis's text."""
 
 from __future__ import annotations
 
 from fractions import Fraction
-from math import ceil
 
 from rillet.errors import CommandError
 from rillet.structs import long_double
@@ -49,6 +48,25 @@ def positive(raw: bytes, message: str = "value is out of range, must be positive
     return value
 
 
+def negatable(raw: bytes) -> int:
+    """Parse an integer whose negation fits 64 bits too (object.c: getRangeLongFromObjectOrReply)."""
+    value = integer(raw)
+    if value == LLONG_MIN:
+        raise CommandError(f"value is out of range, value must between {-LLONG_MAX} and {LLONG_MAX}")
+    return value
+
+
+def random_count(argv: list[bytes], flag: bytes = b"") -> tuple[int, bool]:
+    """Parse `[count [flag]]` of HRANDFIELD and its like; return the count, and whether the flag is given."""
+    count = negatable(argv[2])
+    if len(argv) > 4 or (len(argv) == 4 and argv[3].lower() != flag):
+        raise syntax_error()
+    # With the flag the reply has twice as many elements, and their number must fit 64 bits.
+    if len(argv) == 4 and abs(count) > LLONG_MAX // 2:
+        raise CommandError("value is out of range")
+    return count, len(argv) == 4
+
+
 def timeout_ms(raw: bytes) -> int:
     """Parse a timeout in milliseconds (timeout.c: getTimeoutFromObjectOrReply)."""
     value = integer(raw, "timeout is not an integer or out of range")
@@ -65,19 +83,12 @@ def float_value(raw: bytes, message: str = NOT_A_FLOAT) -> Fraction:
     return value
 
 
-def timeout_seconds(raw: bytes) -> int:
-    """Parse a timeout in seconds; return milliseconds, rounded up."""
-    try:
-        value = ceil(long_double.rounded(float_value(raw, "timeout is not a float or out of range") * 1000))
-    except long_double.NotFinite:
-        value = -1
-    # On x86, a value that does not fit a long long becomes the most negative one, so Redis's error says negative.
-    if not 0 <= value <= LLONG_MAX:
-        raise CommandError("timeout is negative")
-    return value
-
-
-def subcommand_error(container: str, argv: list[bytes]) -> CommandError:
-    """Return the error for an invalid call of a subcommand (addReplySubcommandSyntaxError)."""
-    name = text(argv[1][:128])
+def subcommand_error(argv: list[bytes]) -> CommandError:
+    """Return the error for an invalid call of a subcommand (networking.c: addReplySubcommandSyntaxError)."""
+    name, container = text(argv[1][:128]), text(argv[0]).upper()
     return CommandError(f"unknown subcommand or wrong number of arguments for '{name}'. Try {container} HELP.")
+
+
+def arity_error(name: str) -> CommandError:
+    """Return the error for a wrong number of arguments (networking.c: addReplyErrorArity)."""
+    return CommandError(f"wrong number of arguments for '{name}' command")

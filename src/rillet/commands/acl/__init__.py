@@ -1,1 +1,1 @@
-"""acl."""
+"""The ACL commands."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hashlib import sha256
 
 from rillet.commands.arguments import subcommand_error, text
-from rillet.commands.help import reply_help
-from rillet.commands.server.command import CATEGORIES, categories
+from rillet.commands.replies import write_bulks
 from rillet.commands.server.info import all_commands
+from rillet.commands.server.introspection import CATEGORIES, categories
 from rillet.errors import CommandError
 from rillet.runtime.registry import command
 from rillet.runtime.session import Session
@@ -22,8 +22,7 @@ def acl_whoami(session: Session, argv: list[bytes]) -> None:
 @command("acl|users", arity=2, flags="admin noscript loading stale", group="server", since="6.0.0", complexity="O(1)")
 def acl_users(session: Session, argv: list[bytes]) -> None:
     """List the names of the users."""
-    session.out.array(1)
-    session.out.bulk(b"default")
+    write_bulks(session.out, (b"default",))
 
 
 @command("acl|list", arity=2, flags="admin noscript loading stale", group="server", since="6.0.0", complexity="O(1)")
@@ -31,16 +30,15 @@ def acl_list(session: Session, argv: list[bytes]) -> None:
     """List the users with their rules."""
     password: str = session.engine.settings.requirepass
     secret = "#" + sha256(password.encode("utf-8", "surrogateescape")).hexdigest() if password else "nopass"
-    session.out.array(1)
-    session.out.bulk(f"user default on {secret} ~* &* +@all".encode())
+    write_bulks(session.out, (f"user default on {secret} ~* &* +@all".encode(),))
 
 
 @command("acl|cat", arity=-2, flags="noscript loading stale", group="server", since="6.0.0",
          complexity="O(N) for N commands", syntax="[categoryname]")
 def acl_cat(session: Session, argv: list[bytes]) -> None:
-    """List the categories of commands, or the commands of one."""
+    """List the categories of commands, or the commands of one category."""
     if len(argv) > 3:
-        raise subcommand_error("ACL", argv)
+        raise subcommand_error(argv)
     if len(argv) == 2:
         names = list(CATEGORIES)
     else:
@@ -49,12 +47,4 @@ def acl_cat(session: Session, argv: list[bytes]) -> None:
             raise CommandError(f"Unknown category '{text(argv[2])}'")
         level = session.engine.settings.compat.level
         names = [one.fullname for one in all_commands() if one.level <= level and wanted in categories(one)]
-    session.out.array(len(names))
-    for name in names:
-        session.out.bulk(name.encode())
-
-
-@command("acl|help", arity=2, flags="loading stale", group="server", since="6.0.0", complexity="O(1)")
-def acl_help(session: Session, argv: list[bytes]) -> None:
-    """Show this help."""
-    reply_help(session, "acl")
+    write_bulks(session.out, [name.encode() for name in names])

@@ -8,9 +8,10 @@ from __future__ import annotations
 from hmac import compare_digest
 
 from rillet.commands.arguments import integer, syntax_error, text
+from rillet.commands.connection import command
 from rillet.commands.connection.client import _set_name
+from rillet.commands.replies import write_tree
 from rillet.errors import CommandError, NoAuth, NoProto, WrongPass
-from rillet.runtime.registry import command
 from rillet.runtime.session import Session
 from rillet.runtime.session_state import UNAUTHENTICATED
 
@@ -26,8 +27,8 @@ def _authenticate(session: Session, user: bytes, password: bytes) -> None:
     session.enter("authenticate")
 
 
-@command("auth", arity=-2, flags=_CONNECTION_FLAGS + " fast no_auth allow_busy", group="connection", since="1.0.0",
-         complexity="O(1)", syntax="[username] password")
+@command("auth", arity=-2, flags=_CONNECTION_FLAGS + " fast no_auth allow_busy", since="1.0.0",
+         syntax="[username] password", complexity="O(1)")
 def auth(session: Session, argv: list[bytes]) -> None:
     """Authenticate with a password."""
     if len(argv) > 3:
@@ -41,10 +42,10 @@ def auth(session: Session, argv: list[bytes]) -> None:
     session.out.ok()
 
 
-@command("hello", arity=-1, flags=_CONNECTION_FLAGS + " fast no_auth allow_busy", group="connection", since="6.0.0",
-         complexity="O(1)", syntax="[protover [AUTH username password] [SETNAME clientname]]")
+@command("hello", arity=-1, flags=_CONNECTION_FLAGS + " fast no_auth allow_busy", since="6.0.0",
+         syntax="[protover [AUTH username password] [SETNAME clientname]]", complexity="O(1)")
 def hello(session: Session, argv: list[bytes]) -> None:
-    """Select the protocol version and exchange names."""
+    """Select the protocol version, authenticate, name the connection, and return properties of the server."""
     version = session.out.resp
     if len(argv) > 1:
         version = integer(argv[1], "Protocol version is not an integer or out of range")
@@ -71,16 +72,10 @@ def hello(session: Session, argv: list[bytes]) -> None:
 
 
 def _introduce(session: Session) -> None:
-    out = session.out
+    """Write the reply of HELLO: the properties of the server and of the connection."""
     compat = session.engine.settings.compat
-    server = (b"valkey", compat.valkey_version) if compat.valkey else (b"redis", compat.redis_version)
-    out.map(7)
-    for name, value in ((b"server", server[0]), (b"version", server[1].encode()), (b"proto", out.resp),
-                        (b"id", session.id), (b"mode", b"standalone"), (b"role", b"master")):  # fmt: skip
-        out.bulk(name)
-        if isinstance(value, bytes):
-            out.bulk(value)
-        else:
-            out.integer(value)
-    out.bulk(b"modules")
-    out.array(0)
+    server, version = (b"valkey", compat.valkey_version) if compat.valkey else (b"redis", compat.redis_version)
+    write_tree(session.out, {
+        b"server": server, b"version": version.encode(), b"proto": session.out.resp, b"id": session.id,
+        b"mode": b"standalone", b"role": b"master", b"modules": [],
+    })  # fmt: skip

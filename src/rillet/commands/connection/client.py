@@ -1,14 +1,14 @@
 """CLIENT for the calling connection: name, library, replies, tracking (Redis: networking.c, tracking.c).
 
-Client-side caching is not supported: CLIENT TRACKING ON is refused, because no invalidation message would ever be sent.
+Client-side caching is not supported: CLIENT TRACKING ON returns an error, because no invalidation message would come.
 """
 
 from __future__ import annotations
 
 from rillet.commands.arguments import integer, syntax_error, text
-from rillet.commands.help import reply_help
+from rillet.commands.connection import command
+from rillet.commands.replies import ReplySet, bulk_or_null, write_tree
 from rillet.errors import CommandError
-from rillet.runtime.registry import command
 from rillet.runtime.session import Session
 from rillet.runtime.session_state import REPLY_OFF
 
@@ -21,33 +21,29 @@ def _set_name(session: Session, name: bytes) -> None:
     session.name = name
 
 
-@command("client|id", arity=2, flags=_CONNECTION_FLAGS, group="connection", since="5.0.0", complexity="O(1)")
+@command("client|id", arity=2, flags=_CONNECTION_FLAGS, since="5.0.0", complexity="O(1)")
 def client_id(session: Session, argv: list[bytes]) -> None:
     """Return the ID of this connection."""
     session.out.integer(session.id)
 
 
-@command("client|getname", arity=2, flags=_CONNECTION_FLAGS, group="connection", since="2.6.9", complexity="O(1)")
+@command("client|getname", arity=2, flags=_CONNECTION_FLAGS, since="2.6.9", complexity="O(1)")
 def client_getname(session: Session, argv: list[bytes]) -> None:
     """Return the name of this connection."""
-    if session.name:
-        session.out.bulk(session.name)
-    else:
-        session.out.null()
+    bulk_or_null(session.out, session.name or None)
 
 
-@command("client|setname", arity=3, flags=_CONNECTION_FLAGS, group="connection", since="2.6.9", complexity="O(1)",
-         syntax="connection-name")
+@command("client|setname", arity=3, flags=_CONNECTION_FLAGS, since="2.6.9", syntax="connection-name", complexity="O(1)")
 def client_setname(session: Session, argv: list[bytes]) -> None:
     """Set the name of this connection."""
     _set_name(session, argv[2])
     session.out.ok()
 
 
-@command("client|setinfo", arity=4, flags=_CONNECTION_FLAGS, group="connection", since="7.2.0", complexity="O(1)",
-         syntax="<LIB-NAME libname | LIB-VER libver>")
+@command("client|setinfo", arity=4, flags=_CONNECTION_FLAGS, since="7.2.0",
+         syntax="<LIB-NAME libname | LIB-VER libver>", complexity="O(1)")
 def client_setinfo(session: Session, argv: list[bytes]) -> None:
-    """Set the name or version of the client library; accepted in 7.0 too, because libraries send it to every server."""
+    """Set the name or version of the client library; 7.0 accepts it too, because libraries send it to every server."""
     attribute = {b"lib-name": "lib_name", b"lib-ver": "lib_ver"}.get(argv[2].lower())
     if attribute is None:
         raise CommandError(f"Unrecognized option '{text(argv[2])}'")
@@ -57,8 +53,7 @@ def client_setinfo(session: Session, argv: list[bytes]) -> None:
     session.out.ok()
 
 
-@command("client|reply", arity=3, flags=_CONNECTION_FLAGS, group="connection", since="3.2.0", complexity="O(1)",
-         syntax="<ON | OFF | SKIP>")
+@command("client|reply", arity=3, flags=_CONNECTION_FLAGS, since="3.2.0", syntax="<ON | OFF | SKIP>", complexity="O(1)")
 def client_reply(session: Session, argv: list[bytes]) -> None:
     """Turn replies on or off, or skip the next one."""
     mode = argv[2].lower()
@@ -80,26 +75,26 @@ def _on_or_off(raw: bytes) -> bool:
     return raw.lower() == b"on"
 
 
-@command("client|no-evict", arity=3, flags="admin " + _CONNECTION_FLAGS, group="connection", since="7.0.0",
-         complexity="O(1)", syntax="<ON | OFF>")
+@command("client|no-evict", arity=3, flags="admin " + _CONNECTION_FLAGS, since="7.0.0", syntax="<ON | OFF>",
+         complexity="O(1)")
 def client_no_evict(session: Session, argv: list[bytes]) -> None:
     """Exempt this connection from eviction of clients."""
     session.extra["no_evict"] = _on_or_off(argv[2])
     session.out.ok()
 
 
-@command("client|no-touch", arity=3, flags=_CONNECTION_FLAGS, group="connection", since="7.2.0", complexity="O(1)",
-         syntax="<ON | OFF>")
+@command("client|no-touch", arity=3, flags=_CONNECTION_FLAGS, since="7.2.0", syntax="<ON | OFF>", complexity="O(1)")
 def client_no_touch(session: Session, argv: list[bytes]) -> None:
-    """Do not update the access times of keys; they are not kept here anyway."""
+    """Accept the setting without an effect: access times of keys are not recorded."""
     session.extra["no_touch"] = _on_or_off(argv[2])
     session.out.ok()
 
 
-@command("client|tracking", arity=-3, flags=_CONNECTION_FLAGS, group="connection", since="6.0.0", complexity="O(1)",
-         syntax="<ON | OFF> [REDIRECT client-id] [PREFIX prefix [PREFIX prefix ...]] [BCAST] [OPTIN] [OPTOUT] [NOLOOP]")
+@command("client|tracking", arity=-3, flags=_CONNECTION_FLAGS, since="6.0.0",
+         syntax="<ON | OFF> [REDIRECT client-id] [PREFIX prefix [PREFIX prefix ...]] [BCAST] [OPTIN] [OPTOUT] [NOLOOP]",
+         complexity="O(1)")
 def client_tracking(session: Session, argv: list[bytes]) -> None:
-    """Turn invalidation messages off; turning them on is refused, because they are not supported."""
+    """Turn invalidation messages off; ON returns an error, because they are not supported."""
     at = 3
     while at < len(argv):
         option = argv[at].lower()
@@ -115,36 +110,21 @@ def client_tracking(session: Session, argv: list[bytes]) -> None:
     session.out.ok()
 
 
-@command("client|caching", arity=3, flags=_CONNECTION_FLAGS, group="connection", since="6.0.0", complexity="O(1)",
-         syntax="<YES | NO>")
+@command("client|caching", arity=3, flags=_CONNECTION_FLAGS, since="6.0.0", syntax="<YES | NO>", complexity="O(1)")
 def client_caching(session: Session, argv: list[bytes]) -> None:
-    """Choose whether the keys of the next command are tracked; always refused, because tracking is off."""
+    """Return an error, because the tracking of keys is always off."""
     raise CommandError(
         "CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled"
     )
 
 
-@command("client|getredir", arity=2, flags=_CONNECTION_FLAGS, group="connection", since="6.0.0", complexity="O(1)")
+@command("client|getredir", arity=2, flags=_CONNECTION_FLAGS, since="6.0.0", complexity="O(1)")
 def client_getredir(session: Session, argv: list[bytes]) -> None:
-    """Return the connection that gets invalidation messages: -1, none."""
+    """Return -1: no connection receives invalidation messages."""
     session.out.integer(-1)
 
 
-@command("client|trackinginfo", arity=2, flags=_CONNECTION_FLAGS, group="connection", since="6.2.0", complexity="O(1)")
+@command("client|trackinginfo", arity=2, flags=_CONNECTION_FLAGS, since="6.2.0", complexity="O(1)")
 def client_trackinginfo(session: Session, argv: list[bytes]) -> None:
-    """Return the state of tracking: off."""
-    out = session.out
-    out.map(3)
-    out.bulk(b"flags")
-    out.set(1)
-    out.bulk(b"off")
-    out.bulk(b"redirect")
-    out.integer(-1)
-    out.bulk(b"prefixes")
-    out.array(0)
-
-
-@command("client|help", arity=2, flags="loading stale", group="connection", since="5.0.0", complexity="O(1)")
-def client_help(session: Session, argv: list[bytes]) -> None:
-    """Show this help."""
-    reply_help(session, "client")
+    """Return that the tracking of keys is off."""
+    write_tree(session.out, {b"flags": ReplySet((b"off",)), b"redirect": -1, b"prefixes": []})

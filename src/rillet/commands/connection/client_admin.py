@@ -1,7 +1,7 @@
-"""CLIENT about other connections: LIST, INFO, KILL, UNBLOCK, PAUSE (Redis: networking.c).
+"""The CLIENT subcommands about other connections: LIST, INFO, KILL, UNBLOCK, PAUSE (Redis: networking.c).
 
-`session.transport` is the object that the frontend attached to a session: it has an address and can `close`. The host
-pauses clients. A session of an embedded store has no transport, and its host cannot pause.
+`session.transport` is the connection that the frontend attached to a session; it has addresses and `close`. The host
+pauses clients. A session of an embedded store has no transport, and the host of such a store cannot pause clients.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from rillet.commands.arguments import integer, subcommand_error, syntax_error, text, timeout_ms
+from rillet.commands.connection import command
 from rillet.errors import CommandError, Unblocked
 from rillet.runtime.channels import Subscriptions
-from rillet.runtime.registry import command
 from rillet.runtime.session import Session
 from rillet.runtime.session_state import BLOCKED, IN_MULTI, SUBSCRIBED
 from rillet.runtime.settings import UNCOUNTED_OUTPUT
@@ -78,14 +78,14 @@ def _client_type(raw: bytes) -> bytes:
 
 
 def _listed(session: Session) -> list[Session]:
-    """Return the sessions of clients, without the one that replays a log."""
+    """Return the sessions of clients, without the session that replays a log."""
     sessions: list[Session] = list(session.engine.sessions.values())
     return [other for other in sessions if not other.trusted or other is session]
 
 
-@command("client|list", arity=-2, flags="admin " + _CONNECTION_FLAGS, group="connection", since="2.4.0",
-         complexity="O(N) for N connections",
-         syntax="[TYPE normal | master | replica | pubsub] [ID client-id [client-id ...]]")
+@command("client|list", arity=-2, flags="admin " + _CONNECTION_FLAGS, since="2.4.0",
+         syntax="[TYPE normal | master | replica | pubsub] [ID client-id [client-id ...]]",
+         complexity="O(N) for N connections")
 def client_list(session: Session, argv: list[bytes]) -> None:
     """List the connections, one line each."""
     sessions = _listed(session)
@@ -102,14 +102,14 @@ def client_list(session: Session, argv: list[bytes]) -> None:
     session.out.verbatim(b"".join(client_line(other) + b"\n" for other in sessions))
 
 
-@command("client|info", arity=2, flags=_CONNECTION_FLAGS, group="connection", since="6.2.0", complexity="O(1)")
+@command("client|info", arity=2, flags=_CONNECTION_FLAGS, since="6.2.0", complexity="O(1)")
 def client_info(session: Session, argv: list[bytes]) -> None:
     """Show the line of CLIENT LIST about this connection."""
     session.out.verbatim(client_line(session) + b"\n")
 
 
 def _kill_filter(argv: list[bytes]) -> tuple[dict[bytes, Any], bool]:
-    """Parse the filters of CLIENT KILL; return them, and whether to spare the caller."""
+    """Return the filters of CLIENT KILL, and whether to spare the calling connection."""
     wanted: dict[bytes, Any] = {}
     skip_me = True
     for at in range(2, len(argv), 2):
@@ -146,14 +146,13 @@ def _matches(session: Session, wanted: dict[bytes, Any]) -> bool:
     return all(facts[option] == value for option, value in wanted.items())
 
 
-@command("client|kill", arity=-3, flags="admin " + _CONNECTION_FLAGS, group="connection", since="2.4.0",
-         complexity="O(N) for N connections",
+@command("client|kill", arity=-3, flags="admin " + _CONNECTION_FLAGS, since="2.4.0",
          syntax="<ip:port | <[ID client-id] | [TYPE normal | master | slave | replica | pubsub] | [USER username] | "
          "[ADDR ip:port] | [LADDR ip:port] | [SKIPME yes/no]> [<[ID client-id] | "
          "[TYPE normal | master | slave | replica | pubsub] | [USER username] | [ADDR ip:port] | [LADDR ip:port] | "
-         "[SKIPME yes/no]> ...]>")
+         "[SKIPME yes/no]> ...]>", complexity="O(N) for N connections")
 def client_kill(session: Session, argv: list[bytes]) -> None:
-    """Close the connections that match."""
+    """Close the connections that match an address or filters."""
     old_form = len(argv) == 3
     wanted, skip_me = ({b"addr": argv[2]}, False) if old_form else _kill_filter(argv)
     killed = [other for other in _listed(session) if _matches(other, wanted) and not (other is session and skip_me)]
@@ -169,12 +168,12 @@ def client_kill(session: Session, argv: list[bytes]) -> None:
         raise CommandError("No such client")
 
 
-@command("client|unblock", arity=-3, flags="admin " + _CONNECTION_FLAGS, group="connection", since="5.0.0",
-         complexity="O(1)", syntax="client-id [TIMEOUT | ERROR]")
+@command("client|unblock", arity=-3, flags="admin " + _CONNECTION_FLAGS, since="5.0.0",
+         syntax="client-id [TIMEOUT | ERROR]", complexity="O(1)")
 def client_unblock(session: Session, argv: list[bytes]) -> None:
-    """Unblock a blocked connection, as by a timeout or with an error."""
+    """End the blocking of a connection, as if its timeout had passed, or with an error."""
     if len(argv) > 4:
-        raise subcommand_error("CLIENT", argv)
+        raise subcommand_error(argv)
     reason = argv[3].lower() if len(argv) == 4 else b"timeout"
     if reason not in (b"timeout", b"error"):
         raise CommandError("CLIENT UNBLOCK reason should be TIMEOUT or ERROR")
@@ -189,12 +188,12 @@ def client_unblock(session: Session, argv: list[bytes]) -> None:
     session.out.integer(1)
 
 
-@command("client|pause", arity=-3, flags="admin " + _CONNECTION_FLAGS, group="connection", since="2.9.50",
-         complexity="O(1)", syntax="timeout [WRITE | ALL]")
+@command("client|pause", arity=-3, flags="admin " + _CONNECTION_FLAGS, since="2.9.50", syntax="timeout [WRITE | ALL]",
+         complexity="O(1)")
 def client_pause(session: Session, argv: list[bytes]) -> None:
     """Hold back the commands of all clients, or their writes, for some milliseconds."""
     if len(argv) > 4:
-        raise subcommand_error("CLIENT", argv)
+        raise subcommand_error(argv)
     mode = argv[3].lower() if len(argv) == 4 else b"all"
     if mode not in (b"write", b"all"):
         raise CommandError("CLIENT PAUSE mode must be WRITE or ALL")
@@ -203,7 +202,7 @@ def client_pause(session: Session, argv: list[bytes]) -> None:
     session.out.ok()
 
 
-@command("client|unpause", arity=2, flags="admin " + _CONNECTION_FLAGS, group="connection", since="6.2.0",
+@command("client|unpause", arity=2, flags="admin " + _CONNECTION_FLAGS, since="6.2.0",
          complexity="O(N) for N paused clients")
 def client_unpause(session: Session, argv: list[bytes]) -> None:
     """Resume the clients that CLIENT PAUSE holds back."""

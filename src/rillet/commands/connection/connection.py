@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from rillet.commands.arguments import small_integer
+from rillet.commands.arguments import arity_error, small_integer
+from rillet.commands.connection import command
 from rillet.errors import CommandError
-from rillet.runtime.registry import command
 from rillet.runtime.session import Session
 from rillet.runtime.session_state import SUBSCRIBED
 
 _CONNECTION_FLAGS = "noscript loading stale"
 
 
-@command("quit", arity=-1, flags=_CONNECTION_FLAGS + " fast no_auth allow_busy", group="connection", since="1.0.0",
-         complexity="O(1)")
+@command("quit", arity=-1, flags=_CONNECTION_FLAGS + " fast no_auth allow_busy", since="1.0.0", complexity="O(1)")
 def quit_(session: Session, argv: list[bytes]) -> None:
     """Close the connection after the replies are sent."""
     session.out.ok()
     session.enter("close")
 
 
-@command("reset", arity=1, flags=_CONNECTION_FLAGS + " fast no_auth allow_busy", group="connection", since="6.2.0",
-         complexity="O(1)")
+@command("reset", arity=1, flags=_CONNECTION_FLAGS + " fast no_auth allow_busy", since="6.2.0", complexity="O(1)")
 def reset(session: Session, argv: list[bytes]) -> None:
     """Reset the connection to the state of a new one."""
     engine = session.engine
@@ -36,11 +34,11 @@ def reset(session: Session, argv: list[bytes]) -> None:
     session.out.simple(b"RESET")
 
 
-@command("ping", arity=-1, flags="fast", group="connection", since="1.0.0", complexity="O(1)", syntax="[message]")
+@command("ping", arity=-1, flags="fast", since="1.0.0", syntax="[message]", complexity="O(1)")
 def ping(session: Session, argv: list[bytes]) -> None:
-    """Reply, to show that the server is alive."""
+    """Reply PONG, or with the message."""
     if len(argv) > 2:
-        raise CommandError("wrong number of arguments for 'ping' command")
+        raise arity_error("ping")
     if session.state & SUBSCRIBED and session.out.resp == 2:
         session.out.array(2)
         session.out.bulk(b"pong")
@@ -51,15 +49,13 @@ def ping(session: Session, argv: list[bytes]) -> None:
         session.out.simple(b"PONG")
 
 
-@command("echo", arity=2, flags="loading stale fast", group="connection", since="1.0.0", complexity="O(1)",
-         syntax="message")
+@command("echo", arity=2, flags="loading stale fast", since="1.0.0", syntax="message", complexity="O(1)")
 def echo(session: Session, argv: list[bytes]) -> None:
-    """Send the message back."""
+    """Reply with the message."""
     session.out.bulk(argv[1])
 
 
-@command("select", arity=2, flags="loading stale fast", group="connection", since="1.0.0", complexity="O(1)",
-         syntax="index")
+@command("select", arity=2, flags="loading stale fast", since="1.0.0", syntax="index", complexity="O(1)")
 def select(session: Session, argv: list[bytes]) -> None:
     """Switch to another database."""
     index = small_integer(argv[1])

@@ -1,21 +1,21 @@
 """MULTI, EXEC and WATCH (Redis: multi.c).
 
-After MULTI, the engine queues (command, argv) instead of calling the handler. EXEC calls each of them; the outermost
-call logs all their changes between MULTI and EXEC. WATCH adds the session's watcher to the keys. A change of one of
-them marks the watcher as dirty, and EXEC then replies null and runs nothing.
+After MULTI, the engine queues (command, argv) instead of calling the handler. EXEC calls the queued handlers; their
+changes are logged between MULTI and EXEC. WATCH adds the session's watcher to keys. A change of a watched key marks the
+watcher as dirty; EXEC then replies null and runs nothing.
 """
 
 from __future__ import annotations
 
+from rillet.commands.connection import command
 from rillet.errors import CommandError, ExecAbort
 from rillet.keyspace.database import Watcher
-from rillet.runtime.registry import command
 from rillet.runtime.session import Session
 from rillet.runtime.session_state import IN_MULTI, MULTI_FAILED
 
 
 def _not_inside(session: Session, name: str, text: str) -> CommandError:
-    """Return the error for a command that a transaction may not contain; in Valkey it also fails the transaction."""
+    """Return the error for a command that a transaction may not contain; in Valkey, EXEC then fails too."""
     if not session.engine.settings.compat.valkey:
         return CommandError(text)
     session.enter("queueing fails")
@@ -65,7 +65,7 @@ def exec_(session: Session, argv: list[bytes]) -> None:
             engine.call(session, entry, queued)
     finally:
         session.enter("exec ends")
-        # The engine has acted on the effects of each command; EXEC itself has none.
+        # The engine has acted on the effects of each queued command; EXEC itself has no effects.
         session.command, session.argv, session.dirty, session.propagated = received, argv, 0, None
 
 
@@ -77,9 +77,9 @@ def _watched_changed(watcher: Watcher) -> bool:
 
 
 @command("watch", arity=-2, flags="noscript loading stale fast allow_busy", keys=(1, -1, 1), group="transactions",
-         since="2.2.0", complexity="O(N) for N keys", syntax="key [key ...]")
+         since="2.2.0", syntax="key [key ...]", complexity="O(N) for N keys")
 def watch(session: Session, argv: list[bytes]) -> None:
-    """Watch keys: the next EXEC runs nothing if one of them changes before it."""
+    """Watch keys: if one of them changes, the next EXEC runs nothing."""
     if session.state & IN_MULTI:
         raise _not_inside(session, "watch", "WATCH inside MULTI is not allowed")
     if not session.watcher.dirty:

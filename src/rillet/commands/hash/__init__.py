@@ -1,1 +1,7 @@
-"""hash."""
+"""The hash commands. `command` declares one, by default with one key, argv[1]."""
+
+from functools import partial
+
+from rillet.runtime import registry
+
+command = partial(registry.command, group="hash", keys=(1, 1, 1))

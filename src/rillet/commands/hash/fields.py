@@ -1,17 +1,20 @@
 """The fields of one hash: HSET, HGET, HINCRBY, HDEL, HGETALL and others (Redis: t_hash.c).
 
 A hash that loses its last field is deleted. Propagated commands do not depend on arithmetic: HINCRBYFLOAT becomes the
-HSET of its result (Redis 8 writes HSETEX with KEEPTTL, for the expiry of fields, which do not expire here), and
-HGETDEL becomes HDEL.
+HSET of its result, and HGETDEL becomes HDEL. (Redis 8 logs HSETEX with KEEPTTL, because its fields may have an expiry.
+Here they have none.)
 """
 
 from __future__ import annotations
 
 from fractions import Fraction
 
-from rillet.commands.arguments import LLONG_MAX, LLONG_MIN, float_value, integer
-from rillet.errors import CommandError, WrongType
-from rillet.runtime.registry import command
+from rillet.commands.arguments import LLONG_MAX, LLONG_MIN, arity_error, float_value, integer
+from rillet.commands.hash import command
+from rillet.commands.keys.scan import scan_value
+from rillet.commands.lookup import delete_if_empty, read_value, value_for_write
+from rillet.commands.replies import bulk_or_null, write_bulks
+from rillet.errors import CommandError
 from rillet.runtime.session import Session
 from rillet.structs import long_double
 from rillet.types.hash import Hash
@@ -20,22 +23,6 @@ from rillet.types.string import string2ll
 _NOT_FINITE = "value is NaN or Infinity"
 _NO_NUMBER = "Number of fields must be a positive integer"
 _RESULT_NOT_FINITE = "increment would produce NaN or Infinity"
-
-
-def read_hash(session: Session, key: bytes) -> Hash | None:
-    """Return the hash at a key, None if the key does not exist; WrongType for another type."""
-    value = session.db.lookup_read(key)
-    if value is not None and not isinstance(value, Hash):
-        raise WrongType()
-    return value
-
-
-def _hash_for_write(session: Session, key: bytes) -> Hash | None:
-    """Return the hash at a key for a write, None if the key does not exist; WrongType for another type."""
-    value = session.db.lookup(key)
-    if value is not None and not isinstance(value, Hash):
-        raise WrongType()
-    return value
 
 
 def _changed(session: Session, key: bytes, event: bytes) -> None:
@@ -49,10 +36,10 @@ def _changed(session: Session, key: bytes, event: bytes) -> None:
 def _set_many(session: Session, argv: list[bytes]) -> int:
     """Set the fields and return the number of new ones (hsetCommand)."""
     if len(argv) % 2:
-        raise CommandError(f"wrong number of arguments for '{session.command.fullname}' command")
+        raise arity_error(session.command.fullname)
     key, words = argv[1], argv[2:]
     limits = session.engine.settings
-    value = _hash_for_write(session, key)
+    value = value_for_write(session, key, Hash)
     if value is None:
         value = Hash()
         session.db.set(key, value)
@@ -66,28 +53,27 @@ def _set_many(session: Session, argv: list[bytes]) -> int:
     return created
 
 
-@command("hset", arity=-4, flags="write denyoom fast", keys=(1, 1, 1), group="hash", since="2.0.0",
+@command("hset", arity=-4, flags="write denyoom fast", since="2.0.0", syntax="key field value [field value ...]",
          complexity="O(1) for each field/value pair added, so O(N) to add N field/value pairs when the command is "
-         "called with multiple field/value pairs.", syntax="key field value [field value ...]")
+         "called with multiple field/value pairs.")
 def hset(session: Session, argv: list[bytes]) -> None:
     """Set fields of a hash, creating it if needed, and return the number of new fields."""
     session.out.integer(_set_many(session, argv))
 
 
-@command("hmset", arity=-4, flags="write denyoom fast", keys=(1, 1, 1), group="hash", since="2.0.0",
-         complexity="O(N) where N is the number of fields being set.", syntax="key field value [field value ...]")
+@command("hmset", arity=-4, flags="write denyoom fast", since="2.0.0", syntax="key field value [field value ...]",
+         complexity="O(N) where N is the number of fields being set.")
 def hmset(session: Session, argv: list[bytes]) -> None:
     """Set fields of a hash, creating it if needed."""
     _set_many(session, argv)
     session.out.ok()
 
 
-@command("hsetnx", arity=4, flags="write denyoom fast", keys=(1, 1, 1), group="hash", since="2.0.0",
-         complexity="O(1)", syntax="key field value")
+@command("hsetnx", arity=4, flags="write denyoom fast", since="2.0.0", syntax="key field value", complexity="O(1)")
 def hsetnx(session: Session, argv: list[bytes]) -> None:
     """Set a field of a hash, unless it exists."""
     key, field, content = argv[1:]
-    value = _hash_for_write(session, key)
+    value = value_for_write(session, key, Hash)
     if value is not None and field in value:
         session.out.integer(0)
         return
@@ -104,13 +90,12 @@ def _put(session: Session, key: bytes, value: Hash | None, field: bytes, content
     value.set(field, content, session.engine.settings)
 
 
-@command("hincrby", arity=4, flags="write denyoom fast", keys=(1, 1, 1), group="hash", since="2.0.0",
-         complexity="O(1)", syntax="key field increment")
+@command("hincrby", arity=4, flags="write denyoom fast", since="2.0.0", syntax="key field increment", complexity="O(1)")
 def hincrby(session: Session, argv: list[bytes]) -> None:
     """Add to the integer in a field of a hash; a missing field counts as 0."""
     key, field = argv[1], argv[2]
     by = integer(argv[3])
-    value = _hash_for_write(session, key)
+    value = value_for_write(session, key, Hash)
     content = None if value is None else value.get(field)
     before = 0 if content is None else string2ll(content)
     if before is None:
@@ -123,8 +108,8 @@ def hincrby(session: Session, argv: list[bytes]) -> None:
     session.out.integer(total)
 
 
-@command("hincrbyfloat", arity=4, flags="write denyoom fast", keys=(1, 1, 1), group="hash", since="2.6.0",
-         complexity="O(1)", syntax="key field increment")
+@command("hincrbyfloat", arity=4, flags="write denyoom fast", since="2.6.0", syntax="key field increment",
+         complexity="O(1)")
 def hincrbyfloat(session: Session, argv: list[bytes]) -> None:
     """Add to the number in a field of a hash, with the precision of a long double."""
     key, field = argv[1], argv[2]
@@ -132,7 +117,7 @@ def hincrbyfloat(session: Session, argv: list[bytes]) -> None:
         by = float_value(argv[3])
     except long_double.NotFinite:
         raise CommandError(_NOT_FINITE) from None
-    value = _hash_for_write(session, key)
+    value = value_for_write(session, key, Hash)
     content = None if value is None else value.get(field)
     shown = _sum(b"0" if content is None else content, by)
     _put(session, key, value, field, shown)
@@ -148,11 +133,11 @@ def _sum(content: bytes, by: Fraction) -> bytes:
         raise CommandError(_RESULT_NOT_FINITE) from None
 
 
-@command("hdel", arity=-3, flags="write fast", keys=(1, 1, 1), group="hash", since="2.0.0",
-         complexity="O(N) where N is the number of fields to be removed.", syntax="key field [field ...]")
+@command("hdel", arity=-3, flags="write fast", since="2.0.0", syntax="key field [field ...]",
+         complexity="O(N) where N is the number of fields to be removed.")
 def hdel(session: Session, argv: list[bytes]) -> None:
     """Remove fields of a hash and return the number of removed ones."""
-    value = _hash_for_write(session, argv[1])
+    value = value_for_write(session, argv[1], Hash)
     removed = 0
     if value is not None:
         removed = sum(1 for field in argv[2:] if value.remove(field))
@@ -165,17 +150,15 @@ def _note_removed(session: Session, key: bytes, value: Hash, count: int) -> None
     if count:
         _changed(session, key, b"hdel")
         session.dirty += count - 1
-        if len(value) == 0:
-            session.db.delete(key)
-            session.notify(b"g", b"del", key)
+        delete_if_empty(session, key, value)
 
 
-@command("hgetdel", arity=-5, flags="write fast", keys=(1, 1, 1), group="hash", since="8.0.0",
-         complexity="O(N) where N is the number of specified fields", syntax="key FIELDS numfields field [field ...]")
+@command("hgetdel", arity=-5, flags="write fast", since="8.0.0", syntax="key FIELDS numfields field [field ...]",
+         complexity="O(N) where N is the number of specified fields")
 def hgetdel(session: Session, argv: list[bytes]) -> None:
     """Return the values of fields of a hash and remove those fields."""
     key, fields = argv[1], argv[4:]
-    value = _hash_for_write(session, key)
+    value = value_for_write(session, key, Hash)
     if argv[2].lower() != b"fields":
         raise CommandError("Mandatory argument FIELDS is missing or not at the right position")
     number = integer(argv[3], _NO_NUMBER)
@@ -187,7 +170,7 @@ def hgetdel(session: Session, argv: list[bytes]) -> None:
     session.out.array(number)
     for field in fields:
         content = None if value is None else value.get(field)
-        _write_content(session, content)
+        bulk_or_null(session.out, content)
         if value is not None and value.remove(field):
             removed += 1
     if value is not None and removed:
@@ -198,84 +181,94 @@ def hgetdel(session: Session, argv: list[bytes]) -> None:
 # -- reading -----------------------------------------------------------------------------------------
 
 
-def _write_content(session: Session, content: bytes | None) -> None:
-    if content is None:
-        session.out.null()
-    else:
-        session.out.bulk(content)
-
-
-@command("hget", arity=3, flags="readonly fast", keys=(1, 1, 1), group="hash", since="2.0.0", complexity="O(1)",
-         syntax="key field")
+@command("hget", arity=3, flags="readonly fast", since="2.0.0", syntax="key field", complexity="O(1)")
 def hget(session: Session, argv: list[bytes]) -> None:
     """Return the value of a field of a hash."""
-    value = read_hash(session, argv[1])
-    _write_content(session, None if value is None else value.get(argv[2]))
+    value = read_value(session, argv[1], Hash)
+    bulk_or_null(session.out, None if value is None else value.get(argv[2]))
 
 
-@command("hmget", arity=-3, flags="readonly fast", keys=(1, 1, 1), group="hash", since="2.0.0",
-         complexity="O(N) where N is the number of fields being requested.", syntax="key field [field ...]")
+@command("hmget", arity=-3, flags="readonly fast", since="2.0.0", syntax="key field [field ...]",
+         complexity="O(N) where N is the number of fields being requested.")
 def hmget(session: Session, argv: list[bytes]) -> None:
     """Return the values of several fields of a hash, null for missing ones."""
-    value = read_hash(session, argv[1])
+    value = read_value(session, argv[1], Hash)
     session.out.array(len(argv) - 2)
     for field in argv[2:]:
-        _write_content(session, None if value is None else value.get(field))
+        bulk_or_null(session.out, None if value is None else value.get(field))
 
 
-@command("hlen", arity=2, flags="readonly fast", keys=(1, 1, 1), group="hash", since="2.0.0", complexity="O(1)",
-         syntax="key")
+@command("hlen", arity=2, flags="readonly fast", since="2.0.0", syntax="key", complexity="O(1)")
 def hlen(session: Session, argv: list[bytes]) -> None:
     """Return the number of fields of a hash."""
-    value = read_hash(session, argv[1])
+    value = read_value(session, argv[1], Hash)
     session.out.integer(0 if value is None else len(value))
 
 
-@command("hstrlen", arity=3, flags="readonly fast", keys=(1, 1, 1), group="hash", since="3.2.0", complexity="O(1)",
-         syntax="key field")
+@command("hstrlen", arity=3, flags="readonly fast", since="3.2.0", syntax="key field", complexity="O(1)")
 def hstrlen(session: Session, argv: list[bytes]) -> None:
     """Return the length in bytes of the value of a field of a hash."""
-    value = read_hash(session, argv[1])
+    value = read_value(session, argv[1], Hash)
     content = None if value is None else value.get(argv[2])
     session.out.integer(0 if content is None else len(content))
 
 
-@command("hexists", arity=3, flags="readonly fast", keys=(1, 1, 1), group="hash", since="2.0.0", complexity="O(1)",
-         syntax="key field")
+@command("hexists", arity=3, flags="readonly fast", since="2.0.0", syntax="key field", complexity="O(1)")
 def hexists(session: Session, argv: list[bytes]) -> None:
     """Return whether a hash has a field."""
-    value = read_hash(session, argv[1])
+    value = read_value(session, argv[1], Hash)
     session.out.integer(value is not None and argv[2] in value)
 
 
-def _write_array(session: Session, words: list[bytes]) -> None:
-    session.out.array(len(words))
-    for word in words:
-        session.out.bulk(word)
-
-
-@command("hkeys", arity=2, flags="readonly", keys=(1, 1, 1), group="hash", since="2.0.0",
-         complexity="O(N) where N is the size of the hash.", syntax="key")
+@command("hkeys", arity=2, flags="readonly", since="2.0.0", syntax="key",
+         complexity="O(N) where N is the size of the hash.")
 def hkeys(session: Session, argv: list[bytes]) -> None:
     """Return all fields of a hash."""
-    value = read_hash(session, argv[1])
-    _write_array(session, [] if value is None else list(value))
+    value = read_value(session, argv[1], Hash)
+    write_bulks(session.out, [] if value is None else list(value))
 
 
-@command("hvals", arity=2, flags="readonly", keys=(1, 1, 1), group="hash", since="2.0.0",
-         complexity="O(N) where N is the size of the hash.", syntax="key")
+@command("hvals", arity=2, flags="readonly", since="2.0.0", syntax="key",
+         complexity="O(N) where N is the size of the hash.")
 def hvals(session: Session, argv: list[bytes]) -> None:
     """Return all values of a hash."""
-    value = read_hash(session, argv[1])
-    _write_array(session, [] if value is None else value.values())
+    value = read_value(session, argv[1], Hash)
+    write_bulks(session.out, [] if value is None else value.values())
 
 
-@command("hgetall", arity=2, flags="readonly", keys=(1, 1, 1), group="hash", since="2.0.0",
-         complexity="O(N) where N is the size of the hash.", syntax="key")
+@command("hgetall", arity=2, flags="readonly", since="2.0.0", syntax="key",
+         complexity="O(N) where N is the size of the hash.")
 def hgetall(session: Session, argv: list[bytes]) -> None:
     """Return all fields of a hash with their values."""
-    value = read_hash(session, argv[1])
+    value = read_value(session, argv[1], Hash)
     words = [] if value is None else value.words()
     session.out.map(len(words) // 2)
     for word in words:
         session.out.bulk(word)
+
+
+@command("hscan", arity=-3, flags="readonly", since="2.8.0",
+         syntax="key cursor [MATCH pattern] [COUNT count] [NOVALUES]",
+         complexity="O(COUNT) for a call, O(N) for a whole walk over N fields.")
+def hscan(session: Session, argv: list[bytes]) -> None:
+    """Return some fields of a hash with their values, and the cursor for the next call."""
+    value, fields, bare = scan_value(session, argv, Hash, "HSCAN")
+    session.out.array(len(fields) if bare else 2 * len(fields))
+    write_fields(session, value, fields, not bare)
+
+
+def write_fields(
+    session: Session, value: Hash | None, fields: list[bytes], with_values: bool, nested: bool = False
+) -> None:
+    """Write fields of the hash, with their values flat or nested as pairs."""
+    out = session.out
+    if value is None or not with_values:
+        for field in fields:
+            out.bulk(field)
+        return
+    contents = value.table if value.table is not None else dict(value.items())
+    for field in fields:
+        if nested:
+            out.array(2)
+        out.bulk(field)
+        out.bulk(contents[field])

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from rillet.commands.arguments import small_integer, syntax_error
+from rillet.commands.keys import command
 from rillet.commands.stream.idmp import track
 from rillet.errors import CommandError
 from rillet.keyspace.database import Database
-from rillet.runtime.registry import command
 from rillet.runtime.session import Session
 from rillet.types.compat import Compat
 from rillet.types.hash import Hash
@@ -23,7 +23,7 @@ _SAME_OBJECT = "source and destination objects are the same"
 
 
 def _database(session: Session, raw: bytes) -> Database:
-    """Return the database with this number."""
+    """Return the database whose number is an argument."""
     index = small_integer(raw)
     if not 0 <= index < len(session.engine.databases):
         raise CommandError("DB index is out of range")
@@ -32,7 +32,7 @@ def _database(session: Session, raw: bytes) -> Database:
 
 
 def _notify(session: Session, database: Database, event: bytes, key: bytes) -> None:
-    """Publish an event of a database, which may not be the session's."""
+    """Publish a keyspace event of any database, not only the session's."""
     if session.engine.notify_events:
         session.engine.keyspace_event(database, b"g", event, key)
 
@@ -70,24 +70,22 @@ def _rename(session: Session, argv: list[bytes], only_new: bool) -> bool:
     return True
 
 
-@command("rename", arity=3, flags="write", keys=(1, 2, 1), group="generic", since="1.0.0", complexity="O(1)",
-         syntax="key newkey")
+@command("rename", arity=3, flags="write", keys=(1, 2, 1), since="1.0.0", syntax="key newkey", complexity="O(1)")
 def rename(session: Session, argv: list[bytes]) -> None:
     """Rename a key, replacing the key of the new name."""
     _rename(session, argv, only_new=False)
     session.out.ok()
 
 
-@command("renamenx", arity=3, flags="write fast", keys=(1, 2, 1), group="generic", since="1.0.0", complexity="O(1)",
-         syntax="key newkey")
+@command("renamenx", arity=3, flags="write fast", keys=(1, 2, 1), since="1.0.0", syntax="key newkey", complexity="O(1)")
 def renamenx(session: Session, argv: list[bytes]) -> None:
     """Rename a key, unless the new name exists."""
     session.out.integer(_rename(session, argv, only_new=True))
 
 
-@command("copy", arity=-3, flags="write denyoom", keys=(1, 2, 1), group="generic", since="6.2.0",
-         complexity="O(N) for a value made of N parts, O(1) for a string",
-         syntax="source destination [DB destination-db] [REPLACE]")
+@command("copy", arity=-3, flags="write denyoom", keys=(1, 2, 1), since="6.2.0",
+         syntax="source destination [DB destination-db] [REPLACE]",
+         complexity="O(N) for a value made of N parts, O(1) for a string")
 def copy(session: Session, argv: list[bytes]) -> None:
     """Copy a value to another key."""
     target, replace, at = session.db, False, 3
@@ -124,7 +122,7 @@ def _copy(session: Session, source: bytes, target: Database, key: bytes, replace
 
 
 def _duplicate(value: Any, compat: Compat) -> Any:
-    """Return a copy of a value by way of its RDB form, which contains nearly all of it."""
+    """Return a copy of a value; streams are copied by way of their RDB form and then completed."""
     if isinstance(value, (String, List, Set, Zset, Hash)):
         return value.copy()
     twin: Any = rdb.restore(rdb.dump(value, False))
@@ -136,8 +134,7 @@ def _duplicate(value: Any, compat: Compat) -> Any:
     return twin
 
 
-@command("move", arity=3, flags="write fast", keys=(1, 1, 1), group="generic", since="1.0.0", complexity="O(1)",
-         syntax="key db")
+@command("move", arity=3, flags="write fast", since="1.0.0", syntax="key db", complexity="O(1)")
 def move(session: Session, argv: list[bytes]) -> None:
     """Move a key to another database, unless it exists there."""
     key, source, target = argv[1], session.db, _database(session, argv[2])
@@ -157,10 +154,10 @@ def move(session: Session, argv: list[bytes]) -> None:
     session.out.integer(1)
 
 
-@command("swapdb", arity=3, flags="write fast", group="server", since="4.0.0",
-         complexity="O(N) for N clients that watch or wait for keys of the two", syntax="index1 index2")
+@command("swapdb", arity=3, flags="write fast", keys=(0, 0, 0), group="server", since="4.0.0", syntax="index1 index2",
+         complexity="O(N) for N clients that watch or wait for keys of both databases")
 def swapdb(session: Session, argv: list[bytes]) -> None:
-    """Swap two databases; connected clients see the other keys at once."""
+    """Swap two databases; connected clients see the swapped keys at once."""
     databases = session.engine.databases
     one = small_integer(argv[1], "invalid first DB index")
     two = small_integer(argv[2], "invalid second DB index")

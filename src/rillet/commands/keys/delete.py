@@ -1,9 +1,9 @@
-"""DEL, UNLINK, FLUSHDB and FLUSHALL (Redis: db.c). Python frees values at once, so UNLINK is DEL."""
+"""DEL, UNLINK, FLUSHDB and FLUSHALL (Redis: db.c). Python frees memory at once, so UNLINK does the same as DEL."""
 
 from __future__ import annotations
 
 from rillet.commands.arguments import syntax_error
-from rillet.runtime.registry import command
+from rillet.commands.keys import command
 from rillet.runtime.session import Session
 
 
@@ -19,15 +19,15 @@ def _delete(session: Session, keys: list[bytes]) -> None:
     session.out.integer(removed)
 
 
-@command("del", arity=-2, flags="write", keys=(1, -1, 1), group="generic", since="1.0.0",
-         complexity="O(N) for N keys, and O(M) for each value made of M parts", syntax="key [key ...]")
+@command("del", arity=-2, flags="write", keys=(1, -1, 1), since="1.0.0", syntax="key [key ...]",
+         complexity="O(N) for N keys, and O(M) for each value made of M parts")
 def del_(session: Session, argv: list[bytes]) -> None:
     """Delete keys."""
     _delete(session, argv[1:])
 
 
-@command("unlink", arity=-2, flags="write fast", keys=(1, -1, 1), group="generic", since="4.0.0",
-         complexity="O(N) for N keys, and O(M) for each value made of M parts", syntax="key [key ...]")
+@command("unlink", arity=-2, flags="write fast", keys=(1, -1, 1), since="4.0.0", syntax="key [key ...]",
+         complexity="O(N) for N keys, and O(M) for each value made of M parts")
 def unlink(session: Session, argv: list[bytes]) -> None:
     """Delete keys."""
     _delete(session, argv[1:])
@@ -38,8 +38,8 @@ def _check_flush(argv: list[bytes]) -> None:
         raise syntax_error()
 
 
-@command("flushdb", arity=-1, flags="write", group="server", since="1.0.0", complexity="O(N) for N keys",
-         syntax="[ASYNC | SYNC]")
+@command("flushdb", arity=-1, flags="write", keys=(0, 0, 0), group="server", since="1.0.0", syntax="[ASYNC | SYNC]",
+         complexity="O(N) for N keys")
 def flushdb(session: Session, argv: list[bytes]) -> None:
     """Delete all keys of the database."""
     _check_flush(argv)
@@ -48,13 +48,13 @@ def flushdb(session: Session, argv: list[bytes]) -> None:
     session.out.ok()
 
 
-@command("flushall", arity=-1, flags="write", group="server", since="1.0.0",
-         complexity="O(N) for N keys in all databases", syntax="[ASYNC | SYNC]")
+@command("flushall", arity=-1, flags="write", keys=(0, 0, 0), group="server", since="1.0.0", syntax="[ASYNC | SYNC]",
+         complexity="O(N) for N keys in all databases")
 def flushall(session: Session, argv: list[bytes]) -> None:
     """Delete all keys of all databases."""
     _check_flush(argv)
     session.dirty += sum(database.flush() for database in session.engine.databases)
     if not session.engine.loading and session.engine.host.flushed():
-        session.dirty = 0  # an empty RDB file was written
+        session.dirty = 0  # the host has written an empty RDB file
     session.propagate(argv)
     session.out.ok()

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from rillet.commands.arguments import integer, syntax_error
+from rillet.commands.keys import command
 from rillet.commands.keys.expire import deletion
 from rillet.commands.stream.idmp import apply_settings, track
 from rillet.errors import BusyKey, CommandError, Corrupt
-from rillet.runtime.registry import command
 from rillet.runtime.session import Session
 from rillet.types.compat import NEWEST
 from rillet.types.rdb import value as rdb
 from rillet.types.stream.value import Stream
 
 
-@command("dump", arity=2, flags="readonly", keys=(1, 1, 1), group="generic", since="2.6.0",
-         complexity="O(bytes of the value)", syntax="key")  # fmt: skip
+@command("dump", arity=2, flags="readonly", since="2.6.0", syntax="key", complexity="O(bytes of the value)")
 def dump(session: Session, argv: list[bytes]) -> None:
     """Returns a serialized representation of the value stored at a key."""
     value = session.db.lookup_read(argv[1])
@@ -27,9 +26,9 @@ def dump(session: Session, argv: list[bytes]) -> None:
         session.out.bulk(rdb.dump(value, settings.rdbcompression, settings.compat if native else None, now))
 
 
-@command("restore", arity=-4, flags="write denyoom", keys=(1, 1, 1), group="generic", since="2.6.0",
-         complexity="O(bytes of the value)",
-         syntax="key ttl serialized-value [REPLACE] [ABSTTL] [IDLETIME seconds] [FREQ frequency]")  # fmt: skip
+@command("restore", arity=-4, flags="write denyoom", since="2.6.0",
+         syntax="key ttl serialized-value [REPLACE] [ABSTTL] [IDLETIME seconds] [FREQ frequency]",
+         complexity="O(bytes of the value)")
 def restore(session: Session, argv: list[bytes]) -> None:
     """Creates a key from the serialized representation of a value."""
     replace, absolute = _options(argv)
@@ -50,7 +49,7 @@ def restore(session: Session, argv: list[bytes]) -> None:
 
 
 def _value(session: Session, argv: list[bytes]) -> object:
-    """Decode a payload; one from a client is validated and gets the current settings, one from a log does not."""
+    """Decode a payload. Only a payload from a client is validated, and only its streams get the current settings."""
     settings = session.engine.settings
     if session.trusted:
         return rdb.restore(argv[3], settings)
@@ -95,7 +94,7 @@ def _put(session: Session, argv: list[bytes], value: object, ttl: int, absolute:
     deleted = session.db.delete(key)
     when = ttl if absolute or not ttl else now + ttl
     if when >= 1 << 63:
-        when -= 1 << 64  # Redis's sum overflows, so the key expires at once
+        when -= 1 << 64  # the sum overflows in Redis, so the key expires at once
     if when and when <= now and not session.trusted:
         if deleted:
             session.modified(key)

@@ -1,15 +1,15 @@
 """EXPIRE, TTL, PERSIST and their variants (Redis: expire.c).
 
-The log gets the absolute time in milliseconds (PEXPIREAT) for every unit and base, or DEL if that time has passed. A
-replay accepts times in the past: the log itself contains the DEL of an expired key. With the lazyfree settings the log
-contains UNLINK, as Redis's log does; here both commands cost the same.
+Every EXPIRE command is logged as PEXPIREAT with the absolute time in milliseconds, or as DEL if that time has passed. A
+replay accepts times in the past, because the log itself contains the DEL of an expired key. With the lazyfree settings
+the log contains UNLINK, as in Redis; here both commands cost the same.
 """
 
 from __future__ import annotations
 
 from rillet.commands.arguments import LLONG_MAX, LLONG_MIN, integer, text
+from rillet.commands.keys import command
 from rillet.errors import CommandError
-from rillet.runtime.registry import command
 from rillet.runtime.session import Session
 
 _SYNTAX = "[NX | XX | GT | LT]"
@@ -35,7 +35,7 @@ def _conditions(argv: list[bytes]) -> set[bytes]:
 
 
 def _allows(conditions: set[bytes], current: int, when: int) -> bool:
-    """Return whether the conditions allow `when` to replace the current expiry; -1 = none, later than any time."""
+    """Return whether the conditions allow `when` to replace the current expiry (-1 = none: later than any time)."""
     if b"nx" in conditions and current != -1:
         return False
     if b"xx" in conditions and current == -1:
@@ -46,7 +46,7 @@ def _allows(conditions: set[bytes], current: int, when: int) -> bool:
 
 
 def _expire(session: Session, argv: list[bytes], base: int, unit: int) -> None:
-    """Set an expiry of argv[2] units after base (expire.c: expireGenericCommand)."""
+    """Set an expiry of argv[2] units of `unit` ms after `base` (expire.c: expireGenericCommand)."""
     conditions = _conditions(argv)
     key = argv[1]
     when = integer(argv[2])
@@ -75,36 +75,35 @@ def _expire(session: Session, argv: list[bytes], base: int, unit: int) -> None:
     session.out.integer(1)
 
 
-@command("expire", arity=-3, flags="write fast", keys=(1, 1, 1), group="generic", since="1.0.0", complexity="O(1)",
-         syntax="key seconds " + _SYNTAX)
+@command("expire", arity=-3, flags="write fast", since="1.0.0", syntax="key seconds " + _SYNTAX, complexity="O(1)")
 def expire(session: Session, argv: list[bytes]) -> None:
     """Set the expiry of a key, in seconds from now."""
     _expire(session, argv, session.engine.clock.now_ms(), 1000)
 
 
-@command("pexpire", arity=-3, flags="write fast", keys=(1, 1, 1), group="generic", since="2.6.0", complexity="O(1)",
-         syntax="key milliseconds " + _SYNTAX)
+@command("pexpire", arity=-3, flags="write fast", since="2.6.0", syntax="key milliseconds " + _SYNTAX,
+         complexity="O(1)")
 def pexpire(session: Session, argv: list[bytes]) -> None:
     """Set the expiry of a key, in milliseconds from now."""
     _expire(session, argv, session.engine.clock.now_ms(), 1)
 
 
-@command("expireat", arity=-3, flags="write fast", keys=(1, 1, 1), group="generic", since="1.2.0", complexity="O(1)",
-         syntax="key unix-time-seconds " + _SYNTAX)
+@command("expireat", arity=-3, flags="write fast", since="1.2.0", syntax="key unix-time-seconds " + _SYNTAX,
+         complexity="O(1)")
 def expireat(session: Session, argv: list[bytes]) -> None:
     """Set the expiry of a key, in seconds since the epoch."""
     _expire(session, argv, 0, 1000)
 
 
-@command("pexpireat", arity=-3, flags="write fast", keys=(1, 1, 1), group="generic", since="2.6.0", complexity="O(1)",
-         syntax="key unix-time-milliseconds " + _SYNTAX)
+@command("pexpireat", arity=-3, flags="write fast", since="2.6.0", syntax="key unix-time-milliseconds " + _SYNTAX,
+         complexity="O(1)")
 def pexpireat(session: Session, argv: list[bytes]) -> None:
     """Set the expiry of a key, in milliseconds since the epoch."""
     _expire(session, argv, 0, 1)
 
 
 def _reply_time(session: Session, key: bytes, relative: bool, seconds: bool) -> None:
-    """Reply with the expiry of a key: -2 without a key, -1 without an expiry (expire.c: ttlGenericCommand)."""
+    """Reply with the expiry of a key: -2 if the key is missing, -1 if it has no expiry (ttlGenericCommand)."""
     if session.db.lookup_read(key) is None:
         session.out.integer(-2)
         return
@@ -118,36 +117,31 @@ def _reply_time(session: Session, key: bytes, relative: bool, seconds: bool) -> 
     session.out.integer((when + 500) // 1000 if seconds else when)
 
 
-@command("ttl", arity=2, flags="readonly fast", keys=(1, 1, 1), group="generic", since="1.0.0", complexity="O(1)",
-         syntax="key")
+@command("ttl", arity=2, flags="readonly fast", since="1.0.0", syntax="key", complexity="O(1)")
 def ttl(session: Session, argv: list[bytes]) -> None:
     """Return the time to live of a key in seconds."""
     _reply_time(session, argv[1], relative=True, seconds=True)
 
 
-@command("pttl", arity=2, flags="readonly fast", keys=(1, 1, 1), group="generic", since="2.6.0", complexity="O(1)",
-         syntax="key")
+@command("pttl", arity=2, flags="readonly fast", since="2.6.0", syntax="key", complexity="O(1)")
 def pttl(session: Session, argv: list[bytes]) -> None:
     """Return the time to live of a key in milliseconds."""
     _reply_time(session, argv[1], relative=True, seconds=False)
 
 
-@command("expiretime", arity=2, flags="readonly fast", keys=(1, 1, 1), group="generic", since="7.0.0",
-         complexity="O(1)", syntax="key")
+@command("expiretime", arity=2, flags="readonly fast", since="7.0.0", syntax="key", complexity="O(1)")
 def expiretime(session: Session, argv: list[bytes]) -> None:
     """Return the expiry of a key in seconds since the epoch."""
     _reply_time(session, argv[1], relative=False, seconds=True)
 
 
-@command("pexpiretime", arity=2, flags="readonly fast", keys=(1, 1, 1), group="generic", since="7.0.0",
-         complexity="O(1)", syntax="key")
+@command("pexpiretime", arity=2, flags="readonly fast", since="7.0.0", syntax="key", complexity="O(1)")
 def pexpiretime(session: Session, argv: list[bytes]) -> None:
     """Return the expiry of a key in milliseconds since the epoch."""
     _reply_time(session, argv[1], relative=False, seconds=False)
 
 
-@command("persist", arity=2, flags="write fast", keys=(1, 1, 1), group="generic", since="2.2.0", complexity="O(1)",
-         syntax="key")
+@command("persist", arity=2, flags="write fast", since="2.2.0", syntax="key", complexity="O(1)")
 def persist(session: Session, argv: list[bytes]) -> None:
     """Remove the expiry of a key."""
     key = argv[1]

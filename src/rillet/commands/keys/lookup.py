@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rillet.runtime.registry import command
+from rillet.commands.keys import command
 from rillet.runtime.session import Session
 from rillet.types.hash import Hash
 from rillet.types.list import List
@@ -22,29 +22,28 @@ def _count_existing(session: Session, keys: list[bytes]) -> None:
     session.out.integer(sum(1 for key in keys if session.db.lookup_read(key) is not None))
 
 
-@command("exists", arity=-2, flags="readonly fast", keys=(1, -1, 1), group="generic", since="1.0.0",
-         complexity="O(N) for N keys", syntax="key [key ...]")
+@command("exists", arity=-2, flags="readonly fast", keys=(1, -1, 1), since="1.0.0", syntax="key [key ...]",
+         complexity="O(N) for N keys")
 def exists(session: Session, argv: list[bytes]) -> None:
-    """Return how many of the keys exist; a repeated key counts again."""
+    """Return how many of the keys exist; a key that is given twice counts twice."""
     _count_existing(session, argv[1:])
 
 
-@command("touch", arity=-2, flags="readonly fast", keys=(1, -1, 1), group="generic", since="3.2.1",
-         complexity="O(N) for N keys", syntax="key [key ...]")
+@command("touch", arity=-2, flags="readonly fast", keys=(1, -1, 1), since="3.2.1", syntax="key [key ...]",
+         complexity="O(N) for N keys")
 def touch(session: Session, argv: list[bytes]) -> None:
-    """Look up keys and return how many exist."""
+    """Look up keys and return how many of them exist."""
     _count_existing(session, argv[1:])
 
 
-@command("type", arity=2, flags="readonly fast", keys=(1, 1, 1), group="generic", since="1.0.0", complexity="O(1)",
-         syntax="key")
+@command("type", arity=2, flags="readonly fast", since="1.0.0", syntax="key", complexity="O(1)")
 def type_(session: Session, argv: list[bytes]) -> None:
     """Return the type of the value at a key."""
     value: Any = session.db.lookup_read(argv[1])
     session.out.simple(b"none" if value is None else TYPE_NAMES[type(value)])
 
 
-@command("dbsize", arity=1, flags="readonly fast", group="server", since="1.0.0", complexity="O(1)")
+@command("dbsize", arity=1, flags="readonly fast", keys=(0, 0, 0), group="server", since="1.0.0", complexity="O(1)")
 def dbsize(session: Session, argv: list[bytes]) -> None:
     """Return the number of keys in the database."""
     session.out.integer(len(session.db))

@@ -6,15 +6,15 @@ import sys
 from typing import Any
 
 from rillet.commands.arguments import integer, syntax_error
-from rillet.commands.help import reply_help
+from rillet.commands.keys import command
+from rillet.commands.replies import write_tree
 from rillet.errors import CommandError
-from rillet.runtime.registry import command
 from rillet.runtime.session import Session
 from rillet.types.string import PLAIN, String, string2ll
 
 _SHARED_INTEGERS = 10_000
 _SHARED_REFCOUNT = 2**31 - 1
-# Bytes of a dict entry: hash, key, value and index, at CPython's maximum load of two thirds.
+# The bytes of a dict entry (hash, key, value, index) at CPython's maximum load of two thirds.
 _DICT_SLOT = 24 * 3 // 2 + 8
 
 
@@ -26,8 +26,7 @@ def _value(session: Session, key: bytes) -> Any:
     return value
 
 
-@command("object|encoding", arity=3, flags="readonly", keys=(2, 2, 1), group="generic", since="2.2.3",
-         complexity="O(1)", syntax="key")
+@command("object|encoding", arity=3, flags="readonly", keys=(2, 2, 1), since="2.2.3", syntax="key", complexity="O(1)")
 def object_encoding(session: Session, argv: list[bytes]) -> None:
     """Return the encoding of the value at a key."""
     value = _value(session, argv[2])
@@ -35,8 +34,7 @@ def object_encoding(session: Session, argv: list[bytes]) -> None:
         session.out.bulk(value.encoding().encode())
 
 
-@command("object|refcount", arity=3, flags="readonly", keys=(2, 2, 1), group="generic", since="2.2.3",
-         complexity="O(1)", syntax="key")
+@command("object|refcount", arity=3, flags="readonly", keys=(2, 2, 1), since="2.2.3", syntax="key", complexity="O(1)")
 def object_refcount(session: Session, argv: list[bytes]) -> None:
     """Return the reference count of a value: 1, or INT_MAX for the small integers that Redis shares."""
     value = _value(session, argv[2])
@@ -47,18 +45,16 @@ def object_refcount(session: Session, argv: list[bytes]) -> None:
     session.out.integer(_SHARED_REFCOUNT if shared else 1)
 
 
-@command("object|idletime", arity=3, flags="readonly", keys=(2, 2, 1), group="generic", since="2.2.3",
-         complexity="O(1)", syntax="key")
+@command("object|idletime", arity=3, flags="readonly", keys=(2, 2, 1), since="2.2.3", syntax="key", complexity="O(1)")
 def object_idletime(session: Session, argv: list[bytes]) -> None:
-    """Refuse: access times are not kept; they would add a clock reading to every lookup."""
+    """Return an error: access times are not recorded, because each lookup would have to read the clock."""
     if _value(session, argv[2]) is not None:
         raise CommandError("idle time not tracked: rillet keeps no access times")
 
 
-@command("object|freq", arity=3, flags="readonly", keys=(2, 2, 1), group="generic", since="4.0.0",
-         complexity="O(1)", syntax="key")
+@command("object|freq", arity=3, flags="readonly", keys=(2, 2, 1), since="4.0.0", syntax="key", complexity="O(1)")
 def object_freq(session: Session, argv: list[bytes]) -> None:
-    """Refuse: access frequencies are not kept."""
+    """Return an error: access frequencies are not recorded."""
     if _value(session, argv[2]) is not None:
         raise CommandError(
             "An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when switching "
@@ -66,17 +62,11 @@ def object_freq(session: Session, argv: list[bytes]) -> None:
         )
 
 
-@command("object|help", arity=2, flags="loading stale", group="generic", since="6.2.0", complexity="O(1)")
-def object_help(session: Session, argv: list[bytes]) -> None:
-    """Show this help."""
-    reply_help(session, "object")
-
-
 # -- MEMORY -----------------------------------------------------------------------------------------
 
 
 @command("memory|usage", arity=-3, flags="readonly", keys=(2, 2, 1), group="server", since="4.0.0",
-         complexity="O(N) for N samples", syntax="key [SAMPLES count]")
+         syntax="key [SAMPLES count]", complexity="O(N) for N samples")
 def memory_usage(session: Session, argv: list[bytes]) -> None:
     """Estimate the bytes that a key and its value take in this process."""
     samples = 5
@@ -86,58 +76,46 @@ def memory_usage(session: Session, argv: list[bytes]) -> None:
         samples = integer(argv[at + 1])
         if samples < 0:
             raise syntax_error()
-    value: Any = session.db.lookup(argv[2])  # the only lookup that counts neither as hit nor as miss
+    value: Any = session.db.lookup(argv[2])  # this lookup counts neither a keyspace hit nor a miss
     if value is None:
         session.out.null()
     else:
         session.out.integer(value.memory_usage(samples) + sys.getsizeof(argv[2]) + _DICT_SLOT)
 
 
-@command("memory|stats", arity=2, flags="", group="server", since="4.0.0", complexity="O(1)")
+@command("memory|stats", arity=2, flags="", keys=(0, 0, 0), group="server", since="4.0.0", complexity="O(1)")
 def memory_stats(session: Session, argv: list[bytes]) -> None:
-    """Return memory figures of this process."""
-    out = session.out
-    facts = session.engine.host.memory()
+    """Return the memory use of this process."""
+    memory = session.engine.host.memory()
     databases = [database for database in session.engine.databases if len(database)]
     keys = sum(len(database) for database in databases)
-    numbers = {
-        "peak.allocated": facts["used_memory_peak"],
-        "total.allocated": facts["used_memory"],
-        "keys.count": keys,
-        "keys.bytes-per-key": facts["used_memory"] // keys if keys else 0,
+    reply: dict[bytes, Any] = {
+        b"peak.allocated": memory["used_memory_peak"],
+        b"total.allocated": memory["used_memory"],
+        b"keys.count": keys,
+        b"keys.bytes-per-key": memory["used_memory"] // keys if keys else 0,
     }
-    out.map(len(numbers) + len(databases))
-    for name, number in numbers.items():
-        out.bulk(name.encode())
-        out.integer(number)
     for database in databases:
-        out.bulk(b"db.%d" % database.index)
-        out.map(2)
-        out.bulk(b"overhead.hashtable.main")
-        out.integer(sys.getsizeof(database.values))
-        out.bulk(b"overhead.hashtable.expires")
-        out.integer(sys.getsizeof(database.expires))
+        reply[b"db.%d" % database.index] = {
+            b"overhead.hashtable.main": sys.getsizeof(database.values),
+            b"overhead.hashtable.expires": sys.getsizeof(database.expires),
+        }
+    write_tree(session.out, reply)
 
 
-@command("memory|doctor", arity=2, flags="", group="server", since="4.0.0", complexity="O(1)")
+@command("memory|doctor", arity=2, flags="", keys=(0, 0, 0), group="server", since="4.0.0", complexity="O(1)")
 def memory_doctor(session: Session, argv: list[bytes]) -> None:
     """Reply that there is no diagnosis."""
     session.out.verbatim(b"No diagnosis: memory belongs to the Python interpreter; MEMORY STATS has the figures.\n")
 
 
-@command("memory|malloc-stats", arity=2, flags="", group="server", since="4.0.0", complexity="O(1)")
+@command("memory|malloc-stats", arity=2, flags="", keys=(0, 0, 0), group="server", since="4.0.0", complexity="O(1)")
 def memory_malloc_stats(session: Session, argv: list[bytes]) -> None:
     """Reply that the allocator has no statistics."""
     session.out.verbatim(b"Stats not supported for the current allocator")
 
 
-@command("memory|purge", arity=2, flags="", group="server", since="4.0.0", complexity="O(1)")
+@command("memory|purge", arity=2, flags="", keys=(0, 0, 0), group="server", since="4.0.0", complexity="O(1)")
 def memory_purge(session: Session, argv: list[bytes]) -> None:
-    """Do nothing: the interpreter releases memory by itself."""
+    """Do nothing, because the interpreter releases memory by itself."""
     session.out.ok()
-
-
-@command("memory|help", arity=2, flags="loading stale", group="server", since="4.0.0", complexity="O(1)")
-def memory_help(session: Session, argv: list[bytes]) -> None:
-    """Show this help."""
-    reply_help(session, "memory")

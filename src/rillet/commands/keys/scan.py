@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Any
 
 from rillet.commands.arguments import integer, syntax_error
+from rillet.commands.keys import command
 from rillet.commands.keys.lookup import TYPE_NAMES
+from rillet.commands.lookup import read_value
+from rillet.commands.replies import bulk_or_null, write_bulks
 from rillet.errors import CommandError
 from rillet.keyspace.database import Database
-from rillet.runtime.registry import command
 from rillet.runtime.session import Session
 from rillet.structs.glob import compiled
 
 _CURSOR = re.compile(rb"(?:([+-]?)([0-9]+))?(?:\0.*)?", re.DOTALL)
 
 
-@command("keys", arity=2, flags="readonly", group="generic", since="1.0.0", complexity="O(N) for N keys",
-         syntax="pattern")
+@command("keys", arity=2, flags="readonly", keys=(0, 0, 0), since="1.0.0", syntax="pattern",
+         complexity="O(N) for N keys")
 def keys(session: Session, argv: list[bytes]) -> None:
     """List the keys whose names match a glob pattern."""
     out = session.out
@@ -31,15 +32,11 @@ def keys(session: Session, argv: list[bytes]) -> None:
     out.insert_array(mark, count)
 
 
-@command("randomkey", arity=1, flags="readonly touches_arbitrary_keys", group="generic", since="1.0.0",
+@command("randomkey", arity=1, flags="readonly touches_arbitrary_keys", keys=(0, 0, 0), since="1.0.0",
          complexity="O(1)")
 def randomkey(session: Session, argv: list[bytes]) -> None:
     """Return a random key."""
-    key = session.db.random_key()
-    if key is None:
-        session.out.null()
-    else:
-        session.out.bulk(key)
+    bulk_or_null(session.out, session.db.random_key())
 
 
 def parse_cursor(raw: bytes) -> int:
@@ -52,7 +49,7 @@ def parse_cursor(raw: bytes) -> int:
 
 
 def _is_bare(session: Session, option: bytes, scan: str) -> bool:
-    """Return whether the option is NOVALUES or NOSCORES; CommandError if it belongs to another command."""
+    """Return whether the option is NOVALUES or NOSCORES; raise an error if it belongs to another command."""
     compat = session.engine.settings.compat
     if option == b"novalues" and (compat.knows(74) or compat.valkey):
         meant = "HSCAN"
@@ -65,83 +62,75 @@ def _is_bare(session: Session, option: bytes, scan: str) -> bool:
     return True
 
 
-def scan_options(session: Session, argv: list[bytes], start: int, scan: str = "") -> tuple[int, bytes, bool]:
-    """Return COUNT, MATCH and whether NOVALUES (HSCAN) or NOSCORES (ZSCAN) is given, in argv[start:].
+class ScanOptions:
+    """The options of SCAN, HSCAN, SSCAN and ZSCAN in argv[start:] (db.c: scanGenericCommand).
 
-    Source: db.c, scanGenericCommand.
+    bare        NOVALUES (HSCAN) or NOSCORES (ZSCAN) is given
+    type        TYPE of SCAN in lower case, empty unless given
     """
-    count, pattern, bare, at = 10, b"*", False, start
-    while at < len(argv):
-        option = argv[at].lower()
-        if _is_bare(session, option, scan):
-            bare = True
-            at += 1
-            continue
-        if at + 1 == len(argv) or option not in (b"count", b"match"):
-            raise syntax_error()
-        if option == b"match":
-            pattern = argv[at + 1]
-        else:
-            count = integer(argv[at + 1])
-            if count < 1:
+
+    __slots__ = ("bare", "count", "pattern", "type")
+
+    def __init__(self, session: Session, argv: list[bytes], start: int, scan: str) -> None:
+        self.count, self.pattern, self.type, self.bare = 10, b"*", b"", False
+        at = start
+        while at < len(argv):
+            option = argv[at].lower()
+            if _is_bare(session, option, scan):
+                self.bare = True
+                at += 1
+                continue
+            if at + 1 == len(argv):
                 raise syntax_error()
-        at += 2
-    return count, pattern, bare
+            value = argv[at + 1]
+            at += 2
+            if option == b"match":
+                self.pattern = value
+            elif option == b"type" and scan == "SCAN":
+                self.type = value.lower()
+            elif option == b"count":
+                self.count = integer(value)
+                if self.count < 1:
+                    raise syntax_error()
+            else:
+                raise syntax_error()
 
 
-def scan_value(
-    session: Session, argv: list[bytes], read: Callable[[Session, bytes], Any], scan: str
-) -> tuple[Any, list[Any], bool]:
-    """Run HSCAN, SSCAN or ZSCAN and write the next cursor; return the value, the elements, and `bare` of scan_options.
+def scan_value(session: Session, argv: list[bytes], kind: type, scan: str) -> tuple[Any, list[Any], bool]:
+    """Run HSCAN, SSCAN or ZSCAN and write the next cursor; return the value, its elements, and `ScanOptions.bare`.
 
     An element of a sorted set is a pair of member and score; MATCH applies to the member.
     """
     cursor = parse_cursor(argv[2])
-    value = read(session, argv[1])
+    value: Any = read_value(session, argv[1], kind)
     following, elements, bare = 0, list[Any](), False
     if value is not None:
-        count, pattern, bare = scan_options(session, argv, 3, scan)
-        following, elements = value.scan(cursor, count)
-        if pattern != b"*":
-            glob = compiled(pattern)
+        options = ScanOptions(session, argv, 3, scan)
+        bare = options.bare
+        following, elements = value.scan(cursor, options.count)
+        if options.pattern != b"*":
+            glob = compiled(options.pattern)
             elements = [one for one in elements if glob.matches(one[0] if isinstance(one, tuple) else one)]
     session.out.array(2)
     session.out.bulk(b"%d" % following)
     return value, elements, bare
 
 
-@command("scan", arity=-2, flags="readonly touches_arbitrary_keys", group="generic", since="2.8.0",
-         complexity="O(COUNT) for a call, O(N) for a whole walk over N keys",
-         syntax="cursor [MATCH pattern] [COUNT count] [TYPE type]")
+@command("scan", arity=-2, flags="readonly touches_arbitrary_keys", keys=(0, 0, 0), since="2.8.0",
+         syntax="cursor [MATCH pattern] [COUNT count] [TYPE type]",
+         complexity="O(COUNT) for a call, O(N) for a whole walk over N keys")
 def scan(session: Session, argv: list[bytes]) -> None:
-    """Iterate over the keys, some per call."""
+    """Return some keys of the database, and the cursor for the next call."""
     cursor = parse_cursor(argv[1])
-    count, pattern, kind = 10, b"*", b""
-    for at in range(2, len(argv), 2):
-        option = argv[at].lower()
-        _is_bare(session, option, "SCAN")  # raises for either option
-        if at + 1 == len(argv) or option not in (b"count", b"match", b"type"):
-            raise syntax_error()
-        if option == b"count":
-            count = integer(argv[at + 1])
-            if count < 1:
-                raise syntax_error()
-        elif option == b"match":
-            pattern = argv[at + 1]
-        else:
-            kind = argv[at + 1].lower()
-    following, names = session.db.scan(cursor, count)
-    names = [key for key in names if _wanted(session.db, key, pattern, kind)]
-    out = session.out
-    out.array(2)
-    out.bulk(b"%d" % following)
-    out.array(len(names))
-    for key in names:
-        out.bulk(key)
+    options = ScanOptions(session, argv, 2, "SCAN")
+    following, names = session.db.scan(cursor, options.count)
+    session.out.array(2)
+    session.out.bulk(b"%d" % following)
+    write_bulks(session.out, [key for key in names if _wanted(session.db, key, options)])
 
 
-def _wanted(database: Database, key: bytes, pattern: bytes, kind: bytes) -> bool:
-    if pattern != b"*" and not compiled(pattern).matches(key):
+def _wanted(database: Database, key: bytes, options: ScanOptions) -> bool:
+    if options.pattern != b"*" and not compiled(options.pattern).matches(key):
         return False
     value: Any = database.lookup(key)
-    return value is not None and (not kind or TYPE_NAMES[type(value)] == kind)
+    return value is not None and (not options.type or TYPE_NAMES[type(value)] == options.type)

@@ -4,31 +4,15 @@ from __future__ import annotations
 
 from itertools import islice
 
-from rillet.commands.arguments import LLONG_MAX, LLONG_MIN, integer, positive, syntax_error
+from rillet.commands.arguments import integer, negatable, positive, syntax_error
+from rillet.commands.list import command
 from rillet.commands.list.reply import write_element, write_range
-from rillet.errors import CommandError, WrongType
-from rillet.runtime.registry import command
+from rillet.commands.lookup import delete_if_empty, read_value, value_for_write
+from rillet.errors import CommandError
 from rillet.runtime.session import Session
 from rillet.types.list import List
 
 _PUSH = "O(1) for each element added, so O(N) to add N elements when the command is called with multiple arguments."
-_RANGE = f"value is out of range, value must between {-LLONG_MAX} and {LLONG_MAX}"
-
-
-def read_list(session: Session, key: bytes) -> List | None:
-    """Return the list at a key, None if the key does not exist; WrongType for another type."""
-    value = session.db.lookup_read(key)
-    if value is not None and not isinstance(value, List):
-        raise WrongType()
-    return value
-
-
-def list_for_write(session: Session, key: bytes) -> List | None:
-    """Return the list at a key for a write, None if the key does not exist; WrongType for another type."""
-    value = session.db.lookup(key)
-    if value is not None and not isinstance(value, List):
-        raise WrongType()
-    return value
 
 
 def clamp(start: int, stop: int, length: int) -> tuple[int, int]:
@@ -41,7 +25,7 @@ def clamp(start: int, stop: int, length: int) -> tuple[int, int]:
 def _push(session: Session, argv: list[bytes], head: bool, only_existing: bool) -> None:
     """Run LPUSH, RPUSH, LPUSHX or RPUSHX (pushGenericCommand)."""
     key, values = argv[1], argv[2:]
-    value = list_for_write(session, key)
+    value = value_for_write(session, key, List)
     if value is None:
         if only_existing:
             session.out.integer(0)
@@ -55,29 +39,29 @@ def _push(session: Session, argv: list[bytes], head: bool, only_existing: bool) 
     session.out.integer(len(value))
 
 
-@command("lpush", arity=-3, flags="write denyoom fast", keys=(1, 1, 1), group="list", since="1.0.0",
-         complexity=_PUSH, syntax="key element [element ...]")
+@command("lpush", arity=-3, flags="write denyoom fast", since="1.0.0", syntax="key element [element ...]",
+         complexity=_PUSH)
 def lpush(session: Session, argv: list[bytes]) -> None:
     """Add elements at the head of a list, one after the other, creating it if needed."""
     _push(session, argv, True, False)
 
 
-@command("rpush", arity=-3, flags="write denyoom fast", keys=(1, 1, 1), group="list", since="1.0.0",
-         complexity=_PUSH, syntax="key element [element ...]")
+@command("rpush", arity=-3, flags="write denyoom fast", since="1.0.0", syntax="key element [element ...]",
+         complexity=_PUSH)
 def rpush(session: Session, argv: list[bytes]) -> None:
     """Add elements at the tail of a list, creating it if needed."""
     _push(session, argv, False, False)
 
 
-@command("lpushx", arity=-3, flags="write denyoom fast", keys=(1, 1, 1), group="list", since="2.2.0",
-         complexity=_PUSH, syntax="key element [element ...]")
+@command("lpushx", arity=-3, flags="write denyoom fast", since="2.2.0", syntax="key element [element ...]",
+         complexity=_PUSH)
 def lpushx(session: Session, argv: list[bytes]) -> None:
     """Add elements at the head of a list that exists."""
     _push(session, argv, True, True)
 
 
-@command("rpushx", arity=-3, flags="write denyoom fast", keys=(1, 1, 1), group="list", since="2.2.0",
-         complexity=_PUSH, syntax="key element [element ...]")
+@command("rpushx", arity=-3, flags="write denyoom fast", since="2.2.0", syntax="key element [element ...]",
+         complexity=_PUSH)
 def rpushx(session: Session, argv: list[bytes]) -> None:
     """Add elements at the tail of a list that exists."""
     _push(session, argv, False, True)
@@ -86,39 +70,34 @@ def rpushx(session: Session, argv: list[bytes]) -> None:
 def note_removed(session: Session, key: bytes, value: List, event: bytes, count: int) -> None:
     """Finish a removal: publish the event, delete an empty list, convert a small one (listElementsRemoved)."""
     session.notify(b"l", event, key)
-    if len(value) == 0:
-        session.db.delete(key)
-        session.notify(b"g", b"del", key)
-    else:
+    if not delete_if_empty(session, key, value):
         value.shrink(session.engine.settings)
     session.modified(key)
     session.dirty += count - 1
 
 
-@command("llen", arity=2, flags="readonly fast", keys=(1, 1, 1), group="list", since="1.0.0", complexity="O(1)",
-         syntax="key")
+@command("llen", arity=2, flags="readonly fast", since="1.0.0", syntax="key", complexity="O(1)")
 def llen(session: Session, argv: list[bytes]) -> None:
     """Return the number of elements in a list."""
-    value = read_list(session, argv[1])
+    value = read_value(session, argv[1], List)
     session.out.integer(0 if value is None else len(value))
 
 
-@command("lindex", arity=3, flags="readonly", keys=(1, 1, 1), group="list", since="1.0.0",
-         complexity="O(N) where N is the number of elements to the nearer end of the list.", syntax="key index")
+@command("lindex", arity=3, flags="readonly", since="1.0.0", syntax="key index",
+         complexity="O(N) where N is the number of elements to the nearer end of the list.")
 def lindex(session: Session, argv: list[bytes]) -> None:
     """Return an element by its index, negative from the tail."""
-    value = read_list(session, argv[1])
+    value = read_value(session, argv[1], List)
     if value is None or not write_element(session.out, value.elements, integer(argv[2])):
         session.out.null()
 
 
-@command("lrange", arity=4, flags="readonly", keys=(1, 1, 1), group="list", since="1.0.0",
-         complexity="O(S+N) where S is the distance of the start from the nearer end and N the elements in the range.",
-         syntax="key start stop")
+@command("lrange", arity=4, flags="readonly", since="1.0.0", syntax="key start stop",
+         complexity="O(S+N) where S is the distance of the start from the nearer end and N the elements in the range.")
 def lrange(session: Session, argv: list[bytes]) -> None:
     """Return the elements between two indexes, inclusive."""
     start, stop = integer(argv[2]), integer(argv[3])
-    value = read_list(session, argv[1])
+    value = read_value(session, argv[1], List)
     start, count = clamp(start, stop, 0 if value is None else len(value))
     if value is None or not count:
         session.out.array(0)
@@ -138,7 +117,7 @@ class _PosOptions:
             if at + 1 == len(argv) or option not in (b"rank", b"count", b"maxlen"):
                 raise syntax_error()
             if option == b"rank":
-                self.rank = _not_the_least(session, argv[at + 1])
+                self.rank = _signed(session, argv[at + 1])
                 if self.rank == 0:
                     raise CommandError(
                         "RANK can't be zero: use 1 to start from the first match, 2 from the second ... or use "
@@ -150,30 +129,27 @@ class _PosOptions:
                 self.maxlen = positive(argv[at + 1], "MAXLEN can't be negative")
 
 
-def _not_the_least(session: Session, raw: bytes) -> int:
+def _signed(session: Session, raw: bytes) -> int:
     """Parse an integer; since 7.2 its negation must fit 64 bits too."""
-    number = integer(raw)
-    if number == LLONG_MIN and session.engine.settings.compat.knows(72):
-        raise CommandError(_RANGE)
-    return number
+    return negatable(raw) if session.engine.settings.compat.knows(72) else integer(raw)
 
 
-@command("lpos", arity=-3, flags="readonly", keys=(1, 1, 1), group="list", since="6.0.6",
-         complexity="O(N) where N is the number of elements that are compared.",
-         syntax="key element [RANK rank] [COUNT num-matches] [MAXLEN len]")
+@command("lpos", arity=-3, flags="readonly", since="6.0.6",
+         syntax="key element [RANK rank] [COUNT num-matches] [MAXLEN len]",
+         complexity="O(N) where N is the number of elements that are compared.")
 def lpos(session: Session, argv: list[bytes]) -> None:
     """Return the indexes of elements that equal a value."""
     options = _PosOptions(session, argv)
-    value = read_list(session, argv[1])
+    value = read_value(session, argv[1], List)
     found: list[int] = []
     if value is not None:
         backwards = options.rank < 0
         skip = abs(options.rank) - 1
-        # No COUNT means the first match, COUNT 0 all matches.
+        # Without COUNT, the first match is returned; COUNT 0 returns all matches.
         most = {-1: 1, 0: None}.get(options.count, options.count)
         matches = value.elements.positions(argv[2], backwards, options.maxlen)
         stop = None if most is None else skip + most
-        # A list has fewer elements than these matches to skip.
+        # RANK may be a number that `islice` does not accept; beyond the length of the list, nothing matches.
         if skip < len(value):
             found = list(islice(matches, skip, None if stop is None else min(stop, len(value))))
         if backwards:
@@ -188,13 +164,13 @@ def lpos(session: Session, argv: list[bytes]) -> None:
         session.out.null()
 
 
-@command("lset", arity=4, flags="write denyoom", keys=(1, 1, 1), group="list", since="1.0.0",
-         complexity="O(N) where N is the number of elements to the nearer end of the list.", syntax="key index element")
+@command("lset", arity=4, flags="write denyoom", since="1.0.0", syntax="key index element",
+         complexity="O(N) where N is the number of elements to the nearer end of the list.")
 def lset(session: Session, argv: list[bytes]) -> None:
     """Replace the element at an index."""
     key = argv[1]
     settings = session.engine.settings
-    value = list_for_write(session, key)
+    value = value_for_write(session, key, List)
     if value is None:
         raise CommandError("no such key")
     index = integer(argv[2])
@@ -208,15 +184,14 @@ def lset(session: Session, argv: list[bytes]) -> None:
     session.out.ok()
 
 
-@command("linsert", arity=5, flags="write denyoom", keys=(1, 1, 1), group="list", since="2.2.0",
-         complexity="O(N) where N is the number of elements before the pivot.",
-         syntax="key <BEFORE | AFTER> pivot element")
+@command("linsert", arity=5, flags="write denyoom", since="2.2.0", syntax="key <BEFORE | AFTER> pivot element",
+         complexity="O(N) where N is the number of elements before the pivot.")
 def linsert(session: Session, argv: list[bytes]) -> None:
     """Insert an element before or after another one."""
     key, where = argv[1], argv[2].lower()
     if where not in (b"after", b"before"):
         raise syntax_error()
-    value = list_for_write(session, key)
+    value = value_for_write(session, key, List)
     if value is None:
         session.out.integer(0)
     elif value.insert(argv[3], argv[4], where == b"after", session.engine.settings):
@@ -227,27 +202,26 @@ def linsert(session: Session, argv: list[bytes]) -> None:
         session.out.integer(-1)
 
 
-@command("lrem", arity=4, flags="write", keys=(1, 1, 1), group="list", since="1.0.0",
-         complexity="O(N+M) where N is the length of the list and M is the number of elements removed.",
-         syntax="key count element")
+@command("lrem", arity=4, flags="write", since="1.0.0", syntax="key count element",
+         complexity="O(N+M) where N is the length of the list and M is the number of elements removed.")
 def lrem(session: Session, argv: list[bytes]) -> None:
     """Remove elements that equal a value, from the head or, with a negative count, from the tail."""
     key = argv[1]
-    count = _not_the_least(session, argv[2])
-    value = list_for_write(session, key)
+    count = _signed(session, argv[2])
+    value = value_for_write(session, key, List)
     removed = 0 if value is None else value.elements.remove(argv[3], abs(count), count < 0)
     if value is not None and removed:
         note_removed(session, key, value, b"lrem", removed)
     session.out.integer(removed)
 
 
-@command("ltrim", arity=4, flags="write", keys=(1, 1, 1), group="list", since="1.0.0",
-         complexity="O(N) where N is the number of elements to be removed by the operation.", syntax="key start stop")
+@command("ltrim", arity=4, flags="write", since="1.0.0", syntax="key start stop",
+         complexity="O(N) where N is the number of elements to be removed by the operation.")
 def ltrim(session: Session, argv: list[bytes]) -> None:
     """Keep only the elements between two indexes."""
     key = argv[1]
     start, stop = integer(argv[2]), integer(argv[3])
-    value = list_for_write(session, key)
+    value = value_for_write(session, key, List)
     if value is not None:
         length = len(value)
         start, count = clamp(start, stop, length)

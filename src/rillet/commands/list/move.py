@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from rillet.commands.arguments import syntax_error
 from rillet.commands.first_key_pop import blocking_timeout, timed_out
-from rillet.commands.list.elements import list_for_write, note_removed
-from rillet.runtime.registry import command
+from rillet.commands.list import command
+from rillet.commands.list.elements import note_removed
+from rillet.commands.lookup import value_for_write
 from rillet.runtime.session import Session
 from rillet.types.list import List
 
@@ -23,7 +24,7 @@ def _side(raw: bytes) -> bool:
 
 
 class _Move:
-    """A move between two lists, also while its session is blocked; `word` is the command that is propagated."""
+    """A move between two lists, which a blocked session keeps; `word` is the command to propagate."""
 
     __slots__ = ("from_head", "source", "target", "to_head", "word")
 
@@ -37,10 +38,10 @@ class _Move:
     def run(self, session: Session) -> bool:
         """Move an element and reply with it; return False if the source does not exist (lmoveGenericCommand)."""
         settings = session.engine.settings
-        source = list_for_write(session, self.source)
+        source = value_for_write(session, self.source, List)
         if source is None:
             return False
-        target = list_for_write(session, self.target)
+        target = value_for_write(session, self.target, List)
         if target is None:
             target = List(settings)
             session.db.set(self.target, target)
@@ -72,36 +73,36 @@ class _Move:
         return True
 
     def _log(self, session: Session, sides: list[bytes]) -> None:
-        """Propagate the non-blocking command; the sides keep the client's spelling unless 7.0 unblocked it."""
+        """Propagate LMOVE or RPOPLPUSH; Redis 7.0 keeps the client's spelling of the sides only if it did not block."""
         session.propagate([self.word, self.source, self.target, *(sides if self.word == b"LMOVE" else [])])
 
 
-@command("lmove", arity=5, flags="write denyoom", keys=(1, 2, 1), group="list", since="6.2.0", complexity="O(1)",
-         syntax="source destination <LEFT | RIGHT> <LEFT | RIGHT>")
+@command("lmove", arity=5, flags="write denyoom", keys=(1, 2, 1), since="6.2.0",
+         syntax="source destination <LEFT | RIGHT> <LEFT | RIGHT>", complexity="O(1)")
 def lmove(session: Session, argv: list[bytes]) -> None:
     """Remove an element at one end of a list, add it at an end of another list, and return it."""
     if not _Move(argv[1], argv[2], _side(argv[3]), _side(argv[4]), b"LMOVE").run(session):
         session.out.null()
 
 
-@command("rpoplpush", arity=3, flags="write denyoom", keys=(1, 2, 1), group="list", since="1.2.0", complexity="O(1)",
-         syntax="source destination")
+@command("rpoplpush", arity=3, flags="write denyoom", keys=(1, 2, 1), since="1.2.0", syntax="source destination",
+         complexity="O(1)")
 def rpoplpush(session: Session, argv: list[bytes]) -> None:
     """Remove the last element of a list, add it at the head of another list, and return it."""
     if not _Move(argv[1], argv[2], False, True, b"RPOPLPUSH").run(session):
         session.out.null()
 
 
-@command("blmove", arity=6, flags="write denyoom noscript blocking", keys=(1, 2, 1), group="list", since="6.2.0",
-         complexity="O(1)", syntax="source destination <LEFT | RIGHT> <LEFT | RIGHT> timeout")
+@command("blmove", arity=6, flags="write denyoom noscript blocking", keys=(1, 2, 1), since="6.2.0",
+         syntax="source destination <LEFT | RIGHT> <LEFT | RIGHT> timeout", complexity="O(1)")
 def blmove(session: Session, argv: list[bytes]) -> None:
-    """Move an element from one list to another as LMOVE does; block if there is none."""
+    """Move an element from one list to another as LMOVE does; block while the source is empty."""
     move = _Move(argv[1], argv[2], _side(argv[3]), _side(argv[4]), b"LMOVE")
     move.run_or_block(session, blocking_timeout(session, argv[5]))
 
 
-@command("brpoplpush", arity=4, flags="write denyoom noscript blocking", keys=(1, 2, 1), group="list", since="2.2.0",
-         complexity="O(1)", syntax="source destination timeout")
+@command("brpoplpush", arity=4, flags="write denyoom noscript blocking", keys=(1, 2, 1), since="2.2.0",
+         syntax="source destination timeout", complexity="O(1)")
 def brpoplpush(session: Session, argv: list[bytes]) -> None:
-    """Move the last element of a list to the head of another list; block if there is none."""
+    """Move the last element of a list to the head of another list; block while the source is empty."""
     _Move(argv[1], argv[2], False, True, b"RPOPLPUSH").run_or_block(session, blocking_timeout(session, argv[3]))

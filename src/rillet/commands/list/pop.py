@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from rillet.commands.arguments import positive
-from rillet.commands.first_key_pop import FirstKeyPop, blocking_timeout, keys_after_number, read_mpop
-from rillet.commands.list.elements import list_for_write, note_removed
+from rillet.commands.arguments import arity_error, positive
+from rillet.commands.first_key_pop import FirstKeyPop, KeysAfterNumber
+from rillet.commands.list import command
+from rillet.commands.list.elements import note_removed
 from rillet.commands.list.reply import write_range
-from rillet.errors import CommandError
-from rillet.runtime.registry import command
+from rillet.commands.lookup import value_for_write
 from rillet.runtime.session import Session
 from rillet.types.list import List
 
@@ -27,10 +27,10 @@ def pop_range(session: Session, key: bytes, value: List, head: bool, count: int)
 def _pop(session: Session, argv: list[bytes], head: bool) -> None:
     """Run LPOP or RPOP (popGenericCommand)."""
     if len(argv) > 3:
-        raise CommandError(f"wrong number of arguments for '{session.command.fullname}' command")
+        raise arity_error(session.command.fullname)
     key = argv[1]
     count = positive(argv[2]) if len(argv) == 3 else None
-    value = list_for_write(session, key)
+    value = value_for_write(session, key, List)
     if value is None:
         if count is None:
             session.out.null()
@@ -45,15 +45,13 @@ def _pop(session: Session, argv: list[bytes], head: bool) -> None:
         pop_range(session, key, value, head, count)
 
 
-@command("lpop", arity=-2, flags="write fast", keys=(1, 1, 1), group="list", since="1.0.0", complexity=_POP,
-         syntax="key [count]")
+@command("lpop", arity=-2, flags="write fast", since="1.0.0", syntax="key [count]", complexity=_POP)
 def lpop(session: Session, argv: list[bytes]) -> None:
     """Remove and return the first elements of a list."""
     _pop(session, argv, True)
 
 
-@command("rpop", arity=-2, flags="write fast", keys=(1, 1, 1), group="list", since="1.0.0", complexity=_POP,
-         syntax="key [count]")
+@command("rpop", arity=-2, flags="write fast", since="1.0.0", syntax="key [count]", complexity=_POP)
 def rpop(session: Session, argv: list[bytes]) -> None:
     """Remove and return the last elements of a list, the last one first."""
     _pop(session, argv, False)
@@ -64,13 +62,10 @@ class _ListPop(FirstKeyPop):
 
     __slots__ = ()
     kind = List
-
-    def for_write(self, session: Session, key: bytes) -> List | None:
-        """Return the list at the key."""
-        return list_for_write(session, key)
+    sides = (b"left", b"right")
 
     def pop(self, session: Session, key: bytes, value: List) -> None:
-        """Pop from this list, write the reply, propagate LPOP or RPOP."""
+        """Pop from the list, write the reply, and propagate LPOP or RPOP."""
         out, head = session.out, not self.from_end
         words = [b"LPOP" if head else b"RPOP", key]
         out.array(2)
@@ -83,39 +78,33 @@ class _ListPop(FirstKeyPop):
         session.propagate(words)
 
 
-def _blocking_pop(session: Session, argv: list[bytes], head: bool) -> None:
-    timeout = blocking_timeout(session, argv[-1])
-    _ListPop(argv[1:-1], not head, None).run_or_block(session, timeout)
-
-
-@command("blpop", arity=-3, flags="write noscript blocking", keys=(1, -2, 1), group="list", since="2.0.0",
-         complexity="O(N) where N is the number of provided keys.", syntax="key [key ...] timeout")
+@command("blpop", arity=-3, flags="write noscript blocking", keys=(1, -2, 1), since="2.0.0",
+         syntax="key [key ...] timeout", complexity="O(N) where N is the number of provided keys.")
 def blpop(session: Session, argv: list[bytes]) -> None:
-    """Remove and return the first element of the first list that exists; block if there is none."""
-    _blocking_pop(session, argv, True)
+    """Remove and return the first element of the first list that exists; block if no list exists."""
+    _ListPop(argv[1:-1], False, None).run_or_block(session, argv[-1])
 
 
-@command("brpop", arity=-3, flags="write noscript blocking", keys=(1, -2, 1), group="list", since="2.0.0",
-         complexity="O(N) where N is the number of provided keys.", syntax="key [key ...] timeout")
+@command("brpop", arity=-3, flags="write noscript blocking", keys=(1, -2, 1), since="2.0.0",
+         syntax="key [key ...] timeout", complexity="O(N) where N is the number of provided keys.")
 def brpop(session: Session, argv: list[bytes]) -> None:
-    """Remove and return the last element of the first list that exists; block if there is none."""
-    _blocking_pop(session, argv, False)
+    """Remove and return the last element of the first list that exists; block if no list exists."""
+    _ListPop(argv[1:-1], True, None).run_or_block(session, argv[-1])
 
 
-@command("lmpop", arity=-4, flags="write movablekeys", group="list", since="7.0.0", get_keys=keys_after_number(1),
+@command("lmpop", arity=-4, flags="write movablekeys", keys=(0, 0, 0), since="7.0.0",
+         syntax="numkeys key [key ...] <LEFT | RIGHT> [COUNT count]",
          complexity="O(N+M) where N is the number of provided keys and M is the number of elements returned.",
-         syntax="numkeys key [key ...] <LEFT | RIGHT> [COUNT count]")
+         get_keys=KeysAfterNumber(1))
 def lmpop(session: Session, argv: list[bytes]) -> None:
     """Remove and return elements of the first list that exists."""
-    keys, side, count = read_mpop(argv, 1, (b"left", b"right"))
-    _ListPop(keys, side == b"right", count).run_or_null(session)
+    _ListPop.read_mpop(argv, 1).run_or_null(session)
 
 
-@command("blmpop", arity=-5, flags="write blocking movablekeys", group="list", since="7.0.0",
-         get_keys=keys_after_number(2),
+@command("blmpop", arity=-5, flags="write blocking movablekeys", keys=(0, 0, 0), since="7.0.0",
+         syntax="timeout numkeys key [key ...] <LEFT | RIGHT> [COUNT count]",
          complexity="O(N+M) where N is the number of provided keys and M is the number of elements returned.",
-         syntax="timeout numkeys key [key ...] <LEFT | RIGHT> [COUNT count]")
+         get_keys=KeysAfterNumber(2))
 def blmpop(session: Session, argv: list[bytes]) -> None:
-    """Remove and return elements of the first list that exists; block if there is none."""
-    keys, side, count = read_mpop(argv, 2, (b"left", b"right"))
-    _ListPop(keys, side == b"right", count).run_or_block(session, blocking_timeout(session, argv[1]))
+    """Remove and return elements of the first list that exists; block if no list exists."""
+    _ListPop.read_mpop(argv, 2).run_or_block(session, argv[1])

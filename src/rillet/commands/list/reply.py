@@ -38,14 +38,14 @@ def _write(
     out: ReplyWriter, elements: Quicklist, start: Any, count: cython.Py_ssize_t, backwards: cython.bint
 ) -> cython.bint:
     found = elements.locate(start)
-    assert found is not None, "the range is within the list"
+    assert found is not None, "a range of existing elements begins at a node"
     node: QuicklistNode | None = found[0]
     rank: cython.Py_ssize_t = found[1]
     while count > 0 and node is not None:
         closed: cython.bint = node.open()
         packed: Listpack | None = node.packed
         if packed is None:
-            assert node.plain is not None, "a node that is open"
+            assert node.plain is not None, "an open node has a listpack or one plain element"
             out.bulk(node.plain)
             count -= 1
         else:

@@ -1,1 +1,7 @@
-"""pubsub."""
+"""The publish and subscribe commands. `command` declares one."""
+
+from functools import partial
+
+from rillet.runtime import registry
+
+command = partial(registry.command, group="pubsub")

@@ -1,1 +1,1 @@
-"""scripting."""
+"""The commands about scripts and functions."""

@@ -1,4 +1,4 @@
-"""FUNCTION and SCRIPT for a server without scripts: there are none to list, and nothing to flush.
+"""FUNCTION and SCRIPT for a server without functions and scripts.
 
 Redis's public test suite starts each unit with FUNCTION FLUSH; clients send SCRIPT EXISTS before EVALSHA.
 """
@@ -6,7 +6,6 @@ Redis's public test suite starts each unit with FUNCTION FLUSH; clients send SCR
 from __future__ import annotations
 
 from rillet.commands.arguments import syntax_error
-from rillet.commands.help import reply_help
 from rillet.errors import CommandError
 from rillet.runtime.registry import command
 from rillet.runtime.session import Session
@@ -22,7 +21,7 @@ def _check_flush(argv: list[bytes], message: str) -> None:
 def function_flush(session: Session, argv: list[bytes]) -> None:
     """Delete all functions; there are none."""
     _check_flush(argv, "FUNCTION FLUSH only supports SYNC|ASYNC option")
-    session.dirty += 1  # Redis counts and logs this as a change even without functions
+    session.dirty += 1  # Redis counts and logs a change even if there are no functions
     session.out.ok()
 
 
@@ -36,12 +35,6 @@ def function_list(session: Session, argv: list[bytes]) -> None:
     session.out.array(0)
 
 
-@command("function|help", arity=2, flags="loading stale", group="scripting", since="7.0.0", complexity="O(1)")
-def function_help(session: Session, argv: list[bytes]) -> None:
-    """Show this help."""
-    reply_help(session, "function")
-
-
 @command("script|flush", arity=-2, flags="noscript", group="scripting", since="2.6.0", complexity="O(1)",
          syntax="[ASYNC | SYNC]")
 def script_flush(session: Session, argv: list[bytes]) -> None:
@@ -53,13 +46,7 @@ def script_flush(session: Session, argv: list[bytes]) -> None:
 @command("script|exists", arity=-3, flags="noscript", group="scripting", since="2.6.0",
          complexity="O(N) for N scripts", syntax="sha1 [sha1 ...]")
 def script_exists(session: Session, argv: list[bytes]) -> None:
-    """Return whether scripts exist; none does."""
+    """Return 0 for each script: there are no scripts."""
     session.out.array(len(argv) - 2)
     for _ in argv[2:]:
         session.out.integer(0)
-
-
-@command("script|help", arity=2, flags="loading stale", group="scripting", since="5.0.0", complexity="O(1)")
-def script_help(session: Session, argv: list[bytes]) -> None:
-    """Show this help."""
-    reply_help(session, "script")

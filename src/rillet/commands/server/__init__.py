@@ -1,1 +1,7 @@
-"""server."""
+"""The commands about the server. `command` declares one."""
+
+from functools import partial
+
+from rillet.runtime import registry
+
+command = partial(registry.command, group="server")

@@ -1,7 +1,7 @@
-"""CONFIG: the settings at run time (Redis: config.c).
+"""CONFIG: read and change the settings of a running server (Redis: config.c).
 
-CONFIG SET changes all the given settings or none: it parses every value before it sets the first, and restores all
-of them if the host rejects one (`Host.setting_changed`).
+CONFIG SET changes all given settings or none: it parses every value before it sets the first one, and restores all
+settings if the host rejects one (`Host.setting_changed`).
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ import re
 from typing import Any
 
 from rillet.commands.arguments import text
-from rillet.commands.help import reply_help
+from rillet.commands.server import command
 from rillet.errors import CommandError, Loading
-from rillet.runtime.registry import command
 from rillet.runtime.session import Session
 from rillet.runtime.settings import PARAMETERS, SettingError, SettingType
 
@@ -21,10 +20,10 @@ _NOT_WHILE_LOADING = ("appendonly", "dir", "repl-diskless-load")  # DENY_LOADING
 _LOCAL = re.compile(r"127\.\d+\.\d+\.\d+:\d+|\[?::1\]?:\d+|/.*")
 
 
-@command("config|get", arity=-3, flags=_FLAGS, group="server", since="2.0.0",
-         complexity="O(N) for N settings", syntax="parameter [parameter ...]")
+@command("config|get", arity=-3, flags=_FLAGS, since="2.0.0", syntax="parameter [parameter ...]",
+         complexity="O(N) for N settings")
 def config_get(session: Session, argv: list[bytes]) -> None:
-    """Show the settings whose names match."""
+    """Return the settings whose names match patterns."""
     settings = session.engine.settings
     found: dict[str, str] = {}
     for word in argv[2:]:
@@ -44,13 +43,13 @@ def _reason(error: SettingError) -> str:
 
 
 def allows(session: Session, choice: str) -> bool:
-    """Return whether a setting of no, yes or local permits the session a protected action (allowProtectedAction)."""
+    """Return whether a setting (no, yes or local) permits a protected action to the session (allowProtectedAction)."""
     peer = getattr(session.transport, "peer", "")
     return choice == "yes" or (choice == "local" and (not peer or _LOCAL.fullmatch(peer) is not None))
 
 
 def _chosen(session: Session, names: list[str]) -> list[SettingType]:
-    """Return the settings to change; raise the error for one that is unknown, immutable, protected or repeated."""
+    """Return the settings to change; raise an error for an unknown, immutable, protected or repeated one."""
     protected: str = session.engine.settings.enable_protected_configs
     chosen: list[SettingType] = []
     for name in names:
@@ -69,10 +68,10 @@ def _chosen(session: Session, names: list[str]) -> list[SettingType]:
     return chosen
 
 
-@command("config|set", arity=-4, flags=_FLAGS, group="server", since="2.0.0",
-         complexity="O(N) for N settings", syntax="parameter value [parameter value ...]")
+@command("config|set", arity=-4, flags=_FLAGS, since="2.0.0", syntax="parameter value [parameter value ...]",
+         complexity="O(N) for N settings")
 def config_set(session: Session, argv: list[bytes]) -> None:
-    """Change settings; an error changes none of them."""
+    """Change settings; if one is invalid, change none of them."""
     if len(argv) % 2:
         raise CommandError("syntax error")
     chosen = _chosen(session, [text(name) for name in argv[2::2]])
@@ -87,7 +86,7 @@ def config_set(session: Session, argv: list[bytes]) -> None:
 
 
 def _take(engine: Any, chosen: list[SettingType], values: list[Any]) -> None:
-    """Set all values and have the host apply them; restore all if it rejects one."""
+    """Set all values and apply them in the host; restore all values if the host rejects one."""
     settings = engine.settings
     before = [getattr(settings, parameter.attribute) for parameter in chosen]
     for parameter, value in zip(chosen, values, strict=True):
@@ -108,7 +107,7 @@ def _take(engine: Any, chosen: list[SettingType], values: list[Any]) -> None:
     engine.take_settings()
 
 
-@command("config|resetstat", arity=2, flags=_FLAGS, group="server", since="2.0.0", complexity="O(1)")
+@command("config|resetstat", arity=2, flags=_FLAGS, since="2.0.0", complexity="O(1)")
 def config_resetstat(session: Session, argv: list[bytes]) -> None:
     """Reset the statistics of INFO."""
     engine = session.engine
@@ -119,7 +118,7 @@ def config_resetstat(session: Session, argv: list[bytes]) -> None:
     session.out.ok()
 
 
-@command("config|rewrite", arity=2, flags=_FLAGS, group="server", since="2.8.0", complexity="O(1)")
+@command("config|rewrite", arity=2, flags=_FLAGS, since="2.8.0", complexity="O(1)")
 def config_rewrite(session: Session, argv: list[bytes]) -> None:
     """Write the settings to the configuration file of the server."""
     rewrite_config(session, False)
@@ -129,9 +128,3 @@ def rewrite_config(session: Session, everything: bool) -> None:
     """Write the settings and reply; `everything` includes defaults (config.c: rewriteConfig)."""
     session.engine.host.rewrite_config(everything)
     session.out.ok()
-
-
-@command("config|help", arity=2, flags="loading stale", group="server", since="5.0.0", complexity="O(1)")
-def config_help(session: Session, argv: list[bytes]) -> None:
-    """Show this help."""
-    reply_help(session, "config")

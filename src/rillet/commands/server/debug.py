@@ -1,7 +1,7 @@
 """DEBUG: the subcommands that Redis's public test suite needs (Redis: debug.c).
 
-In Redis, DEBUG is one command, not a container. It is refused unless `enable-debug-command` allows it, because it can
-stop the server or delete data. Here each subcommand is a function; its docstring is the help text.
+In Redis, DEBUG is one command, not a container. It returns an error unless `enable-debug-command` allows it, because it
+can stop the server or delete data. Here each subcommand is a function; its docstring is the help text.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from rillet.commands.arguments import subcommand_error, text
-from rillet.commands.help import reply_lines
+from rillet.commands.replies import ReplySet, write_tree
+from rillet.commands.server import command
 from rillet.commands.server.config import allows, rewrite_config
+from rillet.commands.server.help import reply_lines
 from rillet.errors import CommandError, Loading
 from rillet.keyspace.database import Database
-from rillet.runtime.registry import command
 from rillet.runtime.session import Session
 from rillet.runtime.setting_types import parse_memory
 from rillet.structs.quicklist import Quicklist
@@ -29,16 +30,16 @@ _NOT_ALLOWED = (
 )
 _NUMBER = re.compile(rb"\s*([+-]?\d+)")
 
-# Subcommands that use no data: only these are safe while the data is loaded.
+# Only these subcommands, which use no data, are safe while the server loads its data.
 _WHILE_LOADING = frozenset((b"help", b"sleep", b"log", b"error", b"protocol", b"set-active-expire"))
 
 Action = Callable[[Session, list[bytes]], None]
-# Name -> function, least and greatest number of arguments, usage.
+# Subcommand -> its function, least and greatest number of arguments, and usage.
 _ACTIONS: dict[bytes, tuple[Action, int, int, str]] = {}
 
 
 def action(name: str, least: int, most: int | None = None, usage: str = "") -> Callable[[Action], Action]:
-    """Record a subcommand with its number of arguments, including DEBUG and the name."""
+    """Record a subcommand; the numbers of arguments include DEBUG and the name."""
 
     def record(action: Action) -> Action:
         _ACTIONS[name.encode()] = (action, least, most or least, f"{name.upper()} {usage}".strip())
@@ -47,15 +48,15 @@ def action(name: str, least: int, most: int | None = None, usage: str = "") -> C
     return record
 
 
-@command("debug", arity=-2, flags="admin noscript loading stale protected", group="server", since="1.0.0",
-         complexity="Depends on the sub-command", syntax="subcommand [arg [arg ...]]")
+@command("debug", arity=-2, flags="admin noscript loading stale protected", since="1.0.0",
+         syntax="subcommand [arg [arg ...]]", complexity="Depends on the sub-command")
 def debug(session: Session, argv: list[bytes]) -> None:
     """Inspect or disturb the server, for tests."""
     if not allows(session, session.engine.settings.enable_debug_command):
         raise CommandError(_NOT_ALLOWED)
     action, least, most, _usage = _ACTIONS.get(argv[1].lower(), (None, 0, 0, ""))
     if action is None or not least <= len(argv) <= most:
-        raise subcommand_error("DEBUG", argv)
+        raise subcommand_error(argv)
     if session.engine.loading and argv[1].lower() not in _WHILE_LOADING:
         raise Loading()
     action(session, argv)
@@ -120,7 +121,7 @@ def _object(session: Session, argv: list[bytes]) -> None:
 
 
 def _nodes(elements: Quicklist) -> str:
-    """Return the text about the nodes of a quicklist."""
+    """Return the statistics of DEBUG OBJECT about the nodes of a quicklist."""
     return (
         f" ql_nodes:{elements.nodes} ql_avg_node:{elements.count / elements.nodes:.2f} "
         f"ql_listpack_max:{elements.fill} ql_compressed:{int(elements.depth > 0)} "
@@ -155,7 +156,7 @@ def _digest_value(session: Session, argv: list[bytes]) -> None:
 
 @action("quicklist-packed-threshold", 3, usage="<size>")
 def _quicklist_packed_threshold(session: Session, argv: list[bytes]) -> None:
-    """Set the size from which a list element gets its own node; 0 restores the settings."""
+    """Set the size from which a list element is stored in a node without other elements; 0 restores the setting."""
     size = parse_memory(text(argv[2]))
     if size is None or not 0 <= size <= (1 << 32) - (1 << 20):
         raise CommandError("argument must be a memory value bigger than 1 and smaller than 4gb")
@@ -205,7 +206,7 @@ def _change_repl_id(session: Session, argv: list[bytes]) -> None:
 
 @action("error", 3, usage="<string>")
 def _error(session: Session, argv: list[bytes]) -> None:
-    """Reply with this error."""
+    """Reply with the given error."""
     session.out.error(argv[2])
 
 
@@ -221,21 +222,6 @@ def _protocol(session: Session, argv: list[bytes]) -> None:
     sample(session.out)
 
 
-def _three(out: Any) -> None:
-    for number in range(3):
-        out.integer(number)
-
-
-def _array_sample(out: Any) -> None:
-    out.array(3)
-    _three(out)
-
-
-def _set_sample(out: Any) -> None:
-    out.set(3)
-    _three(out)
-
-
 def _map_sample(out: Any) -> None:
     out.map(3)
     for number in range(3):
@@ -247,9 +233,7 @@ def _attribute_sample(out: Any) -> None:
     if out.resp == 3:
         out.attribute(1)
         out.bulk(b"key-popularity")
-        out.array(2)
-        out.bulk(b"key:123")
-        out.integer(90)
+        write_tree(out, [b"key:123", 90])
     out.bulk(b"Some real reply following the attribute")
 
 
@@ -268,8 +252,8 @@ _SAMPLES: dict[bytes, Callable[[Any], Any]] = {
     b"double": lambda out: out.double(3.141),
     b"bignum": lambda out: out.bignum(b"1234567999999999999999999999999999999"),
     b"null": lambda out: out.null(),
-    b"array": _array_sample,
-    b"set": _set_sample,
+    b"array": lambda out: write_tree(out, [0, 1, 2]),
+    b"set": lambda out: write_tree(out, ReplySet((0, 1, 2))),
     b"map": _map_sample,
     b"attrib": _attribute_sample,
     b"push": _push_sample,

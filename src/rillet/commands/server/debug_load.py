@@ -1,4 +1,4 @@
-"""DEBUG subcommands that fill or slow down a server, so that a test can observe it meanwhile (Redis: debug.c).
+"""DEBUG subcommands with which a test fills, slows down or pauses a server (Redis: debug.c).
 
 A switch stays on until it is turned off. Three switches have no effect and reply OK: rillet has no hash tables to
 resize, no scripts and no replicas.
@@ -14,7 +14,7 @@ from rillet.types.string import new_string
 
 @action("populate", 3, 5, "<count> [<prefix>] [<size>]")
 def _populate(session: Session, argv: list[bytes]) -> None:
-    """Create `count` strings, value:0 and so on; they are not logged."""
+    """Create `count` strings such as value:0, without logging them."""
     count = positive(argv[2])
     prefix = argv[3] if len(argv) > 3 else b"key"
     size = positive(argv[4]) if len(argv) > 4 else 0
@@ -51,17 +51,17 @@ def _pause_cron(session: Session, argv: list[bytes]) -> None:
 
 @action("dict-resizing", 3, usage="<0|1>")
 def _dict_resizing(session: Session, argv: list[bytes]) -> None:
-    """Do nothing: hash tables are Python's."""
+    """Do nothing, because rillet uses Python's hash tables."""
     session.out.ok()
 
 
 @action("set-disable-deny-scripts", 3, usage="<0|1>")
 def _set_disable_deny_scripts(session: Session, argv: list[bytes]) -> None:
-    """Do nothing: there are no scripts."""
+    """Do nothing, because there are no scripts."""
     session.out.ok()
 
 
 @action("replicate", 3, 1 << 30, "<command> [<arg> ...]")
 def _replicate(session: Session, argv: list[bytes]) -> None:
-    """Do nothing: there are no replicas to send the command to."""
+    """Do nothing, because there are no replicas."""
     session.out.ok()

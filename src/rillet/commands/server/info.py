@@ -1,7 +1,7 @@
 """INFO: lines `name:value` under `# Section` heads (Redis: server.c, genRedisInfoString).
 
 Each section is a function of the engine. The host adds fields that only it can compute, and its own sections
-(`Host.info_sections`). Fields of Redis without a meaning here are left out.
+(`Host.info_sections`). Fields of Redis that have no meaning in rillet are left out.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from math import log2
 from typing import Any
 
 from rillet.commands.arguments import text
+from rillet.commands.server import command
 from rillet.keyspace.database import Database
-from rillet.runtime.registry import TABLE, Command, command
+from rillet.runtime.registry import TABLE, Command
 from rillet.runtime.session import Session
 from rillet.runtime.session_state import SUBSCRIBED
 
@@ -24,7 +25,7 @@ _TTL_SAMPLES = 20
 
 
 def human(size: float) -> str:
-    """Return a size as INFO shows it to people (util.c: bytesToHuman)."""
+    """Return a number of bytes with a unit, such as 1.50M (util.c: bytesToHuman)."""
     if size < 1024:
         return f"{size:.0f}B"
     power = min(int(log2(size)) // 10, 5)
@@ -64,7 +65,7 @@ def _clients(engine: Any) -> Facts:
 
 
 def _waited_for(sessions: list[Any]) -> dict[str, int]:
-    """Count the keys with blocked clients, and those whose deletion unblocks one, as XREADGROUP does (blocked.c)."""
+    """Count the keys with blocked clients, and those whose deletion ends a blocking XREADGROUP (blocked.c)."""
     keys: set[tuple[int, bytes]] = set()
     on_nokey: set[tuple[int, bytes]] = set()
     for session in sessions:
@@ -87,7 +88,7 @@ def _memory(engine: Any) -> Facts:
 
 
 def _persistence(engine: Any) -> Facts:
-    # All fields of Redis in its order; a host with files and child processes overrides their values.
+    # All fields of Redis in Redis's order. A host with files and child processes overrides their values.
     compat = engine.settings.compat
     saves = {"rdb_saves": 0, **({"rdb_saves_consecutive_failures": 0} if compat.knows(82) else {})}
     forks = {"module_fork_in_progress": 0, "module_fork_last_cow_size": 0}
@@ -165,7 +166,7 @@ def _keyspace(engine: Any) -> Facts:
 
 
 def _average_ttl(database: Database, now: int) -> int:
-    """Return the mean time to live of some keys in milliseconds, 0 if none expires."""
+    """Return the mean time to live of a sample of keys in milliseconds, 0 if no key expires."""
     sample = [max(when - now, 0) for when in islice(database.expires.values(), _TTL_SAMPLES)]
     return sum(sample) // len(sample) if sample else 0
 
@@ -182,7 +183,7 @@ _ALL: dict[str, Callable[[Any], Facts]] = {
 
 
 def info_text(engine: Any, wanted: list[str]) -> bytes:
-    """Return the text of INFO for these sections; no name means "default"."""
+    """Return the text of INFO for the wanted sections, by default those of "default"."""
     host: Mapping[str, Callable[[], Facts]] = engine.host.info_sections()
     names: list[str] = []
     for name in wanted or ["default"]:
@@ -200,9 +201,8 @@ def info_text(engine: Any, wanted: list[str]) -> bytes:
     return "\r\n".join(sections).encode("utf-8", "surrogateescape")
 
 
-@command("info", arity=-1, flags="loading stale", group="server", since="1.0.0", complexity="O(1)",
-         syntax="[section [section ...]]")
+@command("info", arity=-1, flags="loading stale", since="1.0.0", syntax="[section [section ...]]", complexity="O(1)")
 def info(session: Session, argv: list[bytes]) -> None:
-    """Show the state of the server, by sections."""
+    """Return statistics and settings of the server, by sections."""
     sections = [text(word).lower() for word in argv[1:]]
     session.out.verbatim(info_text(session.engine, sections))

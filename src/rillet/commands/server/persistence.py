@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from rillet.commands.arguments import syntax_error
+from rillet.commands.server import command
 from rillet.errors import CommandError
-from rillet.runtime.registry import command
 from rillet.runtime.session import Session
 
 _SHUTDOWN_WORDS = frozenset((b"nosave", b"save", b"now", b"force", b"abort"))
 
 
-@command("shutdown", arity=-1, flags="admin noscript loading stale no_multi allow_busy", group="server", since="1.0.0",
-         complexity="O(1)", syntax="[NOSAVE | SAVE] [NOW] [FORCE] [ABORT]")
+@command("shutdown", arity=-1, flags="admin noscript loading stale no_multi allow_busy", since="1.0.0",
+         syntax="[NOSAVE | SAVE] [NOW] [FORCE] [ABORT]", complexity="O(1)")
 def shutdown(session: Session, argv: list[bytes]) -> None:
-    """Stop the server. It first writes the RDB file if there are save points or SAVE is given, not with NOSAVE."""
+    """Stop the server. Before that, write the RDB file, if there are save points, or for SAVE; not for NOSAVE."""
     words = {word.lower() for word in argv[1:]}
     if not words <= _SHUTDOWN_WORDS or {b"save", b"nosave"} <= words or (b"abort" in words and len(words) > 1):
         raise syntax_error()
@@ -23,7 +23,7 @@ def shutdown(session: Session, argv: list[bytes]) -> None:
     session.enter("close")
 
 
-@command("save", arity=1, flags="no_async_loading admin noscript no_multi", group="server", since="1.0.0",
+@command("save", arity=1, flags="no_async_loading admin noscript no_multi", since="1.0.0",
          complexity="O(N) for N bytes of data")
 def save(session: Session, argv: list[bytes]) -> None:
     """Write all databases to the RDB file; no client is served meanwhile."""
@@ -31,28 +31,28 @@ def save(session: Session, argv: list[bytes]) -> None:
     session.out.ok()
 
 
-@command("bgsave", arity=-1, flags="no_async_loading admin noscript", group="server", since="1.0.0", complexity="O(1)",
-         syntax="[SCHEDULE]")
+@command("bgsave", arity=-1, flags="no_async_loading admin noscript", since="1.0.0", syntax="[SCHEDULE]",
+         complexity="O(1)")
 def bgsave(session: Session, argv: list[bytes]) -> None:
     """Write a snapshot of all databases to the RDB file in a child process."""
     if len(argv) > 2 or (len(argv) == 2 and argv[1].lower() != b"schedule"):
         raise syntax_error()
-    # A transaction is saved whole: a save that it starts begins after it.
+    # Inside a transaction, the save begins after EXEC, so that it contains the whole transaction.
     started = session.engine.host.bgsave(later=session.in_exec, schedule=len(argv) == 2)
     session.out.simple(b"Background saving started" if started else b"Background saving scheduled")
 
 
-@command("lastsave", arity=1, flags="loading stale fast", group="server", since="1.0.0", complexity="O(1)")
+@command("lastsave", arity=1, flags="loading stale fast", since="1.0.0", complexity="O(1)")
 def lastsave(session: Session, argv: list[bytes]) -> None:
-    """Return when the RDB file was last written, or the server started, in seconds since the epoch."""
+    """Return the time of the last save of the RDB file, or of the server's start, in seconds since the epoch."""
     session.out.integer(session.engine.host.last_save())
 
 
-@command("bgrewriteaof", arity=1, flags="no_async_loading admin noscript", group="server", since="1.0.0",
+@command("bgrewriteaof", arity=1, flags="no_async_loading admin noscript", since="1.0.0",
          complexity="O(N) for N bytes of data")
 def bgrewriteaof(session: Session, argv: list[bytes]) -> None:
     """Rewrite the append-only file to the shortest form of the data."""
-    # As with BGSAVE, a rewrite that a transaction starts begins after it.
+    # Inside a transaction, the rewrite begins after EXEC.
     started = session.engine.host.rewrite_log(later=session.in_exec)
     what = b"started" if started else b"scheduled"
     session.out.simple(b"Background append only file rewriting " + what)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from rillet.commands.help import reply_help
-from rillet.runtime.registry import command
+from rillet.commands.server import command
 from rillet.runtime.session import Session
 
 
-@command("time", arity=1, flags="loading stale fast", group="server", since="2.6.0", complexity="O(1)")
+@command("time", arity=1, flags="loading stale fast", since="2.6.0", complexity="O(1)")
 def time(session: Session, argv: list[bytes]) -> None:
     """Return the time: seconds since the epoch, and microseconds."""
     seconds, microseconds = divmod(session.engine.clock.now_us(), 1_000_000)
@@ -16,7 +15,7 @@ def time(session: Session, argv: list[bytes]) -> None:
     session.out.bulk_int(microseconds)
 
 
-@command("role", arity=1, flags="noscript loading stale fast", group="server", since="2.8.12", complexity="O(1)")
+@command("role", arity=1, flags="noscript loading stale fast", since="2.8.12", complexity="O(1)")
 def role(session: Session, argv: list[bytes]) -> None:
     """Return the replication role: master, without replicas."""
     session.out.array(3)
@@ -25,8 +24,7 @@ def role(session: Session, argv: list[bytes]) -> None:
     session.out.array(0)
 
 
-@command("lolwut", arity=-1, flags="readonly fast", group="server", since="5.0.0", complexity="O(1)",
-         syntax="[VERSION version]")
+@command("lolwut", arity=-1, flags="readonly fast", since="5.0.0", syntax="[VERSION version]", complexity="O(1)")
 def lolwut(session: Session, argv: list[bytes]) -> None:
     """Draw a picture and show the version."""
     from rillet import __version__
@@ -35,13 +33,7 @@ def lolwut(session: Session, argv: list[bytes]) -> None:
     session.out.verbatim(f"{drawing}rillet ver. {__version__}\n".encode())
 
 
-@command("module|list", arity=2, flags="admin noscript", group="server", since="4.0.0", complexity="O(1)")
+@command("module|list", arity=2, flags="admin noscript", since="4.0.0", complexity="O(1)")
 def module_list(session: Session, argv: list[bytes]) -> None:
     """List the loaded modules; there are none."""
     session.out.array(0)
-
-
-@command("module|help", arity=2, flags="loading stale", group="server", since="5.0.0", complexity="O(1)")
-def module_help(session: Session, argv: list[bytes]) -> None:
-    """Show this help."""
-    reply_help(session, "module")

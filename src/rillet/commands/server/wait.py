@@ -1,15 +1,13 @@
 """WAIT and WAITAOF: block until changes are on replicas or on disk (Redis: replication.c).
 
-There are no replicas, so only the local disk acknowledges changes. WAITAOF waits until the log is synced up to its end
-at the time of the command: that includes the changes of this client and earlier changes of others. (Redis considers
-only the client's own changes; here a client without changes waits too.) WAITAOF starts no sync: with `appendfsync
-everysec` it waits for the next sync, with `no` until its timeout.
+There are no replicas, so only the local disk acknowledges changes. WAITAOF waits until everything that is in the log is
+synced, which includes the changes of other clients. (Redis waits only for the client's own changes.)
+WAITAOF starts no sync: with `appendfsync everysec` it waits for the next sync, with `no` until its timeout.
 
 Inside MULTI the commands do not block. The changes of the transaction are not in the log yet, so the reply is 0.
 
-Another thread syncs the log, and may not touch a session. So the frontend's timer checks each blocked client every
-ten milliseconds. Rejected: a list of blocked clients in the log, which each frontend would have to
-serve from every thread.
+The thread that syncs the log must not use a session, so the frontend's timer checks each blocked client every ten
+milliseconds. Rejected: a list of blocked clients in the log, which each frontend would have to serve from every thread.
 """
 
 from __future__ import annotations
@@ -17,8 +15,8 @@ from __future__ import annotations
 from typing import Any
 
 from rillet.commands.arguments import LLONG_MAX, integer, positive, timeout_ms
+from rillet.commands.server import command
 from rillet.errors import CommandError
-from rillet.runtime.registry import command
 from rillet.runtime.session import Session
 
 _NUMLOCAL = "value is out of range, value must between 0 and 1"
@@ -35,10 +33,10 @@ def _timeout(session: Session, raw: bytes) -> int:
     return milliseconds
 
 
-@command("wait", arity=3, flags="noscript", group="generic", since="3.0.0", complexity="O(1)",
-         syntax="numreplicas timeout")
+@command("wait", arity=3, flags="noscript", group="generic", since="3.0.0", syntax="numreplicas timeout",
+         complexity="O(1)")
 def wait(session: Session, argv: list[bytes]) -> None:
-    """Wait until replicas have the changes so far; there are no replicas, so only 0 is ever reached."""
+    """Wait until replicas have all changes so far; there are no replicas, so the reply is 0 after the timeout."""
     replicas = integer(argv[1])
     milliseconds = _timeout(session, argv[2])
     if replicas <= 0 or not session.can_block:
@@ -47,10 +45,10 @@ def wait(session: Session, argv: list[bytes]) -> None:
     session.block([], milliseconds, lambda _session, _key: False, lambda waiting: waiting.out.integer(0))
 
 
-@command("waitaof", arity=4, flags="blocking", group="generic", since="7.2.0", complexity="O(1)",
-         syntax="numlocal numreplicas timeout")
+@command("waitaof", arity=4, flags="blocking", group="generic", since="7.2.0", syntax="numlocal numreplicas timeout",
+         complexity="O(1)")
 def waitaof(session: Session, argv: list[bytes]) -> None:
-    """Wait until the changes so far are synced to the local disk and those of replicas (waitaofCommand)."""
+    """Wait until all changes so far are synced to the local disk and to the disks of replicas."""
     local = integer(argv[1])
     if not 0 <= local <= 1:
         raise CommandError(_NUMLOCAL)
@@ -78,11 +76,11 @@ class _Waiting:
         self.position = position
 
     def acknowledged(self, session: Session) -> bool:
-        """Return whether the condition is met."""
+        """Return whether enough disks have the changes up to the log offset."""
         return self.replicas == 0 and _synced(session, self.position) >= self.local
 
     def serve(self, session: Session, key: bytes) -> bool:
-        """Reply if the condition is met, or with an error if the log was turned off (processClientsWaitingReplicas)."""
+        """Reply if enough disks have the changes; raise an error if the log was turned off meanwhile."""
         if self.local and session.engine.log is None:
             raise CommandError(_NO_LOG)
         if not self.acknowledged(session):
@@ -92,13 +90,13 @@ class _Waiting:
         return True
 
     def reply(self, session: Session) -> None:
-        """Reply with the number of disks that have the changes: the local one, and those of replicas."""
+        """Reply with two numbers: of local disks, and of replicas' disks, that have the changes."""
         session.out.array(2)
         session.out.integer(_synced(session, self.position))
         session.out.integer(0)
 
 
 def _synced(session: Session, position: int) -> int:
-    """Return 1 if the log is synced up to the position, else 0."""
+    """Return 1 if the log is synced up to the offset, else 0."""
     log: Any = session.engine.log
     return int(log is not None and log.synced >= position and not session.engine.propagation.pending)

@@ -1,1 +1,7 @@
-"""set."""
+"""The set commands. `command` declares one, by default with one key, argv[1]."""
+
+from functools import partial
+
+from rillet.runtime import registry
+
+command = partial(registry.command, group="set", keys=(1, 1, 1))

@@ -6,47 +6,29 @@ A set that loses its last member is deleted.
 from __future__ import annotations
 
 from rillet.commands.keys.scan import scan_value
+from rillet.commands.lookup import delete_if_empty, read_value, value_for_write
+from rillet.commands.replies import write_bulks
+from rillet.commands.set import command
 from rillet.errors import WrongType
-from rillet.runtime.registry import command
 from rillet.runtime.session import Session
 from rillet.types.set import Set
 
 
-def read_set(session: Session, key: bytes) -> Set | None:
-    """Return the set at a key, None if the key does not exist; WrongType for another type."""
-    value = session.db.lookup_read(key)
-    if value is not None and not isinstance(value, Set):
-        raise WrongType()
-    return value
-
-
-def set_for_write(session: Session, key: bytes) -> Set | None:
-    """Return the set at a key for a write, None if the key does not exist; WrongType for another type."""
-    value = session.db.lookup(key)
-    if value is not None and not isinstance(value, Set):
-        raise WrongType()
-    return value
-
-
-def write_members(session: Session, members: list[bytes], as_set: bool = True) -> None:
-    """Reply with the members."""
-    out = session.out
-    if as_set:
-        out.set(len(members))
-    else:
-        out.array(len(members))
+def write_members(session: Session, members: list[bytes]) -> None:
+    """Reply with a set of members."""
+    session.out.set(len(members))
     for member in members:
-        out.bulk(member)
+        session.out.bulk(member)
 
 
-@command("sadd", arity=-3, flags="write denyoom fast", keys=(1, 1, 1), group="set", since="1.0.0",
+@command("sadd", arity=-3, flags="write denyoom fast", since="1.0.0", syntax="key member [member ...]",
          complexity="O(1) for each element added, so O(N) to add N elements when the command is called with multiple "
-         "arguments.", syntax="key member [member ...]")
+         "arguments.")
 def sadd(session: Session, argv: list[bytes]) -> None:
     """Add members to a set, creating it if needed, and return the number of new ones."""
     key, members = argv[1], argv[2:]
     limits = session.engine.settings
-    value = set_for_write(session, key)
+    value = value_for_write(session, key, Set)
     if value is None:
         value = Set.for_value(members[0], len(members), limits)
         session.db.set(key, value)
@@ -63,31 +45,25 @@ def sadd(session: Session, argv: list[bytes]) -> None:
     session.out.integer(added)
 
 
-def _end_if_empty(session: Session, key: bytes, value: Set) -> None:
-    if len(value) == 0:
-        session.db.delete(key)
-        session.notify(b"g", b"del", key)
-
-
-@command("srem", arity=-3, flags="write fast", keys=(1, 1, 1), group="set", since="1.0.0",
-         complexity="O(N) where N is the number of members to be removed.", syntax="key member [member ...]")
+@command("srem", arity=-3, flags="write fast", since="1.0.0", syntax="key member [member ...]",
+         complexity="O(N) where N is the number of members to be removed.")
 def srem(session: Session, argv: list[bytes]) -> None:
     """Remove members of a set and return the number of removed ones."""
     key = argv[1]
-    value = set_for_write(session, key)
+    value = value_for_write(session, key, Set)
     removed = 0
     if value is not None:
         removed = sum(1 for member in argv[2:] if value.remove(member))
         if removed:
             session.notify(b"s", b"srem", key)
-            _end_if_empty(session, key, value)
+            delete_if_empty(session, key, value)
             session.modified(key)
             session.dirty += removed - 1
     session.out.integer(removed)
 
 
-@command("smove", arity=4, flags="write fast", keys=(1, 2, 1), group="set", since="1.0.0", complexity="O(1)",
-         syntax="source destination member")
+@command("smove", arity=4, flags="write fast", keys=(1, 2, 1), since="1.0.0", syntax="source destination member",
+         complexity="O(1)")
 def smove(session: Session, argv: list[bytes]) -> None:
     """Move a member from one set to another."""
     source_key, target_key, member = argv[1:]
@@ -106,7 +82,7 @@ def smove(session: Session, argv: list[bytes]) -> None:
         session.out.integer(0)
         return
     session.notify(b"s", b"srem", source_key)
-    _end_if_empty(session, source_key, source)
+    delete_if_empty(session, source_key, source)
     if target is None:
         target = Set.for_value(member, 1, limits)
         session.db.set(target_key, target)
@@ -117,45 +93,41 @@ def smove(session: Session, argv: list[bytes]) -> None:
     session.out.integer(1)
 
 
-@command("scard", arity=2, flags="readonly fast", keys=(1, 1, 1), group="set", since="1.0.0", complexity="O(1)",
-         syntax="key")
+@command("scard", arity=2, flags="readonly fast", since="1.0.0", syntax="key", complexity="O(1)")
 def scard(session: Session, argv: list[bytes]) -> None:
     """Return the number of members of a set."""
-    value = read_set(session, argv[1])
+    value = read_value(session, argv[1], Set)
     session.out.integer(0 if value is None else len(value))
 
 
-@command("sismember", arity=3, flags="readonly fast", keys=(1, 1, 1), group="set", since="1.0.0", complexity="O(1)",
-         syntax="key member")
+@command("sismember", arity=3, flags="readonly fast", since="1.0.0", syntax="key member", complexity="O(1)")
 def sismember(session: Session, argv: list[bytes]) -> None:
     """Return whether a set has a member."""
-    value = read_set(session, argv[1])
+    value = read_value(session, argv[1], Set)
     session.out.integer(value is not None and argv[2] in value)
 
 
-@command("smismember", arity=-3, flags="readonly fast", keys=(1, 1, 1), group="set", since="6.2.0",
-         complexity="O(N) where N is the number of elements being checked for membership",
-         syntax="key member [member ...]")
+@command("smismember", arity=-3, flags="readonly fast", since="6.2.0", syntax="key member [member ...]",
+         complexity="O(N) where N is the number of elements being checked for membership")
 def smismember(session: Session, argv: list[bytes]) -> None:
     """Return whether a set has each of several members."""
-    value = read_set(session, argv[1])
+    value = read_value(session, argv[1], Set)
     session.out.array(len(argv) - 2)
     for member in argv[2:]:
         session.out.integer(value is not None and member in value)
 
 
-@command("smembers", arity=2, flags="readonly", keys=(1, 1, 1), group="set", since="1.0.0",
-         complexity="O(N) where N is the set cardinality.", syntax="key")
+@command("smembers", arity=2, flags="readonly", since="1.0.0", syntax="key",
+         complexity="O(N) where N is the set cardinality.")
 def smembers(session: Session, argv: list[bytes]) -> None:
     """Return all members of a set."""
-    value = read_set(session, argv[1])
+    value = read_value(session, argv[1], Set)
     write_members(session, [] if value is None else list(value))
 
 
-@command("sscan", arity=-3, flags="readonly", keys=(1, 1, 1), group="set", since="2.8.0",
-         complexity="O(COUNT) for a call, O(N) for a whole walk over N members.",
-         syntax="key cursor [MATCH pattern] [COUNT count]")
+@command("sscan", arity=-3, flags="readonly", since="2.8.0", syntax="key cursor [MATCH pattern] [COUNT count]",
+         complexity="O(COUNT) for a call, O(N) for a whole walk over N members.")
 def sscan(session: Session, argv: list[bytes]) -> None:
-    """Iterate over the members of a set, some per call."""
-    _, members, _ = scan_value(session, argv, read_set, "SSCAN")
-    write_members(session, members, False)
+    """Return some members of a set, and the cursor for the next call."""
+    _, members, _ = scan_value(session, argv, Set, "SSCAN")
+    write_bulks(session.out, members)

@@ -21,10 +21,11 @@ from collections.abc import Iterator
 from itertools import islice
 
 from rillet.commands.arguments import integer, positive, syntax_error
-from rillet.commands.first_key_pop import keys_after_number
-from rillet.commands.set.members import read_set, write_members
+from rillet.commands.first_key_pop import KeysAfterNumber
+from rillet.commands.lookup import read_value
+from rillet.commands.set import command
+from rillet.commands.set.members import write_members
 from rillet.errors import CommandError
-from rillet.runtime.registry import command
 from rillet.runtime.session import Session
 from rillet.types.encoding_limits import EncodingLimits, has_compact
 from rillet.types.set import Set
@@ -36,20 +37,20 @@ _ALL = "O(N) where N is the total number of elements in all given sets."
 
 
 def _sets(session: Session, keys: list[bytes]) -> list[Set | None]:
-    return [read_set(session, key) for key in keys]
+    return [read_value(session, key, Set) for key in keys]
 
 
 # -- intersection ------------------------------------------------------------------------------------
 
 
 def _by_size(sets: list[Set | None]) -> list[Set]:
-    """Return the sets, smallest first; an empty list if one is missing, because the intersection is then empty."""
+    """Return the sets, smallest first, or no sets if a key is missing: the intersection is then empty."""
     there = [one for one in sets if one is not None]
     return sorted(there, key=len) if len(there) == len(sets) else []
 
 
 def _common(sets: list[Set]) -> Iterator[bytes]:
-    """Yield the members of the first set that all others contain."""
+    """Yield the members of the first set that all other sets contain."""
     if sets:
         others = [one for one in sets[1:] if one is not sets[0]]
         for member in sets[0]:
@@ -88,7 +89,7 @@ def _union(sets: list[Set | None], limits: EncodingLimits) -> Set:
 
 
 def _difference(sets: list[Set | None], limits: EncodingLimits) -> Set:
-    """Return the members of the first set that are in no other (sunionDiffGenericCommand)."""
+    """Return the members of the first set that are in no other set (sunionDiffGenericCommand)."""
     first, others = sets[0], [one for one in sets[1:] if one is not None]
     if first is None or any(one is first for one in others):
         return Set()
@@ -124,23 +125,23 @@ def store_result(session: Session, key: bytes, result: Set | Zset, event: bytes,
     session.out.integer(len(result))
 
 
-@command("sinter", arity=-2, flags="readonly", keys=(1, -1, 1), group="set", since="1.0.0", complexity=_INTER,
-         syntax="key [key ...]")
+@command("sinter", arity=-2, flags="readonly", keys=(1, -1, 1), since="1.0.0", syntax="key [key ...]",
+         complexity=_INTER)
 def sinter(session: Session, argv: list[bytes]) -> None:
     """Return the intersection of sets."""
     write_members(session, list(_common(_by_size(_sets(session, argv[1:])))))
 
 
-@command("sinterstore", arity=-3, flags="write denyoom", keys=(1, -1, 1), group="set", since="1.0.0",
-         complexity=_INTER, syntax="destination key [key ...]")
+@command("sinterstore", arity=-3, flags="write denyoom", keys=(1, -1, 1), since="1.0.0",
+         syntax="destination key [key ...]", complexity=_INTER)
 def sinterstore(session: Session, argv: list[bytes]) -> None:
     """Store the intersection of sets."""
     result = _intersection(_by_size(_sets(session, argv[2:])), session.engine.settings)
     store_result(session, argv[1], result, b"sinterstore")
 
 
-@command("sintercard", arity=-3, flags="readonly movablekeys", group="set", since="7.0.0",
-         get_keys=keys_after_number(1), complexity=_INTER, syntax="numkeys key [key ...] [LIMIT limit]")
+@command("sintercard", arity=-3, flags="readonly movablekeys", keys=(0, 0, 0), since="7.0.0",
+         syntax="numkeys key [key ...] [LIMIT limit]", complexity=_INTER, get_keys=KeysAfterNumber(1))
 def sintercard(session: Session, argv: list[bytes]) -> None:
     """Return the size of the intersection of sets, up to a limit."""
     keys, limit, _ = _counting(argv)
@@ -149,7 +150,7 @@ def sintercard(session: Session, argv: list[bytes]) -> None:
 
 
 def _counting(argv: list[bytes], flag: bytes = b"limit") -> tuple[list[bytes], int, bool]:
-    """Parse a ...CARD command: its keys, its LIMIT (0 = none), and whether the flag is given."""
+    """Parse SINTERCARD or its like; return the keys, LIMIT (0 = none), and whether `flag` is given."""
     numkeys = integer(argv[1], "numkeys should be greater than 0")
     if numkeys < 1:
         raise CommandError("numkeys should be greater than 0")
@@ -169,16 +170,15 @@ def _counting(argv: list[bytes], flag: bytes = b"limit") -> tuple[list[bytes], i
     return argv[2 : 2 + numkeys], limit, flagged
 
 
-@command("sunion", arity=-2, flags="readonly", keys=(1, -1, 1), group="set", since="1.0.0", complexity=_ALL,
-         syntax="key [key ...]")
+@command("sunion", arity=-2, flags="readonly", keys=(1, -1, 1), since="1.0.0", syntax="key [key ...]", complexity=_ALL)
 def sunion(session: Session, argv: list[bytes]) -> None:
     """Return the union of sets."""
     members = dict.fromkeys(member for one in _sets(session, argv[1:]) if one is not None for member in one)
     write_members(session, list(members))
 
 
-@command("sunioncard", arity=-3, flags="readonly movablekeys", group="set", since="8.10.0",
-         get_keys=keys_after_number(1), complexity=_ALL, syntax="numkeys key [key ...] [APPROX] [LIMIT limit]")
+@command("sunioncard", arity=-3, flags="readonly movablekeys", keys=(0, 0, 0), since="8.10.0",
+         syntax="numkeys key [key ...] [APPROX] [LIMIT limit]", complexity=_ALL, get_keys=KeysAfterNumber(1))
 def sunioncard(session: Session, argv: list[bytes]) -> None:
     """Return the size of the union of sets, up to a limit; APPROX is accepted, and the result is exact."""
     keys, limit, _ = _counting(argv, b"approx")
@@ -190,23 +190,22 @@ def sunioncard(session: Session, argv: list[bytes]) -> None:
     session.out.integer(len(met))
 
 
-@command("sunionstore", arity=-3, flags="write denyoom", keys=(1, -1, 1), group="set", since="1.0.0",
-         complexity=_ALL, syntax="destination key [key ...]")
+@command("sunionstore", arity=-3, flags="write denyoom", keys=(1, -1, 1), since="1.0.0",
+         syntax="destination key [key ...]", complexity=_ALL)
 def sunionstore(session: Session, argv: list[bytes]) -> None:
     """Store the union of sets."""
     result = _union(_sets(session, argv[2:]), session.engine.settings)
     store_result(session, argv[1], result, b"sunionstore")
 
 
-@command("sdiff", arity=-2, flags="readonly", keys=(1, -1, 1), group="set", since="1.0.0", complexity=_ALL,
-         syntax="key [key ...]")
+@command("sdiff", arity=-2, flags="readonly", keys=(1, -1, 1), since="1.0.0", syntax="key [key ...]", complexity=_ALL)
 def sdiff(session: Session, argv: list[bytes]) -> None:
     """Return the difference of the first set and the others."""
     write_members(session, list(_difference(_sets(session, argv[1:]), session.engine.settings)))
 
 
-@command("sdiffcard", arity=-3, flags="readonly movablekeys", group="set", since="8.10.0",
-         get_keys=keys_after_number(1), complexity=_ALL, syntax="numkeys key [key ...] [LIMIT limit]")
+@command("sdiffcard", arity=-3, flags="readonly movablekeys", keys=(0, 0, 0), since="8.10.0",
+         syntax="numkeys key [key ...] [LIMIT limit]", complexity=_ALL, get_keys=KeysAfterNumber(1))
 def sdiffcard(session: Session, argv: list[bytes]) -> None:
     """Return the size of the difference of sets, up to a limit."""
     keys, limit, _ = _counting(argv)
@@ -214,8 +213,8 @@ def sdiffcard(session: Session, argv: list[bytes]) -> None:
     session.out.integer(min(count, limit) if limit else count)
 
 
-@command("sdiffstore", arity=-3, flags="write denyoom", keys=(1, -1, 1), group="set", since="1.0.0",
-         complexity=_ALL, syntax="destination key [key ...]")
+@command("sdiffstore", arity=-3, flags="write denyoom", keys=(1, -1, 1), since="1.0.0",
+         syntax="destination key [key ...]", complexity=_ALL)
 def sdiffstore(session: Session, argv: list[bytes]) -> None:
     """Store the difference of the first set and the others."""
     result = _difference(_sets(session, argv[2:]), session.engine.settings)

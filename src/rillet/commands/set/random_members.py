@@ -5,32 +5,32 @@ SPOP is random, so it is propagated as its effect: SREM of the removed members, 
 
 from __future__ import annotations
 
-from rillet.commands.arguments import LLONG_MAX, LLONG_MIN, integer, positive, syntax_error
+from rillet.commands.arguments import positive, random_count, syntax_error
 from rillet.commands.keys.expire import deletion
-from rillet.commands.set.members import _end_if_empty, read_set, set_for_write, write_members
-from rillet.errors import CommandError
-from rillet.runtime.registry import command
+from rillet.commands.lookup import delete_if_empty, read_value, value_for_write
+from rillet.commands.replies import bulk_or_null, write_bulks
+from rillet.commands.set import command
+from rillet.commands.set.members import write_members
 from rillet.runtime.session import Session
 from rillet.types.encoding_limits import has_compact
 from rillet.types.set import Set
 from rillet.types.string import string2ll
 
-_COUNT_RANGE = f"value is out of range, value must between {-LLONG_MAX} and {LLONG_MAX}"
 # Members per logged SREM; Redis 7.0 logs one SREM per member.
 _BATCH = 1024
 # SPOP_MOVE_STRATEGY_MUL: beyond this ratio, pick the few members that remain instead of those to remove.
 _MOVE_STRATEGY = 5
 
 
-@command("spop", arity=-2, flags="write fast", keys=(1, 1, 1), group="set", since="1.0.0",
-         complexity="O(N) where N is the count; in a small set, the number of its members.", syntax="key [count]")
+@command("spop", arity=-2, flags="write fast", since="1.0.0", syntax="key [count]",
+         complexity="O(N) where N is the count; in a small set, the number of its members.")
 def spop(session: Session, argv: list[bytes]) -> None:
     """Remove and return one or several random members."""
     if len(argv) > 3:
         raise syntax_error()
     key = argv[1]
     count = positive(argv[2]) if len(argv) == 3 else None
-    value = set_for_write(session, key)
+    value = value_for_write(session, key, Set)
     if count is not None:
         if value is None or not count:
             write_members(session, [])
@@ -45,7 +45,7 @@ def spop(session: Session, argv: list[bytes]) -> None:
     session.notify(b"s", b"spop", key)
     session.propagate([b"SREM", key, member])
     session.out.bulk(member)
-    _end_if_empty(session, key, value)
+    delete_if_empty(session, key, value)
     session.modified(key)
 
 
@@ -76,7 +76,7 @@ def _pop_many(session: Session, key: bytes, value: Set, count: int) -> None:
 
 
 def _keep_few(session: Session, key: bytes, value: Set, count: int) -> list[bytes]:
-    """Replace a set by a new one with `count` fewer members, and return the removed ones; the encoding starts anew."""
+    """Replace a set by a new one with `count` of its members and a new encoding; return the other members."""
     limits = session.engine.settings
     kept = value.sample(count)
     if has_compact(limits):
@@ -90,24 +90,18 @@ def _keep_few(session: Session, key: bytes, value: Set, count: int) -> list[byte
     return list(value)
 
 
-@command("srandmember", arity=-2, flags="readonly", keys=(1, 1, 1), group="set", since="1.0.0",
-         complexity="O(N) where N is the absolute value of the count; in a small set, the number of its members.",
-         syntax="key [count]")
+@command("srandmember", arity=-2, flags="readonly", since="1.0.0", syntax="key [count]",
+         complexity="O(N) where N is the absolute value of the count; in a small set, the number of its members.")
 def srandmember(session: Session, argv: list[bytes]) -> None:
     """Return one or several random members; a negative count allows repetitions."""
     if len(argv) > 3:
         raise syntax_error()
     if len(argv) == 2:
-        value = read_set(session, argv[1])
-        if value is None:
-            session.out.null()
-        else:
-            session.out.bulk(value.random())
+        value = read_value(session, argv[1], Set)
+        bulk_or_null(session.out, None if value is None else value.random())
         return
-    count = integer(argv[2])
-    if count == LLONG_MIN:
-        raise CommandError(_COUNT_RANGE)
-    value = read_set(session, argv[1])
+    count, _ = random_count(argv)
+    value = read_value(session, argv[1], Set)
     if value is None or not count:
         session.out.array(0)
     elif count < 0:
@@ -116,4 +110,4 @@ def srandmember(session: Session, argv: list[bytes]) -> None:
             session.out.bulk(value.random())
     else:
         members = list(value) if count >= len(value) else value.sample(count)
-        write_members(session, members, False)
+        write_bulks(session.out, members)

@@ -29,6 +29,8 @@ try:
 except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
     from rillet import _cython as cython
 
+from rillet.commands.arguments import arity_error
+from rillet.commands.stream import command
 from rillet.commands.stream.arguments import MAXLEN, NO_TRIM, SYNTAX_ERROR, TrimArguments, default_limit
 from rillet.commands.stream.idmp import is_duplicate, new_stream, remember
 from rillet.commands.stream.lookup import require_stream
@@ -36,7 +38,6 @@ from rillet.errors import CommandError
 from rillet.protocol.command_parser import CommandParser
 from rillet.protocol.propagation_buffer import PropagationBuffer
 from rillet.runtime.fast_path import FastPath
-from rillet.runtime.registry import command
 from rillet.runtime.session import Session
 from rillet.runtime.session_state import TRUSTED
 from rillet.structs.argument_spans import ArgumentSpans
@@ -222,13 +223,10 @@ class XaddFastPath(FastPath):
         return digits > 0
 
 
-@command(
-    "xadd", arity=-5, flags="write denyoom fast", keys=(1, 1, 1), group="stream", since="5.0.0",
-    complexity="O(1) for the new entry, O(N) for the N entries that a trim evicts.",
-    syntax="key [NOMKSTREAM] [KEEPREF | DELREF | ACKED]@8.2.0 [IDMPAUTO pid | IDMP pid iid]@8.6.0 "
-    "[<MAXLEN | MINID> [= | ~] threshold [LIMIT count]] <* | id> field value [field value ...]",
-    shortcut=XaddFastPath,
-)  # fmt: skip
+@command("xadd", arity=-5, flags="write denyoom fast", since="5.0.0",
+         syntax="key [NOMKSTREAM] [KEEPREF | DELREF | ACKED]@8.2.0 [IDMPAUTO pid | IDMP pid iid]@8.6.0 "
+         "[<MAXLEN | MINID> [= | ~] threshold [LIMIT count]] <* | id> field value [field value ...]",
+         complexity="O(1) for the new entry, O(N) for the N entries that a trim evicts.", shortcut=XaddFastPath)
 def xadd(session: Session, argv: list[bytes]) -> None:
     """Appends an entry to a stream, which is created if it does not exist."""
     key: bytes = argv[1]
@@ -240,7 +238,7 @@ def xadd(session: Session, argv: list[bytes]) -> None:
         at = arguments.id_at
     words: cython.Py_ssize_t = len(argv) - at - 1
     if words < 2 or words % 2 == 1:
-        raise CommandError("wrong number of arguments for 'xadd' command")
+        raise arity_error("xadd")
     if arguments is not None and arguments.id_given and arguments.seq_given and not (arguments.ms or arguments.seq):
         raise CommandError("The ID specified in XADD must be greater than 0-0")
     stream: Stream | None = lookup_write(session, key)
@@ -347,11 +345,9 @@ def _log_exactly(
     return True
 
 
-@command(
-    "xtrim", arity=-4, flags="write", keys=(1, 1, 1), group="stream", since="5.0.0",
-    complexity="O(N) for the N entries evicted; whole nodes go at once.",
-    syntax="key <MAXLEN | MINID> [= | ~] threshold [LIMIT count] [KEEPREF | DELREF | ACKED]@8.2.0",
-)  # fmt: skip
+@command("xtrim", arity=-4, flags="write", since="5.0.0",
+         syntax="key <MAXLEN | MINID> [= | ~] threshold [LIMIT count] [KEEPREF | DELREF | ACKED]@8.2.0",
+         complexity="O(N) for the N entries evicted; whole nodes go at once.")
 def xtrim(session: Session, argv: list[bytes]) -> None:
     """Removes the oldest entries of a stream, down to a length or up to an ID."""
     arguments: TrimArguments = TrimArguments()
@@ -373,10 +369,8 @@ def xtrim(session: Session, argv: list[bytes]) -> None:
     session.out.integer(deleted)
 
 
-@command(
-    "xsetid", arity=-3, flags="write denyoom fast", keys=(1, 1, 1), group="stream", since="5.0.0",
-    complexity="O(1)", syntax="key last-id [ENTRIESADDED entries-added] [MAXDELETEDID max-deleted-id]",
-)  # fmt: skip
+@command("xsetid", arity=-3, flags="write denyoom fast", since="5.0.0",
+         syntax="key last-id [ENTRIESADDED entries-added] [MAXDELETEDID max-deleted-id]", complexity="O(1)")
 def xsetid(session: Session, argv: list[bytes]) -> None:
     """Sets the last ID of a stream, and its counters; used by replication and rewritten logs."""
     last: IDReader = IDReader()

@@ -23,7 +23,7 @@ try:
 except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
     from rillet import _cython as cython
 
-from rillet.commands.arguments import NOT_AN_INTEGER, text
+from rillet.commands.arguments import NOT_AN_INTEGER
 from rillet.errors import CommandError
 from rillet.runtime.session import Session
 from rillet.runtime.session_state import TRUSTED
@@ -85,14 +85,6 @@ def to_signed(value: cython.ulonglong) -> cython.longlong:
     if cython.compiled:
         return cython.cast(cython.longlong, value)
     return value - (1 << 64)
-
-
-def subcommand_error(argv: list[bytes]) -> CommandError:
-    """Return the error for wrong arguments of XGROUP or XINFO (networking.c: addReplySubcommandSyntaxError)."""
-    container = text(argv[0]).upper()
-    return CommandError(
-        f"unknown subcommand or wrong number of arguments for '{text(argv[1][:128])}'. Try {container} HELP."
-    )
 
 
 @cython.ccall

@@ -34,10 +34,10 @@ try:
 except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
     from rillet import _cython as cython
 
+from rillet.commands.stream import command
 from rillet.commands.stream.arguments import INVALID_ID, SYNTAX_ERROR
 from rillet.errors import CommandError
 from rillet.protocol.reply_writer import ReplyWriter
-from rillet.runtime.registry import command
 from rillet.runtime.session import Session
 from rillet.structs.listpack import Listpack
 from rillet.structs.rax_iterator import RaxIterator
@@ -102,10 +102,8 @@ def _living(
     return count
 
 
-@command(
-    "rillet.xnodes", arity=6, flags="readonly", keys=(1, 1, 1), group="stream", since="1.0.0",
-    complexity="O(log N + bytes of the nodes returned).", syntax="key after last <COUNT count>",
-)  # fmt: skip
+@command("rillet.xnodes", arity=6, flags="readonly", since="1.0.0", syntax="key after last <COUNT count>",
+         complexity="O(log N + bytes of the nodes returned).")
 def xnodes(session: Session, argv: list[bytes]) -> None:
     """Returns the nodes of a stream that contain a range of IDs, in their stored form."""
     after: IDReader = _id(argv[2], 0)
@@ -175,11 +173,8 @@ def _write_nodes(
     return True
 
 
-@command(
-    "rillet.xrank", arity=-3, flags="readonly", keys=(1, 1, 1), group="stream", since="1.0.0",
-    complexity="O(N) for the N nodes of the stream at the first call, then O(N / 128) for each ID.",
-    syntax="key id [id ...]",
-)  # fmt: skip
+@command("rillet.xrank", arity=-3, flags="readonly", since="1.0.0", syntax="key id [id ...]",
+         complexity="O(N) for the N nodes of the stream at the first call, then O(N / 128) for each ID.")
 def xrank(session: Session, argv: list[bytes]) -> None:
     """Returns for each ID the number of entries at or before it."""
     wanted: list[IDReader] = [_id(argv[at], _MAX) for at in range(2, len(argv))]
@@ -207,10 +202,8 @@ def _sums_of(stream: Stream) -> StreamCounts:
     return sums
 
 
-@command(
-    "rillet.xafter", arity=4, flags="readonly", keys=(1, 1, 1), group="stream", since="1.0.0",
-    complexity="O(N) for the N nodes of the stream at the first call, then O(N / 128).", syntax="key after count",
-)  # fmt: skip
+@command("rillet.xafter", arity=4, flags="readonly", since="1.0.0", syntax="key after count",
+         complexity="O(N) for the N nodes of the stream at the first call, then O(N / 128).")
 def xafter(session: Session, argv: list[bytes]) -> None:
     """Returns the ID of the count-th entry after an ID, or of the last entry."""
     after: IDReader = _id(argv[2], 0)

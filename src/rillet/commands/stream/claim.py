@@ -25,12 +25,12 @@ except ModuleNotFoundError:  # Cython is not installed: use a replacement for it
     from rillet import _cython as cython
 
 from rillet.commands.arguments import text
+from rillet.commands.stream import command
 from rillet.commands.stream.arguments import SYNTAX_ERROR, Interval
 from rillet.commands.stream.lookup import require_stream_and_group
 from rillet.commands.stream.range import EntryWriter
 from rillet.errors import CommandError
 from rillet.protocol.reply_writer import ReplyWriter
-from rillet.runtime.registry import command
 from rillet.runtime.session import Session
 from rillet.types.stream.entry_lookup import EntryLookup
 from rillet.types.stream.group import MAX_DELIVERIES, Consumer, Group
@@ -193,12 +193,9 @@ class ClaimRequest:
         return deleted
 
 
-@command(
-    "xclaim", arity=-6, flags="write fast", keys=(1, 1, 1), group="stream", since="5.0.0",
-    complexity="O(log N) with N pending entries in the group.",
-    syntax="key group consumer min-idle-time id [id ...] [IDLE ms] [TIME unix-time-milliseconds] [RETRYCOUNT count] "
-    "[FORCE] [JUSTID] [LASTID lastid]",
-)  # fmt: skip
+@command("xclaim", arity=-6, flags="write fast", since="5.0.0",
+         syntax="key group consumer min-idle-time id [id ...] [IDLE ms] [TIME unix-time-milliseconds] [RETRYCOUNT "
+         "count] " "[FORCE] [JUSTID] [LASTID lastid]", complexity="O(log N) with N pending entries in the group.")
 def xclaim(session: Session, argv: list[bytes]) -> None:
     """Changes the owner of pending entries of a group, as if they were delivered to the given consumer."""
     stream, group = require_stream_and_group(lookup_read(session, argv[1]), argv[1], argv[2])
@@ -264,10 +261,8 @@ def _read_options(claim: ClaimRequest, argv: list[bytes], at: cython.Py_ssize_t,
     return True
 
 
-@command(
-    "xautoclaim", arity=-6, flags="write fast", keys=(1, 1, 1), group="stream", since="6.2.0",
-    complexity="O(1) if COUNT is small.", syntax="key group consumer min-idle-time start [COUNT count] [JUSTID]",
-)  # fmt: skip
+@command("xautoclaim", arity=-6, flags="write fast", since="6.2.0",
+         syntax="key group consumer min-idle-time start [COUNT count] [JUSTID]", complexity="O(1) if COUNT is small.")
 def xautoclaim(session: Session, argv: list[bytes]) -> None:
     """Changes the owner of entries that were idle for a given time, as if they were delivered to the given consumer."""
     min_idle: cython.longlong = integer(argv[4], "Invalid min-idle-time argument for XAUTOCLAIM")

@@ -26,9 +26,9 @@ try:
 except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
     from rillet import _cython as cython
 
+from rillet.commands.stream import command
 from rillet.commands.stream.arguments import SYNTAX_ERROR
 from rillet.errors import CommandError
-from rillet.runtime.registry import command
 from rillet.runtime.session import Session
 from rillet.types.stream.group import Group
 from rillet.types.stream.id import IDReader
@@ -167,10 +167,7 @@ class Deletion:
         return True
 
 
-@command(
-    "xdel", arity=-3, flags="write fast", keys=(1, 1, 1), group="stream", since="5.0.0",
-    complexity="O(1) for each ID.", syntax="key id [id ...]",
-)  # fmt: skip
+@command("xdel", arity=-3, flags="write fast", since="5.0.0", syntax="key id [id ...]", complexity="O(1) for each ID.")
 def xdel(session: Session, argv: list[bytes]) -> None:
     """Deletes entries by ID and returns how many existed."""
     key: bytes = argv[1]
@@ -190,10 +187,8 @@ def xdel(session: Session, argv: list[bytes]) -> None:
     session.out.integer(deletion.deleted)
 
 
-@command(
-    "xdelex", arity=-5, flags="write fast", keys=(1, 1, 1), group="stream", since="8.2.0",
-    complexity="O(1) for each ID.", syntax="key [KEEPREF | DELREF | ACKED] <IDS numids id [id ...]>",
-)  # fmt: skip
+@command("xdelex", arity=-5, flags="write fast", since="8.2.0",
+         syntax="key [KEEPREF | DELREF | ACKED] <IDS numids id [id ...]>", complexity="O(1) for each ID.")
 def xdelex(session: Session, argv: list[bytes]) -> None:
     """Deletes entries by ID, with or without the groups' references to them, and returns the result for each."""
     key: bytes = argv[1]
@@ -222,10 +217,8 @@ def xdelex(session: Session, argv: list[bytes]) -> None:
         session.propagate(argv)
 
 
-@command(
-    "xackdel", arity=-6, flags="write fast", keys=(1, 1, 1), group="stream", since="8.2.0",
-    complexity="O(1) for each ID.", syntax="key group [KEEPREF | DELREF | ACKED] <IDS numids id [id ...]>",
-)  # fmt: skip
+@command("xackdel", arity=-6, flags="write fast", since="8.2.0",
+         syntax="key group [KEEPREF | DELREF | ACKED] <IDS numids id [id ...]>", complexity="O(1) for each ID.")
 def xackdel(session: Session, argv: list[bytes]) -> None:
     """Acknowledges entries in a group, deletes them from the stream, and returns the result for each."""
     key: bytes = argv[1]

@@ -14,11 +14,11 @@ try:
 except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
     from rillet import _cython as cython
 
-from rillet.commands.stream.arguments import subcommand_error
+from rillet.commands.arguments import subcommand_error
+from rillet.commands.stream import command
 from rillet.commands.stream.idmp import new_stream
 from rillet.commands.stream.lookup import require_group, require_stream
 from rillet.errors import BusyGroup, CommandError
-from rillet.runtime.registry import command
 from rillet.runtime.session import Session
 from rillet.types.stream.group import ENTRIES_READ_UNKNOWN, Group
 from rillet.types.stream.id import IDReader
@@ -78,10 +78,8 @@ def _bounded(session: Session, stream: Stream, entries_read: int) -> int:
     return entries_read
 
 
-@command(
-    "xgroup|create", arity=-5, flags="write denyoom", keys=(2, 2, 1), group="stream", since="5.0.0",
-    complexity="O(1)", syntax="key group <id | $> [MKSTREAM] [ENTRIESREAD entries-read]",
-)  # fmt: skip
+@command("xgroup|create", arity=-5, flags="write denyoom", keys=(2, 2, 1), since="5.0.0",
+         syntax="key group <id | $> [MKSTREAM] [ENTRIESREAD entries-read]", complexity="O(1)")
 def xgroup_create(session: Session, argv: list[bytes]) -> None:
     """Creates a consumer group."""
     make, entries_read = _options(argv, True)
@@ -104,10 +102,8 @@ def xgroup_create(session: Session, argv: list[bytes]) -> None:
     session.notify(b"t", b"xgroup-create", key)
 
 
-@command(
-    "xgroup|setid", arity=-5, flags="write", keys=(2, 2, 1), group="stream", since="5.0.0",
-    complexity="O(1)", syntax="key group <id | $> [ENTRIESREAD entries-read]",
-)  # fmt: skip
+@command("xgroup|setid", arity=-5, flags="write", keys=(2, 2, 1), since="5.0.0",
+         syntax="key group <id | $> [ENTRIESREAD entries-read]", complexity="O(1)")
 def xgroup_setid(session: Session, argv: list[bytes]) -> None:
     """Sets the last delivered ID of a consumer group."""
     _, entries_read = _options(argv, False)
@@ -121,10 +117,8 @@ def xgroup_setid(session: Session, argv: list[bytes]) -> None:
     session.notify(b"t", b"xgroup-setid", argv[2])
 
 
-@command(
-    "xgroup|destroy", arity=4, flags="write", keys=(2, 2, 1), group="stream", since="5.0.0",
-    complexity="O(N) for the N pending entries of the group.", syntax="key group",
-)  # fmt: skip
+@command("xgroup|destroy", arity=4, flags="write", keys=(2, 2, 1), since="5.0.0", syntax="key group",
+         complexity="O(N) for the N pending entries of the group.")
 def xgroup_destroy(session: Session, argv: list[bytes]) -> None:
     """Destroys a consumer group; clients that are blocked in it receive an error."""
     key = argv[2]
@@ -138,10 +132,8 @@ def xgroup_destroy(session: Session, argv: list[bytes]) -> None:
     session.db.signal_ready(key)
 
 
-@command(
-    "xgroup|createconsumer", arity=5, flags="write denyoom", keys=(2, 2, 1), group="stream", since="6.2.0",
-    complexity="O(1)", syntax="key group consumer",
-)  # fmt: skip
+@command("xgroup|createconsumer", arity=5, flags="write denyoom", keys=(2, 2, 1), since="6.2.0",
+         syntax="key group consumer", complexity="O(1)")
 def xgroup_createconsumer(session: Session, argv: list[bytes]) -> None:
     """Creates a consumer in a group and returns how many were created."""
     _, group = _stream_and_group(session, argv)
@@ -154,10 +146,8 @@ def xgroup_createconsumer(session: Session, argv: list[bytes]) -> None:
     session.notify(b"t", b"xgroup-createconsumer", argv[2])
 
 
-@command(
-    "xgroup|delconsumer", arity=5, flags="write", keys=(2, 2, 1), group="stream", since="5.0.0",
-    complexity="O(N) for the N pending entries of the consumer.", syntax="key group consumer",
-)  # fmt: skip
+@command("xgroup|delconsumer", arity=5, flags="write", keys=(2, 2, 1), since="5.0.0", syntax="key group consumer",
+         complexity="O(N) for the N pending entries of the consumer.")
 def xgroup_delconsumer(session: Session, argv: list[bytes]) -> None:
     """Deletes a consumer with its pending entries and returns how many those were."""
     stream, group = _stream_and_group(session, argv)
@@ -169,10 +159,8 @@ def xgroup_delconsumer(session: Session, argv: list[bytes]) -> None:
     session.out.integer(max(0, pending))
 
 
-@command(
-    "xack", arity=-4, flags="write fast", keys=(1, 1, 1), group="stream", since="5.0.0",
-    complexity="O(1) for each ID.", syntax="key group id [id ...]",
-)  # fmt: skip
+@command("xack", arity=-4, flags="write fast", since="5.0.0", syntax="key group id [id ...]",
+         complexity="O(1) for each ID.")
 def xack(session: Session, argv: list[bytes]) -> None:
     """Acknowledges entries: removes them from the pending entries of a group and returns how many were pending."""
     stream: Stream | None = lookup_read(session, argv[1])

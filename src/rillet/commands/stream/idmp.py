@@ -20,6 +20,7 @@ lost. rillet replays such logs as Redis does.
 
 from __future__ import annotations
 
+from rillet.commands.stream import command
 from rillet.commands.stream.arguments import (
     MAX_U64,
     SYNTAX_ERROR,
@@ -33,7 +34,6 @@ from rillet.commands.stream.lookup import lookup_write, require_stream
 from rillet.errors import CommandError
 from rillet.keyspace.database import Database
 from rillet.protocol.reply_writer import ReplyWriter
-from rillet.runtime.registry import command
 from rillet.runtime.session import Session
 from rillet.runtime.settings import Settings
 from rillet.types.stream.id import IDReader, format_id
@@ -146,10 +146,8 @@ def _limit(word: bytes, what: str, unit: str, low: int, high: int) -> int:
     return value
 
 
-@command(
-    "xcfgset", arity=-2, flags="write fast", keys=(1, 1, 1), group="stream", since="8.6.0", complexity="O(1)",
-    syntax="key [IDMP-DURATION idmp-duration] [IDMP-MAXSIZE idmp-maxsize]",
-)  # fmt: skip
+@command("xcfgset", arity=-2, flags="write fast", since="8.6.0",
+         syntax="key [IDMP-DURATION idmp-duration] [IDMP-MAXSIZE idmp-maxsize]", complexity="O(1)")
 def xcfgset(session: Session, argv: list[bytes]) -> None:
     """Sets how many messages per producer a stream stores, and for how long."""
     stream = require_stream(lookup_write(session, argv[1]))
@@ -177,10 +175,8 @@ def xcfgset(session: Session, argv: list[bytes]) -> None:
     session.out.ok()
 
 
-@command(
-    "xidmprecord", arity=5, flags="write denyoom fast", keys=(1, 1, 1), group="stream", since="8.6.2",
-    complexity="O(1)", syntax="key pid iid stream-id",
-)  # fmt: skip
+@command("xidmprecord", arity=5, flags="write denyoom fast", since="8.6.2", syntax="key pid iid stream-id",
+         complexity="O(1)")
 def xidmprecord(session: Session, argv: list[bytes]) -> None:
     """Records that an entry is a given message of a producer; used by rewritten logs of Redis."""
     key, pid, iid = argv[1:4]

@@ -11,19 +11,18 @@ producers since 8.6, nacked-count since 8.8. Since 8.10 radix-tree-nodes counts 
 
 from __future__ import annotations
 
-from rillet.commands.arguments import text
+from rillet.commands.arguments import subcommand_error, text
+from rillet.commands.stream import command
 from rillet.commands.stream.arguments import (
     MAX_U64,
     integer,
     option,
-    subcommand_error,
     to_signed,
 )
 from rillet.commands.stream.idmp import IDMP_FIELDS, SINCE, write_idmp
 from rillet.commands.stream.lookup import lookup_read, require_group, require_stream
 from rillet.commands.stream.range import write_entries
 from rillet.protocol.reply_writer import ReplyWriter
-from rillet.runtime.registry import command
 from rillet.runtime.session import Session
 from rillet.types.stream.group import ENTRIES_READ_UNKNOWN, Consumer, Group
 from rillet.types.stream.pending import PendingIndex, PendingIterator
@@ -73,17 +72,13 @@ def _write_help(session: Session, argv: list[bytes], lines: tuple[bytes, ...]) -
         out.simple(line)
 
 
-@command(
-    "xgroup|help", arity=2, flags="loading stale", group="stream", since="5.0.0", complexity="O(1)",
-)  # fmt: skip
+@command("xgroup|help", arity=2, flags="loading stale", keys=(0, 0, 0), since="5.0.0", complexity="O(1)")
 def xgroup_help(session: Session, argv: list[bytes]) -> None:
     """Shows the sub-commands of XGROUP."""
     _write_help(session, argv, _XGROUP_HELP)
 
 
-@command(
-    "xinfo|help", arity=2, flags="loading stale", group="stream", since="5.0.0", complexity="O(1)",
-)  # fmt: skip
+@command("xinfo|help", arity=2, flags="loading stale", keys=(0, 0, 0), since="5.0.0", complexity="O(1)")
 def xinfo_help(session: Session, argv: list[bytes]) -> None:
     """Shows the sub-commands of XINFO."""
     _write_help(session, argv, _XINFO_HELP)
@@ -105,10 +100,8 @@ def _write_counters(session: Session, stream: Stream, group: Group) -> None:
         out.integer(lag)
 
 
-@command(
-    "xinfo|consumers", arity=4, flags="readonly", keys=(2, 2, 1), group="stream", since="5.0.0",
-    complexity="O(1)", syntax="key group",
-)  # fmt: skip
+@command("xinfo|consumers", arity=4, flags="readonly", keys=(2, 2, 1), since="5.0.0", syntax="key group",
+         complexity="O(1)")
 def xinfo_consumers(session: Session, argv: list[bytes]) -> None:
     """Lists the consumers of a group."""
     group = require_group(require_stream(lookup_read(session, argv[2])), argv[2], argv[3])
@@ -129,10 +122,7 @@ def xinfo_consumers(session: Session, argv: list[bytes]) -> None:
             out.integer(-1 if consumer.active_time == -1 else now - consumer.active_time)
 
 
-@command(
-    "xinfo|groups", arity=3, flags="readonly", keys=(2, 2, 1), group="stream", since="5.0.0",
-    complexity="O(1)", syntax="key",
-)  # fmt: skip
+@command("xinfo|groups", arity=3, flags="readonly", keys=(2, 2, 1), since="5.0.0", syntax="key", complexity="O(1)")
 def xinfo_groups(session: Session, argv: list[bytes]) -> None:
     """Lists the consumer groups of a stream."""
     stream = require_stream(lookup_read(session, argv[2]))
@@ -151,10 +141,8 @@ def xinfo_groups(session: Session, argv: list[bytes]) -> None:
         _write_counters(session, stream, group)
 
 
-@command(
-    "xinfo|stream", arity=-3, flags="readonly", keys=(2, 2, 1), group="stream", since="5.0.0",
-    complexity="O(1)", syntax="key [FULL [COUNT count]]",
-)  # fmt: skip
+@command("xinfo|stream", arity=-3, flags="readonly", keys=(2, 2, 1), since="5.0.0", syntax="key [FULL [COUNT count]]",
+         complexity="O(1)")
 def xinfo_stream(session: Session, argv: list[bytes]) -> None:
     """Describes a stream, with FULL down to its entries and pending entries."""
     stream = require_stream(lookup_read(session, argv[2]))

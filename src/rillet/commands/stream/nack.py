@@ -17,10 +17,10 @@ FATAL, the maximum). Other IDs are ignored. The reply is the number of released 
 from __future__ import annotations
 
 from rillet.commands.arguments import text
+from rillet.commands.stream import command
 from rillet.commands.stream.arguments import integer, option, read_ids
 from rillet.commands.stream.lookup import lookup_write, require_stream_and_group
 from rillet.errors import CommandError
-from rillet.runtime.registry import command
 from rillet.runtime.session import Session
 from rillet.types.stream.group import MAX_DELIVERIES
 
@@ -83,11 +83,9 @@ def _words_of(argv: list[bytes], at: int) -> list[bytes]:
     return argv[at + 2 : at + 2 + count]
 
 
-@command(
-    "xnack", arity=-7, flags="write fast", keys=(1, 1, 1), group="stream", since="8.8.0",
-    complexity="O(1) for each ID.",
-    syntax="key group <SILENT | FAIL | FATAL> IDS numids id [id ...] [RETRYCOUNT count] [FORCE]",
-)  # fmt: skip
+@command("xnack", arity=-7, flags="write fast", since="8.8.0",
+         syntax="key group <SILENT | FAIL | FATAL> IDS numids id [id ...] [RETRYCOUNT count] [FORCE]",
+         complexity="O(1) for each ID.")
 def xnack(session: Session, argv: list[bytes]) -> None:
     """Releases pending entries of a group for the next claim, and returns how many."""
     key = argv[1]

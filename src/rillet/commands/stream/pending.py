@@ -7,11 +7,11 @@ try:
 except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
     from rillet import _cython as cython
 
+from rillet.commands.stream import command
 from rillet.commands.stream.arguments import SYNTAX_ERROR, Interval
 from rillet.commands.stream.lookup import require_stream_and_group
 from rillet.errors import CommandError
 from rillet.protocol.reply_writer import ReplyWriter
-from rillet.runtime.registry import command
 from rillet.runtime.session import Session
 from rillet.types.stream.group import Consumer, Group
 from rillet.types.stream.pending import PendingIndex, PendingIterator, PendingTable
@@ -22,11 +22,9 @@ if not cython.compiled:  # for compiled code, the .pxd declares these names
     from rillet.types.stream.id import less
 
 
-@command(
-    "xpending", arity=-3, flags="readonly", keys=(1, 1, 1), group="stream", since="5.0.0",
-    complexity="O(N) for the N entries returned, or scanned where IDLE filters; the summary is O(consumers).",
-    syntax="key group [[IDLE min-idle-time] start end count [consumer]]",
-)  # fmt: skip
+@command("xpending", arity=-3, flags="readonly", since="5.0.0",
+         syntax="key group [[IDLE min-idle-time] start end count [consumer]]",
+         complexity="O(N) for the N entries returned, or scanned where IDLE filters; the summary is O(consumers).")
 def xpending(session: Session, argv: list[bytes]) -> None:
     """Returns the pending entries of a group: a summary, or entry by entry."""
     if len(argv) == 3:

@@ -13,10 +13,10 @@ try:
 except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
     from rillet import _cython as cython
 
+from rillet.commands.stream import command
 from rillet.commands.stream.arguments import SYNTAX_ERROR, Interval
 from rillet.errors import CommandError
 from rillet.protocol.reply_writer import ReplyWriter
-from rillet.runtime.registry import command
 from rillet.runtime.session import Session
 from rillet.structs.listpack import Listpack
 from rillet.types.stream.iterator import StreamIterator
@@ -150,29 +150,22 @@ def write_entries(
     return written
 
 
-@command(
-    "xlen", arity=2, flags="readonly fast", keys=(1, 1, 1), group="stream", since="5.0.0",
-    complexity="O(1)", syntax="key",
-)  # fmt: skip
+@command("xlen", arity=2, flags="readonly fast", since="5.0.0", syntax="key", complexity="O(1)")
 def xlen(session: Session, argv: list[bytes]) -> None:
     """Returns the number of entries in a stream."""
     stream: Stream | None = lookup_read(session, argv[1])
     session.out.integer(0 if stream is None else stream.length)
 
 
-@command(
-    "xrange", arity=-4, flags="readonly", keys=(1, 1, 1), group="stream", since="5.0.0",
-    complexity="O(N) for the N entries returned.", syntax="key start end [COUNT count]",
-)  # fmt: skip
+@command("xrange", arity=-4, flags="readonly", since="5.0.0", syntax="key start end [COUNT count]",
+         complexity="O(N) for the N entries returned.")
 def xrange(session: Session, argv: list[bytes]) -> None:
     """Returns the entries between two IDs, oldest first."""
     _range(session, argv, False)
 
 
-@command(
-    "xrevrange", arity=-4, flags="readonly", keys=(1, 1, 1), group="stream", since="5.0.0",
-    complexity="O(N) for the N entries returned.", syntax="key end start [COUNT count]",
-)  # fmt: skip
+@command("xrevrange", arity=-4, flags="readonly", since="5.0.0", syntax="key end start [COUNT count]",
+         complexity="O(N) for the N entries returned.")
 def xrevrange(session: Session, argv: list[bytes]) -> None:
     """Returns the entries between two IDs, newest first."""
     _range(session, argv, True)

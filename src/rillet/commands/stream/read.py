@@ -13,11 +13,11 @@ try:
 except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
     from rillet import _cython as cython
 
+from rillet.commands.stream import command
 from rillet.commands.stream.range import EntryWriter
 from rillet.commands.stream.read_arguments import ReadArguments, keys_of_read
 from rillet.commands.stream.read_reply import ReadReply
 from rillet.protocol.reply_writer import ReplyWriter
-from rillet.runtime.registry import command
 from rillet.runtime.session import Session
 from rillet.types.stream.iterator import StreamIterator
 from rillet.types.stream.value import Stream
@@ -72,12 +72,11 @@ class XreadReply(ReadReply):
         return out.insert_array(mark, written)
 
 
-@command(
-    "xread", arity=-4, flags="blocking readonly movablekeys", group="stream", since="5.0.0", get_keys=keys_of_read,
-    complexity="O(N) for the N entries returned; an XADD pays O(M) for the M clients that wait for the stream.",
-    syntax="[COUNT count] [MAXCOUNT maxcount]@8.10.0 [MAXSIZE maxsize]@8.10.0 [BLOCK milliseconds] "
-    "STREAMS key [key ...] id [id ...]",
-)  # fmt: skip
+@command("xread", arity=-4, flags="blocking readonly movablekeys", keys=(0, 0, 0), since="5.0.0",
+         syntax="[COUNT count] [MAXCOUNT maxcount]@8.10.0 [MAXSIZE maxsize]@8.10.0 [BLOCK milliseconds] "
+         "STREAMS key [key ...] id [id ...]",
+         complexity="O(N) for the N entries returned; an XADD pays O(M) for the M clients that wait for the stream.",
+         get_keys=keys_of_read)
 def xread(session: Session, argv: list[bytes]) -> None:
     """Returns entries of one or more streams after the given IDs, and with BLOCK waits until there are any."""
     arguments: ReadArguments = ReadArguments(session.engine.settings.compat)

@@ -26,11 +26,11 @@ try:
 except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
     from rillet import _cython as cython
 
+from rillet.commands.stream import command
 from rillet.commands.stream.delivery import Delivery
 from rillet.commands.stream.read import BLOCKED_COUNT
 from rillet.commands.stream.read_arguments import ReadArguments, keys_of_read
 from rillet.commands.stream.read_reply import ReadReply
-from rillet.runtime.registry import command
 from rillet.runtime.session import Session
 from rillet.types.stream.group import Consumer, Group
 from rillet.types.stream.pending import PendingTable
@@ -174,12 +174,11 @@ class XreadGroupReply(ReadReply):
         return oldest + min_idle  # type: ignore[no-any-return]
 
 
-@command(
-    "xreadgroup", arity=-7, flags="blocking write movablekeys", group="stream", since="5.0.0", get_keys=keys_of_read,
-    complexity="O(M) for the M entries returned; an XADD pays O(N) for the N clients that wait for the stream.",
-    syntax="GROUP group consumer [COUNT count] [MAXCOUNT maxcount]@8.10.0 [MAXSIZE maxsize]@8.10.0 "
-    "[BLOCK milliseconds] [CLAIM min-idle-time]@8.4.0 [NOACK] STREAMS key [key ...] id [id ...]",
-)  # fmt: skip
+@command("xreadgroup", arity=-7, flags="blocking write movablekeys", keys=(0, 0, 0), since="5.0.0",
+         syntax="GROUP group consumer [COUNT count] [MAXCOUNT maxcount]@8.10.0 [MAXSIZE maxsize]@8.10.0 "
+         "[BLOCK milliseconds] [CLAIM min-idle-time]@8.4.0 [NOACK] STREAMS key [key ...] id [id ...]",
+         complexity="O(M) for the M entries returned; an XADD pays O(N) for the N clients that wait for the stream.",
+         get_keys=keys_of_read)
 def xreadgroup(session: Session, argv: list[bytes]) -> None:
     """Returns new entries to a consumer of a group, where they become pending, or its pending entries again."""
     arguments: ReadArguments = ReadArguments(session.engine.settings.compat)

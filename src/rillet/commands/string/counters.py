@@ -14,9 +14,9 @@ except ModuleNotFoundError:  # Cython is not installed: use a replacement for it
     from rillet import _cython as cython
 
 from rillet.commands.arguments import LLONG_MAX, LLONG_MIN, float_value, integer
+from rillet.commands.string import command
 from rillet.commands.string.values import string_for_write, update_string
 from rillet.errors import CommandError
-from rillet.runtime.registry import command
 from rillet.runtime.session import Session
 from rillet.structs import long_double
 from rillet.types.string import TEXT, String, new_string, string2ll
@@ -33,7 +33,7 @@ def _increment(session: Session, key: bytes, by: Any) -> cython.bint:
     if value > LLONG_MAX or value < LLONG_MIN:
         raise CommandError("increment or decrement would overflow")
     if string is not None and string.form == 0:
-        string.data = b"%d" % value  # in place, as in Redis for an unshared integer
+        string.data = b"%d" % value  # an integer is changed in place, as in Redis
         session.modified(key)
         session.notify(b"$", b"incrby", key)
     else:
@@ -41,29 +41,25 @@ def _increment(session: Session, key: bytes, by: Any) -> cython.bint:
     return session.out.integer(value)
 
 
-@command("incr", arity=2, flags="write denyoom fast", keys=(1, 1, 1), group="string", since="1.0.0",
-         complexity="O(1)", syntax="key")
+@command("incr", arity=2, flags="write denyoom fast", since="1.0.0", syntax="key", complexity="O(1)")
 def incr(session: Session, argv: list[bytes]) -> None:
     """Increment the integer at a key."""
     _increment(session, argv[1], 1)
 
 
-@command("decr", arity=2, flags="write denyoom fast", keys=(1, 1, 1), group="string", since="1.0.0",
-         complexity="O(1)", syntax="key")
+@command("decr", arity=2, flags="write denyoom fast", since="1.0.0", syntax="key", complexity="O(1)")
 def decr(session: Session, argv: list[bytes]) -> None:
     """Decrement the integer at a key."""
     _increment(session, argv[1], -1)
 
 
-@command("incrby", arity=3, flags="write denyoom fast", keys=(1, 1, 1), group="string", since="1.0.0",
-         complexity="O(1)", syntax="key increment")
+@command("incrby", arity=3, flags="write denyoom fast", since="1.0.0", syntax="key increment", complexity="O(1)")
 def incrby(session: Session, argv: list[bytes]) -> None:
     """Add to the integer at a key."""
     _increment(session, argv[1], integer(argv[2]))
 
 
-@command("decrby", arity=3, flags="write denyoom fast", keys=(1, 1, 1), group="string", since="1.0.0",
-         complexity="O(1)", syntax="key decrement")
+@command("decrby", arity=3, flags="write denyoom fast", since="1.0.0", syntax="key decrement", complexity="O(1)")
 def decrby(session: Session, argv: list[bytes]) -> None:
     """Subtract from the integer at a key."""
     by = integer(argv[2])
@@ -73,7 +69,7 @@ def decrby(session: Session, argv: list[bytes]) -> None:
 
 
 def _sum(augend: bytes, addend: bytes) -> bytes:
-    """Return the text of the sum of two long doubles; an invalid number is reported before an overflow."""
+    """Return the text of the sum of two long doubles; an invalid number raises its error before an overflow does."""
     total = Fraction(0)
     finite = True
     for raw in (augend, addend):
@@ -89,8 +85,7 @@ def _sum(augend: bytes, addend: bytes) -> bytes:
     raise CommandError("increment would produce NaN or Infinity")
 
 
-@command("incrbyfloat", arity=3, flags="write denyoom fast", keys=(1, 1, 1), group="string", since="2.6.0",
-         complexity="O(1)", syntax="key increment")
+@command("incrbyfloat", arity=3, flags="write denyoom fast", since="2.6.0", syntax="key increment", complexity="O(1)")
 def incrbyfloat(session: Session, argv: list[bytes]) -> None:
     """Add to the number at a key, with the precision of a long double."""
     key: bytes = argv[1]

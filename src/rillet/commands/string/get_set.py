@@ -3,7 +3,7 @@
 A propagated command does not depend on the clock: `SET k v EX 10` becomes `SET k v PXAT <ms>`, GETEX becomes PEXPIREAT
 or PERSIST, GETDEL becomes DEL, GETSET becomes SET.
 
-Benchmarks send SET and GET, so their plain forms are handled first and allocate one object at most.
+SET and GET without options are the most frequent commands, so they run first and allocate one object at most.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ try:
 except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
     from rillet import _cython as cython
 
-from rillet.commands.arguments import LLONG_MAX, integer, syntax_error
+from rillet.commands.arguments import LLONG_MAX, arity_error, integer, syntax_error
 from rillet.commands.keys.expire import deletion
+from rillet.commands.string import command
 from rillet.commands.string.values import store_string, write_string
 from rillet.errors import CommandError
 from rillet.protocol.reply_writer import ReplyWriter
-from rillet.runtime.registry import command
 from rillet.runtime.session import Session
 from rillet.types.string import String, new_string
 
@@ -44,7 +44,7 @@ class _SetOptions:
     __slots__ = ("expiry", "expiry_option", "flags")
 
     def __init__(self, argv: list[bytes], start: int, flags: tuple[bytes, ...], keep: bytes) -> None:
-        """Read argv[start:]; flags are the words taken besides the expiries, keep the one that excludes an expiry."""
+        """Read argv[start:]: the words in `flags`, of which `keep` excludes an expiry, and the expiry options."""
         self.flags: set[bytes] = set()
         self.expiry: bytes | None = None
         self.expiry_option = b""
@@ -65,9 +65,9 @@ class _SetOptions:
             raise syntax_error()
 
 
-@command("set", arity=-3, flags="write denyoom", keys=(1, 1, 1), group="string", since="1.0.0", complexity="O(1)",
+@command("set", arity=-3, flags="write denyoom", since="1.0.0",
          syntax="key value [NX | XX] [GET] [EX seconds | PX milliseconds | EXAT unix-time-seconds | "
-         "PXAT unix-time-milliseconds | KEEPTTL]")
+         "PXAT unix-time-milliseconds | KEEPTTL]", complexity="O(1)")
 def set_(session: Session, argv: list[bytes]) -> None:
     """Store a string at a key, replacing any value."""
     if len(argv) == 3:
@@ -113,7 +113,7 @@ def _set_generic(session: Session, key: bytes, data: bytes, options: _SetOptions
 
 
 def _propagate_expiring(session: Session, option: bytes, data: bytes, when: int) -> None:
-    """Propagate the absolute time; newer servers keep more of the received command (setGenericCommand)."""
+    """Propagate the absolute time; newer servers keep the received command or its name (setGenericCommand)."""
     argv, compat = session.argv, session.engine.settings.compat
     if option == b"PXAT" and compat.knows(72):
         return
@@ -122,7 +122,7 @@ def _propagate_expiring(session: Session, option: bytes, data: bytes, when: int)
 
 
 def _is_past(session: Session, when: int) -> bool:
-    """Return whether SET stores nothing because the value has expired already: in Valkey, and in Redis since 8.8."""
+    """Return whether SET stores nothing because its expiry has passed: in Valkey, and in Redis since 8.8."""
     compat = session.engine.settings.compat
     return bool(compat.valkey or compat.knows(88)) and when <= session.engine.clock.now_ms() and not session.trusted
 
@@ -136,15 +136,13 @@ def _note_overwritten_by_time(session: Session, key: bytes) -> None:
     session.propagate(deletion(key, lazy))
 
 
-@command("get", arity=2, flags="readonly fast", keys=(1, 1, 1), group="string", since="1.0.0", complexity="O(1)",
-         syntax="key")
+@command("get", arity=2, flags="readonly fast", since="1.0.0", syntax="key", complexity="O(1)")
 def get(session: Session, argv: list[bytes]) -> None:
     """Return the string at a key."""
     write_string(session.out, session.db.lookup_read(argv[1]))
 
 
-@command("setnx", arity=3, flags="write denyoom fast", keys=(1, 1, 1), group="string", since="1.0.0",
-         complexity="O(1)", syntax="key value")
+@command("setnx", arity=3, flags="write denyoom fast", since="1.0.0", syntax="key value", complexity="O(1)")
 def setnx(session: Session, argv: list[bytes]) -> None:
     """Store a string, unless the key exists."""
     if session.db.lookup(argv[1]) is not None:
@@ -166,22 +164,19 @@ def _set_expiring(session: Session, argv: list[bytes], option: bytes) -> cython.
     return session.out.ok()
 
 
-@command("setex", arity=4, flags="write denyoom", keys=(1, 1, 1), group="string", since="2.0.0", complexity="O(1)",
-         syntax="key seconds value")
+@command("setex", arity=4, flags="write denyoom", since="2.0.0", syntax="key seconds value", complexity="O(1)")
 def setex(session: Session, argv: list[bytes]) -> None:
     """Store a string that expires after some seconds."""
     _set_expiring(session, argv, b"EX")
 
 
-@command("psetex", arity=4, flags="write denyoom", keys=(1, 1, 1), group="string", since="2.6.0", complexity="O(1)",
-         syntax="key milliseconds value")
+@command("psetex", arity=4, flags="write denyoom", since="2.6.0", syntax="key milliseconds value", complexity="O(1)")
 def psetex(session: Session, argv: list[bytes]) -> None:
     """Store a string that expires after some milliseconds."""
     _set_expiring(session, argv, b"PX")
 
 
-@command("getset", arity=3, flags="write denyoom fast", keys=(1, 1, 1), group="string", since="1.0.0",
-         complexity="O(1)", syntax="key value")
+@command("getset", arity=3, flags="write denyoom fast", since="1.0.0", syntax="key value", complexity="O(1)")
 def getset(session: Session, argv: list[bytes]) -> None:
     """Store a string and return the previous one."""
     write_string(session.out, session.db.lookup_read(argv[1]))
@@ -190,8 +185,7 @@ def getset(session: Session, argv: list[bytes]) -> None:
         session.propagate([b"SET", argv[1], argv[2]])
 
 
-@command("getdel", arity=2, flags="write fast", keys=(1, 1, 1), group="string", since="6.2.0", complexity="O(1)",
-         syntax="key")
+@command("getdel", arity=2, flags="write fast", since="6.2.0", syntax="key", complexity="O(1)")
 def getdel(session: Session, argv: list[bytes]) -> None:
     """Return the string at a key and delete the key."""
     key = argv[1]
@@ -208,15 +202,16 @@ def _note_deleted(session: Session, key: bytes, by_time: bool = False) -> None:
         session.notify(b"g", b"del", key)
     if session.engine.log is not None:
         settings = session.engine.settings
-        # Only up to 7.0, a lazyfree setting affects GETDEL (t_string.c: getdelCommand).
+        # A lazyfree setting affects GETDEL up to Redis 7.0 only (t_string.c: getdelCommand).
         lazy = settings.lazyfree_lazy_expire if by_time else (
             settings.lazyfree_lazy_user_del and not settings.compat.knows(72)
         )
         session.propagate(deletion(key, lazy))
 
 
-@command("getex", arity=-2, flags="write fast", keys=(1, 1, 1), group="string", since="6.2.0", complexity="O(1)",
-         syntax="key [EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT unix-time-milliseconds | PERSIST]")
+@command("getex", arity=-2, flags="write fast", since="6.2.0",
+         syntax="key [EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT unix-time-milliseconds | PERSIST]",
+         complexity="O(1)")
 def getex(session: Session, argv: list[bytes]) -> None:
     """Return the string at a key and change its expiry."""
     options = _SetOptions(argv, 2, (b"PERSIST",), b"PERSIST")
@@ -250,8 +245,8 @@ def _expire_read(session: Session, key: bytes, when: int, option: bytes) -> None
         session.propagate([b"PEXPIREAT", key, b"%d" % when])
 
 
-@command("mget", arity=-2, flags="readonly fast", keys=(1, -1, 1), group="string", since="1.0.0",
-         complexity="O(N) where N is the number of keys to retrieve.", syntax="key [key ...]")
+@command("mget", arity=-2, flags="readonly fast", keys=(1, -1, 1), since="1.0.0", syntax="key [key ...]",
+         complexity="O(N) where N is the number of keys to retrieve.")
 def mget(session: Session, argv: list[bytes]) -> None:
     """Return the strings at several keys, null for missing ones."""
     at: cython.Py_ssize_t
@@ -272,11 +267,11 @@ def _set_many(session: Session, argv: list[bytes]) -> cython.bint:
 
 def _check_pairs(session: Session, argv: list[bytes]) -> None:
     if len(argv) % 2 == 0:
-        raise CommandError(f"wrong number of arguments for '{session.command.fullname}' command")
+        raise arity_error(session.command.fullname)
 
 
-@command("mset", arity=-3, flags="write denyoom", keys=(1, -1, 2), group="string", since="1.0.1",
-         complexity="O(N) where N is the number of keys to set.", syntax="key value [key value ...]")
+@command("mset", arity=-3, flags="write denyoom", keys=(1, -1, 2), since="1.0.1", syntax="key value [key value ...]",
+         complexity="O(N) where N is the number of keys to set.")
 def mset(session: Session, argv: list[bytes]) -> None:
     """Store strings at several keys at once."""
     _check_pairs(session, argv)
@@ -284,8 +279,8 @@ def mset(session: Session, argv: list[bytes]) -> None:
     session.out.ok()
 
 
-@command("msetnx", arity=-3, flags="write denyoom", keys=(1, -1, 2), group="string", since="1.0.1",
-         complexity="O(N) where N is the number of keys to set.", syntax="key value [key value ...]")
+@command("msetnx", arity=-3, flags="write denyoom", keys=(1, -1, 2), since="1.0.1", syntax="key value [key value ...]",
+         complexity="O(N) where N is the number of keys to set.")
 def msetnx(session: Session, argv: list[bytes]) -> None:
     """Store strings at several keys, unless any of the keys exists."""
     _check_pairs(session, argv)

@@ -1,13 +1,12 @@
 """LCS: the longest common subsequence of two strings (Redis: t_string.c, lcsCommand).
 
-The usual table of lengths, with one row more than the first string has bytes, is filled forward and walked backward
-from its last cell:
+The command fills the usual table of lengths forward, and walks it backward from its last cell:
 
-    table[i][j] = longest common subsequence of a[:i] and b[:j]
+    table[i][j] = the length of the longest common subsequence of a[:i] and b[:j]
 
 If both directions are equally long, the walk steps back in the second string, as in Redis: the choice among several
-longest subsequences is visible in the reply. O(N * M) in time and memory; proto-max-bulk-len limits the memory as if
-a cell had four bytes.
+longest subsequences is visible in the reply. Costs: O(N * M) in time and memory, four bytes per cell, which
+proto-max-bulk-len limits.
 """
 
 from __future__ import annotations
@@ -15,13 +14,14 @@ from __future__ import annotations
 from array import array
 
 from rillet.commands.arguments import integer, syntax_error
+from rillet.commands.replies import write_tree
+from rillet.commands.string import command
 from rillet.errors import CommandError
-from rillet.runtime.registry import command
 from rillet.runtime.session import Session
 from rillet.types.string import String
 
 Match = tuple[int, int, int]
-"""Where a run of equal bytes begins in either string, and its length."""
+"""A run of equal bytes: its position in the first string, in the second string, and its length."""
 
 
 def _table(a: bytes, b: bytes) -> list[array[int]]:
@@ -41,7 +41,7 @@ def _table(a: bytes, b: bytes) -> list[array[int]]:
 
 
 def longest_common(a: bytes, b: bytes) -> tuple[bytes, list[Match]]:
-    """Return the subsequence and its matching ranges, the last one first. O(N * M)"""
+    """Return the longest common subsequence, and its matching runs from last to first. O(N * M)"""
     table = _table(a, b)
     i, j = len(a), len(b)
     found = bytearray()
@@ -72,9 +72,9 @@ def _bytes_of(session: Session, key: bytes) -> bytes:
     return b"" if value is None else value.value()
 
 
-@command("lcs", arity=-3, flags="readonly", keys=(1, 2, 1), group="string", since="7.0.0",
-         complexity="O(N*M) for strings of N and M bytes",
-         syntax="key1 key2 [LEN] [IDX] [MINMATCHLEN len] [WITHMATCHLEN]")
+@command("lcs", arity=-3, flags="readonly", keys=(1, 2, 1), since="7.0.0",
+         syntax="key1 key2 [LEN] [IDX] [MINMATCHLEN len] [WITHMATCHLEN]",
+         complexity="O(N*M) for strings of N and M bytes")
 def lcs(session: Session, argv: list[bytes]) -> None:
     """Find the longest common subsequence of two strings."""
     a, b = _bytes_of(session, argv[1]), _bytes_of(session, argv[2])
@@ -95,25 +95,11 @@ def lcs(session: Session, argv: list[bytes]) -> None:
         raise CommandError("Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len")
     found, runs = longest_common(a, b)
     if b"idx" in words:
-        _reply_runs(session, [run for run in runs if run[2] >= shortest], len(found), b"withmatchlen" in words)
+        write_tree(session.out, {b"matches": [
+            [[in_a, in_a + size - 1], [in_b, in_b + size - 1], *([size] if b"withmatchlen" in words else ())]
+            for in_a, in_b, size in runs if size >= shortest
+        ], b"len": len(found)})  # fmt: skip
     elif b"len" in words:
         session.out.integer(len(found))
     else:
         session.out.bulk(found)
-
-
-def _reply_runs(session: Session, runs: list[Match], length: int, with_length: bool) -> None:
-    out = session.out
-    out.map(2)
-    out.bulk(b"matches")
-    out.array(len(runs))
-    for in_a, in_b, size in runs:
-        out.array(2 + with_length)
-        for start in (in_a, in_b):
-            out.array(2)
-            out.integer(start)
-            out.integer(start + size - 1)
-        if with_length:
-            out.integer(size)
-    out.bulk(b"len")
-    out.integer(length)

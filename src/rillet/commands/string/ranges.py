@@ -8,16 +8,15 @@ except ModuleNotFoundError:  # Cython is not installed: use a replacement for it
     from rillet import _cython as cython
 
 from rillet.commands.arguments import integer
+from rillet.commands.string import command
 from rillet.commands.string.values import check_length, string_for_write
 from rillet.errors import CommandError, WrongType
-from rillet.runtime.registry import command
 from rillet.runtime.session import Session
 from rillet.types.string import String, new_string
 
 
-@command("append", arity=3, flags="write denyoom fast", keys=(1, 1, 1), group="string", since="2.0.0",
-         complexity="O(1) amortized, for a small appended value: a string that grows is over-allocated.",
-         syntax="key value")
+@command("append", arity=3, flags="write denyoom fast", since="2.0.0", syntax="key value",
+         complexity="O(1) amortized, for a small appended value: a string that grows is over-allocated.")
 def append(session: Session, argv: list[bytes]) -> None:
     """Append bytes to a string."""
     key: bytes = argv[1]
@@ -34,8 +33,7 @@ def append(session: Session, argv: list[bytes]) -> None:
     session.out.integer(string.length())
 
 
-@command("strlen", arity=2, flags="readonly fast", keys=(1, 1, 1), group="string", since="2.2.0", complexity="O(1)",
-         syntax="key")
+@command("strlen", arity=2, flags="readonly fast", since="2.2.0", syntax="key", complexity="O(1)")
 def strlen(session: Session, argv: list[bytes]) -> None:
     """Return the length of a string in bytes."""
     value: object = session.db.lookup_read(argv[1])
@@ -45,9 +43,8 @@ def strlen(session: Session, argv: list[bytes]) -> None:
     session.out.integer(0 if string is None else string.length())
 
 
-@command("setrange", arity=4, flags="write denyoom", keys=(1, 1, 1), group="string", since="2.2.0",
-         complexity="O(M) with M being the length of the value argument, and of the gap before it.",
-         syntax="key offset value")
+@command("setrange", arity=4, flags="write denyoom", since="2.2.0", syntax="key offset value",
+         complexity="O(M) with M being the length of the value argument, and of the gap before it.")
 def setrange(session: Session, argv: list[bytes]) -> None:
     """Overwrite part of a string, filling a gap with zero bytes."""
     key: bytes = argv[1]
@@ -78,7 +75,7 @@ def _get_range(session: Session, argv: list[bytes]) -> cython.bint:
         raise WrongType()
     string: String = value  # type: ignore[assignment]
     size: cython.Py_ssize_t = 0 if string is None else string.length()
-    # Both negative and start > end: empty, even if clipping would make them meet at 0.
+    # Two negative bounds in the wrong order give an empty range, even if both would be clipped to 0.
     if size == 0 or (start < 0 and end < 0 and start > end):
         return session.out.bulk(b"")
     start = max(start + size, 0) if start < 0 else start
@@ -88,15 +85,15 @@ def _get_range(session: Session, argv: list[bytes]) -> cython.bint:
     return session.out.bulk(string.get_range(start, end + 1))
 
 
-@command("getrange", arity=4, flags="readonly", keys=(1, 1, 1), group="string", since="2.4.0",
-         complexity="O(N) where N is the length of the returned string.", syntax="key start end")
+@command("getrange", arity=4, flags="readonly", since="2.4.0", syntax="key start end",
+         complexity="O(N) where N is the length of the returned string.")
 def getrange(session: Session, argv: list[bytes]) -> None:
-    """Return part of a string; both ends are included, negative ones count from the end."""
+    """Return part of a string; both positions are included, negative positions count from the end."""
     _get_range(session, argv)
 
 
-@command("substr", arity=4, flags="readonly", keys=(1, 1, 1), group="string", since="1.0.0",
-         complexity="O(N) where N is the length of the returned string.", syntax="key start end")
+@command("substr", arity=4, flags="readonly", since="1.0.0", syntax="key start end",
+         complexity="O(N) where N is the length of the returned string.")
 def substr(session: Session, argv: list[bytes]) -> None:
-    """Return part of a string; both ends are included, negative ones count from the end."""
+    """Return part of a string; both positions are included, negative positions count from the end."""
     _get_range(session, argv)

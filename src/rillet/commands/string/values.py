@@ -1,4 +1,4 @@
-"""The helpers that the string commands share: look up, reply, store (Redis: t_string.c)."""
+"""Lookup, replies and storage for the string commands (Redis: t_string.c)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rillet.types.string import String, new_string
 @cython.ccall
 @cython.exceptval(-1, check=False)
 def write_string(out: ReplyWriter, value: object) -> cython.bint:
-    """Reply with a looked-up string, null for None; WrongType for another type."""
+    """Reply with the string that was looked up, null for None; raise WrongType for another type."""
     string: String
     if value is None:
         return out.null()
@@ -31,7 +31,7 @@ def write_string(out: ReplyWriter, value: object) -> cython.bint:
 
 @cython.ccall
 def string_for_write(db: Database, key: bytes) -> String:
-    """Return the string at a key for a write, None if the key does not exist; WrongType for another type."""
+    """Return the string at a key for a write, None if the key does not exist; raise WrongType for another type."""
     value: object = db.lookup(key)
     if value is not None and not isinstance(value, String):
         raise WrongType()

@@ -3,7 +3,7 @@
     range.py             ranges by rank, score and member: read, store, count, remove
     operations.py        ZUNION, ZINTER, ZDIFF
     pop.py               ZPOPMIN, ZMPOP and the blocking variants
-    scan.py, random_members.py
+    random_members.py    ZRANDMEMBER
 
 A sorted set that loses its last member is deleted. A score in a reply is a double in RESP3 and text in RESP2. Members
 with scores are nested pairs in RESP3 and a flat array in RESP2.
@@ -11,33 +11,20 @@ with scores are nested pairs in RESP3 and a flat array in RESP2.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import isnan
 
-from rillet.commands.arguments import NOT_A_FLOAT, syntax_error
-from rillet.errors import CommandError, WrongType
-from rillet.runtime.registry import command
+from rillet.commands.arguments import NOT_A_FLOAT, arity_error, syntax_error
+from rillet.commands.keys.scan import scan_value
+from rillet.commands.lookup import delete_if_empty, read_value, value_for_write
+from rillet.commands.zset import command
+from rillet.errors import CommandError
 from rillet.runtime.session import Session
 from rillet.structs import float_text
 from rillet.types.zset import Pair, Zset, is_classic
 
 _NAN = "resulting score is not a number (NaN)"
 _OPTIONS = frozenset((b"nx", b"xx", b"gt", b"lt", b"ch", b"incr"))
-
-
-def read_zset(session: Session, key: bytes) -> Zset | None:
-    """Return the sorted set at a key, None if the key does not exist; WrongType for another type."""
-    value = session.db.lookup_read(key)
-    if value is not None and not isinstance(value, Zset):
-        raise WrongType()
-    return value
-
-
-def zset_for_write(session: Session, key: bytes) -> Zset | None:
-    """Return the sorted set at a key for a write, None if the key does not exist; WrongType for another type."""
-    value = session.db.lookup(key)
-    if value is not None and not isinstance(value, Zset):
-        raise WrongType()
-    return value
 
 
 def score_argument(session: Session, raw: bytes, message: str = NOT_A_FLOAT) -> float:
@@ -59,24 +46,17 @@ def write_score(session: Session, score: float) -> None:
         out.raw(b",%b\r\n" % text)
 
 
-def write_pairs(session: Session, pairs: list[Pair], with_scores: bool) -> None:
-    """Write an array of members, with their scores if `with_scores`."""
+def write_pairs(session: Session, pairs: Iterable[Pair], count: int, with_scores: bool) -> None:
+    """Write an array of `count` members, with their scores if `with_scores`."""
     out = session.out
     nested = with_scores and out.resp != 2
-    out.array(2 * len(pairs) if with_scores and not nested else len(pairs))
+    out.array(2 * count if with_scores and not nested else count)
     for member, score in pairs:
         if nested:
             out.array(2)
         out.bulk(member)
         if with_scores:
             write_score(session, score)
-
-
-def end_if_empty(session: Session, key: bytes, value: Zset) -> None:
-    """Delete the key of an empty sorted set."""
-    if len(value) == 0:
-        session.db.delete(key)
-        session.notify(b"g", b"del", key)
 
 
 # -- adding ------------------------------------------------------------------------------------------
@@ -107,7 +87,7 @@ class _Add:
         self.members = pairs[1::2]
 
     def apply(self, session: Session, value: Zset) -> float | None:
-        """Add the members; return the new score of the last one, None if the options skipped it."""
+        """Add the members; return the new score of the last member, None if an option such as NX skipped it."""
         result = None
         for member, score in zip(self.members, self.scores, strict=True):
             result = self._apply_one(session, value, member, score)
@@ -136,11 +116,11 @@ class _Add:
         return score
 
     def target(self, session: Session, key: bytes) -> Zset | None:
-        """Return the sorted set to add to, creating it if needed; None if XX forbids that."""
+        """Return the sorted set at the key, created if it is missing; None if XX forbids the creation."""
         settings = session.engine.settings
-        value = zset_for_write(session, key)
+        value = value_for_write(session, key, Zset)
         classic = is_classic(settings)
-        # Valkey considers the longest member for the encoding, Redis the first one.
+        # The encoding of a new sorted set depends on the longest member in Valkey, on the first member in Redis.
         widest = max(map(len, self.members)) if settings.compat.valkey else len(self.members[0])
         if value is None:
             if b"xx" not in self.flags:
@@ -172,34 +152,34 @@ def _add(session: Session, argv: list[bytes], incr: bool) -> None:
         session.notify(b"z", b"zadd" if counts else b"zincr", key)
 
 
-@command("zadd", arity=-4, flags="write denyoom fast", keys=(1, 1, 1), group="sorted-set", since="1.2.0",
-         complexity="O(log(N)) for each item added, where N is the number of elements in the sorted set.",
-         syntax="key [NX | XX] [GT | LT] [CH] [INCR] score member [score member ...]")
+@command("zadd", arity=-4, flags="write denyoom fast", since="1.2.0",
+         syntax="key [NX | XX] [GT | LT] [CH] [INCR] score member [score member ...]",
+         complexity="O(log(N)) for each item added, where N is the number of elements in the sorted set.")
 def zadd(session: Session, argv: list[bytes]) -> None:
     """Add members to a sorted set, creating it if needed, or change their scores."""
     _add(session, argv, False)
 
 
-@command("zincrby", arity=4, flags="write denyoom fast", keys=(1, 1, 1), group="sorted-set", since="1.2.0",
-         complexity="O(log(N)) where N is the number of elements in the sorted set.", syntax="key increment member")
+@command("zincrby", arity=4, flags="write denyoom fast", since="1.2.0", syntax="key increment member",
+         complexity="O(log(N)) where N is the number of elements in the sorted set.")
 def zincrby(session: Session, argv: list[bytes]) -> None:
     """Add to the score of a member; a new member starts at 0."""
     _add(session, argv, True)
 
 
-@command("zrem", arity=-3, flags="write fast", keys=(1, 1, 1), group="sorted-set", since="1.2.0",
+@command("zrem", arity=-3, flags="write fast", since="1.2.0", syntax="key member [member ...]",
          complexity="O(M*log(N)) with N being the number of elements in the sorted set and M the number of elements to "
-         "be removed.", syntax="key member [member ...]")
+         "be removed.")
 def zrem(session: Session, argv: list[bytes]) -> None:
     """Remove members of a sorted set and return the number of removed ones."""
     key = argv[1]
-    value = zset_for_write(session, key)
+    value = value_for_write(session, key, Zset)
     removed = 0
     if value is not None:
         removed = sum(1 for member in argv[2:] if value.remove(member))
         if removed:
             session.notify(b"z", b"zrem", key)
-            end_if_empty(session, key, value)
+            delete_if_empty(session, key, value)
             session.modified(key)
             session.dirty += removed - 1
     session.out.integer(removed)
@@ -208,11 +188,10 @@ def zrem(session: Session, argv: list[bytes]) -> None:
 # -- looking up --------------------------------------------------------------------------------------
 
 
-@command("zcard", arity=2, flags="readonly fast", keys=(1, 1, 1), group="sorted-set", since="1.2.0",
-         complexity="O(1)", syntax="key")
+@command("zcard", arity=2, flags="readonly fast", since="1.2.0", syntax="key", complexity="O(1)")
 def zcard(session: Session, argv: list[bytes]) -> None:
     """Return the number of members of a sorted set."""
-    value = read_zset(session, argv[1])
+    value = read_value(session, argv[1], Zset)
     session.out.integer(0 if value is None else len(value))
 
 
@@ -224,18 +203,17 @@ def _write_score_or_null(session: Session, value: Zset | None, member: bytes) ->
         write_score(session, score)
 
 
-@command("zscore", arity=3, flags="readonly fast", keys=(1, 1, 1), group="sorted-set", since="1.2.0",
-         complexity="O(1)", syntax="key member")
+@command("zscore", arity=3, flags="readonly fast", since="1.2.0", syntax="key member", complexity="O(1)")
 def zscore(session: Session, argv: list[bytes]) -> None:
     """Return the score of a member."""
-    _write_score_or_null(session, read_zset(session, argv[1]), argv[2])
+    _write_score_or_null(session, read_value(session, argv[1], Zset), argv[2])
 
 
-@command("zmscore", arity=-3, flags="readonly fast", keys=(1, 1, 1), group="sorted-set", since="6.2.0",
-         complexity="O(N) where N is the number of members being requested.", syntax="key member [member ...]")
+@command("zmscore", arity=-3, flags="readonly fast", since="6.2.0", syntax="key member [member ...]",
+         complexity="O(N) where N is the number of members being requested.")
 def zmscore(session: Session, argv: list[bytes]) -> None:
     """Return the scores of several members."""
-    value = read_zset(session, argv[1])
+    value = read_value(session, argv[1], Zset)
     session.out.array(len(argv) - 2)
     for member in argv[2:]:
         _write_score_or_null(session, value, member)
@@ -245,11 +223,11 @@ def _rank(session: Session, argv: list[bytes], backwards: bool) -> None:
     """Run ZRANK or ZREVRANK (zrankGenericCommand); WITHSCORE exists since 7.2."""
     most = 4 if session.engine.settings.compat.knows(72) else 3
     if len(argv) > most:
-        raise CommandError(f"wrong number of arguments for '{session.command.fullname}' command")
+        raise arity_error(session.command.fullname)
     with_score = len(argv) == 4
     if with_score and argv[3].lower() != b"withscore":
         raise syntax_error()
-    value = read_zset(session, argv[1])
+    value = read_value(session, argv[1], Zset)
     rank = None if value is None else value.rank(argv[2])
     if value is None or rank is None:
         if with_score:
@@ -264,15 +242,38 @@ def _rank(session: Session, argv: list[bytes], backwards: bool) -> None:
         _write_score_or_null(session, value, argv[2])
 
 
-@command("zrank", arity=-3, flags="readonly fast", keys=(1, 1, 1), group="sorted-set", since="2.0.0",
-         complexity="O(log(N))", syntax="key member [WITHSCORE]")
+@command("zrank", arity=-3, flags="readonly fast", since="2.0.0", syntax="key member [WITHSCORE]",
+         complexity="O(log(N))")
 def zrank(session: Session, argv: list[bytes]) -> None:
     """Return the rank of a member, by ascending score."""
     _rank(session, argv, False)
 
 
-@command("zrevrank", arity=-3, flags="readonly fast", keys=(1, 1, 1), group="sorted-set", since="2.0.0",
-         complexity="O(log(N))", syntax="key member [WITHSCORE]")
+@command("zrevrank", arity=-3, flags="readonly fast", since="2.0.0", syntax="key member [WITHSCORE]",
+         complexity="O(log(N))")
 def zrevrank(session: Session, argv: list[bytes]) -> None:
     """Return the rank of a member, by descending score."""
     _rank(session, argv, True)
+
+
+# -- iterating ---------------------------------------------------------------------------------------
+
+
+@command("zscan", arity=-3, flags="readonly", since="2.8.0", syntax="key cursor [MATCH pattern] [COUNT count]",
+         complexity="O(COUNT) for a call, O(N) for a whole walk over N members.")
+def zscan(session: Session, argv: list[bytes]) -> None:
+    """Return some members of a sorted set with their scores, and the cursor for the next call."""
+    value, pairs, bare = scan_value(session, argv, Zset, "ZSCAN")
+    session.out.array(len(pairs) if bare else 2 * len(pairs))
+    for member, score in pairs:
+        session.out.bulk(member)
+        if not bare:
+            session.out.bulk(_score_text(session, value, score))
+
+
+def _score_text(session: Session, value: Zset, score: float) -> bytes:
+    """Return a score as ZSCAN writes it: as stored in a listpack, with 17 digits in a skiplist (db.c: scanCallback)."""
+    if value.listpack is None:
+        return float_text.digits_17(score)
+    text = float_text.listpack_score(score, is_classic(session.engine.settings))
+    return text if isinstance(text, bytes) else b"%d" % text

@@ -1,9 +1,9 @@
 """ZUNION, ZINTER, ZDIFF, and the variants that store or count their results (Redis: t_zset.c).
 
 The sources are sorted sets, or sets whose members have the score 1. WEIGHTS multiplies the scores of each source.
-AGGREGATE combines the scores of a member: SUM, MIN, MAX, or in the newest servers COUNT, the sum of the weights. A sum
-of doubles depends on the order, so it is Redis's order: the sources by size, the smallest first, equal ones as given.
-A result that is not a number (inf - inf, 0 * inf) counts as 0.
+AGGREGATE combines the scores of a member: SUM, MIN, MAX, or in the newest servers COUNT, the sum of the weights. The
+sum of doubles depends on the order of addition, so the sources are added in Redis's order: by size, smallest first. A
+result that is not a number (inf - inf, 0 * inf) counts as 0.
 
 A stored result is a new sorted set: its encoding does not depend on the order of insertion.
 """
@@ -15,11 +15,11 @@ from itertools import islice
 from math import isnan
 
 from rillet.commands.arguments import integer, positive, syntax_error
-from rillet.commands.first_key_pop import keys_after_number
+from rillet.commands.first_key_pop import KeysAfterNumber
 from rillet.commands.set.operations import store_result
+from rillet.commands.zset import command
 from rillet.commands.zset.members import score_argument, write_pairs
 from rillet.errors import CommandError, WrongType
-from rillet.runtime.registry import command
 from rillet.runtime.session import Session
 from rillet.types.set import Set
 from rillet.types.zset import Pair, Zset
@@ -88,7 +88,7 @@ _AGGREGATES: dict[bytes, Callable[[float, float], float]] = {
 
 
 class _Request:
-    """A call: its sources, weights and aggregate, and the form of its reply (zunionInterDiffGenericCommand)."""
+    """The arguments of one call: sources, weights, aggregate, form of the reply (zunionInterDiffGenericCommand)."""
 
     __slots__ = ("aggregate", "counting", "limit", "sources", "with_scores")
 
@@ -136,7 +136,7 @@ class _Request:
     # -- the operations ------------------------------------------------------------------------------
 
     def union(self) -> Iterable[Pair]:
-        """Return the members of all sources."""
+        """Return the members of all sources with their scores."""
         found: dict[bytes, float] = {}
         for source in sorted(self.sources, key=len):
             for member, own in source:
@@ -146,7 +146,7 @@ class _Request:
         return found.items()
 
     def intersection(self) -> Iterator[Pair]:
-        """Yield the members that all sources have."""
+        """Yield the members that all sources contain, with their scores."""
         first, *others = sorted(self.sources, key=len)
         for member, own in first:
             score = _number(self.weighted(first, own))
@@ -159,7 +159,7 @@ class _Request:
                 yield member, score
 
     def difference(self) -> Iterator[Pair]:
-        """Yield the members of the first source that no other has."""
+        """Yield the members of the first source that no other source contains, with their scores."""
         first, *others = self.sources
         if any(other.value is first.value for other in others):
             return
@@ -183,7 +183,7 @@ def _read(session: Session, argv: list[bytes], options: frozenset[bytes],
     """Run ZUNION, ZINTER or ZDIFF."""
     request = _Request(session, argv, 1, options | {b"withscores"})
     pairs = sorted(make(request), key=lambda pair: (pair[1], pair[0]))
-    write_pairs(session, pairs, request.with_scores)
+    write_pairs(session, pairs, len(pairs), request.with_scores)
 
 
 def _keep(session: Session, argv: list[bytes], options: frozenset[bytes], event: bytes) -> None:
@@ -193,56 +193,52 @@ def _keep(session: Session, argv: list[bytes], options: frozenset[bytes], event:
     store_result(session, argv[1], result, event, b"z")
 
 
-def _target_and_keys(argv: list[bytes]) -> list[int]:
-    return [1, *keys_after_number(2)(argv)]
-
-
-@command("zunion", arity=-3, flags="readonly movablekeys", group="sorted-set", since="6.2.0",
-         get_keys=keys_after_number(1), complexity=_UNION, syntax=_WEIGHTED + " [WITHSCORES]")
+@command("zunion", arity=-3, flags="readonly movablekeys", keys=(0, 0, 0), since="6.2.0",
+         syntax=_WEIGHTED + " [WITHSCORES]", complexity=_UNION, get_keys=KeysAfterNumber(1))
 def zunion(session: Session, argv: list[bytes]) -> None:
     """Return the union of sorted sets."""
     _read(session, argv, _COMBINED, _Request.union)
 
 
-@command("zinter", arity=-3, flags="readonly movablekeys", group="sorted-set", since="6.2.0",
-         get_keys=keys_after_number(1), complexity=_INTER, syntax=_WEIGHTED + " [WITHSCORES]")
+@command("zinter", arity=-3, flags="readonly movablekeys", keys=(0, 0, 0), since="6.2.0",
+         syntax=_WEIGHTED + " [WITHSCORES]", complexity=_INTER, get_keys=KeysAfterNumber(1))
 def zinter(session: Session, argv: list[bytes]) -> None:
     """Return the intersection of sorted sets."""
     _read(session, argv, _COMBINED, _Request.intersection)
 
 
-@command("zdiff", arity=-3, flags="readonly movablekeys", group="sorted-set", since="6.2.0",
-         get_keys=keys_after_number(1), complexity=_DIFF, syntax="numkeys key [key ...] [WITHSCORES]")
+@command("zdiff", arity=-3, flags="readonly movablekeys", keys=(0, 0, 0), since="6.2.0",
+         syntax="numkeys key [key ...] [WITHSCORES]", complexity=_DIFF, get_keys=KeysAfterNumber(1))
 def zdiff(session: Session, argv: list[bytes]) -> None:
     """Return the difference of the first sorted set and the others."""
     _read(session, argv, frozenset(), _Request.difference)
 
 
-@command("zunionstore", arity=-4, flags="write denyoom movablekeys", keys=(1, 1, 1), group="sorted-set", since="2.0.0",
-         get_keys=_target_and_keys, complexity=_UNION, syntax="destination " + _WEIGHTED)
+@command("zunionstore", arity=-4, flags="write denyoom movablekeys", since="2.0.0", syntax="destination " + _WEIGHTED,
+         complexity=_UNION, get_keys=KeysAfterNumber(2, 1))
 def zunionstore(session: Session, argv: list[bytes]) -> None:
     """Store the union of sorted sets."""
     _keep(session, argv, _COMBINED, b"zunionstore")
 
 
-@command("zinterstore", arity=-4, flags="write denyoom movablekeys", keys=(1, 1, 1), group="sorted-set", since="2.0.0",
-         get_keys=_target_and_keys, complexity=_INTER, syntax="destination " + _WEIGHTED)
+@command("zinterstore", arity=-4, flags="write denyoom movablekeys", since="2.0.0", syntax="destination " + _WEIGHTED,
+         complexity=_INTER, get_keys=KeysAfterNumber(2, 1))
 def zinterstore(session: Session, argv: list[bytes]) -> None:
     """Store the intersection of sorted sets."""
     _keep(session, argv, _COMBINED, b"zinterstore")
 
 
-@command("zdiffstore", arity=-4, flags="write denyoom movablekeys", keys=(1, 1, 1), group="sorted-set", since="6.2.0",
-         get_keys=_target_and_keys, complexity=_DIFF, syntax="destination numkeys key [key ...]")
+@command("zdiffstore", arity=-4, flags="write denyoom movablekeys", since="6.2.0",
+         syntax="destination numkeys key [key ...]", complexity=_DIFF, get_keys=KeysAfterNumber(2, 1))
 def zdiffstore(session: Session, argv: list[bytes]) -> None:
     """Store the difference of the first sorted set and the others."""
     _keep(session, argv, frozenset(), b"zdiffstore")
 
 
-@command("zintercard", arity=-3, flags="readonly movablekeys", group="sorted-set", since="7.0.0",
-         get_keys=keys_after_number(1),
+@command("zintercard", arity=-3, flags="readonly movablekeys", keys=(0, 0, 0), since="7.0.0",
+         syntax="numkeys key [key ...] [LIMIT limit]",
          complexity="O(N*K) worst case with N being the smallest input sorted set, K being the number of input sorted "
-         "sets.", syntax="numkeys key [key ...] [LIMIT limit]")
+         "sets.", get_keys=KeysAfterNumber(1))
 def zintercard(session: Session, argv: list[bytes]) -> None:
     """Return the size of the intersection of sorted sets, up to a limit."""
     request = _Request(session, argv, 1, frozenset((b"limit",)))

@@ -10,9 +10,10 @@
 from __future__ import annotations
 
 from rillet.commands.arguments import positive, syntax_error
-from rillet.commands.first_key_pop import FirstKeyPop, blocking_timeout, keys_after_number, read_mpop
-from rillet.commands.zset.members import end_if_empty, write_score, zset_for_write
-from rillet.runtime.registry import command
+from rillet.commands.first_key_pop import FirstKeyPop, KeysAfterNumber
+from rillet.commands.lookup import delete_if_empty, value_for_write
+from rillet.commands.zset import command
+from rillet.commands.zset.members import write_score
 from rillet.runtime.session import Session
 from rillet.types.zset import Pair, Zset
 
@@ -26,14 +27,14 @@ _MPOP = (
 
 
 def _take(session: Session, key: bytes, value: Zset, greatest: bool, count: int) -> list[Pair]:
-    """Remove up to `count` members at an end and return them (genericZpopCommand)."""
+    """Remove up to `count` members with the lowest or greatest scores and return them (genericZpopCommand)."""
     length = len(value)
     count = min(count, length)
     start = length - count if greatest else 0
     pairs = value.slice(start, count, greatest)
     value.delete(start, count)
     session.notify(b"z", b"zpopmax" if greatest else b"zpopmin", key)
-    end_if_empty(session, key, value)
+    delete_if_empty(session, key, value)
     session.modified(key)
     session.dirty += count - 1
     return pairs
@@ -60,7 +61,7 @@ def _pop(session: Session, argv: list[bytes], greatest: bool) -> None:
     if len(argv) > 3:
         raise syntax_error()
     count = positive(argv[2]) if len(argv) == 3 else None
-    value = zset_for_write(session, argv[1])
+    value = value_for_write(session, argv[1], Zset)
     if value is None or count == 0:
         session.out.array(0)
         return
@@ -72,15 +73,13 @@ def _pop(session: Session, argv: list[bytes], greatest: bool) -> None:
         _write_flat(session, pairs)
 
 
-@command("zpopmin", arity=-2, flags="write fast", keys=(1, 1, 1), group="sorted-set", since="5.0.0", complexity=_POP,
-         syntax="key [count]")
+@command("zpopmin", arity=-2, flags="write fast", since="5.0.0", syntax="key [count]", complexity=_POP)
 def zpopmin(session: Session, argv: list[bytes]) -> None:
     """Remove the members with the lowest scores and return them."""
     _pop(session, argv, False)
 
 
-@command("zpopmax", arity=-2, flags="write fast", keys=(1, 1, 1), group="sorted-set", since="5.0.0", complexity=_POP,
-         syntax="key [count]")
+@command("zpopmax", arity=-2, flags="write fast", since="5.0.0", syntax="key [count]", complexity=_POP)
 def zpopmax(session: Session, argv: list[bytes]) -> None:
     """Remove the members with the highest scores and return them, the highest first."""
     _pop(session, argv, True)
@@ -94,13 +93,10 @@ class _ZsetPop(FirstKeyPop):
 
     __slots__ = ()
     kind = Zset
-
-    def for_write(self, session: Session, key: bytes) -> Zset | None:
-        """Return the sorted set at the key."""
-        return zset_for_write(session, key)
+    sides = (b"min", b"max")
 
     def pop(self, session: Session, key: bytes, value: Zset) -> None:
-        """Pop from this sorted set, write the reply, propagate ZPOPMIN or ZPOPMAX."""
+        """Pop from the sorted set, write the reply, and propagate ZPOPMIN or ZPOPMAX."""
         words = [b"ZPOPMAX" if self.from_end else b"ZPOPMIN", key]
         pairs = _take(session, key, value, self.from_end, 1 if self.count is None else self.count)
         session.out.array(3 if self.count is None else 2)
@@ -113,37 +109,30 @@ class _ZsetPop(FirstKeyPop):
         session.propagate(words)
 
 
-def _blocking_pop(session: Session, argv: list[bytes], greatest: bool) -> None:
-    timeout = blocking_timeout(session, argv[-1])
-    _ZsetPop(argv[1:-1], greatest, None).run_or_block(session, timeout)
-
-
-@command("bzpopmin", arity=-3, flags="write noscript fast blocking", keys=(1, -2, 1), group="sorted-set", since="5.0.0",
-         complexity="O(log(N)) with N being the number of elements in the sorted set.", syntax="key [key ...] timeout")
+@command("bzpopmin", arity=-3, flags="write noscript fast blocking", keys=(1, -2, 1), since="5.0.0",
+         syntax="key [key ...] timeout", complexity="O(log(N)) with N being the number of elements in the sorted set.")
 def bzpopmin(session: Session, argv: list[bytes]) -> None:
-    """Remove the member with the lowest score of the first sorted set that exists; block if there is none."""
-    _blocking_pop(session, argv, False)
+    """Remove the member with the lowest score of the first sorted set that exists; block if none exists."""
+    _ZsetPop(argv[1:-1], False, None).run_or_block(session, argv[-1])
 
 
-@command("bzpopmax", arity=-3, flags="write noscript fast blocking", keys=(1, -2, 1), group="sorted-set", since="5.0.0",
-         complexity="O(log(N)) with N being the number of elements in the sorted set.", syntax="key [key ...] timeout")
+@command("bzpopmax", arity=-3, flags="write noscript fast blocking", keys=(1, -2, 1), since="5.0.0",
+         syntax="key [key ...] timeout", complexity="O(log(N)) with N being the number of elements in the sorted set.")
 def bzpopmax(session: Session, argv: list[bytes]) -> None:
-    """Remove the member with the highest score of the first sorted set that exists; block if there is none."""
-    _blocking_pop(session, argv, True)
+    """Remove the member with the highest score of the first sorted set that exists; block if none exists."""
+    _ZsetPop(argv[1:-1], True, None).run_or_block(session, argv[-1])
 
 
-@command("zmpop", arity=-4, flags="write movablekeys", group="sorted-set", since="7.0.0", get_keys=keys_after_number(1),
-         complexity=_MPOP, syntax="numkeys key [key ...] <MIN | MAX> [COUNT count]")
+@command("zmpop", arity=-4, flags="write movablekeys", keys=(0, 0, 0), since="7.0.0",
+         syntax="numkeys key [key ...] <MIN | MAX> [COUNT count]", complexity=_MPOP, get_keys=KeysAfterNumber(1))
 def zmpop(session: Session, argv: list[bytes]) -> None:
-    """Remove and return members at an end of the first sorted set that exists."""
-    keys, side, count = read_mpop(argv, 1, (b"min", b"max"))
-    _ZsetPop(keys, side == b"max", count).run_or_null(session)
+    """Remove and return the members with the lowest or highest scores of the first sorted set that exists."""
+    _ZsetPop.read_mpop(argv, 1).run_or_null(session)
 
 
-@command("bzmpop", arity=-5, flags="write blocking movablekeys", group="sorted-set", since="7.0.0",
-         get_keys=keys_after_number(2), complexity=_MPOP,
-         syntax="timeout numkeys key [key ...] <MIN | MAX> [COUNT count]")
+@command("bzmpop", arity=-5, flags="write blocking movablekeys", keys=(0, 0, 0), since="7.0.0",
+         syntax="timeout numkeys key [key ...] <MIN | MAX> [COUNT count]", complexity=_MPOP,
+         get_keys=KeysAfterNumber(2))
 def bzmpop(session: Session, argv: list[bytes]) -> None:
-    """Remove and return members at an end of the first sorted set that exists; block if there is none."""
-    keys, side, count = read_mpop(argv, 2, (b"min", b"max"))
-    _ZsetPop(keys, side == b"max", count).run_or_block(session, blocking_timeout(session, argv[1]))
+    """Remove and return members with the lowest or highest scores, as ZMPOP does; block if no key exists."""
+    _ZsetPop.read_mpop(argv, 2).run_or_block(session, argv[1])

@@ -4,55 +4,32 @@ from __future__ import annotations
 
 from random import choice
 
-from rillet.commands.arguments import LLONG_MAX, LLONG_MIN, integer, syntax_error
-from rillet.commands.zset.members import read_zset, write_pairs, write_score
-from rillet.errors import CommandError
-from rillet.runtime.registry import command
+from rillet.commands.arguments import random_count
+from rillet.commands.lookup import read_value
+from rillet.commands.replies import bulk_or_null
+from rillet.commands.zset import command
+from rillet.commands.zset.members import write_pairs
 from rillet.runtime.session import Session
 from rillet.types.zset import Zset
 
-_COUNT_RANGE = f"value is out of range, value must between {-LLONG_MAX} and {LLONG_MAX}"
 
-
-@command("zrandmember", arity=-2, flags="readonly", keys=(1, 1, 1), group="sorted-set", since="6.2.0",
-         complexity="O(N) where N is the absolute value of the count; in a listpack, the number of members.",
-         syntax="key [count [WITHSCORES]]")
+@command("zrandmember", arity=-2, flags="readonly", since="6.2.0", syntax="key [count [WITHSCORES]]",
+         complexity="O(N) where N is the absolute value of the count; in a listpack, the number of members.")
 def zrandmember(session: Session, argv: list[bytes]) -> None:
     """Return one or several random members; a negative count allows repetitions."""
     if len(argv) == 2:
-        value = read_zset(session, argv[1])
-        if value is None:
-            session.out.null()
-        else:
-            session.out.bulk(value.random()[0])
+        value = read_value(session, argv[1], Zset)
+        bulk_or_null(session.out, None if value is None else value.random()[0])
         return
-    count = integer(argv[2])
-    if count == LLONG_MIN:
-        raise CommandError(_COUNT_RANGE)
-    if len(argv) > 4 or (len(argv) == 4 and argv[3].lower() != b"withscores"):
-        raise syntax_error()
-    with_scores = len(argv) == 4
-    if with_scores and abs(count) > LLONG_MAX // 2:
-        raise CommandError("value is out of range")
-    value = read_zset(session, argv[1])
+    count, with_scores = random_count(argv, b"withscores")
+    value = read_value(session, argv[1], Zset)
     if value is None or not count:
         session.out.array(0)
     elif count < 0:
-        _write_any(session, value, -count, with_scores)
+        # A listpack is read once; a skiplist finds each member by its rank.
+        stored = list(value) if value.listpack is not None else []
+        pairs = (choice(stored) if stored else value.random() for _ in range(-count))
+        write_pairs(session, pairs, -count, with_scores)
     else:
-        pairs = value.slice(0, len(value), True) if count >= len(value) else value.sample(count)
-        write_pairs(session, pairs, with_scores)
-
-
-def _write_any(session: Session, value: Zset, count: int, with_scores: bool) -> None:
-    """Write `count` random members, with repetitions."""
-    nested = with_scores and session.out.resp != 2
-    session.out.array(2 * count if with_scores and not nested else count)
-    pairs = list(value) if value.listpack is not None else []
-    for _ in range(count):
-        member, score = choice(pairs) if pairs else value.random()
-        if nested:
-            session.out.array(2)
-        session.out.bulk(member)
-        if with_scores:
-            write_score(session, score)
+        sample = value.slice(0, len(value), True) if count >= len(value) else value.sample(count)
+        write_pairs(session, sample, len(sample), with_scores)

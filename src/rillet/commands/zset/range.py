@@ -2,21 +2,22 @@
 
     by rank      0 -1         both ends included, negative ones from the end
     by score     (1 +inf      ( excludes an end
-    by member    [a (b - +    if all scores are equal
+    by member    [a (b - +    only if all scores are equal; [ includes an end
 
-A range becomes a window: the rank of its first member, and a number of members (`types.zset`). LIMIT cuts the window
-from the side that is read first: a negative offset leaves nothing, a negative count leaves the rest. A reverse range
-is given from its high end: ZRANGE k 5 1 BYSCORE REV.
+A range becomes a window: the rank of its first member, and a number of members (`types.zset`). LIMIT counts in reply
+order: a negative offset leaves nothing, a negative count sets no limit. In the arguments of a reverse range, the high
+end comes first: ZRANGE k 5 1 BYSCORE REV.
 """
 
 from __future__ import annotations
 
 from rillet.commands.arguments import integer, syntax_error
 from rillet.commands.list.elements import clamp
+from rillet.commands.lookup import delete_if_empty, read_value, value_for_write
 from rillet.commands.set.operations import store_result
-from rillet.commands.zset.members import end_if_empty, read_zset, write_pairs, zset_for_write
+from rillet.commands.zset import command
+from rillet.commands.zset.members import write_pairs
 from rillet.errors import CommandError
-from rillet.runtime.registry import command
 from rillet.runtime.session import Session
 from rillet.structs import float_text
 from rillet.types.compat import Compat
@@ -39,7 +40,7 @@ def score_range(low: bytes, high: bytes, compat: Compat) -> ScoreRange:
 
 
 def _member_bound(raw: bytes) -> tuple[tuple[int, bytes], bool]:
-    """Parse an end of a range of members; return it, and whether it is excluded (zslParseLexRangeItem)."""
+    """Parse an end of a range of members; return the end, and whether the range excludes it (zslParseLexRangeItem)."""
     # Redis compares C strings: bytes after a NUL do not count.
     if raw[:1] in (b"-", b"+") and raw[1:2] in (b"", b"\0"):
         return (LEAST if raw[:1] == b"-" else GREATEST), True
@@ -55,7 +56,7 @@ def member_range(low: bytes, high: bytes) -> MemberRange:
 
 
 class Range:
-    """A range by rank, score or member, as given."""
+    """A range of ranks, scores or members, as a command gives it."""
 
     __slots__ = ("backwards", "bounds", "limit", "offset", "start", "stop", "valkey")
 
@@ -98,7 +99,7 @@ class Range:
 
 
 class _Request:
-    """A call: its key, its range, and whether to reply with scores (zrangeGenericCommand)."""
+    """The arguments of a range command: its key, its range, and whether to reply with scores (zrangeGenericCommand)."""
 
     __slots__ = ("key", "range", "with_scores")
 
@@ -138,66 +139,66 @@ class _Request:
 
 
 def _read(session: Session, request: _Request) -> None:
-    value = read_zset(session, request.key)
+    value = read_value(session, request.key, Zset)
     if value is None:
         session.out.array(0)
         return
     start, count = request.range.window(value)
-    write_pairs(session, value.slice(start, count, request.range.backwards), request.with_scores)
+    write_pairs(session, value.slice(start, count, request.range.backwards), count, request.with_scores)
 
 
-@command("zrange", arity=-4, flags="readonly", keys=(1, 1, 1), group="sorted-set", since="1.2.0",
-         complexity=_SEARCH + " returned.",
-         syntax="key start stop [BYSCORE | BYLEX] [REV] [LIMIT offset count] [WITHSCORES]")
+@command("zrange", arity=-4, flags="readonly", since="1.2.0",
+         syntax="key start stop [BYSCORE | BYLEX] [REV] [LIMIT offset count] [WITHSCORES]",
+         complexity=_SEARCH + " returned.")
 def zrange(session: Session, argv: list[bytes]) -> None:
     """Return the members in a range of ranks, scores or members."""
     _read(session, _Request(session, argv))
 
 
-@command("zrevrange", arity=-4, flags="readonly", keys=(1, 1, 1), group="sorted-set", since="1.2.0",
-         complexity=_SEARCH + " returned.", syntax="key start stop [WITHSCORES]")
+@command("zrevrange", arity=-4, flags="readonly", since="1.2.0", syntax="key start stop [WITHSCORES]",
+         complexity=_SEARCH + " returned.")
 def zrevrange(session: Session, argv: list[bytes]) -> None:
     """Return the members in a range of ranks, the highest score first."""
     _read(session, _Request(session, argv, kind=RANK, backwards=True))
 
 
-@command("zrangebyscore", arity=-4, flags="readonly", keys=(1, 1, 1), group="sorted-set", since="1.0.5",
-         complexity=_SEARCH + " being returned.", syntax="key min max [WITHSCORES] [LIMIT offset count]")
+@command("zrangebyscore", arity=-4, flags="readonly", since="1.0.5",
+         syntax="key min max [WITHSCORES] [LIMIT offset count]", complexity=_SEARCH + " being returned.")
 def zrangebyscore(session: Session, argv: list[bytes]) -> None:
     """Return the members in a range of scores."""
     _read(session, _Request(session, argv, kind=SCORE, backwards=False))
 
 
-@command("zrevrangebyscore", arity=-4, flags="readonly", keys=(1, 1, 1), group="sorted-set", since="2.2.0",
-         complexity=_SEARCH + " being returned.", syntax="key max min [WITHSCORES] [LIMIT offset count]")
+@command("zrevrangebyscore", arity=-4, flags="readonly", since="2.2.0",
+         syntax="key max min [WITHSCORES] [LIMIT offset count]", complexity=_SEARCH + " being returned.")
 def zrevrangebyscore(session: Session, argv: list[bytes]) -> None:
     """Return the members in a range of scores, the highest score first."""
     _read(session, _Request(session, argv, kind=SCORE, backwards=True))
 
 
-@command("zrangebylex", arity=-4, flags="readonly", keys=(1, 1, 1), group="sorted-set", since="2.8.9",
-         complexity=_SEARCH + " being returned.", syntax="key min max [LIMIT offset count]")
+@command("zrangebylex", arity=-4, flags="readonly", since="2.8.9", syntax="key min max [LIMIT offset count]",
+         complexity=_SEARCH + " being returned.")
 def zrangebylex(session: Session, argv: list[bytes]) -> None:
     """Return the members in a range of members, if all scores are equal."""
     _read(session, _Request(session, argv, kind=MEMBER, backwards=False))
 
 
-@command("zrevrangebylex", arity=-4, flags="readonly", keys=(1, 1, 1), group="sorted-set", since="2.8.9",
-         complexity=_SEARCH + " being returned.", syntax="key max min [LIMIT offset count]")
+@command("zrevrangebylex", arity=-4, flags="readonly", since="2.8.9", syntax="key max min [LIMIT offset count]",
+         complexity=_SEARCH + " being returned.")
 def zrevrangebylex(session: Session, argv: list[bytes]) -> None:
     """Return the members in a range of members, the last one first, if all scores are equal."""
     _read(session, _Request(session, argv, kind=MEMBER, backwards=True))
 
 
-@command("zrangestore", arity=-5, flags="write denyoom", keys=(1, 2, 1), group="sorted-set", since="6.2.0",
-         complexity=_SEARCH + " stored into the destination key.",
-         syntax="dst src min max [BYSCORE | BYLEX] [REV] [LIMIT offset count]")
+@command("zrangestore", arity=-5, flags="write denyoom", keys=(1, 2, 1), since="6.2.0",
+         syntax="dst src min max [BYSCORE | BYLEX] [REV] [LIMIT offset count]",
+         complexity=_SEARCH + " stored into the destination key.")
 def zrangestore(session: Session, argv: list[bytes]) -> None:
     """Store the members in a range as another sorted set."""
     request = _Request(session, argv, 2)
     settings = session.engine.settings
-    value = read_zset(session, request.key)
-    # In the order in which they are read: a zero below zero stays one, if it is not there before it is a skiplist.
+    value = read_value(session, request.key, Zset)
+    # The order of insertion is that of the range, because the score -0 keeps its sign only in some orders.
     found = [] if value is None else value.slice(*request.range.window(value), request.range.backwards)
     result = Zset.for_size(len(found) if request.range.bounds is None else 0, 0, settings)
     for member, score in found:
@@ -210,19 +211,19 @@ def zrangestore(session: Session, argv: list[bytes]) -> None:
 
 def _count(session: Session, argv: list[bytes], kind: str) -> None:
     wanted = Range(session, kind, argv[2], argv[3])
-    value = read_zset(session, argv[1])
+    value = read_value(session, argv[1], Zset)
     session.out.integer(0 if value is None else wanted.window(value)[1])
 
 
-@command("zcount", arity=4, flags="readonly fast", keys=(1, 1, 1), group="sorted-set", since="2.0.0",
-         complexity="O(log(N)) with N being the number of elements in the sorted set.", syntax="key min max")
+@command("zcount", arity=4, flags="readonly fast", since="2.0.0", syntax="key min max",
+         complexity="O(log(N)) with N being the number of elements in the sorted set.")
 def zcount(session: Session, argv: list[bytes]) -> None:
     """Return the number of members in a range of scores."""
     _count(session, argv, SCORE)
 
 
-@command("zlexcount", arity=4, flags="readonly fast", keys=(1, 1, 1), group="sorted-set", since="2.8.9",
-         complexity="O(log(N)) with N being the number of elements in the sorted set.", syntax="key min max")
+@command("zlexcount", arity=4, flags="readonly fast", since="2.8.9", syntax="key min max",
+         complexity="O(log(N)) with N being the number of elements in the sorted set.")
 def zlexcount(session: Session, argv: list[bytes]) -> None:
     """Return the number of members in a range of members, if all scores are equal."""
     _count(session, argv, MEMBER)
@@ -235,7 +236,7 @@ def _remove(session: Session, argv: list[bytes], kind: str, event: bytes) -> Non
     """Run ZREMRANGEBYRANK, ZREMRANGEBYSCORE or ZREMRANGEBYLEX (zremrangeGenericCommand)."""
     key = argv[1]
     wanted = Range(session, kind, argv[2], argv[3])
-    value = zset_for_write(session, key)
+    value = value_for_write(session, key, Zset)
     count = 0
     if value is not None:
         start, count = wanted.window(value)
@@ -244,26 +245,26 @@ def _remove(session: Session, argv: list[bytes], kind: str, event: bytes) -> Non
             session.modified(key)
             session.dirty += count - 1
             session.notify(b"z", event, key)
-            end_if_empty(session, key, value)
+            delete_if_empty(session, key, value)
     session.out.integer(count)
 
 
-@command("zremrangebyrank", arity=4, flags="write", keys=(1, 1, 1), group="sorted-set", since="2.0.0",
-         complexity=_SEARCH + " removed by the operation.", syntax="key start stop")
+@command("zremrangebyrank", arity=4, flags="write", since="2.0.0", syntax="key start stop",
+         complexity=_SEARCH + " removed by the operation.")
 def zremrangebyrank(session: Session, argv: list[bytes]) -> None:
     """Remove the members in a range of ranks."""
     _remove(session, argv, RANK, b"zremrangebyrank")
 
 
-@command("zremrangebyscore", arity=4, flags="write", keys=(1, 1, 1), group="sorted-set", since="1.2.0",
-         complexity=_SEARCH + " removed by the operation.", syntax="key min max")
+@command("zremrangebyscore", arity=4, flags="write", since="1.2.0", syntax="key min max",
+         complexity=_SEARCH + " removed by the operation.")
 def zremrangebyscore(session: Session, argv: list[bytes]) -> None:
     """Remove the members in a range of scores."""
     _remove(session, argv, SCORE, b"zremrangebyscore")
 
 
-@command("zremrangebylex", arity=4, flags="write", keys=(1, 1, 1), group="sorted-set", since="2.8.9",
-         complexity=_SEARCH + " removed by the operation.", syntax="key min max")
+@command("zremrangebylex", arity=4, flags="write", since="2.8.9", syntax="key min max",
+         complexity=_SEARCH + " removed by the operation.")
 def zremrangebylex(session: Session, argv: list[bytes]) -> None:
     """Remove the members in a range of members, if all scores are equal."""
     _remove(session, argv, MEMBER, b"zremrangebylex")
