@@ -42,9 +42,7 @@ def write_tree(out: ReplyWriter, value: Any) -> None:
         out.null()
     elif isinstance(value, dict):
         out.map(len(value))
-        for name, item in value.items():
-            write_tree(out, name)
-            write_tree(out, item)
+        write_fields(out, value)
     else:
         if isinstance(value, ReplySet):
             out.set(len(value))
@@ -52,3 +50,10 @@ def write_tree(out: ReplyWriter, value: Any) -> None:
             out.array(len(value))
         for item in value:
             write_tree(out, item)
+
+
+def write_fields(out: ReplyWriter, fields: dict[bytes, Any]) -> None:
+    """Write the names and values of a map whose header is already written."""
+    for name, value in fields.items():
+        out.bulk(name)
+        write_tree(out, value)

@@ -20,6 +20,7 @@ lost. rillet replays such logs as Redis does.
 
 from __future__ import annotations
 
+from rillet.commands.replies import write_fields
 from rillet.commands.stream import command
 from rillet.commands.stream.arguments import (
     MAX_U64,
@@ -29,7 +30,7 @@ from rillet.commands.stream.arguments import (
     option,
     read_id,
     to_signed,
-)
+)  # fmt: skip
 from rillet.commands.stream.lookup import lookup_write, require_stream
 from rillet.errors import CommandError
 from rillet.keyspace.database import Database
@@ -124,16 +125,14 @@ def write_idmp(out: ReplyWriter, stream: Stream, now: int) -> None:
     """Write the names and values about producers of XINFO STREAM (xinfoReplyWithStreamInfo)."""
     producers: Producers = stream.idmp or Producers()
     producers.expire(now, empty=False)
-    for name, value in (
-        (b"idmp-duration", producers.duration),
-        (b"idmp-maxsize", producers.max_entries),
-        (b"pids-tracked", len(producers.producers)),
-        (b"iids-tracked", producers.tracked()),
-        (b"iids-added", to_signed(producers.added)),
-        (b"iids-duplicates", to_signed(producers.duplicates)),
-    ):
-        out.bulk(name)
-        out.integer(value)
+    write_fields(out, {
+        b"idmp-duration": producers.duration,
+        b"idmp-maxsize": producers.max_entries,
+        b"pids-tracked": len(producers.producers),
+        b"iids-tracked": producers.tracked(),
+        b"iids-added": to_signed(producers.added),
+        b"iids-duplicates": to_signed(producers.duplicates),
+    })  # fmt: skip
 
 
 # -- commands ----------------------------------------------------------------------------------------

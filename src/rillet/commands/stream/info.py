@@ -12,19 +12,16 @@ producers since 8.6, nacked-count since 8.8. Since 8.10 radix-tree-nodes counts 
 from __future__ import annotations
 
 from rillet.commands.arguments import subcommand_error, text
+from rillet.commands.replies import write_fields, write_tree
 from rillet.commands.stream import command
-from rillet.commands.stream.arguments import (
-    MAX_U64,
-    integer,
-    option,
-    to_signed,
-)
+from rillet.commands.stream.arguments import MAX_U64, integer, option, to_signed
 from rillet.commands.stream.idmp import IDMP_FIELDS, SINCE, write_idmp
 from rillet.commands.stream.lookup import lookup_read, require_group, require_stream
 from rillet.commands.stream.range import write_entries
 from rillet.protocol.reply_writer import ReplyWriter
 from rillet.runtime.session import Session
 from rillet.types.stream.group import ENTRIES_READ_UNKNOWN, Consumer, Group
+from rillet.types.stream.id import format_id
 from rillet.types.stream.pending import PendingIndex, PendingIterator
 from rillet.types.stream.value import Stream
 
@@ -84,20 +81,10 @@ def xinfo_help(session: Session, argv: list[bytes]) -> None:
     _write_help(session, argv, _XINFO_HELP)
 
 
-def _write_counters(session: Session, stream: Stream, group: Group) -> None:
-    """Write entries-read and lag, null if unknown (streamReplyWithCGLag)."""
-    out = session.out
-    out.bulk(b"entries-read")
-    if group.entries_read == ENTRIES_READ_UNKNOWN:
-        out.null()
-    else:
-        out.integer(group.entries_read)
-    out.bulk(b"lag")
-    lag = stream.lag(group, session.engine.settings.compat.lag_rule)
-    if lag is None:
-        out.null()
-    else:
-        out.integer(lag)
+def _counters(session: Session, stream: Stream, group: Group) -> dict[bytes, int | None]:
+    """Return entries-read and lag of a group, None if unknown (streamReplyWithCGLag)."""
+    read = None if group.entries_read == ENTRIES_READ_UNKNOWN else group.entries_read
+    return {b"entries-read": read, b"lag": stream.lag(group, session.engine.settings.compat.lag_rule)}
 
 
 @command("xinfo|consumers", arity=4, flags="readonly", keys=(2, 2, 1), since="5.0.0", syntax="key group",
@@ -105,40 +92,28 @@ def _write_counters(session: Session, stream: Stream, group: Group) -> None:
 def xinfo_consumers(session: Session, argv: list[bytes]) -> None:
     """Lists the consumers of a group."""
     group = require_group(require_stream(lookup_read(session, argv[2])), argv[2], argv[3])
-    out = session.out
     now = session.db.clock.now_ms()
     shows_active = session.engine.settings.compat.knows(ACTIVE_TIME)
-    out.array(len(group.consumers))
+    session.out.array(len(group.consumers))
     for consumer in group.sorted_consumers():
-        out.map(4 if shows_active else 3)
-        out.bulk(b"name")
-        out.bulk(consumer.name)
-        out.bulk(b"pending")
-        out.integer(consumer.pending_count)
-        out.bulk(b"idle")
-        out.integer(max(0, now - consumer.seen_time))
+        described = {
+            b"name": consumer.name, b"pending": consumer.pending_count, b"idle": max(0, now - consumer.seen_time),
+        }  # fmt: skip
         if shows_active:
-            out.bulk(b"inactive")
-            out.integer(-1 if consumer.active_time == -1 else now - consumer.active_time)
+            described[b"inactive"] = -1 if consumer.active_time == -1 else now - consumer.active_time
+        write_tree(session.out, described)
 
 
 @command("xinfo|groups", arity=3, flags="readonly", keys=(2, 2, 1), since="5.0.0", syntax="key", complexity="O(1)")
 def xinfo_groups(session: Session, argv: list[bytes]) -> None:
     """Lists the consumer groups of a stream."""
     stream = require_stream(lookup_read(session, argv[2]))
-    out = session.out
-    out.array(len(stream.groups))
+    session.out.array(len(stream.groups))
     for group in stream.sorted_groups():
-        out.map(6)
-        out.bulk(b"name")
-        out.bulk(group.name)
-        out.bulk(b"consumers")
-        out.integer(len(group.consumers))
-        out.bulk(b"pending")
-        out.integer(group.pending_count)
-        out.bulk(b"last-delivered-id")
-        out.stream_id(group.last_ms, group.last_seq)
-        _write_counters(session, stream, group)
+        write_tree(session.out, {
+            b"name": group.name, b"consumers": len(group.consumers), b"pending": group.pending_count,
+            b"last-delivered-id": format_id(group.last_ms, group.last_seq), **_counters(session, stream, group),
+        })  # fmt: skip
 
 
 @command("xinfo|stream", arity=-3, flags="readonly", keys=(2, 2, 1), since="5.0.0", syntax="key [FULL [COUNT count]]",
@@ -169,21 +144,16 @@ def xinfo_stream(session: Session, argv: list[bytes]) -> None:
 
 
 def _write_stream(out: ReplyWriter, stream: Stream, nodes: int) -> None:
-    """Write the seven names with which both forms begin."""
-    out.bulk(b"length")
-    out.integer(stream.length)
-    out.bulk(b"radix-tree-keys")
-    out.integer(stream.rax.numele)
-    out.bulk(b"radix-tree-nodes")
-    out.integer(nodes)
-    out.bulk(b"last-generated-id")
-    out.stream_id(stream.last_ms, stream.last_seq)
-    out.bulk(b"max-deleted-entry-id")
-    out.stream_id(stream.max_deleted_ms, stream.max_deleted_seq)
-    out.bulk(b"entries-added")
-    out.integer(to_signed(stream.entries_added))
-    out.bulk(b"recorded-first-entry-id")
-    out.stream_id(stream.first_ms, stream.first_seq)
+    """Write the seven names and values that XINFO STREAM shows with and without FULL."""
+    write_fields(out, {
+        b"length": stream.length,
+        b"radix-tree-keys": stream.rax.numele,
+        b"radix-tree-nodes": nodes,
+        b"last-generated-id": format_id(stream.last_ms, stream.last_seq),
+        b"max-deleted-entry-id": format_id(stream.max_deleted_ms, stream.max_deleted_seq),
+        b"entries-added": to_signed(stream.entries_added),
+        b"recorded-first-entry-id": format_id(stream.first_ms, stream.first_seq),
+    })  # fmt: skip
 
 
 def _write_edges(out: ReplyWriter, stream: Stream) -> None:
@@ -212,18 +182,12 @@ def _write_group(session: Session, stream: Stream, group: Group, count: int) -> 
     """Write one group with its pending entries and consumers."""
     out = session.out
     compat = session.engine.settings.compat
-    shows_nacked = compat.knows(NACKED_COUNT)
-    out.map(8 if shows_nacked else 7)
-    out.bulk(b"name")
-    out.bulk(group.name)
-    out.bulk(b"last-delivered-id")
-    out.stream_id(group.last_ms, group.last_seq)
-    _write_counters(session, stream, group)
-    out.bulk(b"pel-count")
-    out.integer(group.pending_count)
-    if shows_nacked:
-        out.bulk(b"nacked-count")
-        out.integer(group.nacked_count)
+    nacked = {b"nacked-count": group.nacked_count} if compat.knows(NACKED_COUNT) else {}
+    out.map(7 + len(nacked))
+    write_fields(out, {
+        b"name": group.name, b"last-delivered-id": format_id(group.last_ms, group.last_seq),
+        **_counters(session, stream, group), b"pel-count": group.pending_count, **nacked,
+    })  # fmt: skip
     out.bulk(b"pending")
     _write_pending(out, group, group.index, count, True)
     out.bulk(b"consumers")
@@ -234,16 +198,11 @@ def _write_group(session: Session, stream: Stream, group: Group, count: int) -> 
 
 def _write_consumer(out: ReplyWriter, group: Group, consumer: Consumer, count: int, shows_active: bool) -> None:
     """Write one consumer with its pending entries."""
-    out.map(5 if shows_active else 4)
-    out.bulk(b"name")
-    out.bulk(consumer.name)
-    out.bulk(b"seen-time")
-    out.integer(consumer.seen_time)
-    if shows_active:
-        out.bulk(b"active-time")
-        out.integer(consumer.active_time)
-    out.bulk(b"pel-count")
-    out.integer(consumer.pending_count)
+    active = {b"active-time": consumer.active_time} if shows_active else {}
+    out.map(4 + len(active))
+    write_fields(out, {
+        b"name": consumer.name, b"seen-time": consumer.seen_time, **active, b"pel-count": consumer.pending_count,
+    })  # fmt: skip
     out.bulk(b"pending")
     _write_pending(out, group, consumer.index, count, False)
 
