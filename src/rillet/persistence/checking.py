@@ -102,42 +102,22 @@ def held(path: Path) -> Iterator[None]:
     # The owner of a store writes its log. An RDB file is complete as soon as it has its name.
     around = () if path.suffix == ".rdb" else path.absolute().parents[:2]
     store = next((one for one in around if (one / "rillet.json").is_file()), path)
-    with _locked(store), _logs_locked(path):
-        yield
-
-
-@contextlib.contextmanager
-def _logs_locked(path: Path) -> Iterator[None]:
-    """Lock the logs at the path, so that no server opens them."""
-    if path.is_dir():
-        manifests = [*path.glob("*.manifest"), *path.glob("*/*.manifest")]
-    else:
-        manifests = [] if path.suffix == ".rdb" else [*path.parent.glob("*.manifest")]
-    locks: list[DirectoryLock] = []
-    try:
+    with contextlib.ExitStack() as locks:
+        if (store / "lock").is_file():
+            # A read-only descriptor can be locked, so a store on a read-only file system can be checked.
+            number = os.open(store / "lock", os.O_RDONLY)
+            locks.callback(os.close, number)
+            if not try_lock(number):
+                raise StoreBusy(f"{store} is open{_by_whom(store)}: close it there, then check it")
+        if path.is_dir():
+            manifests = [*path.glob("*.manifest"), *path.glob("*/*.manifest")]
+        else:
+            manifests = [] if path.suffix == ".rdb" else [*path.parent.glob("*.manifest")]
         for folder in {one.parent for one in manifests}:
-            locks.append(DirectoryLock())
-            locks[-1].take(folder)
+            lock = DirectoryLock()
+            locks.callback(lock.release)
+            lock.take(folder)  # so that no server opens the log
         yield
-    finally:
-        for one in locks:
-            one.release()
-
-
-@contextlib.contextmanager
-def _locked(store: Path) -> Iterator[None]:
-    """Lock a store, so that no process opens it."""
-    if not (store / "lock").is_file():
-        yield
-        return
-    # A read-only descriptor can be locked, so a store on a read-only file system can be checked.
-    number = os.open(store / "lock", os.O_RDONLY)
-    try:
-        if not try_lock(number):
-            raise StoreBusy(f"{store} is open{_by_whom(store)}: close it there, then check it")
-        yield
-    finally:
-        os.close(number)
 
 
 def _by_whom(path: Path) -> str:

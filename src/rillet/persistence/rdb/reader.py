@@ -38,7 +38,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from io import RawIOBase
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, NamedTuple
+from typing import Any, BinaryIO, Literal, NamedTuple, TypedDict, Unpack
 
 from rillet.commands.stream.idmp import track
 from rillet.errors import Corrupt, LogCorrupt, NewerFormat
@@ -68,7 +68,7 @@ _IDLE, _FREQUENCY, _FACT, _SIZES, _EXPIRE_MS, _EXPIRE_S, _DATABASE, _END = range
 _MODULE_VALUE = 7
 # The types of the parts of a module's data (RDB_MODULE_OPCODE_*).
 _PART_END, _PART_SIGNED, _PART_UNSIGNED, _PART_FLOAT, _PART_DOUBLE, _PART_STRING = range(6)
-_AFTER_KEYS = 2
+_AFTER_KEYS = 2  # the `when` of module data that follows the keys
 _NAMED = 10  # the number of omitted keys that the log names
 _TYPES = {
     6: "a module value of Redis 4.0's previews", _MODULE_VALUE: "a module value", 28: "an array", 29: "a rate limit",
@@ -119,49 +119,33 @@ def kept_of(engine: Engine) -> Kept:
     return kept
 
 
-def load_rdb(
-    path: Path,
-    engine: Engine,
-    *,
-    drop_expired: bool = False,
-    merge: bool = False,
-    unknown: Unknown | None = None,
-    disk: Disk = REAL,
-    progress: Callable[[int], None] | None = None,
-) -> Loaded:
-    """Load the file into the engine's databases.
+class LoadOptions(TypedDict, total=False):
+    """The options of load_rdb; for `unknown` see the module docstring."""
 
-    merge: replace existing keys, as DEBUG RELOAD MERGE does. unknown: see the module docstring.
-    progress(bytes read so far) is called as the file is read.
-    LogCorrupt names the file and offset of malformed bytes, NewerFormat an unsupported type. O(bytes)
+    drop_expired: bool
+    merge: bool  # replace existing keys, as DEBUG RELOAD MERGE does
+    unknown: Unknown | None
+    progress: Callable[[int], None] | None  # called with the number of bytes read so far
+
+
+def load_rdb(path: Path, engine: Engine, *, disk: Disk = REAL, **options: Unpack[LoadOptions]) -> Loaded:
+    """Load the file into the engine's databases. O(bytes)
+
+    LogCorrupt names the file and offset of malformed bytes, NewerFormat an unsupported type.
     """
     with disk.read_from(path) as file:
-        return load_rdb_from(
-            file, str(path), engine, drop_expired=drop_expired, merge=merge, unknown=unknown, progress=progress
-        )
+        return load_rdb_from(file, str(path), engine, **options)
 
 
-def load_rdb_from(
-    source: BinaryIO | RawIOBase,
-    name: str,
-    engine: Engine,
-    *,
-    drop_expired: bool = False,
-    merge: bool = False,
-    unknown: Unknown | None = None,
-    progress: Callable[[int], None] | None = None,
-) -> Loaded:
-    """Load an open file or pipe like load_rdb; errors call it `name`.
-
-    It may read more bytes than the RDB part.
-    """
-    reader = RdbReader.of(_reading(source, progress))
+def load_rdb_from(source: BinaryIO | RawIOBase, name: str, engine: Engine, **options: Unpack[LoadOptions]) -> Loaded:
+    """Load an open file or pipe, which errors call `name`; it may be read beyond the end of the RDB part. O(bytes)"""
+    reader = RdbReader.of(_reading(source, options.get("progress")))
     # All loaded objects stay alive, so garbage collections would find nothing.
     collects = gc.isenabled()
     gc.disable()
     helper = reader.helper = WorkerThread()
     try:
-        return _RdbFile(name, engine, reader, drop_expired, merge, unknown or engine.settings.rdb_foreign).load()
+        return _RdbFile(name, engine, reader, options).load()
     finally:
         helper.close()
         if collects:
@@ -186,18 +170,16 @@ def _reading(source: Any, progress: Callable[[int], None] | None) -> Callable[[m
 
 
 class _RdbFile:
-    def __init__(
-        self, name: str, engine: Engine, reader: RdbReader, drop_expired: bool, merge: bool, unknown: Unknown
-    ) -> None:
+    def __init__(self, name: str, engine: Engine, reader: RdbReader, options: LoadOptions) -> None:
+        settings = engine.settings
         self.name = name
         self.engine = engine
         self.reader = reader
         # Drop keys that expired before this time.
-        self.now = engine.clock.now_ms() if drop_expired else -1
-        self.merge = merge
-        self.delay: int = engine.settings.key_load_delay
-        self.unknown = unknown
-        settings = engine.settings
+        self.now = engine.clock.now_ms() if options.get("drop_expired") else -1
+        self.merge = options.get("merge", False)
+        self.delay: int = settings.key_load_delay
+        self.unknown: Unknown = options.get("unknown") or settings.rdb_foreign
         self.checked: bool = settings.rdbchecksum and not settings.skip_checksum_validation
         self.version = 0
         self.database = engine.databases[0]
