@@ -23,10 +23,11 @@ from rillet.errors import Corrupt
 from rillet.structs.listpack import Listpack
 from tests.columns import fuzz_columns, hostile_bytes
 from tests.columns.fuzz_columns import ROOT, TARGETS
+from tests.variants import seeds
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", seeds(1, 2, 1))
 def test_hostile_bytes_break_no_property(seed: int) -> None:
     code, report = fuzz_columns.run(seed, 2000, progress=False)
     assert code == 0, report

@@ -11,10 +11,11 @@ from rillet.protocol.command_parser import pack_command
 from tests.persistence import fuzz_files, rdb_files
 from tests.persistence.damaged_files import sealed_log, sealed_rdb
 from tests.persistence.fuzz_files import RDB, Fuzzer, disk_with, new_engine
+from tests.variants import seeds
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", seeds(1, 2, 1))
 @pytest.mark.parametrize("target", fuzz_files.TARGETS)
 def test_readers_reject_or_load_fuzzed_files(target: str, seed: int) -> None:
     count = {"rdb": 400, "aof": 300, "check": 100}.get(target, 1500)

@@ -11,6 +11,7 @@ import redis
 from rillet.structs.listpack import Listpack
 from tests.judge import Judge
 from tests.structs.dump_payload import hash_listpack, list_listpacks
+from tests.variants import seeds
 
 BOUNDARIES = [s * (1 << b) + d for b in (0, 7, 12, 15, 23, 31, 63) for s in (-1, 1) for d in (-2, -1, 0, 1)]
 LENGTHS = [0, 1, 62, 63, 64, 65, 124, 125, 126, 127, 128, 4094, 4095, 4096, 4097]
@@ -67,7 +68,7 @@ def random_value(rng: random.Random) -> bytes:
     return rng.choice(LOOKALIKES)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(1, 4))
 def test_random_list_commands_give_the_server_s_bytes(server: redis.Redis, seed: int) -> None:
     rng = random.Random(seed)
     lp = Listpack()
@@ -108,7 +109,7 @@ def list_step(rng: random.Random, lp: Listpack) -> list[object]:
     return ["LTRIM", "key", front, -2]
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", seeds(1, 2))
 def test_random_hash_commands_give_the_server_s_bytes(server: redis.Redis, seed: int) -> None:
     rng = random.Random(1000 + seed)
     fields = [b"%d" % n for n in range(-3, 12)] + [b"field", b"", b"007"]

@@ -15,6 +15,7 @@ from rillet.structs.listpack import Listpack
 from tests.judge import Judge
 from tests.structs.dump_payload import list_payload
 from tests.structs.listpack_oracle import encode
+from tests.variants import seeds
 
 SEEDS = [
     encode([]),
@@ -91,7 +92,7 @@ def accepted(data: bytes) -> bool:
     return True
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(1, 4))
 def test_validation_agrees_with_redis_s_restore(judge: Judge, seed: int) -> None:
     rng = random.Random(seed)
     samples = [data for data in (mutated(rng) for _ in range(400)) if data[6] != 0xFF]  # RESTORE rejects empty lists
@@ -154,7 +155,7 @@ def use(data: bytes, rng: random.Random) -> None:
         assert lp.validate(deep=False), "an operation broke the frame"
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(1, 3))
 def test_operations_on_unvalidated_bytes_raise_at_most_corrupt(seed: int) -> None:
     rng = random.Random(7000 + seed)
     for _ in range(300):

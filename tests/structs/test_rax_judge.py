@@ -10,6 +10,7 @@ import redis
 
 from rillet.structs.rax import Rax
 from tests.judge import Judge
+from tests.variants import seeds
 
 ENTRIES = b"stream-node-max-entries"
 
@@ -48,7 +49,7 @@ def wild_ids(rnd: random.Random, count: int) -> list[tuple[int, int]]:
     return sorted(ids - {(0, 0)})
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(3, 12))
 def test_every_step_gives_the_server_s_counts(server: redis.Redis, seed: int) -> None:
     rnd = random.Random(seed)
     coming = wild_ids(rnd, 300)

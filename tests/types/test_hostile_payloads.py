@@ -18,6 +18,7 @@ from rillet.types.rdb.primitives import RdbWriter
 from rillet.types.stream.value import Stream
 from tests.commands.ends import Bench
 from tests.types.fuzz_restore import Fuzzer, check, sealed
+from tests.variants import seeds
 
 U64 = 2**64 - 1
 NOW = 1_700_000_000_000
@@ -248,7 +249,7 @@ def test_pending_entries_in_descending_order_load_in_linear_time() -> None:
     stream.groups[b"g"].check()
 
 
-@pytest.mark.parametrize("seed", [101, 102])
+@pytest.mark.parametrize("seed", seeds(1, 2, 101))
 def test_mutated_payloads_of_streams_do_no_harm(seed: int) -> None:
     fuzzer = Fuzzer(seed)
     fuzzer.run(700)
@@ -256,7 +257,7 @@ def test_mutated_payloads_of_streams_do_no_harm(seed: int) -> None:
     assert fuzzer.counts["accepted"] > 50
 
 
-@pytest.mark.parametrize("seed", [103, 104])
+@pytest.mark.parametrize("seed", seeds(1, 2, 103))
 def test_mutated_payloads_of_every_type_do_no_harm(seed: int) -> None:
     fuzzer = Fuzzer(seed, every=True)
     fuzzer.run(1500)

@@ -7,6 +7,7 @@ import random
 import pytest
 
 from rillet.types.stream.value import DELREF, KEEPREF, Stream
+from tests.variants import seeds
 
 NAMES = [b"a", b"temperature", b"17"]
 
@@ -61,7 +62,7 @@ def act(chance: random.Random, streams: tuple[Stream, Stream], node_entries: int
 
 
 @pytest.mark.parametrize("node_entries", [1, 4, 100, 300])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(1, 4))
 def test_a_stream_with_caches_equals_one_without(seed: int, node_entries: int) -> None:
     chance = random.Random(f"{seed} {node_entries}")
     kept, forgetful = Stream(), Stream()
