@@ -49,17 +49,19 @@ def messages(tree: ast.AST) -> Iterator[str]:
 
 
 def comments(text: str) -> Iterator[str]:
-    """Yield comment blocks: lines of comments that follow each other are one piece."""
+    """Yield comment blocks: lines below each other with the same indentation. A comment behind code is one piece."""
     block: list[str] = []
-    last = -2
+    last = (-2, 0)
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type != tokenize.COMMENT or token.string.startswith(("# fmt", "# type", "# noqa", "# pragma")):
             continue
-        if token.start[0] != last + 1 and block:
+        line, column = token.start
+        own_line = not token.line[:column].strip()
+        if block and not (own_line and (line - 1, column) == last):
             yield " ".join(block)
             block = []
         block.append(token.string.lstrip("# "))
-        last = token.start[0]
+        last = (line, column) if own_line else (-2, 0)
     if block:
         yield " ".join(block)
 

@@ -95,7 +95,7 @@ class DurableHost(ServerHost):
         self._files.children.reset()
 
     def setting_changed(self, name: str) -> None:
-        """Apply the setting to the files and to the connected clients."""
+        """Apply a setting that CONFIG SET changed to the log, the RDB file and the connected clients."""
         self._files.setting_changed(name)
         if name not in NEEDS_LOG:
             super().setting_changed(name)

@@ -428,7 +428,7 @@ class InProcessTransport:
         successor.out.resp = session.out.resp
         return successor
 
-    # -- the end ---------------------------------------------------------------------------------------
+    # -- closing ---------------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Close every session; calls that are waiting raise StoreClosed."""
