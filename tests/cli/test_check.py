@@ -41,7 +41,7 @@ def last_of(store: Path) -> Path:
     return sorted(store.glob("appendonlydir/*.incr.aof"))[-1]
 
 
-def test_a_sound_store(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_sound_store_passes_the_check(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = files_of(store)
     assert main(["check", str(store)]) == 0
     said = capsys.readouterr().out

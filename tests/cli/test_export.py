@@ -108,7 +108,7 @@ def test_failures_have_their_exit_status(store: Path, tmp_path: Path, capsys: Sa
 
 
 @pytest.mark.skipif(redis_binary() is None, reason="redis-server is not installed")
-def test_back_to_redis(tmp_path: Path, capsys: Said) -> None:
+def test_an_exported_file_loads_into_an_older_redis(tmp_path: Path, capsys: Said) -> None:
     """What only the newest server holds, exported for 7.0.15: it loads, to the digest that was exported."""
     one = all_types(time.time_ns() // 1_000_000, compat="newest").work(LATER)
     write_rdb(tmp_path / "newest.rdb", one.engine)
@@ -123,7 +123,7 @@ def test_back_to_redis(tmp_path: Path, capsys: Said) -> None:
         client.connection_pool.disconnect()
 
 
-def test_a_log_of_one_file(tmp_path: Path) -> None:
+def test_a_log_of_one_file_is_exported(tmp_path: Path) -> None:
     one = Bare()
     commands = pack_command([b"SELECT", b"3"]) + pack_command([b"SET", b"k", b"v"])
     (tmp_path / "appendonly.aof").write_bytes(commands + b"*1\r\n")

@@ -241,7 +241,7 @@ def test_debug_reload_keeps_encodings_and_digests() -> None:
     assert values_of(bench) == before
 
 
-def test_memory_usage_and_object_encoding() -> None:
+def test_memory_usage_and_object_encoding_follow_the_fields() -> None:
     bench = filled()
     sizes = [bench("MEMORY", "USAGE", key) for key in ("small", "large")]
     bench("HSET", "large", *(word for at in range(1000) for word in (f"more{at}", "x" * 50)))

@@ -41,7 +41,7 @@ def made() -> tuple[Session, Stream]:
     ([b"XGROUP", b"DELCONSUMER", b"s", b"g", b"c"], KEPT),
     ([b"XGROUP", b"DESTROY", b"s", b"g"], KEPT),
 ])  # fmt: skip
-def test_room_comes_back(command: list[bytes], kept: int) -> None:
+def test_the_room_of_removed_entries_is_freed(command: list[bytes], kept: int) -> None:
     session, stream = made()
     assert stream.pending.slots >= stream.pending.count == COUNT + KEPT
     run(session, *command)

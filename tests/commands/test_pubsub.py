@@ -289,16 +289,16 @@ def compare_events(judge: Judge, name: str, events: str, compat: str) -> None:
 
 @needs_redis
 @pytest.mark.parametrize("name", EVENTS)
-def test_events(judge_of_session: Judge, name: str) -> None:
+def test_commands_send_the_events_of_redis(judge_of_session: Judge, name: str) -> None:
     compare_events(judge_of_session, name, "KEAmn", "7.0")
 
 
 @pytest.mark.parametrize("name", EVENTS)
 @pytest.mark.parametrize(("compat", "events"), [("8.6", "KEAmnoc"), ("newest", "KEAmnoc"), ("valkey", "KEAmn")])
-def test_events_of_newer_servers(peer_of: Callable[[str], Judge], name: str, compat: str, events: str) -> None:
+def test_commands_send_the_events_of_newer_servers(peer_of: Callable[[str], Judge], name: str, compat: str, events: str) -> None:
     compare_events(peer_of(compat), name, events, compat)
 
 
 @pytest.mark.parametrize("name", NEWER)
-def test_events_of_newer_stream_commands(peer_of: Callable[[str], Judge], name: str) -> None:
+def test_newer_stream_commands_send_the_events_of_their_server(peer_of: Callable[[str], Judge], name: str) -> None:
     compare_events(peer_of("newest"), name, "KEAmnoc", "newest")

@@ -193,7 +193,7 @@ def test_newer_options_are_rejected_at_an_older_level() -> None:
     assert bench("ZUNION", 2, "z", "z", "WEIGHTS", 2, 3, "AGGREGATE", "COUNT", "WITHSCORES") == [b"a", b"5"]
 
 
-def test_memory_usage_and_object() -> None:
+def test_memory_usage_and_object_encoding_follow_the_members() -> None:
     bench = Bench()
     fill(bench)
     assert bench("MEMORY", "USAGE", "many", "SAMPLES", 0) > 10 * bench("MEMORY", "USAGE", "few") > 1000

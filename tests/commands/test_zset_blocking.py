@@ -50,7 +50,7 @@ SCENARIOS: dict[str, list[Step]] = {
 @pytest.mark.parametrize("compat", PEERS)
 @pytest.mark.parametrize("resp", [2, 3])
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_scenario(peer_of: Callable[[str], Judge], name: str, resp: int, compat: str) -> None:
+def test_each_scenario_matches_a_server(peer_of: Callable[[str], Judge], name: str, resp: int, compat: str) -> None:
     play(peer_of(compat), compat, resp, SCENARIOS[name])
 
 

@@ -92,7 +92,7 @@ def test_a_pxd_stands_only_beside_a_listed_module() -> None:
     assert {p.relative_to(SRC).with_suffix("").as_posix() for p in SRC.rglob("*.pxd")} <= set(COMPILED)
 
 
-def test_one_source() -> None:
+def test_there_is_no_second_implementation() -> None:
     """No second implementation, in whatever language, and nothing built in src."""
     foreign = [p for p in SRC.rglob("*") if p.suffix in {".pyx", ".c", ".cpp", ".h", ".rs", ".so", ".pyd", ".o"}]
     assert foreign == []

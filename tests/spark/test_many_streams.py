@@ -99,7 +99,7 @@ def test_of_a_partitioned_stream_any_part_may_be_missing(url: str, add: Add) -> 
     reader.stop()
 
 
-def test_bounds_of_each_stream_and_of_time(url: str, add: Add) -> None:
+def test_each_stream_and_each_time_may_have_bounds(url: str, add: Add) -> None:
     for name in ("a", "b", "c"):
         add(range(30), name)
     bounds = {

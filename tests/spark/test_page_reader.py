@@ -132,7 +132,7 @@ def test_errors_name_the_server_and_the_stream(judge: Judge, url: str) -> None:
         numbers(read_task(options("redis://127.0.0.1:1", timeout="100ms"), WHOLE, SCHEMA))
 
 
-def test_passwords_and_databases() -> None:
+def test_a_connection_uses_its_password_and_database() -> None:
     with running_redis() as server:
         with Connection(Address(port=server.port), 5) as connection:
             connection.call(b"CONFIG", b"SET", b"requirepass", b"secret")

@@ -116,7 +116,7 @@ def test_partitioned_streams_take_rows_by_hash_or_by_turns(judge: Judge, url: st
         assert [int(found[b"n"]) for found in fields(judge, f"turns:{part}")] == list(range((part - 2) % 3, 500, 3))
 
 
-def test_a_thousand_streams_in_one_task(judge: Judge, url: str) -> None:
+def test_one_task_writes_a_thousand_streams(judge: Judge, url: str) -> None:
     rows = table(stream=[f"s{n % 1000}" for n in range(3000)], n=list(range(3000)))
     options = {"url": url, "transactionBytes": "65536"}
     write(rows, options, at_once=2000)

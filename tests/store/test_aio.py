@@ -20,7 +20,7 @@ def _run(body: Coroutine[Any, Any, None]) -> None:
     asyncio.run(limited())
 
 
-def test_streams(frontend: Frontend) -> None:
+def test_a_stream_has_the_results_of_the_blocking_interface(frontend: Frontend) -> None:
     async def body() -> None:
         store = frontend.store.aio()
         stream = store.stream("s")
@@ -72,7 +72,7 @@ def test_a_task_is_woken_by_another_store_and_by_time(frontend: Frontend) -> Non
     _run(body())
 
 
-def test_groups_and_follow(frontend: Frontend) -> None:
+def test_tasks_consume_groups_and_follow_streams(frontend: Frontend) -> None:
     async def body() -> None:
         store = frontend.store.aio()
         stream = store.stream("s")

@@ -301,7 +301,7 @@ def test_contradictions_are_said_at_once() -> None:
                 stream.add_arrow(table, **more)
 
 
-def test_frames() -> None:
+def test_a_range_becomes_a_pandas_frame() -> None:
     pandas = pytest.importorskip("pandas")
     with rillet.open() as store:
         stream = filled(store)
@@ -319,7 +319,7 @@ async def _by_tasks(store: Store) -> int:
     return len(await stream.to_pandas())
 
 
-def test_polars() -> None:
+def test_a_range_becomes_a_polars_frame() -> None:
     polars = pytest.importorskip("polars")
     with rillet.open() as store:
         stream = filled(store)

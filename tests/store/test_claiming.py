@@ -31,7 +31,7 @@ def _told(messages: list[Any]) -> list[tuple[str, int]]:
 
 
 @RILLET
-def test_claiming_while_reading(group: Group) -> None:
+def test_a_read_claims_idle_messages_first(group: Group) -> None:
     two = group.consumer("two")
     assert _told(two.read(claim_idle=3600)) == [("3", 0)]
     assert two.read(claim_idle=3600) == []
@@ -44,7 +44,7 @@ def test_claiming_while_reading(group: Group) -> None:
 
 
 @RILLET
-def test_giving_back(group: Group) -> None:
+def test_a_message_given_back_is_delivered_again(group: Group) -> None:
     one, two = group.consumer("one"), group.consumer("two")
     first, second = one.read(after="0")
     assert first.nack()

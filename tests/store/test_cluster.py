@@ -176,7 +176,7 @@ def test_a_transaction_goes_where_its_slot_has_gone(store: Store, nodes: Cluster
     assert len(store.stream(stream)) == 4
 
 
-def test_channels(store: Store) -> None:
+def test_a_message_reaches_subscribers_on_every_node(store: Store) -> None:
     with store.subscribe("a", patterns=["b*"]) as subscription:
         assert store.publish("a", "x") in (0, 1)
         assert store.publish("bb", "y") in (0, 1)  # a node counts its own
@@ -189,7 +189,7 @@ def test_channels(store: Store) -> None:
             subscription.add(shards=["s"])
 
 
-def test_shard_channels(store: Store, nodes: Cluster) -> None:
+def test_shard_channels_follow_their_slots(store: Store, nodes: Cluster) -> None:
     names = [nodes.key_of(share, "s") for share in range(MASTERS)]
     with store.subscribe(shards=names) as subscription:
         assert [store.publish(name, "x", shard=True) for name in names] == [1] * MASTERS

@@ -37,7 +37,7 @@ def test_an_empty_directory_becomes_a_store(tmp_path: Path) -> None:
         assert store.owner
 
 
-def test_a_file(tmp_path: Path) -> None:
+def test_a_file_is_not_opened_as_a_store(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     for path in (tmp_path / "file", tmp_path / "file" / "below"):
         with pytest.raises(NotAStore, match="is a file, not the directory of a store"):
@@ -51,7 +51,7 @@ def test_a_directory_of_something_else_is_left_alone(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["letter.txt"]
 
 
-def test_the_format_of_a_newer_rillet(tmp_path: Path) -> None:
+def test_the_format_of_a_newer_rillet_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "rillet.json").write_text('{"format": 2, "written_by": "9.1"}')
     with pytest.raises(
         NewerFormat, match=r"has format 2, written by rillet 9.1; .* reads formats up to 1: upgrade rillet"
@@ -62,7 +62,7 @@ def test_the_format_of_a_newer_rillet(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "content", ["", "{", "[]", "{}", '{"format": "1"}', '{"format": null}', '{"format": 0}', "\xff"]
 )
-def test_a_damaged_marker(tmp_path: Path, content: str) -> None:
+def test_a_damaged_marker_is_an_error(tmp_path: Path, content: str) -> None:
     (tmp_path / "rillet.json").write_text(content, encoding="latin-1")
     with pytest.raises(NotAStore, match=r"rillet.json: offset \d+: .* expected: the marker of the store is damaged"):
         rillet.open(tmp_path)
@@ -182,7 +182,7 @@ def test_the_owner_refuses_to_be_shut_down_by_a_command(tmp_path: Path) -> None:
         assert attached.execute("PING") == b"PONG"
 
 
-def test_config_set_of_appendfsync(tmp_path: Path) -> None:
+def test_config_set_changes_appendfsync(tmp_path: Path) -> None:
     with rillet.open(tmp_path) as store:
         for policy in ("always", "no", "everysec", "always"):
             store.execute("CONFIG", "SET", "appendfsync", policy)

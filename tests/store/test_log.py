@@ -86,7 +86,7 @@ def test_one_sync_for_all_who_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.skipif(redis_binary() is None, reason="redis-server is not installed")
 @pytest.mark.parametrize("spawned", [True, False])
-def test_rewritten_when_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spawned: bool) -> None:
+def test_bgrewriteaof_rewrites_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spawned: bool) -> None:
     monkeypatch.setattr(SpawnedBaseWriter, "possible", lambda: spawned)
     path = tmp_path / "s"
     with rillet.open(path) as store:
@@ -114,7 +114,7 @@ def test_rewritten_when_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, s
         assert store.stream("s").group("g").pending_count() == 10
 
 
-def test_rewritten_by_itself(tmp_path: Path) -> None:
+def test_a_log_that_has_grown_is_rewritten(tmp_path: Path) -> None:
     with rillet.open(tmp_path / "s", auto_aof_rewrite_min_size="10kb") as store:
         _until(lambda: bool(store.execute("SET", "k", "x" * 100)) and store.info()["aof_rewrites"] != "0")
         _rewritten(store)

@@ -112,7 +112,7 @@ def test_what_has_more_than_one_reply_is_refused(store: Store) -> None:
         store.publish("a", None)  # type: ignore[arg-type]
 
 
-def test_events_of_a_stream(frontend: Frontend) -> None:
+def test_changes_of_a_stream_send_events(frontend: Frontend) -> None:
     frontend.store.execute("CONFIG", "SET", "notify-keyspace-events", "Kt")
     try:
         with frontend.store.subscribe("__keyspace@0__:orders") as subscription:
@@ -178,7 +178,7 @@ def next_of(pubsub: Any) -> Any:
     return message["type"], message["channel"], message["data"]
 
 
-def test_redis_py_s_own_pubsub(client: Any) -> None:
+def test_redis_py_s_own_pubsub_works(client: Any) -> None:
     with client.pubsub() as pubsub:
         pubsub.subscribe("a", "b")
         assert [next_of(pubsub), next_of(pubsub)] == [("subscribe", b"a", 1), ("subscribe", b"b", 2)]
@@ -201,7 +201,7 @@ def test_redis_py_s_own_pubsub(client: Any) -> None:
         assert client.pubsub_numsub("a", "b") == [(b"a", 0), (b"b", 1)]
 
 
-def test_redis_py_listening_in_a_thread(client: Any) -> None:
+def test_redis_py_listens_in_a_thread(client: Any) -> None:
     got: list[bytes] = []
     came = threading.Event()
 
@@ -241,7 +241,7 @@ def test_redis_py_waiting_for_ever_sees_the_end(frontend: Frontend) -> None:
 # -- asyncio --------------------------------------------------------------------------------------------
 
 
-def test_asyncio(frontend: Frontend) -> None:
+def test_a_task_receives_messages(frontend: Frontend) -> None:
     other = frontend.another()
 
     async def talk() -> None:

@@ -126,7 +126,7 @@ def test_streams_groups_and_what_is_pending(written: tuple[str, Any, Path]) -> N
 
 
 @pytest.mark.parametrize("compat", ["8.6", "newest", "valkey"])
-def test_fields_of_a_hash_that_expire(peer_of: Callable[[str], Judge], compat: str) -> None:
+def test_fields_that_expire_are_counted(peer_of: Callable[[str], Judge], compat: str) -> None:
     server = peer_of(compat)
     with server.client() as client:
         client.flushall()

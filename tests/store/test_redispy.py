@@ -43,7 +43,7 @@ def test_ping_streams_and_shaped_replies(client: Any) -> None:
         client.execute_command("NOSUCH")
 
 
-def test_pipelines_and_transactions(client: Any) -> None:
+def test_pipelines_and_transactions_return_all_replies(client: Any) -> None:
     with client.pipeline(transaction=False) as pipeline:
         for n in range(2000):
             pipeline.xadd("s", {"n": n}, id=f"{n + 1}-0")
@@ -86,7 +86,7 @@ def test_groups_and_blocking_reads(frontend: Frontend, client: Any) -> None:
 
 
 @pytest.mark.parametrize("protocol", [2, 3])
-def test_text_in_text_out(frontend: Frontend, protocol: int) -> None:
+def test_replies_are_decoded_to_text(frontend: Frontend, protocol: int) -> None:
     with frontend.store.redis(decode_responses=True, protocol=protocol) as client:
         client.xadd("s", {"é": "\N{SNOWMAN}"}, id="1-1")
         assert client.xrange("s") == [("1-1", {"é": "\N{SNOWMAN}"})]
@@ -95,7 +95,7 @@ def test_text_in_text_out(frontend: Frontend, protocol: int) -> None:
         client.connection_pool.disconnect()
 
 
-def test_a_timeout_of_the_socket(frontend: Frontend) -> None:
+def test_a_socket_timeout_ends_a_blocking_read(frontend: Frontend) -> None:
     with frontend.store.redis(socket_timeout=0.05, retry=None) as client:
         with pytest.raises(redis.TimeoutError):
             client.xread({"s": "$"}, block=0)
@@ -115,7 +115,7 @@ def test_databases_of_ones_own(frontend: Frontend) -> None:
         zero.connection_pool.disconnect()
 
 
-def test_the_pure_python_parser(frontend: Frontend) -> None:
+def test_redis_py_s_pure_python_parser_works(frontend: Frontend) -> None:
     from redis._parsers import _RESP2Parser
 
     client = frontend.store.redis(parser_class=_RESP2Parser, protocol=2)

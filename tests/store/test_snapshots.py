@@ -45,7 +45,7 @@ def fill(store: rillet.Store) -> dict[bytes, bytes]:
     return seen(store)
 
 
-def test_in_memory(tmp_path: Path) -> None:
+def test_a_store_in_memory_is_saved_to_the_given_path(tmp_path: Path) -> None:
     with rillet.open(compat="7.0") as store:
         before = fill(store)
         assert store.save(tmp_path / "file.rdb") == tmp_path / "file.rdb"
@@ -60,7 +60,7 @@ def test_in_memory(tmp_path: Path) -> None:
         assert [path.name for path in tmp_path.iterdir()] == ["file.rdb"]
 
 
-def test_in_a_directory(tmp_path: Path) -> None:
+def test_a_store_in_a_directory_is_saved_to_its_dump(tmp_path: Path) -> None:
     with rillet.open(tmp_path / "store", compat="7.0") as store:
         before = fill(store)
         made = store.save()
@@ -86,7 +86,7 @@ def test_in_a_directory(tmp_path: Path) -> None:
         assert seen_by_redis(made) == {**before, b"more": store.execute("DUMP", "more")}
 
 
-def test_through_the_owner_s_socket(tmp_path: Path) -> None:
+def test_an_attached_store_saves_through_its_owner(tmp_path: Path) -> None:
     with rillet.open(tmp_path / "store", compat="7.0") as owner, Other(tmp_path / "store") as other:
         before = fill(owner)
         assert "attached" in other.opened
@@ -134,7 +134,7 @@ def test_save_points_work_here_too(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("temp-*"))
 
 
-def test_one_at_a_time(tmp_path: Path) -> None:
+def test_a_second_save_is_rejected(tmp_path: Path) -> None:
     with rillet.open(tmp_path) as store:
         fill(store)
         owner: Any = store._backend
@@ -213,7 +213,7 @@ def test_where_no_process_can_be_started(tmp_path: Path, monkeypatch: pytest.Mon
             store.save()
 
 
-def test_awaited(tmp_path: Path) -> None:
+def test_a_save_can_be_awaited(tmp_path: Path) -> None:
     async def main() -> Path:
         return await store.aio().save()
 

@@ -78,7 +78,7 @@ def test_bytes_that_are_no_text_survive(store: Store) -> None:
     assert again.range()[1].pairs == entry.pairs
 
 
-def test_range_reverse_and_iteration(store: Store) -> None:
+def test_ranges_and_iteration_return_entries_in_order(store: Store) -> None:
     stream = store.stream("s")
     stream.add_many((f"{n}-0", {"n": n}) for n in range(1, 2501))
     assert [entry["n"] for entry in stream] == [str(n) for n in range(1, 2501)]
@@ -106,7 +106,7 @@ def test_read_after_an_id(store: Store) -> None:
     assert [entry.id for entry in stream.read(block=5)] == ids
 
 
-def test_trim_and_delete(store: Store) -> None:
+def test_trim_and_delete_return_the_number_of_removed_entries(store: Store) -> None:
     stream = store.stream("s")
     assert stream.add_many((n, {"n": n}) for n in range(1, 11)) == 10
     assert stream.trim(maxlen=8) == 2
@@ -151,7 +151,7 @@ def test_add_many_in_batches_and_refusals(store: Store) -> None:
     assert [entry["n"] for entry in bad] == ["5", "6"]
 
 
-def test_info(store: Store) -> None:
+def test_info_has_the_fields_of_xinfo(store: Store) -> None:
     stream = store.stream("s")
     stream.add({"a": "1"}, "1-1")
     stream.group("g").consumer("c").read()
@@ -169,7 +169,7 @@ def test_info(store: Store) -> None:
         store.stream("none").info()
 
 
-def test_keys_streams_and_plain_commands(store: Store) -> None:
+def test_keys_streams_and_plain_commands_see_the_same_data(store: Store) -> None:
     for name in ("b", "a", "c"):
         store.stream(name).add({"n": 1})
     assert store.execute("SET", "text", 5) == b"OK"
@@ -185,7 +185,7 @@ def test_keys_streams_and_plain_commands(store: Store) -> None:
     assert "redis_version" in store.info()
 
 
-def test_many_commands_at_once(store: Store) -> None:
+def test_execute_many_returns_all_replies(store: Store) -> None:
     """More than what sockets hold, there and back."""
     texts = [b"%d" % n * 200 for n in range(20_000)]
     assert store.execute_many([["ECHO", text] for text in texts]) == texts
@@ -225,7 +225,7 @@ def test_errors_are_of_the_class_of_their_prefix(store: Store) -> None:
         raised(replies[2])
 
 
-def test_transactions(store: Store) -> None:
+def test_a_transaction_returns_its_replies(store: Store) -> None:
     assert store.execute_many([["MULTI"], ["SET", "a", 1], ["INCR", "a"], ["EXEC"]]) == [
         b"OK",
         b"QUEUED",
@@ -241,7 +241,7 @@ def test_a_command_without_words_is_a_mistake_of_the_caller(store: Store) -> Non
         store.execute_many([["PING"], []])
 
 
-def test_use_after_close(frontend: Frontend) -> None:
+def test_a_closed_store_raises_an_error(frontend: Frontend) -> None:
     store = frontend.store
     stream = store.stream("s")
     stream.add({"a": 1})

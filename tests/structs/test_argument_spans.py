@@ -15,7 +15,7 @@ def words_of(*argv: bytes) -> tuple[ArgumentSpans, list[bytes]]:
     return words, kept
 
 
-def test_arguments_round_trip() -> None:
+def test_arguments_are_returned_unchanged() -> None:
     argv = [b"a", b"", b"\xff\0", b"x" * 300]
     words = ArgumentSpans()
     words.take(argv, 1, 3)
