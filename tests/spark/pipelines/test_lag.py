@@ -218,7 +218,7 @@ def test_all_wrong_arguments_are_reported_at_once(tmp_path: Path) -> None:
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_samples_become_a_history_a_report_and_a_chart(spark: SparkSession, judge: Judge, url: str, tmp_path: Path) -> None:
+def test_samples_become_history_report_and_chart(spark: SparkSession, judge: Judge, url: str, tmp_path: Path) -> None:
     with judge.client() as client:
         fill(client)
         now = lag_now(spark, url=url).collect()
