@@ -9,8 +9,10 @@ stream.
 from __future__ import annotations
 
 import time
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -127,14 +129,7 @@ def between(batch: Any, after: StreamID, last: StreamID) -> Any:
 
 
 def _first_beyond(batch: Any, bound: StreamID, low: int) -> int:
-    high = int(batch.num_rows)
-    while low < high:
-        middle = (low + high) // 2
-        if entry_id(batch, middle) > bound:
-            high = middle
-        else:
-            low = middle + 1
-    return low
+    return bisect_right(range(batch.num_rows), bound, low, key=partial(entry_id, batch))
 
 
 def shaped(batch: Any, stream: str, schema: Any) -> Any:

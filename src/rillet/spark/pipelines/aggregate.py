@@ -22,7 +22,8 @@ from __future__ import annotations
 
 import argparse
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,11 +42,10 @@ POLL = 1  # seconds between two reads of the query's progress
 
 @dataclass
 class AggregateSummary:
-    """The result of an aggregation: numbers of rows written, entries read (streaming only) and micro-batches."""
+    """The result of an aggregation: the number of rows written and, if streaming, of entries read."""
 
     rows: int = 0
     entries: int = 0
-    batches: int = 0
 
     def line(self, outputs: Outputs) -> str:
         """Return the result of the aggregation as one line of text."""
@@ -145,22 +145,23 @@ def with_timestamp(schema: str) -> str:
 # ---- running ------------------------------------------------------------------------------------------------------
 
 
-def in_one_order(frame: DataFrame) -> DataFrame:
-    """Return the rows as one cached partition, sorted by every column of a sortable type."""
+@contextmanager
+def in_one_order(frame: DataFrame) -> Iterator[DataFrame]:
+    """Yield the rows as one cached partition, sorted by every column of a sortable type."""
     columns = [field.name for field in frame.schema if "map<" not in field.dataType.simpleString()]
-    return frame.repartition(1).sortWithinPartitions(*(f"`{name}`" for name in columns)).persist()
+    rows = frame.repartition(1).sortWithinPartitions(*(f"`{name}`" for name in columns)).persist()
+    try:
+        yield rows
+    finally:
+        rows.unpersist()
 
 
 def _once(result: DataFrame, outputs: Outputs) -> AggregateSummary:
     if outputs.parquet is not None and (wrong := cli_common.foreign_files(outputs.parquet)):
         raise PipelineError(f"rillet: {'; '.join(wrong)}")
-    rows = in_one_order(result)
-    try:
-        summary = AggregateSummary(rows.count())
+    with in_one_order(result) as rows:
         outputs.overwrite(rows, outputs.parquet)
-    finally:
-        rows.unpersist()
-    return summary
+        return AggregateSummary(rows.count())
 
 
 def _follow(
@@ -172,17 +173,13 @@ def _follow(
 
     def write(batch: DataFrame, number: int) -> None:
         query_id = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
-        if query_id is None:  # happens only when PySpark's pinned threads (the default) are off
+        if query_id is None:  # only if the user has disabled PySpark's pinned threads
             raise PipelineError("rillet: Spark does not pass the query's ID to Python: unset PYSPARK_PIN_THREAD")
-        rows = in_one_order(batch)
-        try:
+        with in_one_order(batch) as rows:
             count = rows.count()
             if count:
                 write_batch(rows, outputs, query_id, number)
             summary.rows += count
-            summary.batches += 1
-        finally:
-            rows.unpersist()
 
     writer = result.writeStream.foreachBatch(write).outputMode("append").option("checkpointLocation", checkpoint)
     trigger = writer.trigger(availableNow=True) if every is None else writer.trigger(processingTime=f"{every} seconds")

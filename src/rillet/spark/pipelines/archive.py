@@ -197,7 +197,7 @@ class Job:
                         self.done.trimmed += trim_streams(servers, manifest, Offset.parse(start).streams)
                     end = reader.latestOffset(start, limit)
                     for stream in Offset.parse(end).streams:
-                        folder_of(stream, None)  # raises if the stream's name is too long for a folder
+                        folder_of(stream, None)  # raises an error if the stream's name is too long for a folder
                     if Offset.parse(end).streams == Offset.parse(start).streams:
                         break
                     manifest = self.batch(manifest, reader.partitions(start, end), end)
@@ -283,7 +283,7 @@ def merge_small(
 ) -> ArchiveManifest:
     """Merge the small files of each folder that has enough of them; return the new manifest.
 
-    Also remove the replaced files that no reader should need any more.
+    Also remove files that were replaced more than `keep_replaced` seconds ago.
     """
     from rillet.spark.pipelines.parquet import merge_parts
 

@@ -14,9 +14,9 @@ deleted or trimmed since are deleted, and groups are set to their current state.
 placeholder entry with this ID is appended, claimed and deleted; XSETID then corrects the counters. In a resumed run, a
 placeholder below the target's last ID can no longer be appended; the pending entry is then reported as missing.
 
-**Commands cannot copy** everything. The `notes` in the report list the exceptions: the times when consumers were last
-seen and active; the message IDs of idempotent producers; entries released by XNACK, if the target lacks that command.
-RESTORE copies all of these. Delivery times are from the source's clock; XCLAIM replaces a time in the future of the
+**Not copied by commands** (the `notes` in the report list them): the times when consumers were last seen and active;
+the message IDs of idempotent producers; entries released by XNACK, if the target lacks that command. RESTORE copies all
+of these. Delivery times are from the source's clock; XCLAIM replaces a time in the future of the
 target's clock by the current time.
 
 **The copy is verified** by reading source and target (migrate_compare.py). Memory is one page of each, regardless of
@@ -28,6 +28,7 @@ from __future__ import annotations
 import heapq
 import time
 from collections.abc import Iterator
+from itertools import groupby
 from typing import Any
 
 from rillet.client.errors import ConnectionLost, ConnectorError
@@ -224,11 +225,8 @@ class StreamCopy(StreamPair):
             for group in xinfo_groups(self.source, self.key) if group["pending"]
         ]  # fmt: skip
         lists = [(one.id for page in of_group for one in page) for of_group in pages]
-        before: StreamID | None = None
-        for identifier in heapq.merge(*lists):
-            if identifier != before:
-                yield identifier
-            before = identifier
+        for identifier, _ in groupby(heapq.merge(*lists)):
+            yield identifier
 
     def _delete(self, ids: list[bytes]) -> None:
         for at in range(0, len(ids), 1000):

@@ -19,7 +19,6 @@ from typing import Any
 from rillet.spark.archive.files import ArchiveError
 from rillet.spark.archive.layout import DAY_MS, Part, day_of
 from rillet.spark.archive.parquet_reader import IN_NAME, entry_id
-from rillet.spark.option_types import EARLIEST
 from rillet.types.stream.id import StreamID
 
 GROUP_ROWS = 1 << 17
@@ -34,11 +33,14 @@ _U64 = 1 << 64
 
 
 class ArchiveFileWriter:
-    """A Parquet file that is being written; rows are buffered until they fill a row group."""
+    """A Parquet file of one stream and day that is being written; rows are buffered until they fill a row group."""
 
-    def __init__(self, root: Path, staging: str, schema: Any, compression: str) -> None:
+    def __init__(
+        self, root: Path, staging: str, compression: str, schema: Any, stream: str, day: int | None, first: StreamID
+    ) -> None:
         import pyarrow.parquet as pq
 
+        self.stream, self.day, self.first = stream, day, first
         self.path = f"{staging}/{uuid.uuid4().hex}.part"
         self._file = open(root / self.path, "wb")  # noqa: SIM115 (`close` closes it)
         columns = [field for field in schema.names if field not in DELTAS]
@@ -69,15 +71,15 @@ class ArchiveFileWriter:
         self.rows += self._rows
         self._batches, self._rows, self.waiting = [], 0, 0
 
-    def close(self) -> int:
-        """Finish the file, sync it to disk, and return its size."""
+    def close(self, last: StreamID) -> Part:
+        """Finish the file and sync it to disk; return its description. last: the ID of its last row."""
         self.flush()
         self._writer.close()
         self._file.flush()
         os.fsync(self._file.fileno())
         size = self._file.tell()
         self._file.close()
-        return size
+        return Part(self.path, self.stream, self.day, self.first, last, self.rows, size)
 
 
 def _leaves(schema: Any, names: Sequence[str]) -> list[str]:
@@ -98,39 +100,34 @@ class PartitionedParquetWriter:
 
     def __init__(self, root: Path, staging: str, compression: str) -> None:
         self.root, self.staging, self.compression = root, staging, compression
-        self.open: dict[str, tuple[ArchiveFileWriter, int | None, StreamID, StreamID]] = {}
+        self.open: dict[str, tuple[ArchiveFileWriter, StreamID]] = {}  # by stream, with the ID of the last row
         self.parts: list[Part] = []
 
     def write(self, stream: str, day: int | None, rows: Any) -> None:
         """Add rows of one stream and day; their IDs must be larger than those of the stream's earlier rows."""
-        current = self.open.pop(stream, None)
-        if current is not None and current[1] != day:
-            self._close(stream, current)
-            current = None
-        if current is None:
-            while len(self.open) >= MOST_OPEN:  # close the least recently used file
-                oldest = next(iter(self.open))
-                self._close(oldest, self.open.pop(oldest))
-            current = (
-                ArchiveFileWriter(self.root, self.staging, rows.schema, self.compression),
-                day,
-                entry_id(rows, 0),
-                EARLIEST,
-            )
-        current[0].write(rows)
-        self.open[stream] = (*current[:3], entry_id(rows, rows.num_rows - 1))
-        if sum(writer.waiting for writer, *_ in self.open.values()) > WAITING_BYTES:
-            max((writer for writer, *_ in self.open.values()), key=lambda writer: writer.waiting).flush()
+        if stream in self.open and self.open[stream][0].day != day:
+            self._close(stream)
+        if stream in self.open:
+            writer, _ = self.open.pop(stream)
+        else:
+            while len(self.open) >= MOST_OPEN:
+                self._close(next(iter(self.open)))  # the least recently used file
+            first = entry_id(rows, 0)
+            writer = ArchiveFileWriter(self.root, self.staging, self.compression, rows.schema, stream, day, first)
+        writer.write(rows)
+        self.open[stream] = writer, entry_id(rows, rows.num_rows - 1)
+        writers = [writer for writer, _ in self.open.values()]
+        if sum(writer.waiting for writer in writers) > WAITING_BYTES:
+            max(writers, key=lambda writer: writer.waiting).flush()
 
-    def _close(self, stream: str, current: tuple[ArchiveFileWriter, int | None, StreamID, StreamID]) -> None:
-        writer, day, first, last = current
-        size = writer.close()
-        self.parts.append(Part(writer.path, stream, day, first, last, writer.rows, size))
+    def _close(self, stream: str) -> None:
+        writer, last = self.open.pop(stream)
+        self.parts.append(writer.close(last))
 
     def close(self) -> list[Part]:
         """Close all open Parquet files; return a description of each file that was written."""
-        for stream, current in self.open.items():
-            self._close(stream, current)
+        for stream in list(self.open):
+            self._close(stream)
         return self.parts
 
 
@@ -198,12 +195,14 @@ def merge_parts(root: Path, olds: Sequence[Part], staging: str, compression: str
     for old in olds:
         with pq.ParquetFile(root / old.path) as file:
             if writer is None:
-                writer = ArchiveFileWriter(root, staging, file.schema_arrow, compression)
+                writer = ArchiveFileWriter(
+                    root, staging, compression, file.schema_arrow, old.stream, old.day, old.first
+                )
             for batch in file.iter_batches(GROUP_ROWS):
                 writer.write(batch)
     assert writer is not None
-    size = writer.close()
+    part = writer.close(olds[-1].last)
     rows = sum(old.rows for old in olds)
-    if writer.rows != rows:
-        raise ArchiveError(f"rillet: the files to merge, from {olds[0].path} on, hold {writer.rows} rows, not {rows}")
-    return Part(writer.path, olds[0].stream, olds[0].day, olds[0].first, olds[-1].last, rows, size)
+    if part.rows != rows:
+        raise ArchiveError(f"rillet: the files to merge, from {olds[0].path} on, hold {part.rows} rows, not {rows}")
+    return part

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,7 +29,7 @@ from rillet.spark.archive.layout import Archive
 from rillet.spark.options import parse
 from rillet.spark.pipelines import cli_arguments, cli_common
 from rillet.spark.pipelines.cli_common import PipelineError, Progress, counted, silent
-from rillet.spark.pipelines.replay_writer import ReplayTask
+from rillet.spark.pipelines.replay_writer import replay_task
 from rillet.spark.pipelines.tables import watched
 from rillet.spark.write.commits import record_key
 
@@ -88,7 +89,8 @@ def replay(
 
         if anew:
             servers.call(key, b"DEL", record)
-        task = ReplayTask(options, layout, f"{source} {'re-timed' if retime else 'as it is'}", retime, speed)
+        name = f"{source} {'re-timed' if retime else 'as it is'}"
+        task = partial(replay_task, options, layout, name, retime, speed)
         work = frame.mapInArrow(task, "rows long, before long, last string").collect
         rows = watched(frame.sparkSession, progress, work, written)
         servers.call(key, b"DEL", record)
@@ -105,7 +107,7 @@ def in_order(frame: DataFrame, ordered: bool) -> DataFrame:
     if ordered:
         return frame.coalesce(1)
     halves = F.split(F.col("id"), "-")
-    whole = "decimal(20,0)"  # an unsigned 64-bit number
+    whole = "decimal(20,0)"  # holds an unsigned 64-bit number
     second = F.coalesce(F.get(halves, F.lit(1)), F.lit("0"))
     return frame.repartition(1).sortWithinPartitions(F.get(halves, F.lit(0)).cast(whole), second.cast(whole))
 

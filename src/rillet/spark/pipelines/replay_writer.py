@@ -18,8 +18,8 @@ using the clocks of executors; several writers at a time (XADD rejects an ID tha
 from __future__ import annotations
 
 import time
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rillet.client.errors import ConnectionLost, ConnectorError
@@ -44,29 +44,22 @@ CHUNK_BYTES = 1 << 19
 CHUNK_ROWS = 4000
 
 
-@dataclass(frozen=True)
-class ReplayTask:
-    """The function that writes all rows of a replay in one Spark task; mapInArrow calls it."""
+def replay_task(
+    options: Options, layout: RowEncoder, source: str, retime: bool, speed: float | None, batches: Iterable[Any]
+) -> Iterator[Any]:
+    """Write all rows of a replay in one Spark task; yield one record batch with the counts."""
+    import pyarrow as pa
 
-    options: Options
-    layout: RowEncoder
-    source: str
-    retime: bool
-    speed: float | None
+    from rillet.client.servers import Servers
 
-    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
-        import pyarrow as pa
-
-        from rillet.client.servers import Servers
-
-        with Servers(self.options) as servers:
-            writer = ReplayWriter(servers, self.options, self.layout, self.source, self.retime, self.speed)
-            for batch in batches:
-                if batch.num_rows:
-                    writer.write(batch)
-            names = {"rows": [writer.rows - writer.before], "before": [writer.before], "last": [writer.last_written()]}
-            yield pa.RecordBatch.from_pydict(names, schema=pa.schema(
-                [("rows", pa.int64()), ("before", pa.int64()), ("last", pa.string())]))  # fmt: skip
+    with Servers(options) as servers:
+        writer = ReplayWriter(servers, options, layout, source, retime, speed)
+        for batch in batches:
+            if batch.num_rows:
+                writer.write(batch)
+        names = {"rows": [writer.rows - writer.before], "before": [writer.before], "last": [writer.last_written()]}
+        yield pa.RecordBatch.from_pydict(names, schema=pa.schema(
+            [("rows", pa.int64()), ("before", pa.int64()), ("last", pa.string())]))  # fmt: skip
 
 
 class ReplayWriter:
@@ -146,7 +139,7 @@ class ReplayWriter:
 
     def write(self, batch: Any) -> None:
         """Write the rows of a batch that are not in the target yet, at the requested speed."""
-        from rillet.spark.write.row_encoder import ids_that_rise
+        from rillet.spark.write.row_encoder import id_numbers, ids_that_rise
 
         first, last = ids_that_rise(batch.column("id"), "id", self.received)
         self.received = last
@@ -155,7 +148,7 @@ class ReplayWriter:
             self._retry(self._open)
         if last <= self.position:
             return
-        ms, seq = halves(batch.column("id"))
+        ms, seq = id_numbers(batch.column("id"))
         start = _beyond(ms, seq, self.position)
         batch, ms, seq = batch.slice(start), ms.slice(start), seq.slice(start)
         if self.shift:
@@ -234,17 +227,6 @@ class ReplayWriter:
                     raise
 
 
-def halves(ids: Any) -> tuple[Any, Any]:
-    """Return a column of IDs as two columns: milliseconds and sequence numbers."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    parts = pc.split_pattern(ids.cast(pa.string()), "-", max_splits=1)
-    whole = pc.equal(pc.list_value_length(parts), 2)
-    second = pc.list_flatten(pc.list_slice(parts, 1, 2, return_fixed_size_list=True))
-    return pc.list_element(parts, 0).cast(pa.uint64()), pc.if_else(whole, second, "0").cast(pa.uint64())
-
-
 def shifted(ms: Any, seq: Any, shift: int) -> Any:
     """Return IDs with `shift` milliseconds added."""
     import pyarrow as pa
@@ -255,13 +237,9 @@ def shifted(ms: Any, seq: Any, shift: int) -> Any:
 
 
 def _beyond(ms: Any, seq: Any | None, bound: StreamID) -> int:
-    """Return the index of the first row with an ID (without `seq`: a time) larger than `bound`. O(log rows)"""
-    low, high = 0, len(ms)
-    while low < high:
-        middle = (low + high) // 2
-        here = (ms[middle].as_py(), 0 if seq is None else seq[middle].as_py())
-        if here > (bound.ms, bound.seq):
-            high = middle
-        else:
-            low = middle + 1
-    return low
+    """Return the index of the first row whose ID is larger than `bound`; O(log rows). seq None: all zero."""
+
+    def identifier(row: int) -> StreamID:
+        return StreamID(ms[row].as_py(), 0 if seq is None else seq[row].as_py())
+
+    return bisect_right(range(len(ms)), bound, key=identifier)

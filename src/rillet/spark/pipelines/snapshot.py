@@ -161,7 +161,7 @@ def _tables(text: str) -> tuple[str, ...]:
     names = tuple(name.strip() for name in text.split(",") if name.strip())
     unknown = [name for name in names if name not in TABLES]
     if unknown or not names:
-        raise ValueError(f"expected tables of {', '.join(TABLES)}" + f", not {', '.join(unknown)}" * bool(unknown))
+        raise ValueError(f"expected some of {', '.join(TABLES)}" + f", not {', '.join(unknown)}" * bool(unknown))
     return names
 
 

@@ -165,6 +165,17 @@ def _without_text(name: str, kind: DataType, of_map: bool) -> list[str]:
     return wrong
 
 
+def id_numbers(ids: Any) -> tuple[Any, Any]:
+    """Return a column of IDs as two columns of numbers: milliseconds and sequence numbers."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    halves = pc.split_pattern(ids.cast(pa.string()), "-", max_splits=1)
+    whole = pc.equal(pc.list_value_length(halves), 2)
+    seq = pc.if_else(whole, pc.list_flatten(pc.list_slice(halves, 1, 2, return_fixed_size_list=True)), "0")
+    return pc.list_element(halves, 0).cast(pa.uint64()), seq.cast(pa.uint64())
+
+
 def ids_that_rise(column: Any, name: str, above: StreamID) -> tuple[StreamID, StreamID]:
     """Return the first and last ID of a column; raise ConnectorError unless each is larger than the one before."""
     import pyarrow as pa
@@ -172,12 +183,8 @@ def ids_that_rise(column: Any, name: str, above: StreamID) -> tuple[StreamID, St
 
     if column.null_count:
         raise ConnectorError(f"rillet: the idColumn {name!r} contains a null")
-    halves = pc.split_pattern(as_texts(column).cast(pa.string()), "-", max_splits=1)
-    whole = pc.equal(pc.list_value_length(halves), 2)
     try:
-        ms = pc.list_element(halves, 0).cast(pa.uint64())
-        seq = pc.if_else(whole, pc.list_flatten(pc.list_slice(halves, 1, 2, return_fixed_size_list=True)), "0")
-        seq = seq.cast(pa.uint64())
+        ms, seq = id_numbers(as_texts(column))
     except pa.ArrowInvalid as error:
         raise ConnectorError(f"rillet: the idColumn {name!r} contains an invalid ID: {error}") from None
     rise = pc.or_(pc.greater(ms[1:], ms[:-1]), pc.and_(pc.equal(ms[1:], ms[:-1]), pc.greater(seq[1:], seq[:-1])))
