@@ -21,6 +21,7 @@ import argparse
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, cast
 
 from rillet.errors import LogCorrupt, NewerFormat, RilletError, StoreError
 from rillet.persistence.aof.loader import replay
@@ -170,29 +171,22 @@ class _ProgressDisk(Disk):
 
     def create(self, path: Path) -> DiskFile:
         """Open an empty file for writing."""
-        return _ProgressFile(super().create(path), self)
+        return cast("DiskFile", _ProgressFile(super().create(path), self))
 
 
 class _ProgressFile:
+    """A DiskFile that reports the written bytes; the methods other than `write` are those of the file itself."""
+
     def __init__(self, file: DiskFile, disk: _ProgressDisk) -> None:
         self.file = file
         self.disk = disk
         self.written = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.file, name)
 
     def write(self, data: bytes | bytearray | memoryview) -> int:
         written = self.file.write(data)
         self.written += written
         self.disk.progress(self.written, max(self.written, self.disk.total))
         return written
-
-    def sync(self) -> None:
-        self.file.sync()
-
-    def truncate(self, size: int) -> None:
-        self.file.truncate(size)
-
-    def close(self) -> None:
-        self.file.close()
-
-    def fileno(self) -> int:
-        return self.file.fileno()

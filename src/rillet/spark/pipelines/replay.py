@@ -79,20 +79,23 @@ def replay(
     frame = in_order(frame, ordered).select("id", *(name for name in layout.fields if name != "id"))
     key = to.encode()
     record = record_key(key, "replay")
+    done = 0
     with Servers(options) as servers:
 
         def written() -> tuple[int, int | None]:
+            nonlocal done
             try:
-                return int(servers.call(key, b"HGET", record, b"rows") or 0), total
+                done = int(servers.call(key, b"HGET", record, b"rows") or 0)
             except ConnectorError:
-                return 0, total  # if the error persists, the task that writes raises it
+                pass  # if the error persists, the task that writes raises it
+            return done, total
 
         if anew:
             servers.call(key, b"DEL", record)
         name = f"{source} {'re-timed' if retime else 'as it is'}"
         task = partial(replay_task, options, layout, name, retime, speed)
         work = frame.mapInArrow(task, "rows long, before long, last string").collect
-        rows = watched(frame.sparkSession, progress, work, written)
+        rows = work() if progress is silent else watched(frame.sparkSession, progress, work, written)
         servers.call(key, b"DEL", record)
     row = rows[0] if rows else None
     summary = ReplaySummary(0, 0, "") if row is None else ReplaySummary(row["rows"], row["before"], row["last"])
