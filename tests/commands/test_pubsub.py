@@ -295,7 +295,7 @@ def test_commands_send_the_events_of_redis(judge_of_session: Judge, name: str) -
 
 @pytest.mark.parametrize("name", EVENTS)
 @pytest.mark.parametrize(("compat", "events"), [("8.6", "KEAmnoc"), ("newest", "KEAmnoc"), ("valkey", "KEAmn")])
-def test_newer_servers_send_the_same_events(peer_of: Callable[[str], Judge], name: str, compat: str, events: str) -> None:
+def test_newer_servers_send_equal_events(peer_of: Callable[[str], Judge], name: str, compat: str, events: str) -> None:
     compare_events(peer_of(compat), name, events, compat)
 
 
