@@ -6,7 +6,7 @@ A set that loses its last member is deleted.
 from __future__ import annotations
 
 from rillet.commands.keys.scan import scan_value
-from rillet.commands.lookup import delete_if_empty, read_value, value_for_write
+from rillet.commands.lookup import delete_if_empty, read_value, remove_members, value_for_write
 from rillet.commands.replies import write_bulks
 from rillet.commands.set import command
 from rillet.errors import WrongType
@@ -49,17 +49,7 @@ def sadd(session: Session, argv: list[bytes]) -> None:
          complexity="O(N) where N is the number of members to be removed.")
 def srem(session: Session, argv: list[bytes]) -> None:
     """Remove members of a set and return the number of removed ones."""
-    key = argv[1]
-    value = value_for_write(session, key, Set)
-    removed = 0
-    if value is not None:
-        removed = sum(1 for member in argv[2:] if value.remove(member))
-        if removed:
-            session.notify(b"s", b"srem", key)
-            delete_if_empty(session, key, value)
-            session.modified(key)
-            session.dirty += removed - 1
-    session.out.integer(removed)
+    remove_members(session, argv, Set, b"s", b"srem")
 
 
 @command("smove", arity=4, flags="write fast", keys=(1, 2, 1), since="1.0.0", syntax="source destination member",

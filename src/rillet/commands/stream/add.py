@@ -184,7 +184,7 @@ class XaddFastPath(FastPath):
     def _make_id(
         self, stream: Stream, words: ArgumentSpans, at: cython.Py_ssize_t, now: cython.ulonglong
     ) -> cython.bint:  # fmt: skip
-        """Set ms and seq to the entry's ID; return False if the ID is not in digits, or not above the last ID."""
+        """Set ms and seq to the new entry's ID; return False if it is invalid or not above the last ID."""
         self.made = words.is_char(at, 42)
         if self.made:
             if not stream.next_id(now):
@@ -295,7 +295,7 @@ def _append(
     places.take(argv, id_at + 1, words)
     if not stream.add(places, 0, words // 2, ms, seq, settings.stream_node_max_bytes, settings.stream_node_max_entries):
         raise CommandError("Elements are too large to be stored")
-    if stream.entries_added > _MAX_I64 and settings.compat.level >= 88:  # the counter saturates since 8.8
+    if stream.entries_added > _MAX_I64 and settings.compat.level >= 88:  # since 8.8 the counter saturates
         stream.entries_added = _MAX_I64
     return True
 
@@ -393,7 +393,7 @@ def xsetid(session: Session, argv: list[bytes]) -> None:
         at += 2
     key: bytes = argv[1]
     stream: Stream = require_stream(lookup_write(session, key))
-    # A log may have been written with an older compat, which allows this.
+    # A log that was written with an older `compat` may set such an ID.
     if (
         session.engine.settings.compat.level >= 72
         and not session.state & _TRUSTED

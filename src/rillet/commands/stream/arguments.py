@@ -121,7 +121,7 @@ def delete_strategy(word: bytes) -> cython.int:
 @cython.final
 @cython.cclass
 class Interval:
-    """The two ends of a range of IDs, both inclusive: `(` is resolved (streamParseIntervalIDOrReply)."""
+    """The inclusive ends of a range of IDs; `(` has been applied to them (streamParseIntervalIDOrReply)."""
 
     __slots__ = ("end_ms", "end_seq", "start_ms", "start_seq")
 
@@ -215,7 +215,7 @@ class TrimArguments:
         while at < count:
             word: bytes = argv[at]
             if xadd and (word == b"*" or (48 <= (word[0] if word else 0) <= 57) or word.startswith(b"*\0")):
-                break  # options begin with a letter
+                break  # an ID: options begin with a letter
             taken: cython.Py_ssize_t = self._read_option(session, argv, at, xadd)
             if taken == 0:
                 break
@@ -223,7 +223,7 @@ class TrimArguments:
         self.id_at = at
         if xadd and at < count:
             self._read_new_id(argv[at])
-            # A log contains the ID of the entry.
+            # In a log, an XADD contains the ID of its entry.
             if self.pid and self.id_given and not session.state & _TRUSTED:
                 raise CommandError("syntax error, IDMP/IDMPAUTO can be used only with auto-generated IDs")
         self._settle(session, xadd)
@@ -339,7 +339,7 @@ class TrimArguments:
 @cython.ccall
 @cython.exceptval(check=False)
 def default_limit(node_max_entries: cython.longlong) -> cython.longlong:
-    """Return the most entries that `~` removes without LIMIT: those of 100 nodes, within bounds."""
+    """Return the default LIMIT of an approximate trim: the entries of 100 nodes, at most a million."""
     if node_max_entries <= 0 or node_max_entries > _MAX_I64 // 100:
         return 10_000
     return min(100 * node_max_entries, 1_000_000)

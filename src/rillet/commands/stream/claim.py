@@ -110,7 +110,7 @@ class ClaimRequest:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def is_recent(self, slot: cython.Py_ssize_t) -> cython.bint:
-        """Return whether the last delivery is too recent for a claim; it never is for a released entry (XNACK)."""
+        """Return whether the last delivery is too recent for a claim; for a released entry (XNACK) it never is."""
         group: Group = self.group
         if self.min_idle == 0 or group.table.owner_number(slot) == group.nobody.number:
             return False
@@ -177,7 +177,7 @@ class ClaimRequest:
 
     @cython.cfunc
     def take_from(self, pending: PendingIterator, count: cython.longlong) -> list[Any]:
-        """Claim up to count entries of the iterator; return the (ms, seq) of deleted ones, which count too."""
+        """Claim up to count entries of the iterator; return the IDs of deleted entries, which count too."""
         deleted: list[Any] = []
         attempts: cython.longlong = count * _ATTEMPTS
         while attempts > 0 and count > 0 and pending.next():

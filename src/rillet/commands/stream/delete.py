@@ -117,7 +117,7 @@ def _none_found(session: Session, arguments: DeleteArguments) -> cython.bint:
 @cython.final
 @cython.cclass
 class Deletion:
-    """The effects of one command: deleted entries, dropped references, and whether the first entry was deleted."""
+    """The effects of one delete command: deleted entries, dropped references, whether the first entry was deleted."""
 
     __slots__ = ("deleted", "dropped", "first", "strategy", "stream")
     stream: Stream

@@ -8,7 +8,7 @@
 
     XREADGROUP ... STREAMS s 0                           `write_history`: the consumer's pending entries after an ID
 
-Each of the three writes its entries, changes the group, and logs the changes once all of its entries are written. An
+Each method writes its entries, changes the group, and logs the changes once all of its entries are written. An
 entry has two parts, ID and fields; with CLAIM it has four: also the milliseconds since its last delivery and the number
 of deliveries, both 0 for a new entry.
 """
@@ -210,5 +210,5 @@ class Delivery:
 @cython.cfunc
 @cython.exceptval(check=False)
 def is_idle(idle: cython.longlong, min_idle: cython.longlong) -> cython.bint:
-    """Return whether an entry has been idle for long enough. Redis's times are unsigned: a future one is idle."""
+    """Return whether an entry has been idle for long enough; as in Redis, a future delivery time counts as idle."""
     return idle < 0 or idle >= min_idle

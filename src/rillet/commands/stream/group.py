@@ -55,7 +55,7 @@ def _options(argv: list[bytes], creates: bool) -> tuple[bool, int]:
 
 
 def _stream_and_group(session: Session, argv: list[bytes]) -> tuple[Stream, Group]:
-    """Return the stream and the group of argv[2:4], or raise the error for the one that is missing."""
+    """Return the stream at argv[2] and its group argv[3]; raise an error if either is missing."""
     stream = require_stream(lookup_write(session, argv[2]), _KEY_MISSING)
     return stream, require_group(stream, argv[2], argv[3])
 
@@ -149,7 +149,7 @@ def xgroup_createconsumer(session: Session, argv: list[bytes]) -> None:
 @command("xgroup|delconsumer", arity=5, flags="write", keys=(2, 2, 1), since="5.0.0", syntax="key group consumer",
          complexity="O(N) for the N pending entries of the consumer.")
 def xgroup_delconsumer(session: Session, argv: list[bytes]) -> None:
-    """Deletes a consumer with its pending entries and returns how many those were."""
+    """Deletes a consumer with its pending entries and returns the number of those entries."""
     stream, group = _stream_and_group(session, argv)
     pending = group.delete_consumer(argv[4])
     stream.tidy_pending()

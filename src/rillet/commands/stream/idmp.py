@@ -104,7 +104,7 @@ def is_duplicate(session: Session, stream: Stream, arguments: TrimArguments, arg
 
 
 def remember(stream: Stream, arguments: TrimArguments) -> None:
-    """Store that the message is the stream's last entry (idmpInsertEntry)."""
+    """Record that the stream's last entry is this message of the producer (idmpInsertEntry)."""
     producers_of(stream).add(arguments.pid, arguments.iid, stream.last_ms, stream.last_seq)
 
 
@@ -112,7 +112,7 @@ def remember(stream: Stream, arguments: TrimArguments) -> None:
 
 
 def track(database: Database, key: bytes, value: object) -> None:
-    """Register a value that was loaded or copied, for the expiry by the cron (streamKeyLoaded)."""
+    """Register a loaded or copied stream, so that the cron expires its messages (streamKeyLoaded)."""
     if isinstance(value, Stream) and value.idmp is not None and value.idmp.producers:
         database.idmp_keys[key] = None
 

@@ -157,7 +157,7 @@ def _write_stream(out: ReplyWriter, stream: Stream, nodes: int) -> None:
 
 
 def _write_edges(out: ReplyWriter, stream: Stream) -> None:
-    """Write the number of groups, and the first and last entry or null."""
+    """Write the number of groups, and the first and last entry of the stream, or null."""
     out.bulk(b"groups")
     out.integer(len(stream.groups))
     for name, newest in ((b"first-entry", False), (b"last-entry", True)):
@@ -167,7 +167,7 @@ def _write_edges(out: ReplyWriter, stream: Stream) -> None:
 
 
 def _write_full(session: Session, stream: Stream, count: int) -> None:
-    """Write the entries and groups of the FULL form."""
+    """Write the entries and groups of XINFO STREAM FULL."""
     out = session.out
     out.bulk(b"entries")
     mark = out.mark()

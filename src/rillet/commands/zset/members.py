@@ -16,7 +16,7 @@ from math import isnan
 
 from rillet.commands.arguments import NOT_A_FLOAT, arity_error, syntax_error
 from rillet.commands.keys.scan import scan_value
-from rillet.commands.lookup import delete_if_empty, read_value, value_for_write
+from rillet.commands.lookup import read_value, remove_members, value_for_write
 from rillet.commands.zset import command
 from rillet.errors import CommandError
 from rillet.runtime.session import Session
@@ -172,17 +172,7 @@ def zincrby(session: Session, argv: list[bytes]) -> None:
          "be removed.")
 def zrem(session: Session, argv: list[bytes]) -> None:
     """Remove members of a sorted set and return the number of removed ones."""
-    key = argv[1]
-    value = value_for_write(session, key, Zset)
-    removed = 0
-    if value is not None:
-        removed = sum(1 for member in argv[2:] if value.remove(member))
-        if removed:
-            session.notify(b"z", b"zrem", key)
-            delete_if_empty(session, key, value)
-            session.modified(key)
-            session.dirty += removed - 1
-    session.out.integer(removed)
+    remove_members(session, argv, Zset, b"z", b"zrem")
 
 
 # -- looking up --------------------------------------------------------------------------------------
