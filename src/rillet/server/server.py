@@ -31,7 +31,7 @@ from rillet.server.log_lines import JOURNAL
 from rillet.server.stats import ServerStats
 
 UNIX_SOCKETS = hasattr(socket, "AF_UNIX")
-_LAST_REPLIES = 1.0  # seconds that clients are given at the end to take their replies
+_LAST_REPLIES = 1.0  # at a shutdown, clients may read their last replies for so many seconds
 
 
 class CannotListen(StoreError):

@@ -25,7 +25,7 @@ class AofFailures:
         self.on_failure = on_failure
         self.on_recovery = on_recovery
         self.reason: str | None = None
-        # The end of the log when it failed: bytes before it may not be safe.
+        # The end of the log at the failure: bytes before this position may be lost.
         self.position = 0
 
     def fail(self, error: OSError, position: int) -> None:

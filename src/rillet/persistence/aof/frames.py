@@ -72,7 +72,7 @@ def frame(data: bytes, *, offset: cython.longlong, synced: cython.ulonglong, seq
     return _begin(crc32(body, offset & _32_BITS)) + body
 
 
-# Shared by all calls: filled and copied while the GIL is held.
+# One scratch buffer for all calls; the GIL protects it.
 _scratch = cython.declare(bytearray, bytearray(128))
 
 

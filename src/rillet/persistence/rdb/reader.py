@@ -59,7 +59,7 @@ Unknown = Literal["refuse", "skip", "keep"]
 MAGICS = (b"REDIS", b"VALKEY")
 HEADER = 9
 _HEADER = re.compile(rb"(REDIS|VALKEY)(\d+)")
-# Valkey 9 changed the magic.
+# Since Valkey 9, the magic of its files is VALKEY.
 NEWEST_VALKEY = COMPATS["valkey"].rdb_version
 _CHECKSUM_SINCE = 5
 _LITTLE_ENDIAN_SINCE = 9
