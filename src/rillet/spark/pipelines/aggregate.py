@@ -160,8 +160,9 @@ def _once(result: DataFrame, outputs: Outputs) -> AggregateSummary:
     if outputs.parquet is not None and (wrong := cli_common.foreign_files(outputs.parquet)):
         raise PipelineError(f"rillet: {'; '.join(wrong)}")
     with in_one_order(result) as rows:
+        summary = AggregateSummary(rows.count())  # a query that fails here leaves the old output in place
         outputs.overwrite(rows, outputs.parquet)
-        return AggregateSummary(rows.count())
+    return summary
 
 
 def _follow(
