@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rillet.columns.receive_buffer import ReceiveBuffer
+from rillet.protocol.reply_writer import ReplyWriter
 
 STEPS = st.lists(st.tuples(st.binary(max_size=40), st.integers(0, 60), st.booleans()), max_size=30)
 
@@ -92,3 +93,31 @@ def test_the_buffer_doubles_and_so_copies_each_byte_a_constant_number_of_times(s
         assert len(buffer.buf) >= 2 * before or len(buffer.buf) == before
     assert buffer.end == total
     assert 2**growths <= max(1, len(buffer.buf))
+
+
+def test_an_exchange_takes_the_replies_without_a_copy_and_the_writer_continues_in_the_other_buffer() -> None:
+    buffer, out = ReceiveBuffer(8), ReplyWriter()
+    first, second = buffer.buf, out.buf
+    for text in (b"one", b"two", b"x" * 5000):
+        out.bulk(text)
+        buffer.exchange(out)
+        assert bytes(buffer.buf[buffer.pos : buffer.end]) == b"$%d\r\n%b\r\n" % (len(text), text)
+        assert len(out) == 0
+        buffer.pos = buffer.end
+        assert {id(buffer.buf), id(out.buf)} == {id(first), id(second)}
+
+
+def test_an_exchange_appends_to_undecoded_bytes() -> None:
+    buffer, out = ReceiveBuffer(4), ReplyWriter()
+    buffer.feed(b"0123")
+    buffer.pos = 2
+    out.integer(7)
+    buffer.exchange(out)
+    assert bytes(buffer.buf[buffer.pos : buffer.end]) == b"23:7\r\n"
+    assert len(out) == 0
+
+
+def test_an_exchange_of_nothing_leaves_nothing_to_decode() -> None:
+    buffer, out = ReceiveBuffer(4), ReplyWriter()
+    buffer.exchange(out)
+    assert buffer.pos == buffer.end == len(out) == 0

@@ -174,13 +174,13 @@ def test_changes_between_two_pages_are_read(monkeypatch: pytest.MonkeyPatch) -> 
         stream = filled(store)
         columns = arrow.Columns(stream.key, "n bigint", None, "infer")
         pieces = arrow.batches(stream, columns, PageRange(stream.key, StreamID(0, 0), StreamID(2**63, 0)))
-        next(pieces)  # two more pages are under way
+        next(pieces)  # the next page is requested, but the engine has not run the request
         columns.take()
         stream.trim(minid="1040-0")
         stream.add({"n": 99})
         for _ in pieces:
             columns.take()
-        assert columns.table().column("n").to_pylist() == [*range(30), *range(40, 60), 99]
+        assert columns.table().column("n").to_pylist() == [*range(20), *range(40, 60), 99]
 
 
 def test_a_stream_of_too_many_fields_says_what_to_do() -> None:

@@ -1,6 +1,7 @@
 cimport cython
 from rillet.columns.receive_buffer cimport ReceiveBuffer
 from rillet.columns.node_decoder cimport NodeReader
+from rillet.structs.memory cimport copy_out
 from rillet.types.stream.id cimport key_ms, key_seq
 
 
@@ -18,3 +19,4 @@ cdef class NodePages(ReceiveBuffer):
     cdef bint _identifier(self) except -1
     cdef bint _node(self) except -1
     cdef Py_ssize_t _length(self, Py_ssize_t p, int kind) except -3
+    cdef Py_ssize_t _other_line(self, Py_ssize_t p, int kind) except -3

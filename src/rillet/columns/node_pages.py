@@ -30,6 +30,7 @@ from rillet.errors import Corrupt, ProtocolError
 from rillet.types.stream.id import StreamID
 
 if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
+    from rillet.structs.memory import copy_out
     from rillet.types.stream.id import key_ms, key_seq
 
 MORE, FULL, DONE, ANSWER = range(4)
@@ -133,7 +134,7 @@ class NodePages(ReceiveBuffer):
             raise Corrupt("stream node: the key must be an ID of 16 bytes")
         if self.after + 18 > self.end:
             return False
-        key = bytes(self.buf[self.after : self.after + 16])
+        key = copy_out(self.buf, self.after, 16)
         size = self._length(self.after + 18, 0x24)
         p = self.after
         if size == _NULL:
@@ -150,11 +151,24 @@ class NodePages(ReceiveBuffer):
     @cython.exceptval(-3, check=False)
     def _length(self, p: cython.Py_ssize_t, kind: cython.int) -> cython.Py_ssize_t:
         """Return the length in the line at p (`*3`, `$16`; null is -1), and set `after`; -2 if incomplete."""
+        buf: bytearray = self.buf
+        n: cython.Py_ssize_t = 0
+        i: cython.Py_ssize_t = p + 1
+        if p < self.end and buf[p] == kind:
+            while i < self.end and i < p + 12 and 0x30 <= buf[i] <= 0x39:
+                n = n * 10 + (buf[i] - 0x30)
+                i += 1
+            if i > p + 1 and i + 1 < self.end and buf[i] == 13 and buf[i + 1] == 10 and n <= _MAX_LENGTH:
+                self.after = i + 2
+                return n
+        return self._other_line(p, kind)
+
+    @cython.cfunc
+    @cython.exceptval(-3, check=False)
+    def _other_line(self, p: cython.Py_ssize_t, kind: cython.int) -> cython.Py_ssize_t:
+        """Handle a line that is not a length: return -1 for null, -2 if incomplete; raise an error for any other."""
         line_end: cython.Py_ssize_t = self.buf.find(b"\r\n", p, min(self.end, p + 65536))
         line: bytes
-        n: cython.Py_ssize_t = 0
-        digit: cython.int
-        i: cython.Py_ssize_t
         if line_end < 0:
             if self.end - p >= 65536:
                 raise ProtocolError("a line of a reply has no end")
@@ -168,11 +182,4 @@ class NodePages(ReceiveBuffer):
             raise ReplyFailed(line[1:].decode("utf-8", "replace"))
         if len(line) < 2 or len(line) > 12 or line[0] != kind:
             raise ProtocolError(f"unexpected line in a reply to RILLET.XNODES: {line[:64]!r}")
-        for i in range(1, len(line)):
-            digit = line[i] - 0x30
-            if digit < 0 or digit > 9:
-                raise ProtocolError("invalid length in a reply")
-            n = n * 10 + digit
-        if n > _MAX_LENGTH:
-            raise ProtocolError("invalid length in a reply")
-        return n
+        raise ProtocolError("invalid length in a reply")

@@ -1,4 +1,5 @@
 cimport cython
+from rillet.protocol.reply_writer cimport ReplyWriter
 
 
 cdef class ReceiveBuffer:

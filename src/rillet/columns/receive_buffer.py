@@ -7,8 +7,11 @@ A connection receives into the room without a copy (`space`, `filled`). A decode
 `pos` and `end`. Before the next receive, `space` moves the undecoded bytes to the front. If that frees too little, it
 grows the buffer, which never shrinks.
 
-Cost: a receive moves only the undecoded bytes, which are less than one entry or node. Rejected: ReadBuffer of
-protocol/read_buffer.py, which stores received chunks as separate `bytes` objects. Columns need one address.
+The engine in the same process needs no connection: `exchange` swaps the buffer for the one that holds its replies.
+
+Cost: a receive moves only the undecoded bytes, which are less than one entry or node; an exchange is O(1). Rejected:
+ReadBuffer of protocol/read_buffer.py, which stores received chunks as separate `bytes` objects. Columns need one
+address.
 """
 
 from __future__ import annotations
@@ -17,6 +20,8 @@ try:
     import cython
 except ModuleNotFoundError:  # interpreted, Cython not installed
     from rillet import _cython as cython
+
+from rillet.protocol.reply_writer import ReplyWriter
 
 
 @cython.cclass
@@ -54,3 +59,15 @@ class ReceiveBuffer:
         with self.space(len(data)) as room:
             room[: len(data)] = data
         self.filled(len(data))
+
+    def exchange(self, out: ReplyWriter) -> None:
+        """Receive all replies of a writer: take its buffer and give it this one for its next replies.
+
+        A copy of a page costs little, but the page faults of a new buffer for each page cost more than the decoding.
+        """
+        self.space(0).release()  # moves undecoded bytes to the front; raises an error if the buffer is in use
+        if self.end:
+            self.feed(out.take())
+            return
+        self.buf, out.buf = out.buf, self.buf
+        self.end, out.used = out.used, 0

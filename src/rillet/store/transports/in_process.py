@@ -134,7 +134,7 @@ class InProcessPages:
 
     def __init__(self, transport: InProcessTransport) -> None:
         self._transport = transport
-        self._replies: list[bytes] = []
+        self._requests: list[bytes] = []
 
     def connection(self, key: bytes) -> InProcessPages:
         """Return this object as the connection for a key: the engine serves every key."""
@@ -143,20 +143,20 @@ class InProcessPages:
     readers = connection
 
     def send(self, data: bytes) -> None:
-        """Run commands in RESP encoding and keep their replies for `receive`."""
-        self._replies.append(self._transport.execute_packed(data))
+        """Keep commands in RESP encoding for `receive`."""
+        self._requests.append(data)
 
     def receive(self, decoder: ReceiveBuffer) -> None:
-        """Put the next reply into the decoder's buffer; only one, so that it stays in the processor's cache."""
-        decoder.feed(self._replies.pop(0))
+        """Run the commands of the next `send`; their replies become the decoder's buffer, without a copy."""
+        self._transport.execute_packed(self._requests.pop(0), decoder)
 
     def redirected(self, key: bytes, error: str) -> bool:
         """Return False: the engine redirects nothing."""
         return False
 
     def forget(self, connection: object) -> None:
-        """Drop replies that were not decoded."""
-        self._replies.clear()
+        """Drop the commands that did not run yet."""
+        self._requests.clear()
 
 
 class InProcessTransport:
@@ -274,10 +274,11 @@ class InProcessTransport:
             self._give_up(session)
             raise
 
-    def execute_packed(self, data: bytes) -> bytes:
+    def execute_packed(self, data: bytes, receiver: ReceiveBuffer | None = None) -> bytes:
         """Run packed commands under one lock and one write of the log; return the bytes of their replies.
 
         The commands, in RESP encoding, must not block. Most take the engine's fast path, which creates no objects.
+        If there is a receiver, the replies become its buffer, and the result is empty.
         """
         session = self.session()
         try:
@@ -290,10 +291,17 @@ class InProcessTransport:
                 parser.feed(data)
                 while self.engine.drain(session, parser, 1 << 62):
                     pass
-                raw: bytes | None = session.out.take()
+                raw: bytes | None = b""
+                if receiver is None:
+                    raw = session.out.take()
+                else:
+                    receiver.exchange(session.out)
                 position = 0 if log is None else log.write(began)
             if position:
                 raw = self._once_safe(log, position, session, raw)
+                if receiver is not None and raw:  # the log failed
+                    receiver.pos = receiver.end
+                    receiver.feed(raw)
         except BaseException:
             self._give_up(session)
             raise
