@@ -1,24 +1,34 @@
-"""Error replies after which the client sends the command again: to another node, or after a pause.
+"""Redirections: error replies after which the client sends the command again, to another node or after a pause.
 
     MOVED slot host:port    the slot belongs to another node from now on
     ASK slot host:port      the key has already moved ahead of its slot: send ASKING, then the command, to that node
     TRYAGAIN CLUSTERDOWN    the same node can answer soon
     LOADING MASTERDOWN      the server is loading its data, or is a replica that lost its master
 
-In none of these cases was the command executed, so the client may send it again. `Patience` gives the pauses.
+In none of these cases was the command executed, so the client may send it again. `Patience` makes the pauses.
+`Redirections` decides, for one client, what to change before the command is sent again:
+
+    MOVED                 correct the map of the cluster
+    ASK                   use the node that the reply names, for at most ASK_SECONDS; send ASKING before each command
+    TRYAGAIN CLUSTERDOWN  pause, up to the client's timeout in total; CLUSTERDOWN makes the map stale, too
+    LOADING               the same pause; if the server is a replica, stop using the replica for a while instead
+    MASTERDOWN            as for LOADING; a server that is not used as a replica must have `waits` set
 """
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from rillet.client.address import NodeAddress
+from rillet.client.connection import Connection
 from rillet.errors import CommandError
 
 REDIRECTIONS = ("MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN")
+ASK_SECONDS = 1.0  # an ASK is valid for this time; then commands go to the owner of the slot again
 NOT_EXECUTED = (*REDIRECTIONS, "LOADING", "MASTERDOWN")
 _REDIRECTION = re.compile(r"(?:^|: )(MOVED|ASK) ([0-9]+) (\S*):([0-9]+)$")
 _PAUSE = re.compile(r"(?:^|: )(TRYAGAIN|CLUSTERDOWN|LOADING|MASTERDOWN) ")
@@ -85,3 +95,87 @@ def with_asking(commands: Sequence[Sequence[bytes]], asking: bool) -> tuple[list
         name = words[0].upper()
         in_transaction = (in_transaction or name == b"MULTI") and name not in (b"EXEC", b"DISCARD")
     return sent, places
+
+
+class Router(Protocol):
+    """The parts of a client that a redirection changes; client.servers.Servers implements them."""
+
+    waits: bool
+
+    def leave_out(self, node: NodeAddress) -> None:
+        """Stop using a replica for a while."""
+
+    def map_moved(self, slot: int, node: NodeAddress) -> None:
+        """Correct the map: the node owns the slot."""
+
+    def map_is_stale(self) -> None:
+        """Read the map again before its next use."""
+
+
+class Redirections:
+    """The redirections of one client: for each key the node that ASK named, and the pauses.
+
+    The client passes itself to each call. A reference to it from here would delay the end of its connections.
+    """
+
+    def __init__(self, timeout: float) -> None:
+        self._timeout = timeout
+        self._asked: dict[bytes, tuple[NodeAddress, float]] = {}  # by key: node and time of an ASK
+        self._patience: dict[bytes, Patience] = {}
+
+    def has_asked(self, key: bytes) -> bool:
+        """Return whether the last redirection of a key was an ASK, also if the ASK is no longer valid."""
+        return key in self._asked
+
+    def asked_node(self, key: bytes) -> NodeAddress | None:
+        """Return the node that a valid ASK named for a key, or None."""
+        node, since = self._asked.get(key, (None, 0.0))
+        return node if time.monotonic() - since < ASK_SECONDS else None
+
+    def forget_ask(self, key: bytes) -> None:
+        """Send the next command of a key to the owner of its slot."""
+        self._asked.pop(key, None)
+
+    def forget_nodes(self, lost: Container[NodeAddress]) -> None:
+        """Forget each ASK that named a lost node."""
+        self._asked = {key: asked for key, asked in self._asked.items() if asked[0] not in lost}
+
+    def clear(self) -> None:
+        """Forget every ASK."""
+        self._asked.clear()
+
+    def follow(self, router: Router, key: bytes, redirection: Redirection) -> bool:
+        """Apply a MOVED or ASK reply for a key; return whether to send the command again.
+
+        Nodes with different maps may redirect in a loop. So only the first redirection is followed without a pause.
+        """
+        patience = self._patience_with(key)
+        if redirection.asks:
+            self._asked[key] = redirection.node, time.monotonic()
+        else:
+            self.forget_ask(key)
+            router.map_moved(redirection.slot, redirection.node)
+        return patience is None or patience.again()
+
+    def pause(self, router: Router, key: bytes, error: str, used: Connection | None) -> bool:
+        """Pause for TRYAGAIN, LOADING ..., or stop using the replica; return False for other errors."""
+        reason = pause_reason(error)
+        if reason is None:
+            return False
+        if used is not None and used.replica and reason in ("LOADING", "MASTERDOWN"):
+            router.leave_out(used.address.node)
+            return True
+        if reason == "MASTERDOWN" and not router.waits:
+            return False
+        if reason == "CLUSTERDOWN":
+            router.map_is_stale()
+        patience = self._patience_with(key) or self._patience[key]
+        return patience.again()
+
+    def _patience_with(self, key: bytes) -> Patience | None:
+        """Return the pauses of a key that was redirected less than a second ago; else start new ones, return None."""
+        kept = self._patience.get(key)
+        if kept is not None and time.monotonic() - kept.last < 1:
+            return kept
+        self._patience[key] = Patience(self._timeout)
+        return None

@@ -10,14 +10,8 @@
 Connections are opened at first use and kept until `close`. Each node has up to three: one as master, one as replica,
 and one for keys that ASK sent there. So nothing but the caller's own commands is sent on a connection that the caller
 is reading from. `call`, `calls`, `replies` and `each` follow redirections. A caller that uses a connection directly
-passes each error reply to `redirected`; if that returns True, the caller gets the connection again and repeats:
-
-    MOVED                 the map of the cluster is corrected
-    ASK                   `connection` sends ASKING to the node named. ASKING is valid for one command, so get the
-                          connection again before each command
-    TRYAGAIN CLUSTERDOWN  a short pause, up to the timeout in total
-    LOADING               the same; a replica that is loading is not used for a while instead
-    MASTERDOWN            the same if `waits` is set: the url leads to a replica that lost its master
+passes each error reply to `redirected`; if that returns True, the caller gets the connection again and repeats.
+client/redirection.py decides what each redirection changes.
 
 A lost node makes the map stale (`forget`). The map is then read again from any node that answers, until the slot has a
 reachable master, up to the timeout. With `waits`, which a caller sets after a first reply, every lost server is waited
@@ -42,11 +36,10 @@ from rillet.client.address import Address, NodeAddress
 from rillet.client.cluster import Topology, read_shards, read_slots, slot_of, slots_of_node
 from rillet.client.connection import Connection
 from rillet.client.errors import ConnectionLost, ConnectorError, StaysAway, refused
-from rillet.client.redirection import Patience, Redirection, not_executed, pause_reason, with_asking
+from rillet.client.redirection import Patience, Redirection, Redirections, not_executed, pause_reason, with_asking
 from rillet.protocol.reply_parser import ReplyError
 
 MASTER, REPLICA, ASKING = "master", "replica", "asking"  # what a connection is used for
-ASKED_FOR = 1.0  # seconds for which an ASK is valid; then commands go to the owner of the slot again
 LEFT_OUT_FOR = 5.0  # seconds, at least, for which a replica that did not answer is not used
 SCAN_COUNT = b"1000"
 IN_FLIGHT = 2000  # commands in one pipeline; with more, a server may stop reading until the client reads replies
@@ -113,12 +106,11 @@ class Servers:
         self._kept: dict[tuple[NodeAddress | None, str], Connection] = {}  # by node and use
         self._topology: Topology | None = None
         self._stale = False
-        self._asked: dict[bytes, tuple[NodeAddress, float]] = {}  # by key: node and time of an ASK
+        self._redirections = Redirections(options.timeout)
         self._used: dict[bytes, Connection] = {}  # by key: the connection of its last command
         self._lost: set[NodeAddress] = set()
         self._left_out: dict[NodeAddress, float] = {}  # replicas that did not answer, and until when they are not used
         self._replicas_of_one: tuple[NodeAddress, ...] | None = None
-        self._patience: dict[bytes, Patience] = {}
 
     def __str__(self) -> str:
         """Return the server's or cluster's name for messages."""
@@ -137,14 +129,14 @@ class Servers:
 
     def readers(self, key: bytes) -> Connection:
         """Return a connection to read a key from: to a replica, if the options allow it and a replica answers."""
-        if self.options.read_from == "replica" and key not in self._asked:
+        if self.options.read_from == "replica" and not self._redirections.has_asked(key):
             for node in self._replicas(key):
                 begun = time.monotonic()
                 try:
                     self._used[key] = self._open(node, REPLICA)
                     return self._used[key]
                 except ConnectionLost:
-                    self._leave_out(node, time.monotonic() - begun)
+                    self.leave_out(node, time.monotonic() - begun)
         return self.connection(key)
 
     def masters(self) -> Iterator[Connection]:
@@ -170,14 +162,14 @@ class Servers:
 
     def _serving(self, key: bytes) -> tuple[Connection, bool]:
         """Return the connection for a key's next command, and whether to send ASKING before the command."""
-        node, since = self._asked.get(key, (None, 0.0))
-        if node is not None and time.monotonic() - since < ASKED_FOR:
+        node = self._redirections.asked_node(key)
+        if node is not None:
             try:
                 self._used[key] = self._open(node, ASKING)
                 return self._used[key], True
             except ConnectionLost:
                 pass  # the owner of the slot redirects again
-        self._asked.pop(key, None)
+        self._redirections.forget_ask(key)
         self._used[key] = self._reach(self._slot(key))
         return self._used[key], False
 
@@ -255,7 +247,7 @@ class Servers:
         random.shuffle(usable)
         return sorted(usable, key=lambda node: (node, REPLICA) not in self._kept)
 
-    def _leave_out(self, node: NodeAddress, wasted: float = 0.0) -> None:
+    def leave_out(self, node: NodeAddress, wasted: float = 0.0) -> None:
         """Stop using a replica for a while: for at least ten times as long as the client waited for the replica."""
         self._left_out[node] = time.monotonic() + max(LEFT_OUT_FOR, 10 * wasted)
 
@@ -267,8 +259,8 @@ class Servers:
             if place[0] is not None:
                 self._lost.add(place[0])
                 if connection.replica:
-                    self._leave_out(place[0], self.options.timeout)
-        self._asked = {key: asked for key, asked in self._asked.items() if asked[0] not in self._lost}
+                    self.leave_out(place[0], self.options.timeout)
+        self._redirections.forget_nodes(self._lost)
         self._stale = True
 
     def interrupt(self) -> None:
@@ -280,7 +272,7 @@ class Servers:
         """Close every connection."""
         while self._kept:
             self._kept.popitem()[1].close()
-        self._asked.clear()
+        self._redirections.clear()
         self._used.clear()
 
     # ---- the map ----
@@ -290,7 +282,7 @@ class Servers:
         if self._topology is None or self._stale:
             self._topology = self._discover(self._topology or Topology())
             self._stale = False
-            self._asked.clear()
+            self._redirections.clear()
         return self._topology
 
     def _discover(self, old: Topology) -> Topology:
@@ -337,42 +329,19 @@ class Servers:
         used = self._used.get(key)
         redirection = Redirection.read(error, used.address.node if used else NodeAddress("", 0))
         if redirection is None:
-            return self._pause(key, error)
+            return self._redirections.pause(self, key, error, used)
         if not self._seeds:
             raise refused(self.options.address(), "", error)
-        patience = self._patience_with(key)
-        if redirection.asks:
-            self._asked[key] = redirection.node, time.monotonic()
-        else:
-            self._asked.pop(key, None)
-            if not self._map().moved(redirection.slot, redirection.node) and self.options.read_from == "replica":
-                self._stale = True  # the replicas of the new node are not in the map
-        # Nodes with different maps may redirect in a loop. So only the first redirection is followed without a pause.
-        return patience is None or patience.again()
+        return self._redirections.follow(self, key, redirection)
 
-    def _pause(self, key: bytes, error: str) -> bool:
-        """Pause for TRYAGAIN, LOADING ..., or stop using the replica; return False for other errors."""
-        reason = pause_reason(error)
-        used = self._used.get(key)
-        if reason is None:
-            return False
-        if used is not None and used.replica and reason in ("LOADING", "MASTERDOWN"):
-            self._leave_out(used.address.node)
-            return True
-        if reason == "MASTERDOWN" and not self.waits:
-            return False
-        if reason == "CLUSTERDOWN":
-            self._stale = True
-        patience = self._patience_with(key) or self._patience[key]
-        return patience.again()
+    def map_moved(self, slot: int, node: NodeAddress) -> None:
+        """Correct the map: the node owns the slot."""
+        if not self._map().moved(slot, node) and self.options.read_from == "replica":
+            self._stale = True  # the replicas of the new node are not in the map
 
-    def _patience_with(self, key: bytes) -> Patience | None:
-        """Return the pauses of a key that was redirected less than a second ago; else start new ones, return None."""
-        kept = self._patience.get(key)
-        if kept is not None and time.monotonic() - kept.last < 1:
-            return kept
-        self._patience[key] = Patience(self.options.timeout)
-        return None
+    def map_is_stale(self) -> None:
+        """Read the map again before its next use."""
+        self._stale = True
 
     # ---- commands ----
 
