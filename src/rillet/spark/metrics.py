@@ -85,7 +85,9 @@ def _unread(
     """Return the size and the age of the unread entries; leave out a value if the server rejects its command."""
     keys = {stream.encode(): stream for stream in infos}
     after = {key: read.get(stream, EARLIEST) for key, stream in keys.items()}
-    started = [key for key, stream in keys.items() if not infos[stream].all_after(after[key])]  # after its first entry
+    started = [
+        key for key, stream in keys.items() if not infos[stream].all_after(after[key])
+    ]  # streams whose first entry has been read
     nodes = [of_node for _, of_node in servers.by_node(list(keys))]
     replies = iter(servers.each([
         *((key, (b"MEMORY", b"USAGE", key)) for key in keys),
@@ -116,7 +118,7 @@ class Progress:
     """The metrics that the rillet sources of a query have added to its last progress."""
 
     batch: int
-    rows: int  # numInputRows, of all sources of the query
+    rows: int  # Spark's numInputRows: the rows of all sources of the query
     streams: dict[str, str] = field(default_factory=dict)
     behind: dict[str, int] = field(default_factory=dict)
     estimated: tuple[str, ...] = ()
@@ -127,7 +129,7 @@ class Progress:
 
     @property
     def entries_behind(self) -> int:
-        """Return the number of unread entries in all streams."""
+        """The number of unread entries in all streams."""
         return sum(self.behind.values())
 
 
@@ -140,27 +142,18 @@ def progress(query: StreamingQuery) -> Progress | None:
 def read_progress(last: Any) -> Progress:
     """Parse a query's progress, from lastProgress or a StreamingQueryListener; skip sources other than rillet."""
     report = last if isinstance(last, Mapping) else json.loads(last.json)
-    streams: dict[str, str] = {}
-    behind: dict[str, int] = {}
-    lost: dict[str, int] = {}
-    estimated: list[str] = []
-    unsure: list[str] = []
-    ages: list[int] = []
-    size = 0
-    for source in report.get("sources", ()):
-        newest = source.get("latestOffset")
-        if isinstance(newest, str):
-            newest = json.loads(newest)
-        if not isinstance(newest, Mapping) or "streams" not in newest or "behind" not in newest:
-            continue
-        streams.update(newest["streams"])
-        behind.update(newest["behind"])
-        lost.update(newest.get("lost", {}))
-        estimated += newest.get("estimated", ())
-        unsure += newest.get("unsure", ())
-        size += newest.get("bytesBehind", 0)
-        ages += [newest["oldestUnreadMs"]] if "oldestUnreadMs" in newest else []
+    offsets = [source.get("latestOffset") for source in report.get("sources", ())]
+    parsed = [json.loads(offset) if isinstance(offset, str) else offset for offset in offsets]
+    newest = [one for one in parsed if isinstance(one, Mapping) and "streams" in one and "behind" in one]
+
+    def merged(name: str) -> dict[str, Any]:
+        return {stream: value for one in newest for stream, value in one.get(name, {}).items()}
+
+    def listed(name: str) -> tuple[str, ...]:
+        return tuple(stream for one in newest for stream in one.get(name, ()))
+
     return Progress(
-        report["batchId"], report["numInputRows"], streams, behind, tuple(estimated), lost, tuple(unsure), size,
-        max(ages, default=None),
+        report["batchId"], report["numInputRows"], merged("streams"), merged("behind"), listed("estimated"),
+        merged("lost"), listed("unsure"), sum(one.get("bytesBehind", 0) for one in newest),
+        max((one["oldestUnreadMs"] for one in newest if "oldestUnreadMs" in one), default=None),
     )  # fmt: skip

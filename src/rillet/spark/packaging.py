@@ -70,7 +70,7 @@ def archive(folder: str | Path | None = None) -> Path:
 
 @contextmanager
 def found_on_driver(spark: SparkSession) -> Iterator[None]:
-    """Let Spark's planning process import rillet from the path of this process, for data sources registered inside."""
+    """Make Spark's planning processes import rillet from this process's path, if registered inside this context."""
     context = spark.sparkContext
     place = str(_place())
     java_path = context._jvm.java.lang.System.getenv("PYTHONPATH") if context._jvm is not None else None

@@ -145,18 +145,14 @@ def register(spark: SparkSession) -> None:
 class RangePartition(InputPartition):
     """The ranges of streams that one task reads."""
 
-    def __init__(
-        self, ranges: Task, guarded: bool = False, since: Mapping[str, Place] | None = None,
-        unread: Set[str] = frozenset(),
-    ) -> None:  # fmt: skip
-        """guarded: reading raises DataLoss if planned entries are missing, except in `unread` streams.
+    def __init__(self, ranges: Task, since: Mapping[str, Place] | None = None, unread: Set[str] = frozenset()) -> None:
+        """since: the position of each stream at the start of the batch, if its counters are known.
 
-        since: the position of each stream at the start of the batch, if its counters are known.
+        If `since` is given, reading raises DataLoss if planned entries are missing, except in `unread` streams.
         """
         super().__init__(None)
         self.ranges = ranges
-        self.guarded = guarded
-        self.since = {stream: since[stream] for stream, _, _ in ranges if stream in since} if since else {}
+        self.since = None if since is None else {name: since[name] for name, _, _ in ranges if name in since}
         self.unread = frozenset(stream for stream, _, _ in ranges if stream in unread)
 
 
@@ -203,7 +199,7 @@ class _Reader:
             if self.options.group is not None and self.options.group_mode == "deliver":
                 yield from read_delivered(self.options, partition.ranges, self.arrow_schema)
             else:
-                since = partition.since if partition.guarded and self.options.fail_on_data_loss else None
+                since = partition.since if self.options.fail_on_data_loss else None
                 yield from read_task(self.options, partition.ranges, self.arrow_schema, since, partition.unread)
 
 
@@ -232,12 +228,12 @@ class BatchReader(_Reader, DataSourceReader):
             batch = planner.cut(planner.measure(ranges_between(known, self.bounds(known))), None)
         # Entries removed before this point are not part of the plan, so they do not count as lost.
         since = {
-            stream: Place(EARLIEST, facts.added - facts.length)
-            for stream, facts in known.items()
-            if facts is not None and facts.added is not None
+            stream: Place(EARLIEST, info.removed)
+            for stream, info in known.items()
+            if info is not None and info.removed is not None
         }
         clipped = [task for task in map(self.pushed.clip, batch.tasks) if task]
-        return [RangePartition(task, guarded, since) for task in clipped or [()]]
+        return [RangePartition(task, since if guarded else None) for task in clipped or [()]]
 
     def bounds(self, streams: Mapping[str, StreamInfo | None]) -> dict[str, tuple[StreamID, StreamID]]:
         """Return the range (after, last] to read of each stream: from the options, narrowed by the pushed filters."""
@@ -325,7 +321,7 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
             guarded = not begin.initial and not isinstance(self.follower, GroupDelivery)
             since = {name: Place(begin.streams[name], count) for name, count in begin.added.items()}
             tasks = self.follower.tasks(begin, Offset.parse(end))
-            return [RangePartition(task, guarded, since, begin.unread) for task in tasks]
+            return [RangePartition(task, since if guarded else None, begin.unread) for task in tasks]
 
     def commit(self, end: dict[str, Any]) -> None:
         """Do nothing: Spark has stored the offset in its checkpoint."""

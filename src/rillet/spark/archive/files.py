@@ -32,7 +32,7 @@ def link(source: Path, target: Path) -> None:
     try:
         os.link(source, target)
     except FileExistsError:
-        pass  # a killed attempt has created the link
+        pass  # an attempt that was killed has created the link
     except OSError:
         shutil.copy2(source, target)
 

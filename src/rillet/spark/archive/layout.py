@@ -29,10 +29,9 @@ another Spark: date=*/stream=*/*.parquet) sees whole files only, each entry at m
 within milliseconds of each other, and a compaction takes effect at one moment. If compaction removes a file that such a
 reader has already listed, the reader gets an error, never a wrong number.
 
-Rejected: Spark's streaming file sink (only Spark knows its list of files, other readers see the leftovers of failed
-tasks, and it cannot be compacted); a table format (Delta, Iceberg: a dependency and a catalogue, for one writer that
-only appends); a new version of the folder by links for each commit (O(files), and globs do not follow symbolic links
-everywhere).
+Rejected: Spark's streaming file sink (other readers see the leftovers of failed tasks, and its files cannot be
+compacted); a table format such as Delta or Iceberg (a dependency and a catalogue, for one writer that only appends); a
+new folder of links for each commit (O(files), and not every glob follows symbolic links).
 """
 
 from __future__ import annotations
@@ -65,9 +64,9 @@ NO_OBJECTS = (
     "there with Spark's own sink (writeStream.format('parquet'))"
 )
 DAY_MS = 86_400_000
-MAX_NAME = 255  # bytes of a folder's name, on all common file systems
+MAX_NAME = 255  # longest name of a folder in bytes, on all common file systems
 _LAST_DAY = (date.max - date(1970, 1, 1)).days
-_CAPITAL = re.compile(r"%..|[A-Z]")  # in a percent-encoded name
+_CAPITAL = re.compile(r"%..|[A-Z]")  # what to encode or keep in a percent-encoded name
 _NO_DATE = "__HIVE_DEFAULT_PARTITION__"  # Hive's folder name for null
 
 
@@ -101,7 +100,7 @@ class ArchiveManifest:
         return max((file.last for file in self.files if file.stream == stream), default=StreamID(0, 0))
 
     def held(self, stream: str) -> StreamID:
-        """Return the ID up to which all entries that are now in the stream are archived; 0-0 if none is.
+        """Return the ID up to which all entries in the stream are archived; 0-0 if no entry is archived.
 
         This is the last archived ID, or the stored offset for a stream that was recreated with lower IDs.
         """
@@ -332,7 +331,7 @@ class Archive:
         return replace(manifest, replaced={path: t for path, t in manifest.replaced.items() if path not in old})
 
     def mergeable(self, manifest: ArchiveManifest, least: int, target: int) -> list[list[Part]]:
-        """Return runs of small neighbouring files to merge, from folders with at least `least` small files."""
+        """Return lists of small neighbouring files to merge, from folders with at least `least` small files."""
         by_folder: dict[str, list[Part]] = {}
         for file in manifest.files:
             by_folder.setdefault(os.path.dirname(file.path), []).append(file)
@@ -347,7 +346,7 @@ def _runs(files: Iterable[Part], target: int) -> Iterator[list[Part]]:
     run: list[Part] = []
     for file in files:
         small = file.bytes < target // 2
-        above = not run or run[len(run) - 1].last < file.first  # false if the stream was recreated with lower IDs
+        above = not run or run[len(run) - 1].last < file.first  # false after a stream was recreated with lower IDs
         if run and (not small or not above or sum(one.bytes for one in run) + file.bytes > target):
             if len(run) > 1:
                 yield run

@@ -1,10 +1,9 @@
 """Notices entries that were removed from a stream after the checkpoint's offset and before they were read.
 
 XTRIM and MAXLEN remove entries from the front of a stream, XDEL from anywhere, DEL and FLUSHALL remove the stream, and
-a server may restart without its data. A query that simply continued after its last ID would not notice. XINFO STREAM
-has enough information, in one small reply per trigger (stream_info.py): the length, the first ID, and three counters
-that never decrease: the last generated ID, how many entries were ever added, and the largest ID that XDEL removed (the
-last two since Redis 7.0).
+a server may restart without its data. A query that simply continued after its last ID would not notice. One XINFO
+STREAM per trigger has enough information: the length, the first ID, and three counters that never decrease
+(stream_info.py).
 
 An offset contains `added`, the value of entries-added at its ID, if that value is known exactly. `left` is the number
 of entries that the stream now holds after the offset. The other entries that were added since then were lost:
@@ -20,7 +19,7 @@ Otherwise (XDEL after the offset) the entries are counted, up to COUNTED; above 
 
 Without `added` the check is less certain. If the entry at the offset and all entries before it are gone, entries
 between the offset and the stream's first entry may have been trimmed, or may never have existed. The alarm may then be
-false; Kafka's source has such alarms too. Entries after the offset that were deleted before the batch was planned do
+false, as in Kafka's source. Entries after the offset that were deleted before the batch was planned do
 not count as a loss; the offset's `deleted` is the largest ID of such an entry. A program that trims the stream can keep
 the entry at the offset (XTRIM MINID <offset>); the check is then certain on any server.
 
@@ -134,22 +133,21 @@ class DataLossGuard:
         fewer = then.added is not None and now.added is not None and now.added < then.added
         if now.last < then.after or fewer:
             what = f"ends at {now.last}" if now.last < then.after else f"has had {now.added} entries, not {then.added}"
-            return _start_of_new(now), Loss(
-                self._unread(stream, then) + _removed(now), True, f"is a different one: it {what}"
-            )
+            lost = self._unread(stream, then) + max(now.removed or 0, 0)
+            return Place(EARLIEST, now.removed), Loss(lost, True, f"is a different one: it {what}")
         if now.added is None or then.added is None:
             return then, _possible_loss(then, now, offset.deleted.get(stream, then.after))
-        lost = self._lost(stream, Place(then.after, then.added), now)
-        if lost is not None and lost < 0:
+        missing = self._lost(stream, then, now)
+        if missing is not None and missing < 0:
             if not now.all_after(then.after):
-                lost = 0  # a failover removed entries that the query had read; no unread entry is missing
+                missing = 0  # a failover removed entries that the query had read; no unread entry is missing
             else:
                 what = f"is a different one: it has {now.length} entries, but only {now.added - then.added} were added"
-                return Place(then.after, now.added - now.length), Loss(self._unread(stream, then), True, what)
+                return Place(then.after, now.removed), Loss(self._unread(stream, then), True, what)
         self.last_added[stream] = now.added
-        if lost is None:
+        if missing is None:
             return then, Loss(1, True, f"had entries deleted up to {now.deleted}")
-        return then, Loss(lost, False, _start_text(now)) if lost else None
+        return then, Loss(missing, False, _start_text(now)) if missing else None
 
     def _lost(self, stream: str, then: Place, now: StreamInfo) -> int | None:
         """Return how many entries after an offset were removed; None if there are too many to count. Usually O(1)."""
@@ -187,16 +185,6 @@ class DataLossGuard:
             f"rillet: {many} lost before being read: the stream {stream!r} at {where} was read up to {then.after}, and "
             f"now it {loss.what}. Set failOnDataLoss=false to count lost entries and continue, or {self.restart}"
         )
-
-
-def _start_of_new(now: StreamInfo) -> Place:
-    """Return the ID just before the first entry of a stream that was deleted and created again."""
-    return Place(EARLIEST, None if now.added is None else now.added - now.length)
-
-
-def _removed(now: StreamInfo) -> int:
-    """Return how many entries of a stream were removed since it was created."""
-    return 0 if now.added is None else max(now.added - now.length, 0)
 
 
 def _start_text(now: StreamInfo) -> str:

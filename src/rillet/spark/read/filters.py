@@ -11,32 +11,30 @@ conjunction is their intersection:
     second  ├──────────────────────────┤              ├───────────────┤         (signed long: 2^63 and above is < 0)
     read                ├──────────────┤
 
-**`id` is a string in Spark** and compares as text: '9-0' > '10-0'. The result is still a set of intervals, at least one
-per number of digits, because texts with equally many digits sort like their numbers. Bisection finds the last matching
-ID for each of the 20 lengths of the millisecond part. If that part is a prefix of the literal, bisection also finds it
-for each length of the sequence number. There are at most a few hundred intervals. A stream whose IDs are milliseconds
-has entries in only one of them.
+**`id` is a string in Spark** and compares as text: '9-0' > '10-0'. Texts with equally many digits sort like their
+numbers, so a condition on `id` is still a set of intervals. For each number of digits of the millisecond part,
+bisection finds the last matching ID. If the millisecond part is a prefix of the literal, bisection also finds the last
+matching sequence number of each length. There are at most a few hundred intervals; IDs that are times lie in only one
+of them.
 
 Conditions on `stream` select the streams to read; names compare as UTF-8 bytes, as in Spark.
 
 The intervals are exact, so Spark does not evaluate these filters again. Spark evaluates all other filters: on `id_seq`
-(its values are spread over the whole stream), on other columns, and with a literal of another type. Spark only pushes
-down conjunctions of comparisons with literals; it evaluates OR, functions and casts itself.
+(its values are spread over the whole stream), on other columns, with a literal of another type, with OR, functions or
+casts. A pushed filter costs microseconds; IN adds an interval per value.
 
-`Pushed` is part of the pickled reader. `bounds` reduces the planned range to the span from the first to the last
-selected ID, `clip` reduces the tasks to the selected IDs. A filter costs microseconds; IN adds an interval per value.
-
-Spark only calls `pushFilters` if spark.sql.python.filterPushdown.enabled is on. If the setting is off, Spark rejects a
-reader that defines `pushFilters`. So `register` turns the setting on and uses readers that define the method. A data
+Spark only calls `pushFilters` if spark.sql.python.filterPushdown.enabled is on, and rejects a reader that defines
+`pushFilters` if the setting is off. So `register` turns the setting on and uses readers that define the method. A data
 source class that is registered without `register` has no filter push-down.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from operator import contains, eq, ge, gt, le, lt
 from typing import TYPE_CHECKING, Any
 
 from rillet.spark.read.offsets import Part, Task, identifier, number
@@ -56,10 +54,16 @@ Intervals = tuple[Interval, ...]
 LARGEST = (1 << 128) - 1
 EVERYTHING: Intervals = ((0, LARGEST),)
 NOTHING: Intervals = ()
-LAST_TIMESTAMP = ((1 << 63) - 1) // 1000  # the last millisecond that fits a signed long as microseconds
+LAST_TIMESTAMP = ((1 << 63) - 1) // 1000  # the largest number of milliseconds whose microseconds fit a signed long
 HALF = 1 << 63
 DIGITS = len(str(MAX))
 COMPARED = ("EqualTo", "EqualNullSafe", "GreaterThan", "GreaterThanOrEqual", "LessThan", "LessThanOrEqual")
+_COMPARISONS: dict[str, Callable[[bytes, bytes], bool]] = {
+    **dict(zip(COMPARED, (eq, eq, gt, ge, lt, le), strict=True)),
+    "StringStartsWith": bytes.startswith,
+    "StringEndsWith": bytes.endswith,
+    "StringContains": contains,
+}
 
 
 # ---- sets of IDs --------------------------------------------------------------------------------------------------
@@ -107,7 +111,7 @@ def milliseconds(low: int, high: int) -> Interval:
 
 
 def _lengths() -> Iterable[tuple[int, int]]:
-    """Yield the smallest and the largest 64-bit number with 1 digit, 2 digits, and so on up to 20 digits."""
+    """Yield, for each number of digits from 1 to 20, the smallest and the largest 64-bit number with so many digits."""
     for digits in range(1, DIGITS + 1):
         yield 10 ** (digits - 1) if digits > 1 else 0, min(10**digits - 1, MAX)
 
@@ -129,7 +133,7 @@ def ids_before(text: str) -> Intervals:
 
 
 def _sequences_before(rest: bytes) -> Iterable[Interval]:
-    """Yield the intervals of sequence numbers whose text, with a dash before it, sorts before `rest`."""
+    """Yield the intervals of sequence numbers for which the text "-<number>" sorts before `rest`."""
     if rest[:1] != b"-":
         if rest[:1] > b"-":
             yield 0, MAX
@@ -149,7 +153,7 @@ def id_of(text: str) -> Intervals:
 
 
 def ids_from(prefix: str) -> Intervals:
-    """Return the IDs whose text starts with a prefix: those that sort at or after it and before the next prefix."""
+    """Return the IDs whose text starts with a prefix: their texts sort from the prefix up to the next prefix."""
     if not prefix:
         return EVERYTHING
     last = prefix[-1]
@@ -166,12 +170,11 @@ def _id(name: str, value: Any) -> Intervals | None:
         return id_of(value)
     if name == "StringStartsWith":
         return ids_from(value)
-    below = ids_before(value)
-    return _ordered(name, below, id_of(value), EVERYTHING)
+    return _ordered(name, ids_before(value), id_of(value), EVERYTHING)
 
 
 def _ordered(name: str, below: Intervals, equal: Intervals, all_of_it: Intervals) -> Intervals | None:
-    """Return the IDs for which <, <=, > or >= is true, given the IDs below the literal, those equal to it, and all."""
+    """Return the IDs for which <, <=, > or >= is true, from the IDs below the literal, equal to it, and all IDs."""
     if name == "LessThan":
         return below
     if name == "LessThanOrEqual":
@@ -209,12 +212,12 @@ def _timestamp(name: str, value: Any, zoned: bool) -> Intervals | None:
     )
     if name in ("EqualTo", "EqualNullSafe"):
         return equal
-    first = -(-micros // 1000)  # rounded up to milliseconds
+    first = -(-micros // 1000)  # the literal in milliseconds, rounded up
     below: Intervals = (milliseconds(0, min(first - 1, LAST_TIMESTAMP)),) if first > 0 else NOTHING
     return _ordered(name, below, equal, _WITH_TIMESTAMP)
 
 
-_WITH_TIMESTAMP: Intervals = (milliseconds(0, LAST_TIMESTAMP),)
+_WITH_TIMESTAMP: Intervals = (milliseconds(0, LAST_TIMESTAMP),)  # IDs whose timestamp is not null
 
 
 # ---- filters ------------------------------------------------------------------------------------------------------
@@ -224,9 +227,10 @@ _WITH_TIMESTAMP: Intervals = (milliseconds(0, LAST_TIMESTAMP),)
 class Pushed:
     """The IDs and streams that a query's filters select; part of the pickled reader."""
 
-    zoned: dict[str, bool]  # columns with push-down; True: a timestamp with time zone
+    zoned: dict[str, bool]  # columns with push-down; the value is whether a timestamp has a time zone
     ids: Intervals = EVERYTHING
-    names: list[tuple[str, Any, bool]] = field(default_factory=list)  # of stream: comparison, value, negated
+    # Conditions on the column `stream`: comparison, value, negated.
+    names: list[tuple[str, Any, bool]] = field(default_factory=list)
 
     @classmethod
     def on(cls, schema: StructType) -> Pushed:
@@ -283,14 +287,14 @@ class Pushed:
         found = self._set(column, name, value)
         if found is None:
             return None
-        if name in ("IsNull", "IsNotNull", "EqualNullSafe"):  # these are never null
+        if name in ("IsNull", "IsNotNull", "EqualNullSafe"):  # the result of these three is never null
             return complement(found)
         if value is None or (name == "In" and None in value):
             return NOTHING
         return intersection(_WITH_TIMESTAMP if column == "timestamp" else EVERYTHING, complement(found))
 
     def _take_name(self, name: str, value: Any, negated: bool) -> bool:
-        known = (*COMPARED, "In", "StringStartsWith", "StringEndsWith", "StringContains", "IsNull", "IsNotNull")
+        known = (*_COMPARISONS, "In", "IsNull", "IsNotNull")
         values = value if name == "In" else () if name in ("IsNull", "IsNotNull") else (value,)
         if name not in known or not all(one is None or isinstance(one, str) for one in values):
             return False
@@ -326,16 +330,4 @@ def _true(stream: str, name: str, value: Any) -> bool | None:
         return True if stream in value else None if None in value else False
     if value is None:
         return False if name == "EqualNullSafe" else None
-    one, other = stream.encode(), str(value).encode()
-    answers = {
-        "EqualTo": one == other,
-        "EqualNullSafe": one == other,
-        "GreaterThan": one > other,
-        "GreaterThanOrEqual": one >= other,
-        "LessThan": one < other,
-        "LessThanOrEqual": one <= other,
-        "StringStartsWith": one.startswith(other),
-        "StringEndsWith": one.endswith(other),
-        "StringContains": other in one,
-    }
-    return answers[name]
+    return _COMPARISONS[name](stream.encode(), str(value).encode())

@@ -43,7 +43,7 @@ from rillet.spark.read.stream_info import StreamInfo, stream_infos
 from rillet.store.names import matches
 from rillet.types.stream.id import StreamID
 
-TASK_ROWS = 500_000  # minimum rows per archive task; reading a row from a file is cheap
+TASK_ROWS = 500_000  # smallest number of rows for a task that reads files; reading a row from a file is cheap
 GROUP_ROWS = 1 << 17
 PLAN_ATTEMPTS = 20
 
@@ -89,7 +89,7 @@ def plan(options: Options, parallelism: int, keeps: Keeps, bounds_of: BoundsOf) 
 def consistent_state(
     archive: Archive, options: Options, keeps: Keeps, servers: Servers
 ) -> tuple[ArchiveManifest, dict[str, StreamInfo | None]]:
-    """Return the archive's manifest and the streams' counters; the manifest lists all entries trimmed by then."""
+    """Return the archive's manifest and the streams' counters, read so that no trimmed entry is missing in both."""
     manifest = archive.existing()
     for _ in range(PLAN_ATTEMPTS):
         archived = _selected_streams(manifest, options)
@@ -166,7 +166,7 @@ def archive_tasks(archive: Archive, manifest: ArchiveManifest, bounds: Bounds, p
 def share_of(
     archive: Archive, manifest: ArchiveManifest, file: ArchivedFile, after: StreamID, last: StreamID
 ) -> ArchiveTask:
-    """Return the share of a task that reads the entries of an archive file with after < ID <= last."""
+    """Return the task share for the entries with after < ID <= last of an archive file."""
     return ArchiveTask(tuple(archive.places(manifest, file.path)), file.stream, after, last)
 
 
@@ -183,12 +183,12 @@ def read(options: Options, task: HistoryTask, schema: Any) -> Iterator[Any]:
 
 
 def read_after_seam(options: Options, servers: Servers, part: Range, schema: Any) -> Iterator[Any]:
-    """Yield the entries of a range of a stream; entries archived and trimmed meanwhile come from the archive."""
+    """Yield the entries of a range of a stream; read entries that are trimmed meanwhile from the archive."""
     import pyarrow as pa
 
     stream, after, last = part
     with_ids = pa.schema([*schema, pa.field("id_ms", pa.int64()), pa.field("id_seq", pa.int64())])
-    lenient = replace(options, fail_on_data_loss=False)  # this function looks for trimmed entries in the archive
+    lenient = replace(options, fail_on_data_loss=False)  # this function reads trimmed entries from the archive
     while after < last:
         for batch in _with_end(read_task(lenient, [(stream, after, last)], with_ids)):
             manifest = archived_meanwhile(options, servers, stream, after)

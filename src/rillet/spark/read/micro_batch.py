@@ -20,8 +20,8 @@ A stream that appears while a query runs is read from its start. A listed stream
 is an error; a stream that disappears later is a data loss. A part of a partitioned stream may be missing until a
 producer writes to it.
 
-Without a trigger interval, Spark asks an idle query for its next offset without pausing. So if there is nothing to
-read, `next` waits up to a tenth of a second for an entry and then checks again.
+Without a trigger interval, Spark requests the next offset of an idle query without pausing. So if no entry is unread,
+`next` waits up to a tenth of a second for an entry and then checks again.
 
 `minEntriesPerTrigger` delays a batch until that many entries are unread, but no entry waits longer than
 `maxTriggerDelay`. An available-now query has no such delay. It reads up to the last ID that each stream had when the
@@ -222,7 +222,7 @@ class MicroBatchReader:
                 continue  # the data-loss guard has checked this stream
             info = infos[stream]
             if info is not None:  # entries removed before the first read do not count as lost
-                places[stream] = Place(EARLIEST, None if info.added is None else info.added - info.length)
+                places[stream] = Place(EARLIEST, info.removed)
             elif self.options.keys() is not None and self.options.partitioned is None:
                 raise missing_stream(self.servers, stream)
         return StreamStates(infos, places)
@@ -287,9 +287,8 @@ class MicroBatchReader:
             count, hole = place.added, start.deleted.get(stream)
             if info is not None and at != place.after:
                 count, hole = info.added if at == info.last else None, info.deleted
-            if count is None and info is not None and info.added is not None:
-                if info.all_after(at) and at <= info.last:  # all entries of the stream are after `at`
-                    count = info.added - info.length
+            if count is None and info is not None and info.all_after(at) and at <= info.last:
+                count = info.removed  # all entries of the stream are after `at`
             if count is not None:
                 added[stream] = count
             elif at == place.after and (start.initial or stream in start.unread):

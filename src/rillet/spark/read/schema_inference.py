@@ -45,26 +45,6 @@ _TIME = re.compile(
 )
 
 
-def _is_integer(text: str) -> bool:
-    return _INTEGER.fullmatch(text) is not None and -(1 << 63) <= int(text) < 1 << 63
-
-
-def _is_double(text: str) -> bool:
-    return _NUMBER.fullmatch(text) is not None
-
-
-def _is_boolean(text: str) -> bool:
-    return text.lower() in ("true", "false")
-
-
-def _is_date(text: str) -> bool:
-    return _DATE.fullmatch(text) is not None and _parses(date.fromisoformat, text)
-
-
-def _is_timestamp(text: str) -> bool:
-    return _is_date(text) or (_TIME.fullmatch(text) is not None and _parses(datetime.fromisoformat, text))
-
-
 def _parses(read: Callable[[str], object], text: str) -> bool:
     try:
         read(text)
@@ -73,12 +53,20 @@ def _parses(read: Callable[[str], object], text: str) -> bool:
     return True
 
 
+def _is_date(text: str) -> bool:
+    return bool(_DATE.fullmatch(text)) and _parses(date.fromisoformat, text)
+
+
+# Column types from narrow to wide, each with a function that returns whether a text fits the type.
 KINDS: tuple[tuple[str, Callable[[str], bool]], ...] = (
-    ("bigint", _is_integer),
-    ("double", _is_double),
-    ("boolean", _is_boolean),
+    ("bigint", lambda text: bool(_INTEGER.fullmatch(text)) and -(1 << 63) <= int(text) < 1 << 63),
+    ("double", lambda text: bool(_NUMBER.fullmatch(text))),
+    ("boolean", lambda text: text.lower() in ("true", "false")),
     ("date", _is_date),
-    ("timestamp", _is_timestamp),
+    (
+        "timestamp",
+        lambda text: _is_date(text) or (bool(_TIME.fullmatch(text)) and _parses(datetime.fromisoformat, text)),
+    ),
     ("string", lambda text: True),
 )
 
@@ -109,7 +97,7 @@ class FieldType:
 
 
 def sample(options: Options, servers: Servers) -> list[list[bytes]]:
-    """Return the alternating fields and values of the first and last entries of the streams."""
+    """Return the first and last entries of the streams, each as a list of alternating fields and values."""
     named = options.keys()
     keys = [name.encode() for name in named] if named is not None else servers.scan(options.stream_pattern or "*")
     keys = keys[: options.sample_entries]

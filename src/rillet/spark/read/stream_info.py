@@ -57,6 +57,11 @@ class StreamInfo:
             any(sum(map(len, entry[1] or ())) > LARGE_ENTRY for entry in edges),
         )
 
+    @property
+    def removed(self) -> int | None:
+        """How many entries were removed since the stream was created: entries-added minus length; None if unknown."""
+        return None if self.added is None else self.added - self.length
+
     def all_after(self, offset: StreamID) -> bool:
         """Return whether every entry lies after an offset; True for an empty stream."""
         return self.first is None or self.first > offset

@@ -1,8 +1,8 @@
 """Notices entries that are trimmed after a task was planned and before the task reads them.
 
-A planned range ends at the last entry that existed. If entries are removed between planning and reading, or between two
-pages, the next page simply begins later, and the loss would stay unnoticed. So every page must prove that it continues
-the previous page (client/pages.py calls `TrimWatch.check` for a page without proof):
+If entries are removed between planning and reading, or between two pages, the next page simply begins later, and the
+loss would stay unnoticed. So every page must prove that it continues the previous page. client/pages.py calls
+`TrimWatch.check` for a page without proof:
 
     XRANGE          the request begins at the last entry that was read, that entry included. If the entry is in the
                     reply, nothing after it was trimmed before the page was read, because a trim removes from the front:
@@ -24,18 +24,14 @@ one, every other range begins inside the stream. The cost is one more entry per 
 
 `removed` is entries-added minus the length now, less the same difference at the start of the batch (`since`).
 
-A false alarm is possible in three cases: the trim reaches exactly the start of a task that is not the first one of its
+A false alarm is possible in three cases: the trim reaches exactly the start of a task other than the first of its
 batch, or continues before XINFO is executed; XDEL removed entries as well; the counters are unknown (before Redis 7.0,
-or after an estimated cap). Entries that XDEL removes from the middle of a batch between planning and reading are not
-noticed.
-
-A stream of which no entry was planned or read yet (offsets.py: `unread`) is not checked.
-
-Replicas need no special case: a replica holds a prefix of its master's data, and `check` sends XINFO to the master.
+or after an estimated cap). Two cases are not noticed: XDEL in the middle of a batch between planning and reading, and a
+stream of which no entry was planned or read yet (offsets.py: `unread`). Replicas need no special case: a replica holds
+a prefix of its master's data, and `check` sends XINFO to the master.
 
 Rejected: reading the stream's first entry with each page (XRANGE - + COUNT 1). Two commands are only atomic if they
-arrive together, a migrating slot requires ASKING before each, and checking after a page is too late, because the rows
-have been returned by then.
+arrive together, and a check after a page is too late, because the rows have been returned by then.
 """
 
 from __future__ import annotations
@@ -86,7 +82,7 @@ class TrimWatch:
             return f"is a different stream: it ends at {now.last}"
         if not now.all_after(at) or now.first == successor(at):
             return ""
-        if now.added is not None and then is not None and then.added is not None and then.after <= at:
-            if now.added - then.added - now.length == read:
+        if now.removed is not None and then is not None and then.added is not None and then.after <= at:
+            if now.removed - then.added == read:
                 return ""
         return "is empty" if now.first is None else f"begins at {now.first}"
