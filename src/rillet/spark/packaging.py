@@ -75,17 +75,14 @@ def found_on_driver(spark: SparkSession) -> Iterator[None]:
     place = str(_place())
     java_path = context._jvm.java.lang.System.getenv("PYTHONPATH") if context._jvm is not None else None
     before = context.environment
-    if place not in (java_path or "").split(os.pathsep) and not _installed(place):
+    installed = place in (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
+    if place not in (java_path or "").split(os.pathsep) and not installed:
         paths = [place, before.get("PYTHONPATH", "")]
         context.environment = {**before, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
     try:
         yield
     finally:
         context.environment = before
-
-
-def _installed(place: str) -> bool:
-    return place in (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
 
 
 def _place() -> Path:

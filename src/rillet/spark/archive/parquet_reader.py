@@ -99,24 +99,22 @@ def _overlaps(group: Any, share: ArchiveTask) -> bool:
     return True
 
 
+def _has(have: Any, field: Any) -> bool:
+    return field.name in IN_NAME or (field.name in have.names and have.field(field.name).type.equals(field.type))
+
+
 def is_direct(have: Any, schema: Any) -> bool:
     """Return whether a Parquet file has all columns of a schema with the same types."""
     return all(
-        field.name in IN_NAME or (field.name in have.names and have.field(field.name).type.equals(field.type))
-        and not (field.metadata or {}).get(b"field")
-        for field in schema
-    )  # fmt: skip
+        field.name in IN_NAME or (_has(have, field) and not (field.metadata or {}).get(b"field")) for field in schema
+    )
 
 
 def missing_columns(have: Any, schema: Any) -> list[str]:
     """Return the columns of a schema that an archive file without the map `fields` cannot provide."""
     if is_direct(have, schema) or "fields" in have.names:
         return []
-    return [
-        f"{field.name} {field.type}" for field in schema
-        if field.name not in IN_NAME
-        and (field.name not in have.names or not have.field(field.name).type.equals(field.type))
-    ]  # fmt: skip
+    return [f"{field.name} {field.type}" for field in schema if not _has(have, field)]
 
 
 def between(batch: Any, after: StreamID, last: StreamID) -> Any:

@@ -27,6 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 from rillet.client.errors import ConnectorError
@@ -190,7 +191,7 @@ def read_after_seam(options: Options, servers: Servers, part: Range, schema: Any
     with_ids = pa.schema([*schema, pa.field("id_ms", pa.int64()), pa.field("id_seq", pa.int64())])
     lenient = replace(options, fail_on_data_loss=False)  # this function reads trimmed entries from the archive
     while after < last:
-        for batch in _with_end(read_task(lenient, [(stream, after, last)], with_ids)):
+        for batch in chain(read_task(lenient, [(stream, after, last)], with_ids), [None]):  # None: the end of the range
             manifest = archived_meanwhile(options, servers, stream, after)
             if manifest is not None:
                 until = min(manifest.read_up_to(stream), last)
@@ -202,12 +203,6 @@ def read_after_seam(options: Options, servers: Servers, part: Range, schema: Any
             end = batch.num_rows - 1
             after = StreamID(*(batch.column(number)[end].as_py() % (1 << 64) for number in (-2, -1)))
             yield pa.RecordBatch.from_arrays(batch.columns[:-2], schema=schema)
-
-
-def _with_end(batches: Iterator[Any]) -> Iterator[Any]:
-    """Yield the record batches, then None to mark the end."""
-    yield from batches
-    yield None
 
 
 def archived_meanwhile(options: Options, servers: Servers, stream: str, after: StreamID) -> ArchiveManifest | None:

@@ -48,7 +48,7 @@ from rillet.spark.options import Options
 from rillet.spark.read.data_loss import DataLossGuard, Place
 from rillet.spark.read.metadata import key_count, missing_stream, require_streams, selected_streams, wait_for_entries
 from rillet.spark.read.offsets import Offset, Task
-from rillet.spark.read.range_planner import Planner, SizedRange, StreamRange
+from rillet.spark.read.range_planner import Planner, SizedRange, StreamRange, ranges_between
 from rillet.spark.read.stream_info import StreamInfo, stream_infos
 from rillet.types.stream.id import StreamID
 
@@ -184,11 +184,9 @@ class MicroBatchReader:
 
         def plan() -> Sequence[Task]:
             infos = stream_infos(self.servers, end.streams)
-            spans = [
-                StreamRange(stream, begin.get(stream, EARLIEST), min(last, info.last), info)
-                for stream, last in end.streams.items()
-                if (info := infos[stream]) is not None
-            ]
+            spans = ranges_between(
+                infos, {stream: (begin.get(stream, EARLIEST), last) for stream, last in end.streams.items()}
+            )
             return self.planner.cut(self.planner.measure(spans), None).tasks
 
         return self._retry(plan)

@@ -325,9 +325,8 @@ def ranges_between(
     infos: Mapping[str, StreamInfo | None], bounds: Mapping[str, tuple[StreamID, StreamID]]
 ) -> list[StreamRange]:
     """Return the range between the given IDs for each stream that exists."""
-    ranges = []
-    for stream, (after, last) in bounds.items():
-        info = infos.get(stream)
-        if info is not None:
-            ranges.append(StreamRange(stream, after, min(last, info.last), info))
-    return ranges
+    return [
+        StreamRange(stream, after, min(last, info.last), info)
+        for stream, (after, last) in bounds.items()
+        if (info := infos.get(stream)) is not None
+    ]
