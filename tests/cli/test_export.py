@@ -113,7 +113,7 @@ def test_an_exported_file_loads_into_an_older_redis(tmp_path: Path, capsys: Said
     one = all_types(time.time_ns() // 1_000_000, compat="newest").work(LATER)
     write_rdb(tmp_path / "newest.rdb", one.engine)
     assert main(["export", "--rdb-version", "10", str(tmp_path / "newest.rdb"), str(tmp_path / "dump.rdb")]) == 3
-    assert "released entries of the group g, which nobody will receive again" in capsys.readouterr().out
+    assert "released entries of the group g, which no consumer will receive again" in capsys.readouterr().out
     two = Bare()
     load_rdb(tmp_path / "dump.rdb", two.engine)
     with running_redis("--dir", str(tmp_path)) as server:

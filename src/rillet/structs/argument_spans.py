@@ -1,4 +1,4 @@
-"""Argument spans: the arguments of a command as memory addresses, so that values are copied without an object each.
+"""Argument spans: the arguments of a command as memory addresses, to copy values without creating objects.
 
     data   *5\\r\\n$4\\r\\nXADD\\r\\n$1\\r\\ns\\r\\n$1\\r\\n*\\r\\n$1\\r\\nf\\r\\n$5\\r\\nvalue\\r\\n   as received
                        ▲             ▲          ▲          ▲          ▲
@@ -27,7 +27,7 @@ except ModuleNotFoundError:  # interpreted, Cython not installed
 if cython.compiled:
     from cython.cimports.libc.string import memcmp  # type: ignore[import-not-found, unused-ignore]
 
-_KEEP = cython.declare(cython.Py_ssize_t, 1024)  # the arrays shrink to this many arguments after a longer command
+_KEEP = cython.declare(cython.Py_ssize_t, 1024)  # after a longer command the arrays shrink to this many arguments
 _START = cython.declare(cython.Py_ssize_t, 64)
 
 

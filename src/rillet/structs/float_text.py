@@ -77,7 +77,7 @@ def parse_bound(text: bytes, plain: bool = False) -> float | None:
 
 
 def _strtod(text: bytes) -> float | None:
-    """Return the value if the whole text is a number other than NaN; numbers too large return infinity."""
+    """Return the value of a text that is a number other than NaN, else None. Numbers too large become infinity."""
     if _DECIMAL.fullmatch(text) or _INFINITE.fullmatch(text):
         return float(text)
     if _HEXADECIMAL.fullmatch(text):
@@ -221,7 +221,7 @@ def _generate(
     middle: cython.ulonglong, lower: cython.ulonglong, upper: cython.ulonglong, factor: cython.ulonglong,
     fraction: cython.int,
 ) -> tuple[bytes, int]:  # fmt: skip
-    """Generate digits and a power of ten between lower and upper; both are scaled by the factor (generate_digits).
+    """Return digits and a power of ten between lower and upper, which are scaled by `factor` (generate_digits).
 
     fraction: number of fractional bits in the products, 32 to 60.
     """
@@ -270,7 +270,7 @@ def _come_nearer(
     digits: bytearray, count: cython.Py_ssize_t, delta: cython.ulonglong, rest: cython.ulonglong,
     unit: cython.ulonglong, off: cython.ulonglong,
 ) -> cython.bint:  # fmt: skip
-    """Decrement the last digit while that moves closer to the double (fpconv_dtoa.c: round_digit)."""
+    """Decrement the last digit while this brings the digits closer to the double (fpconv_dtoa.c: round_digit)."""
     while rest < off and delta - rest >= unit and (rest + unit < off or off - rest > rest + unit - off):
         digits[count - 1] -= 1
         rest += unit

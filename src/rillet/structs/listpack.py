@@ -8,7 +8,7 @@
     entry:  | encoding, length | data | backlen |
 
 Both header numbers are little-endian. The element count 65535 means "unknown: walk the entries to count
-them". A listpack that grows to 65535 entries gets this count. It keeps it until `length` counts fewer entries.
+them". A listpack that grows to 65535 entries keeps this count until `length` counts fewer entries.
 The encoding byte gives the length of the entry, so the list can be walked forward. The backlen
 repeats that length (encoding and data, without the backlen itself) in a form that is read from its
 last byte, so the list can be walked backward from any position.
@@ -39,8 +39,8 @@ The capacity grows by half, so n appends copy O(n) bytes.
 Every step compares its position with `used` before it reads a byte, and the bytearray checks each index
 again. Malformed bytes therefore raise Corrupt and never cause a read outside the buffer. An append
 reserves room for the whole entry once and then writes through a pointer: 5 ns an element, against
-20 ns with a check for each byte. A deletion keeps the freed room, where Redis returns it at once;
-`shrink` returns it.
+20 ns with a check for each byte. A deletion keeps the freed room until `shrink` releases it; Redis
+releases the room at once.
 
 Rejected alternatives:
 - reading through pointers with checks at the edges: no faster than checked indexing (2 ns a step);
@@ -78,7 +78,7 @@ _MAX_BYTES = cython.declare(cython.Py_ssize_t, 4294967295)
 _END = cython.declare(cython.int, 0xFF)
 _INT_ROOM = cython.declare(cython.Py_ssize_t, 10)  # size of the longest integer entry, backlen included
 
-# parse_int64 returns this value for text that is not an integer. One valid text has the same value:
+# parse_int64 returns _NOT_INT for text that is not an integer, and also for _NOT_INT_TEXT, which is one.
 _MAX_INT = cython.declare(cython.longlong, 9223372036854775807)
 _NOT_INT = cython.declare(cython.longlong, -_MAX_INT - 1)
 _NOT_INT_TEXT = cython.declare(bytes, b"-9223372036854775808")
@@ -701,7 +701,7 @@ class Listpack:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def compare(self, pos: cython.Py_ssize_t, value: bytes) -> cython.bint:
-        """Return whether the entry at pos equals value; False at the final 0xFF (Redis: lpCompare)."""
+        """Return whether the entry at pos equals value. The final 0xFF equals no value (Redis: lpCompare)."""
         v: cython.longlong
         if pos == self.used - 1:
             return False
@@ -765,7 +765,7 @@ class Listpack:
         self, ints: cython.Py_ssize_t, words: ArgumentSpans, first: cython.Py_ssize_t, step: cython.Py_ssize_t,
         count: cython.Py_ssize_t,
     ) -> cython.bint:  # fmt: skip
-        """Reserve room for that many integers and for `count` arguments: first, first + step, ..."""
+        """Reserve room for `ints` integers and for `count` arguments: first, first + step, ..."""
         need: cython.Py_ssize_t = ints * _INT_ROOM
         index: cython.Py_ssize_t
         if first < 0 or count < 0 or step < 1 or count * step > words.count - first + step - 1:
@@ -902,7 +902,7 @@ class Listpack:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def delete_range(self, index: cython.Py_ssize_t, count: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """Delete up to count entries from an index on; return the number deleted (Redis: lpDeleteRange). O(n)."""
+        """Delete up to `count` entries from an index on. Return the number deleted (Redis: lpDeleteRange). O(n)."""
         deleted: cython.Py_ssize_t = 0
         end: cython.Py_ssize_t = self.used - 1
         start: cython.Py_ssize_t
@@ -922,7 +922,7 @@ class Listpack:
 
     @cython.cfunc
     def room(self, need: cython.Py_ssize_t) -> bytearray:
-        """Reserve need more bytes and return the buffer; raise OverflowError if the total exceeds 2^32 - 1 bytes."""
+        """Reserve `need` more bytes and return the buffer. Raise OverflowError if the total exceeds 2^32 - 1 bytes."""
         have: cython.Py_ssize_t = len(self.buf)
         need += self.used
         if need > _MAX_BYTES:
@@ -943,7 +943,7 @@ class Listpack:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def place(self, pos: cython.Py_ssize_t, after: cython.bint) -> cython.Py_ssize_t:
-        """Return the position of a new entry before or after the one at pos."""
+        """Return the position at which an entry before or after the entry at pos would start."""
         if after:
             return entry_end(self.buf, pos, self.used - 1)
         if pos < _HEADER or pos >= self.used:

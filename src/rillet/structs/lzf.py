@@ -57,7 +57,7 @@ def _slot(h: cython.uint) -> cython.uint:
 def _match_length(
     data: cython.p_const_uchar, ref: cython.Py_ssize_t, at: cython.Py_ssize_t, limit: cython.Py_ssize_t
 ) -> cython.Py_ssize_t:
-    """Return the length of the match between `ref` and `at`, where three bytes already match; it may be limit + 2."""
+    """Return the length of the match between `ref` and `at`, whose first three bytes match; at most limit + 2."""
     n: cython.Py_ssize_t = 3
     if limit > 16:
         while n < 19 and data[ref + n] == data[at + n]:
@@ -71,7 +71,7 @@ def _match_length(
 
 @cython.cfunc
 def _claim_positions(n: cython.Py_ssize_t) -> cython.longlong:
-    """Reserve n positions that no table entry has, and return the first; reset the table at 2**32."""
+    """Reserve n positions that no table entry has, and return the first. Reset the table before 2**32."""
     global _base, _table
     base: cython.longlong = _base
     if base + n >= 4294967295:
@@ -263,7 +263,7 @@ def unpack(
     out: cython.p_uchar,
     size: cython.Py_ssize_t,
 ) -> cython.int:
-    """Decompress the block data[ip:n] into `size` bytes of out; return 0, or an index of _DAMAGE."""
+    """Decompress the block data[ip:n] into `size` bytes of out. Return 0, or the index of the error in _DAMAGE."""
     op: cython.Py_ssize_t = 0
     length: cython.Py_ssize_t
     offset: cython.Py_ssize_t
@@ -299,18 +299,18 @@ def unpack(
 
 _DAMAGE = (
     "",
-    "LZF: literal run outside the block",
-    "LZF: truncated match",
-    "LZF: match outside the output",
-    "LZF: wrong length",
-    "LZF: impossible length",
+    "LZF: a literal run extends past the block or the output",
+    "LZF: a match is truncated",
+    "LZF: a match is outside the output",
+    "LZF: the output has another length than the block declares",
+    "LZF: the declared length is impossible for the size of the block",
 )
 
 
 @cython.cfunc
 @cython.exceptval(-1, check=False)
 def refuse_block(damage: cython.int) -> cython.bint:
-    """Raise Corrupt for a damage number: a result of `unpack`, or 5."""
+    """Raise Corrupt with the text of an error in _DAMAGE, given by its index."""
     raise Corrupt(_DAMAGE[damage], "Invalid LZF compressed string")
 
 

@@ -69,7 +69,7 @@ def copy_part(
 def copy_slice(
     dst: bytearray, dpos: cython.Py_ssize_t, src: bytearray, spos: cython.Py_ssize_t, n: cython.Py_ssize_t
 ) -> cython.bint:
-    """Copy src[spos:spos+n] into dst at dpos; dst and src may be one buffer with overlapping ranges."""
+    """Copy src[spos:spos+n] into dst at dpos. Both may be the same buffer, with overlapping ranges."""
     if n < 0 or dpos < 0 or spos < 0 or dpos > len(dst) - n or spos > len(src) - n:
         raise IndexError("a copy would exceed the source or target buffer")
     if cython.compiled:

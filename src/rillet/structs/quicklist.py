@@ -81,7 +81,7 @@ def exceeds(fill: cython.Py_ssize_t, nbytes: cython.Py_ssize_t, count: cython.Py
 @cython.final
 @cython.cclass
 class QuicklistNode:
-    """A node: a listpack (`packed`), one large element (`plain`), or either of them compressed by LZF (`block`)."""
+    """A node: a listpack (`packed`), one large element (`plain`), or one of these compressed with LZF (`block`)."""
 
     __slots__ = ("block", "count", "next", "packed", "plain", "previous", "_size")
 
@@ -105,7 +105,7 @@ class QuicklistNode:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def nbytes(self) -> cython.Py_ssize_t:
-        """Return the uncompressed size of the listpack or element."""
+        """Return the uncompressed size of the node's listpack or element."""
         if self.packed is not None:
             return self.packed.used
         if self.plain is not None:
@@ -129,7 +129,7 @@ class QuicklistNode:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def close(self) -> cython.bint:
-        """Compress the node if that saves enough; return whether it did (quicklistCompressNode)."""
+        """Compress the node if that saves enough bytes. Return whether it was compressed (quicklistCompressNode)."""
         if self.block is not None or self.nbytes() < MIN_COMPRESS_BYTES:
             return False
         data: bytes | None = self.plain if self.packed is None else self.packed.to_bytes()
@@ -178,7 +178,7 @@ class Quicklist:
         self.set_limits(fill, depth)
 
     def set_limits(self, fill: int, depth: int) -> None:
-        """Set fill and depth for later changes; existing nodes stay unchanged (quicklistSetOptions)."""
+        """Set fill and depth for later changes. Existing nodes stay unchanged (quicklistSetOptions)."""
         self.fill = max(FILL_MIN, min(fill, FILL_MAX))
         self.depth = max(0, min(depth, DEPTH_MAX))
 
@@ -467,7 +467,7 @@ class Quicklist:
 
     @cython.cfunc
     def _split(self, node: QuicklistNode, rank: cython.Py_ssize_t, after: cython.bint) -> QuicklistNode:
-        """Move the elements after (or before) the rank from the node into a new node (_quicklistSplitNode)."""
+        """Move the elements after or before a rank from the node into a new node (_quicklistSplitNode)."""
         packed: Listpack = self._use(node)
         other: Listpack = Listpack.from_bytes(packed.to_bytes(), False)
         cut: cython.Py_ssize_t = rank + 1 if after else rank
@@ -665,7 +665,7 @@ class Quicklist:
 
 @cython.ccall
 def element(node: QuicklistNode, pos: cython.Py_ssize_t) -> bytes:
-    """Return the element at a position that `walk` yielded."""
+    """Return the element at a node and position that `Quicklist.walk` yielded."""
     if node.packed is not None:
         return node.packed.get_bytes(pos)
     if node.plain is None:

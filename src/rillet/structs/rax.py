@@ -7,9 +7,9 @@ The keys "foo", "foobar" and "footer" make this tree. Each node is drawn with th
              |- b -> "ar" -> [] = 2    [bt]   plain: one child for each byte, in byte order
              `- t -> "er" -> [] = 3    []     a leaf
 
-The bytes on the path from the head to a node spell its key; nodes do not store their keys. A lookup
-walks one path, so it costs O(length of the key) however many keys there are. Keys with a common
-prefix, such as the 16-byte IDs of a stream, share the nodes of that prefix.
+The bytes on the path from the head to a node are its key; nodes do not store their keys. A lookup
+walks one path, so it costs O(length of the key) for any number of keys. Keys with a common prefix,
+such as the 16-byte IDs of a stream, share the nodes of that prefix.
 
 A node is a small object with five attributes:
 
@@ -19,14 +19,14 @@ A node is a small object with five attributes:
     iskey, iscompr
 
 `iscompr` means exactly "two or more bytes, one child". As in Redis, a chain of one byte is a plain
-node with one child. Both kinds therefore hold their only child directly in `link`.
+node with one child. Every node with one child has this child directly in `link`.
 
 Invariants (`check`):
 - The edge bytes of a plain node rise strictly.
 - Every leaf is a key, except the head of an empty tree.
 - `numele` and `numnodes` equal the numbers of keys and nodes.
 - A compressed node has at most `node_max_size` bytes.
-- No two adjacent single-child nodes that are not keys are left unmerged.
+- Adjacent single-child nodes that are not keys are merged into one compressed node.
 
 The last invariant holds for keys of equal length, such as stream IDs. If one key is a prefix of
 another, Redis leaves chains unmerged in three cases, and so does this tree:
@@ -35,8 +35,8 @@ another, Redis leaves chains unmerged in three cases, and so does this tree:
 - It never merges into a node that is a key: removing "abb" from {"a", "abb", "abbb"} leaves
   "bb" -> [b] as two nodes, and a later split or removal may clear the first node's key.
 - A chain longer than `node_max_size` stays in parts after a split shortens it.
-The shape therefore depends on the history of operations, and the counts equal those of a server that
-executed the same operations. `unmerged` records that one of the cases happened.
+The shape therefore depends on the history of operations, and the node counts equal those of a server that
+executed the same operations. `unmerged` records that one of the three cases happened.
 
 **Keys of equal length** (`fixed_len`). If all keys have one length, Redis 8.10 creates no leaf nodes:
 the parent holds the values in place of its children. Servers report a stream's number of rax nodes, so
@@ -50,9 +50,9 @@ With keys of three bytes:
            |- b -> [c]
            `- x -> [y]
 
-A node boundary of Redis 8.10 inside one compressed node of this tree is a cut. `cuts` holds all cuts of the
-tree, each as the bytes that lead to it. Removals add and drop cuts, and a split at a cut drops it. A chain has
-at most two: one that a split moved upward, and one before its last byte. Appends never change the cuts.
+A node boundary of Redis 8.10 inside one compressed node of this tree is a *cut*. `cuts` holds all cuts of the
+tree, each as the bytes that lead to it. Removals add and drop cuts, and a split at a cut drops the cut. A chain
+has at most two cuts: one that a split moved upward, and one before its last byte. Appends never change the cuts.
 
 Rejected alternatives:
 - A dict has no order, a sorted list has O(n) inserts, and neither shares prefixes.
@@ -62,10 +62,9 @@ Rejected alternatives:
 
 Memory. The cycle collector tracks neither the tree nor its nodes (`no_gc`): a node takes 48 bytes
 instead of 64, and collections skip the millions of nodes of a large tree. The tree contains no reference
-cycles, so reference counting frees it. However, if a *value* refers back to its tree, the collector cannot
-detect that cycle, and the owner must break it with `clear()`. The worst outcome is a leak: untracked
-references still count as uses, so no object in use is freed. Freeing is iterative, because a tree can be as
-deep as its longest key is long, deeper than the C stack allows.
+cycles, so reference counting frees it. If a *value* refers back to its tree, the collector cannot detect that
+cycle: the owner must break it with `clear()`, or the tree leaks. Freeing is iterative, because a tree can be
+as deep as its longest key is long, deeper than the C stack allows.
 """
 
 from __future__ import annotations
@@ -101,7 +100,7 @@ _NOT_FOUND = cython.declare(object, NOT_FOUND)
 @cython.inline
 @cython.exceptval(check=False)
 def common_length(chars: bytes, key: bytes, i: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Return the length of the common prefix of chars and key[i:], O(that length)."""
+    """Return the length of the common prefix of chars and key[i:]. O(the result)"""
     n: cython.Py_ssize_t = min(len(chars), len(key) - i)
     j: cython.Py_ssize_t = 0
     if cython.compiled:
@@ -121,7 +120,7 @@ def common_length(chars: bytes, key: bytes, i: cython.Py_ssize_t) -> cython.Py_s
 @cython.inline
 @cython.exceptval(check=False)
 def first_not_below(chars: bytes, c: cython.int) -> cython.Py_ssize_t:
-    """Return the first index whose byte is >= c, or the number of bytes; the bytes rise. O(log n)"""
+    """Return the index of the first of the rising bytes `chars` that is at least c, or their number. O(log n)"""
     n: cython.Py_ssize_t = len(chars)
     # In rising distinct bytes, index j holds at least j and at most 256 - n + j. These bounds narrow the
     # search; in a node with all 256 bytes they leave nothing to search.
@@ -535,7 +534,7 @@ class Rax:
 
     @cython.cfunc
     def _shared(self, chars: bytes) -> bytes:
-        """Return the previous call's object if it is equal, to save memory: stream IDs share their zero tails."""
+        """Return the previous call's bytes object if it is equal, to save memory: keys of streams often end alike."""
         if chars == self.tail:
             return self.tail
         if len(chars) <= 16:
@@ -566,13 +565,13 @@ class Rax:
         elif len(h.chars) == 1:
             self._merge(h, stack)
         elif h.iscompr:
-            # raxRemove tests the number of edge bytes, not of children, so the chain stays split here.
+            # Redis's raxRemove tests the number of edge bytes, not of children, so the chain stays split here.
             self.unmerged = True
         return True
 
     @cython.cfunc
     def _prune(self, h: RaxNode, stack: list) -> RaxNode:  # type: ignore[type-arg]
-        """Remove a leaf that is not a key and all ancestors that led only to it; return the remaining node."""
+        """Remove a leaf and all ancestors that led only to this leaf. Return the lowest remaining node."""
         child: RaxNode = h
         while h is not self.head:
             child = h
@@ -589,7 +588,7 @@ class Rax:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _cut(self, h: RaxNode, stack: list, key: bytes) -> cython.bint:  # type: ignore[type-arg]
-        """Record where Redis 8.10 keeps chains split after a removal; h is the last node left on the key's path."""
+        """Record the cuts of Redis 8.10 after a removal (see `cuts`). h is the last node left on the key's path."""
         n: cython.Py_ssize_t = self.fixed_len
         depth: cython.Py_ssize_t = 0
         top: cython.Py_ssize_t
@@ -671,7 +670,7 @@ class Rax:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def clear(self) -> cython.bint:
-        """Remove all keys, O(nodes); also breaks reference cycles of values that refer to the tree."""
+        """Remove all keys. This also breaks reference cycles between the tree and its values. O(nodes)"""
         old: RaxNode = self.head
         self.head = new_node(b"", None, False)
         self.numele = 0
@@ -685,7 +684,7 @@ class Rax:
 if not cython.compiled:
 
     def _free(rax: Rax) -> None:
-        # From Python 3.12 on, the interpreter's own protection against deep recursion ignores a thread's stack size.
+        # Free the nodes one by one: Python 3.12 and newer would recurse, without regard to the thread's stack size.
         head = getattr(rax, "head", None)
         if head is not None:
             release(head)

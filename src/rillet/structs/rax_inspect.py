@@ -1,7 +1,7 @@
 """Inspection of a rax: the drawing of `Rax.show()` and the verification of `Rax.check()`.
 
-Both read only the nodes' public attributes and use an explicit stack, because a tree can be deeper
-than Python's recursion limit. Neither is fast or compiled.
+Both functions read only the nodes' public attributes and use an explicit stack, because a tree can be
+deeper than Python's recursion limit. The module is not compiled.
 
 The drawing has one line for each chain of single children, and one indented line below it for each
 child of a wider node:

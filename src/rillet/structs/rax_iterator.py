@@ -131,7 +131,7 @@ class RaxIterator:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _seek_near(self, h: RaxNode, key: bytes, forward: cython.bint) -> cython.bint:
-        """Step from h, the last node that matches key, to the nearest key after or before it."""
+        """Step from h, the last node on the path of `key`, to the nearest key after or before `key`."""
         i: cython.Py_ssize_t = self.rax.walked
         j: cython.Py_ssize_t = self.rax.split
         self._add(key, 0, i - j)
@@ -198,7 +198,7 @@ class RaxIterator:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _forward(self, h: RaxNode, noup: cython.bint) -> cython.bint:
-        """Move to the next key after h; noup: after the child of h for the key's last byte (raxIteratorNextStep)"""
+        """Move to the next key after h; noup: after the child of h for the key's last byte (raxIteratorNextStep)."""
         depth: cython.Py_ssize_t = self.depth
         key_len: cython.Py_ssize_t = self.key_len
         j: cython.Py_ssize_t
@@ -230,7 +230,7 @@ class RaxIterator:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _backward(self, h: RaxNode, noup: cython.bint) -> cython.bint:
-        """Move to the previous key before h; with noup, before the child of h for the key's last byte."""
+        """Move to the previous key before h; noup: before the child of h for the key's last byte."""
         depth: cython.Py_ssize_t = self.depth
         key_len: cython.Py_ssize_t = self.key_len
         j: cython.Py_ssize_t
@@ -262,7 +262,7 @@ class RaxIterator:
 
     @cython.cfunc
     def _enter(self, h: RaxNode, j: cython.Py_ssize_t) -> RaxNode:
-        """Descend from h by edge j: push h on the stack and its bytes on the key."""
+        """Descend from h by edge j: push h on the stack, and append the edge's bytes to the key."""
         if self.depth < len(self.stack):
             self.stack[self.depth] = h
         else:
@@ -283,14 +283,14 @@ class RaxIterator:
 
     @cython.cfunc
     def _up(self) -> RaxNode:
-        """Pop the parent from the stack; it stays in the list, so that `_end` can restore the position."""
+        """Pop the parent from the stack. The parent stays in the list, so that `_end` can restore the position."""
         self.depth -= 1
         parent: RaxNode = self.stack[self.depth]
         return parent
 
     @cython.cfunc
     def _visited(self, child: RaxNode, j: cython.Py_ssize_t) -> RaxNode:
-        """Pass the node just entered to the callback; if that returns another node, replace the first in the tree."""
+        """Pass the node just entered to the callback. If that returns another node, put this node into the tree."""
         other: object = self.node_cb(child)  # type: ignore[misc]
         if other is None or other is child:
             return child
@@ -318,7 +318,7 @@ class RaxIterator:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _end(self, depth: cython.Py_ssize_t, key_len: cython.Py_ssize_t) -> cython.bint:
-        """Set EOF and restore the last position; the last element stays current."""
+        """Set the flag EOF and restore the last position. The last element stays current."""
         self.flags |= _EOF
         self.depth = depth
         self.key_len = key_len
@@ -348,9 +348,9 @@ class RaxIterator:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def random_walk(self, steps: cython.Py_ssize_t = 0) -> cython.bint:
-        """Move to a random key `steps` keys away (0: a random number); return False in an empty tree (raxRandomWalk).
+        """Move to a random key, by a walk past `steps` keys (0: a random number). Return False in an empty tree.
 
-        Keys near the head are more likely than others; every key can be reached.
+        Keys near the head are more likely than others; every key can be reached. Redis: raxRandomWalk.
         """
         rax: Rax = self.rax
         if rax.numele == 0:

@@ -193,13 +193,13 @@ class Skiplist:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def below(self, score: cython.double, inclusive: cython.bint) -> cython.Py_ssize_t:
-        """Return the number of nodes with a score below (inclusive: or equal to) the given one. O(log n)"""
+        """Return the number of nodes with a score below the given score, or equal to it if inclusive. O(log n)"""
         return self._below(score, b"", 1 if inclusive else 0)
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def below_member(self, member: bytes, inclusive: cython.bint) -> cython.Py_ssize_t:
-        """Return the number of nodes with a member below (or equal to) the given one; all scores must be equal."""
+        """Return the number of nodes with a member below `member`, or equal if inclusive. All scores must be equal."""
         return self._below(0.0, member, 4 if inclusive else 3)
 
     @cython.cfunc
@@ -306,7 +306,7 @@ class Skiplist:
     @cython.exceptval(-1, check=False)
     def _unlink(self, node: SkiplistNode, path: list[Any]) -> cython.bint:
         """Unlink the node that follows the last node of the path (zslDeleteNode)."""
-        # `path` has one node per level, highest first. If the list lost levels since then, path is longer than `level`.
+        # `path` has one node per level, highest first. If the list has lost levels since `_path`, the path is longer.
         last: cython.Py_ssize_t = len(path) - 1
         level: cython.Py_ssize_t
         before: SkiplistNode
@@ -385,7 +385,7 @@ class Skiplist:
 @cython.inline
 @cython.exceptval(-1, check=False)
 def _is_below(node: SkiplistNode, score: cython.double, member: bytes, kind: cython.int) -> cython.bint:
-    """Return whether a node sorts below a score or member; kind: 0 score <, 1 score <=, 2 both <, 3 member <, 4 <=."""
+    """Compare a node with a bound; kind: 0 score <, 1 score <=, 2 score and member <, 3 member <, 4 member <=."""
     if kind == 0:
         return node.score < score
     if kind == 1:

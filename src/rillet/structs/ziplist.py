@@ -77,7 +77,7 @@ def _entry(data: bytes, at: int, end: int, before: int) -> tuple[bytes, int]:
 
 
 def write_ziplist(entries: list[bytes]) -> bytes:
-    """Serialize entries as a ziplist; raise OverflowError if they exceed what its header can count. O(bytes)"""
+    """Serialize entries as a ziplist. Raise OverflowError if they exceed 4 GiB, the maximum in its header. O(bytes)"""
     parts = [b""]
     last, at, before = HEADER_SIZE, HEADER_SIZE, 0
     for entry in entries:

@@ -1,8 +1,7 @@
 """Digests of values and data sets, equal to those of DEBUG DIGEST (Redis: debug.c).
 
 Two data sets with the same content have the same digest, independent of key order and of the Redis version (except
-for scores, whose text changed in 7.2). This makes the digest a cheap test oracle. It is built from two operations on
-20 bytes:
+for scores, whose text changed in 7.2), so tests compare digests. Two operations on 20 bytes build a digest:
 
     xor(digest, data)   digest ^= SHA1(data)                   order does not matter
     mix(digest, data)   digest = SHA1(digest ^ SHA1(data))     order matters
@@ -78,7 +77,7 @@ def value_digest(value: object, expires: bool, digest: bytes = ZERO, compat: Com
 def data_digest(
     databases: Iterable[tuple[int, Iterable[tuple[bytes, object, bool]]]], compat: Compat = NEWEST
 ) -> bytes:
-    """Return the digest of a data set: (number, keys) per non-empty database, with a key as (name, value, expires)."""
+    """Return the digest of non-empty databases, each (number, keys); a key is (name, value, whether it expires)."""
     final = ZERO
     for index, keys in databases:
         final = mix(final, index.to_bytes(4, "big"))

@@ -1,7 +1,7 @@
 """The settings that values depend on: size limits of compact encodings, and the compatibility level.
 
-The settings object itself belongs to a higher layer; it has these attributes and is passed in. Values outside
-any server's settings, such as payloads read by a tool or a test, use `DEFAULTS`.
+A server's settings object, which belongs to a higher layer, has the attributes of `EncodingLimits`. Code without a
+server, such as a tool or a test, uses `DEFAULTS`.
 """
 
 from __future__ import annotations

@@ -6,19 +6,17 @@ A hash has one of two encodings, which clients see (OBJECT ENCODING) and DUMP ex
                  of up to hash-max-listpack-value bytes (64)
     hashtable    anything else: a dict from field to value
 
-A hash starts as a listpack and never becomes one again. A command examines all its arguments before it stores the
-first (`prepare`): one argument that is too long, or since 7.2 too many of them, converts the hash at once, even if the
-arguments repeat the same field. The limits are read at each change, so after a change of the settings a hash keeps its
-encoding until its next change.
+A hash starts as a listpack, and a hashtable never becomes a listpack. A command examines all its arguments before it
+stores the first one (`prepare`): one argument that is too long, or since 7.2 too many arguments, convert the hash at
+once, even if the arguments repeat the same field. The limits are read at each change, so a hash keeps its encoding
+until its first change after the settings have changed.
 
-A listpack keeps its fields in insertion order, and a new value replaces the old one in place. A dict does the same.
-Redis's order depends on a random seed there, so clients cannot rely on it.
+Both encodings keep the fields in insertion order. The order of Redis's hashtable depends on a random seed, so clients
+cannot rely on it.
 
-HSCAN and HRANDFIELD need access by position, which a dict lacks. The first such command therefore creates a list of
-the fields, which the hash keeps (`Slots`). A removal moves the last field into the gap, so every operation is O(1).
-HSCAN iterates over the slots from the last one down: a field only ever moves to a lower slot, so a field that exists
-during the whole scan is returned at least once. Rejected alternative: creating the list at the start, as sets do,
-because most hashes are never scanned and the list costs about 100 bytes a field.
+HSCAN and HRANDFIELD need access by position, which a dict lacks. The first such command creates a `SlotTable` of the
+fields, which the hash keeps. Rejected alternative: creating the table at the start, as sets do, because most hashes
+are never scanned and the table costs about 100 bytes a field.
 """
 
 from __future__ import annotations
@@ -137,7 +135,7 @@ class Hash:
         return self.slots.fields
 
     def picks(self, count: int) -> list[bytes]:
-        """Return `count` random fields, possibly with repetitions. O(count)"""
+        """Return `count` random fields, in which a field may occur more than once. O(count)"""
         return random.choices(self._listed(), k=count)
 
     def sample(self, count: int) -> list[bytes]:
@@ -150,7 +148,7 @@ class Hash:
         return random.sample(fields, count)
 
     def scan(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
-        """Return the next cursor (0 at the end) and some fields; a listpack returns all (scanGenericCommand)."""
+        """Return the next cursor (0 at the end) and some fields, or all of a listpack (scanGenericCommand)."""
         if self.table is None or (not cursor and count >= len(self.table)):
             return 0, list(self)
         fields = self._listed()
@@ -227,7 +225,7 @@ class Hash:
         return twin
 
     def memory_usage(self, samples: int = 5) -> int:
-        """Return the memory used in this process (MEMORY USAGE); samples = number of fields measured, 0 = all."""
+        """Return the memory used in this process (MEMORY USAGE); samples: fields to measure, 0 = all."""
         size = sys.getsizeof(self)
         if self.listpack is not None:
             return size + sys.getsizeof(self.listpack) + sys.getsizeof(self.listpack.buf)
@@ -243,7 +241,7 @@ class Hash:
         return size + sys.getsizeof(self.table) + (total * len(self.table) // seen if seen else 0)
 
     def check(self) -> None:
-        """Raise AssertionError if the hash is empty, has two encodings, or a wrong slot. O(n)"""
+        """Raise AssertionError if the hash is empty, has two encodings, or its slots are wrong. O(n)"""
         assert (self.listpack is None) != (self.table is None) and len(self)
         if self.listpack is not None:
             self.listpack.check()

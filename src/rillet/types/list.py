@@ -6,10 +6,10 @@ A list is a quicklist in one of two encodings, which clients see (OBJECT ENCODIN
     quicklist    a chain of listpacks                     always in 7.0
 
 list-max-listpack-size defines "small" (`quicklist.exceeds`). A listpack becomes a quicklist before an addition would
-exceed that limit. The total size of the addition counts, so one RPUSH of many elements converts the list even if the
+exceed this limit. The total size of the addition counts, so one RPUSH of many elements converts the list even if the
 first elements would fit. A quicklist becomes a listpack again when it has shrunk to one node of half the limit, so
-that a list near the limit is not converted at every change. LINSERT converts even if it does not find the pivot; this
-quirk of Redis is visible to clients and therefore kept.
+that a list near the limit is not converted at every change. LINSERT converts the list even if the pivot does not
+exist; clients can see this quirk of Redis, so rillet has the same one.
 
 A list is empty only during a command: a command that removes the last element deletes the key.
 """
@@ -48,7 +48,7 @@ class List:
     # -- conversion ----------------------------------------------------------------------------------
 
     def grow(self, nbytes: int, count: int, limits: EncodingLimits) -> None:
-        """Convert if needed before `count` elements of `nbytes` in total are added (listTypeTryConversionAppend)."""
+        """Convert to a quicklist if `count` new elements of `nbytes` require it (listTypeTryConversionAppend)."""
         elements = self.elements
         elements.threshold = limits.quicklist_packed_threshold
         if not elements.single:
@@ -61,7 +61,7 @@ class List:
             elements.set_limits(limits.list_max_listpack_size, limits.list_compress_depth)
 
     def shrink(self, limits: EncodingLimits, built: bool = False) -> None:
-        """Convert to a listpack if small enough; `built`: use the full limit (listTypeTryConvertQuicklist)."""
+        """Convert to a listpack if half the limit (if `built`, the limit) allows it (listTypeTryConvertQuicklist)."""
         elements = self.elements
         node = elements.head
         if elements.single or elements.nodes != 1 or node is None or node.is_plain() or not has_compact(limits):
@@ -83,7 +83,7 @@ class List:
     def move_to(self, target: List, from_head: bool, to_head: bool, limits: EncodingLimits) -> bytes:
         """Pop an element from one end, push it to an end of target, and return it; call `shrink` afterwards. O(1)"""
         value = self.elements.pop(from_head)
-        # A value stored as an integer is popped as an integer, and its size is not counted.
+        # Redis pops an integer as a number and does not count its size.
         integer = not self.elements.single and is_int64(value)
         target.grow(0 if integer else len(value), 1, limits)
         target.elements.push(value, to_head)

@@ -10,10 +10,7 @@ Conversions go only down this list; a newly created set (SINTERSTORE, SPOP of ne
 top. An intset that receives a member that is not an integer becomes a listpack if it is small enough, and in 7.0
 always a hashtable. An intset with too many members becomes a hashtable, not a listpack.
 
-The hashtable is a dict from each member to its slot in a list of all members. A removal moves the last member
-into the gap. Membership, addition, removal and a uniformly random member are therefore O(1); a dict alone
-would need a walk to find a random member. SSCAN iterates over the slots from the last one down: a member only ever
-moves to a lower slot, so a member that exists during the whole scan is returned at least once.
+The hashtable is a `SlotTable` of its members, so membership, addition, removal and a random member are O(1).
 """
 
 from __future__ import annotations
@@ -46,7 +43,7 @@ class Set:
 
     @staticmethod
     def for_value(value: bytes, expected: int, limits: EncodingLimits) -> Set:
-        """Return an empty set whose encoding suits the first member and the expected number (setTypeCreate)."""
+        """Return an empty set in the encoding for a first member and an expected number of members (setTypeCreate)."""
         integer = string2ll(value) is not None
         if not has_compact(limits):
             return Set() if integer else Set.empty("hashtable")
@@ -121,7 +118,7 @@ class Set:
         return [self.at(at) for at in random.sample(range(len(self)), count)]
 
     def scan(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
-        """Return the next cursor (0 at the end) and some members; compact sets return all (scanGenericCommand)."""
+        """Return the next cursor (0 at the end) and some members, or all of a compact set (scanGenericCommand)."""
         if self.slots is None:
             return 0, list(self)
         stop = min(cursor, len(self.members)) if cursor else len(self.members)
@@ -228,7 +225,7 @@ class Set:
             self.replace_all(sorted(map(int, self)))
 
     def replace_all(self, numbers: Iterable[int]) -> None:
-        """Replace all members by these integers, as an intset."""
+        """Replace all members by the given integers. The set becomes an intset."""
         intset = Intset()
         for number in numbers:
             intset.add(number)
@@ -249,7 +246,7 @@ class Set:
         return twin
 
     def memory_usage(self, samples: int = 5) -> int:
-        """Return the memory used in this process (MEMORY USAGE); samples = number of members measured, 0 = all."""
+        """Return the memory used in this process (MEMORY USAGE); samples: members to measure, 0 = all."""
         size = sys.getsizeof(self)
         if self.intset is not None:
             return size + sys.getsizeof(self.intset) + sys.getsizeof(self.intset.members)
@@ -262,7 +259,7 @@ class Set:
         return size + sys.getsizeof(self.members) + sys.getsizeof(self.slots) + texts + numbers
 
     def check(self) -> None:
-        """Raise AssertionError if the set is empty, has two encodings, or a wrong slot. O(n)"""
+        """Raise AssertionError if the set is empty, has two encodings, or its slots are wrong. O(n)"""
         assert [self.intset, self.listpack, self.slots].count(None) == 2 and len(self)
         if self.intset is not None:
             self.intset.check()

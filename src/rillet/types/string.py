@@ -128,7 +128,7 @@ class String:
 
 @cython.ccall
 def new_string(data: bytes, form: cython.int = 0) -> String:
-    """Create a String without the cost of a constructor call."""
+    """Create a String faster than its constructor does."""
     string: String = String.__new__(String)
     string.data = data
     string.grown = None  # type: ignore[assignment]

@@ -8,16 +8,15 @@ A sorted set has one of two encodings, which clients see (OBJECT ENCODING) and D
                  a dict from member to its node
 
 Both order by score, then by the bytes of the member. A listpack stores a score as an integer if it is one, otherwise
-as text (`structs.float_text`); it loses the sign of negative zero, which a skiplist keeps. A listpack becomes a
+as text (`structs.float_text`); a listpack loses the sign of negative zero, which a skiplist keeps. A listpack becomes a
 skiplist and never the reverse, but a newly created sorted set (ZUNIONSTORE, an RDB value of type 5) starts with the
 encoding that its members allow.
 
-Every range, by rank, score or member, is a window: the rank of its first member and its number of members. Reading,
+Every range, by rank, score or member, is a *window*: the rank of its first member and its number of members. Reading,
 counting, LIMIT, reverse order and removal are therefore each implemented once. A range by member is meaningful only if
 all scores are equal. Otherwise the result is unspecified, but a listpack is walked exactly as in Redis.
 
-A skiplist node also stores its slot in a list of all nodes, as in sets (`types.set`): a scan iterates over the
-slots downward, and a random member is a random slot.
+A skiplist node stores its slot in a list of all nodes, as in `SlotTable`, for scans and random members.
 
 Costs: in a skiplist O(1) for a score and O(log n) for an addition, a removal, a rank or a window; in a listpack O(n)
 for each of these, with small n.
@@ -95,7 +94,7 @@ class Zset:
 
     @staticmethod
     def for_size(expected: int, widest: int, limits: EncodingLimits) -> Zset:
-        """Return an empty sorted set whose encoding suits the expected number and width of members (zsetTypeCreate)."""
+        """Return an empty sorted set, encoded for `expected` members of at most `widest` bytes (zsetTypeCreate)."""
         made = Zset()
         if expected > limits.zset_max_listpack_entries or widest > limits.zset_max_listpack_value:
             made.listpack, made.skiplist = None, Skiplist()
@@ -103,7 +102,7 @@ class Zset:
 
     @staticmethod
     def of(pairs: Iterable[Pair], limits: EncodingLimits) -> Zset:
-        """Create a sorted set of members with a suitable encoding (zsetConvertToListpackIfNeeded). O(n log n)"""
+        """Create a sorted set in the encoding that the limits allow (zsetConvertToListpackIfNeeded). O(n log n)"""
         ordered = sorted(pairs, key=_order)
         lengths = [len(member) for member, _ in ordered]
         widest = max(lengths, default=0) if sum(lengths) <= _SAFETY_LIMIT else sys.maxsize
@@ -112,7 +111,7 @@ class Zset:
             for member, score in ordered:
                 _append(made.listpack, member, score, is_classic(limits))
         else:
-            # In descending order, each insertion is at the front and needs no search.
+            # Insert in descending order: each member then goes to the front, without a search.
             for member, score in reversed(ordered):
                 made._insert(member, score)
         return made
@@ -226,7 +225,7 @@ class Zset:
         return [(node.member, node.score) for node in random.sample(self.slots, count)]
 
     def scan(self, cursor: int, count: int) -> tuple[int, list[Pair]]:
-        """Return the next cursor (0 at the end) and some members; a listpack returns all (scanGenericCommand)."""
+        """Return the next cursor (0 at the end) and some members, or all of a listpack (scanGenericCommand)."""
         if self.listpack is not None:
             return 0, list(self)
         stop = min(cursor, len(self.slots)) if cursor else len(self.slots)
@@ -320,7 +319,7 @@ class Zset:
         return twin
 
     def memory_usage(self, samples: int = 5) -> int:
-        """Return the memory used in this process (MEMORY USAGE); samples = number of members measured, 0 = all."""
+        """Return the memory used in this process (MEMORY USAGE); samples: members to measure, 0 = all."""
         size = sys.getsizeof(self)
         if self.listpack is not None:
             return size + sys.getsizeof(self.listpack) + sys.getsizeof(self.listpack.buf)
@@ -331,7 +330,7 @@ class Zset:
         return size + round((each + sys.getsizeof([None, 0]) / 4 + 16 / 3) * len(self.slots))
 
     def check(self) -> None:
-        """Raise AssertionError if it is empty, unordered, has two encodings, duplicates or a wrong slot. O(n log n)"""
+        """Raise AssertionError if the sorted set is empty, or an invariant of its encoding is broken. O(n log n)"""
         pairs = list(self)
         assert pairs and pairs == sorted(pairs, key=_order) and len({member for member, _ in pairs}) == len(self)
         assert all(score == score for _, score in pairs), "a score is NaN"
@@ -368,7 +367,7 @@ def _pairs(values: list[Any]) -> Iterator[Pair]:
 
 
 def _some(listpack: Listpack, index: int, count: int) -> list[Any]:
-    """Return existing values from an index on."""
+    """Return `count` existing values of a listpack, from an index on."""
     if count * 4 > listpack.length():
         return listpack.values()[index : index + count]
     values, pos = [], listpack.seek(index)
@@ -379,7 +378,7 @@ def _some(listpack: Listpack, index: int, count: int) -> list[Any]:
 
 
 def _find(listpack: Listpack, member: bytes) -> int:
-    """Return the position of a member, or -1 if it does not exist (zzlFind)."""
+    """Return the position of a member in a listpack, or -1 if it does not exist (zzlFind)."""
     first = listpack.first()
     return -1 if first == -1 else listpack.find(first, member, 1)
 
@@ -390,7 +389,7 @@ def _score_behind(listpack: Listpack, pos: int) -> float:
 
 
 def _cut(listpack: Listpack, pos: int) -> None:
-    """Remove the member at a position and its score (zzlDelete)."""
+    """Remove the member at a position, and its score, from a listpack (zzlDelete)."""
     listpack.delete(listpack.delete(pos))
 
 
@@ -404,7 +403,7 @@ def _append(listpack: Listpack, member: bytes, score: float, classic: bool) -> N
 
 
 def _put(listpack: Listpack, member: bytes, score: float, classic: bool) -> None:
-    """Insert a member and its score at their ordered position (zzlInsert)."""
+    """Insert a member and its score into a listpack, at their position in the order (zzlInsert)."""
     values = listpack.values()
     low, high = 0, len(values) // 2
     while low < high:
@@ -426,7 +425,7 @@ def _put(listpack: Listpack, member: bytes, score: float, classic: bool) -> None
 
 
 def _below(values: list[Any], score: float, inclusive: bool) -> int:
-    """Return the number of members with a score below (or equal to) the given one."""
+    """Return the number of members with a score below the given score, or equal to it if `inclusive`."""
     low, high = 0, len(values) // 2
     while low < high:
         middle = (low + high) // 2
@@ -439,7 +438,7 @@ def _below(values: list[Any], score: float, inclusive: bool) -> int:
 
 
 def _walk(members: list[bytes], wanted: MemberRange, backwards: bool) -> tuple[int, int]:
-    """Return the window of a member range by walking in score order, as Redis does (zzlFirstInLexRange)."""
+    """Return the window of a member range in a listpack, by walking the members as Redis does (zzlFirstInLexRange)."""
     if not members or not wanted.above_low(members[-1]) or not wanted.below_high(members[0]):
         return 0, 0
     if backwards:

@@ -6,9 +6,9 @@
     13  hash of a ziplist      the ziplist as a string: field, value, field, value ...     read, written up to RDB 9
     16  hash of a listpack     the listpack as a string, in the same order                 read, written from RDB 10 on
 
-A hash takes the encoding that the limits give it, by Redis's rules: type 4 and zipmaps are checked against both limits,
-the other blocks only against the number of fields. Duplicate fields are rejected in all types: a block would contain
-both values, and the encoding would decide which one is read.
+The limits choose the encoding of the loaded hash, by Redis's rules: for type 4 and zipmaps both limits count, for the
+other types only the number of fields. Duplicate fields are rejected in all types: a ziplist or listpack would contain
+both values, and the encoding would decide which value is read.
 
 Types 22 to 25 are hashes with field expiry, which rillet does not support.
 """
@@ -27,7 +27,7 @@ from rillet.types.rdb.primitives import EmptyValue, RdbReader, RdbWriter
 
 TYPE_HASH, TYPE_HASH_ZIPMAP, TYPE_HASH_ZIPLIST, TYPE_HASH_LISTPACK = 4, 9, 13, 16
 _LISTPACKS_SINCE = 10
-# The messages of Redis's log about a duplicate field (rdbReportCorruptRDB).
+# Messages of Redis's log about a duplicate field (rdbReportCorruptRDB).
 _TWICE, _TWICE_IN_FEW = "Duplicate hash fields detected", "Hash with dup elements"
 _TWICE_IN_ZIPMAP = "Hash zipmap with dup elements"
 EXPIRING_TYPES = range(22, 26)
@@ -35,14 +35,14 @@ EXPIRING_TYPES = range(22, 26)
 
 
 def type_of(value: Hash, version: int) -> int:
-    """Return the RDB type in which the hash is written for an RDB version (rdbSaveObjectType)."""
+    """Return the RDB type as which the hash is written for an RDB version (rdbSaveObjectType)."""
     if value.listpack is None:
         return TYPE_HASH
     return TYPE_HASH_LISTPACK if version >= _LISTPACKS_SINCE else TYPE_HASH_ZIPLIST
 
 
 def save(out: RdbWriter, value: Hash, kind: int) -> None:
-    """Append the hash in that type, which `type_of` returned. O(bytes)"""
+    """Append the hash as RDB type `kind`, which `type_of` returned. O(bytes)"""
     if kind == TYPE_HASH_LISTPACK and value.listpack is not None:
         out.string(value.listpack.to_bytes())
     elif kind == TYPE_HASH_ZIPLIST:
@@ -58,10 +58,10 @@ def save(out: RdbWriter, value: Hash, kind: int) -> None:
 
 
 def _load_hash(reader: RdbReader, limits: EncodingLimits) -> Hash:
-    """Return a hash of strings. It starts as a listpack and is converted at the first field that does not fit."""
+    """Read a hash of strings. The hash starts as a listpack and is converted at the first field that does not fit."""
     count = reader.length()
     if not count:
-        raise EmptyValue("an empty hash")
+        raise EmptyValue("a hash is empty")
     value = Hash()
     if count > limits.hash_max_listpack_entries:
         value.to_hashtable()
@@ -69,7 +69,7 @@ def _load_hash(reader: RdbReader, limits: EncodingLimits) -> Hash:
     for _ in range(count):
         field, content = reader.string(), reader.string()
         if field in (seen if value.table is None else value.table):
-            raise Corrupt("a duplicate field in a hash", _TWICE if value.listpack is None else _TWICE_IN_FEW)
+            raise Corrupt("a hash has a duplicate field", _TWICE if value.listpack is None else _TWICE_IN_FEW)
         if value.listpack is not None:
             widest = max(len(field), len(content))
             if widest > limits.hash_max_listpack_value or not value.listpack.can_append(len(field) + len(content)):
@@ -85,22 +85,22 @@ def _load_hash(reader: RdbReader, limits: EncodingLimits) -> Hash:
 
 
 def _of_listpack(listpack: Listpack, limits: EncodingLimits, check: str = "") -> Hash:
-    """Return a hash of a listpack that was read; check: the name of the check for duplicate fields."""
+    """Return the hash that consists of a listpack. check: the name in Redis's log of the check for duplicate fields."""
     value = Hash()
     value.listpack = listpack
     words = value.words()
     fields = words[::2]
     if not words:
-        raise EmptyValue("an empty hash")
+        raise EmptyValue("a hash is empty")
     if len(words) % 2 or len(set(fields)) != len(fields):
-        raise Corrupt("a hash with a duplicate field, or with a field without a value", check)
+        raise Corrupt("a hash has a duplicate field, or a field without a value", check)
     if len(fields) > limits.hash_max_listpack_entries:
         value.to_hashtable()
     return value
 
 
 def _of_words(words: list[bytes], limits: EncodingLimits, check: str = "") -> Hash:
-    """Return a hash of the elements of a ziplist or zipmap."""
+    """Return the hash of alternating fields and values, from a ziplist or zipmap."""
     listpack = Listpack()
     for word in words:
         listpack.append(word)
@@ -111,7 +111,7 @@ def _of_words(words: list[bytes], limits: EncodingLimits, check: str = "") -> Ha
 def _load_zipmap(reader: RdbReader, limits: EncodingLimits) -> Hash:
     words = read_zipmap(reader.string())
     if not words:
-        raise Corrupt("an empty zipmap")  # no server writes one, so it is not an EmptyValue
+        raise Corrupt("a zipmap is empty")  # no server writes an empty zipmap, so this is not an EmptyValue
     value = _of_words(words, limits, _TWICE_IN_ZIPMAP)
     if value.listpack is not None and max(map(len, value.words())) > limits.hash_max_listpack_value:
         value.to_hashtable()
@@ -132,7 +132,7 @@ LOADERS: dict[int, Callable[[RdbReader, EncodingLimits], Hash]] = {
     TYPE_HASH_ZIPLIST: _load_ziplist,
     TYPE_HASH_LISTPACK: _load_listpack,
 }
-"""The function that reads each RDB type."""
+"""The RDB types of hashes, each with the function that reads the type."""
 
 
 def load(reader: RdbReader, kind: int, limits: EncodingLimits = DEFAULTS) -> Hash:

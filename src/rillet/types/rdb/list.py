@@ -7,10 +7,8 @@
     18  list, quicklist 2        count of nodes, then for each: 1 (PLAIN) or 2, its bytes   read, written from RDB 10 on
 
 A list in the listpack encoding is written as a quicklist of one node, which every server from 7.0 on reads. A node that
-list-compress-depth keeps compressed is written as its LZF block, whatever rdbcompression says.
-
-A list takes the encoding that the limits give it, by Redis's rules: a list that was a ziplist stays a quicklist,
-however small it is.
+list-compress-depth keeps compressed is written as its LZF block, whatever rdbcompression says. The limits choose the
+encoding of a loaded list, except that a list of type 10 always becomes a quicklist, as in Redis.
 """
 
 from __future__ import annotations
@@ -32,12 +30,12 @@ _LZF_STRING = 0xC3
 
 
 def type_of(version: int) -> int:
-    """Return the RDB type in which a list is written for an RDB version (rdbSaveObjectType)."""
+    """Return the RDB type as which a list is written for an RDB version (rdbSaveObjectType)."""
     return TYPE_LIST_QUICKLIST_2 if version >= _QUICKLIST_2_SINCE else TYPE_LIST_QUICKLIST
 
 
 def save(out: RdbWriter, value: List, kind: int) -> None:
-    """Append the list in that type, which `type_of` returned. O(bytes)"""
+    """Append the list as RDB type `kind`, which `type_of` returned. O(bytes)"""
     if kind == TYPE_LIST_QUICKLIST:
         _save_ziplists(out, value)
     else:
@@ -87,7 +85,7 @@ def _new_list(limits: EncodingLimits) -> List:
 
 def _filled(value: List, limits: EncodingLimits, converted: bool = True) -> List:
     if not len(value):
-        raise EmptyValue("an empty list")
+        raise EmptyValue("a list is empty")
     if converted:
         value.shrink(limits, built=True)
     return value
@@ -141,7 +139,7 @@ LOADERS: dict[int, Callable[[RdbReader, EncodingLimits], List]] = {
     TYPE_LIST_QUICKLIST: _load_quicklist,
     TYPE_LIST_QUICKLIST_2: _load_quicklist_2,
 }
-"""The function that reads each RDB type."""
+"""The RDB types of lists, each with the function that reads the type."""
 
 
 def load(reader: RdbReader, kind: int, limits: EncodingLimits = DEFAULTS) -> List:

@@ -8,30 +8,30 @@ The first two bits of a length determine its size:
     10000001 + 8 bytes              up to 2**64-1, big endian
     11tttttt                        not a length: a string in special form t
 
-A string is a length and its bytes, or one of the special forms: t=0, 1, 2 an integer of 1, 2 or 4
-bytes, little endian, standing for its decimal text; t=3 LZF: compressed length, length, block.
-Which form is written is fixed (rdbSaveRawString): up to 11 bytes that are a canonical integer of at most
-32 bits become one; above 20 bytes LZF is tried, if it is on and saves at least 4 bytes.
+A string is stored as its length and its bytes, or in a special form: t=0, 1, 2 are integers of 1, 2 or 4 bytes, little
+endian, which stand for their decimal text; t=3 is an LZF block: compressed length, length, block. The writer chooses
+the form by Redis's rule (rdbSaveRawString): the text of a 32-bit integer becomes an integer form, and a string above 20
+bytes is compressed if that is enabled and saves at least 4 bytes.
 
-**RdbWriter** collects bytes in `out`. With a sink it passes them on in pieces of about a megabyte: `spill` is called
-wherever a piece may end, such as between the nodes of a stream, so that a large value is never in memory twice.
+**RdbWriter** collects bytes in `out`. If it has a sink, it passes the bytes to the sink in pieces of about a megabyte,
+so that a large value is never in memory twice. A piece may end wherever the caller calls `spill`.
 
 **RdbReader** reads from bytes (a DUMP payload), or from a source of any length through a window:
 
         read before            the window                          not read yet
     ────────────────────┬───────────┬───────────────────────┬────────────────────
-         checksum of it │ consumed  │ at ..          limit  │
+         in checksum    │ consumed  │ at ..          limit  │
     ────────────────────┴───────────┴───────────────────────┴────────────────────
                         base        base + at = position
 
-If an item exceeds the window, the consumed bytes are added to the checksum and dropped, and the next bytes are read
-after the remaining ones. The window grows to the size of the largest item, by doubling as the bytes arrive, whatever
-size the item declares. So memory is bounded by the size of the file, and the source need not be seekable. Reading past
-the end raises Corrupt. `mark` is the start of the item that was read last, for error messages.
+If an item exceeds the window, the reader adds the consumed bytes to the checksum, drops them, and reads more bytes
+after the remaining ones. The window doubles as bytes arrive, whatever size an item declares, so memory is bounded by
+the size of the file. The source need not be seekable. Reading past the end raises Corrupt. `mark` is the start of the
+item that was read last, for error messages.
 
-Costs: a length or short string 5-20 ns compiled, a block O(bytes). A compressed node is decompressed from the window
-directly into the value's buffer, and compressed from there into the piece. Rejected: mapping the file (truncating the
-file meanwhile would kill the process, and a pipe cannot be mapped), and a first pass for the checksum (it doubles the
+Costs: a length or short string 5-20 ns compiled, a block O(bytes). Blocks are decompressed from the window into the
+value's buffer, and compressed from there into the piece, without copies. Rejected: mapping the file (truncating it
+meanwhile would kill the process, and a pipe cannot be mapped), and a first pass for the checksum (it doubles the
 reading, and a malformed structure is detected anyway).
 """
 
@@ -66,26 +66,26 @@ PIECE = 1 << 20
 """The number of bytes that are written or read at a time."""
 
 _INT8, _INT16, _INT32, _LZF = 0, 1, 2, 3
-# The messages of Redis about a value that cannot be read.
+# Messages of Redis's log about a value that cannot be read.
 _END = "Unexpected EOF reading RDB file"
 _FORM = "Unknown length encoding"
 _STRING = "Unknown RDB string encoding type"
 _PIECE = cython.declare(cython.Py_ssize_t, 1 << 20)
 _WINDOW = cython.declare(cython.Py_ssize_t, 1 << 20)
 _MOST = cython.declare(cython.ulonglong, 1 << 62)  # an upper limit for the length of a string
-# Space for the form and the two lengths that precede a block, whose size is known only afterwards.
+# Reserved for the form byte and two lengths before a compressed block: its size is known only after compression.
 _HEAD = cython.declare(cython.Py_ssize_t, 19)
 
 
 class EmptyValue(Corrupt):
-    """A value without elements. Old servers could write one; loading a file skips it, as in Redis."""
+    """A value without elements, which old servers could write. Loading a file skips the key, as Redis does."""
 
 
 @cython.cfunc
 @cython.inline
 @cython.exceptval(check=False)
 def put_length(p: cython.p_uchar, at: cython.Py_ssize_t, n: cython.ulonglong) -> cython.Py_ssize_t:
-    """Write a length at a position with 9 bytes of space; return the position after it."""
+    """Write a length into a buffer that has 9 bytes of space at the position; return the position after the length."""
     i: cython.Py_ssize_t
     if n < 64:
         p[at] = n
@@ -104,7 +104,7 @@ def put_length(p: cython.p_uchar, at: cython.Py_ssize_t, n: cython.ulonglong) ->
 
 @cython.cclass
 class RdbWriter:
-    """Writes RDB bytes; `compression` is the setting rdbcompression, `sink` receives full pieces."""
+    """Writer of RDB bytes. `compression` is the setting rdbcompression; `sink` receives the bytes in pieces."""
 
     __slots__ = ("out", "compression", "sink")
 
@@ -115,7 +115,7 @@ class RdbWriter:
 
     @cython.cfunc
     def _room(self, n: cython.Py_ssize_t) -> bytearray:
-        """Extend `out` by n bytes and return it."""
+        """Extend the buffer `out` by n bytes and return the buffer."""
         if cython.compiled:
             PyByteArray_Resize(self.out, len(self.out) + n)
         else:
@@ -125,7 +125,7 @@ class RdbWriter:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _cut(self, size: cython.Py_ssize_t) -> cython.bint:
-        """Truncate `out` to the bytes that were used."""
+        """Truncate the buffer `out` to `size` bytes."""
         if cython.compiled:
             PyByteArray_Resize(self.out, size)
         else:
@@ -135,7 +135,7 @@ class RdbWriter:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def spill(self) -> cython.bint:
-        """Pass the bytes to the sink if they fill a piece. Call this wherever a piece may end."""
+        """Pass the collected bytes to the sink if there are at least PIECE bytes. Call this between two items."""
         if self.sink is not None and len(self.out) >= _PIECE:
             self.flush()
         return True
@@ -143,7 +143,7 @@ class RdbWriter:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def flush(self) -> cython.bint:
-        """Pass the bytes to the sink, which must exist."""
+        """Pass all collected bytes to the sink. The writer must have a sink."""
         data: bytes = bytes(self.out)
         self._cut(0)
         sink: Any = self.sink
@@ -183,7 +183,7 @@ class RdbWriter:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def buffer(self, data: bytearray, size: cython.Py_ssize_t) -> cython.bint:
-        """Append the first bytes of a buffer as a string; they are a listpack, which is never an integer."""
+        """Append the first `size` bytes of a listpack's buffer as a string. They are never the text of an integer."""
         if size < 0 or size > len(data):
             raise IndexError("the size exceeds the buffer")
         return self._plain(data, size)
@@ -191,7 +191,7 @@ class RdbWriter:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _plain(self, data: cython.p_const_uchar, size: cython.Py_ssize_t) -> cython.bint:
-        """Append a string that is not an integer, compressed if that is enabled and saves 4 bytes."""
+        """Append a string that is not an integer. Compress the string if that is enabled and saves 4 bytes."""
         at: cython.Py_ssize_t = len(self.out)
         block: cython.Py_ssize_t = 0
         end: cython.Py_ssize_t
@@ -259,7 +259,7 @@ class RdbWriter:
 @cython.final
 @cython.cclass
 class RdbReader:
-    """Reads RDB bytes from data[position:end], or from a source, a function that fills a buffer."""
+    """Reader of RDB bytes from data[position:end], or from a source: a function that fills a buffer."""
 
     __slots__ = (
         "p", "window", "at", "limit", "base", "mark", "ms", "seq", "special", "source", "checksum",
@@ -297,7 +297,7 @@ class RdbReader:
 
     @staticmethod
     def of(source: Callable[[memoryview], int | None], checksum: bool = True) -> RdbReader:
-        """Return a reader of a source, which fills a buffer and returns the number of bytes, 0 at the end."""
+        """Return a reader of a source: a function that fills a buffer and returns the number of bytes, 0 at the end."""
         reader: RdbReader = RdbReader()
         window: bytearray = bytearray(_WINDOW)
         reader.window = window
@@ -317,7 +317,7 @@ class RdbReader:
     @cython.inline
     @cython.exceptval(-1, check=False)
     def need(self, n: cython.Py_ssize_t) -> cython.bint:
-        """Ensure that the window has n bytes from `at` on; Corrupt if the data ends before."""
+        """Read until the window contains n unread bytes. Raise Corrupt if the data ends earlier."""
         if n > self.limit - self.at:
             return self._refill(n)
         return True
@@ -325,7 +325,7 @@ class RdbReader:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _refill(self, n: cython.Py_ssize_t) -> cython.bint:
-        """Move the remaining bytes to the front and read until there are n."""
+        """Move the unread bytes to the front of the window, then read until it contains n unread bytes."""
         if self.source is None:
             raise Corrupt(f"{n} bytes expected, {self.limit - self.at} left", _END)
         self._settle()
@@ -349,14 +349,14 @@ class RdbReader:
             if got == 0:
                 raise Corrupt(f"{n} bytes expected, {self.limit} left", _END)
             if got < 0 or got > len(window) - self.limit:
-                raise IndexError("the source returned more bytes than the buffer has")
+                raise IndexError("the source reported more bytes than the buffer has room for")
             self.limit += got
         return True
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _move(self, window: bytearray, left: cython.Py_ssize_t) -> cython.bint:
-        """Replace the window; the new one begins with the remaining bytes of the old one."""
+        """Move the unread bytes to the front of `window`, which becomes the reader's window."""
         if cython.compiled:
             to: cython.p_uchar = window
             memmove(to, self.p + self.at, left)
@@ -373,7 +373,7 @@ class RdbReader:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _settle(self) -> cython.bint:
-        """Add the bytes consumed since the last call to the checksum and to the kept bytes."""
+        """Add the bytes consumed since the last call to the checksum, and to the copy that `keep` started."""
         if self._sums and self.at > self._summed:
             with memoryview(self.window) as view:
                 self.checksum = crc64(view[self._summed : self.at], self.checksum)
@@ -399,13 +399,13 @@ class RdbReader:
         return False
 
     def keep(self) -> None:
-        """Start to keep a copy of the consumed bytes, for `kept`."""
+        """Start to copy all consumed bytes. `kept` returns the copy."""
         self._settle()
         self._keeps = True
         self._kept = bytearray()
 
     def kept(self) -> bytes:
-        """Return the bytes consumed since `keep`, and stop keeping them."""
+        """Return the bytes consumed since `keep` was called, and stop copying."""
         self._settle()
         self._keeps = False
         return bytes(self._kept)
@@ -417,7 +417,7 @@ class RdbReader:
     @cython.cfunc
     @cython.exceptval(-2, check=False)
     def peek_length(self, pos: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """Return the length at a position, -1 if it is not complete in the window; set `end_of_peek` to its end."""
+        """Return the length encoded at a position and set `end_of_peek` to its end; -1 if the window ends before."""
         first: cython.int
         i: cython.Py_ssize_t
         n: cython.Py_ssize_t = 0
@@ -470,7 +470,7 @@ class RdbReader:
     @cython.ccall
     @cython.exceptval(7777777777777777777, check=True)
     def length(self) -> cython.ulonglong:
-        """Return a length or count; Corrupt for a special form (rdbLoadLen)."""
+        """Read a length or count. Raise Corrupt if a special string form is found instead (rdbLoadLen)."""
         n: cython.ulonglong = self._length_or_special()
         if self.special:
             raise Corrupt(f"a length expected, found the special form {n}", _FORM)
@@ -479,7 +479,7 @@ class RdbReader:
     @cython.cfunc
     @cython.exceptval(7777777777777777777, check=True)
     def _length_or_special(self) -> cython.ulonglong:
-        """Return a length; for a special form set `special` and return the number of the form."""
+        """Read a length. For a special string form, set `special` and return the number of the form."""
         first: cython.int
         kind: cython.int
         i: cython.Py_ssize_t
@@ -514,7 +514,7 @@ class RdbReader:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _size(self) -> cython.Py_ssize_t:
-        """Return a length that is a number of bytes."""
+        """Read the length of a string in bytes. Raise Corrupt if no string can be that long."""
         n: cython.ulonglong = self.length()
         if n >= _MOST:
             raise Corrupt(f"a length of {n} bytes is impossible", _END)
@@ -523,7 +523,7 @@ class RdbReader:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _block(self, mark: cython.longlong) -> cython.Py_ssize_t:
-        """Ensure that the next LZF block is in the window; return its size, and set seq to the decompressed size."""
+        """Read the next LZF block into the window. Return its size, and set `seq` to its decompressed size."""
         packed: cython.Py_ssize_t = self._size()
         size: cython.Py_ssize_t = self._size()
         self.mark = mark
@@ -535,7 +535,7 @@ class RdbReader:
 
     @cython.cfunc
     def _text(self, form: cython.ulonglong) -> bytes:
-        """Return the decimal text of an integer form; Corrupt for another special form."""
+        """Read an integer form and return its decimal text. Raise Corrupt for any other special form."""
         data: bytes
         if form > 2:
             raise Corrupt(f"a string expected, found the special form {form}", _STRING)
@@ -544,7 +544,7 @@ class RdbReader:
 
     @cython.ccall
     def string(self) -> bytes:
-        """Return a string in any form (rdbGenericLoadStringObject)."""
+        """Read a string in any form (rdbGenericLoadStringObject)."""
         mark: cython.longlong = self.base + self.at
         n: cython.ulonglong = self._length_or_special()
         packed: cython.Py_ssize_t
@@ -574,7 +574,7 @@ class RdbReader:
 
     @cython.ccall
     def buffer(self) -> bytearray:
-        """Return a string in a new buffer, which can become a listpack without another copy."""
+        """Read a string into a new buffer, which can become a listpack without another copy."""
         mark: cython.longlong = self.base + self.at
         n: cython.ulonglong = self._length_or_special()
         is_block: cython.bint = self.special
@@ -611,7 +611,7 @@ class RdbReader:
     @cython.ccall
     @cython.exceptval(-1, check=True)
     def milliseconds(self) -> cython.longlong:
-        """Return a time in milliseconds."""
+        """Read a time in milliseconds."""
         i: cython.Py_ssize_t
         n: cython.longlong
         self.mark = self.base + self.at

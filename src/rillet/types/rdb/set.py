@@ -7,8 +7,8 @@
 
 A set in the listpack encoding is written as type 2 for RDB 10, which has no type 20.
 
-A set takes the encoding that the limits give it, by Redis's rules: a listpack is checked for its number of members but
-not for their length.
+The limits choose the encoding of the loaded set, by Redis's rules: for a listpack, the number of members counts but not
+their length.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _LISTPACK_SINCE = 11
 
 
 def type_of(value: Set, version: int) -> int:
-    """Return the RDB type in which the set is written for an RDB version (rdbSaveObjectType)."""
+    """Return the RDB type as which the set is written for an RDB version (rdbSaveObjectType)."""
     if value.intset is not None:
         return TYPE_SET_INTSET
     return TYPE_SET_LISTPACK if value.listpack is not None and version >= _LISTPACK_SINCE else TYPE_SET
 
 
 def save(out: RdbWriter, value: Set, kind: int) -> None:
-    """Append the set in that type, which `type_of` returned. O(bytes)"""
+    """Append the set as RDB type `kind`, which `type_of` returned. O(bytes)"""
     if kind == TYPE_SET_INTSET and value.intset is not None:
         out.string(value.intset.to_bytes())
     elif kind == TYPE_SET_LISTPACK and value.listpack is not None:
@@ -47,10 +47,10 @@ def save(out: RdbWriter, value: Set, kind: int) -> None:
 
 
 def _load_set(reader: RdbReader, limits: EncodingLimits) -> Set:
-    """Return a set of strings. It starts as an intset and is converted at the first member that does not fit."""
+    """Read a set of strings. The set starts as an intset and is converted at the first member that does not fit."""
     count = reader.length()
     if not count:
-        raise EmptyValue("an empty set")
+        raise EmptyValue("a set is empty")
     value = Set.empty("intset" if count <= limits.set_max_intset_entries else "hashtable")
     widest = 0
     for _ in range(count):
@@ -63,7 +63,7 @@ def _load_set(reader: RdbReader, limits: EncodingLimits) -> Set:
             else:
                 value.to_hashtable()
         if not value.add(member, limits):
-            raise Corrupt("a duplicate member in a set", "Duplicate set members detected")
+            raise Corrupt("a set has a duplicate member", "Duplicate set members detected")
     return value
 
 
@@ -80,9 +80,9 @@ def _load_listpack(reader: RdbReader, limits: EncodingLimits) -> Set:
     value.listpack = Listpack.from_bytes(reader.string())
     members = list(value)
     if not members:
-        raise EmptyValue("an empty set")
+        raise EmptyValue("a set is empty")
     if len(set(members)) != len(members):
-        raise Corrupt("a duplicate member in a set")
+        raise Corrupt("a set has a duplicate member")
     if not has_compact(limits) or len(members) > limits.set_max_listpack_entries:
         value.to_hashtable()
     return value
@@ -93,7 +93,7 @@ LOADERS: dict[int, Callable[[RdbReader, EncodingLimits], Set]] = {
     TYPE_SET_INTSET: _load_intset,
     TYPE_SET_LISTPACK: _load_listpack,
 }
-"""The function that reads each RDB type."""
+"""The RDB types of sets, each with the function that reads the type."""
 
 
 def load(reader: RdbReader, kind: int, limits: EncodingLimits = DEFAULTS) -> Set:

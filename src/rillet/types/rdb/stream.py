@@ -26,8 +26,7 @@ The parts are lengths and strings (`primitives`). An ID is two lengths, ms and s
 Loading validates everything: the bytes and the IDs of each node (`stream.validation`), the counts, and that each
 pending entry belongs to exactly one consumer or is released. Redis checks less. Payloads that Redis accepts but no
 server writes (IDs that do not rise, a pending entry without a consumer) are rejected, because replies about them would
-be inconsistent. A wrong first ID is corrected. Memory is proportional to the size of the payload: items are read one by
-one, and reading ends at the first item that is missing.
+be inconsistent. A wrong first ID is corrected. Memory is proportional to the size of the payload.
 
 `strict` also rejects counters that contradict each other, as Redis 8.8 does. Earlier servers can write such counters
 (XGROUP SETID with an ENTRIESREAD greater than the number of entries added), so only RESTORE is strict.
@@ -62,9 +61,9 @@ TYPE_STREAM_72 = 21
 TYPE_STREAM_86 = 26
 TYPE_STREAM_88 = 27
 STREAM_TYPES = {TYPE_STREAM_5: 9, TYPE_STREAM_7: 10, TYPE_STREAM_72: 11, TYPE_STREAM_86: 13, TYPE_STREAM_88: 14}
-"""The types, with the first RDB version that has them."""
+"""The RDB types of streams, each with the first RDB version that has the type."""
 
-_MIN_BATCH = cython.declare(cython.Py_ssize_t, 16)  # with fewer nodes a second thread costs more than it saves
+_MIN_BATCH = cython.declare(cython.Py_ssize_t, 16)  # with fewer nodes, a second thread costs more than it saves
 _UNKNOWN = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)  # entries-read of -1, as an unsigned length
 _MAX_I64 = cython.declare(cython.ulonglong, 0x7FFF_FFFF_FFFF_FFFF)
 _END_OF_TIME = cython.declare(cython.longlong, 1 << 62)
@@ -81,7 +80,7 @@ _OWNER = "Consumer entry not found in group global PEL"
 
 
 def oldest_type(stream: Stream) -> int:
-    """Return the oldest type that can represent the whole stream. O(consumers)"""
+    """Return the oldest RDB type that can represent the whole stream. O(consumers)"""
     groups = stream.groups.values()
     if any(group.nacked_count for group in groups):
         return TYPE_STREAM_88
@@ -93,12 +92,12 @@ def oldest_type(stream: Stream) -> int:
 
 
 def newest_type(version: int) -> int:
-    """Return the newest type of an RDB version."""
+    """Return the newest RDB type of streams in an RDB version."""
     return max(kind for kind, since in STREAM_TYPES.items() if since <= version)
 
 
 def lost_of_stream(stream: Stream, kind: int) -> list[str]:
-    """Describe the parts of a stream that the type cannot represent; counters only if a reader computes wrong ones."""
+    """Describe the parts of a stream that an RDB type cannot represent, except counters that its readers recompute."""
     lost: list[str] = []
     groups = list(stream.groups.values())
     if kind < TYPE_STREAM_7:
@@ -116,7 +115,7 @@ def lost_of_stream(stream: Stream, kind: int) -> list[str]:
         lost.append("the messages of its idempotent producers (IDMP)")
     if kind < TYPE_STREAM_88:
         lost += [
-            f"{one.nacked_count} released entries of the group {_shown(one.name)}, which nobody will receive again"
+            f"{one.nacked_count} released entries of the group {_shown(one.name)}, which no consumer will receive again"
             for one in groups if one.nacked_count
         ]  # fmt: skip
     return lost
@@ -132,9 +131,9 @@ def _shown(name: bytes) -> str:
 @cython.ccall
 @cython.exceptval(-1, check=False)
 def save_stream(out: RdbWriter, stream: Stream, kind: cython.int, now: cython.longlong = 0) -> cython.bint:
-    """Append a stream in the form of that type, without the parts that it cannot represent. O(bytes)
+    """Append a stream as the RDB type `kind`, without the parts that the type cannot represent. O(bytes)
 
-    now: in ms; iids that have expired by then are left out, as in Redis 8.8. 0 writes all.
+    now: the time in ms. Idempotency IDs (iids) that expired before are omitted, as in Redis 8.8; 0 writes all.
     """
     group: Group
     _save_nodes(out, stream)
@@ -159,7 +158,7 @@ def save_stream(out: RdbWriter, stream: Stream, kind: cython.int, now: cython.lo
 @cython.cfunc
 @cython.exceptval(-1, check=False)
 def _save_nodes(out: RdbWriter, stream: Stream) -> cython.bint:
-    """Append the nodes, each with its ID; the buffer may be written to the file after each of them."""
+    """Append all nodes, each with its ID. Between two nodes the writer may pass its bytes to the file."""
     node: Listpack
     nodes: RaxIterator = RaxIterator(stream.rax)
     out.length(stream.rax.numele)
@@ -184,7 +183,7 @@ def _save_group(out: RdbWriter, group: Group, kind: cython.int) -> cython.bint:
     out.length(group.last_seq)
     if kind >= _TYPE_7:
         out.length(group.entries_read & _UNKNOWN)
-    # A released entry has no consumer; servers without XNACK require one for each pending entry.
+    # Servers without XNACK require a consumer for each pending entry, and a released entry has none.
     out.length(group.pending_count if kind >= _TYPE_88 else group.pending_count - group.nacked_count)
     for slot in group.index.slots():
         if kind < _TYPE_88 and table.owner(slot) is group.nobody:
@@ -237,24 +236,27 @@ def _save_producers(out: RdbWriter, producers: Producers, now: int) -> None:
 
 @cython.ccall
 def load_stream(reader: RdbReader, kind: cython.int, now: cython.longlong = 0, strict: cython.bint = False) -> Stream:
-    """Return the next stream; Corrupt if it is malformed. O(bytes)
+    """Read the next stream. Raise Corrupt if it is malformed. O(bytes)
 
-    now: in ms; iids that have expired by then are left out, 0 keeps all. strict: see the module docstring.
+    now: the time in ms; idempotency IDs (iids) that expired before are omitted, 0 keeps all. strict: also reject
+    contradictory counters.
     """
     stream: Stream = Stream()
     living: LivingEntries = _load_nodes(reader, stream)
     if not living.rises and not living.set_back:
-        raise Corrupt("the IDs of entries do not rise")
+        raise Corrupt("the IDs of the stream's entries do not rise")
     _load_counters(reader, stream, kind, living)
     if strict and stream.entries_added > _MAX_I64:
-        raise Corrupt("the number of entries ever added exceeds 2**63-1")
+        raise Corrupt("the stream's number of entries ever added exceeds 2**63-1")
     left: cython.ulonglong = reader.length()
     while left > 0:
         group: Group = _load_group(reader, stream, kind)
-        if strict and group.entries_read != -1 and (
-            group.entries_read < 0 or cython.cast(cython.ulonglong, group.entries_read) > stream.entries_added
+        if (
+            strict
+            and group.entries_read != -1
+            and (group.entries_read < 0 or cython.cast(cython.ulonglong, group.entries_read) > stream.entries_added)
         ):
-            raise Corrupt("a group has read more entries than were ever added")
+            raise Corrupt("a consumer group has read more entries than were ever added to the stream")
         left -= 1
     if kind >= _TYPE_86:
         stream.idmp = _load_producers(reader, now)
@@ -263,7 +265,7 @@ def load_stream(reader: RdbReader, kind: cython.int, now: cython.longlong = 0, s
 
 @cython.cfunc
 def _load_nodes(reader: RdbReader, stream: Stream) -> LivingEntries:
-    """Read the nodes and validate each; if they are not in order, validate all at the end."""
+    """Read and validate all nodes. If their IDs are not in order, validate all nodes again at the end."""
     living: LivingEntries = LivingEntries()
     in_order: cython.bint = True
     before: bytes = b""
@@ -283,7 +285,7 @@ def _load_nodes(reader: RdbReader, stream: Stream) -> LivingEntries:
             continue
         key = reader.string()
         if len(key) != 16:
-            raise Corrupt(f"the ID of a node has {len(key)} bytes instead of 16", _NODE_KEY)
+            raise Corrupt(f"the ID of a stream node has {len(key)} bytes instead of 16", _NODE_KEY)
         if cython.compiled:
             node = Listpack.__new__(Listpack)  # without allocating its initial empty buffer
         else:
@@ -292,9 +294,9 @@ def _load_nodes(reader: RdbReader, stream: Stream) -> LivingEntries:
         node.used = len(node.buf)
         in_order = in_order and before < key
         if in_order and not living.take_node(key, node):
-            raise Corrupt("an invalid node, or one whose counts are wrong", _NODE)
+            raise Corrupt("an invalid node, or a node with wrong counts, in a stream", _NODE)
         if not stream.add_node(key, node):
-            raise Corrupt("two nodes with the same ID", "Listpack re-added with existing key")
+            raise Corrupt("two nodes of a stream have the same ID", "Listpack re-added with existing key")
         before = key
         left -= 1
     return living if in_order else _walk_all(stream)
@@ -310,7 +312,7 @@ def _walk_all(stream: Stream) -> LivingEntries:
     while nodes.next():
         node = nodes.data
         if not living.take_node(nodes.key, node):
-            raise Corrupt("an invalid node, or one whose counts are wrong", _NODE)
+            raise Corrupt("an invalid node, or a node with wrong counts, in a stream", _NODE)
     return living
 
 
@@ -319,7 +321,7 @@ def _walk_all(stream: Stream) -> LivingEntries:
 def _load_counters(reader: RdbReader, stream: Stream, kind: cython.int, living: LivingEntries) -> cython.bint:
     length: cython.ulonglong = reader.length()
     if length != living.count:
-        raise Corrupt(f"a stream of {length} entries has {living.count} in its nodes", _LENGTH)
+        raise Corrupt(f"a stream's length is {length}, but its nodes contain {living.count} entries", _LENGTH)
     stream.length = length
     stream.last_ms = reader.length()
     stream.last_seq = reader.length()
@@ -334,8 +336,8 @@ def _load_counters(reader: RdbReader, stream: Stream, kind: cython.int, living: 
         stream.max_deleted_seq = reader.length()
         stream.entries_added = reader.length()
         if stream.entries_added < length:
-            raise Corrupt("fewer entries were ever added than there are")
-    if not living.set_back:  # otherwise the server's first ID cannot be computed
+            raise Corrupt("a stream's number of entries ever added is smaller than its length")
+    if not living.set_back:  # otherwise the first ID cannot be computed: keep the stored one
         stream.first_ms = living.first_ms
         stream.first_seq = living.first_seq
     return True
@@ -356,14 +358,14 @@ def _load_group(reader: RdbReader, stream: Stream, kind: cython.int) -> Group:
         read = -1 - cython.cast(cython.longlong, _UNKNOWN - number) if number > _MAX_I64 else number
     group: Group | None = stream.create_group(name, ms, seq, read)
     if group is None:
-        raise Corrupt("two groups with the same name", "Duplicated consumer group name")
+        raise Corrupt("two consumer groups have the same name", "Duplicated consumer group name")
     left = reader.length()
     while left > 0:
         reader.raw_id()
         ms = reader.ms
         seq = reader.seq
         if not group.load(ms, seq, _time(reader), reader.length()):
-            raise Corrupt("a duplicate pending entry in a group", "Duplicated global PEL entry")
+            raise Corrupt("a consumer group has the same pending entry twice", "Duplicated global PEL entry")
         left -= 1
     left = reader.length()
     while left > 0:
@@ -377,7 +379,7 @@ def _load_group(reader: RdbReader, stream: Stream, kind: cython.int) -> Group:
                 raise Corrupt("a released entry is not pending, has a consumer, or is a duplicate")
             left -= 1
     if group.orphans():
-        raise Corrupt("a pending entry without a consumer", "Stream CG PEL entry without consumer")
+        raise Corrupt("a pending entry has no consumer", "Stream CG PEL entry without consumer")
     group.settle()
     return group
 
@@ -385,10 +387,10 @@ def _load_group(reader: RdbReader, stream: Stream, kind: cython.int) -> Group:
 @cython.cfunc
 @cython.exceptval(-2, check=True)
 def _time(reader: RdbReader) -> cython.longlong:
-    """Return a time in ms; Corrupt if computing an idle time from it could overflow."""
+    """Read a time in ms. Raise Corrupt if an idle time computed from it could overflow."""
     time: cython.longlong = reader.milliseconds()
     if time < -1 or time >= _END_OF_TIME:
-        raise Corrupt(f"a time is out of range: {time}")
+        raise Corrupt(f"a delivery, seen or active time is out of range: {time}")
     return time
 
 
@@ -400,7 +402,7 @@ def _load_consumer(reader: RdbReader, group: Group, kind: cython.int) -> cython.
     left: cython.ulonglong
     if consumer is None:
         raise Corrupt("two consumers with the same name", "Duplicate stream consumer detected")
-    # Redis before 7.2 has no active time; the seen time is the best estimate.
+    # Redis before 7.2 stores no active time. The seen time is the best estimate.
     consumer.active_time = _time(reader) if kind >= _TYPE_72 else consumer.seen_time
     left = reader.length()
     while left > 0:
@@ -421,10 +423,10 @@ def _load_producers(reader: RdbReader, now: int) -> Producers:
         pid = reader.string()
         messages = reader.length()
         if messages and pid in producers.producers:
-            raise Corrupt("two producers with the same name")
+            raise Corrupt("two idempotent producers have the same name")
         producer = Producer()
         for _ in range(messages):
-            # Redis accepts duplicate iids and keeps the first.
+            # Redis accepts duplicate message IDs (iids) and keeps the first one.
             iid, ms, seq = reader.string(), reader.length(), reader.length()
             if not producers.is_expired(ms, now):
                 producer.load(iid, ms, seq)

@@ -1,17 +1,16 @@
-"""Loading the stream nodes that are complete in the window of a reader with two threads.
+"""Loading of many stream nodes at once with two threads, from the window of an RDB reader.
 
     window   ... | key 0 block 0 | key 1 block 1 | ........ | key n block n | key, and the beginning of a block
                    └── half of the worker thread ─┘ └──── half of the caller ────┘
 
-`gather` records the position of each block and allocates its buffer; `work` decompresses and validates a range of them
-without the GIL, so that a second thread can process the other half; `settle` joins the results. The checks are those of
-nodes that are read one by one: a damaged block raises the same error, and if the fast validation does not support one
+`gather` finds the blocks that are complete in the window and allocates a buffer for each; `work` decompresses and
+validates a range of them without the GIL, so that a second thread can process the other half; `settle` joins the
+results. A damaged block raises the same error as a node that is read alone. If the fast validation does not support one
 of the nodes, all nodes of the batch are validated again in order.
 
-The window does not move before the batch is settled, and the batch has references to the window and the buffers, so
-they exist even if the caller is interrupted. A batch has at most 8 MB of buffers, whatever size its blocks declare.
-
-Only compiled code uses batches: interpreted, the threads would wait for each other's GIL.
+The window does not move before `settle`, and the batch has references to the window and the buffers, so they exist
+even if the caller is interrupted. A batch has at most 8 MB of buffers, whatever size its blocks declare. Only compiled
+code uses batches: interpreted threads would wait for the GIL.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ else:  # the compiled module gets these C functions from its .pxd file
     from rillet.structs.lzf import refuse_block, unpack
     from rillet.types.stream.id import key_ms, key_seq
 
-# The arrays are C arrays, declared in the .pxd.
+# The attributes without a declaration here are C arrays, which the .pxd declares.
 # mypy: disable-error-code="attr-defined, misc"
 
 _MOST = cython.declare(cython.Py_ssize_t, 1024)  # the length of the arrays in the .pxd
@@ -49,7 +48,7 @@ _NODE = "Stream listpack integrity check failed"  # the message of Redis's log
 @cython.final
 @cython.cclass
 class NodeBatch:
-    """Up to 1024 nodes with the position of the block, the buffer, the ID and the result of each."""
+    """Up to 1024 stream nodes: the block's position, the buffer, the ID and the validation result of each."""
 
     __slots__ = (
         "base", "begins", "count", "damage", "data", "ends", "first", "half", "keys", "ms", "nodes", "packed", "second",
@@ -71,7 +70,7 @@ class NodeBatch:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def gather(self, reader: RdbReader, left: cython.ulonglong) -> cython.Py_ssize_t:
-        """Collect at most `left` nodes that are complete in the window; return how many. The reader does not move."""
+        """Collect up to `left` nodes that are complete in the window; return their number. The reader does not move."""
         pos: cython.Py_ssize_t = reader.at
         packed: cython.Py_ssize_t
         size: cython.Py_ssize_t
@@ -127,7 +126,7 @@ class NodeBatch:
         return i
 
     def help(self) -> None:
-        """Process the first half, in the worker thread."""
+        """Decompress and validate the first half of the nodes, in the worker thread."""
         self.work(0, self.half, self.first)
 
     @cython.ccall
@@ -156,7 +155,7 @@ class NodeBatch:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def settle(self, reader: RdbReader, stream: Stream, living: LivingEntries, before: bytes) -> cython.bint:
-        """Add the nodes to the stream and move the reader; Corrupt if one is invalid, False if not in order."""
+        """Add the nodes to the stream and move the reader. Return whether the nodes are in the order of their IDs."""
         i: cython.Py_ssize_t
         in_order: cython.bint = True
         all_walked: cython.bint = True
@@ -170,7 +169,7 @@ class NodeBatch:
             before = key
             all_walked = all_walked and self.walked[i]
             if not stream.add_node(key, self.nodes[i]):
-                raise Corrupt("two nodes with the same ID", "Listpack re-added with existing key")
+                raise Corrupt("two nodes of a stream have the same ID", "Listpack re-added with existing key")
         if in_order and all_walked:
             living.join(self.first)
             living.join(self.second)
@@ -178,6 +177,6 @@ class NodeBatch:
             for i in range(self.count):
                 reader.mark = self.base + self.begins[i]
                 if not living.take_node(self.keys[i], self.nodes[i]):
-                    raise Corrupt("an invalid node, or one whose counts are wrong", _NODE)
+                    raise Corrupt("an invalid node, or a node with wrong counts, in a stream", _NODE)
         reader.at = self.ends[self.count - 1]
         return in_order

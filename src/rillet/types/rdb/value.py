@@ -7,15 +7,11 @@ A DUMP payload is a type, the value in the form of that type, and a footer of te
 A string (type 0) is one string of `primitives`. The other types have a module each: `list`, `set`, `hash`, `zset`,
 `stream`.
 
-By default a value is written in the oldest form that can hold it, with the RDB version in which that form first
-appeared, so that as many servers as possible can read it: an ordinary stream has the form of Redis 7.0, which every
-Redis from 7.0 on and every Valkey reads. With `compat` the value is written as one server writes it, byte for byte, and
-without the parts that this server does not have.
-
-A file may be written for a given RDB version (`type_within`): each value then takes the oldest form that can hold it,
-or the newest form of that version; `losses` lists the parts that do not fit.
-
-All versions are read: Redis's up to 14, and Valkey's 80.
+By default a value is written as the oldest RDB type that can hold it, with the RDB version that introduced this type,
+so that as many servers as possible can read it. With `compat` the value is written as one server writes it, byte for
+byte, and without the parts that this server does not have. In a file for a given RDB version (`type_within`), each
+value is written as the oldest type that can hold it, or as the newest type of that version; `losses` lists the parts
+that do not fit. All versions are read: Redis's up to 14, and Valkey's 80.
 """
 
 from __future__ import annotations
@@ -51,7 +47,7 @@ NEWEST_VERSION = 14
 """The newest RDB version of Redis that is read."""
 TYPE_STRING = 0
 _VALKEY = COMPATS["valkey"].rdb_version
-# From this RDB version on Redis leaves expired iids out of a DUMP.
+# From this RDB version on, Redis omits expired message IDs (iids) of idempotent producers from a DUMP.
 _FILTERS_EXPIRED = 14
 _FOOTER = 10
 _STREAMS_OF_VALKEY = 11  # Valkey forked from Redis at this RDB version
@@ -77,9 +73,9 @@ __all__ = [
 
 
 def dump(value: object, compression: bool = True, compat: Compat | None = None, now: int = 0) -> bytes:
-    """Return the DUMP payload of a value, in the oldest form or in that of a server (createDumpPayload).
+    """Return the DUMP payload of a value, as the oldest RDB type or as a server writes it (createDumpPayload).
 
-    now: in ms; parts that have expired by then are left out, if servers that write this form do so.
+    now: the time in ms. Parts that expired before are omitted if servers that write this type omit them.
     """
     kind = type_of(value, compat)
     version = version_of(kind) if compat is None else compat.rdb_version
@@ -105,13 +101,13 @@ def seal_is_valid(payload: bytes, unchecked: bool = False) -> bool:
 
 
 def restore(payload: bytes, limits: EncodingLimits = DEFAULTS, now: int = 0, strict: bool = False) -> object:
-    """Return the value of a DUMP payload whose footer is valid; Corrupt if it is malformed. Parameters as in `load`."""
+    """Return the value of a DUMP payload whose footer is valid. The parameters and errors are those of `load`."""
     reader = RdbReader(payload, 0, len(payload) - _FOOTER)
     return load(reader, reader.byte(), limits, now, strict)
 
 
 def check_of(error: Exception, kind: int) -> str:
-    """Return the name that Redis's log gives to the check that failed for a value of that RDB type, "" = none."""
+    """Return the name in Redis's log of the check that failed for a value of RDB type `kind`; "" if there is none."""
     if not isinstance(error, Corrupt):
         return ""
     return error.check or ("" if isinstance(error, EmptyValue) else _BLOCK_CHECKS.get(kind, ""))
@@ -125,7 +121,7 @@ def refusal(payload: bytes, error: Exception) -> str:
 
 
 def type_of(value: object, compat: Compat | None = None) -> int:
-    """Return the RDB type in which a value is written: the oldest that can hold it, or the type that a server uses."""
+    """Return the RDB type as which a value is written: the oldest that can hold it, or the type that a server uses."""
     if isinstance(value, String):
         return TYPE_STRING
     if isinstance(value, Stream):
@@ -146,24 +142,24 @@ def _type_in(value: object, version: int) -> int:
 
 
 def can_write(version: int) -> bool:
-    """Return whether files of that RDB version can be written."""
+    """Return whether rillet can write files of an RDB version."""
     return 9 <= version <= NEWEST_VERSION or version == _VALKEY
 
 
 def type_within(value: object, version: int) -> int:
-    """Return the RDB type in which a value is written to a file of that version (see `can_write`)."""
+    """Return the RDB type as which a value is written to a file of an RDB version (see `can_write`)."""
     if isinstance(value, Stream):
         return min(oldest_type(value), newest_type(_STREAMS_OF_VALKEY if version == _VALKEY else version))
     return TYPE_STRING if isinstance(value, String) else _type_in(value, version)
 
 
 def losses(value: object, kind: int) -> list[str]:
-    """Return the parts of a value that do not fit that type; only streams have any. O(groups and consumers)"""
+    """Describe the parts of a value that an RDB type cannot hold; only streams have any. O(groups + consumers)"""
     return lost_of_stream(value, kind) if isinstance(value, Stream) else []
 
 
 def version_of(kind: int) -> int:
-    """Return the RDB version with which a value of that type is written: the first that has the type, at least 10."""
+    """Return the RDB version with which an RDB type is written: the first that has the type, at least 10."""
     return max(RDB_VERSION, STREAM_TYPES.get(kind, RDB_VERSION))
 
 
@@ -185,13 +181,11 @@ def save(out: RdbWriter, value: object, kind: int | None = None, now: int = 0) -
         raise TypeError(_UNKNOWN_TYPE)
 
 
-def load(
-    reader: RdbReader, kind: int, limits: EncodingLimits = DEFAULTS, now: int = 0, strict: bool = False
-) -> object:
-    """Return the next value, of RDB type `kind` (rdbLoadObject); Corrupt if it is malformed or the type is unknown.
+def load(reader: RdbReader, kind: int, limits: EncodingLimits = DEFAULTS, now: int = 0, strict: bool = False) -> object:
+    """Read the next value, of RDB type `kind`. Raise Corrupt for a malformed value or unknown type (rdbLoadObject).
 
     limits: the limits that choose the encoding of a list, set, hash or sorted set.
-    now: in ms; parts that have expired by then are left out. 0 keeps them, which loading a log requires.
+    now: the time in ms; parts that expired before are omitted. 0 keeps all parts, which loading a log requires.
     strict: also reject values that only the newest Redis rejects.
     """
     if kind == TYPE_STRING:

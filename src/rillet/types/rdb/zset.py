@@ -9,13 +9,11 @@
     score as text      length (1 byte), its characters; instead of a length 253 not a number, 254 inf, 255 -inf
     score in 8 bytes   IEEE 754, little endian
 
-A skiplist is written from the greatest member to the smallest, so that a reader inserts each one at the front. Types 3
-and 5 take the encoding that the members allow; a listpack or ziplist is checked for the number of its members but not
-for their length.
+A skiplist is written from the greatest member to the smallest, so that a reader inserts each one at the front. The
+limits choose the encoding of a loaded sorted set; for types 12 and 17, the number of members counts but not their
+length. Type 17 is written from RDB 10 on; for RDB 9 the same pairs are written as type 12.
 
-Type 17 is written from RDB 10 on; before, the same pairs are written as type 12.
-
-Rejected are an empty sorted set, a duplicate member, a score that is not a number, and pairs that are not in order.
+Loading rejects an empty sorted set, a duplicate member, a score that is not a number, and pairs that are not in order.
 """
 
 from __future__ import annotations
@@ -38,14 +36,14 @@ _NAN, _INFINITE, _MINUS_INFINITE = 253, 254, 255
 
 
 def type_of(value: Zset, version: int) -> int:
-    """Return the RDB type in which the sorted set is written for an RDB version (rdbSaveObjectType)."""
+    """Return the RDB type as which the sorted set is written for an RDB version (rdbSaveObjectType)."""
     if value.listpack is None:
         return TYPE_ZSET_2
     return TYPE_ZSET_LISTPACK if version >= _LISTPACKS_SINCE else TYPE_ZSET_ZIPLIST
 
 
 def save(out: RdbWriter, value: Zset, kind: int) -> None:
-    """Append the sorted set in that type, which `type_of` returned. O(bytes)"""
+    """Append the sorted set as RDB type `kind`, which `type_of` returned. O(bytes)"""
     if kind == TYPE_ZSET_LISTPACK and value.listpack is not None:
         out.string(value.listpack.to_bytes())
     elif kind == TYPE_ZSET_ZIPLIST and value.listpack is not None:
@@ -62,7 +60,7 @@ def save(out: RdbWriter, value: Zset, kind: int) -> None:
 
 
 def _text_score(reader: RdbReader) -> float:
-    """Return a score that is stored as text (rdbLoadDoubleValue)."""
+    """Read a score that is stored as text (rdbLoadDoubleValue)."""
     size = reader.byte()
     if size >= _NAN:
         return (float("nan"), float("inf"), float("-inf"))[size - _NAN]
@@ -79,7 +77,7 @@ def _loader(read_score: Callable[[RdbReader], float]) -> Callable[[RdbReader, En
     def load_pairs(reader: RdbReader, limits: EncodingLimits) -> Zset:
         count = reader.length()
         if not count:
-            raise EmptyValue("an empty sorted set")
+            raise EmptyValue("a sorted set is empty")
         # Check the limits of a listpack at the end: the members may come in any order.
         few = count <= limits.zset_max_listpack_entries
         value = Zset.for_size(sys.maxsize, 0, limits)
@@ -88,7 +86,7 @@ def _loader(read_score: Callable[[RdbReader], float]) -> Callable[[RdbReader, En
             if score != score:
                 raise Corrupt("a score in a sorted set is not a number", "Zset with NAN score detected")
             if member in value:
-                raise Corrupt("a duplicate member in a sorted set", "Duplicate zset fields detected")
+                raise Corrupt("a sorted set has a duplicate member", "Duplicate zset fields detected")
             value.add(member, score)
         return Zset.of(value, limits) if few else value
 
@@ -117,9 +115,9 @@ def _of_listpack(packed: Listpack, limits: EncodingLimits) -> Zset:
             raise Corrupt("a score in a sorted set is not a number")
         pairs.append((member if isinstance(member, bytes) else b"%d" % member, number))
     if not values:
-        raise EmptyValue("an empty sorted set")
+        raise EmptyValue("a sorted set is empty")
     if len(values) % 2 or len(dict(pairs)) != len(pairs):
-        raise Corrupt("a sorted set with a duplicate member, or with a member without a score")
+        raise Corrupt("a sorted set has a duplicate member, or a member without a score")
     if any((one[1], one[0]) > (other[1], other[0]) for one, other in zip(pairs, pairs[1:], strict=False)):
         raise Corrupt("the members of a sorted set are not in order")
     value = Zset()
@@ -135,7 +133,7 @@ LOADERS: dict[int, Callable[[RdbReader, EncodingLimits], Zset]] = {
     TYPE_ZSET_ZIPLIST: _load_ziplist,
     TYPE_ZSET_LISTPACK: _load_listpack,
 }
-"""The function that reads each RDB type."""
+"""The RDB types of sorted sets, each with the function that reads the type."""
 
 
 def load(reader: RdbReader, kind: int, limits: EncodingLimits = DEFAULTS) -> Zset:

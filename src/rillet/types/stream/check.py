@@ -1,7 +1,7 @@
-"""The invariants of a stream, verified entry by entry, and its size in memory.
+"""Verification of a stream's invariants, entry by entry, and the size of a stream in memory.
 
-Both use public attributes only, so they work on compiled and interpreted streams. The check decodes each node directly
-from the listpack's values, without `StreamIterator`, so that it also finds errors of the iterator.
+The functions use public attributes only, so they work on compiled and interpreted streams. `check_stream` decodes each
+node from the listpack's values, without `StreamIterator`, so that it also finds errors of the iterator.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _CONSUMER = 24
 
 
 def node_entries(lp: Listpack, master: int) -> list[tuple[int, bool]]:
-    """Return (ID, whether it is a tombstone) of each entry of a valid node; IDs are 128-bit numbers."""
+    """Return (ID as a 128-bit number, whether the entry is a tombstone) for each entry of a valid node."""
     values = lp.values()
     nfields = int(values[2])
     at = 4 + nfields
@@ -42,7 +42,7 @@ def node_entries(lp: Listpack, master: int) -> list[tuple[int, bool]]:
 
 
 def _check_head(stream: Stream, first: tuple[bytes, Listpack] | None) -> None:
-    """Verify the cached first node: that it is first, and that only tombstones precede head_pos."""
+    """Verify the stream's cache of its first node: `head` is that node, and only tombstones precede `head_pos`."""
     must(first is not None and first[0] == stream.head_key and first[1] is stream.head, "the head is the first node")
     assert stream.head is not None
     values = stream.head.values()
@@ -79,8 +79,8 @@ def check_stream(stream: Stream) -> None:
         living += alive
         last_node = lp
     must(stream.length == len(living), "length is the number of entries that are not tombstones")
-    # XSETID may set an ID before deleted entries, and later entries follow it, so tombstones may be out of order. If a
-    # trim left a node of tombstones only, new entries may precede its master ID: then no order holds, as in Redis.
+    # XSETID may set an ID before deleted entries. New entries then precede tombstones, so tombstones may be out of
+    # order. If a trim left a node of tombstones only, entries may even precede its master ID, as in Redis.
     if not set_back:
         must(stream.last_ms * _WRAP + stream.last_seq >= max(living, default=0), "no entry has a greater ID than last_")
         must(all(entry < after for entry, after in pairwise(living)), "the IDs of entries rise")
@@ -99,8 +99,10 @@ def check_stream(stream: Stream) -> None:
         )
         must(stream.tail.get(stream.tail_pos) == values[3], "tail_pos is after the number of fields")
     stream.pending.check()
-    must(stream.pending.count == sum(group.pending_count for group in stream.groups.values()),
-         "every slot of the table is pending in a group")
+    must(
+        stream.pending.count == sum(group.pending_count for group in stream.groups.values()),
+        "every slot of the table is pending in a group",
+    )
     for name, group in stream.groups.items():
         must(group.name == name, f"group {name!r} has its key as its name")
         group.check()

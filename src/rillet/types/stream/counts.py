@@ -1,8 +1,8 @@
 """The rank of an ID in its stream, computed from cached sums of the entry counts of runs of nodes.
 
-Each node has its number of entries in its master entry, but reading every node of a stream of ten million entries takes
-30 ms, mostly cache misses. So the first query divides the nodes into runs of PIECE nodes, here called *pieces*, and
-stores the number of entries of each piece. Later queries use these sums:
+Reading the entry count of every node of a stream of ten million entries takes 30 ms, mostly cache misses. So the first
+query divides the nodes into *pieces* of PIECE nodes and stores the number of entries of each piece. Later queries use
+these sums:
 
     keys   k0        k1        k2        k3          the first key of each piece
     nodes  n n n n   n n n n   n n n n   n n
@@ -67,14 +67,14 @@ class StreamCounts:
         self.found_ms = self.found_seq = 0
 
     def forget(self, key: bytes) -> None:
-        """Mark the sum of the piece that contains the node `key` as unknown: its count changed. O(log pieces)"""
+        """Mark the sum of the piece that contains the node `key` as unknown, because the node changed. O(log pieces)"""
         index = bisect_right(self.keys, key) - 1
         if index >= 0:
             self.sums[index] = -1
 
     @cython.ccall
     def refresh(self, stream: StreamNodes) -> cython.bint:
-        """Drop sums of nodes that were trimmed, and sum the last piece and newer nodes again."""
+        """Drop the sums of trimmed nodes, and sum the last piece and all newer nodes again."""
         nodes: RaxIterator = RaxIterator(stream.rax)
         inside: cython.Py_ssize_t = 0
         total: cython.longlong = 0
@@ -105,7 +105,7 @@ class StreamCounts:
 
     @cython.cfunc
     def _sum(self, stream: StreamNodes, index: cython.Py_ssize_t) -> cython.longlong:
-        """Return the number of entries in the piece (the run of PIECE nodes) with that index."""
+        """Return the number of entries in the piece with an index."""
         total: cython.longlong = self.sums[index]
         if total < 0:
             total = self._between(stream, ">=", self.keys[index], index)
@@ -114,7 +114,7 @@ class StreamCounts:
 
     @cython.cfunc
     def _between(self, stream: StreamNodes, op: str, key: bytes, index: cython.Py_ssize_t) -> cython.longlong:
-        """Sum the entries of the nodes from a key (">=") or after it (">") to the end of a run of nodes."""
+        """Sum the entries of the nodes from a key on (">=") or after it (">"), up to the end of the piece `index`."""
         nodes: RaxIterator = RaxIterator(stream.rax)
         stop: bytes = self.keys[index + 1] if index + 1 < len(self.keys) else b""
         total: cython.longlong = 0
@@ -127,7 +127,7 @@ class StreamCounts:
 
     @cython.cfunc
     def _rest_of_node(self, stream: StreamNodes, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.longlong:
-        """Return how many entries of the node that contains the ID follow the ID. O(one node)"""
+        """Return how many entries follow an ID in the node that contains the ID. O(one node)"""
         nodes: RaxIterator = RaxIterator(stream.rax)
         entries: StreamIterator
         left: cython.longlong
@@ -142,7 +142,7 @@ class StreamCounts:
 
     @cython.ccall
     def rank(self, stream: StreamNodes, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.longlong:
-        """Return how many entries are at or before the ID. Call `refresh` first."""
+        """Return how many entries are at or before an ID. Call `refresh` first."""
         key: bytes = encode_key(ms, seq)
         index: cython.Py_ssize_t = bisect_right(self.keys, key) - 1
         beyond: cython.longlong
@@ -156,7 +156,7 @@ class StreamCounts:
 
     @cython.ccall
     def find(self, stream: StreamNodes, position: cython.longlong) -> cython.bint:
-        """Set found_ms and found_seq to the ID of the entry with that rank, from 1 to the stream's length."""
+        """Set found_ms and found_seq to the ID of the entry at a rank from 1 to the stream's length."""
         beyond: cython.longlong = stream.length - position
         index: cython.Py_ssize_t = len(self.sums) - 1
         nodes: RaxIterator = RaxIterator(stream.rax)

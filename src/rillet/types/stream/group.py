@@ -5,9 +5,9 @@
       └───── consumers ──► Consumer ── index ──► slots by ID    the entries pending with that consumer
 
 A slot is the number of a pending entry's record in the stream's table (`pending` shows the record). The record has the
-number of its owner, so that acknowledging by ID finds the consumer, and the history of a consumer is an iteration over
-the consumer's own index. A released entry (XNACK) belongs to the group's `nobody`, a consumer without a name that is
-not listed and whose index stays empty.
+number of its owner, so that acknowledging by ID finds the consumer. The history of a consumer is an iteration over the
+consumer's index. A released entry (XNACK) belongs to the group's `nobody`, an unlisted consumer without a name, whose
+index stays empty.
 
 Invariants (`check`): each slot of the group's index is in the index of its owner, and in no other consumer's, or
 belongs to `nobody`; the order by time has the same slots as the index, and its released slots are those of `nobody`.
@@ -156,7 +156,7 @@ class Group:
 
     @cython.ccall
     def create_consumer(self, name: bytes, now: cython.longlong) -> Consumer:
-        """Create a consumer that was seen now (ms) and never active; None if the name exists.
+        """Create a consumer that was seen now (ms) and never active; return None if the name exists.
 
         Redis: streamCreateConsumer.
         """
@@ -170,7 +170,7 @@ class Group:
     @cython.ccall
     @cython.exceptval(-2, check=False)
     def delete_consumer(self, name: bytes) -> cython.Py_ssize_t:
-        """Delete a consumer; return the number of its pending entries, -1 if there is no such consumer.
+        """Delete a consumer. Return the number of its pending entries, or -1 if the consumer does not exist.
 
         O(its pending entries). Redis: streamDelConsumer.
         """
@@ -265,9 +265,7 @@ class Group:
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
-    def set_delivery(
-        self, slot: cython.Py_ssize_t, time: cython.longlong, count: cython.ulonglong
-    ) -> cython.bint:
+    def set_delivery(self, slot: cython.Py_ssize_t, time: cython.longlong, count: cython.ulonglong) -> cython.bint:
         """Set the delivery time (ms) and count of an entry that has an owner. Redis 8.4: pelListUpdate."""
         self.order.remove(self.table, slot, False)
         self.table.set_time(slot, time)
@@ -286,7 +284,7 @@ class Group:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def release(self, slot: cython.Py_ssize_t, count: cython.ulonglong) -> cython.bint:
-        """Release the entry from its owner, with the given count, so that the next claim takes it (XNACK)."""
+        """Release a pending entry from its consumer, with a delivery count; the next claim takes the entry (XNACK)."""
         owner: Consumer = self._owner(slot)
         if owner is not self.nobody:
             owner.index.remove(self.table, slot)
@@ -297,9 +295,7 @@ class Group:
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
-    def force_released(
-        self, ms: cython.ulonglong, seq: cython.ulonglong, count: cython.ulonglong
-    ) -> cython.Py_ssize_t:
+    def force_released(self, ms: cython.ulonglong, seq: cython.ulonglong, count: cython.ulonglong) -> cython.Py_ssize_t:
         """Create a pending entry that is released and return its slot (XNACK with FORCE)."""
         slot: cython.Py_ssize_t = self.table.new(ms, seq, 0, count, self.nobody.number)
         self._insert(slot, self.nobody)
@@ -329,7 +325,7 @@ class Group:
     @cython.ccall
     @cython.exceptval(-2, check=False)
     def oldest(self) -> cython.Py_ssize_t:
-        """Return the slot with the oldest delivery; released entries precede all others. -1 if nothing is pending.
+        """Return the slot of the oldest delivery, or -1 if nothing is pending. Released entries precede all others.
 
         `PendingTable.next_by_time` returns the following slots.
         """
@@ -342,7 +338,7 @@ class Group:
     def load(
         self, ms: cython.ulonglong, seq: cython.ulonglong, time: cython.longlong, count: cython.ulonglong
     ) -> cython.bint:
-        """Add a pending entry without an owner; False if the ID is already pending (RDB: rdbLoadObject)."""
+        """Add a pending entry without an owner. Return False if the ID is already pending (rdbLoadObject)."""
         if self.index.find(self.table, ms, seq) >= 0:
             return False
         return self._insert(self.table.new(ms, seq, time, count, self.nobody.number), self.nobody)
@@ -350,7 +346,7 @@ class Group:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def assign(self, ms: cython.ulonglong, seq: cython.ulonglong, consumer: Consumer) -> cython.bint:
-        """Set the owner of a loaded pending entry; False if it is not pending or has an owner (RDB: rdbLoadObject)."""
+        """Set the owner of a loaded pending entry. Return False if no such entry lacks an owner (rdbLoadObject)."""
         slot: cython.Py_ssize_t = self.index.find(self.table, ms, seq)
         if slot < 0 or self.table.owner_number(slot) != self.nobody.number:
             return False
@@ -362,7 +358,7 @@ class Group:
     def load_nacked(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
         """Mark a loaded entry without an owner as the last released one (RDB type 27).
 
-        False if the entry is not pending, has an owner, or is already marked.
+        Return False if the entry is not pending, has an owner, or is already marked.
         """
         slot: cython.Py_ssize_t = self.index.find(self.table, ms, seq)
         if slot < 0 or self.table.owner_number(slot) != self.nobody.number:
@@ -380,7 +376,7 @@ class Group:
             self.order.append(table, slot)
 
     def chain_as(self, other: Group) -> None:
-        """Copy the order by delivery time of a group with the same entries (Redis 8.8 COPY: streamDup). O(n log n)"""
+        """Copy the order by delivery time from a group with the same entries (Redis 8.8 COPY: streamDup). O(n log n)"""
         self.order.clear()
         theirs: cython.Py_ssize_t = other.oldest()
         while theirs >= 0:
@@ -411,5 +407,5 @@ class Group:
         ]  # fmt: skip
 
     def check(self) -> None:
-        """Verify the invariants of the module docstring, O(pending entries); AssertionError names the broken one."""
+        """Raise AssertionError with the first broken invariant of the group. O(pending entries)"""
         check_group(self)

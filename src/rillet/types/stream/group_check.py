@@ -1,4 +1,4 @@
-"""The invariants of a consumer group, verified entry by entry.
+"""Verification of a consumer group's invariants, entry by entry.
 
 Tests and `rillet check` call these functions; commands do not. They use public attributes only, so they work on
 compiled and interpreted groups.
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def must(holds: bool, invariant: str) -> None:
-    """Raise AssertionError with the text of the invariant unless it holds; unlike an assert, also under python -O."""
+    """Raise AssertionError with the invariant's text unless `holds`; unlike an assert, also under python -O."""
     if not holds:
         raise AssertionError(invariant)
 

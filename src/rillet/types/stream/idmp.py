@@ -18,12 +18,12 @@ the pairs does not matter. It has the same bytes as in Redis, because DUMP conta
     high 64 bits     (sum of the pairs' high halves) ^ rotate left by 1(xor of the pairs' low halves)
     iid              low half, high half: 8 bytes each, little endian
 
-Intended differences to Redis: an expired iid is never found (in Redis a message remains a duplicate until the next
+Intended differences from Redis: an expired iid is never found (in Redis a message remains a duplicate until the next
 cron, up to a second later); and the log is replayed differently (rillet.commands.stream.idmp).
 
-Copied from Redis: looking up a producer creates it, even if the XADD then fails; only the oldest iids are checked for
-expiry, so that an old one that was recorded late (XIDMPRECORD) stays as long as those before it; iids of an RDB file in
-excess of `max_entries` stay, and each addition removes one.
+Copied from Redis: looking up a producer creates it, even if the XADD then fails. Only the oldest iids are checked for
+expiry, so an old iid that was recorded late (XIDMPRECORD) stays as long as the iids before it. If an RDB file contains
+more than `max_entries` iids, all stay, and each addition removes one.
 
 Costs: O(1) each; `expire` O(producers + expired iids). Rejected: one ordered dict per producer, because finding its
 first key skips all deleted ones (Python's dict) or costs 60 bytes more per entry (OrderedDict).
@@ -77,7 +77,7 @@ class Producer:
         self.order: deque[bytes] = deque()
 
     def expire(self, limit: int) -> bool:
-        """Remove the oldest iids whose entry IDs are at most `limit` ms; return whether there were any."""
+        """Remove the oldest iids whose entry IDs are at most `limit` ms. Return whether any iid was removed."""
         removed = False
         while self.order and self.ids[self.order[0]] >> 64 <= limit:
             del self.ids[self.order.popleft()]
@@ -113,9 +113,9 @@ class Producers:
         return limits and not self.producers and not self.added and not self.duplicates
 
     def find(self, pid: bytes, iid: bytes, now: int) -> int:
-        """Return the ID (ms << 64 | seq) of the message's entry, or -1; create the producer if it is missing.
+        """Return the ID (ms << 64 | seq) of a message's entry, or -1. Create the producer if it does not exist.
 
-        now: ms since the epoch; iids that have expired by then are not found. 0 = nothing expires.
+        now: ms since the epoch. Iids that expired before are not found; 0 = nothing expires.
         """
         producer = self.producers.get(pid)
         if producer is None:
@@ -125,14 +125,14 @@ class Producers:
         return producer.ids.get(iid, -1)
 
     def _make(self, pid: bytes, now: int) -> None:
-        """Create a producer. Remove expired producers when the number has doubled: an embedded store has no cron."""
+        """Create a producer. If the number of producers has doubled, remove expired ones: a library has no cron."""
         if len(self.producers) >= self._sweep_at:
             self.expire(now)
             self._sweep_at = max(_SWEEP, 2 * len(self.producers))
         self.producers[pid] = Producer()
 
     def add(self, pid: bytes, iid: bytes, ms: int, seq: int) -> None:
-        """Store the entry of a message; remove the producer's oldest message if there are too many."""
+        """Store the entry of a message. Remove the producer's oldest message if it has more than max_entries."""
         producer = self.producers.get(pid)
         if producer is None:
             producer = self.producers[pid] = Producer()
@@ -145,9 +145,9 @@ class Producers:
             del producer.ids[producer.order.popleft()]
 
     def expire(self, now: int, empty: bool = True) -> bool:
-        """Remove iids that have expired by now (ms), and producers without iids; return whether there were any.
+        """Remove iids that have expired by `now` (ms), and producers without iids. Return whether any was removed.
 
-        Unless `empty`, producers without iids stay if none of their iids expired now. O(producers + expired iids).
+        Unless `empty`, a producer without iids stays if none of its iids expired in this call. O(producers + iids).
         Redis: handleExpiredIdmpEntries.
         """
         limit = self._limit(now)
@@ -161,7 +161,7 @@ class Producers:
         return any_removed
 
     def unexpired(self, pid: bytes, now: int) -> list[tuple[bytes, int]]:
-        """Return the (iid, ID) of a producer in order, starting with the oldest that has not expired. O(iids)"""
+        """Return (iid, ID) for a producer's messages, from the oldest that has not expired by `now` (ms) on. O(iids)"""
         limit = self._limit(now)
         producer = self.producers[pid]
         messages = [(iid, producer.ids[iid]) for iid in producer.order]
@@ -205,7 +205,7 @@ class Producers:
         return total
 
     def check(self) -> None:
-        """Verify the invariants; AssertionError names the broken one. O(iids)"""
+        """Raise AssertionError with the first broken invariant. O(iids)"""
         for pid, producer in self.producers.items():
             if len(producer.order) != len(producer.ids) or set(producer.order) != set(producer.ids):
                 raise AssertionError(f"producer {pid!r} has each iid once, in order")

@@ -97,7 +97,7 @@ class StreamNodes:
 
     @cython.cfunc
     def find_tail(self) -> Listpack:
-        """Return the last node and set the attributes tail_...; None if the stream is empty."""
+        """Return the last node and set the attributes tail_... Return None if the stream is empty."""
         it: RaxIterator
         lp: Listpack
         if self.tail is not None:
@@ -119,7 +119,7 @@ class StreamNodes:
 
     @cython.cfunc
     def find_head(self) -> Listpack:
-        """Return the first node and set head_key and head_pos; None if the stream is empty.
+        """Return the first node, and set head_key and head_pos. Return None if the stream is empty.
 
         All entries before head_pos are tombstones, so the next trim starts at head_pos.
         """
@@ -224,7 +224,7 @@ class StreamIterator:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _seek(self) -> cython.bint:
-        """Find the first node of the range. If that must be the tail, do not search the tree."""
+        """Find the first node of the range. If the range starts in the tail, do not search the tree."""
         tail: Listpack | None = self.stream.tail
         self.lp = None
         self._nodes = None

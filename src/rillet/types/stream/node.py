@@ -76,7 +76,7 @@ def _int_of_text(lp: Listpack) -> cython.longlong:
 @cython.ccall
 @cython.exceptval(-77777777777, check=True)
 def size_at(lp: Listpack, pos: cython.Py_ssize_t) -> cython.longlong:
-    """Return the number of elements that is stored at pos; Corrupt if it is negative or exceeds the listpack."""
+    """Return the number of fields stored at pos. Raise Corrupt if it is negative or exceeds the listpack."""
     n: cython.longlong = int_at(lp, pos)
     if n < 0 or n > lp.used:
         raise Corrupt("stream node: the number of fields is negative or exceeds the node")
@@ -255,7 +255,7 @@ def _validate_entries(lp: Listpack) -> cython.bint:
 @cython.inline
 @cython.exceptval(-1, check=False)
 def _sound(lp: Listpack, pos: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Return pos. Raise Corrupt if the listpack element at pos is incomplete or its backlen is wrong."""
+    """Return pos, after a check that the listpack element at pos is complete and has the right backlen."""
     if lp.prev(lp.skip(pos, 1)) != pos:
         raise Corrupt("stream node: a backlen does not match its entry")
     return pos

@@ -179,7 +179,7 @@ class PendingPage:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def take(self, other: PendingPage, start: cython.Py_ssize_t) -> cython.bint:
-        """Move the other page's slots from a position on to the end of this page."""
+        """Move the slots of another page, from a position on, to the end of this page."""
         moved: cython.Py_ssize_t = other.count - start
         if 4 * (self.count + moved) > len(self.buf):
             self.buf.extend(bytes(4 * (self.count + moved) - len(self.buf)))
@@ -277,9 +277,7 @@ class PendingTable:
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
-    def compare(
-        self, slot: cython.Py_ssize_t, ms: cython.ulonglong, seq: cython.ulonglong
-    ) -> cython.Py_ssize_t:
+    def compare(self, slot: cython.Py_ssize_t, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.Py_ssize_t:
         """Compare the slot's ID with the given one: -2 if it is smaller, 0 if equal, 1 if greater."""
         at: cython.Py_ssize_t = slot * _RECORD
         mine: cython.ulonglong = _get64(self.buf, at)
@@ -488,7 +486,7 @@ class PendingTable:
         return new
 
     def check(self) -> None:
-        """Verify the table and `refs`. Raise AssertionError with the broken invariant. O(slots)"""
+        """Raise AssertionError with the first broken invariant of the table or of `refs`. O(slots)"""
         self.refs.check(self)
         count = 0
         for slot in self.refs.slots():
@@ -550,7 +548,7 @@ class PendingIndex:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def locate(self, table: PendingTable, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
-        """Search an ID: set at_page and at_pos to its position, or to where it belongs; return whether it exists."""
+        """Return whether the index contains an ID. Set at_page and at_pos to the position at which the ID belongs."""
         npages: cython.Py_ssize_t = len(self.pages)
         page: PendingPage
         low: cython.Py_ssize_t
@@ -630,7 +628,7 @@ class PendingIndex:
     @cython.ccall
     @cython.exceptval(-2, check=False)
     def edge(self, first: cython.bint) -> cython.Py_ssize_t:
-        """Return the slot with the lowest ID (`first`) or with the highest ID; -1 if the index is empty."""
+        """Return the slot with the lowest ID if `first`, else the slot with the highest; -1 if the index is empty."""
         page: PendingPage
         if self.count == 0:
             return -1

@@ -54,7 +54,7 @@ class TimeOrder:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _insert_after(self, table: PendingTable, after: cython.Py_ssize_t, slot: cython.Py_ssize_t) -> cython.bint:
-        """Link a slot after another one, or at the head (_NONE)."""
+        """Link a slot after the slot `after`, or at the head of the list if `after` is _NONE."""
         later: cython.Py_ssize_t
         if after == _NONE:
             later = self.head
@@ -100,7 +100,7 @@ class TimeOrder:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def release(self, table: PendingTable, slot: cython.Py_ssize_t) -> cython.bint:
-        """Add a slot as the last released one, and set its time to 0. O(1) Redis 8.8: pelListInsertNacked"""
+        """Add a slot after the last released one, and set its time to 0. O(1) Redis 8.8: pelListInsertNacked"""
         table.set_time(slot, 0)
         self._insert_after(table, self.zone, slot)
         self.zone = slot
@@ -130,11 +130,11 @@ class TimeOrder:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def contains(self, table: PendingTable, slot: cython.Py_ssize_t) -> cython.bint:
-        """Return whether the list contains a slot of the group. A slot just loaded from a file is not in it yet."""
+        """Return whether the list contains a slot of the group. Slots added by `Group.load` are not in the list yet."""
         return slot == self.head or table.earlier(slot) != _NONE
 
     def slots(self, table: PendingTable) -> list[int]:
-        """Return all slots in order; AssertionError if the links are inconsistent."""
+        """Return all slots in order. Raise AssertionError if the links are inconsistent."""
         slots: list[int] = []
         before = _NONE
         slot = self.head

@@ -7,14 +7,14 @@ over the entries of all nodes in order and checks the rules that every stream wr
     `rises`     the IDs of entries that are not tombstones rise strictly, across nodes too, and are above 0-0
     `set_back`  such an entry has an ID below its node's
 
-The IDs of a stream rise unless it was set back: XSETID may set an ID before deleted entries, and later entries follow
-it. Then tombstones are out of order. If a trim left a node of tombstones only, entries before the node's ID may be
-added to it; then there is no order at all, also in Redis. Redis accepts payloads that break the rules in other ways and
-gives inconsistent replies about them; no server writes such payloads.
+The IDs of a stream rise unless XSETID set the last ID back, before deleted entries. New entries then precede
+tombstones, which are out of order. If a trim left a node of tombstones only, new entries may even precede the node's
+ID; then the entries have no order, also in Redis. Redis accepts payloads that break the rules in other ways and gives
+inconsistent replies about them; no server writes such payloads.
 
-`take_node` checks the bytes and the rules at once: loading a stream is this pass and the decompression before it. It
-reads each element through a pointer after a bounds check, and supports what servers write: numbers stored as numbers,
-elements below 16 KiB. It leaves other nodes to `validate_node` and `add_node`, which support everything.
+`take_node` checks the bytes and the rules in one pass. `walk` reads each element through a pointer after a bounds
+check, and supports the nodes that servers write: numbers stored as numbers, elements below 16 KiB. For other nodes
+`take_node` calls `validate_node` and `add_node`, which support everything.
 
 Costs: O(entries). `add_node` takes a third of the time of `validate_node`; `take_node` takes 2 ns per element, a tenth
 of both.
@@ -44,7 +44,7 @@ _MASK = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)
 @cython.inline
 @cython.exceptval(check=False)
 def _box_end(p: cython.p_const_uchar, pos: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Return the position after the listpack element at pos; -1 if it exceeds `end` or its backlen is wrong."""
+    """Return the position after the listpack element at pos, or -1 if it exceeds `end` or has a wrong backlen."""
     b: cython.int = p[pos]
     n: cython.Py_ssize_t
     if b < 0x80:
@@ -127,7 +127,7 @@ class LivingEntries:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def join(self, later: LivingEntries) -> cython.bint:
-        """Add the result of another object, which has processed the nodes that follow."""
+        """Add the result of another LivingEntries, which has processed the nodes that follow."""
         if later.count != 0:
             if not less(self.last_ms, self.last_seq, later.first_ms, later.first_seq):
                 self.rises = False

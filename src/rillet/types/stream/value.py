@@ -8,12 +8,12 @@
 
 Besides its nodes, a stream stores four values: the last generated ID (`last_`, even if its entry was deleted), the ID
 of the first entry (`first_`, 0-0 if the stream is empty), the greatest ID ever deleted by XDEL (`max_deleted_`), and
-the number of entries ever added. A group's lag follows from them without counting entries. Servers use one of three
+the number of entries ever added. A group's lag is computed from these values without counting entries, by one of three
 rules (LAG_A, LAG_B and LAG_C of types/compat.py). Every method that uses these values has the rule as a parameter:
 
                                     A                    B                      C
-    a deletion makes the count      if it is at or       wherever it is         as in B
-    of a group unknown              after first_         ahead of the group
+    a deletion makes the count      at or after          anywhere ahead         as in B
+    of a group unknown if it is     first_               of the group
     reading an entry adds 1 to      no deletion at or    no deletion ahead of the group, and the group
     the count if there is           after the entry      has reached first_
     an ID gives the count           always for last_     only after max_deleted_
@@ -209,7 +209,7 @@ class Stream(StreamNodes):
         node_max_bytes: cython.longlong,
         node_max_entries: cython.longlong,
     ) -> cython.bint:
-        """Add an entry whose names and values are argv[start : start + 2 * nfields]. See `add`."""
+        """Add an entry whose names and values are argv[start : start + 2 * nfields], as `add` does."""
         words: ArgumentSpans = ArgumentSpans()
         words.take(argv, start, 2 * nfields)
         return self.add(words, 0, nfields, ms, seq, node_max_bytes, node_max_entries)
@@ -337,7 +337,7 @@ class Stream(StreamNodes):
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def delete_unsettled(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
-        """Delete one of several entries. The caller calls `settle_first` once after the last one. O(one node)."""
+        """Delete one entry, without updating first_ms and first_seq. Call `settle_first` afterwards. O(one node)"""
         it: StreamIterator = StreamIterator(self, ms, seq, ms, seq, False)
         if not it.next_entry():
             return False
@@ -376,7 +376,7 @@ class Stream(StreamNodes):
         limit: cython.longlong,
         delete_strategy: cython.int = KEEPREF,
     ) -> cython.longlong:
-        """Remove the entries before the ID. Parameters and result are those of `trim_maxlen`. Redis: streamTrim."""
+        """Remove the entries before an ID. The other parameters and the result are those of `trim_maxlen`."""
         if delete_strategy == _KEEPREF:
             return self._trim_head(True, 0, ms, seq, approx, limit)
         return self._trim_all(True, 0, ms, seq, limit, delete_strategy)
@@ -597,9 +597,7 @@ class Stream(StreamNodes):
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
-    def has_tombstones_from(
-        self, ms: cython.ulonglong, seq: cython.ulonglong, rule: cython.int = LAG_A
-    ) -> cython.bint:
+    def has_tombstones_from(self, ms: cython.ulonglong, seq: cython.ulonglong, rule: cython.int = LAG_A) -> cython.bint:
         """Return whether an entry at or after the ID may be deleted. Redis: streamRangeHasTombstones.
 
         Rule A ignores deletions before the first entry.
@@ -614,7 +612,7 @@ class Stream(StreamNodes):
     def distance_from_first(
         self, ms: cython.ulonglong, seq: cython.ulonglong, rule: cython.int = LAG_A
     ) -> cython.longlong:
-        """Return how many entries were ever added up to an ID; -1 if the number is unknown.
+        """Return how many entries were ever added up to an ID, or -1 if the number is unknown.
 
         Redis: streamEstimateDistanceFromFirstEverEntry.
         """
@@ -691,7 +689,7 @@ class Stream(StreamNodes):
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def is_held(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
-        """Do the test of `is_referenced` faster, if no group has moved since `find_unread`. O(log pending entries)"""
+        """Return what `is_referenced` returns, if no group has moved since `find_unread`. O(log pending entries)"""
         if less(self.unread_ms, self.unread_seq, ms, seq):
             return True
         return self.pending.first_reference(ms, seq) >= 0
@@ -786,7 +784,7 @@ class Stream(StreamNodes):
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _all_ahead(self, group: Group) -> cython.bint:
-        """Return whether the group's last ID and all deleted IDs precede the first entry, so all entries are unread."""
+        """Return whether the group has read no existing entry, and all deleted IDs precede the first entry."""
         if not less(group.last_ms, group.last_seq, self.first_ms, self.first_seq):
             return False
         return less(self.max_deleted_ms, self.max_deleted_seq, self.first_ms, self.first_seq)
