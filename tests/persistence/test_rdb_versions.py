@@ -308,7 +308,7 @@ def test_a_file_truncated_at_any_length_is_rejected(version: int) -> None:
     (key(0, b"k", b"\xc3\x02\x81" + b"\x00\x00\x01" + bytes(5) + b"\x00a"), 12, "LZF: the declared length is"),
     (key(0, b"k", b"\x82"), 12, "a length expected, found the byte 0x82"),
     (key(0, b"k", b"\xc4"), 12, "a string expected, found the special form 4"),
-    (key(15, b"s", size(1) + text(b"short")), 13, "the ID of a node has 5 bytes instead of 16"),
+    (key(15, b"s", size(1) + text(b"short")), 13, "the ID of a stream node has 5 bytes instead of 16"),
     (key(15, b"s", size(1) + text(raw_id(1, 1)) + text(b"x" * 20)), 30, "an invalid node"),
     (b"\xfe\xc0", 10, "a length expected, found the special form 0"),
 ])  # fmt: skip

@@ -17,6 +17,7 @@ from rillet.runtime.engine import Engine
 from rillet.runtime.settings import Settings
 from rillet.structs.listpack import Listpack
 from rillet.structs.ziplist import read_ziplist, write_ziplist
+from rillet.types.encoding_limits import DEFAULTS
 from rillet.types.rdb import value as rdb
 from rillet.types.rdb import zset as rdb_zset
 from rillet.types.rdb.primitives import RdbReader, RdbWriter
@@ -161,7 +162,7 @@ def test_before_rdb_version_10_a_listpack_is_written_as_a_ziplist() -> None:
     rdb_zset.save(out, value, 12)
     data = bytes(out.out)
     assert read_ziplist(RdbReader(data).string()) == list(WORDS)
-    again = rdb_zset.load(RdbReader(data), 12)
+    again = rdb_zset.LOADERS[12](RdbReader(data), DEFAULTS)
     assert list(again) == list(value)
     assert again.encoding() == "listpack"
 

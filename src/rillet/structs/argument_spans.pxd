@@ -11,7 +11,6 @@ cdef class ArgumentSpans:
     cpdef bint make_room(self, Py_ssize_t count) except -1
     cpdef bint take(self, list[bytes] argv, Py_ssize_t start, Py_ssize_t count) except -1
     cpdef bytes get(self, Py_ssize_t index)
-    cpdef list[bytes] to_list(self)
     cpdef bint equals(self, Py_ssize_t index, bytes value) except -1
     cpdef bint is_char(self, Py_ssize_t index, int char) except -1
     cpdef bint is_digit(self, Py_ssize_t index) except -1

@@ -71,13 +71,12 @@ class ArgumentSpans:
     def take(self, argv: list[bytes], start: cython.Py_ssize_t, count: cython.Py_ssize_t) -> cython.bint:
         """Set the spans to argv[start : start + count]."""
         i: cython.Py_ssize_t
-        word: bytes
         if start < 0 or count < 0 or start > len(argv) - count:
             raise IndexError("the command has fewer arguments than the requested range")
         self.make_room(count)
         self.count = 0
         for i in range(count):
-            word = argv[start + i]
+            word: bytes = argv[start + i]
             if word is None:
                 raise TypeError("a field name or value is None; it must be bytes")
             self.at[i] = word
@@ -94,18 +93,6 @@ class ArgumentSpans:
             return self.at[index][: self.size[index]]
         word: bytes = self.at[index]
         return word
-
-    @cython.ccall
-    def to_list(self) -> list[bytes]:
-        """Return the arguments as a list of bytes."""
-        words: list[Any] = [None] * self.count
-        i: cython.Py_ssize_t
-        for i in range(self.count):
-            if cython.compiled:
-                words[i] = self.at[i][: self.size[i]]
-            else:
-                words[i] = self.at[i]
-        return words
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
@@ -153,11 +140,10 @@ class ArgumentSpans:
         """Return the value of an argument of up to 18 digits in canonical form, or -1 for any other."""
         i: cython.Py_ssize_t
         value: cython.longlong = 0
-        char: cython.int
         if not self.is_digit(index) or self.size[index] > 18 or (self.at[index][0] == 48 and self.size[index] > 1):
             return -1
         for i in range(self.size[index]):
-            char = self.at[index][i]
+            char: cython.int = self.at[index][i]
             if char < 48 or char > 57:
                 return -1
             value = value * 10 + (char - 48)

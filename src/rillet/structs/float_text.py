@@ -234,17 +234,15 @@ def _generate(
     whole: cython.ulonglong = top >> fraction
     part: cython.ulonglong = top & (one - 1)
     unit: cython.ulonglong = 1_000_000_000
-    digit: cython.ulonglong
-    rest: cython.ulonglong
     power: cython.int = 10
     while power > 0:
-        digit = whole // unit
+        digit: cython.ulonglong = whole // unit
         whole -= digit * unit
         power -= 1
         if digit or count:
             digits[count] = 48 + digit
             count += 1
-        rest = (whole << fraction) + part
+        rest: cython.ulonglong = (whole << fraction) + part
         if rest <= delta:
             _come_nearer(digits, count, delta, rest, unit << fraction, off)
             return bytes(digits[:count]), power

@@ -140,6 +140,3 @@ class Intset:
         """Raise AssertionError if an invariant is broken. O(n)"""
         assert self.members.typecode == _CODES[self.members.itemsize]
         assert self._rises()
-
-
-__all__ = ["Intset", "width_of"]

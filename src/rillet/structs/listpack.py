@@ -51,7 +51,7 @@ Rejected alternatives:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 try:
@@ -69,7 +69,6 @@ else:  # the compiled module gets these C functions from its .pxd file
 
 HEADER_SIZE = 6
 COUNT_UNKNOWN = 65535
-MAX_BYTES = 2**32 - 1
 SAFETY_LIMIT = 1 << 30  # listpack.c: LISTPACK_MAX_SAFETY_SIZE, the greatest size that lpSafeToAdd allows
 
 _HEADER = cython.declare(cython.Py_ssize_t, 6)
@@ -100,8 +99,6 @@ def parse_digits(text: cython.p_const_uchar, n: cython.Py_ssize_t) -> cython.lon
     """Parse the n bytes at a memory address as `parse_int64` does."""
     i: cython.Py_ssize_t = 0
     v: cython.ulonglong = 0
-    whole: cython.longlong
-    c: cython.int
     negative: cython.bint = False
     if n == 0 or n > 20:
         return _NOT_INT
@@ -113,14 +110,14 @@ def parse_digits(text: cython.p_const_uchar, n: cython.Py_ssize_t) -> cython.lon
     if text[i] == 48 and (n > 1 or negative):  # leading zero, or "-0"
         return _NOT_INT
     while i < n:
-        c = text[i]
+        c: cython.int = text[i]
         if c < 48 or c > 57:
             return _NOT_INT
         v = v * 10 + (c - 48)
         i += 1
     if v >> 63:  # too large, or -2^63 itself
         return _NOT_INT
-    whole = v
+    whole: cython.longlong = v
     return -whole if negative else whole
 
 
@@ -288,12 +285,10 @@ def write_word(
 
     An integer's entry is never longer than that of its text, so `word_size` bytes of room are enough.
     """
-    size: cython.Py_ssize_t
-    v: cython.longlong
     if 0 < n <= 20 and value[0] <= 57:  # first byte is at most "9": possibly a number
-        v = parse_digits(value, n)
+        v: cython.longlong = parse_digits(value, n)
         if v != _NOT_INT or is_lowest(value, n):
-            size = int_size(v)
+            size: cython.Py_ssize_t = int_size(v)
             write_int(p, pos, v, size)
             p[pos + size] = size
             return pos + size + 1
@@ -322,9 +317,8 @@ def read_backlen(p: bytearray, pos: cython.Py_ssize_t) -> cython.Py_ssize_t:
     """
     n: cython.Py_ssize_t = 0
     shift: cython.int = 0
-    b: cython.Py_ssize_t
     while shift <= 28:
-        b = p[pos]
+        b: cython.Py_ssize_t = p[pos]
         n |= (b & 127) << shift
         if b < 128:
             return n
@@ -341,13 +335,11 @@ def entry_end(p: bytearray, pos: cython.Py_ssize_t, end: cython.Py_ssize_t) -> c
 
     Redis: lpSkip, with the checks of lpValidateNext except that of the backlen's value.
     """
-    b: cython.int
-    n: cython.Py_ssize_t
     if pos < _HEADER or pos >= end:
         raise Corrupt("listpack: a position is outside the entries")
-    b = p[pos]
+    b: cython.int = p[pos]
     if b < 0x80:
-        n = 1
+        n: cython.Py_ssize_t = 1
     elif b < 0xC0:
         n = 1 + (b & 0x3F)
     elif b < 0xE0:
@@ -428,6 +420,15 @@ class Listpack:
         return lp
 
     @staticmethod
+    def of(values: Iterable[bytes]) -> Listpack:
+        """Return a listpack of the values, without spare capacity."""
+        lp: Listpack = Listpack()
+        for value in values:
+            lp.append(value)
+        lp.shrink()
+        return lp
+
+    @staticmethod
     def merge(first: Listpack, second: Listpack) -> Listpack:
         """Return a new listpack with the entries of first followed by those of second (Redis: lpMerge)."""
         total: cython.Py_ssize_t = first.used + second.used - 7
@@ -484,10 +485,9 @@ class Listpack:
     @cython.exceptval(-1, check=False)
     def shrink(self) -> cython.bint:
         """Release the spare capacity: replace the buffer by one of exactly `used` bytes (Redis: lpShrinkToFit)."""
-        exact: bytearray
         if self.used < len(self.buf):
             # A bytearray truncated in place keeps its allocation until it is less than half full.
-            exact = bytearray(self.used)
+            exact: bytearray = bytearray(self.used)
             copy_slice(exact, 0, self.buf, 0, self.used)
             self.buf = exact
         return True
@@ -505,17 +505,15 @@ class Listpack:
         p: bytearray = self.buf
         pos: cython.Py_ssize_t = _HEADER
         end: cython.Py_ssize_t = self.used - 1
-        after: cython.Py_ssize_t
         n: cython.Py_ssize_t = 0
-        count: cython.Py_ssize_t
         if end < _HEADER or end >= len(p) or read_u32(p, 0) != self.used or p[end] != _END:
             return False
         if not deep:
             return True
         try:
             while pos != end:
-                after = entry_end(p, pos, end)
-                count = read_backlen(p, after - 1)
+                after: cython.Py_ssize_t = entry_end(p, pos, end)
+                count: cython.Py_ssize_t = read_backlen(p, after - 1)
                 if count < 0 or pos + count + backlen_size(count) != after:
                     return False
                 pos = after
@@ -574,14 +572,12 @@ class Listpack:
     @cython.exceptval(-2, check=True)
     def prev(self, pos: cython.Py_ssize_t) -> cython.Py_ssize_t:
         """Return the position of the entry before pos, or -1; pos may be the 0xFF (Redis: lpPrev)."""
-        n: cython.Py_ssize_t
-        start: cython.Py_ssize_t
         if pos == _HEADER:
             return -1
         if pos < _HEADER or pos >= self.used:
             raise Corrupt("listpack: a position is outside the entries")
-        n = read_backlen(self.buf, pos - 1)
-        start = pos - n - backlen_size(n)
+        n: cython.Py_ssize_t = read_backlen(self.buf, pos - 1)
+        start: cython.Py_ssize_t = pos - n - backlen_size(n)
         if n < 1 or entry_end(self.buf, start, self.used - 1) != pos:
             raise Corrupt("listpack: a backlen does not match its entry")
         return start
@@ -602,7 +598,6 @@ class Listpack:
     def seek(self, index: cython.Py_ssize_t) -> cython.Py_ssize_t:
         """Return the position of the entry at an index (negative: from the end), or -1 (Redis: lpSeek). O(n)."""
         n: cython.Py_ssize_t = self.count()
-        pos: cython.Py_ssize_t
         if n != _UNKNOWN:
             if index < 0:
                 index += n
@@ -611,7 +606,7 @@ class Listpack:
             if index > n // 2:  # past the middle: walk from the other end
                 index -= n
         if index >= 0:
-            pos = self.first()
+            pos: cython.Py_ssize_t = self.first()
             while index > 0 and pos != -1:
                 pos = self.next(pos)
                 index -= 1
@@ -699,15 +694,25 @@ class Listpack:
         return out
 
     @cython.ccall
+    def texts(self) -> list[bytes]:
+        """Return all entries as bytes, an integer as its decimal text."""
+        out: list[Any] = []
+        pos: cython.Py_ssize_t = _HEADER
+        end: cython.Py_ssize_t = self.used - 1
+        while pos != end:
+            out.append(self.get_bytes(pos))
+            pos = self.at_next
+        return out
+
+    @cython.ccall
     @cython.exceptval(-1, check=False)
     def compare(self, pos: cython.Py_ssize_t, value: bytes) -> cython.bint:
         """Return whether the entry at pos equals value. The final 0xFF equals no value (Redis: lpCompare)."""
-        v: cython.longlong
         if pos == self.used - 1:
             return False
         if self.decode(pos):
             return self.at_len == len(value) and equals(self.buf, self.at_start, value)
-        v = parse_int64(value)
+        v: cython.longlong = parse_int64(value)
         return v == self.at_int and (v != _NOT_INT or value == _NOT_INT_TEXT)
 
     @cython.ccall
@@ -722,7 +727,6 @@ class Listpack:
         n: cython.Py_ssize_t = len(value)
         v: cython.longlong = parse_int64(value)
         integer: cython.bint = v != _NOT_INT or value == _NOT_INT_TEXT
-        left: cython.Py_ssize_t
         while pos != end:
             if self.decode(pos):
                 if self.at_len == n and equals(self.buf, self.at_start, value):
@@ -730,7 +734,7 @@ class Listpack:
             elif integer and self.at_int == v:
                 return pos
             pos = self.at_next
-            left = skip
+            left: cython.Py_ssize_t = skip
             while left > 0 and pos != end:
                 pos = entry_end(self.buf, pos, end)
                 left -= 1
@@ -819,15 +823,13 @@ class Listpack:
         count: cython.Py_ssize_t,
     ) -> cython.bint:  # fmt: skip
         """Return whether the entries from pos on equal `count` arguments: first, first + step, ... O(count)"""
-        p: cython.p_uchar
         end: cython.Py_ssize_t = self.used - 1
         index: cython.Py_ssize_t
-        n: cython.Py_ssize_t
         if first < 0 or count < 0 or step < 1 or count * step > words.count - first + step - 1:
             raise IndexError("the command has fewer arguments than the requested range")
         for index in range(first, first + count * step, step):
-            p = self.buf
-            n = words.size[index]
+            p: cython.p_uchar = self.buf
+            n: cython.Py_ssize_t = words.size[index]
             # Fast case: almost every field name has at most 63 bytes, so its encoding byte contains its length.
             if n < 64 and pos <= end - n - 2 and p[pos] == 0x80 | n:
                 if cython.compiled:
@@ -905,14 +907,12 @@ class Listpack:
         """Delete up to `count` entries from an index on. Return the number deleted (Redis: lpDeleteRange). O(n)."""
         deleted: cython.Py_ssize_t = 0
         end: cython.Py_ssize_t = self.used - 1
-        start: cython.Py_ssize_t
-        tail: cython.Py_ssize_t
         if count <= 0:
             return 0
-        start = self.seek(index)
+        start: cython.Py_ssize_t = self.seek(index)
         if start == -1:
             return 0
-        tail = start
+        tail: cython.Py_ssize_t = start
         while deleted < count and tail != end:
             tail = entry_end(self.buf, tail, end)
             deleted += 1
@@ -968,12 +968,11 @@ class Listpack:
     def put(self, pos: cython.Py_ssize_t, replaced: cython.Py_ssize_t, value: bytes) -> cython.bint:
         """Overwrite `replaced` bytes at pos with the entry of a value."""
         n: cython.Py_ssize_t = len(value)
-        p: cython.p_uchar
         v: cython.longlong = parse_int64(value)
         if v != _NOT_INT or value == _NOT_INT_TEXT:
             return self.put_int(pos, replaced, v)
         self.gap(pos, replaced, word_size(n))
-        p = self.buf
+        p: cython.p_uchar = self.buf
         write_word(p, pos, value, n)
         return True
 
@@ -982,9 +981,8 @@ class Listpack:
     def put_int(self, pos: cython.Py_ssize_t, replaced: cython.Py_ssize_t, v: cython.longlong) -> cython.bint:
         """Overwrite `replaced` bytes at pos with the entry of an integer."""
         size: cython.Py_ssize_t = int_size(v)
-        p: cython.p_uchar
         self.gap(pos, replaced, size + 1)
-        p = self.buf
+        p: cython.p_uchar = self.buf
         write_int(p, pos, v, size)
         p[pos + size] = size
         return True

@@ -97,9 +97,8 @@ def pack(
     if n == 0 or end <= 0:
         return 0
     base: cython.longlong = _claim_positions(n)
-    table: cython.p_uint
     if cython.compiled:
-        table = cython.cast(cython.p_uint, cython.cast(cython.p_uchar, _table))
+        table: cython.p_uint = cython.cast(cython.p_uint, cython.cast(cython.p_uchar, _table))
     else:
         table = memoryview(_table).cast("I")
     last: cython.Py_ssize_t = n - 2
@@ -107,22 +106,16 @@ def pack(
     op: cython.Py_ssize_t = start + 1
     literals: cython.Py_ssize_t = 0
     h: cython.uint = 0
-    slot: cython.uint
-    here: cython.uint
-    offset: cython.uint
-    ref: cython.Py_ssize_t
-    length: cython.Py_ssize_t
-    room: cython.Py_ssize_t
     end += start
     if last > 0:
         h = data[0] << 8 | data[1]
     while ip < last:
         h = (h & 0xFFFF) << 8 | data[ip + 2]
-        slot = _slot(h)
-        here = base + ip
-        offset = here - table[slot] - 1
+        slot: cython.uint = _slot(h)
+        here: cython.uint = base + ip
+        offset: cython.uint = here - table[slot] - 1
         table[slot] = here
-        ref = ip - offset - 1
+        ref: cython.Py_ssize_t = ip - offset - 1
         if (
             offset < _MAX_OFFSET
             and ref > 0
@@ -136,8 +129,8 @@ def pack(
                 out[op - literals - 1] = literals - 1
             else:
                 op -= 1
-            room = last - ip
-            length = _match_length(data, ref, ip, room if room < _MAX_MATCH else _MAX_MATCH)
+            room: cython.Py_ssize_t = last - ip
+            length: cython.Py_ssize_t = _match_length(data, ref, ip, room if room < _MAX_MATCH else _MAX_MATCH)
             if length < 9:
                 out[op] = (offset >> 8) + ((length - 2) << 5)
                 op += 1
@@ -265,14 +258,11 @@ def unpack(
 ) -> cython.int:
     """Decompress the block data[ip:n] into `size` bytes of out. Return 0, or the index of the error in _DAMAGE."""
     op: cython.Py_ssize_t = 0
-    length: cython.Py_ssize_t
-    offset: cython.Py_ssize_t
-    control: cython.int
     while ip < n:
-        control = data[ip]
+        control: cython.int = data[ip]
         ip += 1
         if control < 32:
-            length = control + 1
+            length: cython.Py_ssize_t = control + 1
             if ip + length > n or op + length > size:
                 return 1
             _copy(out, op, size, data, ip, n, length)
@@ -288,7 +278,7 @@ def unpack(
         length += 2
         if ip >= n:
             return 2
-        offset = ((control & 0x1F) << 8) + data[ip] + 1
+        offset: cython.Py_ssize_t = ((control & 0x1F) << 8) + data[ip] + 1
         ip += 1
         if offset > op or op + length > size:
             return 3
@@ -321,11 +311,10 @@ def decompress(data: bytes, size: cython.Py_ssize_t) -> bytes:
     Memory is bounded by the block's maximum expansion (264 bytes for three), whatever `size` claims.
     """
     n: cython.Py_ssize_t = len(data)
-    damage: cython.int
     if size < 0 or size > n * 264:
         refuse_block(5)
     out: bytearray = bytearray(size)
-    damage = unpack(data, 0, n, out, size)
+    damage: cython.int = unpack(data, 0, n, out, size)
     if damage:
         refuse_block(damage)
     return bytes(out)

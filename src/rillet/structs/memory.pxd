@@ -1,6 +1,5 @@
 from libc.string cimport memcmp, memcpy, memmove
 
-cdef bint copy_in(bytearray dst, Py_ssize_t pos, bytes src) except -1
 cdef bint copy_part(bytearray dst, Py_ssize_t dpos, bytes src, Py_ssize_t spos, Py_ssize_t n) except -1
 cdef bint copy_slice(bytearray dst, Py_ssize_t dpos, bytearray src, Py_ssize_t spos, Py_ssize_t n) except -1
 cdef bytes copy_out(bytearray src, Py_ssize_t start, Py_ssize_t n)

@@ -2,14 +2,11 @@
 
 Other modules read and write single bytes through `bytearray` indexing, which checks its bounds. A
 copy of many bytes would pay for that check at each byte. These helpers check the whole range once and
-then use `memcpy` (compiled) or a slice assignment (interpreted). They never resize a buffer: a range
-outside either buffer raises IndexError and changes nothing.
-
-Costs: O(n) bytes, a few nanoseconds more than `memcpy`. No pointer outlives its call, so buffers may
-be resized between calls.
+then use `memcpy` (compiled) or a slice assignment (interpreted). A range outside either buffer raises
+IndexError and changes nothing. No pointer outlives its call, so buffers may be resized between calls.
 
 They are C functions without a Python wrapper, which makes calls cheap. A compiled module declares them
-in its `.pxd` (`from rillet.structs.memory cimport copy_in`) and imports them in the `.py` under
+in its `.pxd` (`from rillet.structs.memory cimport copy_part`) and imports them in the `.py` under
 `if not cython.compiled:`, because a C function is not an attribute of the module.
 
 Rejected alternatives: `dst[a:b] = src` in compiled code (60-100 ns for a slice object and a temporary
@@ -29,22 +26,6 @@ if TYPE_CHECKING:  # C functions, which the .pxd declares for the compiled modul
     memcmp: Any
     memcpy: Any
     memmove: Any
-
-
-@cython.cfunc
-@cython.exceptval(-1, check=False)
-def copy_in(dst: bytearray, pos: cython.Py_ssize_t, src: bytes) -> cython.bint:
-    """Copy all of src into dst at pos."""
-    n: cython.Py_ssize_t = len(src)
-    if pos < 0 or pos > len(dst) - n:
-        raise IndexError("a write would exceed the target buffer")
-    if cython.compiled:
-        to: cython.p_uchar = dst
-        fr: cython.p_uchar = src
-        memcpy(to + pos, fr, n)  # noqa: F821
-    else:
-        dst[pos : pos + n] = src
-    return True
 
 
 @cython.cfunc

@@ -53,13 +53,12 @@ from rillet.structs.lzf import compress, decompress
 
 SAFETY_LIMIT = 8192  # SIZE_SAFETY_LIMIT: byte limit of a node that is limited by its number of elements
 ENTRY_OVERHEAD = 8  # SIZE_ESTIMATE_OVERHEAD: assumed overhead of an element in bytes
-CLASSIC_LARGE = 1 << 30
 FILL_MIN, FILL_MAX, DEPTH_MAX = -5, 32767, 65535
 MIN_COMPRESS_BYTES, MIN_COMPRESS_IMPROVE = 48, 8
 
 _SAFETY = cython.declare(cython.Py_ssize_t, 8192)
 _OVERHEAD = cython.declare(cython.Py_ssize_t, 8)
-_CLASSIC = cython.declare(cython.Py_ssize_t, 1 << 30)
+_CLASSIC = cython.declare(cython.Py_ssize_t, 1 << 30)  # in 7.0, elements from this size on get a PLAIN node
 
 
 @cython.ccall
@@ -184,10 +183,9 @@ class Quicklist:
 
     def __del__(self) -> None:
         node: QuicklistNode | None = self.head
-        following: QuicklistNode | None
         self.head = self.tail = None
         while node is not None:
-            following = node.next
+            following: QuicklistNode | None = node.next
             node.previous = node.next = None
             node = following
 
@@ -390,16 +388,14 @@ class Quicklist:
         """Yield each element from an index on, as (uncompressed node, position in its listpack or -1 if PLAIN)."""
         place = self.locate(index)
         node: QuicklistNode | None = None
-        packed: Listpack | None
         rank: cython.Py_ssize_t = 0
-        pos: cython.Py_ssize_t
         if place is not None:
             node, rank = place
         while node is not None:
             closed = node.open()
             try:
-                packed = node.packed
-                pos = -1 if packed is None else packed.seek(rank)
+                packed: Listpack | None = node.packed
+                pos: cython.Py_ssize_t = -1 if packed is None else packed.seek(rank)
                 while packed is not None and pos != -1:
                     yield node, pos
                     pos = packed.prev(pos) if backwards else packed.next(pos)
@@ -423,12 +419,10 @@ class Quicklist:
         """Insert an element before or after the element of that rank in the node (_quicklistInsert)."""
         at_edge: cython.bint = rank == node.count - 1 if after else rank == 0
         beside: QuicklistNode | None = node.next if after else node.previous
-        packed: Listpack
-        half: QuicklistNode
         if self.is_large(value):
             self._insert_plain(node, rank, value, after, at_edge)
         elif self._takes(node, value):
-            packed = self._use(node)
+            packed: Listpack = self._use(node)
             packed.insert(packed.seek(rank), value, after)
             node.count += 1
         elif at_edge and beside is not None and self._takes(beside, value):
@@ -436,7 +430,7 @@ class Quicklist:
         elif at_edge:
             self._link(_packed_node(value), node, after)
         else:
-            half = self._link(self._split(node, rank, after), node, after)
+            half: QuicklistNode = self._link(self._split(node, rank, after), node, after)
             self._add(half, value, after)
             self._join_around(node)
         self.count += 1
@@ -561,14 +555,12 @@ class Quicklist:
         if place is None or count <= 0:
             return 0
         node: QuicklistNode | None = place[0]
-        following: QuicklistNode | None
         rank: cython.Py_ssize_t = place[1]
         left: cython.Py_ssize_t = min(count, self.count)
         requested: cython.Py_ssize_t = left
-        removed_here: cython.Py_ssize_t
         while node is not None and left > 0:
-            following = node.next
-            removed_here = min(left, node.count - rank)
+            following: QuicklistNode | None = node.next
+            removed_here: cython.Py_ssize_t = min(left, node.count - rank)
             if removed_here == node.count:
                 self._unlink(node)
             else:
@@ -599,9 +591,8 @@ class Quicklist:
         removed: cython.Py_ssize_t = 0
         limit: cython.Py_ssize_t = min(most, self.count) or self.count
         node: QuicklistNode | None = self.tail if backwards else self.head
-        following: QuicklistNode | None
         while node is not None and removed < limit:
-            following = node.previous if backwards else node.next
+            following: QuicklistNode | None = node.previous if backwards else node.next
             if self.depth:
                 self._opened.append(node)
                 node.open()
@@ -621,11 +612,9 @@ class Quicklist:
         self, node: QuicklistNode, packed: Listpack, value: bytes, most: cython.Py_ssize_t, backwards: cython.bint
     ) -> cython.Py_ssize_t:
         removed: cython.Py_ssize_t = 0
-        before: cython.Py_ssize_t
-        behind: cython.Py_ssize_t
         pos: cython.Py_ssize_t = packed.last() if backwards else packed.find(packed.first(), value)
         while pos != -1 and removed < most:
-            before = packed.prev(pos) if backwards else -1
+            before: cython.Py_ssize_t = packed.prev(pos) if backwards else -1
             if backwards and not packed.compare(pos, value):
                 pos = before
                 continue
@@ -633,7 +622,7 @@ class Quicklist:
             if node.count == 1:
                 self._unlink(node)
                 break
-            behind = packed.delete(pos)
+            behind: cython.Py_ssize_t = packed.delete(pos)
             node.count -= 1
             self.count -= 1
             pos = before if backwards else packed.find(behind, value) if behind != -1 else -1
@@ -671,6 +660,3 @@ def element(node: QuicklistNode, pos: cython.Py_ssize_t) -> bytes:
     if node.plain is None:
         raise Corrupt("quicklist: a node is still compressed, so its elements cannot be read")
     return node.plain
-
-
-__all__ = ["Quicklist", "QuicklistNode", "element", "exceeds", "size_limit"]

@@ -126,11 +126,10 @@ def first_not_below(chars: bytes, c: cython.int) -> cython.Py_ssize_t:
     # search; in a node with all 256 bytes they leave nothing to search.
     low: cython.Py_ssize_t = max(0, c + n - 256)
     high: cython.Py_ssize_t = min(c, n)
-    middle: cython.Py_ssize_t
     if cython.compiled:
         p: cython.p_uchar = chars
         while low < high:
-            middle = (low + high) >> 1
+            middle: cython.Py_ssize_t = (low + high) >> 1
             if p[middle] < c:
                 low = middle + 1
             else:
@@ -216,9 +215,8 @@ def add_child(h: RaxNode, edge: bytes, child: RaxNode) -> cython.bint:
         h.link = child
         return True
     pos: cython.Py_ssize_t = first_not_below(h.chars, edge[0])
-    children: list[RaxNode]
     if n == 1:
-        children = [h.link]
+        children: list[RaxNode] = [h.link]
         h.link = children
     else:
         children = h.link
@@ -254,11 +252,9 @@ def remove_child(h: RaxNode, child: RaxNode) -> cython.bint:
 def release(head: RaxNode) -> cython.bint:
     """Dismantle a whole tree without recursion, so that a deep tree cannot overflow the C stack."""
     pending: list[Any] = [head]
-    h: RaxNode
-    link: object
     while pending:
-        h = pending.pop()
-        link = h.link
+        h: RaxNode = pending.pop()
+        link: object = h.link
         h.link = None
         h.data = None
         h.iskey = False
@@ -389,10 +385,9 @@ class Rax:
         i: cython.Py_ssize_t = 0
         j: cython.Py_ssize_t = 0
         n: cython.Py_ssize_t = len(key)
-        size: cython.Py_ssize_t
         depth: cython.Py_ssize_t = 0
         while i < n:
-            size = len(h.chars)
+            size: cython.Py_ssize_t = len(h.chars)
             if size == 0:
                 break
             if h.iscompr:
@@ -512,13 +507,11 @@ class Rax:
     def _extend(self, h: RaxNode, key: bytes, i: cython.Py_ssize_t) -> RaxNode:
         """Add nodes for key[i:] below h and return the last one, a leaf."""
         n: cython.Py_ssize_t = len(key)
-        stop: cython.Py_ssize_t
-        child: RaxNode
         while i < n:
-            child = new_node(b"", None, False)
+            child: RaxNode = new_node(b"", None, False)
             # A leaf that gets a single child over several bytes becomes a compressed node.
             if len(h.chars) == 0 and n - i > 1:
-                stop = min(n, i + self.node_max_size)
+                stop: cython.Py_ssize_t = min(n, i + self.node_max_size)
                 if stop < n:
                     self.unmerged = True
                 h.chars = self._shared(key[i:stop])
@@ -591,12 +584,11 @@ class Rax:
         """Record the cuts of Redis 8.10 after a removal (see `cuts`). h is the last node left on the key's path."""
         n: cython.Py_ssize_t = self.fixed_len
         depth: cython.Py_ssize_t = 0
-        top: cython.Py_ssize_t
         i: cython.Py_ssize_t = 0
         above: RaxNode
         for above in stack:
             depth += len(above.chars) if above.iscompr else 1
-        top = depth
+        top: cython.Py_ssize_t = depth
         for i in range(len(stack) - 1, -1, -1):
             above = stack[i]
             if not has_one_child(above):
@@ -622,11 +614,10 @@ class Rax:
         """Drop the cuts of the chain below a node, except the start of its last node if that holds a value."""
         i: cython.Py_ssize_t
         last: bytes = path
-        cut: bytes
         if not has_one_child(below):
             return True
         for i in range(1, len(below.chars)):
-            cut = path + below.chars[:i]
+            cut: bytes = path + below.chars[:i]
             if cut in self.cuts:
                 self.cuts.discard(cut)
                 last = cut
@@ -638,9 +629,8 @@ class Rax:
     @cython.exceptval(-1, check=False)
     def _merge(self, h: RaxNode, stack: list) -> cython.bint:  # type: ignore[type-arg]
         """Merge the chain of single-child, non-key nodes around h into its topmost node."""
-        above: RaxNode
         while stack:
-            above = stack.pop()
+            above: RaxNode = stack.pop()
             if above.iskey or not has_one_child(above):
                 if has_one_child(above):
                     self.unmerged = True
@@ -649,14 +639,13 @@ class Rax:
         parts: list[Any] = [h.chars]
         total: cython.Py_ssize_t = len(h.chars)
         below: RaxNode = h.link
-        after: RaxNode
         while has_one_child(below) and not below.iskey:
             if total + len(below.chars) > self.node_max_size:
                 self.unmerged = True
                 break
             parts.append(below.chars)
             total += len(below.chars)
-            after = below.link
+            after: RaxNode = below.link
             below.link = None
             below.chars = b""
             below = after

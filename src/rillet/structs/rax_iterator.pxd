@@ -20,6 +20,7 @@ cdef class RaxIterator:
     cpdef bint seek(self, object op, bytes key=*) except -1
     cpdef bint next(self) except -1
     cpdef bint prev(self) except -1
+    cdef bint _step(self, bint forward) except -1
     cpdef bint random_walk(self, Py_ssize_t steps=*) except -1
     cpdef bint compare(self, object op, bytes key) except -1
     cpdef bint set_data(self, object value) except -1

@@ -102,7 +102,6 @@ class RaxIterator:
         """
         how: str = op.decode("latin-1") if isinstance(op, bytes) else op
         rax: Rax = self.rax
-        h: RaxNode
         self.flags = (self.flags & _SAFE) | _JUST_SEEKED
         self.depth = 0
         self.key_len = 0
@@ -119,7 +118,7 @@ class RaxIterator:
             raise ValueError(f"unknown seek operator {op!r}")
         if rax.numele == 0:
             return self._end(0, 0)
-        h = rax.walk(key, self.stack)
+        h: RaxNode = rax.walk(key, self.stack)
         self.depth = rax.depth
         if how != ">" and how != "<" and rax.walked == len(key) and rax.split == 0 and h.iskey:
             self._add(key, 0, len(key))
@@ -159,26 +158,27 @@ class RaxIterator:
     @cython.exceptval(-1, check=False)
     def next(self) -> cython.bint:
         """Step to the next key in byte order, amortized O(1) nodes (raxNext)."""
-        if self.flags & _EOF:
-            return False
-        if self.version != self.rax.version:
-            return self._again(True)
-        if self.flags & _JUST_SEEKED:
-            self.flags &= ~_JUST_SEEKED
-            return True
-        return self._forward(self.node, False)  # type: ignore[arg-type]
+        return self._step(True)
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def prev(self) -> cython.bint:
         """Step to the previous key in byte order, amortized O(1) nodes (raxPrev)."""
+        return self._step(False)
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(-1, check=False)
+    def _step(self, forward: cython.bint) -> cython.bint:
         if self.flags & _EOF:
             return False
         if self.version != self.rax.version:
-            return self._again(False)
+            return self._again(forward)
         if self.flags & _JUST_SEEKED:
             self.flags &= ~_JUST_SEEKED
             return True
+        if forward:
+            return self._forward(self.node, False)  # type: ignore[arg-type]
         return self._backward(self.node, False)  # type: ignore[arg-type]
 
     @cython.cfunc
@@ -187,9 +187,8 @@ class RaxIterator:
         """Seek the current key again in a tree that has changed, then step from there."""
         if not self.flags & _SAFE:
             raise RuntimeError("the rax changed during the iteration: seek again, or set the flag SAFE")
-        moved: cython.bint
         if self.flags & _JUST_SEEKED:
-            moved = self.seek(">=" if forward else "<=", self.key)
+            moved: cython.bint = self.seek(">=" if forward else "<=", self.key)
         else:
             moved = self.seek(">" if forward else "<", self.key)
         self.flags &= ~_JUST_SEEKED
@@ -201,16 +200,14 @@ class RaxIterator:
         """Move to the next key after h; noup: after the child of h for the key's last byte (raxIteratorNextStep)."""
         depth: cython.Py_ssize_t = self.depth
         key_len: cython.Py_ssize_t = self.key_len
-        j: cython.Py_ssize_t
-        c: cython.int
         while True:
-            j = 0
+            j: cython.Py_ssize_t = 0
             if noup or len(h.chars) == 0:
                 # This subtree is finished: climb to a node that has a child after the one just left.
                 while True:
                     if not noup and h is self.rax.head:
                         return self._end(depth, key_len)
-                    c = self.buf[self.key_len - 1]
+                    c: cython.int = self.buf[self.key_len - 1]
                     if not noup:
                         h = self._up()
                     noup = False
@@ -233,12 +230,10 @@ class RaxIterator:
         """Move to the previous key before h; noup: before the child of h for the key's last byte."""
         depth: cython.Py_ssize_t = self.depth
         key_len: cython.Py_ssize_t = self.key_len
-        j: cython.Py_ssize_t
-        c: cython.int
         while True:
             if not noup and h is self.rax.head:
                 return self._end(depth, key_len)
-            c = self.buf[self.key_len - 1]
+            c: cython.int = self.buf[self.key_len - 1]
             if not noup:
                 h = self._up()
             noup = False
@@ -246,7 +241,7 @@ class RaxIterator:
                 self.key_len -= len(h.chars)
             else:
                 self.key_len -= 1
-                j = first_not_below(h.chars, c) - 1
+                j: cython.Py_ssize_t = first_not_below(h.chars, c) - 1
                 if j >= 0:
                     return self._arrive(self._greatest(self._enter(h, j)))
             # A node's own key sorts before those of its children.
@@ -268,10 +263,9 @@ class RaxIterator:
         else:
             self.stack.append(h)
         self.depth += 1
-        child: RaxNode
         if h.iscompr:
             self._add(h.chars, 0, len(h.chars))
-            child = h.link
+            child: RaxNode = h.link
             return child
         self._add(h.chars, j, 1)
         if len(h.chars) == 1:
@@ -298,9 +292,8 @@ class RaxIterator:
             raise TypeError("a node callback must return a RaxNode or None")
         node: RaxNode = other
         parent: RaxNode = self.stack[self.depth - 1]
-        children: list[RaxNode]
         if isinstance(parent.link, list):
-            children = parent.link
+            children: list[RaxNode] = parent.link
             children[j] = node
         else:
             parent.link = node
@@ -360,14 +353,12 @@ class RaxIterator:
         if steps == 0:
             steps = random.randint(1, 2 * (1 + int(math.log(rax.numele))))
         h: RaxNode = self.node  # type: ignore[assignment]
-        n: cython.Py_ssize_t
-        j: cython.Py_ssize_t
         while steps > 0 or not h.iskey:
-            n = 1 if h.iscompr else len(h.chars)
+            n: cython.Py_ssize_t = 1 if h.iscompr else len(h.chars)
             if h is rax.head:
                 if n == 0:
                     break  # the empty key is the only key
-                j = random.randrange(n)
+                j: cython.Py_ssize_t = random.randrange(n)
             else:
                 j = random.randrange(n + 1)
             if j < n:

@@ -133,10 +133,9 @@ class Skiplist:
 
     def __del__(self) -> None:
         node: SkiplistNode | None = self.head
-        following: SkiplistNode | None
         self.tail = None
         while node is not None:
-            following = node.next
+            following: SkiplistNode | None = node.next
             node.next = node.backward = None
             node.tower = None
             node = following
@@ -161,11 +160,10 @@ class Skiplist:
         """Return the search path: the last node before a score and member in each level, highest level first."""
         path: list[Any] = []
         node: SkiplistNode = self.head
-        following: SkiplistNode | None
         rank: cython.Py_ssize_t = 0
         level: cython.Py_ssize_t = self.level
         while level > 1:
-            following = _step(node, level)
+            following: SkiplistNode | None = _step(node, level)
             while following is not None and _precedes(following, score, member):
                 rank += _span(node, level)
                 self.hops += 1
@@ -207,11 +205,10 @@ class Skiplist:
     def _below(self, score: cython.double, member: bytes, kind: cython.int) -> cython.Py_ssize_t:
         """Return the number of leading nodes for which `_is_below` is true."""
         node: SkiplistNode = self.head
-        following: SkiplistNode | None
         rank: cython.Py_ssize_t = 0
         level: cython.Py_ssize_t = self.level
         while level > 1:
-            following = _step(node, level)
+            following: SkiplistNode | None = _step(node, level)
             while following is not None and _is_below(following, score, member, kind):
                 rank += _span(node, level)
                 self.hops += 1
@@ -229,14 +226,13 @@ class Skiplist:
     def at(self, rank: cython.Py_ssize_t) -> SkiplistNode:
         """Return the node of an existing rank (zslGetElementByRank). O(log n)"""
         node: SkiplistNode = self.head
-        following: SkiplistNode | None
         # The head is one position before rank 0.
         left: cython.Py_ssize_t = rank + 1
         level: cython.Py_ssize_t = self.level
         if rank < 0 or rank >= self.length:
             raise IndexError("the rank is negative or past the last member of the skiplist")
         while level > 1:
-            following = _step(node, level)
+            following: SkiplistNode | None = _step(node, level)
             while following is not None and _span(node, level) <= left:
                 left -= _span(node, level)
                 self.hops += 1
@@ -270,12 +266,10 @@ class Skiplist:
         top: cython.Py_ssize_t = self.level
         level: cython.Py_ssize_t
         rank: cython.Py_ssize_t = ranks[top - 1]
-        passed: cython.Py_ssize_t
-        before: SkiplistNode
         for level in range(2, top + 1):
-            before = path[top - level]
+            before: SkiplistNode = path[top - level]
             if level <= levels:
-                passed = ranks[top - level]
+                passed: cython.Py_ssize_t = ranks[top - level]
                 passed = rank - passed
                 _set(node, level, _step(before, level), _span(before, level) - passed)
                 _set(before, level, node, passed + 1)
@@ -309,9 +303,8 @@ class Skiplist:
         # `path` has one node per level, highest first. If the list has lost levels since `_path`, the path is longer.
         last: cython.Py_ssize_t = len(path) - 1
         level: cython.Py_ssize_t
-        before: SkiplistNode
         for level in range(2, self.level + 1):
-            before = path[last + 1 - level]
+            before: SkiplistNode = path[last + 1 - level]
             if _step(before, level) is node:
                 _set(before, level, _step(node, level), _span(before, level) + _span(node, level) - 1)
             else:
@@ -346,12 +339,10 @@ class Skiplist:
     def delete_range(self, start: cython.Py_ssize_t, count: cython.Py_ssize_t) -> list[Any]:
         """Remove `count` existing nodes from a rank on, and return them. O(log n + count)"""
         removed: list[Any] = []
-        path: list[Any]
-        node: SkiplistNode
         if count <= 0:
             return removed
-        node = self.at(start)
-        path = self._path(node.score, node.member, [])
+        node: SkiplistNode = self.at(start)
+        path: list[Any] = self._path(node.score, node.member, [])
         while count > 0:
             node = path[len(path) - 1].next
             self._unlink(node, path)
@@ -393,6 +384,3 @@ def _is_below(node: SkiplistNode, score: cython.double, member: bytes, kind: cyt
     if kind == 2:
         return _precedes(node, score, member)
     return node.member < member if kind == 3 else node.member <= member
-
-
-__all__ = ["Skiplist", "SkiplistNode"]

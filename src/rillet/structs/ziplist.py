@@ -109,6 +109,3 @@ def _written(entry: bytes) -> bytes:
     if size < 1 << 14:
         return (0x4000 | size).to_bytes(2, "big") + entry
     return b"\x80" + size.to_bytes(4, "big") + entry
-
-
-__all__ = ["read_ziplist", "write_ziplist"]

@@ -46,6 +46,3 @@ def _length(data: bytes, at: int, end: int) -> tuple[int, int]:
     if data[at] == _END or following >= end:
         raise Corrupt("zipmap: a length is missing")
     return size, following
-
-
-__all__ = ["read_zipmap"]

@@ -12,36 +12,23 @@ from rillet.types.compat import NEWEST, Compat
 
 
 class EncodingLimits(Protocol):
-    """The settings attributes that lists, sets and hashes read, under their names in redis.conf."""
+    """The settings that choose the encoding of values, under their names in redis.conf, with Redis's defaults."""
 
-    compat: Compat
-    list_max_listpack_size: int
-    list_compress_depth: int
-    quicklist_packed_threshold: int  # DEBUG QUICKLIST-PACKED-THRESHOLD; 0 = none
-    set_max_intset_entries: int
-    set_max_listpack_entries: int
-    set_max_listpack_value: int
-    hash_max_listpack_entries: int
-    hash_max_listpack_value: int
-    zset_max_listpack_entries: int
-    zset_max_listpack_value: int
+    compat: Compat = NEWEST
+    list_max_listpack_size: int = -2
+    list_compress_depth: int = 0
+    quicklist_packed_threshold: int = 0  # DEBUG QUICKLIST-PACKED-THRESHOLD; 0 = none
+    set_max_intset_entries: int = 512
+    set_max_listpack_entries: int = 128
+    set_max_listpack_value: int = 64
+    hash_max_listpack_entries: int = 512
+    hash_max_listpack_value: int = 64
+    zset_max_listpack_entries: int = 128
+    zset_max_listpack_value: int = 64
 
 
-class Defaults:
+class Defaults(EncodingLimits):
     """Redis's default limits."""
-
-    def __init__(self) -> None:
-        self.compat = NEWEST
-        self.list_max_listpack_size = -2
-        self.list_compress_depth = 0
-        self.quicklist_packed_threshold = 0
-        self.set_max_intset_entries = 512
-        self.set_max_listpack_entries = 128
-        self.set_max_listpack_value = 64
-        self.hash_max_listpack_entries = 512
-        self.hash_max_listpack_value = 64
-        self.zset_max_listpack_entries = 128
-        self.zset_max_listpack_value = 64
 
 
 DEFAULTS: EncodingLimits = Defaults()

@@ -25,36 +25,9 @@ import random
 import sys
 from collections.abc import Iterator, Sequence
 
-from rillet.structs.listpack import Listpack
+from rillet.structs.listpack import HEADER_SIZE, Listpack
 from rillet.types.encoding_limits import DEFAULTS, EncodingLimits, has_compact
-
-
-class Slots:
-    """The fields of a hashtable as a list, and the index of each field in it."""
-
-    __slots__ = ("fields", "slot_of")
-
-    def __init__(self, fields: list[bytes]) -> None:
-        self.fields = fields
-        self.slot_of = {field: slot for slot, field in enumerate(fields)}
-
-    def add(self, field: bytes) -> None:
-        """Append a new field. O(1)"""
-        self.slot_of[field] = len(self.fields)
-        self.fields.append(field)
-
-    def remove(self, field: bytes) -> None:
-        """Remove a field; the last field takes its slot. O(1)"""
-        slot, last = self.slot_of.pop(field), self.fields.pop()
-        if slot < len(self.fields):
-            self.fields[slot] = last
-            self.slot_of[last] = slot
-
-    def __sizeof__(self) -> int:
-        """Return the size in bytes, without the fields themselves."""
-        # CPython allocates an int object for each slot number above 256.
-        numbers = max(0, len(self.fields) - 257) * sys.getsizeof(1 << 29)
-        return object.__sizeof__(self) + sys.getsizeof(self.fields) + sys.getsizeof(self.slot_of) + numbers
+from rillet.types.slot_table import SlotTable, scan_slots
 
 
 class Hash:
@@ -67,7 +40,7 @@ class Hash:
     def __init__(self) -> None:
         self.listpack: Listpack | None = Listpack()
         self.table: dict[bytes, bytes] | None = None
-        self.slots: Slots | None = None
+        self.slots: SlotTable | None = None
 
     def encoding(self) -> str:
         """Return the encoding: listpack or hashtable."""
@@ -85,7 +58,7 @@ class Hash:
     def __contains__(self, field: bytes) -> bool:
         """Return whether the field exists; O(1), in a listpack O(n)."""
         if self.listpack is not None:
-            return self._find(self.listpack, field) != -1
+            return self.listpack.find(HEADER_SIZE, field, 1) != -1
         assert self.table is not None
         return field in self.table
 
@@ -94,13 +67,13 @@ class Hash:
         if self.listpack is None:
             assert self.table is not None
             return self.table.get(field)
-        pos = self._find(self.listpack, field)
+        pos = self.listpack.find(HEADER_SIZE, field, 1)
         return None if pos == -1 else self.listpack.get_bytes(self.listpack.next(pos))
 
     def words(self) -> list[bytes]:
         """Return fields and values alternately. O(n)"""
         if self.listpack is not None:
-            return [word if isinstance(word, bytes) else b"%d" % word for word in self.listpack.values()]
+            return self.listpack.texts()
         return [word for pair in self.items() for word in pair]
 
     def items(self) -> Iterator[tuple[bytes, bytes]]:
@@ -119,11 +92,6 @@ class Hash:
         """Return the values in the order of their fields. O(n)"""
         return self.words()[1::2] if self.table is None else list(self.table.values())
 
-    @staticmethod
-    def _find(listpack: Listpack, field: bytes) -> int:
-        first = listpack.first()
-        return -1 if first == -1 else listpack.find(first, field, 1)
-
     # -- random access and iteration -----------------------------------------------------------------
 
     def _listed(self) -> list[bytes]:
@@ -131,8 +99,8 @@ class Hash:
         if self.table is None:
             return list(self)
         if self.slots is None:
-            self.slots = Slots(list(self.table))
-        return self.slots.fields
+            self.slots = SlotTable(list(self.table))
+        return self.slots.items
 
     def picks(self, count: int) -> list[bytes]:
         """Return `count` random fields, in which a field may occur more than once. O(count)"""
@@ -151,10 +119,7 @@ class Hash:
         """Return the next cursor (0 at the end) and some fields, or all of a listpack (scanGenericCommand)."""
         if self.table is None or (not cursor and count >= len(self.table)):
             return 0, list(self)
-        fields = self._listed()
-        stop = min(cursor, len(fields)) if cursor else len(fields)
-        start = max(stop - count, 0)
-        return start, fields[start:stop]
+        return scan_slots(self._listed(), cursor, count)
 
     # -- changes -------------------------------------------------------------------------------------
 
@@ -183,7 +148,7 @@ class Hash:
         return new
 
     def _set_packed(self, listpack: Listpack, field: bytes, value: bytes, limits: EncodingLimits) -> bool:
-        pos = self._find(listpack, field)
+        pos = listpack.find(HEADER_SIZE, field, 1)
         if pos != -1:
             listpack.replace(listpack.next(pos), value)
         else:
@@ -196,7 +161,7 @@ class Hash:
     def remove(self, field: bytes) -> bool:
         """Remove a field; return False if it does not exist (hashTypeDelete). O(1), in a listpack O(n)"""
         if self.listpack is not None:
-            pos = self._find(self.listpack, field)
+            pos = self.listpack.find(HEADER_SIZE, field, 1)
             if pos != -1:
                 self.listpack.delete(self.listpack.delete(pos))
             return pos != -1
@@ -248,9 +213,5 @@ class Hash:
             words = self.words()
             assert len(words) % 2 == 0 and len(set(words[::2])) == len(self)
         if self.slots is not None:
-            fields, slot_of = self.slots.fields, self.slots.slot_of
-            assert self.table is not None and slot_of.keys() == self.table.keys() and len(fields) == len(slot_of)
-            assert all(fields[slot] == field for field, slot in slot_of.items())
-
-
-__all__ = ["Hash"]
+            self.slots.check()
+            assert self.table is not None and self.slots.slot_of.keys() == self.table.keys()

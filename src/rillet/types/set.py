@@ -20,8 +20,9 @@ import sys
 from collections.abc import Iterable, Iterator
 
 from rillet.structs.intset import Intset
-from rillet.structs.listpack import Listpack
+from rillet.structs.listpack import HEADER_SIZE, Listpack
 from rillet.types.encoding_limits import DEFAULTS, EncodingLimits, has_compact
+from rillet.types.slot_table import SlotTable, scan_slots
 from rillet.types.string import string2ll
 
 _INTSET_LIMIT = 1 << 30
@@ -29,17 +30,16 @@ _SAFETY_LIMIT = 1 << 30  # listpack.c: LISTPACK_MAX_SAFETY_SIZE
 
 
 class Set:
-    """The members of one key, stored in `intset`, `listpack` or `slots`."""
+    """The members of one key, stored in `intset`, `listpack` or `table`."""
 
-    __slots__ = ("intset", "listpack", "members", "slots")
+    __slots__ = ("intset", "listpack", "table")
 
     type_name = "set"
 
     def __init__(self) -> None:
         self.intset: Intset | None = Intset()
         self.listpack: Listpack | None = None
-        self.slots: dict[bytes, int] | None = None
-        self.members: list[bytes] = []
+        self.table: SlotTable | None = None
 
     @staticmethod
     def for_value(value: bytes, expected: int, limits: EncodingLimits) -> Set:
@@ -60,7 +60,7 @@ class Set:
         if encoding == "listpack":
             made.listpack = Listpack()
         elif encoding == "hashtable":
-            made.slots = {}
+            made.table = SlotTable([])
         return made
 
     def encoding(self) -> str:
@@ -75,7 +75,10 @@ class Set:
         """Return the number of members (SCARD). O(1)"""
         if self.intset is not None:
             return len(self.intset)
-        return len(self.members) if self.listpack is None else self.listpack.length()
+        if self.listpack is not None:
+            return self.listpack.length()
+        assert self.table is not None
+        return len(self.table.items)
 
     def __contains__(self, member: bytes) -> bool:
         """Return whether the member exists; O(1), O(log n) in an intset, O(n) in a listpack."""
@@ -83,9 +86,9 @@ class Set:
             number = string2ll(member)
             return number is not None and number in self.intset
         if self.listpack is not None:
-            return self._find(self.listpack, member) != -1
-        assert self.slots is not None
-        return member in self.slots
+            return self.listpack.find(HEADER_SIZE, member) != -1
+        assert self.table is not None
+        return member in self.table.slot_of
 
     def __iter__(self) -> Iterator[bytes]:
         """Yield the members: an intset's in rising order, others by position."""
@@ -93,18 +96,19 @@ class Set:
             for number in self.intset:
                 yield b"%d" % number
         elif self.listpack is not None:
-            pos = self.listpack.first()
-            while pos != -1:
-                yield self.listpack.get_bytes(pos)
-                pos = self.listpack.next(pos)
+            yield from self.listpack.texts()
         else:
-            yield from self.members
+            assert self.table is not None
+            yield from self.table.items
 
     def at(self, index: int) -> bytes:
         """Return the member at a position from 0 to the length - 1. O(1), in a listpack O(n)"""
         if self.intset is not None:
             return b"%d" % self.intset[index]
-        return self.members[index] if self.listpack is None else self.listpack.get_bytes(self.listpack.seek(index))
+        if self.listpack is not None:
+            return self.listpack.get_bytes(self.listpack.seek(index))
+        assert self.table is not None
+        return self.table.items[index]
 
     def random(self) -> bytes:
         """Return a uniformly random member (setTypeRandomElement)."""
@@ -119,16 +123,9 @@ class Set:
 
     def scan(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
         """Return the next cursor (0 at the end) and some members, or all of a compact set (scanGenericCommand)."""
-        if self.slots is None:
+        if self.table is None:
             return 0, list(self)
-        stop = min(cursor, len(self.members)) if cursor else len(self.members)
-        start = max(stop - count, 0)
-        return start, self.members[start:stop]
-
-    @staticmethod
-    def _find(listpack: Listpack, member: bytes) -> int:
-        first = listpack.first()
-        return -1 if first == -1 else listpack.find(first, member)
+        return scan_slots(self.table.items, cursor, count)
 
     # -- changes -------------------------------------------------------------------------------------
 
@@ -142,16 +139,12 @@ class Set:
 
     def add(self, member: bytes, limits: EncodingLimits = DEFAULTS) -> bool:
         """Add a member; return False if it already exists (setTypeAdd)."""
-        if self.slots is not None:
-            if member in self.slots:
-                return False
-            self.slots[member] = len(self.members)
-            self.members.append(member)
-            return True
+        if self.table is not None:
+            return self.table.add(member)
         if self.intset is not None:
             return self._add_to_intset(self.intset, member, limits)
         assert self.listpack is not None
-        if self._find(self.listpack, member) != -1:
+        if self.listpack.find(HEADER_SIZE, member) != -1:
             return False
         if (
             self.listpack.length() < limits.set_max_listpack_entries
@@ -190,34 +183,23 @@ class Set:
             number = string2ll(member)
             return number is not None and self.intset.remove(number)
         if self.listpack is not None:
-            pos = self._find(self.listpack, member)
+            pos = self.listpack.find(HEADER_SIZE, member)
             if pos != -1:
                 self.listpack.delete(pos)
             return pos != -1
-        assert self.slots is not None
-        slot = self.slots.pop(member, None)
-        if slot is None:
-            return False
-        last = self.members.pop()
-        if slot < len(self.members):
-            self.members[slot] = last
-            self.slots[last] = slot
-        return True
+        assert self.table is not None
+        return self.table.remove(member)
 
     # -- conversion ----------------------------------------------------------------------------------
 
     def to_hashtable(self) -> None:
         """Convert to a hashtable (setTypeConvert). O(n)"""
-        self.members = list(self)
-        self.slots = {member: slot for slot, member in enumerate(self.members)}
+        self.table = SlotTable(list(self))
         self.intset = self.listpack = None
 
     def to_listpack(self) -> None:
         """Convert to a listpack (setTypeConvert). O(n)"""
-        listpack = Listpack()
-        for member in self:
-            listpack.append(member)
-        self.listpack, self.intset, self.slots, self.members = listpack, None, None, []
+        self.listpack, self.intset, self.table = Listpack.of(self), None, None
 
     def to_intset(self, limits: EncodingLimits) -> None:
         """Convert a set of integers to an intset unless it has too many members (maybeConvertToIntset). O(n log n)"""
@@ -229,7 +211,7 @@ class Set:
         intset = Intset()
         for number in numbers:
             intset.add(number)
-        self.intset, self.listpack, self.slots, self.members = intset, None, None, []
+        self.intset, self.listpack, self.table = intset, None, None
 
     # -- the whole set -------------------------------------------------------------------------------
 
@@ -241,8 +223,8 @@ class Set:
         elif self.listpack is not None:
             twin.listpack = Listpack.from_bytes(self.listpack.to_bytes(), False)
         else:
-            assert self.slots is not None
-            twin.members, twin.slots = self.members[:], self.slots.copy()
+            assert self.table is not None
+            twin.table = SlotTable(self.table.items[:])
         return twin
 
     def memory_usage(self, samples: int = 5) -> int:
@@ -252,23 +234,20 @@ class Set:
             return size + sys.getsizeof(self.intset) + sys.getsizeof(self.intset.members)
         if self.listpack is not None:
             return size + sys.getsizeof(self.listpack) + sys.getsizeof(self.listpack.buf)
-        seen = self.members[:samples] if samples else self.members
-        texts = sum(map(sys.getsizeof, seen)) * len(self.members) // len(seen) if seen else 0
-        # CPython allocates an int object for each slot number above 256.
-        numbers = max(0, len(self.members) - 257) * sys.getsizeof(1 << 29)
-        return size + sys.getsizeof(self.members) + sys.getsizeof(self.slots) + texts + numbers
+        assert self.table is not None
+        members = self.table.items
+        seen = members[:samples] if samples else members
+        texts = sum(map(sys.getsizeof, seen)) * len(members) // len(seen) if seen else 0
+        return size + sys.getsizeof(self.table) + texts
 
     def check(self) -> None:
         """Raise AssertionError if the set is empty, has two encodings, or its slots are wrong. O(n)"""
-        assert [self.intset, self.listpack, self.slots].count(None) == 2 and len(self)
+        assert [self.intset, self.listpack, self.table].count(None) == 2 and len(self)
         if self.intset is not None:
             self.intset.check()
         elif self.listpack is not None:
             self.listpack.check()
             assert len(set(self)) == len(self)
         else:
-            assert self.slots is not None and len(self.slots) == len(self.members)
-            assert all(self.members[slot] == member for member, slot in self.slots.items())
-
-
-__all__ = ["Set"]
+            assert self.table is not None
+            self.table.check()

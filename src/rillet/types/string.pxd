@@ -1,4 +1,5 @@
 cimport cython
+from rillet.structs.listpack cimport is_int64, parse_int64
 
 @cython.final
 cdef class String:

@@ -28,11 +28,15 @@ try:
 except ModuleNotFoundError:  # interpreted, Cython not installed
     from rillet import _cython as cython
 
+if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
+    from rillet.structs.listpack import is_int64, parse_int64
+
 EMBSTR_LIMIT = 44
 PLAIN = 0
 TEXT = 1
 RAW = 2
 _RAW = cython.declare(cython.int, 2)
+_MAX_INT = cython.declare(cython.longlong, (1 << 63) - 1)
 
 
 @cython.final
@@ -139,37 +143,7 @@ def new_string(data: bytes, form: cython.int = 0) -> String:
 @cython.ccall
 def string2ll(text: bytes) -> Any:
     """Return the 64-bit integer of a canonical decimal text, or None for other text (util.c: string2ll)."""
-    size: cython.Py_ssize_t = len(text)
-    at: cython.Py_ssize_t = 0
-    number: cython.ulonglong = 0
-    digit: cython.int
-    negative: cython.bint
-    if size == 0 or size > 20:
+    number: cython.longlong = parse_int64(text)
+    if number < -_MAX_INT and not is_int64(text):  # for other text, parse_int64 returns -2**63
         return None
-    negative = text[0] == 45
-    if negative:
-        at = 1
-        if size == 1:
-            return None
-    digit = text[at] - 48
-    if digit == 0 and size == 1:
-        return 0
-    if digit < 1 or digit > 9:
-        return None
-    if size - at > 18:  # may exceed 64 bits: decided exactly; rare
-        return _long_integer(text)
-    while at < size:
-        digit = text[at] - 48
-        if digit < 0 or digit > 9:
-            return None
-        number = number * 10 + digit
-        at += 1
-    return -cython.cast(cython.longlong, number) if negative else number
-
-
-def _long_integer(text: bytes) -> Any:
-    digits = text[1:] if text[:1] == b"-" else text
-    if not digits.isdigit():
-        return None
-    number = int(text)
-    return number if -(1 << 63) <= number < 1 << 63 else None
+    return number

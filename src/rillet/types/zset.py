@@ -30,9 +30,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from rillet.structs.float_text import listpack_score
-from rillet.structs.listpack import Listpack
+from rillet.structs.listpack import HEADER_SIZE, Listpack
 from rillet.structs.skiplist import Skiplist, SkiplistNode
 from rillet.types.encoding_limits import DEFAULTS, EncodingLimits
+from rillet.types.slot_table import scan_slots
 
 Pair = tuple[bytes, float]
 _SAFETY_LIMIT = 1 << 30  # listpack.c: LISTPACK_MAX_SAFETY_SIZE
@@ -153,7 +154,7 @@ class Zset:
     def score(self, member: bytes) -> float | None:
         """Return the score of a member, or None if it does not exist (zsetScore). O(1), in a listpack O(n)"""
         if self.listpack is not None:
-            pos = _find(self.listpack, member)
+            pos = self.listpack.find(HEADER_SIZE, member, 1)
             return None if pos == -1 else _score_behind(self.listpack, pos)
         node = self.nodes.get(member)
         return None if node is None else node.score
@@ -228,9 +229,8 @@ class Zset:
         """Return the next cursor (0 at the end) and some members, or all of a listpack (scanGenericCommand)."""
         if self.listpack is not None:
             return 0, list(self)
-        stop = min(cursor, len(self.slots)) if cursor else len(self.slots)
-        start = max(stop - count, 0)
-        return start, [(node.member, node.score) for node in self.slots[start:stop]]
+        following, nodes = scan_slots(self.slots, cursor, count)
+        return following, [(node.member, node.score) for node in nodes]
 
     # -- changes -------------------------------------------------------------------------------------
 
@@ -261,7 +261,7 @@ class Zset:
     def update(self, member: bytes, score: float, limits: EncodingLimits = DEFAULTS) -> None:
         """Change the score of a member (zsetAdd). O(log n), in a listpack O(n)"""
         if self.listpack is not None:
-            _cut(self.listpack, _find(self.listpack, member))
+            _cut(self.listpack, self.listpack.find(HEADER_SIZE, member, 1))
             _put(self.listpack, member, score, is_classic(limits))
         else:
             assert self.skiplist is not None
@@ -270,7 +270,7 @@ class Zset:
     def remove(self, member: bytes) -> bool:
         """Remove a member; return False if it does not exist (zsetDel). O(log n), in a listpack O(n)"""
         if self.listpack is not None:
-            pos = _find(self.listpack, member)
+            pos = self.listpack.find(HEADER_SIZE, member, 1)
             if pos != -1:
                 _cut(self.listpack, pos)
             return pos != -1
@@ -377,12 +377,6 @@ def _some(listpack: Listpack, index: int, count: int) -> list[Any]:
     return values
 
 
-def _find(listpack: Listpack, member: bytes) -> int:
-    """Return the position of a member in a listpack, or -1 if it does not exist (zzlFind)."""
-    first = listpack.first()
-    return -1 if first == -1 else listpack.find(first, member, 1)
-
-
 def _score_behind(listpack: Listpack, pos: int) -> float:
     value: Any = listpack.get(listpack.next(pos))
     return float(value)
@@ -456,6 +450,3 @@ def _walk(members: list[bytes], wanted: MemberRange, backwards: bool) -> tuple[i
     while stop < len(members) and wanted.below_high(members[stop]):
         stop += 1
     return start, stop - start
-
-
-__all__ = ["GREATEST", "LEAST", "MemberRange", "Pair", "ScoreRange", "Zset", "is_classic"]

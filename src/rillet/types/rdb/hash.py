@@ -21,7 +21,7 @@ from rillet.errors import Corrupt
 from rillet.structs.listpack import Listpack
 from rillet.structs.ziplist import read_ziplist, write_ziplist
 from rillet.structs.zipmap import read_zipmap
-from rillet.types.encoding_limits import DEFAULTS, EncodingLimits
+from rillet.types.encoding_limits import EncodingLimits
 from rillet.types.hash import Hash
 from rillet.types.rdb.primitives import EmptyValue, RdbReader, RdbWriter
 
@@ -101,11 +101,7 @@ def _of_listpack(listpack: Listpack, limits: EncodingLimits, check: str = "") ->
 
 def _of_words(words: list[bytes], limits: EncodingLimits, check: str = "") -> Hash:
     """Return the hash of alternating fields and values, from a ziplist or zipmap."""
-    listpack = Listpack()
-    for word in words:
-        listpack.append(word)
-    listpack.shrink()
-    return _of_listpack(listpack, limits, check)
+    return _of_listpack(Listpack.of(words), limits, check)
 
 
 def _load_zipmap(reader: RdbReader, limits: EncodingLimits) -> Hash:
@@ -133,8 +129,3 @@ LOADERS: dict[int, Callable[[RdbReader, EncodingLimits], Hash]] = {
     TYPE_HASH_LISTPACK: _load_listpack,
 }
 """The RDB types of hashes, each with the function that reads the type."""
-
-
-def load(reader: RdbReader, kind: int, limits: EncodingLimits = DEFAULTS) -> Hash:
-    """Return the next hash, of a type in LOADERS; Corrupt if it is malformed."""
-    return LOADERS[kind](reader, limits)

@@ -19,7 +19,7 @@ from rillet.errors import Corrupt
 from rillet.structs.listpack import Listpack
 from rillet.structs.lzf import decompress
 from rillet.structs.ziplist import read_ziplist, write_ziplist
-from rillet.types.encoding_limits import DEFAULTS, EncodingLimits
+from rillet.types.encoding_limits import EncodingLimits
 from rillet.types.list import List
 from rillet.types.rdb.primitives import EmptyValue, RdbReader, RdbWriter
 
@@ -29,7 +29,7 @@ _PLAIN, _PACKED = 1, 2
 _LZF_STRING = 0xC3
 
 
-def type_of(version: int) -> int:
+def type_of(value: List, version: int) -> int:
     """Return the RDB type as which a list is written for an RDB version (rdbSaveObjectType)."""
     return TYPE_LIST_QUICKLIST_2 if version >= _QUICKLIST_2_SINCE else TYPE_LIST_QUICKLIST
 
@@ -66,7 +66,7 @@ def _save_ziplists(out: RdbWriter, value: List) -> None:
             elements = [data if node.plain is None else node.plain]
         else:
             packed = Listpack.from_bytes(data, False) if node.packed is None else node.packed
-            elements = [b"%d" % one if isinstance(one, int) else one for one in packed.values()]
+            elements = packed.texts()
         out.string(write_ziplist(elements))
         out.spill()
 
@@ -108,11 +108,8 @@ def _load_ziplist(reader: RdbReader, limits: EncodingLimits) -> List:
 def _load_quicklist(reader: RdbReader, limits: EncodingLimits) -> List:
     value = _new_list(limits)
     for _ in range(reader.length()):
-        packed = Listpack()
-        for element in read_ziplist(reader.string()):
-            packed.append(element)
+        packed = Listpack.of(read_ziplist(reader.string()))
         if packed.length():
-            packed.shrink()
             value.elements.append_node(packed)
     return _filled(value, limits)
 
@@ -140,8 +137,3 @@ LOADERS: dict[int, Callable[[RdbReader, EncodingLimits], List]] = {
     TYPE_LIST_QUICKLIST_2: _load_quicklist_2,
 }
 """The RDB types of lists, each with the function that reads the type."""
-
-
-def load(reader: RdbReader, kind: int, limits: EncodingLimits = DEFAULTS) -> List:
-    """Return the next list, of a type in LOADERS; Corrupt if it is malformed."""
-    return LOADERS[kind](reader, limits)

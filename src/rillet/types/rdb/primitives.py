@@ -194,13 +194,12 @@ class RdbWriter:
         """Append a string that is not an integer. Compress the string if that is enabled and saves 4 bytes."""
         at: cython.Py_ssize_t = len(self.out)
         block: cython.Py_ssize_t = 0
-        end: cython.Py_ssize_t
         out: bytearray = self._room(_HEAD + size + 8)
         if self.compression and size > 20:
             block = pack(data, size, out, at + _HEAD, size - 4)
         if block:
             out[at] = 0xC3
-            end = put_length(out, at + 1, block)
+            end: cython.Py_ssize_t = put_length(out, at + 1, block)
             end = put_length(out, end, size)
             if cython.compiled:
                 to: cython.p_uchar = out
@@ -332,7 +331,6 @@ class RdbReader:
         left: cython.Py_ssize_t = self.limit - self.at
         window: bytearray = self.window
         size: cython.Py_ssize_t = len(window)
-        got: cython.Py_ssize_t
         if size > 4 * _WINDOW and n <= _WINDOW:  # the large item was consumed: shrink the window
             window = bytearray(_WINDOW)
         self._move(window, left)
@@ -345,7 +343,7 @@ class RdbReader:
                 self.window = window
                 self.p = window
             with memoryview(window) as view:
-                got = source(view[self.limit :]) or 0
+                got: cython.Py_ssize_t = source(view[self.limit :]) or 0
             if got == 0:
                 raise Corrupt(f"{n} bytes expected, {self.limit} left", _END)
             if got < 0 or got > len(window) - self.limit:
@@ -418,12 +416,11 @@ class RdbReader:
     @cython.exceptval(-2, check=False)
     def peek_length(self, pos: cython.Py_ssize_t) -> cython.Py_ssize_t:
         """Return the length encoded at a position and set `end_of_peek` to its end; -1 if the window ends before."""
-        first: cython.int
         i: cython.Py_ssize_t
         n: cython.Py_ssize_t = 0
         if pos >= self.limit:
             return -1
-        first = self.p[pos]
+        first: cython.int = self.p[pos]
         if first < 0x40:
             self.end_of_peek = pos + 1
             return first
@@ -480,16 +477,13 @@ class RdbReader:
     @cython.exceptval(7777777777777777777, check=True)
     def _length_or_special(self) -> cython.ulonglong:
         """Read a length. For a special string form, set `special` and return the number of the form."""
-        first: cython.int
-        kind: cython.int
         i: cython.Py_ssize_t
-        width: cython.Py_ssize_t
         n: cython.ulonglong = 0
         self.mark = self.base + self.at
         self.need(1)
-        first = self.p[self.at]
+        first: cython.int = self.p[self.at]
         self.special = False
-        kind = first >> 6
+        kind: cython.int = first >> 6
         if kind == 0:
             self.at += 1
             return first
@@ -504,7 +498,7 @@ class RdbReader:
             return first & 0x3F
         if first > 0x81:
             raise Corrupt(f"a length expected, found the byte {first:#04x}", _FORM)
-        width = 4 if first == 0x80 else 8
+        width: cython.Py_ssize_t = 4 if first == 0x80 else 8
         self.need(1 + width)
         for i in range(self.at + 1, self.at + 1 + width):
             n = (n << 8) | self.p[i]
@@ -536,10 +530,9 @@ class RdbReader:
     @cython.cfunc
     def _text(self, form: cython.ulonglong) -> bytes:
         """Read an integer form and return its decimal text. Raise Corrupt for any other special form."""
-        data: bytes
         if form > 2:
             raise Corrupt(f"a string expected, found the special form {form}", _STRING)
-        data = self._take(1 << form)
+        data: bytes = self._take(1 << form)
         return b"%d" % int.from_bytes(data, "little", signed=True)
 
     @cython.ccall
@@ -547,19 +540,15 @@ class RdbReader:
         """Read a string in any form (rdbGenericLoadStringObject)."""
         mark: cython.longlong = self.base + self.at
         n: cython.ulonglong = self._length_or_special()
-        packed: cython.Py_ssize_t
-        size: cython.Py_ssize_t
-        damage: cython.int
-        data: bytes
         if self.special:
             if n != 3:
                 return self._text(n)
-            packed = self._block(mark)
-            size = self.seq
+            packed: cython.Py_ssize_t = self._block(mark)
+            size: cython.Py_ssize_t = self.seq
             if cython.compiled:
-                data = PyBytes_FromStringAndSize(cython.NULL, size)
+                data: bytes = PyBytes_FromStringAndSize(cython.NULL, size)
                 to: cython.p_uchar = cython.cast(cython.p_uchar, cython.cast(cython.p_char, data))
-                damage = unpack(self.p, self.at, self.at + packed, to, size)
+                damage: cython.int = unpack(self.p, self.at, self.at + packed, to, size)
             else:
                 out = bytearray(size)
                 damage = unpack(self.p, self.at, self.at + packed, out, size)
@@ -578,22 +567,19 @@ class RdbReader:
         mark: cython.longlong = self.base + self.at
         n: cython.ulonglong = self._length_or_special()
         is_block: cython.bint = self.special
-        packed: cython.Py_ssize_t
-        size: cython.Py_ssize_t
         damage: cython.int = 0
-        data: bytearray
         if is_block and n != 3:
             return bytearray(self._text(n))
         if is_block:
-            packed = self._block(mark)
-            size = self.seq
+            packed: cython.Py_ssize_t = self._block(mark)
+            size: cython.Py_ssize_t = self.seq
         else:
             if n >= _MOST:
                 raise Corrupt(f"a length of {n} bytes is impossible", _END)
             packed = size = n
             self.need(packed)
         if cython.compiled:
-            data = PyByteArray_FromStringAndSize(cython.NULL, size)
+            data: bytearray = PyByteArray_FromStringAndSize(cython.NULL, size)
         else:
             data = bytearray(size)
         if is_block:
@@ -613,10 +599,9 @@ class RdbReader:
     def milliseconds(self) -> cython.longlong:
         """Read a time in milliseconds."""
         i: cython.Py_ssize_t
-        n: cython.longlong
         self.mark = self.base + self.at
         self.need(8)
-        n = self.p[self.at + 7]
+        n: cython.longlong = self.p[self.at + 7]
         if n >= 128:
             n -= 256
         for i in range(self.at + 6, self.at - 1, -1):

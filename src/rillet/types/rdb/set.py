@@ -18,7 +18,7 @@ from collections.abc import Callable
 from rillet.errors import Corrupt
 from rillet.structs.intset import Intset
 from rillet.structs.listpack import Listpack
-from rillet.types.encoding_limits import DEFAULTS, EncodingLimits, has_compact
+from rillet.types.encoding_limits import EncodingLimits, has_compact
 from rillet.types.rdb.primitives import EmptyValue, RdbReader, RdbWriter
 from rillet.types.set import Set
 from rillet.types.string import string2ll
@@ -94,8 +94,3 @@ LOADERS: dict[int, Callable[[RdbReader, EncodingLimits], Set]] = {
     TYPE_SET_LISTPACK: _load_listpack,
 }
 """The RDB types of sets, each with the function that reads the type."""
-
-
-def load(reader: RdbReader, kind: int, limits: EncodingLimits = DEFAULTS) -> Set:
-    """Return the next set, of a type in LOADERS; Corrupt if it is malformed."""
-    return LOADERS[kind](reader, limits)

@@ -159,12 +159,11 @@ def save_stream(out: RdbWriter, stream: Stream, kind: cython.int, now: cython.lo
 @cython.exceptval(-1, check=False)
 def _save_nodes(out: RdbWriter, stream: Stream) -> cython.bint:
     """Append all nodes, each with its ID. Between two nodes the writer may pass its bytes to the file."""
-    node: Listpack
     nodes: RaxIterator = RaxIterator(stream.rax)
     out.length(stream.rax.numele)
     nodes.seek("^")
     while nodes.next():
-        node = nodes.data
+        node: Listpack = nodes.data
         out.string(nodes.key)
         out.buffer(node.buf, node.used)
         out.spill()
@@ -177,7 +176,6 @@ def _save_group(out: RdbWriter, group: Group, kind: cython.int) -> cython.bint:
     table: PendingTable = group.table
     consumer: Consumer
     slot: cython.Py_ssize_t
-    left: cython.Py_ssize_t
     out.string(group.name)
     out.length(group.last_ms)
     out.length(group.last_seq)
@@ -204,7 +202,7 @@ def _save_group(out: RdbWriter, group: Group, kind: cython.int) -> cython.bint:
             out.raw_id(table.ms(slot), table.seq(slot))
         out.spill()
     if kind >= _TYPE_88:
-        left = group.nacked_count
+        left: cython.Py_ssize_t = group.nacked_count
         out.length(left)
         slot = group.oldest()
         while left > 0:
@@ -269,8 +267,6 @@ def _load_nodes(reader: RdbReader, stream: Stream) -> LivingEntries:
     living: LivingEntries = LivingEntries()
     in_order: cython.bint = True
     before: bytes = b""
-    key: bytes
-    node: Listpack
     helper: Any = reader.helper
     batch: NodeBatch | None = NodeBatch() if cython.compiled and helper is not None else None
     left: cython.ulonglong = reader.length()
@@ -283,11 +279,11 @@ def _load_nodes(reader: RdbReader, stream: Stream) -> LivingEntries:
             before = batch.keys[batch.count - 1]
             left -= batch.count
             continue
-        key = reader.string()
+        key: bytes = reader.string()
         if len(key) != 16:
             raise Corrupt(f"the ID of a stream node has {len(key)} bytes instead of 16", _NODE_KEY)
         if cython.compiled:
-            node = Listpack.__new__(Listpack)  # without allocating its initial empty buffer
+            node: Listpack = Listpack.__new__(Listpack)  # without allocating its initial empty buffer
         else:
             node = Listpack()
         node.buf = reader.buffer()
@@ -306,11 +302,10 @@ def _load_nodes(reader: RdbReader, stream: Stream) -> LivingEntries:
 def _walk_all(stream: Stream) -> LivingEntries:
     """Validate all nodes in the order of their IDs, for a payload in another order, which no server writes."""
     living: LivingEntries = LivingEntries()
-    node: Listpack
     nodes: RaxIterator = RaxIterator(stream.rax)
     nodes.seek("^")
     while nodes.next():
-        node = nodes.data
+        node: Listpack = nodes.data
         if not living.take_node(nodes.key, node):
             raise Corrupt("an invalid node, or a node with wrong counts, in a stream", _NODE)
     return living
@@ -348,18 +343,15 @@ def _load_group(reader: RdbReader, stream: Stream, kind: cython.int) -> Group:
     name: bytes = reader.string()
     ms: cython.ulonglong = reader.length()
     seq: cython.ulonglong = reader.length()
-    number: cython.ulonglong
-    read: cython.longlong
-    left: cython.ulonglong
     if kind == _TYPE_5:
-        read = stream.distance_from_first(ms, seq)
+        read: cython.longlong = stream.distance_from_first(ms, seq)
     else:
-        number = reader.length()
+        number: cython.ulonglong = reader.length()
         read = -1 - cython.cast(cython.longlong, _UNKNOWN - number) if number > _MAX_I64 else number
     group: Group | None = stream.create_group(name, ms, seq, read)
     if group is None:
         raise Corrupt("two consumer groups have the same name", "Duplicated consumer group name")
-    left = reader.length()
+    left: cython.ulonglong = reader.length()
     while left > 0:
         reader.raw_id()
         ms = reader.ms
@@ -399,12 +391,11 @@ def _time(reader: RdbReader) -> cython.longlong:
 def _load_consumer(reader: RdbReader, group: Group, kind: cython.int) -> cython.bint:
     name: bytes = reader.string()
     consumer: Consumer | None = group.create_consumer(name, _time(reader))
-    left: cython.ulonglong
     if consumer is None:
         raise Corrupt("two consumers with the same name", "Duplicate stream consumer detected")
     # Redis before 7.2 stores no active time. The seen time is the best estimate.
     consumer.active_time = _time(reader) if kind >= _TYPE_72 else consumer.seen_time
-    left = reader.length()
+    left: cython.ulonglong = reader.length()
     while left > 0:
         reader.raw_id()
         if not group.assign(reader.ms, reader.seq, consumer):

@@ -72,14 +72,8 @@ class NodeBatch:
     def gather(self, reader: RdbReader, left: cython.ulonglong) -> cython.Py_ssize_t:
         """Collect up to `left` nodes that are complete in the window; return their number. The reader does not move."""
         pos: cython.Py_ssize_t = reader.at
-        packed: cython.Py_ssize_t
-        size: cython.Py_ssize_t
         total: cython.Py_ssize_t = 0
         i: cython.Py_ssize_t = 0
-        is_block: cython.bint
-        key: bytes
-        node: Listpack
-        data: bytearray
         self.keys = []
         self.nodes = []
         self.window = reader.window
@@ -87,21 +81,21 @@ class NodeBatch:
         while i < _MOST and left > 0 and total < _MOST_BYTES:
             if pos + 18 > reader.limit or reader.p[pos] != 16:
                 break
-            key = reader.p[pos + 1 : pos + 17]
+            key: bytes = reader.p[pos + 1 : pos + 17]
             self.begins[i] = pos + 17
-            is_block = reader.p[pos + 17] == 0xC3
-            packed = reader.peek_length(pos + 18 if is_block else pos + 17)
+            is_block: cython.bint = reader.p[pos + 17] == 0xC3
+            packed: cython.Py_ssize_t = reader.peek_length(pos + 18 if is_block else pos + 17)
             if packed < 0:
                 break
-            size = packed
+            size: cython.Py_ssize_t = packed
             if is_block:
                 size = reader.peek_length(reader.end_of_peek)
             pos = reader.end_of_peek
             if size < 0 or size > packed * 264 or packed > reader.limit - pos:
                 break
-            node = Listpack.__new__(Listpack)
+            node: Listpack = Listpack.__new__(Listpack)
             if cython.compiled:
-                data = PyByteArray_FromStringAndSize(cython.NULL, size)
+                data: bytearray = PyByteArray_FromStringAndSize(cython.NULL, size)
             else:
                 data = bytearray(size)
             node.buf = data
@@ -159,12 +153,11 @@ class NodeBatch:
         i: cython.Py_ssize_t
         in_order: cython.bint = True
         all_walked: cython.bint = True
-        key: bytes
         for i in range(self.count):
             reader.mark = self.base + self.begins[i]
             if self.damage[i] != 0:
                 refuse_block(self.damage[i])
-            key = self.keys[i]
+            key: bytes = self.keys[i]
             in_order = in_order and before < key
             before = key
             all_walked = all_walked and self.walked[i]

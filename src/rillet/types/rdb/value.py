@@ -16,6 +16,8 @@ that do not fit. All versions are read: Redis's up to 14, and Valkey's 80.
 
 from __future__ import annotations
 
+from types import ModuleType
+
 from rillet.errors import Corrupt
 from rillet.structs.crc64 import crc64
 from rillet.types.compat import COMPATS, Compat
@@ -51,7 +53,7 @@ _VALKEY = COMPATS["valkey"].rdb_version
 _FILTERS_EXPIRED = 14
 _FOOTER = 10
 _STREAMS_OF_VALKEY = 11  # Valkey forked from Redis at this RDB version
-_UNKNOWN_TYPE = "RDB has no form for a value of this type"
+_CODECS: dict[type, ModuleType] = {List: rdb_list, Set: rdb_set, Hash: rdb_hash, Zset: rdb_zset}
 # For the RDB types that consist of packed blocks: Redis's log message about a corrupt block (rdbReportCorruptRDB).
 _BLOCK_CHECKS = {
     rdb_hash.TYPE_HASH_ZIPMAP: "Zipmap integrity check failed",
@@ -130,15 +132,15 @@ def type_of(value: object, compat: Compat | None = None) -> int:
 
 
 def _type_in(value: object, version: int) -> int:
-    if isinstance(value, List):
-        return rdb_list.type_of(version)
-    if isinstance(value, Set):
-        return rdb_set.type_of(value, version)
-    if isinstance(value, Hash):
-        return rdb_hash.type_of(value, version)
-    if isinstance(value, Zset):
-        return rdb_zset.type_of(value, version)
-    raise TypeError(_UNKNOWN_TYPE)
+    kind: int = _codec(value).type_of(value, version)
+    return kind
+
+
+def _codec(value: object) -> ModuleType:
+    """Return the module that reads and writes values of this type."""
+    if type(value) not in _CODECS:
+        raise TypeError("RDB has no form for a value of this type")
+    return _CODECS[type(value)]
 
 
 def can_write(version: int) -> bool:
@@ -169,16 +171,8 @@ def save(out: RdbWriter, value: object, kind: int | None = None, now: int = 0) -
         out.string(value.value())
     elif isinstance(value, Stream):
         save_stream(out, value, oldest_type(value) if kind is None else kind, now)
-    elif isinstance(value, List):
-        rdb_list.save(out, value, type_of(value) if kind is None else kind)
-    elif isinstance(value, Set):
-        rdb_set.save(out, value, type_of(value) if kind is None else kind)
-    elif isinstance(value, Hash):
-        rdb_hash.save(out, value, type_of(value) if kind is None else kind)
-    elif isinstance(value, Zset):
-        rdb_zset.save(out, value, type_of(value) if kind is None else kind)
     else:
-        raise TypeError(_UNKNOWN_TYPE)
+        _codec(value).save(out, value, type_of(value) if kind is None else kind)
 
 
 def load(reader: RdbReader, kind: int, limits: EncodingLimits = DEFAULTS, now: int = 0, strict: bool = False) -> object:
@@ -192,14 +186,10 @@ def load(reader: RdbReader, kind: int, limits: EncodingLimits = DEFAULTS, now: i
         return new_string(reader.string())
     if kind in STREAM_TYPES:
         return load_stream(reader, kind, now, strict)
-    if kind in rdb_list.LOADERS:
-        return rdb_list.load(reader, kind, limits)
-    if kind in rdb_set.LOADERS:
-        return rdb_set.load(reader, kind, limits)
-    if kind in rdb_hash.LOADERS:
-        return rdb_hash.load(reader, kind, limits)
-    if kind in rdb_zset.LOADERS:
-        return rdb_zset.load(reader, kind, limits)
+    for codec in _CODECS.values():
+        if kind in codec.LOADERS:
+            value: object = codec.LOADERS[kind](reader, limits)
+            return value
     if kind in rdb_hash.EXPIRING_TYPES:
         raise Corrupt(f"RDB type {kind}, a hash with field expiry, is not supported", "Unknown RDB encoding type")
     raise Corrupt(f"RDB type {kind} is unknown", "Unknown RDB encoding type")

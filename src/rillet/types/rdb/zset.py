@@ -26,7 +26,7 @@ from rillet.errors import Corrupt
 from rillet.structs.float_text import parse, parse_bound
 from rillet.structs.listpack import Listpack
 from rillet.structs.ziplist import read_ziplist, write_ziplist
-from rillet.types.encoding_limits import DEFAULTS, EncodingLimits
+from rillet.types.encoding_limits import EncodingLimits
 from rillet.types.rdb.primitives import EmptyValue, RdbReader, RdbWriter
 from rillet.types.zset import Pair, Zset
 
@@ -47,8 +47,7 @@ def save(out: RdbWriter, value: Zset, kind: int) -> None:
     if kind == TYPE_ZSET_LISTPACK and value.listpack is not None:
         out.string(value.listpack.to_bytes())
     elif kind == TYPE_ZSET_ZIPLIST and value.listpack is not None:
-        words = value.listpack.values()
-        out.string(write_ziplist([word if isinstance(word, bytes) else b"%d" % word for word in words]))
+        out.string(write_ziplist(value.listpack.texts()))
     else:
         out.length(len(value))
         for member, score in value.backwards():
@@ -94,11 +93,7 @@ def _loader(read_score: Callable[[RdbReader], float]) -> Callable[[RdbReader, En
 
 
 def _load_ziplist(reader: RdbReader, limits: EncodingLimits) -> Zset:
-    packed = Listpack()
-    for value in read_ziplist(reader.string()):
-        packed.append(value)
-    packed.shrink()
-    return _of_listpack(packed, limits)
+    return _of_listpack(Listpack.of(read_ziplist(reader.string())), limits)
 
 
 def _load_listpack(reader: RdbReader, limits: EncodingLimits) -> Zset:
@@ -134,8 +129,3 @@ LOADERS: dict[int, Callable[[RdbReader, EncodingLimits], Zset]] = {
     TYPE_ZSET_LISTPACK: _load_listpack,
 }
 """The RDB types of sorted sets, each with the function that reads the type."""
-
-
-def load(reader: RdbReader, kind: int, limits: EncodingLimits = DEFAULTS) -> Zset:
-    """Return the next sorted set, of a type in LOADERS; Corrupt if it is malformed."""
-    return LOADERS[kind](reader, limits)

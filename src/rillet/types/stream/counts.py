@@ -129,13 +129,11 @@ class StreamCounts:
     def _rest_of_node(self, stream: StreamNodes, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.longlong:
         """Return how many entries follow an ID in the node that contains the ID. O(one node)"""
         nodes: RaxIterator = RaxIterator(stream.rax)
-        entries: StreamIterator
-        left: cython.longlong
         if not nodes.seek("<=", encode_key(ms, seq)):
             return 0
         nodes.next()
-        left = int_at(nodes.data, _COUNT)
-        entries = StreamIterator(stream, key_ms(nodes.key), key_seq(nodes.key), ms, seq, False)
+        left: cython.longlong = int_at(nodes.data, _COUNT)
+        entries: StreamIterator = StreamIterator(stream, key_ms(nodes.key), key_seq(nodes.key), ms, seq, False)
         while entries.next_entry():
             left -= 1
         return left
@@ -145,11 +143,10 @@ class StreamCounts:
         """Return how many entries are at or before an ID. Call `refresh` first."""
         key: bytes = encode_key(ms, seq)
         index: cython.Py_ssize_t = bisect_right(self.keys, key) - 1
-        beyond: cython.longlong
         behind: cython.Py_ssize_t
         if index < 0:
             return 0
-        beyond = self._rest_of_node(stream, ms, seq) + self._between(stream, ">", key, index)
+        beyond: cython.longlong = self._rest_of_node(stream, ms, seq) + self._between(stream, ">", key, index)
         for behind in range(index + 1, len(self.sums)):
             beyond += self._sum(stream, behind)
         return stream.length - beyond
@@ -161,7 +158,6 @@ class StreamCounts:
         index: cython.Py_ssize_t = len(self.sums) - 1
         nodes: RaxIterator = RaxIterator(stream.rax)
         entries: StreamIterator
-        living: cython.longlong
         while index > 0 and self._sum(stream, index) <= beyond:
             beyond -= self._sum(stream, index)
             index -= 1
@@ -170,7 +166,7 @@ class StreamCounts:
         else:
             nodes.seek("$")
         while nodes.prev():
-            living = int_at(nodes.data, _COUNT)
+            living: cython.longlong = int_at(nodes.data, _COUNT)
             if living > beyond:
                 entries = StreamIterator(stream, key_ms(nodes.key), key_seq(nodes.key), _MAX, _MAX, False)
                 while living > beyond and entries.next_entry():

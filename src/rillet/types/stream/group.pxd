@@ -32,7 +32,8 @@ cdef class Group:
     cpdef Py_ssize_t delete_consumer(self, bytes name) except -2
     cdef Consumer _owner(self, Py_ssize_t slot)
     cpdef Py_ssize_t find(self, unsigned long long ms, unsigned long long seq) except -2
-    cdef bint _insert(self, Py_ssize_t slot, Consumer consumer) except -1
+    cdef Py_ssize_t _new(self, unsigned long long ms, unsigned long long seq, long long time,
+                         unsigned long long count, Consumer consumer) except -1
     cpdef Py_ssize_t deliver(self, unsigned long long ms, unsigned long long seq, Consumer consumer,
                              long long now) except -1
     cpdef Py_ssize_t force(self, unsigned long long ms, unsigned long long seq, Consumer consumer,
@@ -48,5 +49,6 @@ cdef class Group:
     cpdef Py_ssize_t oldest(self) except -2
     cpdef bint load(self, unsigned long long ms, unsigned long long seq, long long time,
                     unsigned long long count) except -1
+    cdef Py_ssize_t _find_unowned(self, unsigned long long ms, unsigned long long seq) except -2
     cpdef bint assign(self, unsigned long long ms, unsigned long long seq, Consumer consumer) except -1
     cpdef bint load_nacked(self, unsigned long long ms, unsigned long long seq) except -1

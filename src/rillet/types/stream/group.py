@@ -175,10 +175,9 @@ class Group:
         O(its pending entries). Redis: streamDelConsumer.
         """
         consumer: Consumer | None = self.consumers.pop(name, None)
-        deleted: cython.Py_ssize_t
         if consumer is None:
             return -1
-        deleted = consumer.index.count
+        deleted: cython.Py_ssize_t = consumer.index.count
         pending: PendingIterator = PendingIterator(self.table, consumer.index)
         while pending.next():
             self.index.remove(self.table, pending.slot)
@@ -206,14 +205,20 @@ class Group:
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def _insert(self, slot: cython.Py_ssize_t, consumer: Consumer) -> cython.bint:
-        """Add a new slot to the indexes of the group and of its owner."""
-        ms: cython.ulonglong = self.table.ms(slot)
-        seq: cython.ulonglong = self.table.seq(slot)
+    def _new(
+        self,
+        ms: cython.ulonglong,
+        seq: cython.ulonglong,
+        time: cython.longlong,
+        count: cython.ulonglong,
+        consumer: Consumer,
+    ) -> cython.Py_ssize_t:
+        """Allocate a slot and add it to the indexes of the group and of its owner."""
+        slot: cython.Py_ssize_t = self.table.new(ms, seq, time, count, consumer.number)
         self.index.insert(self.table, slot, ms, seq)
         if consumer is not self.nobody:
             consumer.index.insert(self.table, slot, ms, seq)
-        return True
+        return slot
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
@@ -231,11 +236,7 @@ class Group:
                 self.transfer(slot, consumer)
                 self.set_delivery(slot, now, 1)
                 return slot
-        slot = self.table.new(ms, seq, now, 1, consumer.number)
-        self.index.insert(self.table, slot, ms, seq)
-        consumer.index.insert(self.table, slot, ms, seq)
-        self.order.append(self.table, slot)
-        return slot
+        return self.force(ms, seq, consumer, now)
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
@@ -243,8 +244,7 @@ class Group:
         self, ms: cython.ulonglong, seq: cython.ulonglong, consumer: Consumer, now: cython.longlong
     ) -> cython.Py_ssize_t:
         """Create a pending entry with a delivery count of 1 and return its slot (XCLAIM with FORCE)."""
-        slot: cython.Py_ssize_t = self.table.new(ms, seq, now, 1, consumer.number)
-        self._insert(slot, consumer)
+        slot: cython.Py_ssize_t = self._new(ms, seq, now, 1, consumer)
         self.order.append(self.table, slot)
         return slot
 
@@ -297,8 +297,7 @@ class Group:
     @cython.exceptval(-1, check=False)
     def force_released(self, ms: cython.ulonglong, seq: cython.ulonglong, count: cython.ulonglong) -> cython.Py_ssize_t:
         """Create a pending entry that is released and return its slot (XNACK with FORCE)."""
-        slot: cython.Py_ssize_t = self.table.new(ms, seq, 0, count, self.nobody.number)
-        self._insert(slot, self.nobody)
+        slot: cython.Py_ssize_t = self._new(ms, seq, 0, count, self.nobody)
         self.order.release(self.table, slot)
         return slot
 
@@ -341,14 +340,22 @@ class Group:
         """Add a pending entry without an owner. Return False if the ID is already pending (rdbLoadObject)."""
         if self.index.find(self.table, ms, seq) >= 0:
             return False
-        return self._insert(self.table.new(ms, seq, time, count, self.nobody.number), self.nobody)
+        self._new(ms, seq, time, count, self.nobody)
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(-2, check=False)
+    def _find_unowned(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.Py_ssize_t:
+        """Return the slot of a pending entry without an owner, or -1."""
+        slot: cython.Py_ssize_t = self.index.find(self.table, ms, seq)
+        return slot if slot >= 0 and self.table.owner_number(slot) == self.nobody.number else -1
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def assign(self, ms: cython.ulonglong, seq: cython.ulonglong, consumer: Consumer) -> cython.bint:
         """Set the owner of a loaded pending entry. Return False if no such entry lacks an owner (rdbLoadObject)."""
-        slot: cython.Py_ssize_t = self.index.find(self.table, ms, seq)
-        if slot < 0 or self.table.owner_number(slot) != self.nobody.number:
+        slot: cython.Py_ssize_t = self._find_unowned(ms, seq)
+        if slot < 0:
             return False
         self.table.set_owner(slot, consumer.number)
         return consumer.index.insert(self.table, slot, ms, seq)
@@ -360,10 +367,8 @@ class Group:
 
         Return False if the entry is not pending, has an owner, or is already marked.
         """
-        slot: cython.Py_ssize_t = self.index.find(self.table, ms, seq)
-        if slot < 0 or self.table.owner_number(slot) != self.nobody.number:
-            return False
-        if self.order.contains(self.table, slot):
+        slot: cython.Py_ssize_t = self._find_unowned(ms, seq)
+        if slot < 0 or self.order.contains(self.table, slot):
             return False
         return self.order.release(self.table, slot)
 

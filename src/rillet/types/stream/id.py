@@ -100,10 +100,9 @@ class IDReader:
         i: cython.Py_ssize_t
         digits: cython.Py_ssize_t = 0
         value: cython.ulonglong = 0
-        byte: cython.int
         dash: cython.bint = False
         if len(text) == 1 and not strict:
-            byte = text[0]
+            byte: cython.int = text[0]
             if byte == 45 or byte == 43:  # the special IDs - and + (lowest and highest ID)
                 self.ms = self.seq = 0 if byte == 45 else _MASK
                 self.seq_given = True
@@ -130,7 +129,6 @@ class IDReader:
 
     @cython.cfunc
     def _read_slowly(self, text: bytes, missing_seq: cython.ulonglong, strict: cython.bint) -> cython.bint:
-        dash: cython.Py_ssize_t
         if len(text) > _LONGEST_TEXT:
             return False
         text = text.split(b"\0", 1)[0]
@@ -138,7 +136,7 @@ class IDReader:
         if text == b"-" or text == b"+":
             self.ms = self.seq = 0 if text == b"-" else _MASK
             return not strict
-        dash = text.find(b"-")
+        dash: cython.Py_ssize_t = text.find(b"-")
         if dash < 0:
             self.seq = missing_seq
             return self._number(text, False)

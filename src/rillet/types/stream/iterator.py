@@ -98,16 +98,13 @@ class StreamNodes:
     @cython.cfunc
     def find_tail(self) -> Listpack:
         """Return the last node and set the attributes tail_... Return None if the stream is empty."""
-        it: RaxIterator
-        lp: Listpack
         if self.tail is not None:
             return self.tail
-        if self.rax.numele == 0:
+        it: RaxIterator = RaxIterator(self.rax)
+        if not it.seek("$"):
             return None  # type: ignore[return-value]
-        it = RaxIterator(self.rax)
-        it.seek("$")
         it.next()
-        lp = it.data
+        lp: Listpack = it.data
         self.tail_ms = key_ms(it.key)
         self.tail_seq = key_seq(it.key)
         self.tail_live = int_at(lp, _COUNT)
@@ -123,16 +120,13 @@ class StreamNodes:
 
         All entries before head_pos are tombstones, so the next trim starts at head_pos.
         """
-        it: RaxIterator
-        lp: Listpack
         if self.head is not None:
             return self.head
-        if self.rax.numele == 0:
+        it: RaxIterator = RaxIterator(self.rax)
+        if not it.seek("^"):
             return None  # type: ignore[return-value]
-        it = RaxIterator(self.rax)
-        it.seek("^")
         it.next()
-        lp = it.data
+        lp: Listpack = it.data
         self.head_key = it.key
         self.head_pos = first_entry(lp)
         self.head = lp
@@ -293,20 +287,17 @@ class StreamIterator:
         A consumer that keeps up starts at one of the last entries. A step back costs twice a step forward, so the
         search begins at the end only if the start's time is in the last third of the node.
         """
-        pos: cython.Py_ssize_t
-        span: cython.ulonglong
-        ahead: cython.ulonglong
         if not less(self._master_ms, self._master_seq, self.start_ms, self.start_seq):
             return False
-        pos = entry_before(lp, self._flags_pos)
+        pos: cython.Py_ssize_t = entry_before(lp, self._flags_pos)
         if pos < 0:
             return False
         self._read_head(lp, pos)
         if less(self.ms, self.seq, self.start_ms, self.start_seq):
             pos = lp.used - 1
         else:
-            span = (self.ms - self._master_ms) & _MAX
-            ahead = (self.start_ms - self._master_ms) & _MAX
+            span: cython.ulonglong = (self.ms - self._master_ms) & _MAX
+            ahead: cython.ulonglong = (self.start_ms - self._master_ms) & _MAX
             if span == 0:
                 span = (self.seq - self._master_seq) & _MAX
                 ahead = (self.start_seq - self._master_seq) & _MAX
@@ -330,16 +321,14 @@ class StreamIterator:
     @cython.exceptval(-1, check=False)
     def next_entry(self) -> cython.bint:
         """Move to the next entry of the range; set ms and seq. Return False at the end. Redis: streamIteratorGetID."""
-        found: cython.int
-        lp: Listpack | None
         while not self._over:
-            lp = self.lp
+            lp: Listpack | None = self.lp
             if lp is None:
                 if not self._next_node():
                     break
                 continue
             if self._reverse:
-                found = self._scan_backward(lp)
+                found: cython.int = self._scan_backward(lp)
             else:
                 found = self._scan_forward(lp)
             if found == _EMIT:
@@ -354,9 +343,8 @@ class StreamIterator:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _scan_forward(self, lp: Listpack) -> cython.int:
-        pos: cython.Py_ssize_t
         while True:
-            pos = lp.skip(self._pos, self._ahead)
+            pos: cython.Py_ssize_t = lp.skip(self._pos, self._ahead)
             if lp.is_end(pos):
                 return _END_OF_NODE
             self._read_head(lp, pos)
@@ -371,9 +359,8 @@ class StreamIterator:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _scan_backward(self, lp: Listpack) -> cython.int:
-        pos: cython.Py_ssize_t
         while True:
-            pos = entry_before(lp, self._flags_pos)
+            pos: cython.Py_ssize_t = entry_before(lp, self._flags_pos)
             if pos < 0:
                 return _END_OF_NODE
             self._read_head(lp, pos)

@@ -146,11 +146,10 @@ def first_entry(lp: Listpack) -> cython.Py_ssize_t:
 @cython.exceptval(-2, check=True)
 def entry_before(lp: Listpack, pos: cython.Py_ssize_t) -> cython.Py_ssize_t:
     """Return the position of the flags of the entry that ends at pos, -1 for the master entry. O(its elements)."""
-    boxes: cython.longlong
     pos = lp.prev(pos)
     if pos < 0:
         raise Corrupt("stream node: the master entry is missing")
-    boxes = size_at(lp, pos)
+    boxes: cython.longlong = size_at(lp, pos)
     if boxes == 0:
         return -1
     while boxes > 0:
@@ -175,9 +174,8 @@ def mark_deleted(lp: Listpack, pos: cython.Py_ssize_t, flags: cython.longlong) -
 def count_deleted(lp: Listpack, deleted: cython.longlong) -> cython.bint:
     """Move `deleted` entries from the master entry's count to its number of deleted entries."""
     count: cython.longlong = int_at(lp, _COUNT)
-    pos: cython.Py_ssize_t
     lp.replace_int(_COUNT, _wrapped_sum(count, -deleted))
-    pos = lp.skip(_COUNT, 1)
+    pos: cython.Py_ssize_t = lp.skip(_COUNT, 1)
     count = int_at(lp, pos)
     lp.replace_int(pos, _wrapped_sum(count, deleted))
     return True
@@ -216,29 +214,23 @@ def validate_node(lp: Listpack, deep: cython.bint = True) -> cython.bint:
 @cython.cfunc
 @cython.exceptval(-1, check=False)
 def _validate_entries(lp: Listpack) -> cython.bint:
-    nfields: cython.longlong
-    fields: cython.longlong
-    extra: cython.longlong
-    entries: cython.longlong
-    pos: cython.Py_ssize_t
-    same: cython.bint
     if lp.used <= 7:
         return False
-    entries = int_at(lp, _sound(lp, _COUNT))
-    pos = lp.at_next
+    entries: cython.longlong = int_at(lp, _sound(lp, _COUNT))
+    pos: cython.Py_ssize_t = lp.at_next
     entries = _wrapped_sum(entries, int_at(lp, _sound(lp, pos)))
-    nfields = size_at(lp, _sound(lp, lp.at_next))
+    nfields: cython.longlong = size_at(lp, _sound(lp, lp.at_next))
     pos = _sound_skip(lp, lp.at_next, nfields)
     if int_at(lp, _sound(lp, pos)) != 0 or entries < 0:
         return False
     pos = lp.at_next
     while entries > 0:
-        same = int_at(lp, _sound(lp, pos)) & _SAMEFIELDS != 0
+        same: cython.bint = int_at(lp, _sound(lp, pos)) & _SAMEFIELDS != 0
         int_at(lp, _sound(lp, lp.at_next))
         int_at(lp, _sound(lp, lp.at_next))
         pos = lp.at_next
-        fields = nfields
-        extra = 3
+        fields: cython.longlong = nfields
+        extra: cython.longlong = 3
         if not same:
             fields = size_at(lp, _sound(lp, pos))
             pos = _sound_skip(lp, lp.at_next, fields)

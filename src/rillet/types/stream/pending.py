@@ -54,13 +54,8 @@ if TYPE_CHECKING:  # the compiled module gets this C function from its .pxd file
 if not cython.compiled:  # the compiled module gets this C function from its .pxd file
     from rillet.structs.memory import copy_slice
 
-RECORD_BYTES = 52
-"""The size of the record of one pending entry in bytes."""
-PAGE_SLOTS = 256
-"""The maximum number of slots on one page of an index."""
-
-_RECORD = cython.declare(cython.Py_ssize_t, 52)
-_SLOTS = cython.declare(cython.Py_ssize_t, 256)
+_RECORD = cython.declare(cython.Py_ssize_t, 52)  # the size of a record in bytes
+_SLOTS = cython.declare(cython.Py_ssize_t, 256)  # the maximum number of slots on a page of an index
 _NONE = cython.declare(cython.Py_ssize_t, 0xFFFFFFFF)
 _SMALL = cython.declare(cython.Py_ssize_t, 1024)  # a table with at most this many slots is never packed
 
@@ -327,9 +322,8 @@ class PendingTable:
     @cython.exceptval(-1, check=False)
     def add_owner(self, owner: object) -> cython.Py_ssize_t:
         """Register a consumer and return its number, which records use to refer to it."""
-        number: cython.Py_ssize_t
         if self.spare_owners:
-            number = self.spare_owners.pop()
+            number: cython.Py_ssize_t = self.spare_owners.pop()
             self.owners[number] = owner
             return number
         self.owners.append(owner)
@@ -357,7 +351,6 @@ class PendingTable:
     ) -> cython.Py_ssize_t:
         """Allocate a slot and add it to `refs`. The caller adds it to the other indexes and to the `TimeOrder`."""
         slot: cython.Py_ssize_t = self.free
-        at: cython.Py_ssize_t
         if slot == _NONE:
             slot = self.slots
             if slot >= _NONE:
@@ -366,7 +359,7 @@ class PendingTable:
                 # Grow the table by a sixteenth: doubling would leave up to half of a large table unused.
                 self.buf.extend(bytes(_RECORD * (4 + slot // 16)))
             self.slots += 1
-            at = slot * _RECORD
+            at: cython.Py_ssize_t = slot * _RECORD
         else:
             at = slot * _RECORD
             self.free = _get32(self.buf, at + _LATER)
@@ -402,12 +395,10 @@ class PendingTable:
     @cython.exceptval(-1, check=False)
     def _refer(self, slot: cython.Py_ssize_t, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
         """Add the slot to `refs`. If `refs` already has a slot with the same ID, link the new slot to that one."""
-        head: cython.Py_ssize_t
-        after: cython.Py_ssize_t
         if self.refs.insert(self, slot, ms, seq):
             return True
-        head = self.refs.found
-        after = _get32(self.buf, head * _RECORD + _NEXT)
+        head: cython.Py_ssize_t = self.refs.found
+        after: cython.Py_ssize_t = _get32(self.buf, head * _RECORD + _NEXT)
         _put32(self.buf, slot * _RECORD + _NEXT, after)
         _put32(self.buf, slot * _RECORD + _PREV, head)
         _put32(self.buf, head * _RECORD + _NEXT, slot)
@@ -462,11 +453,10 @@ class PendingTable:
         index: PendingIndex
         page: PendingPage
         pos: cython.Py_ssize_t
-        slot: cython.Py_ssize_t
         number: cython.Py_ssize_t = 0
         for page in self.refs.pages:
             for pos in range(page.count):
-                slot = _get32(page.buf, 4 * pos)
+                slot: cython.Py_ssize_t = _get32(page.buf, 4 * pos)
                 while slot != _NONE:
                     _put32(new, 4 * slot, number)
                     copy_slice(packed, number * _RECORD, old, slot * _RECORD, _RECORD)
@@ -550,24 +540,18 @@ class PendingIndex:
     def locate(self, table: PendingTable, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
         """Return whether the index contains an ID. Set at_page and at_pos to the position at which the ID belongs."""
         npages: cython.Py_ssize_t = len(self.pages)
-        page: PendingPage
-        low: cython.Py_ssize_t
-        high: cython.Py_ssize_t
-        middle: cython.Py_ssize_t
-        order: cython.Py_ssize_t
-        bound: cython.ulonglong
         if npages == 0:
             self.at_page = self.at_pos = 0
             return False
         if self.at_page < npages:  # try the position of the last search: entries are mostly acknowledged in order
-            page = cython.cast(PendingPage, self.pages[self.at_page])
+            page: PendingPage = cython.cast(PendingPage, self.pages[self.at_page])
             if self.at_pos < page.count and table.compare(_get32(page.buf, 4 * self.at_pos), ms, seq) == 0:
                 return True
-        low = 0
-        high = npages - 1
+        low: cython.Py_ssize_t = 0
+        high: cython.Py_ssize_t = npages - 1
         while low < high:  # find the last page whose bound is at most the ID
-            middle = (low + high + 1) // 2
-            bound = _get64(self.bounds, 16 * middle)
+            middle: cython.Py_ssize_t = (low + high + 1) // 2
+            bound: cython.ulonglong = _get64(self.bounds, 16 * middle)
             if bound < ms or (bound == ms and _get64(self.bounds, 16 * middle + 8) <= seq):
                 low = middle
             else:
@@ -582,7 +566,7 @@ class PendingIndex:
         # first at the position that an even distribution predicts, then at doubling distances from it, but never
         # further away than a binary search would.
         while low < high:
-            order = table.compare(_get32(page.buf, 4 * middle), ms, seq)
+            order: cython.Py_ssize_t = table.compare(_get32(page.buf, 4 * middle), ms, seq)
             if order == 0:
                 self.at_pos = middle
                 return True
@@ -600,15 +584,13 @@ class PendingIndex:
     @cython.exceptval(-1, check=False)
     def _guess(self, count: cython.Py_ssize_t, ms: cython.ulonglong) -> cython.Py_ssize_t:
         """Predict the position of an ID on the page at_page, as if the page's times rose evenly."""
-        first: cython.ulonglong
-        span: cython.ulonglong
         if self.at_page + 1 >= len(self.pages):
             return count // 2
-        first = _get64(self.bounds, 16 * self.at_page)
+        first: cython.ulonglong = _get64(self.bounds, 16 * self.at_page)
         if ms < first:
             return 0
         ms -= first
-        span = _get64(self.bounds, 16 * self.at_page + 16) - first
+        span: cython.ulonglong = _get64(self.bounds, 16 * self.at_page + 16) - first
         if ms >= span:  # all times of the page are nearly equal, so they predict no position
             return count // 2
         while span > 0xFFFF_FFFF_FFFF:  # keep the product below from overflowing
@@ -629,11 +611,10 @@ class PendingIndex:
     @cython.exceptval(-2, check=False)
     def edge(self, first: cython.bint) -> cython.Py_ssize_t:
         """Return the slot with the lowest ID if `first`, else the slot with the highest; -1 if the index is empty."""
-        page: PendingPage
         if self.count == 0:
             return -1
         if first:
-            page = cython.cast(PendingPage, self.pages[0])
+            page: PendingPage = cython.cast(PendingPage, self.pages[0])
             return _get32(page.buf, 0)
         page = cython.cast(PendingPage, self.pages[len(self.pages) - 1])
         return _get32(page.buf, 4 * (page.count - 1))
@@ -647,10 +628,9 @@ class PendingIndex:
     ) -> cython.bint:
         """Add a slot. If the index already contains its ID, return False and set `found`. O(log n), O(1) at the end"""
         npages: cython.Py_ssize_t = len(self.pages)
-        page: PendingPage
         if npages == 0:
             return self._add_page(table, slot, ms, seq)
-        page = cython.cast(PendingPage, self.pages[npages - 1])
+        page: PendingPage = cython.cast(PendingPage, self.pages[npages - 1])
         if table.compare(_get32(page.buf, 4 * (page.count - 1)), ms, seq) < 0:
             if page.count == _SLOTS:
                 return self._add_page(table, slot, ms, seq)
@@ -704,11 +684,10 @@ class PendingIndex:
         """Split the full page at_page into two; return the half that contains at_pos."""
         half: cython.Py_ssize_t = _SLOTS // 2
         upper: PendingPage = PendingPage(_SLOTS)
-        first: cython.Py_ssize_t
         self._bound(table)
         upper.take(page, half)
         self.pages.insert(self.at_page + 1, upper)
-        first = _get32(upper.buf, 0)
+        first: cython.Py_ssize_t = _get32(upper.buf, 0)
         at = 16 * (self.at_page + 1)
         self.bounds[at:at] = _id(table.ms(first), table.seq(first))
         if self.at_pos <= half:
@@ -721,10 +700,9 @@ class PendingIndex:
     @cython.exceptval(-1, check=False)
     def remove(self, table: PendingTable, slot: cython.Py_ssize_t) -> cython.bint:
         """Remove a slot. Return False if the index does not contain it."""
-        page: PendingPage
         if not self.locate(table, table.ms(slot), table.seq(slot)):
             return False
-        page = cython.cast(PendingPage, self.pages[self.at_page])
+        page: PendingPage = cython.cast(PendingPage, self.pages[self.at_page])
         if _get32(page.buf, 4 * self.at_pos) != slot:
             return False
         page.remove(self.at_pos)
@@ -746,10 +724,9 @@ class PendingIndex:
     @cython.exceptval(-1, check=False)
     def replace(self, table: PendingTable, slot: cython.Py_ssize_t, other: cython.Py_ssize_t) -> cython.bint:
         """Replace a slot by another slot with the same ID. Return False if the index does not contain the ID."""
-        page: PendingPage
         if not self.locate(table, table.ms(slot), table.seq(slot)):
             return False
-        page = cython.cast(PendingPage, self.pages[self.at_page])
+        page: PendingPage = cython.cast(PendingPage, self.pages[self.at_page])
         return _put32(page.buf, 4 * self.at_pos, other)
 
     @cython.cfunc
@@ -770,10 +747,9 @@ class PendingIndex:
     def _merge(self) -> cython.bint:
         """Merge the page at_page with the next page. Return False if both together have too many slots."""
         page: PendingPage = cython.cast(PendingPage, self.pages[self.at_page])
-        after: PendingPage
         if self.at_page + 1 >= len(self.pages):
             return False
-        after = cython.cast(PendingPage, self.pages[self.at_page + 1])
+        after: PendingPage = cython.cast(PendingPage, self.pages[self.at_page + 1])
         if page.count + after.count > _SLOTS // 2:
             return False
         page.take(after, 0)
@@ -871,7 +847,6 @@ class PendingIterator:
     def next(self) -> cython.bint:
         """Move to the next slot. Return False at the end."""
         index: PendingIndex = self._index
-        page: PendingPage
         if self._version != index.version:
             if index.locate(self._table, self.ms, self.seq) and not self._inclusive:
                 index.at_pos += 1
@@ -879,7 +854,7 @@ class PendingIterator:
             self._pos = index.at_pos
             self._version = index.version
         while self._page < len(index.pages):
-            page = cython.cast(PendingPage, index.pages[self._page])
+            page: PendingPage = cython.cast(PendingPage, index.pages[self._page])
             if self._pos < page.count:
                 self.slot = _get32(page.buf, 4 * self._pos)
                 self.ms = self._table.ms(self.slot)

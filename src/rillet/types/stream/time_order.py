@@ -55,9 +55,8 @@ class TimeOrder:
     @cython.exceptval(-1, check=False)
     def _insert_after(self, table: PendingTable, after: cython.Py_ssize_t, slot: cython.Py_ssize_t) -> cython.bint:
         """Link a slot after the slot `after`, or at the head of the list if `after` is _NONE."""
-        later: cython.Py_ssize_t
         if after == _NONE:
-            later = self.head
+            later: cython.Py_ssize_t = self.head
             self.head = slot
         else:
             later = table.later(after)
@@ -85,10 +84,9 @@ class TimeOrder:
         """
         time: cython.longlong = table.delivery_time(slot)
         back: cython.Py_ssize_t = self.tail
-        forth: cython.Py_ssize_t
         if self.head == _NONE or time >= table.delivery_time(back):
             return self._insert_after(table, back, slot)
-        forth = self.head if self.zone == _NONE else table.later(self.zone)
+        forth: cython.Py_ssize_t = self.head if self.zone == _NONE else table.later(self.zone)
         while back != self.zone and table.delivery_time(back) > time:
             if forth == _NONE or table.delivery_time(forth) > time:
                 back = self.zone if forth == _NONE else table.earlier(forth)

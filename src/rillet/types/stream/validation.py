@@ -46,9 +46,8 @@ _MASK = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)
 def _box_end(p: cython.p_const_uchar, pos: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.Py_ssize_t:
     """Return the position after the listpack element at pos, or -1 if it exceeds `end` or has a wrong backlen."""
     b: cython.int = p[pos]
-    n: cython.Py_ssize_t
     if b < 0x80:
-        n = 1
+        n: cython.Py_ssize_t = 1
     elif b < 0xC0:
         n = 1 + (b & 0x3F)
     elif b < 0xE0:
@@ -85,15 +84,13 @@ def _is_number(b: cython.int) -> cython.bint:
 def _number(p: cython.p_const_uchar, pos: cython.Py_ssize_t) -> cython.longlong:
     """Return the value of a number element. The caller has checked its type and its bounds."""
     b: cython.int = p[pos]
-    v: cython.longlong
     i: cython.Py_ssize_t
-    n: cython.Py_ssize_t
     if b < 0x80:
         return b
     if b < 0xE0:
-        v = ((b & 0x1F) << 8) | p[pos + 1]
+        v: cython.longlong = ((b & 0x1F) << 8) | p[pos + 1]
         return v - 8192 if v >= 4096 else v
-    n = 8 if b == 0xF4 else b - 0xEF
+    n: cython.Py_ssize_t = 8 if b == 0xF4 else b - 0xEF
     v = p[pos + n]
     if v >= 128:
         v -= 256
@@ -156,47 +153,37 @@ class LivingEntries:
         """Add a valid node in the form that servers write. For any other node, return False and change nothing."""
         end: cython.Py_ssize_t = used - 1
         pos: cython.Py_ssize_t = _COUNT
-        at: cython.Py_ssize_t
-        left: cython.Py_ssize_t
-        nfields: cython.Py_ssize_t
-        boxes: cython.longlong
-        total: cython.longlong
-        flags: cython.longlong
-        ms: cython.ulonglong
-        seq: cython.ulonglong
         last_ms: cython.ulonglong = self.last_ms
         last_seq: cython.ulonglong = self.last_seq
         first_ms: cython.ulonglong = 0
         first_seq: cython.ulonglong = 0
-        counted: cython.longlong
-        tombs: cython.longlong
         living: cython.longlong = 0
         deleted: cython.longlong = 0
         rises: cython.bint = True
         set_back: cython.bint = False
         if used < 11 or p[end] != 0xFF:
             return False
-        total = p[3]
+        total: cython.longlong = p[3]
         total = (total << 24) | (p[2] << 16) | (p[1] << 8) | p[0]
         if total != used:
             return False
         # The master entry.
-        at = _box_end(p, pos, end)
+        at: cython.Py_ssize_t = _box_end(p, pos, end)
         if at < 0 or at >= end or not _is_number(p[pos]):
             return False
-        counted = _number(p, pos)
+        counted: cython.longlong = _number(p, pos)
         pos = _box_end(p, at, end)
         if pos < 0 or pos >= end or not _is_number(p[at]):
             return False
-        tombs = _number(p, at)
+        tombs: cython.longlong = _number(p, at)
         at = _box_end(p, pos, end)
         if at < 0 or not _is_number(p[pos]):
             return False
-        boxes = _number(p, pos)
+        boxes: cython.longlong = _number(p, pos)
         if boxes < 0 or boxes > used:
             return False
-        nfields = boxes
-        left = nfields
+        nfields: cython.Py_ssize_t = boxes
+        left: cython.Py_ssize_t = nfields
         pos = at
         while left > 0 and pos < end:
             pos = _box_end(p, pos, end)
@@ -212,15 +199,15 @@ class LivingEntries:
             at = _box_end(p, pos, end)
             if at < 0 or at >= end or not _is_number(p[pos]):
                 return False
-            flags = _number(p, pos)
+            flags: cython.longlong = _number(p, pos)
             pos = _box_end(p, at, end)
             if pos < 0 or pos >= end or not _is_number(p[at]):
                 return False
-            ms = (master_ms + cython.cast(cython.ulonglong, _number(p, at))) & _MASK
+            ms: cython.ulonglong = (master_ms + cython.cast(cython.ulonglong, _number(p, at))) & _MASK
             at = _box_end(p, pos, end)
             if at < 0 or at >= end or not _is_number(p[pos]):
                 return False
-            seq = (master_seq + cython.cast(cython.ulonglong, _number(p, pos))) & _MASK
+            seq: cython.ulonglong = (master_seq + cython.cast(cython.ulonglong, _number(p, pos))) & _MASK
             pos = at
             left = nfields
             boxes = nfields + 3
@@ -285,19 +272,15 @@ class LivingEntries:
         master_seq: cython.ulonglong = key_seq(key)
         nfields: cython.longlong = master_fields(lp)
         pos: cython.Py_ssize_t = first_entry(lp)
-        flags: cython.longlong
-        ms: cython.ulonglong
-        seq: cython.ulonglong
-        boxes: cython.longlong
         living: cython.longlong = 0
         deleted: cython.longlong = 0
         while not lp.is_end(pos):
-            flags = int_at(lp, pos)
-            ms = undelta(master_ms, int_at(lp, lp.at_next))
-            seq = undelta(master_seq, int_at(lp, lp.at_next))
+            flags: cython.longlong = int_at(lp, pos)
+            ms: cython.ulonglong = undelta(master_ms, int_at(lp, lp.at_next))
+            seq: cython.ulonglong = undelta(master_seq, int_at(lp, lp.at_next))
             if living + deleted == 0 and (ms != master_ms or seq != master_seq):
                 return False
-            boxes = nfields
+            boxes: cython.longlong = nfields
             if flags & _SAMEFIELDS == 0:
                 boxes = 2 * size_at(lp, lp.at_next)
             pos = lp.skip(lp.at_next, boxes + 1)

@@ -53,7 +53,6 @@ cdef class Stream(StreamNodes):
     cpdef Group create_group(self, bytes name, unsigned long long ms, unsigned long long seq, long long entries_read)
     cpdef Group find_group(self, bytes name)
     cpdef bint destroy_group(self, bytes name) except -1
-    cpdef bint is_referenced(self, unsigned long long ms, unsigned long long seq) except -1
     cpdef bint find_unread(self) except -1
     cpdef bint is_held(self, unsigned long long ms, unsigned long long seq) except -1
     cpdef bint tidy_pending(self) except -1

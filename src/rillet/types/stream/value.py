@@ -75,10 +75,6 @@ if not cython.compiled:  # the compiled module gets these C functions from its .
 
 __all__ = ["Stream", "StreamIterator"]
 
-NODE_MAX_BYTES = 4096
-"""Redis's default for stream-node-max-bytes."""
-NODE_MAX_ENTRIES = 100
-"""Redis's default for stream-node-max-entries."""
 MAX_ENTRY_BYTES = 1 << 30
 """The maximum size of an entry's names and values, and of a node, in bytes (STREAM_LISTPACK_MAX_SIZE)."""
 
@@ -232,7 +228,6 @@ class Stream(StreamNodes):
         Redis: streamAppendItem.
         """
         total: cython.Py_ssize_t = 0
-        lp: Listpack | None
         same: cython.bint = True
         behind: cython.bint = False
         i: cython.Py_ssize_t
@@ -244,7 +239,7 @@ class Stream(StreamNodes):
             total += words.size[i]
         if total > _MAX_BYTES:
             return False
-        lp = self.find_tail()
+        lp: Listpack | None = self.find_tail()
         if lp is not None and self._is_full(lp, total, node_max_bytes, node_max_entries):
             lp.shrink()
             lp = None
@@ -271,11 +266,7 @@ class Stream(StreamNodes):
     @cython.inline
     @cython.exceptval(-1, check=False)
     def _is_full(
-        self,
-        lp: Listpack,
-        total: cython.Py_ssize_t,
-        node_max_bytes: cython.longlong,
-        node_max_entries: cython.longlong,
+        self, lp: Listpack, total: cython.Py_ssize_t, node_max_bytes: cython.longlong, node_max_entries: cython.longlong
     ) -> cython.bint:
         if node_max_bytes <= 0 or node_max_bytes > _MAX_BYTES:
             node_max_bytes = _MAX_BYTES
@@ -396,22 +387,19 @@ class Stream(StreamNodes):
         The stream caches the head node and the position of its first entry that is not a tombstone. If each XADD trims
         the stream to a length, the trim therefore writes one tombstone and does not search through earlier tombstones.
         """
-        lp: Listpack | None
-        entries: cython.longlong
-        whole: cython.bint
         settled: cython.bint = False
         deleted: cython.longlong = 0
         self.stopped = False
         while by_id or self.length > maxlen:
-            lp = self.find_head()
+            lp: Listpack | None = self.find_head()
             if lp is None:
                 break
-            entries = int_at(lp, _COUNT)
+            entries: cython.longlong = int_at(lp, _COUNT)
             if limit != 0 and deleted + entries > limit:
                 self._stop_at(self.head_key)
                 break
             if by_id:
-                whole = self._ends_before(lp, self.head_key, ms, seq)
+                whole: cython.bint = self._ends_before(lp, self.head_key, ms, seq)
             else:
                 whole = undelta(self.length, -entries) >= maxlen
             if not whole:
@@ -445,11 +433,6 @@ class Stream(StreamNodes):
     ) -> cython.longlong:
         """Trim with DELREF or ACKED, which check each entry: make tombstones, and remove nodes that have only those."""
         it: RaxIterator = RaxIterator(self.rax)
-        lp: Listpack
-        key: bytes
-        entries: cython.longlong
-        marked: cython.longlong
-        whole: cython.bint
         deleted: cython.longlong = 0
         self.stopped = False
         self.head = None
@@ -460,17 +443,17 @@ class Stream(StreamNodes):
         while it.next():
             if not by_id and self.length <= maxlen:
                 break
-            lp = it.data
-            key = it.key
-            entries = int_at(lp, _COUNT)
+            lp: Listpack = it.data
+            key: bytes = it.key
+            entries: cython.longlong = int_at(lp, _COUNT)
             if limit != 0 and deleted + entries > limit:
                 self._stop_at(key)
                 break
             if by_id:
-                whole = self._ends_before(lp, key, ms, seq)
+                whole: cython.bint = self._ends_before(lp, key, ms, seq)
             else:
                 whole = undelta(self.length, -entries) >= maxlen
-            marked = self._trim_node(lp, key, first_entry(lp), by_id, maxlen, ms, seq, delete_strategy)
+            marked: cython.longlong = self._trim_node(lp, key, first_entry(lp), by_id, maxlen, ms, seq, delete_strategy)
             deleted += marked
             if not whole:
                 break
@@ -498,11 +481,10 @@ class Stream(StreamNodes):
     def _ends_before(self, lp: Listpack, key: bytes, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
         """Return whether the node's last entry (or tombstone) has a lower ID. Redis: lpGetEdgeStreamID."""
         pos: cython.Py_ssize_t = entry_before(lp, lp.used - 1)
-        last_ms: cython.ulonglong
         if pos < 0:
             return True
         pos = lp.skip(pos, 1)
-        last_ms = undelta(key_ms(key), int_at(lp, pos))
+        last_ms: cython.ulonglong = undelta(key_ms(key), int_at(lp, pos))
         return less(last_ms, undelta(key_seq(key), int_at(lp, lp.at_next)), ms, seq)
 
     @cython.cfunc
@@ -525,28 +507,23 @@ class Stream(StreamNodes):
         master_ms: cython.ulonglong = key_ms(key)
         master_seq: cython.ulonglong = key_seq(key)
         nfields: cython.longlong = master_fields(lp)
-        after: cython.Py_ssize_t
-        flags: cython.longlong
-        entry_ms: cython.ulonglong
-        entry_seq: cython.ulonglong
-        boxes: cython.longlong
         deleted: cython.longlong = 0
         if lp is self.tail:
             self.tail = None
         self.trim_living = False
         while not lp.is_end(pos):
-            flags = int_at(lp, pos)
-            entry_ms = undelta(master_ms, int_at(lp, lp.at_next))
-            entry_seq = undelta(master_seq, int_at(lp, lp.at_next))
+            flags: cython.longlong = int_at(lp, pos)
+            entry_ms: cython.ulonglong = undelta(master_ms, int_at(lp, lp.at_next))
+            entry_seq: cython.ulonglong = undelta(master_seq, int_at(lp, lp.at_next))
             if (not less(entry_ms, entry_seq, ms, seq)) if by_id else self.length <= maxlen:
                 self.trim_living = flags & _DELETED == 0
                 self.edge_ms = entry_ms
                 self.edge_seq = entry_seq
                 break
-            boxes = nfields
+            boxes: cython.longlong = nfields
             if flags & _SAMEFIELDS == 0:
                 boxes = 2 * size_at(lp, lp.at_next)
-            after = lp.skip(lp.at_next, boxes + 1)
+            after: cython.Py_ssize_t = lp.skip(lp.at_next, boxes + 1)
             if flags & _DELETED == 0 and (delete_strategy != _ACKED or not self.is_held(entry_ms, entry_seq)):
                 if delete_strategy == _DELREF:
                     self.drop_references(entry_ms, entry_seq)
@@ -666,13 +643,6 @@ class Stream(StreamNodes):
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
-    def is_referenced(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
-        """Return whether any group has the entry unread or pending. Redis: streamEntryIsReferenced. O(groups)"""
-        self.find_unread()
-        return self.is_held(ms, seq)
-
-    @cython.ccall
-    @cython.exceptval(-1, check=False)
     def find_unread(self) -> cython.bint:
         """Set unread_ms and unread_seq to the lowest last delivered ID of all groups, for `is_held`. O(groups)
 
@@ -689,7 +659,10 @@ class Stream(StreamNodes):
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def is_held(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
-        """Return what `is_referenced` returns, if no group has moved since `find_unread`. O(log pending entries)"""
+        """Return whether any group has the entry unread or pending. Redis: streamEntryIsReferenced.
+
+        Call `find_unread` first, and again after a group has moved. O(log pending entries)
+        """
         if less(self.unread_ms, self.unread_seq, ms, seq):
             return True
         return self.pending.first_reference(ms, seq) >= 0
@@ -700,11 +673,10 @@ class Stream(StreamNodes):
 
         Redis: streamCleanupEntryCGroupRefs.
         """
-        group: Group
         dropped: cython.Py_ssize_t = 0
         slot: cython.Py_ssize_t = self.pending.first_reference(ms, seq)
         while slot >= 0:
-            group = self.groups[self.pending.owner(slot).group_name]
+            group: Group = self.groups[self.pending.owner(slot).group_name]
             group.drop(slot)
             dropped += 1
             slot = self.pending.first_reference(ms, seq)
@@ -745,11 +717,10 @@ class Stream(StreamNodes):
 
         Redis: streamReplyWithRange.
         """
-        counts: cython.bint
         if not less(group.last_ms, group.last_seq, ms, seq):
             return False
         if group.entries_read == -1:
-            counts = False
+            counts: cython.bint = False
         elif rule == _LAG_A:
             counts = not self.has_tombstones_from(ms, seq, rule)
         else:
@@ -768,13 +739,12 @@ class Stream(StreamNodes):
 
         As in Redis, the result is negative if ENTRIESREAD was set too high. Redis: streamReplyWithCGLag.
         """
-        read: cython.longlong
         if self.entries_added == 0:
             return 0
         if rule == LAG_C and (self.length == 0 or self._all_ahead(group)):
             return delta(self.length, 0)
         if group.entries_read != -1 and not self.has_tombstones_from(group.last_ms, group.last_seq, rule):
-            read = group.entries_read
+            read: cython.longlong = group.entries_read
         else:
             read = self.distance_from_first(group.last_ms, group.last_seq, rule)
             if read == -1:
