@@ -169,7 +169,7 @@ def _powers() -> list[tuple[int, int]]:
     """Return 10^-348, 10^-340, ... 10^340 as (64 bits, exponent of two)."""
     powers: list[tuple[int, int]] = []
     for decade in range(-348, 341, 8):
-        # Compute enough bits below the 64 that remain, so that the value is rounded only once.
+        # Compute more bits than the 64 that are kept, so that the value is rounded only once.
         scaled = 10**decade << 128 if decade >= 0 else (1 << 1408) // 10**-decade
         exponent = scaled.bit_length() - 64
         powers.append(((scaled + (1 << exponent - 1)) >> exponent, exponent - (128 if decade >= 0 else 1408)))
@@ -193,7 +193,7 @@ def _grisu(bits: int) -> tuple[bytes, int]:
     if exponent:
         mantissa += 1 << 52
     exponent = (exponent or 1) - 1075
-    # Both neighbours are equally far away, except that the one below a power of two is half as far.
+    # The two neighbours of a double are equally far away; of a power of two, the lower one is half as far away.
     nearer = mantissa == 1 << 52
     shift = 63 - mantissa.bit_length()
     upper = (2 * mantissa + 1) << shift

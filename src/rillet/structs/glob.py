@@ -80,7 +80,7 @@ class Glob:
 
 
 def _parse(pattern: bytes, ignore_case: bool) -> list[list[frozenset[int]]]:
-    """Return the segments between the stars; an element is the set of bytes that it matches."""
+    """Return the segments between the stars, each a list of elements: sets of the bytes that match."""
     segments: list[list[frozenset[int]]] = [[]]
     at = 0
     while at < len(pattern):

@@ -37,7 +37,7 @@ cdef class Listpack:
     cpdef bytes get_bytes(self, Py_ssize_t pos)
     cpdef long long get_int(self, Py_ssize_t pos) except? -77777777777
     cpdef list values(self)
-    cpdef list texts(self)
+    cpdef list[bytes] texts(self)
     cpdef bint compare(self, Py_ssize_t pos, bytes value) except -1
     cpdef Py_ssize_t find(self, Py_ssize_t pos, bytes value, Py_ssize_t skip=*) except? -2
 

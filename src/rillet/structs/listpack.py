@@ -888,8 +888,8 @@ class Listpack:
     def replace_int(self, pos: cython.Py_ssize_t, v: cython.longlong) -> cython.Py_ssize_t:
         """Replace the entry at pos by an integer; return its position (Redis: lpReplaceInteger). O(n)."""
         if 0 <= v <= 127 and _HEADER <= pos < self.used - 1 and self.buf[pos] < 0x80 and self.buf[pos + 1] == 1:
-            self.buf[pos] = v  # same size: every XADD updates its node's entry count this way
-            return pos  # (a malformed backlen such as 0x81 would be read into the new value)
+            self.buf[pos] = v  # same size, no bytes move: every XADD updates its node's entry count this way
+            return pos  # (the condition excludes a malformed backlen, such as 0x81)
         self.put_int(pos, entry_end(self.buf, pos, self.used - 1) - pos, v)
         return pos
 

@@ -142,7 +142,7 @@ class RaxIterator:
                 return self._arrive(h)
             return self._backward(h, False)
         if not h.iscompr:
-            # No child has this byte; the byte determines where among the children to continue.
+            # No child has the next byte of `key`. Continue with the children after or before this byte.
             self._add(key, i, 1)
             return self._forward(h, True) if forward else self._backward(h, True)
         if h.chars[j] > key[i]:
@@ -150,7 +150,7 @@ class RaxIterator:
                 return self._forward(h, False)
         elif not forward:
             return self._arrive(self._greatest(h))
-        # The whole subtree of the chain is on the wrong side: leave it as if it had just been visited.
+        # The whole subtree of the chain is on the wrong side of `key`: step past the subtree.
         self._add(h.chars, 0, len(h.chars))
         return self._forward(h, True) if forward else self._backward(h, True)
 
@@ -203,7 +203,7 @@ class RaxIterator:
         while True:
             j: cython.Py_ssize_t = 0
             if noup or len(h.chars) == 0:
-                # This subtree is finished: climb to a node that has a child after the one just left.
+                # The subtree of h is finished: climb to a node that has a child after the child just left.
                 while True:
                     if not noup and h is self.rax.head:
                         return self._end(depth, key_len)
@@ -333,7 +333,7 @@ class RaxIterator:
     def set_data(self, value: object) -> cython.bint:
         """Replace the current element's value without a lookup; allowed during an iteration."""
         if self.node is None or self.version != self.rax.version:
-            raise RuntimeError("the iterator has no current element")
+            raise RuntimeError("the rax iterator has no current element: call seek and a step first")
         self.node.data = value
         self.data = value
         return True

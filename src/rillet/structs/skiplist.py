@@ -241,7 +241,7 @@ class Skiplist:
             level -= 1
         while left > 0:
             following = node.next
-            assert following is not None, "no node has this rank"
+            assert following is not None, "the skiplist has no node with this rank"
             left -= 1
             self.hops += 1
             node = following
@@ -360,7 +360,7 @@ class Skiplist:
         assert self.tail is (nodes[len(nodes) - 1] if nodes else None) and self.head.backward is None
         for one, other in zip(nodes, nodes[1:], strict=False):
             assert (one.score, one.member) < (other.score, other.member)
-        assert all(node.score == node.score for node in nodes), "a score is NaN"
+        assert all(node.score == node.score for node in nodes), "a score in the skiplist is NaN"
         ranks = {id(node): rank for rank, node in enumerate(nodes, 1)}
         assert self.level == max(map(_levels, nodes), default=1) <= MAX_LEVEL
         for level in range(2, self.level + 1):
@@ -376,7 +376,7 @@ class Skiplist:
 @cython.inline
 @cython.exceptval(-1, check=False)
 def _is_below(node: SkiplistNode, score: cython.double, member: bytes, kind: cython.int) -> cython.bint:
-    """Compare a node with a bound; kind: 0 score <, 1 score <=, 2 score and member <, 3 member <, 4 member <=."""
+    """Compare a node with a bound by `kind`: 0 score <, 1 score <=, 2 score and member <, 3 member <, 4 member <=."""
     if kind == 0:
         return node.score < score
     if kind == 1:

@@ -31,7 +31,7 @@ from rillet.types.slot_table import SlotTable, scan_slots
 
 
 class Hash:
-    """The fields of one key, stored in either `listpack` or `table`."""
+    """The value of a hash key: its fields and values, stored in `listpack` or `table`."""
 
     __slots__ = ("listpack", "slots", "table")
 

@@ -25,7 +25,7 @@ from rillet.types.encoding_limits import DEFAULTS, EncodingLimits, has_compact
 
 
 class List:
-    """The elements of one key: a quicklist, and the rules that select its encoding."""
+    """The value of a list key: a quicklist, and the rules that select its encoding."""
 
     __slots__ = ("elements",)
 
@@ -128,7 +128,7 @@ class List:
         return twin
 
     def memory_usage(self, samples: int = 5) -> int:
-        """Return the memory used in this process (MEMORY USAGE); samples = number of nodes measured, 0 = all.
+        """Return the memory used in this process (MEMORY USAGE); samples: nodes to measure, 0 = all.
 
         The other nodes are estimated by the average. O(samples)
         """

@@ -30,7 +30,7 @@ _SAFETY_LIMIT = 1 << 30  # listpack.c: LISTPACK_MAX_SAFETY_SIZE
 
 
 class Set:
-    """The members of one key, stored in `intset`, `listpack` or `table`."""
+    """The value of a set key: its members, stored in `intset`, `listpack` or `table`."""
 
     __slots__ = ("intset", "listpack", "table")
 
@@ -139,8 +139,13 @@ class Set:
 
     def add(self, member: bytes, limits: EncodingLimits = DEFAULTS) -> bool:
         """Add a member; return False if it already exists (setTypeAdd)."""
-        if self.table is not None:
-            return self.table.add(member)
+        table = self.table
+        if table is not None:
+            if member in table.slot_of:
+                return False
+            table.slot_of[member] = len(table.items)  # as `SlotTable.add`, without the cost of a call
+            table.items.append(member)
+            return True
         if self.intset is not None:
             return self._add_to_intset(self.intset, member, limits)
         assert self.listpack is not None

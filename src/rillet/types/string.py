@@ -42,7 +42,7 @@ _MAX_INT = cython.declare(cython.longlong, (1 << 63) - 1)
 @cython.final
 @cython.cclass
 class String:
-    """The bytes of one key."""
+    """The value of a string key."""
 
     __slots__ = ("data", "form", "grown")
     data: bytes

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import random
 import sys
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -81,7 +82,7 @@ class MemberRange:
 
 
 class Zset:
-    """The members of one key: a `listpack`, or a `skiplist` with `nodes` and `slots`."""
+    """The value of a sorted set key: a `listpack`, or a `skiplist` with `nodes` and `slots`."""
 
     __slots__ = ("listpack", "nodes", "skiplist", "slots")
 
@@ -420,15 +421,7 @@ def _put(listpack: Listpack, member: bytes, score: float, classic: bool) -> None
 
 def _below(values: list[Any], score: float, inclusive: bool) -> int:
     """Return the number of members with a score below the given score, or equal to it if `inclusive`."""
-    low, high = 0, len(values) // 2
-    while low < high:
-        middle = (low + high) // 2
-        found = float(values[2 * middle + 1])
-        if found < score or (inclusive and found == score):
-            low = middle + 1
-        else:
-            high = middle
-    return low
+    return (bisect_right if inclusive else bisect_left)(values[1::2], score, key=float)
 
 
 def _walk(members: list[bytes], wanted: MemberRange, backwards: bool) -> tuple[int, int]:

@@ -35,7 +35,7 @@ _STEPS = cython.declare(cython.int, 8)
 @cython.final
 @cython.cclass
 class EntryLookup:
-    """Looks up entries of one stream. After `find` returns True, the iterator `entries` is at the entry."""
+    """Lookup of entries of one stream by ID. After `find` returns True, the iterator `entries` is at the entry."""
 
     __slots__ = ("ahead", "entries", "given", "stream")
     stream: Stream

@@ -393,7 +393,7 @@ class Group:
             theirs = other.table.next_by_time(theirs)
 
     def orphans(self) -> int:
-        """Return the number of pending entries that `load` added and that have no consumer yet, except released ones.
+        """Return the number of entries that `load` added and that have no consumer yet and are not released.
 
         The number must be 0 when the whole stream is loaded. O(consumers)
         """

@@ -26,7 +26,7 @@ def check_group(group: Group) -> None:
     owned: set[int] = set()
     for name, consumer in group.consumers.items():
         must(consumer.name == name and consumer.group_name == group.name, f"consumer {name!r} has its key as its name")
-        must(table.owners[consumer.number] is consumer, f"the number of consumer {name!r} finds it in the table")
+        must(table.owners[consumer.number] is consumer, f"the table of owners contains consumer {name!r} at its number")
         consumer.index.check(table)
         for slot in consumer.index.slots():
             must(table.owner(slot) is consumer, f"{table.ms(slot)}-{table.seq(slot)} of {name!r} has its owner")

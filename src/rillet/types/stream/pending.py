@@ -255,7 +255,7 @@ class PendingTable:
 
     @cython.ccall
     def owner(self, slot: cython.Py_ssize_t) -> Any:
-        """Return the consumer to which the entry was delivered; the group's `nobody` if it was released."""
+        """Return the consumer that owns a pending entry, or the group's `nobody` if the entry was released."""
         return self.owners[_get32(self.buf, slot * _RECORD + _OWNER)]
 
     @cython.ccall
@@ -286,7 +286,7 @@ class PendingTable:
     @cython.ccall
     @cython.exceptval(-2, check=False)
     def next_by_time(self, slot: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """Return the slot of the same group that follows in the order by time, -1 after the last."""
+        """Return the next slot in the group's list by time of delivery, or -1 after the last slot."""
         later: cython.Py_ssize_t = _get32(self.buf, slot * _RECORD + _LATER)
         return -1 if later == _NONE else later
 
@@ -295,25 +295,25 @@ class PendingTable:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def earlier(self, slot: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """Return the slot before this one in the group's list by time of delivery."""
+        """Return the previous slot in the group's list by time of delivery."""
         return _get32(self.buf, slot * _RECORD + _EARLIER)
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def later(self, slot: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """Return the slot after this one in the group's list by time of delivery."""
+        """Return the following slot in the group's list by time of delivery; 0xFFFFFFFF after the last."""
         return _get32(self.buf, slot * _RECORD + _LATER)
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def set_earlier(self, slot: cython.Py_ssize_t, other: cython.Py_ssize_t) -> cython.bint:
-        """Set the slot before this one in the group's list by time of delivery."""
+        """Set the previous slot in the group's list by time of delivery."""
         return _put32(self.buf, slot * _RECORD + _EARLIER, other)
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def set_later(self, slot: cython.Py_ssize_t, other: cython.Py_ssize_t) -> cython.bint:
-        """Set the slot after this one in the group's list by time of delivery."""
+        """Set the following slot in the group's list by time of delivery."""
         return _put32(self.buf, slot * _RECORD + _LATER, other)
 
     # -- owners
@@ -442,7 +442,7 @@ class PendingTable:
 
     @cython.ccall
     def pack(self, indexes: list[Any]) -> bytearray:
-        """Remove all free slots, which renumbers the others; return the new number of each slot, four bytes each.
+        """Remove all free slots, which renumbers the others. Return the new number of each old slot, in four bytes.
 
         indexes: those of all groups and consumers. The caller renumbers everything else that holds slots. O(slots)
         """

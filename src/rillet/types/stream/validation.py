@@ -102,7 +102,7 @@ def _number(p: cython.p_const_uchar, pos: cython.Py_ssize_t) -> cython.longlong:
 @cython.final
 @cython.cclass
 class LivingEntries:
-    """Collects the number, the order, and the first and last ID of the entries of a stream that are not tombstones."""
+    """The number, the order, and the first and last ID of the entries of a stream that are not tombstones."""
 
     __slots__ = ("count", "first_ms", "first_seq", "last_ms", "last_seq", "rises", "set_back")
 

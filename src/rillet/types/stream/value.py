@@ -89,7 +89,7 @@ _KEEPREF = cython.declare(cython.int, 0)
 _DELREF = cython.declare(cython.int, 1)
 _ACKED = cython.declare(cython.int, 2)
 _MAX_BYTES = cython.declare(cython.Py_ssize_t, 1073741824)
-# The initial capacity of a new node in bytes is at most this (STREAM_LISTPACK_MAX_PRE_ALLOCATE).
+# The maximum initial capacity of a new node in bytes (STREAM_LISTPACK_MAX_PRE_ALLOCATE).
 _PREALLOCATE = cython.declare(cython.Py_ssize_t, 4096)
 # A node's entry count is its first listpack element, directly after the listpack header of 6 bytes.
 _COUNT = cython.declare(cython.Py_ssize_t, 6)
@@ -713,7 +713,7 @@ class Stream(StreamNodes):
     def advance_group(
         self, group: Group, ms: cython.ulonglong, seq: cython.ulonglong, rule: cython.int = LAG_A
     ) -> cython.bint:
-        """Set a group's last delivered ID to an entry that it reads. Return False if the group is already past it.
+        """Set a group's last delivered ID to an entry that it reads. Return False if its last ID is not lower.
 
         Redis: streamReplyWithRange.
         """
