@@ -25,12 +25,12 @@ lost connection.
 **Failures.** A lost connection is opened again and the range continues after the last whole entry, as long as there is
 progress within the client's timeout. MOVED and ASK are followed; from then on one request is under way at a time,
 because its reply decides where the next one goes. A replica that has no more entries before the range ends may lag
-behind: its master serves the rest.
+behind, so its master serves the remaining entries.
 
 **Trimming.** `check` is called when a page does not prove that it continues the page before. By XRANGE, a page is then
 requested from the last entry that was read, that entry included: if the entry is present, nothing behind it was
 trimmed. XNODES returns the first ID of the stream, which must not be beyond the page's beginning. `check` raises an
-error if entries are lost, and returns to continue.
+error if entries are lost; if it returns, the reader continues.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class PageRange:
     after: StreamID
     last: StreamID
     limit: int = UNLIMITED
-    read: int = 0  # entries that were read
+    read: int = 0  # number of entries that were read
     master: bool = False  # the replica had no more entries: read the rest from the master
     count: int = 0  # entries of the next page by XRANGE
     asked: StreamID | None = None  # the ID after which the last page of nodes was requested
@@ -145,7 +145,7 @@ class _NodePages:
         self.limit(pages)
 
     def limit(self, pages: PageRange) -> None:
-        """Stop decoding at the limit of the range, and skip the rest of the reply."""
+        """Stop decoding after the range's last permitted entry, and skip the remaining bytes of the reply."""
         assert pages.reader is not None
         left = pages.limit - pages.read
         if left > 0:
@@ -167,8 +167,9 @@ class _NodePages:
 class RangeReader:
     """Reads ranges of streams into rows.
 
-    page_entries: entries under way by XRANGE. batch_entries, batch_bytes: the rows are full at either. nodes: whether
-    to try RILLET.XNODES. check: see above, Trimming.
+    page_entries: the most entries that all requested XRANGE pages contain together. batch_entries, batch_bytes: the
+    rows are full at either limit. nodes: whether to try RILLET.XNODES. check: the function that is called when entries
+    may have been trimmed between two pages (see the module's docstring).
     """
 
     def __init__(
@@ -210,7 +211,7 @@ class RangeReader:
     # ---- requests ----
 
     def _send(self, ahead: int = 0) -> None:
-        """Send requests while fewer than the window are under way. ahead: extra requests (XNODES only)."""
+        """Send requests until `window` replies are outstanding (XNODES: 1 + `ahead`)."""
         requests: dict[Connection, list[bytes]] = {}
         while self.waiting and len(self.under_way) < (1 + ahead if self.nodes else self.window):
             pages = self.waiting[0]
@@ -238,7 +239,7 @@ class RangeReader:
         return decoder
 
     def _without_nodes(self) -> None:
-        """Read by XRANGE from now on."""
+        """Read all remaining pages by XRANGE instead of RILLET.XNODES."""
         self.nodes = False
         self._decoders.clear()
 

@@ -72,7 +72,7 @@ def rows_for(schema: Any, key: bytes, mode: str = "PERMISSIVE", corrupt: str = "
 
 
 def _alias(metadata: dict[bytes, bytes]) -> bytes | None:
-    """Return the field that a column's metadata names; Spark packs a column's metadata into one JSON text."""
+    """Return the field name in a column's metadata, or None. Spark stores all metadata as one JSON text."""
     plain = metadata.get(b"field")
     named = json.loads(metadata.get(b"SPARK::metadata::json", b"{}")).get("field")
     return named.encode() if plain is None and isinstance(named, str) else plain

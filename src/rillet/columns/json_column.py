@@ -76,7 +76,7 @@ def _variant() -> Callable[[bytes], Any]:
     from pyspark.sql.types import VariantVal
 
     def read(text: bytes) -> Any:
-        if b"N" in text or b"I" in text:  # perhaps NaN or Infinity
+        if b"N" in text or b"I" in text:  # the value may be NaN or Infinity
             json.loads(text.decode("utf-8", "replace"), parse_constant=_no_constant)
         try:
             variant = VariantVal.parseJson(text.decode("utf-8", "replace"))
@@ -92,7 +92,7 @@ def _no_constant(name: str) -> Any:
 
 
 def _reader(kind: Any) -> Reader | None:
-    """Return a function that converts a parsed JSON value to an Arrow type; every one maps None to None."""
+    """Return a function that converts a parsed JSON value to an Arrow type, and None to None."""
     import pyarrow as pa
 
     if pa.types.is_struct(kind):
