@@ -71,7 +71,7 @@ def test_unwritable_columns_are_reported_before_the_first_row(url: str) -> None:
         writer_of(rows, {"url": url, "stream": "s", "fieldColumns": "a, c", "idColumn": "k"})
     with pytest.raises(OptionError, match="stream is missing"):
         writer_of(rows, {"url": url})
-    with pytest.raises(OptionError, match="txnAppId and txnVersion are for df.write"):
+    with pytest.raises(OptionError, match="txnAppId and txnVersion apply to df.write"):
         writer_of(rows.select(["b"]), {"url": url, "stream": "s", "txnAppId": "a", "txnVersion": "1"})
 
 

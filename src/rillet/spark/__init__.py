@@ -11,9 +11,9 @@ The modules, from Spark's side to the server's side:
     options.py      the options; all mistakes are reported in one error
     sessions.py     `session`: a local Spark with the connector; `history`: an archive and its streams as one table
     java.py         `require_java`: checks that Spark can start
-    errors.py       `reason`: errors as one sentence in the first line of Spark's message
-    metrics.py      `progress`: how far a query is behind
-    packaging.py    the package as one file, for executors on hosts where it is not installed
+    errors.py       `reason`: extracts rillet's error message from a Spark exception
+    metrics.py      `progress`: the number of entries that a streaming query has not read yet
+    packaging.py    packs rillet into one file, for executors on hosts where it is not installed
     column_types.py checks that Arrow columns and stream fields can be converted
     read/           offsets, planning, pages, schema inference, filters, data loss, history
     write/          encoding, pipelining and committing rows; exactly once
@@ -50,7 +50,7 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name at its first use."""
+    """Import a public name of the package at its first use."""
     if name in _LAZY:
         return getattr(import_module(f"rillet.spark.{_LAZY[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -31,7 +31,7 @@ _MESSAGE = re.compile(r"(?:^|\s)(?:rillet(?:\.\w+)+: )?(rillet: .*?)(?:\s*SQLSTA
 
 @contextmanager
 def plainly() -> Iterator[None]:
-    """Make Spark show a RilletError from the body of this context without a traceback."""
+    """Make Spark omit the traceback of a RilletError that is raised inside this context manager."""
     try:
         yield
     except RilletError:

@@ -22,7 +22,7 @@ def session(master: str = "local[2]", name: str = "rillet", **settings: str) -> 
     require_java()
     package_folder = str(Path(__file__).parents[2])
     folders = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    if package_folder not in folders:  # the worker processes inherit this search path
+    if package_folder not in folders:  # Spark's Python workers inherit PYTHONPATH
         os.environ["PYTHONPATH"] = os.pathsep.join([package_folder, *filter(None, folders)])
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     from pyspark.sql import SparkSession
@@ -36,7 +36,7 @@ def session(master: str = "local[2]", name: str = "rillet", **settings: str) -> 
         "spark_sql_session_timeZone": "UTC",
     }
     for key, value in {**defaults, **settings}.items():
-        # A name with dots is used unchanged: spark.executorEnv.HTTP_PROXY.
+        # A setting whose name contains dots is passed unchanged: spark.executorEnv.HTTP_PROXY.
         builder = builder.config(key if "." in key else key.replace("_", "."), value)
     spark = builder.getOrCreate()
     register(spark)
@@ -51,7 +51,7 @@ def history(
     schema: str | StructType | None = None,
     **options: str,
 ) -> DataFrame:
-    """Return an archive and its streams' later entries as one table; `options` are those of a batch read."""
+    """Return one table of archived entries and the streams' later entries; `options`: as for spark.read."""
     from rillet.spark.source import register
 
     register(spark)

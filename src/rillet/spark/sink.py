@@ -1,7 +1,7 @@
 """The writers that Spark calls: in tasks to append rows, and on the driver to complete a batch.
 
-    driver      writer(schema)             checks options and schema; names a df.write
-    executors   writer.write(batches)      write/row_encoder.py: rows to streams and texts; write/writer.py: to servers
+    driver      writer(schema)             checks options and schema; gives a df.write a unique name
+    executors   writer.write(batches)      write/row_encoder.py converts rows to text, write/writer.py sends them
     driver      writer.commit(messages)    write/commits.py: marks the batch complete and removes its tasks' records
 
 Writes are exactly once by default (exactlyOnce = auto means `transaction`); design note 0017 explains how. With
@@ -53,7 +53,7 @@ class RowsCommitted(WriterCommitMessage):
 class _Writer:
     """The base class of the batch writer and the streaming writer."""
 
-    query: str | None = None  # None: the query's ID and the batch's number are in the task's local properties
+    query: str | None = None  # None: Spark's task properties contain the query's ID and the batch's number
     batch = 0
     lasting = True
 
@@ -66,7 +66,7 @@ class _Writer:
                 raise OptionError("rillet: leave out idColumn: with exactlyOnce=idmp the server generates the IDs")
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
-        """Append the rows of a task to their streams."""
+        """Append the rows of a write task to their streams."""
         with plainly(), Servers(self.options) as servers:
             sender, identity = self._sender(servers)
             for batch in iterator:
@@ -113,7 +113,7 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
                 rows[stream] = rows.get(stream, 0) + count
         counts = ", ".join(f"{count} rows in {shown(stream)}" for stream, count in rows.items())
         log.warning("rillet: a write failed; the rows of its finished tasks remain in the streams: %s", counts)
-        # A write with txnAppId can be repeated, so its records stay open.
+        # A write with txnAppId can be repeated, so its commit records stay open.
         if self.options.exactly_once not in ("none", "idmp") and not self.lasting:
             with plainly(), Servers(self.options) as servers:
                 give_up(servers, str(self.query), list(rows))
@@ -125,11 +125,11 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
     def __init__(self, options: Options, schema: StructType) -> None:
         super().__init__(options, schema)
         if options.txn_app_id is not None:
-            raise OptionError("rillet: txnAppId and txnVersion are for df.write; a streaming query has its own names")
+            raise OptionError("rillet: txnAppId and txnVersion apply to df.write, not to a streaming query")
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Record that the micro-batch is complete; if Spark repeats the batch, its tasks write nothing."""
         self.close(messages)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Do nothing: the repeated batch uses the commit records to continue after the rows that were written."""
+        """Do nothing: when Spark repeats the micro-batch, its tasks skip the rows that the commit records count."""

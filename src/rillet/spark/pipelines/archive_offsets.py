@@ -1,4 +1,4 @@
-"""Offsets of an archive: the position up to which each stream is archived, and its combination with a job's offset.
+"""Offsets of an archive: the ID up to which each stream is archived, and how a job continues from these IDs.
 
 The manifest stores the offset of the streaming source (`spark.read.offsets.Offset`) after the last commit. Several jobs
 may write different streams into one archive in turn, so a job replaces only the parts of its own streams.
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
 
 
 def position_only(offset: dict[str, Any]) -> dict[str, Any]:
-    """Return the parts of an offset that the archive stores: the streams' positions, without the batch's plan."""
+    """Return an offset without the plan of its batch, because the archive stores only the streams' positions."""
     return replace(Offset.parse(offset), plan=None, start=None, initial=False).json()
 
 
 def merged(kept: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
     """Return the archive's offset after a batch; the streams of other jobs keep their positions.
 
-    The counters of a stream are stored with its position, so that the next run detects data loss as this run does.
+    Each position is stored with the stream's counters, from which the next run detects data loss.
     """
     before, after = (Offset.parse({"streams": {}, **one}) for one in (kept, new))
     return combined(before, after, after.streams.keys()).json()
 
 
 def combined(offset: Offset, other: Offset, streams: Set[str]) -> Offset:
-    """Return an offset that takes the given streams from `other` and the remaining ones from `offset`."""
+    """Combine two offsets: the given streams from `other`, all other streams from `offset`."""
 
     def of(one: dict[str, Any], two: dict[str, Any]) -> dict[str, Any]:
         return {
@@ -59,7 +59,7 @@ def starting_offset(manifest: ArchiveManifest, initial: dict[str, Any], options:
     }  # fmt: skip
     if not archived:
         return initial
-    new = replace(first, unread=frozenset(first.streams))  # entries lost before the first batch are not reported
+    new = replace(first, unread=frozenset(first.streams))  # do not report entries lost before the first batch
     return combined(new, kept, archived).json()
 
 

@@ -1,9 +1,9 @@
 """The parts that all pipeline commands share: the Spark session, error lines, and the progress callback.
 
-A pipeline is a module of this package with a function over DataFrames. For `rillet pipeline NAME` it also has
+A pipeline is a module of this package with a function on DataFrames. For `rillet pipeline NAME` the module also has
 
     add_arguments(parser)              declares arguments as for argparse: required=, type=, choices=
-    argument_errors(options) -> list   returns errors in the combination of arguments; an invalid value is None
+    argument_errors(options) -> list   returns the errors in combinations of arguments; invalid arguments are None
     run(options) -> int                runs the pipeline, prints one line, returns the exit status
     EPILOG                             examples for --help; optional
 """
@@ -42,7 +42,7 @@ class PipelineError(RilletError):
 
 
 def silent(done: int, total: int | None) -> None:
-    """Show no progress."""
+    """Do nothing: the default progress callback."""
 
 
 # ---- the session --------------------------------------------------------------------------------------------------
@@ -56,7 +56,7 @@ def open_session(options: argparse.Namespace, name: str) -> SparkSession:
     conf = dict(options.conf)
     local = options.master.startswith("local")
     if local:
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # otherwise Spark warns that it chose one of many
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # else Spark warns that the host has several addresses
     with _deferred_interrupt(), _quiet(options, conf):
         spark = session(options.master, f"rillet pipeline {name}", **conf)
         if not _has_own_log(options):
@@ -66,7 +66,7 @@ def open_session(options: argparse.Namespace, name: str) -> SparkSession:
 
 
 def _check_connection(given: Mapping[str, str]) -> None:
-    """Connect to the source, to report an error in milliseconds as one line; Spark needs seconds and many lines."""
+    """Connect to the source before Spark starts, so that a connection error is one line after milliseconds."""
     from rillet.client.servers import Servers
 
     if not given:
@@ -93,7 +93,7 @@ def _deferred_interrupt() -> Iterator[None]:
     try:
         yield
     finally:
-        if signal.getsignal(signal.SIGINT) is note:  # if not, Spark has installed its own handler of Ctrl-C
+        if signal.getsignal(signal.SIGINT) is note:  # else Spark has installed its own Ctrl-C handler
             signal.signal(signal.SIGINT, before)
     if received:
         raise KeyboardInterrupt
@@ -161,7 +161,7 @@ def counted(number: int, noun: str, plural: str | None = None) -> str:
 
 
 def foreign_files(path: str | Path) -> list[str]:
-    """Return an error if a folder to overwrite holds files other than a Parquet table's; else an empty list."""
+    """Return [error message] if a folder to overwrite holds files other than a Parquet table's; otherwise []."""
     for file in Path(path).rglob("*"):
         if file.is_file() and file.suffix not in (".parquet", ".crc") and not file.name.startswith("_"):
             return [f"{path} would be overwritten, but it holds {file.relative_to(path)}, which is not a Parquet file"]

@@ -1,20 +1,21 @@
 """dead-letters: shows failed entries, from dead-letter streams or from the pending entries of groups, as one table.
 
     letters = dead_letters(spark, url=..., stream="billing.dead")                 # written by rillet's consumers
-    stuck = pending(spark, url=..., stream="events", min_deliveries=5)            # delivered again and again
-    report(letters).show()                                                        # by group, reason and age
-    reprocess(spark, letters.where("reason LIKE '%timeout%'"), url=...)           # back into the stream (requeue.py)
+    stuck = pending(spark, url=..., stream="events", min_deliveries=5)            # delivered 5 times or more
+    report(letters).show()                                                        # counts by group, reason, age
+    reprocess(spark, letters.where("reason LIKE '%timeout%'"), url=...)           # requeue into the stream
 
     stream group consumer id   the entry's stream, group, last consumer if known, and its ID there
-    reason                     a letter's first field of REASONS, or "delivered too often"; a pending entry's state
+    reason                     dead letter: the first of its fields that REASONS lists, or "delivered too often";
+                               pending entry: its state
     deliveries failed added    number of deliveries; time of the letter or of the last delivery; time of the entry's ID
     age_seconds age            time since `failed`, by the server's clock, as a number and as a range for reports
     letter_stream letter_id    the dead letter itself; null for pending entries
-    fields                     the entry's own fields
+    fields                     the entry's fields
 
 A dead letter is a copy of an entry that a consumer gave up. A consumer of rillet
 (`messages(max_deliveries=..., dead_letters=...)`) appends the fields `_stream`, `_group`, `_id` and `_deliveries` to
-the copy. Dead letters of other libraries may lack these fields; then `to` names the stream for requeuing.
+the copy. Dead letters of other libraries may lack these fields; requeuing them requires `to`, the name of the stream.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ _PENDING_SCHEMA = (
 )
 _AGES = ((60, "under a minute"), (3600, "under an hour"), (86_400, "under a day"), (7 * 86_400, "under a week"))
 _OLDEST = "a week or more"
-_LATEST_MS = 253_402_300_799_999  # the largest time of Python's datetime
+_LATEST_MS = 253_402_300_799_999  # the latest time that Python's datetime can represent
 
 
 # -- the two tables --------------------------------------------------------------------------------------------------
@@ -78,7 +79,7 @@ def dead_letters(spark: SparkSession, *, reasons: Iterable[str] = REASONS, **opt
 
 
 def pending(spark: SparkSession, *, min_deliveries: int = 1, min_idle_ms: int = 0, **options: str) -> DataFrame:
-    """Return the pending entries of the streams' groups: one task per group; every Spark action reads them again."""
+    """Return the pending entries of the streams' groups as a DataFrame; each Spark action reads them again."""
     from pyspark.sql import functions as F
 
     checked = checked_options(options)
@@ -126,7 +127,7 @@ def _now(options: Options) -> int:
 
 
 def _aged(rows: DataFrame, now: int) -> DataFrame:
-    """Return failed entries with the columns `age_seconds` and `age`; now: the server's time in milliseconds."""
+    """Add the columns `age_seconds` and `age` to failed entries; now: the server's time in milliseconds."""
     from pyspark.sql import functions as F
 
     age = ((F.lit(now) - F.unix_millis("failed")) / 1000).alias("age_seconds")
@@ -178,7 +179,7 @@ def argument_errors(options: argparse.Namespace) -> list[str]:
     if options.to is not None and not options.reprocess:
         errors.append("--to needs --reprocess")
     if options.to is not None and options.pending:
-        errors.append("--to is for dead letters: pending entries can only be requeued into their own stream")
+        errors.append("--to applies to dead letters only: pending entries are always requeued into their own stream")
     if options.reprocess and options.pending and options.min_idle is None:
         errors.append(
             "--reprocess with --pending needs --min-idle: a consumer may still be handling entries with less idle time"

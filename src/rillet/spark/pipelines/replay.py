@@ -1,19 +1,19 @@
 """replay: writes rows with IDs to a stream, in order, at full speed or at their recorded pace.
 
     replay(spark.read.parquet("events.parquet"), "copy", url="redis://localhost")            IDs kept
-    replay(table(spark, stream="events", url=url)[0], "again", url=url, retime=True, speed=10)   now, ten times as fast
+    replay(table(spark, stream="events", url=url)[0], "again", url=url, retime=True, speed=10)   new IDs, at 10x speed
 
-The frame has the column `id` and the fields: a map `fields`, or one column per field, as in the sink. One task writes,
-because each ID must be larger than the one before. A frame that is not in ID order is sorted first.
+The DataFrame has the column `id` and the fields: a map `fields`, or one column per field, as in the sink. A single task
+writes all rows, because XADD requires rising IDs. A DataFrame that is not in ID order is sorted first.
 
-    IDs kept      the target's last ID must be smaller than the first ID of the frame
+    IDs kept      the target's last ID must be smaller than the first row's ID
     retime        the same number of milliseconds is added to every ID, so that the first is the server's time at the
                   start; the time between two rows stays the same
     speed=N       rows are written at N times the recorded pace of their IDs; without `speed`, as fast as possible
 
 replay_writer.py describes how a replay resumes after a kill.
 
-Cost: the same as the sink's, and a sort in one task if the frame is not in order.
+Cost: the same as the sink's, and a sort in one task if the rows are not in ID order.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ReplaySummary:
-    """The result of a replay: rows that this run and an earlier run wrote, and the last row's ID in the target."""
+    """The result of a replay: the rows written by this run and by earlier runs, and the last row's ID in the target."""
 
     rows: int
     before: int
@@ -66,9 +66,9 @@ def replay(
     total: int | None = None,
     **target: str,
 ) -> ReplaySummary:
-    """Write the rows of a frame to the stream `to`, except those that an earlier run of the same replay has written.
+    """Write the rows of a DataFrame to the stream `to`; skip rows that an earlier run of the same replay has written.
 
-    target: the sink's connection options. ordered: the frame is already in ID order, as if read from one stream.
+    target: the sink's connection options. ordered: the rows are already in ID order, as if read from one stream.
     source: the name that identifies an unfinished replay. anew: discard an unfinished replay.
     """
     from rillet.client.servers import Servers
@@ -87,7 +87,7 @@ def replay(
             try:
                 done = int(servers.call(key, b"HGET", record, b"rows") or 0)
             except ConnectorError:
-                pass  # if the error persists, the task that writes raises it
+                pass  # if the server stays unreachable, the Spark task raises the error
             return done, total
 
         if anew:
@@ -104,7 +104,7 @@ def replay(
 
 
 def in_order(frame: DataFrame, ordered: bool) -> DataFrame:
-    """Return a frame as one partition that is sorted by ID."""
+    """Return the rows of a DataFrame as one partition, sorted by ID."""
     from pyspark.sql import functions as F
 
     if ordered:
@@ -136,7 +136,7 @@ def table(
 
 
 def read_parquet(spark: SparkSession, path: str) -> DataFrame:
-    """Return Parquet files as a frame; stream names in folder names stay strings, so 007 does not become 7."""
+    """Read Parquet files as a DataFrame; a stream name in a folder name stays a string (Spark turns 007 into 7)."""
     inference = "spark.sql.sources.partitionColumnTypeInference.enabled"
     before = spark.conf.get(inference)
     spark.conf.set(inference, "false")

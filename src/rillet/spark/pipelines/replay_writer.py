@@ -1,7 +1,7 @@
-"""The Spark task of a replay: writes rows to one stream and, in the same transactions, stores its position.
+"""The Spark task of a replay: writes rows to one stream and, in the same transactions, stores its progress.
 
-The position is stored in the replay's progress record, a hash in the cluster slot of the target stream. Each chunk of
-rows is written in one transaction with it:
+The progress record is a Redis hash in the cluster slot of the target stream. Each transaction writes a chunk of rows
+and updates the record:
 
     WATCH stream record;  HMGET record;  XINFO stream;  MULTI     sent right after the EXEC before, without waiting
     XADD ... XADD;  HSET rillet:commits:{copy}:replay position shift first rows ...;  EXEC
@@ -12,7 +12,7 @@ writes of other clients. Their entries are allowed if they precede the next row'
 error. The record is deleted when all rows are written.
 
 Rejected: resuming after the target's last ID (another client may have written it, and it does not contain the shift);
-using the clocks of executors; several writers at a time (XADD rejects an ID that is not larger than the last one).
+the clocks of executors; several writers at a time (XADD rejects an ID that is not larger than the last one).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ CHUNK_ROWS = 4000
 def replay_task(
     options: Options, layout: RowEncoder, source: str, retime: bool, speed: float | None, batches: Iterable[Any]
 ) -> Iterator[Any]:
-    """Write all rows of a replay in one Spark task; yield one record batch with the counts."""
+    """Write all rows of a replay in one Spark task; yield one record batch with the number of rows and the last ID."""
     import pyarrow as pa
 
     from rillet.client.servers import Servers
@@ -63,7 +63,7 @@ def replay_task(
 
 
 class ReplayWriter:
-    """Writes rows to one stream and stores the progress of the replay with them."""
+    """Writes rows to one stream; each transaction also stores the progress of the replay."""
 
     def __init__(
         self, servers: Servers, options: Options, layout: RowEncoder, source: str, retime: bool, speed: float | None,
@@ -78,13 +78,13 @@ class ReplayWriter:
         self.clock, self.sleep = clock, sleep
         self.packer = RowPacker([b"XADD", self.key])
         self.transaction = Transaction(servers, self.key)
-        self.target_end: StreamID | None = None  # the target's last ID; None: the open transaction has not read it
+        self.target_end: StreamID | None = None  # the target's last ID; None: not read in the open transaction
         self.first: StreamID | None = None  # the ID of the first row
         self.received = EARLIEST  # the ID of the last row that Spark has passed to this task
         self.position = EARLIEST  # the ID of the last row that is in the target
         self.shift = self.rows = self.before = 0
         self.opened = False  # whether this writer has read the progress record
-        self.began: tuple[float, int] | None = None  # this run's first row: when it was written, and its ID's time
+        self.began: tuple[float, int] | None = None  # (time of writing, ms of the ID) of this run's first row
 
     def last_written(self) -> str:
         """Return the last written row's ID in the target stream."""
@@ -100,7 +100,7 @@ class ReplayWriter:
         self.transaction.begin([self.key, self.record], reads)
 
     def _open(self) -> StreamID:
-        """Return the target's last ID; once for each transaction, read the progress record."""
+        """Return the target's last ID; the first call in a transaction also reads the progress record."""
         if not self.transaction.open:
             self._begin()
         if self.target_end is None:
@@ -114,7 +114,7 @@ class ReplayWriter:
         return self.target_end
 
     def _read(self, record: list[Any], now: int, target_end: StreamID) -> None:
-        """Continue after the rows in the progress record, or begin with the first row; check that it is this replay."""
+        """Resume after the rows that the progress record counts; raise an error if the record is of another replay."""
         assert self.first is not None
         if record[0] is not None:
             source, first = record[0].decode(), StreamID.parse(record[1])
@@ -138,7 +138,7 @@ class ReplayWriter:
     # ---- rows ------------------------------------------------------------------------------------------------------
 
     def write(self, batch: Any) -> None:
-        """Write the rows of a batch that are not in the target yet, at the requested speed."""
+        """Write those rows of a record batch that are not in the target stream yet, at the requested speed."""
         from rillet.spark.write.row_encoder import id_numbers, ids_that_rise
 
         first, last = ids_that_rise(batch.column("id"), "id", self.received)
@@ -178,7 +178,7 @@ class ReplayWriter:
         return max(_beyond(ms, None, StreamID(reached, 0)), row + 1)
 
     def _send(self, first: StreamID, last: StreamID) -> None:
-        """Write the packed rows with the IDs first to last in one transaction with the progress record."""
+        """Write packed rows, whose IDs are `first` to `last`, and the progress record in one transaction."""
         commands = self.packer.commands
         data = bytes(self.packer.take())
 
@@ -215,7 +215,7 @@ class ReplayWriter:
         return True
 
     def _retry(self, action: Callable[[], T]) -> T:
-        """Run an action; repeat it after a lost connection or a redirection, up to the timeout."""
+        """Call a function; repeat the call after a lost connection or a redirection, up to the timeout."""
         patience = Patience(self.options.timeout)
         while True:
             try:
@@ -237,7 +237,7 @@ def shifted(ms: Any, seq: Any, shift: int) -> Any:
 
 
 def _beyond(ms: Any, seq: Any | None, bound: StreamID) -> int:
-    """Return the index of the first row whose ID is larger than `bound`; O(log rows). seq None: all zero."""
+    """Return the index of the first row whose ID is larger than `bound`; O(log rows). seq: None if all are zero."""
 
     def identifier(row: int) -> StreamID:
         return StreamID(ms[row].as_py(), 0 if seq is None else seq[row].as_py())

@@ -1,14 +1,14 @@
 """Requeue: moves dead letters and pending entries back into their streams, each exactly once.
 
-This holds even if Spark retries a task, a run is stopped, or two runs overlap. A batch of dead letters is moved with a
-record, a hash of the letters that were moved, in the cluster slot of the target stream:
+Each is moved exactly once even if Spark retries a task, or if two runs overlap, or after a stop. For dead letters, each
+transaction also updates a record: a Redis hash of the moved letters, in the cluster slot of the target stream:
 
     WATCH record;  XRANGE letter;  HMGET record;  MULTI;  XADD stream * fields;  HSET record letter;  EXEC
     XDEL letter;  HDEL record
 
 A second run that read the letter before its deletion fails in EXEC, because the first run has written the record since.
-A second run that reads later finds no letter. A run after a stop between EXEC and XDEL finds the record, and only
-deletes the letter. The record expires a week after its last use.
+A second run that reads later finds no letter. If a run stops between EXEC and XDEL, the next run finds the letter in
+the record and only deletes it. The record expires a week after its last use.
 
 A pending entry is claimed first, so that no consumer handles it meanwhile. Then XADD and XACK are one transaction. The
 entry gets a new ID, and every group of the stream receives it again.
@@ -115,7 +115,7 @@ def own_fields(flat: list[bytes]) -> list[bytes]:
 def put_back(servers: Servers, letters: bytes, ids: list[bytes], target: bytes) -> RequeueSummary:
     """Move entries of a dead-letter stream into another stream, each exactly once."""
     record = record_key(target, "dead-letters")
-    ids = list(dict.fromkeys(ids))  # the selection may contain a letter twice
+    ids = list(dict.fromkeys(ids))  # the selection may contain a dead letter twice
     _require_stream(servers, target)
     names = [b"%b %b" % (letters, one) for one in ids]
     present: list[tuple[bytes, Any]] = []
@@ -133,7 +133,7 @@ def put_back(servers: Servers, letters: bytes, ids: list[bytes], target: bytes) 
 
     replies = _transact(servers, record, record, prepare, letters)
     failed = [name for (name, _), reply in zip(new, replies, strict=False) if isinstance(reply, ReplyError)]
-    if failed:  # the record must not list letters that were not appended
+    if failed:  # the record must not list letters that XADD rejected
         servers.call(record, b"HDEL", record, *failed)
     _raise_errors(servers, replies)
     if present:
@@ -153,7 +153,7 @@ def requeue(
     present: list[Any] = []
 
     def prepare() -> Commands:
-        # The claim keeps the idle time at `min_idle`, so that another run can claim the entries if this one stops.
+        # XCLAIM sets the idle time to `min_idle`, so that another run can claim the entries if this run stops.
         claim = (b"XCLAIM", stream, group, CONSUMER, idle, *ids, b"IDLE", idle, b"JUSTID")
         claimed = servers.call(stream, *claim)
         entries = servers.calls(stream, [(b"XRANGE", stream, one, one) for one in claimed])
@@ -171,14 +171,14 @@ def requeue(
 
 
 def _require_stream(servers: Servers, key: bytes) -> None:
-    """Raise an error if a key is not a stream: after a failed XADD, EXEC would still record a dead letter as moved."""
+    """Raise an error if a key is not a stream: EXEC would record a dead letter as moved although XADD failed."""
     kind = servers.call(key, b"TYPE", key)
     if kind not in (b"stream", b"none"):
         raise ConnectorError(f"rillet: {servers}: entries cannot go to {as_text(key)!r}, which holds a {as_text(kind)}")
 
 
 def _transact(servers: Servers, key: bytes, record: bytes, prepare: Callable[[], Commands], source: bytes) -> list[Any]:
-    """Return the replies to the commands of a transaction that watches the record, with ReplyErrors among them."""
+    """Execute a transaction that watches the record; return the replies, in which a failed command is a ReplyError."""
     replies = transact(servers, key, [record], prepare, _TRIES)
     if replies is None:
         raise PipelineError(
