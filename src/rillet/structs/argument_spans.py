@@ -21,13 +21,13 @@ from typing import Any
 
 try:
     import cython
-except ModuleNotFoundError:  # interpreted, Cython not installed
+except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
     from rillet import _cython as cython
 
 if cython.compiled:
     from cython.cimports.libc.string import memcmp  # type: ignore[import-not-found, unused-ignore]
 
-_KEEP = cython.declare(cython.Py_ssize_t, 1024)  # after a longer command the arrays shrink to this many arguments
+_KEEP = cython.declare(cython.Py_ssize_t, 1024)  # arguments for which the arrays keep room between commands
 _START = cython.declare(cython.Py_ssize_t, 64)
 
 
@@ -137,7 +137,7 @@ class ArgumentSpans:
     @cython.ccall
     @cython.exceptval(-2, check=False)
     def number(self, index: cython.Py_ssize_t) -> cython.longlong:
-        """Return the value of an argument of up to 18 digits in canonical form, or -1 for any other."""
+        """Return the integer in an argument of 1 to 18 digits without leading zeros, or -1 for any other argument."""
         i: cython.Py_ssize_t
         value: cython.longlong = 0
         if not self.is_digit(index) or self.size[index] > 18 or (self.at[index][0] == 48 and self.size[index] > 1):

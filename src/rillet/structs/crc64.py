@@ -3,8 +3,8 @@
 Polynomial 0xad93d23594c935a9, input and output reflected, initial value 0, no final xor;
 crc64(b"123456789") is 0xe9c6d914c4b8d9ca.
 
-anycrc computes it in C if installed. The fallback uses a table of 256 entries and is about a hundred
-times slower. Both return the same value.
+If the package anycrc is installed, it computes the checksum in C. The fallback uses a table of 256 entries
+and is about a hundred times slower. Both return the same value.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ from math import isinf, isnan
 
 try:
     import cython
-except ModuleNotFoundError:  # interpreted, Cython not installed
+except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
     from rillet import _cython as cython
 
 _DECIMAL = re.compile(rb"[+-]?(?:([0-9]+)\.?([0-9]*)|\.([0-9]+))(?:[eE][+-]?[0-9]+)?")
@@ -89,7 +89,7 @@ def _strtod(text: bytes) -> float | None:
 
 
 def _digits_of(text: bytes) -> bytes:
-    """Return the digits of a number without its exponent."""
+    """Return the digits of a decimal or hexadecimal text, without its sign, point and exponent."""
     match = _DECIMAL.fullmatch(text)
     if match is not None:
         return (match[1] or b"") + (match[2] or b"") + (match[3] or b"")
@@ -97,7 +97,7 @@ def _digits_of(text: bytes) -> bytes:
 
 
 def _is_short(text: bytes) -> bool:
-    """Return whether Redis 8.10 parses a decimal text without strtod, and so without its range check."""
+    """Return whether Redis 8.10 parses a decimal text without strtod, and so without strtod's range check."""
     match = _DECIMAL.fullmatch(text)
     if match is None or len(_digits_of(text).lstrip(b"0")) > 19:
         return False
@@ -120,7 +120,7 @@ def digits_17(value: float) -> bytes:
 
 
 def listpack_score(value: float, classic: bool) -> bytes | int:
-    """Return the form of a score in a listpack: an integer or a text (t_zset.c: zzlInsertAt)."""
+    """Return a score as a listpack stores it: an integer or a text (t_zset.c: zzlInsertAt)."""
     number = as_integer(value)
     if number is not None:
         return number
@@ -177,7 +177,7 @@ def _powers() -> list[tuple[int, int]]:
 
 
 def _power_for(exponent: int) -> tuple[int, int, int]:
-    """Return (bits, exponent of two, decade) of the power that scales 64 bits with that exponent into range."""
+    """Return the power of ten that scales 64 bits * 2^exponent into range, as (bits, exponent of two, decade)."""
     powers = _powers()
     at = (int(-(exponent + 87) * 0.30102999566398114) + 348) // 8
     while exponent + powers[at][1] + 64 < -60:
@@ -208,7 +208,7 @@ def _grisu(bits: int) -> tuple[bytes, int]:
 @cython.inline
 @cython.exceptval(check=False)
 def _product(one: cython.ulonglong, other: cython.ulonglong) -> cython.ulonglong:
-    """Return the upper 64 bits of a product, rounded, without an intermediate value above 64 bits."""
+    """Return the upper 64 bits of the product of two 64-bit numbers, rounded; no intermediate value is longer."""
     half: cython.ulonglong = 0xFFFFFFFF
     cross: cython.ulonglong = (one >> 32) * (other & half)
     crossed: cython.ulonglong = (one & half) * (other >> 32)
@@ -221,9 +221,9 @@ def _generate(
     middle: cython.ulonglong, lower: cython.ulonglong, upper: cython.ulonglong, factor: cython.ulonglong,
     fraction: cython.int,
 ) -> tuple[bytes, int]:  # fmt: skip
-    """Return digits and a power of ten between lower and upper, which are scaled by `factor` (generate_digits).
+    """Return the digits, and their power of ten, of a short decimal number between two bounds (generate_digits).
 
-    fraction: number of fractional bits in the products, 32 to 60.
+    `factor`, a power of ten, scales the bounds. fraction: the number of fractional bits after scaling, 32 to 60.
     """
     digits: bytearray = bytearray(24)
     count: cython.Py_ssize_t = 0

@@ -80,7 +80,7 @@ class Glob:
 
 
 def _parse(pattern: bytes, ignore_case: bool) -> list[list[frozenset[int]]]:
-    """Return the segments between the stars, each a list of elements: sets of the bytes that match."""
+    """Return the segments between the stars: lists of elements. An element is the set of bytes that match."""
     segments: list[list[frozenset[int]]] = [[]]
     at = 0
     while at < len(pattern):
@@ -104,7 +104,7 @@ def _parse(pattern: bytes, ignore_case: bool) -> list[list[frozenset[int]]]:
 
 
 def _parse_class(pattern: bytes, at: int, ignore_case: bool) -> tuple[frozenset[int], int]:
-    """Return the bytes that a class matches and the position after it; `at` follows the opening bracket."""
+    """Return the bytes that a class such as [a-f] matches, and its end; `at` is the position after its "["."""
     taken: set[int] = set()
     negated = pattern[at : at + 1] == b"^"
     at += negated
@@ -128,7 +128,7 @@ def _parse_class(pattern: bytes, at: int, ignore_case: bool) -> tuple[frozenset[
 
 @lru_cache(maxsize=256)
 def _same(element: frozenset[int]) -> frozenset[int]:
-    """Return a shared copy of an element, because a pattern may contain very many equal ones."""
+    """Return one shared object for equal sets of bytes, because a pattern may repeat a set very often."""
     return element
 
 
@@ -158,7 +158,7 @@ def _signed_lower(value: int) -> int:
 
 @lru_cache(maxsize=256)
 def _expression(element: frozenset[int]) -> bytes:
-    """Return the regular expression of one element."""
+    """Return a regular expression that matches one byte of the set."""
     if len(element) == 256:
         return b"."
     if not element:

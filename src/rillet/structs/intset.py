@@ -82,7 +82,7 @@ class Intset:
 
     @property
     def nbytes(self) -> int:
-        """Return the size of `to_bytes` (intset.c: intsetBlobLen)."""
+        """Return the number of bytes that `to_bytes` returns (intset.c: intsetBlobLen)."""
         return HEADER_SIZE + len(self.members) * self.members.itemsize
 
     def __len__(self) -> int:

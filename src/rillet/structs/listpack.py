@@ -56,7 +56,7 @@ from typing import Any
 
 try:
     import cython
-except ModuleNotFoundError:  # interpreted, Cython not installed
+except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
     from rillet import _cython as cython
 
 from rillet.errors import Corrupt
@@ -182,7 +182,7 @@ def string_size(n: cython.Py_ssize_t) -> cython.Py_ssize_t:
 @cython.inline
 @cython.exceptval(check=False)
 def is_lowest(text: cython.p_const_uchar, n: cython.Py_ssize_t) -> cython.bint:
-    """Return whether the n bytes are the text of -2^63, which `parse_digits` also returns for non-integers."""
+    """Return whether n bytes are the text of -2^63, for which `parse_digits` returns the same as for a non-integer."""
     if n != 20 or text[0] != 45:
         return False
     if cython.compiled:
@@ -313,7 +313,7 @@ def word_size(n: cython.Py_ssize_t) -> cython.Py_ssize_t:
 def read_backlen(p: bytearray, pos: cython.Py_ssize_t) -> cython.Py_ssize_t:
     """Read the backlen that ends at pos; return -1 if it is longer than five bytes (Redis: lpDecodeBacklen).
 
-    It reads at most down to pos - 4. This is inside the buffer because pos is at least 7, after the header.
+    The function reads no byte before pos - 4, which is inside the buffer: pos is at least 7, after the header.
     """
     n: cython.Py_ssize_t = 0
     shift: cython.int = 0
@@ -495,13 +495,13 @@ class Listpack:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def can_append(self, nbytes: cython.Py_ssize_t) -> cython.bint:
-        """Return whether nbytes more fit within 1 GiB (Redis: lpSafeToAdd)."""
+        """Return whether the listpack stays within 1 GiB if it grows by nbytes (Redis: lpSafeToAdd)."""
         return self.used + nbytes <= 1073741824
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def validate(self, deep: cython.bint = True) -> cython.bint:
-        """Return whether header and end are valid; deep: also entries and their count (Redis: lpValidateIntegrity)."""
+        """Return whether header and end are valid; deep=True also checks every entry (Redis: lpValidateIntegrity)."""
         p: bytearray = self.buf
         pos: cython.Py_ssize_t = _HEADER
         end: cython.Py_ssize_t = self.used - 1
@@ -769,7 +769,7 @@ class Listpack:
         self, ints: cython.Py_ssize_t, words: ArgumentSpans, first: cython.Py_ssize_t, step: cython.Py_ssize_t,
         count: cython.Py_ssize_t,
     ) -> cython.bint:  # fmt: skip
-        """Reserve room for `ints` integers and for `count` arguments: first, first + step, ..."""
+        """Reserve room for `ints` integers and for `count` arguments, the ones numbered first, first + step, ..."""
         need: cython.Py_ssize_t = ints * _INT_ROOM
         index: cython.Py_ssize_t
         if first < 0 or count < 0 or step < 1 or count * step > words.count - first + step - 1:
@@ -796,7 +796,7 @@ class Listpack:
     def push_words(
         self, words: ArgumentSpans, first: cython.Py_ssize_t, step: cython.Py_ssize_t, count: cython.Py_ssize_t
     ) -> cython.bint:
-        """Write the arguments for which `open` reserved room."""
+        """Write arguments after the entries pushed so far; `open` must have reserved room for them."""
         p: cython.p_uchar = self.buf
         pos: cython.Py_ssize_t = self.used - 1
         at: cython.pp_const_uchar = words.at
@@ -822,7 +822,7 @@ class Listpack:
         self, pos: cython.Py_ssize_t, words: ArgumentSpans, first: cython.Py_ssize_t, step: cython.Py_ssize_t,
         count: cython.Py_ssize_t,
     ) -> cython.bint:  # fmt: skip
-        """Return whether the entries from pos on equal `count` arguments: first, first + step, ... O(count)"""
+        """Return whether the entries from pos on equal the `count` arguments first, first + step, ... O(count)"""
         end: cython.Py_ssize_t = self.used - 1
         index: cython.Py_ssize_t
         if first < 0 or count < 0 or step < 1 or count * step > words.count - first + step - 1:
@@ -943,7 +943,7 @@ class Listpack:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def place(self, pos: cython.Py_ssize_t, after: cython.bint) -> cython.Py_ssize_t:
-        """Return the position at which an entry before or after the entry at pos would start."""
+        """Return the position at which to insert a new entry: pos itself, or the end of the entry at pos if after."""
         if after:
             return entry_end(self.buf, pos, self.used - 1)
         if pos < _HEADER or pos >= self.used:

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 try:
     import cython
-except ModuleNotFoundError:  # interpreted, Cython not installed
+except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
     from rillet import _cython as cython
 
 from rillet.errors import Corrupt
@@ -47,7 +47,7 @@ _base = cython.declare(cython.longlong, 0)
 @cython.inline
 @cython.exceptval(check=False)
 def _slot(h: cython.uint) -> cython.uint:
-    """Return the table index for the last three bytes of h (LZF's hash for VERY_FAST with 16 bits)."""
+    """Return the index in the table of positions for the last three bytes in h (LZF's 16-bit hash for VERY_FAST)."""
     return ((h >> 8) - h * 5) & 0xFFFF
 
 
@@ -71,7 +71,7 @@ def _match_length(
 
 @cython.cfunc
 def _claim_positions(n: cython.Py_ssize_t) -> cython.longlong:
-    """Reserve n positions that no table entry has, and return the first. Reset the table before 2**32."""
+    """Reserve n position numbers that are not in the table, and return the first; clear the table before 2**32."""
     global _base, _table
     base: cython.longlong = _base
     if base + n >= 4294967295:
@@ -90,9 +90,9 @@ def pack(
     start: cython.Py_ssize_t,
     end: cython.Py_ssize_t,
 ) -> cython.Py_ssize_t:
-    """Compress n bytes to out, from start on; return the block's size, or 0 if it would exceed `end` bytes.
+    """Write the compressed n bytes to `out` at `start`; return the block's size, or 0 if it would exceed `end` bytes.
 
-    The buffer must have room for end + 8 bytes. Source: lzf_c.c lzf_compress.
+    `out` must have room for end + 8 bytes after `start`. Source: lzf_c.c lzf_compress.
     """
     if n == 0 or end <= 0:
         return 0
@@ -230,7 +230,7 @@ def _repeat(
     offset: cython.Py_ssize_t,
     length: cython.Py_ssize_t,
 ) -> cython.bint:
-    """Copy bytes from `offset` bytes back; the source may overlap the destination."""
+    """Copy bytes from a position `offset` bytes back in the same buffer; source and destination may overlap."""
     i: cython.Py_ssize_t = 0
     if cython.compiled:
         if offset >= 8 and op + length + 8 <= size:
@@ -300,7 +300,7 @@ _DAMAGE = (
 @cython.cfunc
 @cython.exceptval(-1, check=False)
 def refuse_block(damage: cython.int) -> cython.bint:
-    """Raise Corrupt with the text of an error in _DAMAGE, given by its index."""
+    """Raise Corrupt for an error that is given as an index in _DAMAGE, the table of error texts."""
     raise Corrupt(_DAMAGE[damage], "Invalid LZF compressed string")
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 try:
     import cython
-except ModuleNotFoundError:  # interpreted, Cython not installed
+except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
     from rillet import _cython as cython
 
 if TYPE_CHECKING:  # C functions, which the .pxd declares for the compiled module

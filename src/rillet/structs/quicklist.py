@@ -44,7 +44,7 @@ from collections.abc import Iterator
 
 try:
     import cython
-except ModuleNotFoundError:  # interpreted, Cython not installed
+except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
     from rillet import _cython as cython
 
 from rillet.errors import Corrupt
@@ -58,13 +58,13 @@ MIN_COMPRESS_BYTES, MIN_COMPRESS_IMPROVE = 48, 8
 
 _SAFETY = cython.declare(cython.Py_ssize_t, 8192)
 _OVERHEAD = cython.declare(cython.Py_ssize_t, 8)
-_CLASSIC = cython.declare(cython.Py_ssize_t, 1 << 30)  # in 7.0, elements from this size on get a PLAIN node
+_CLASSIC = cython.declare(cython.Py_ssize_t, 1 << 30)  # Redis 7.0 stores elements from this size on in a PLAIN node
 
 
 @cython.ccall
 @cython.exceptval(-1, check=False)
 def size_limit(fill: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Return the byte limit of a node for a negative fill: 4 KiB, doubled up to 64 (quicklistNodeNegFillLimit)."""
+    """Return the byte limit of a node for a fill of -1 to -5: 4, 8, 16, 32 or 64 KiB (quicklistNodeNegFillLimit)."""
     return 4096 << (4 if fill < -5 else -fill - 1)
 
 
@@ -200,7 +200,7 @@ class Quicklist:
     def __repr__(self) -> str:
         return f"<Quicklist: {self.count} elements in {self.nodes} nodes>"
 
-    # -- the rules -----------------------------------------------------------------------------------
+    # -- limits of a node ----------------------------------------------------------------------------
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
@@ -236,7 +236,7 @@ class Quicklist:
         less: cython.Py_ssize_t = 11 if self.classic else 7
         return not exceeds(self.fill, one.nbytes() + other.nbytes() - less, one.count + other.count)
 
-    # -- the chain -----------------------------------------------------------------------------------
+    # -- linking nodes -------------------------------------------------------------------------------
 
     @cython.cfunc
     def _link(self, new: QuicklistNode, beside: QuicklistNode | None, after: cython.bint) -> QuicklistNode:
@@ -292,7 +292,7 @@ class Quicklist:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _settle(self) -> cython.bint:
-        """Decompress the outer `depth` nodes and compress inner nodes that a change opened (__quicklistCompress)."""
+        """Decompress the outer `depth` nodes; compress inner nodes that a change decompressed (__quicklistCompress)."""
         if self.depth:
             self._compress()
         return True
@@ -311,7 +311,7 @@ class Quicklist:
             if node is not None and node.count and node not in ends:
                 node.close()
 
-    # -- both ends -----------------------------------------------------------------------------------
+    # -- push and pop at the ends --------------------------------------------------------------------
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
@@ -352,7 +352,7 @@ class Quicklist:
         self._settle()
         return value
 
-    # -- anywhere ------------------------------------------------------------------------------------
+    # -- access by index -----------------------------------------------------------------------------
 
     def chain(self) -> Iterator[QuicklistNode]:
         """Yield the nodes from head to tail."""
@@ -439,7 +439,7 @@ class Quicklist:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _add(self, node: QuicklistNode, value: bytes, first: cython.bint) -> cython.bint:
-        """Add an element at the beginning or the end of a node, and increment its count."""
+        """Add an element at the beginning or the end of a node, and increment the node's count."""
         packed: Listpack = self._use(node)
         if first:
             packed.prepend(value)

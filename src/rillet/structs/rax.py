@@ -74,7 +74,7 @@ from typing import Any, Final
 
 try:
     import cython
-except ModuleNotFoundError:  # interpreted, Cython not installed
+except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
     from rillet import _cython as cython
 from rillet.structs.rax_inspect import check_rax, show_rax
 
@@ -83,7 +83,7 @@ NODE_MAX_SIZE = (1 << 29) - 1
 
 
 class _NotFound:
-    """The type of `NOT_FOUND`."""
+    """The type of `NOT_FOUND`, the result for an absent key."""
 
     __slots__ = ()
 
@@ -100,7 +100,7 @@ _NOT_FOUND = cython.declare(object, NOT_FOUND)
 @cython.inline
 @cython.exceptval(check=False)
 def common_length(chars: bytes, key: bytes, i: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Return the length of the common prefix of chars and key[i:]. O(the result)"""
+    """Return the length of the common prefix of chars and key[i:]. O(that length)"""
     n: cython.Py_ssize_t = min(len(chars), len(key) - i)
     j: cython.Py_ssize_t = 0
     if cython.compiled:
@@ -120,7 +120,7 @@ def common_length(chars: bytes, key: bytes, i: cython.Py_ssize_t) -> cython.Py_s
 @cython.inline
 @cython.exceptval(check=False)
 def first_not_below(chars: bytes, c: cython.int) -> cython.Py_ssize_t:
-    """Return the index of the first of the rising bytes `chars` that is at least c, or their number. O(log n)"""
+    """Return the index of the first byte in sorted `chars` that is at least c; len(chars) if all are less. O(log n)"""
     n: cython.Py_ssize_t = len(chars)
     # In rising distinct bytes, index j holds at least j and at most 256 - n + j. These bounds narrow the
     # search; in a node with all 256 bytes they leave nothing to search.
@@ -164,7 +164,7 @@ class RaxNode:
         return [] if self.link is None else [self.link]
 
     def copy(self) -> RaxNode:
-        """Return an equal node, for a node callback that relocates nodes."""
+        """Return a copy of the node, for a node callback that relocates nodes."""
         node: RaxNode = new_node(self.chars, self.link, self.iscompr)
         if isinstance(self.link, list):
             node.link = list(self.link)
@@ -527,7 +527,7 @@ class Rax:
 
     @cython.cfunc
     def _shared(self, chars: bytes) -> bytes:
-        """Return the previous call's bytes object if it is equal, to save memory: keys of streams often end alike."""
+        """Return the previous call's bytes object if both are equal, to save memory: stream keys often end alike."""
         if chars == self.tail:
             return self.tail
         if len(chars) <= 16:
@@ -581,7 +581,7 @@ class Rax:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _cut(self, h: RaxNode, stack: list, key: bytes) -> cython.bint:  # type: ignore[type-arg]
-        """Record the cuts of Redis 8.10 after a removal (see `cuts`). h is the last node left on the key's path."""
+        """Record in `cuts` where Redis 8.10 splits chains after key was removed; h is the last node on the path of key."""
         n: cython.Py_ssize_t = self.fixed_len
         depth: cython.Py_ssize_t = 0
         i: cython.Py_ssize_t = 0
@@ -611,7 +611,7 @@ class Rax:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _cut_below(self, path: bytes, below: RaxNode) -> cython.bint:
-        """Drop the cuts of the chain below a node, except the start of its last node if that holds a value."""
+        """Drop the `cuts` in the chain at `path`, but add the start of the chain's last node if that holds a value."""
         i: cython.Py_ssize_t
         last: bytes = path
         if not has_one_child(below):

@@ -35,7 +35,7 @@ def _value(value: Any) -> str:
 
 
 def show_rax(rax: Rax) -> str:
-    """Return the drawing that the module's docstring describes. O(nodes)"""
+    """Draw the tree as text, one line for each branch. O(nodes)"""
     lines = [f"rax: {rax.numele} key{'s' * (rax.numele != 1)}, {rax.numnodes} node{'s' * (rax.numnodes != 1)}"]
     pending: list[tuple[str, str, RaxNode]] = [("", "", rax.head)]
     while pending:

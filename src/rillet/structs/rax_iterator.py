@@ -29,7 +29,7 @@ from typing import Any
 
 try:
     import cython
-except ModuleNotFoundError:  # interpreted, Cython not installed
+except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
     from rillet import _cython as cython
 from rillet.structs.rax import Rax, RaxNode
 
@@ -135,7 +135,7 @@ class RaxIterator:
         j: cython.Py_ssize_t = self.rax.split
         self._add(key, 0, i - j)
         if i == len(key):
-            # All bytes matched. Inside a chain, the chain's own node has a smaller key.
+            # All bytes of `key` matched. If `key` ends inside a compressed node, the key of that node is smaller.
             if forward:
                 return self._forward(h, False)
             if j > 0 and h.iskey:
@@ -197,7 +197,7 @@ class RaxIterator:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _forward(self, h: RaxNode, noup: cython.bint) -> cython.bint:
-        """Move to the next key after h; noup: after the child of h for the key's last byte (raxIteratorNextStep)."""
+        """Move to the key after that of node h; noup: after h's child for the key's last byte (raxIteratorNextStep)."""
         depth: cython.Py_ssize_t = self.depth
         key_len: cython.Py_ssize_t = self.key_len
         while True:
@@ -227,7 +227,7 @@ class RaxIterator:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _backward(self, h: RaxNode, noup: cython.bint) -> cython.bint:
-        """Move to the previous key before h; noup: before the child of h for the key's last byte."""
+        """Move to the key before that of node h; noup: before h's child for the key's last byte."""
         depth: cython.Py_ssize_t = self.depth
         key_len: cython.Py_ssize_t = self.key_len
         while True:
@@ -284,7 +284,7 @@ class RaxIterator:
 
     @cython.cfunc
     def _visited(self, child: RaxNode, j: cython.Py_ssize_t) -> RaxNode:
-        """Pass the node just entered to the callback. If that returns another node, put this node into the tree."""
+        """Pass the node just entered to `node_cb`; if the callback returns another node, put that one into the tree."""
         other: object = self.node_cb(child)  # type: ignore[misc]
         if other is None or other is child:
             return child
@@ -302,7 +302,7 @@ class RaxIterator:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _arrive(self, h: RaxNode) -> cython.bint:
-        """Make h's key the current element."""
+        """Make the key of node h the current element."""
         self.node = h
         self.data = h.data
         self.key = copy_out(self.buf, 0, self.key_len)

@@ -37,7 +37,7 @@ from typing import Any
 
 try:
     import cython
-except ModuleNotFoundError:  # interpreted, Cython not installed
+except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
     from rillet import _cython as cython
 
 MAX_LEVEL = 32  # ZSKIPLIST_MAXLEVEL
@@ -120,7 +120,7 @@ def _chance() -> cython.Py_ssize_t:
 @cython.final
 @cython.cclass
 class Skiplist:
-    """Nodes ordered by score and member; ranks count from 0."""
+    """A skiplist: nodes ordered by score and member; ranks count from 0."""
 
     __slots__ = ("head", "hops", "length", "level", "tail")
 
@@ -247,7 +247,7 @@ class Skiplist:
             node = following
         return node
 
-    # -- changes -------------------------------------------------------------------------------------
+    # -- insertion and removal -----------------------------------------------------------------------
 
     @cython.ccall
     def insert(self, score: cython.double, member: bytes) -> SkiplistNode:
@@ -350,7 +350,7 @@ class Skiplist:
             count -= 1
         return removed
 
-    # -- the whole list ------------------------------------------------------------------------------
+    # -- checking ------------------------------------------------------------------------------------
 
     def check(self) -> None:
         """Raise AssertionError if an invariant is broken. O(n)"""
@@ -376,7 +376,10 @@ class Skiplist:
 @cython.inline
 @cython.exceptval(-1, check=False)
 def _is_below(node: SkiplistNode, score: cython.double, member: bytes, kind: cython.int) -> cython.bint:
-    """Compare a node with a bound by `kind`: 0 score <, 1 score <=, 2 score and member <, 3 member <, 4 member <=."""
+    """Return whether a node is below a bound.
+
+    kind: 0 score <, 1 score <=, 2 (score, member) <, 3 member <, 4 member <=
+    """
     if kind == 0:
         return node.score < score
     if kind == 1:

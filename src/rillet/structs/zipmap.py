@@ -39,7 +39,7 @@ def read_zipmap(data: bytes) -> list[bytes]:
 
 
 def _length(data: bytes, at: int, end: int) -> tuple[int, int]:
-    """Return the length at a position and the position after it, which is before the end."""
+    """Return the length at a position, and the position after the length; raise Corrupt if the bytes end there."""
     size, following = data[at], at + 1
     if size == _LARGE:
         size, following = int.from_bytes(data[at + 1 : at + 5], "little"), at + 5
