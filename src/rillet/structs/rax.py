@@ -581,7 +581,7 @@ class Rax:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _cut(self, h: RaxNode, stack: list, key: bytes) -> cython.bint:  # type: ignore[type-arg]
-        """Record in `cuts` where Redis 8.10 splits chains after key was removed; h is the last node on the path of key."""
+        """Record in `cuts` where Redis 8.10 splits chains after a removal of key; h is the last node on its path."""
         n: cython.Py_ssize_t = self.fixed_len
         depth: cython.Py_ssize_t = 0
         i: cython.Py_ssize_t = 0
