@@ -64,7 +64,7 @@ class XaddFastPath(FastPath):
     """The fast path of XADD: copies an entry's names and values from the client's bytes into the listpack.
 
     It supports `XADD key [MAXLEN [=|~] n] <*|id> field value ...` on an existing stream, with n and id in digits. It
-    reads the clock once per sixteen commands of a batch, which take a few microseconds; an ID has milliseconds.
+    reads the clock once for sixteen commands: they take a few microseconds, and an ID has a resolution of 1 ms.
     """
 
     __slots__ = ("approx", "key", "made", "maxlen", "ms", "seq", "trims")
@@ -126,7 +126,7 @@ class XaddFastPath(FastPath):
             self.key = words.get(1)
         key: bytes = self.key
         if session.db.expires and session.db.is_expired(key):
-            return False  # the handler logs the deletion and the command together
+            return False  # the handler also deletes the expired key and logs its deletion
         value: object = session.db.values.get(key)
         if not isinstance(value, Stream):
             return False
@@ -149,7 +149,7 @@ class XaddFastPath(FastPath):
     def _log(
         self, feed: PropagationBuffer, words: ArgumentSpans, at: cython.Py_ssize_t, length: cython.ulonglong
     ) -> cython.bint:
-        """Log the command with the generated ID, and for `~` with the length after the trim."""
+        """Log the XADD with its generated ID; `MAXLEN ~ n` becomes `MAXLEN = <length after the trim>`."""
         start: cython.Py_ssize_t = 0
         feed.header(words.count)
         if self.trims and self.approx:
@@ -166,7 +166,7 @@ class XaddFastPath(FastPath):
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _read_options(self, words: ArgumentSpans) -> cython.Py_ssize_t:
-        """Read MAXLEN; return the position of the ID, 0 if the fast path does not support the options."""
+        """Read MAXLEN; return the ID's index in the command, 0 if the fast path does not support the options."""
         at: cython.Py_ssize_t = 2
         self.trims = False
         if words.count > 6 and words.is_option(2, b"maxlen"):
@@ -271,7 +271,7 @@ def _append(
     session: Session, stream: Stream, arguments: TrimArguments | None, argv: list[bytes], id_at: cython.Py_ssize_t,
     words: cython.Py_ssize_t,
 ) -> cython.bint:  # fmt: skip
-    """Append the words after the ID as an entry, with the given ID or a generated one (streamAppendItem)."""
+    """Append an XADD's fields and values as an entry, with the given or a generated ID (streamAppendItem)."""
     settings: Any = session.engine.settings
     ms: cython.ulonglong
     seq: cython.ulonglong
@@ -295,7 +295,7 @@ def _append(
     places.take(argv, id_at + 1, words)
     if not stream.add(places, 0, words // 2, ms, seq, settings.stream_node_max_bytes, settings.stream_node_max_entries):
         raise CommandError("Elements are too large to be stored")
-    if stream.entries_added > _MAX_I64 and settings.compat.level >= 88:  # since 8.8 the counter saturates
+    if stream.entries_added > _MAX_I64 and settings.compat.level >= 88:  # since Redis 8.8 it stays at the maximum
         stream.entries_added = _MAX_I64
     return True
 
@@ -312,7 +312,7 @@ def _trim(stream: Stream, arguments: TrimArguments) -> cython.longlong:
 
 @cython.cfunc
 def _exact_trim(stream: Stream, arguments: TrimArguments, argv: list[bytes]) -> cython.bint:
-    """Replace the threshold of an approximate trim by its result (streamRewriteTrimArgument)."""
+    """Rewrite an approximate trim in argv as the exact trim with the same result (streamRewriteTrimArgument)."""
     at: cython.Py_ssize_t = arguments.threshold_at
     argv[at - 1] = b"="
     if arguments.delete_strategy != _KEEPREF:
@@ -322,7 +322,7 @@ def _exact_trim(stream: Stream, arguments: TrimArguments, argv: list[bytes]) -> 
     elif arguments.strategy == _MAXLEN:
         argv[at] = b"%d" % stream.length
     else:
-        # The ID of the first entry, even if it is a tombstone; for an empty stream, the largest ID.
+        # MINID becomes the ID of the first entry or tombstone; for an empty stream, the largest ID.
         stream.edge(True, False)
         argv[at] = format_id(stream.edge_ms, stream.edge_seq)
     return True
@@ -393,7 +393,7 @@ def xsetid(session: Session, argv: list[bytes]) -> None:
         at += 2
     key: bytes = argv[1]
     stream: Stream = require_stream(lookup_write(session, key))
-    # A log that was written with an older `compat` may set such an ID.
+    # A log may set a last ID below the greatest deleted ID: Redis before 7.2 allowed it.
     if (
         session.engine.settings.compat.level >= 72
         and not session.state & _TRUSTED

@@ -55,12 +55,12 @@ if not cython.compiled:  # for compiled code, the .pxd declares these names
 REPLY_BYTES = 16 << 20
 _REPLY_BYTES = cython.declare(cython.Py_ssize_t, REPLY_BYTES)
 _MAX = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)
-_COUNT = cython.declare(cython.Py_ssize_t, 6)  # offset of the entry count in a node: after the header
+_COUNT = cython.declare(cython.Py_ssize_t, 6)  # offset of a node's entry count: after the 6-byte listpack header
 
 
 @cython.cfunc
 def _id(word: bytes, missing_seq: cython.ulonglong) -> IDReader:
-    """Parse an ID, also `-` and `+`; missing_seq replaces a missing sequence number."""
+    """Parse an ID, `-` or `+`; missing_seq is the sequence number of an ID that has none."""
     reader: IDReader = IDReader()
     if not reader.read(word, missing_seq, False):
         raise CommandError(INVALID_ID)
@@ -78,7 +78,7 @@ def _positive(word: bytes) -> cython.longlong:
 
 @cython.cfunc
 def _nodes_from(stream: Stream, ms: cython.ulonglong, seq: cython.ulonglong) -> RaxIterator:
-    """Return an iterator of the nodes, beginning with the one that could contain the ID."""
+    """Return an iterator over the nodes of a stream, from the node that could contain the ID on."""
     nodes: RaxIterator = RaxIterator(stream.rax)
     if not nodes.seek("<=", encode_key(ms, seq)):
         nodes.seek("^")
@@ -134,7 +134,7 @@ def _write_first(out: ReplyWriter, stream: Stream | None) -> cython.bint:
 def _write_nodes(
     out: ReplyWriter, stream: Stream, after: IDReader, last: IDReader, count: cython.longlong
 ) -> cython.bint:
-    """Write the reply of XNODES for a range that is not empty."""
+    """Write the reply of RILLET.XNODES for a range that is not empty."""
     start_ms: cython.ulonglong = after.ms if after.seq != _MAX else after.ms + 1
     start_seq: cython.ulonglong = after.seq + 1 if after.seq != _MAX else 0
     nodes: RaxIterator = _nodes_from(stream, start_ms, start_seq)

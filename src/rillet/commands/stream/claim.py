@@ -46,17 +46,17 @@ if not cython.compiled:  # for compiled code, the .pxd declares these names
 
 _MASK = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)
 _MAX_DELIVERIES = cython.declare(cython.ulonglong, MAX_DELIVERIES)
-# XAUTOCLAIM examines at most this many entries per entry of COUNT.
+# XAUTOCLAIM examines at most COUNT times this number of pending entries.
 _ATTEMPTS = cython.declare(cython.longlong, 10)
 _MAX_COUNT = cython.declare(cython.longlong, ((1 << 63) - 1) // 16)
-# With a greater COUNT, Redis cannot allocate its 16 bytes per entry in the address space.
+# Redis allocates 16 bytes per entry of COUNT. A greater COUNT exceeds the address space of 2**47 bytes.
 _MAX_MEMORY_COUNT = cython.declare(cython.longlong, (1 << 47) // 16)
 
 
 @cython.final
 @cython.cclass
 class ClaimRequest:
-    """The state of one XCLAIM or XAUTOCLAIM: consumer, options, and the number of entries written."""
+    """The state of one XCLAIM or XAUTOCLAIM: consumer, options, and the number of entries in the reply."""
 
     __slots__ = (
         "by_asking", "claimed", "consumer", "created", "finder", "force", "group", "justid", "key", "min_idle", "name",
@@ -101,7 +101,7 @@ class ClaimRequest:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def finish(self) -> cython.bint:
-        """Log the creation of a consumer that received no entry (otherwise the logged XCLAIM creates the consumer)."""
+        """Log the creation of a consumer that received no entry; for others, the logged XCLAIM creates the consumer."""
         self.stream.tidy_pending()
         if self.created and self.written == 0 and self.consumer is not None:
             return log_consumer(self.session, self.key, self.group, self.consumer)
@@ -134,9 +134,9 @@ class ClaimRequest:
     def take(
         self, ident: bytes | None, ms: cython.ulonglong, seq: cython.ulonglong, slot: cython.Py_ssize_t
     ) -> cython.bint:
-        """Assign the current entry of `finder` to the claiming consumer and write it; slot -1: make it pending.
+        """Assign an entry to the claiming consumer and write it to the reply. If slot is -1, first make it pending.
 
-        ident: the text of the ID in the log; None means the canonical text.
+        `finder` is at the entry. ident: the ID as written to the log; None = `ms-seq`.
         """
         group: Group = self.group
         count: cython.ulonglong
@@ -177,7 +177,7 @@ class ClaimRequest:
 
     @cython.cfunc
     def take_from(self, pending: PendingIterator, count: cython.longlong) -> list[Any]:
-        """Claim up to count entries of the iterator; return the IDs of deleted entries, which count too."""
+        """Claim up to `count` pending entries; return the IDs of those whose stream entry is deleted, also counted."""
         deleted: list[Any] = []
         attempts: cython.longlong = count * _ATTEMPTS
         while attempts > 0 and count > 0 and pending.next():
@@ -223,7 +223,7 @@ def xclaim(session: Session, argv: list[bytes]) -> None:
         reader.read(argv[at], 0, True)
         claim.take_named(argv[at], reader.ms, reader.seq)
     claim.finish()
-    # The log of a claim includes the group's last ID.
+    # A logged claim contains the group's last ID. If nothing was claimed, log the ID alone.
     if moved and not claim.claimed:
         log_group_id(session, claim.key, claim.group)
         session.dirty += 1
@@ -233,8 +233,8 @@ def xclaim(session: Session, argv: list[bytes]) -> None:
 @cython.cfunc
 @cython.exceptval(-1, check=False)
 def _read_options(claim: ClaimRequest, argv: list[bytes], at: cython.Py_ssize_t, last: IDReader) -> cython.bint:
-    """Read the options of XCLAIM into the claim, and LASTID (0-0 by default)."""
-    delivered: Any = -1  # a Python int, because IDLE may be any number
+    """Read the options of XCLAIM into `claim`, and LASTID into `last` (0-0 by default)."""
+    delivered: Any = -1  # a Python int, because now - IDLE may exceed 64 bits
     while at < len(argv):
         word: bytes = option(argv[at])
         more: cython.bint = at + 1 < len(argv)
@@ -255,7 +255,7 @@ def _read_options(claim: ClaimRequest, argv: list[bytes], at: cython.Py_ssize_t,
         else:
             raise CommandError(f"Unrecognized XCLAIM option '{text(argv[at])}'")
         at += 1
-    # A time before the epoch or in the future, as from another clock, becomes the current time.
+    # A delivery time before 1970 or in the future, as another machine's clock may give, becomes the current time.
     if 0 <= delivered <= claim.now:
         claim.time = delivered
     return True

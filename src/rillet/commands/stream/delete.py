@@ -117,7 +117,7 @@ def _none_found(session: Session, arguments: DeleteArguments) -> cython.bint:
 @cython.final
 @cython.cclass
 class Deletion:
-    """The effects of one delete command: deleted entries, dropped references, whether the first entry was deleted."""
+    """The effects of one XDEL, XDELEX or XACKDEL: deleted entries, dropped references, a new first entry."""
 
     __slots__ = ("deleted", "dropped", "first", "strategy", "stream")
     stream: Stream
@@ -137,7 +137,7 @@ class Deletion:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def forbids(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
-        """Drop the groups' references if the strategy is DELREF; return whether ACKED prevents the deletion."""
+        """With DELREF, remove an entry's references in groups; return whether ACKED forbids its deletion."""
         if self.strategy == _DELREF:
             self.dropped += self.stream.drop_references(ms, seq)
         return self.strategy == _ACKED and self.stream.is_held(ms, seq)
@@ -246,7 +246,7 @@ def xackdel(session: Session, argv: list[bytes]) -> None:
         else:
             deletion.delete(reader.ms, reader.seq)
             session.out.integer(_GONE)
-    # Each acknowledged entry is one change; `settle` has already counted one.
+    # Every acknowledged entry is a change to the key. `settle` counts one change if it deletes entries.
     if deletion.settle(session, key):
         acknowledged -= 1
     session.dirty += acknowledged

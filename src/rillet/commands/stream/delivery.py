@@ -40,7 +40,7 @@ if not cython.compiled:  # for compiled code, the .pxd declares these names
 @cython.final
 @cython.cclass
 class Delivery:
-    """One stream's part of an XREADGROUP: it reads for one consumer and writes to the reply.
+    """One stream's part of an XREADGROUP: selects entries for the consumer and writes them to the reply.
 
     changes     the number of changes to the group, each of which is a command in the log
     slots       the positions (in the group's pending table) of entries to log; None if there is no log
@@ -77,8 +77,8 @@ class Delivery:
     def claim_idle(self, min_idle: cython.longlong, count: cython.longlong) -> cython.longlong:
         """Claim entries that have been idle for min_idle ms, in the order of their delivery; return how many.
 
-        Redis: streamReplyWithRange. A claimed entry moves to the end of the order by time, so the walk ends where it
-        meets the first one that it claimed.
+        Redis: streamReplyWithRange. A claimed entry moves to the end of the order by delivery time, so the loop ends
+        when it reaches the first entry that it claimed.
         """
         out: ReplyWriter = self.out
         group: Group = self.group
@@ -128,7 +128,7 @@ class Delivery:
         now: cython.longlong = self.reply.now
         level: cython.int = self.reply.arguments.level
         rule: cython.int = self.session.engine.settings.compat.lag_rule
-        # Since 8.4 the log gives all deliveries of a read the ID that the group had before it.
+        # LASTID of the logged XCLAIMs: since Redis 8.4 the group's last ID before this read.
         last: bytes | None = None
         written: cython.longlong = 0
         moved: cython.bint = False
@@ -161,7 +161,7 @@ class Delivery:
     def write_history(
         self, ms: cython.ulonglong, seq: cython.ulonglong, count: cython.longlong
     ) -> cython.longlong:
-        """Write the consumer's pending entries after an ID; for a deleted entry, its ID and null. Return how many.
+        """Write the consumer's pending entries after an ID (a deleted entry as ID and null); return how many.
 
         Redis: streamReplyWithRangeFromConsumerPEL. The delivery is counted, but not logged.
         """
@@ -190,7 +190,7 @@ class Delivery:
     @cython.inline
     @cython.exceptval(-1, check=False)
     def _note_change(self, slot: cython.Py_ssize_t) -> cython.bint:
-        """Count the delivery of a pending entry, and add the entry to those that `_log` writes."""
+        """Record a delivery: the consumer was active, the group changed, and `_log` must log the entry."""
         self.consumer.active_time = self.reply.now
         self.changes += 1
         if self.slots is not None:
@@ -200,7 +200,7 @@ class Delivery:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _log(self, last: bytes | None) -> cython.bint:
-        """Log the deliveries as XCLAIM; last: the LASTID of all, None = each entry's own ID."""
+        """Log the deliveries as XCLAIM commands with the LASTID `last`, or if None with each entry's own ID."""
         assert self.slots is not None
         log_claims(self.session, self.key, self.group, self.slots, last)
         self.slots = []
@@ -210,5 +210,5 @@ class Delivery:
 @cython.cfunc
 @cython.exceptval(check=False)
 def is_idle(idle: cython.longlong, min_idle: cython.longlong) -> cython.bint:
-    """Return whether an entry has been idle for long enough; as in Redis, a future delivery time counts as idle."""
+    """Return whether an entry is idle for at least min_idle ms, or, as in Redis, its delivery time is in the future."""
     return idle < 0 or idle >= min_idle

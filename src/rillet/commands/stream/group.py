@@ -55,7 +55,7 @@ def _options(argv: list[bytes], creates: bool) -> tuple[bool, int]:
 
 
 def _stream_and_group(session: Session, argv: list[bytes]) -> tuple[Stream, Group]:
-    """Return the stream at argv[2] and its group argv[3]; raise an error if either is missing."""
+    """Return the stream at the key argv[2] and its group argv[3]; raise an error if either is missing."""
     stream = require_stream(lookup_write(session, argv[2]), _KEY_MISSING)
     return stream, require_group(stream, argv[2], argv[3])
 
@@ -72,7 +72,7 @@ def _position(word: bytes, stream: Stream | None, strict: bool) -> tuple[int, in
 
 
 def _bounded(session: Session, stream: Stream, entries_read: int) -> int:
-    """Return the read counter to set: since Redis 8.4 at most the number of entries that were ever added."""
+    """Return the group's new entries-read: ENTRIESREAD, since Redis 8.4 at most the stream's entries-added."""
     if session.engine.settings.compat.knows(84):
         return min(entries_read, stream.entries_added)
     return entries_read
@@ -171,7 +171,7 @@ def xack(session: Session, argv: list[bytes]) -> None:
     if stream is None or group is None:
         session.out.integer(0)
         return
-    # An invalid ID rejects the whole command, so all IDs are checked first. Reading them twice is cheaper than a list.
+    # One invalid ID rejects the whole command, so check all first. Parsing IDs twice is cheaper than a list of them.
     if len(argv) > 4:
         for at in range(3, len(argv)):
             read_id(reader, argv[at])

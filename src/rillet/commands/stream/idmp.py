@@ -80,7 +80,7 @@ def producers_of(stream: Stream) -> Producers:
 
 
 def is_duplicate(session: Session, stream: Stream, arguments: TrimArguments, argv: list[bytes]) -> bool:
-    """Return whether the stream already has the message; if so, reply with its entry's ID (idmpLookupAndReply)."""
+    """Return True and reply the entry's ID if the message is a duplicate, else False (idmpLookupAndReply)."""
     producers = producers_of(stream)
     session.db.idmp_keys[argv[1]] = None
     if arguments.idmp_auto:
@@ -112,7 +112,7 @@ def remember(stream: Stream, arguments: TrimArguments) -> None:
 
 
 def track(database: Database, key: bytes, value: object) -> None:
-    """Register a loaded or copied stream, so that the cron expires its messages (streamKeyLoaded)."""
+    """Register a loaded or copied stream, so that the cron removes its expired message IDs (streamKeyLoaded)."""
     if isinstance(value, Stream) and value.idmp is not None and value.idmp.producers:
         database.idmp_keys[key] = None
 

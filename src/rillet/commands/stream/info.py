@@ -144,7 +144,7 @@ def xinfo_stream(session: Session, argv: list[bytes]) -> None:
 
 
 def _write_stream(out: ReplyWriter, stream: Stream, nodes: int) -> None:
-    """Write the seven names and values that XINFO STREAM shows with and without FULL."""
+    """Write the names and values that XINFO STREAM returns both with and without FULL."""
     write_fields(out, {
         b"length": stream.length,
         b"radix-tree-keys": stream.rax.numele,
@@ -208,7 +208,7 @@ def _write_consumer(out: ReplyWriter, group: Group, consumer: Consumer, count: i
 
 
 def _write_pending(out: ReplyWriter, group: Group, index: PendingIndex, count: int, owner: bool) -> None:
-    """Write the first count pending entries: ID, optionally the owner, time of delivery, deliveries."""
+    """Write the first `count` pending entries: ID, owner (optional), delivery time, number of deliveries."""
     table = group.table
     listed = min(count, len(index)) if count else len(index)
     out.array(listed)

@@ -46,7 +46,7 @@ def _checked(value: object) -> Stream | None:
 
 
 def require_stream(stream: Stream | None, message: str = "no such key") -> Stream:
-    """Return the stream that was looked up, or raise CommandError(message)."""
+    """Return `stream`, the result of a lookup; raise CommandError(message) if it is None."""
     if stream is None:
         raise CommandError(message)
     return stream

@@ -73,7 +73,7 @@ class NackArguments:
 
 
 def _words_of(argv: list[bytes], at: int) -> list[bytes]:
-    """Return the IDs that follow IDS and their number."""
+    """Return the IDs of `IDS numids id ...`; raise an error if fewer than numids follow."""
     message = "numids must be a positive integer"
     count = integer(argv[at + 1], message)
     if not 1 <= count <= _MAX_INT:

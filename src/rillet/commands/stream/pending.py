@@ -59,9 +59,9 @@ def xpending(session: Session, argv: list[bytes]) -> None:
 @cython.exceptval(-1, check=False)
 def _write_entries(session: Session, group: Group, index: PendingIndex, interval: Interval, count: cython.longlong,
                    min_idle: cython.longlong) -> cython.bint:
-    """Write up to count pending entries of the interval: ID, consumer, ms since delivery, deliveries.
+    """Write up to `count` pending entries in a range of IDs: ID, consumer, idle time in ms, deliveries.
 
-    An entry that was released (XNACK) has no consumer and an idle time of -1, and IDLE never leaves it out.
+    An entry released by XNACK has no consumer and an idle time of -1, and the IDLE filter always includes it.
     """
     table: PendingTable = group.table
     out: ReplyWriter = session.out
@@ -92,7 +92,7 @@ def _write_entries(session: Session, group: Group, index: PendingIndex, interval
 
 
 def _write_summary(out: ReplyWriter, group: Group) -> None:
-    """Write the number of pending entries, the first and last ID, and the number of each consumer that has any."""
+    """Write the group's number of pending entries, the lowest and highest ID, and the number per consumer."""
     out.array(4)
     out.integer(group.pending_count)
     if group.pending_count == 0:

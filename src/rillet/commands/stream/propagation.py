@@ -35,7 +35,7 @@ if not cython.compiled:  # for compiled code, the .pxd declares these names
 def log_claim(
     session: Session, key: bytes, group: Group, ident: bytes, slot: cython.Py_ssize_t, last: bytes | None = None
 ) -> cython.bint:
-    """Log a pending entry as XCLAIM (streamPropagateXCLAIM). last: its LASTID, None = the group's last ID."""
+    """Log a pending entry as XCLAIM (streamPropagateXCLAIM) with LASTID `last`; None = the group's last ID."""
     if session.engine.log is None:
         return False
     owner: Consumer = group.table.owner(slot)
@@ -52,7 +52,7 @@ def log_claim(
 @cython.ccall
 @cython.exceptval(-1, check=False)
 def log_claims(session: Session, key: bytes, group: Group, slots: list[Any], last: bytes | None) -> cython.bint:
-    """Log several pending entries as XCLAIM. last: the LASTID of all, None = each entry's own ID."""
+    """Log pending entries as XCLAIM commands with LASTID `last`, or if None with each entry's own ID."""
     for slot in slots:
         ident: bytes = format_id(group.table.ms(slot), group.table.seq(slot))
         log_claim(session, key, group, ident, slot, ident if last is None else last)
@@ -66,7 +66,7 @@ def log_group_id(session: Session, key: bytes, group: Group) -> cython.bint:
     if session.engine.log is None:
         return False
     last: bytes = format_id(group.last_ms, group.last_seq)
-    # A counter that overflowed is logged as unknown: SETID rejects a negative one, and the log could not be replayed.
+    # Log an overflowed read counter as unknown (-1): XGROUP SETID would reject it during a replay.
     read = max(ENTRIES_READ_UNKNOWN, group.entries_read)
     return session.propagate([b"XGROUP", b"SETID", key, group.name, last, b"ENTRIESREAD", b"%d" % read])
 

@@ -38,12 +38,12 @@ _SAMEFIELDS = cython.declare(cython.longlong, SAMEFIELDS)
 class EntryWriter:
     """Writes the entries of an iterator one after the other.
 
-    From the second entry of a node on, the writer copies the reply bytes of the field names that the entries share
-    (`names`; the first one includes the header of the array), and decodes only the values.
+    For entries with their node's field names, from the node's second entry on, the writer copies the names' reply bytes
+    (`names`; the first includes the header of the array of fields) and decodes only the values.
     """
 
     __slots__ = ("lp", "names", "out", "parts")
-    parts: cython.int  # the length of an entry's array: the caller writes the parts after ID and fields
+    parts: cython.int  # the array length of an entry: 2 = ID and fields; the caller writes any further elements
 
     def __init__(self, out: ReplyWriter) -> None:
         self.out = out
@@ -96,7 +96,7 @@ class EntryWriter:
             byte = buf[pos] if pos < end else 0
             size = byte & 0x3F
             if 0x80 <= byte < 0xC0 and pos + size + 2 <= end:
-                # A short string is decoded inline: a call would take as long as the copy.
+                # Read the header of a short string here: a function call would take as long as copying the string.
                 out.raw_then_slice(names[index], buf, pos + 1, size)
                 pos += size + 2
                 continue
@@ -111,7 +111,7 @@ class EntryWriter:
 
 @cython.cfunc
 def _shared_names(lp: Listpack, pos: cython.Py_ssize_t, count: cython.Py_ssize_t) -> list[bytes]:
-    """Return the reply bytes of each field name of a node; pos is the first name."""
+    """Return the field names of a node, each as RESP bytes; pos is the first name's position in the listpack."""
     names: list[bytes] = []
     out: ReplyWriter = ReplyWriter()
     left: cython.Py_ssize_t = count
@@ -138,7 +138,7 @@ def write_entries(
     count: cython.longlong = 0,
     reverse: cython.bint = False,
 ) -> cython.longlong:
-    """Write the entries of a range without an array header; return how many. count 0 = all. O(log N + entries)"""
+    """Write up to `count` entries (0 = all) of a range, without an array header; return how many. O(log N + entries)"""
     written: cython.longlong = 0
     entries: StreamIterator = StreamIterator(stream, start_ms, start_seq, end_ms, end_seq, reverse)
     writer: EntryWriter = EntryWriter(out)

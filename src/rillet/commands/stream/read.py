@@ -40,7 +40,7 @@ class XreadReply(ReadReply):
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def write_stream(self, session: Session, stream: Stream, index: cython.Py_ssize_t) -> cython.bint:
-        """Write the key and the entries after the given ID; return False if there are none."""
+        """Write a stream's key and its entries after the ID that the command gives; return False if there are none."""
         start: tuple[int, int] = self.arguments.starts[index]
         if not has_entries_after(stream, start[0], start[1]):
             return False
@@ -49,7 +49,7 @@ class XreadReply(ReadReply):
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def write_ready_stream(self, session: Session, stream: Stream, index: cython.Py_ssize_t) -> cython.bint:
-        """Write the stream that unblocked the client (Redis 7.0); without entries if the newest is already deleted."""
+        """Write the stream that unblocked the client (Redis 7.0), without entries if the new ones were deleted."""
         return self._write_pair(session.out, stream, index, self.arguments.count or BLOCKED_COUNT)
 
     @cython.cfunc
@@ -57,7 +57,7 @@ class XreadReply(ReadReply):
     def _write_pair(
         self, out: ReplyWriter, stream: Stream, index: cython.Py_ssize_t, count: cython.longlong
     ) -> cython.bint:
-        """Write the key and up to count entries after the given ID; count 0 = all."""
+        """Write a stream's key and up to `count` entries (0 = all) after the ID that the command gives."""
         start: tuple[int, int] = self.arguments.starts[index]
         mark: cython.Py_ssize_t = self.write_key(out, self.arguments.keys[index])
         writer: EntryWriter = EntryWriter(out)

@@ -80,7 +80,7 @@ class ReadArguments:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def read(self, session: Session, argv: list[bytes], grouped: cython.bint) -> cython.bint:
-        """Read the options and the keys; grouped: the command is XREADGROUP."""
+        """Read the options and the keys of an XREADGROUP if `grouped`, otherwise of an XREAD."""
         at: cython.Py_ssize_t = 1
         count: cython.Py_ssize_t = len(argv)
         while at < count:
@@ -160,7 +160,7 @@ class ReadArguments:
 
     @cython.cfunc
     def find_streams(self, session: Session, argv: list[bytes]) -> list[Any]:
-        """Look up the streams (None for a missing key) and read the ID of each into `starts`."""
+        """Return the streams (None for a missing key), and read the ID given for each into `starts`."""
         streams: list[Any] = []
         reader: IDReader = IDReader()
         index: cython.Py_ssize_t
@@ -176,7 +176,7 @@ class ReadArguments:
 
     @cython.cfunc
     def find_streams_again(self, session: Session) -> list[Any]:
-        """Look up the streams of a blocked client, and the last entries that `+` stands for."""
+        """Return the streams again for a blocked client, and the current meaning of `+` in `starts`."""
         streams: list[Any] = [self._find_stream(session, key) for key in self.keys]
         if self.last_entry_at is not None:
             for index in self.last_entry_at:
@@ -185,7 +185,7 @@ class ReadArguments:
 
     @cython.cfunc
     def _find_stream(self, session: Session, key: bytes) -> Stream | None:
-        """Return the stream, None if the key does not exist. XREADGROUP requires both the key and the group."""
+        """Return the stream, None if the key does not exist. XREADGROUP: raise an error if key or group is missing."""
         stream: Stream | None = lookup_read(session, key)
         if self.group is not None and (stream is None or stream.find_group(self.group) is None):
             raise no_key_or_group(key, self.group, " in XREADGROUP with GROUP option")
@@ -217,7 +217,7 @@ class ReadArguments:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def reads_history(self, index: cython.Py_ssize_t) -> cython.bint:
-        """Return whether XREADGROUP has an ID instead of `>` for a stream: the consumer reads its pending entries."""
+        """Return whether an ID, not `>`, was given for a stream, so that XREADGROUP returns pending entries."""
         start: tuple[int, int] = self.starts[index]
         ms: cython.ulonglong = start[0]
         seq: cython.ulonglong = start[1]
@@ -227,8 +227,8 @@ class ReadArguments:
 def _before_last_entry(stream: Stream | None, level: int, valkey: bool) -> tuple[int, int]:
     """Return the ID that `+` stands for: the one before the last entry, 0-0 for an empty stream.
 
-    Redis 7.4 uses the stream's last ID instead of the last entry's, and so does Valkey for a stream that is not empty:
-    if that entry was deleted, the reply is empty.
+    Redis 7.4, and Valkey for a stream that is not empty, use the stream's last ID instead of the last entry's ID. If
+    the entry with the last ID was deleted, XREAD then returns nothing.
     """
     if stream is None or (stream.length == 0 and (level >= 80 or valkey)):
         return 0, 0

@@ -37,13 +37,13 @@ if not cython.compiled:  # for compiled code, the .pxd declares these names
 @cython.cfunc
 @cython.exceptval(-1, check=False)
 def block_or_reply_null(session: Session, reply: ReadReply) -> cython.bint:
-    """Block the client if it gave BLOCK and may block; otherwise reply null."""
+    """Block the client if its command has BLOCK and the session may block; otherwise reply null."""
     arguments: ReadArguments = reply.arguments
     if arguments.timeout == -1 or not session.can_block:
         return session.out.null_array()
     read: BlockedRead = BlockedRead(arguments, reply)
-    # Clients that wait for new entries of the same group share a queue: if the first gets nothing, nor do the others.
-    # Clients with CLAIM do not share a queue, because their idle times may differ.
+    # Clients that wait for new entries of the same group share a queue. If the first client of a queue receives
+    # nothing, the others are not tried. Clients with CLAIM have no queue, because their idle times may differ.
     queue: bytes | None = arguments.group if arguments.min_idle < 0 else None
     session.block(arguments.keys, arguments.timeout, read.serve, read.expired, queue)
     session.blocked.retry_at = reply.retry_at()
@@ -64,7 +64,7 @@ class BlockedRead:
         self.reply = reply
 
     def serve(self, session: Session, key: bytes) -> bool:
-        """Reply because the key changed or `retry_at` has passed; return False if the client must continue to wait."""
+        """Try the read again after a key changed or `retry_at` passed; return False if the client must wait on."""
         value = session.db.lookup(key)
         if self.arguments.level < 72:
             return self._serve_key(session, key, value)

@@ -53,8 +53,8 @@ class XreadGroupReply(ReadReply):
     """The reply of an XREADGROUP."""
 
     __slots__ = ("min_idle", "oldest")
-    min_idle: cython.longlong  # CLAIM for the streams that are still to be read, -1 = do not claim
-    oldest: cython.longlong  # the first delivery time of the pending entries, of all streams
+    min_idle: cython.longlong  # min-idle-time of CLAIM for the following streams, -1 = do not claim
+    oldest: cython.longlong  # the earliest delivery time of a pending entry in any of the streams
 
     def __init__(self, arguments: ReadArguments) -> None:
         ReadReply.__init__(self, arguments)
@@ -74,7 +74,7 @@ class XreadGroupReply(ReadReply):
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def write_stream(self, session: Session, stream: Stream, index: cython.Py_ssize_t) -> cython.bint:
-        """Write the consumer's history, or claimed and new entries; return False if there is nothing to write."""
+        """Write a stream's history of the consumer, or claimed and new entries; return False if there are none."""
         assert self.arguments.group is not None
         group: Group = stream.find_group(self.arguments.group)
         history: cython.bint = self.arguments.reads_history(index)
@@ -98,7 +98,7 @@ class XreadGroupReply(ReadReply):
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _has_claimable(self, stream: Stream, group: Group) -> cython.bint:
-        """Return whether the pending entry that was delivered first is idle long enough; record its delivery time."""
+        """Return whether the oldest pending entry is idle for min_idle ms; store its delivery time in `oldest`."""
         table: PendingTable = group.table
         slot: cython.Py_ssize_t = group.oldest()
         time: cython.longlong
@@ -119,7 +119,7 @@ class XreadGroupReply(ReadReply):
         self, session: Session, stream: Stream, group: Group, index: cython.Py_ssize_t, history: cython.bint,
         claims: cython.bint, new: cython.bint, count: cython.longlong,
     ) -> cython.bint:  # fmt: skip
-        """Create a missing consumer, write the selected entries, and log both; return False if there are none."""
+        """Create the consumer if missing; write and log the selected entries; return whether any kind is selected."""
         key: bytes = self.arguments.keys[index]
         noack: cython.bint = self.arguments.noack
         created: cython.bint = group.find_consumer(self.arguments.consumer) is None
@@ -131,7 +131,7 @@ class XreadGroupReply(ReadReply):
             created = False
         if selected:
             changes = self._write_selected(session, stream, group, consumer, index, history, new, count)
-        # The log of a delivery also creates the consumer; a read with NOACK logs none.
+        # A logged XCLAIM creates the consumer on replay. Without one (NOACK or no change), log the creation.
         if created and (noack or changes == 0):
             log_consumer(session, key, group, consumer)
         return selected
@@ -142,7 +142,7 @@ class XreadGroupReply(ReadReply):
         self, session: Session, stream: Stream, group: Group, consumer: Consumer, index: cython.Py_ssize_t,
         history: cython.bint, new: cython.bint, count: cython.longlong,
     ) -> cython.longlong:  # fmt: skip
-        """Write the key and its entries; return the number of changes that were logged."""
+        """Write a stream's key and the selected entries; return the number of changes to the group."""
         key: bytes = self.arguments.keys[index]
         mark: cython.Py_ssize_t = self.write_key(session.out, key)
         delivery: Delivery = Delivery(self, session, key, stream, group, consumer)
@@ -164,8 +164,8 @@ class XreadGroupReply(ReadReply):
     # -- blocking
 
     def retry_at(self) -> int:
-        """Return when the first pending entry is idle for long enough (ms since the epoch), 0 = no CLAIM."""
-        min_idle: Any = self.arguments.min_idle  # Python ints, because min-idle-time may be any number
+        """Return when the oldest pending entry can be claimed (ms since the epoch), 0 = no CLAIM."""
+        min_idle: Any = self.arguments.min_idle  # Python ints, because the sum with min-idle-time may exceed 64 bits
         oldest: Any = self.oldest
         if min_idle < 0:
             return 0

@@ -39,7 +39,7 @@ class ReadReply:
     __slots__ = ("arguments", "now", "start", "written")
     arguments: ReadArguments
     start: cython.Py_ssize_t  # the offset of this reply in the output
-    written: cython.longlong  # entries of all streams so far
+    written: cython.longlong  # number of entries written so far, in all streams
     now: cython.longlong
 
     def __init__(self, arguments: ReadArguments) -> None:
@@ -50,7 +50,7 @@ class ReadReply:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def begin(self, session: Session) -> cython.bint:
-        """Begin an attempt with an empty reply."""
+        """Start a new attempt to serve the client, with an empty reply."""
         self.start = session.out.mark()
         self.written = 0
         self.now = session.db.clock.now_ms()
@@ -68,7 +68,7 @@ class ReadReply:
             stream: Stream | None = streams[index]
             if self.is_full(out):
                 break
-            # Redis looks up every key twice, for its ID and for its entries, and counts both.
+            # Count a second keyspace hit or miss: Redis looks up every key twice, for the ID and for the entries.
             session.db.count_read(self.arguments.keys[index], stream is not None)
             if stream is not None and self.write_stream(session, stream, index):
                 served += 1
@@ -98,7 +98,7 @@ class ReadReply:
 
     @cython.cfunc
     def write_key(self, out: ReplyWriter, key: bytes) -> cython.Py_ssize_t:
-        """Write the key of a stream; return the output position at which the number of entries is inserted later."""
+        """Write a stream's key; return the output position for the number of entries, which is inserted later."""
         if out.resp == 2:
             out.array(2)
         out.bulk(key)
@@ -132,13 +132,13 @@ def has_entries_after(stream: Stream, ms: cython.ulonglong, seq: cython.ulonglon
     """Return whether the stream has an entry after the ID."""
     if stream.length == 0 or not less(ms, seq, stream.last_ms, stream.last_seq):
         return False
-    stream.edge(False, True)  # not `last_id`, whose entry may be deleted
+    stream.edge(False, True)  # compare with the last entry; the entry of `last_id` may be deleted
     return less(ms, seq, stream.edge_ms, stream.edge_seq)
 
 
 @cython.cfunc
 def entries_after(stream: Stream, ms: cython.ulonglong, seq: cython.ulonglong) -> StreamIterator:
-    """Return the entries after the ID; after the largest possible ID they start from 0-0 (streamIncrID)."""
+    """Return an iterator over the entries after an ID; the largest ID is followed by 0-0, as in streamIncrID."""
     if seq != _MAX_U64:
         seq += 1
     else:
