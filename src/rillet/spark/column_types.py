@@ -1,11 +1,12 @@
 """Checks, before a job starts, that the connector can read the types of all columns in a schema.
 
-A column of any other type is rejected with its name and Spark's name for the type. For a type inside a struct, array or
-map, the name is the path to it. docs/spark.md, "Types and bad values", lists the types that can be read.
+The message for a column of any other type contains the column's name and Spark's name for the type. For a type inside a
+struct, array or map, it contains the path to that type. docs/spark.md, "Types and bad values", lists the types that can
+be read.
 
-Geometry, geography and variant travel through Arrow as structs of bytes, and a user-defined type as its storage type,
-so they must be rejected explicitly. A variant is only supported as a column of its own (columns/json_column.py): inside
-JSON, its original text is not available. Spark itself usually rejects `char(n)` and `varchar(n)`.
+Arrow represents geometry, geography and variant as structs of bytes, and a user-defined type as its storage type, so an
+explicit check must reject these types. A variant is only supported as a top-level column (columns/json_column.py):
+inside JSON, its original text is not available. Spark itself usually rejects `char(n)` and `varchar(n)`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _ADVICE = "read it as a string and convert it in Spark"
 
 
 def unsupported_columns(schema: StructType) -> list[str]:
-    """Return a message for each column, or part of a column, whose type cannot be read."""
+    """Return an error message for each column, or part of a column, whose type the connector cannot read."""
     from pyspark.sql.types import VariantType
 
     problems = []

@@ -1,7 +1,7 @@
-"""Checks, before Spark starts, that a Java is installed on which Spark runs.
+"""Checks, before Spark starts, that a Java version is installed that Spark supports.
 
-Without Java, Spark fails with a traceback that ends in JAVA_GATEWAY_EXITED. `require_java` raises the same problem as
-one line with the remedy.
+Without Java, Spark fails with a traceback that ends in JAVA_GATEWAY_EXITED. `require_java` instead raises an error
+whose message is one line with the remedy.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def require_java() -> str:
 
 
 def java_version(program: str) -> int | None:
-    """Return the major version that `java -version` prints; None if it does not run."""
+    """Return the major version that `java -version` prints; None if the command fails."""
     try:
         result = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired):

@@ -1,24 +1,24 @@
-"""Shows in Spark's own progress how far a query is behind.
+"""Adds the number, size and age of a query's unread entries to Spark's progress report.
 
-At each trigger Spark asks a source for its newest offset and shows the JSON reply, unchanged, as the source's
-`latestOffset`. So the reply can contain more than the offset:
+At each trigger Spark requests a source's newest offset and shows the returned JSON, unchanged, as the source's
+`latestOffset`. So the JSON can contain more than the offset:
 
     {"streams": {"events": "1526919030474-5"},    the newest ID
      "added": {"events": 1123},                   entries ever added
-     "behind": {"events": 100},                   entries after the batch of this trigger
+     "behind": {"events": 100},                   unread entries: those after this trigger's batch
      "estimated": ["events"],                     streams whose `behind` is an estimate
-     "bytesBehind": 5200,                         approximate size of those entries in the server's memory
-     "oldestUnreadMs": 350,                       age of the oldest of them, by the server's clock
+     "bytesBehind": 5200,                         approximate size of the unread entries in the server's memory
+     "oldestUnreadMs": 350,                       age of the oldest unread entry, by the server's clock
      "lost": {"events": 7},                       entries lost before they were read, since the query started
-     "unsure": ["events"]}                        streams that may have lost more than is counted
+     "unsure": ["events"]}                        streams that may have lost more entries than `lost` counts
 
-`behind` is exact in three cases: all entries are after the offset (it is the stream's length), no entry is, or the
-offset has an exact entries-added and nothing was deleted since. Otherwise it is interpolated from the IDs, as if the
-entries were spread evenly. `bytesBehind` is MEMORY USAGE in proportion to the unread entries. An age is the server's
-TIME minus the milliseconds of an ID, so it is only meaningful if IDs are times. Empty values are left out.
+`behind` is exact in three cases: all of the stream's entries are after the offset, no entry is, or the offset has an
+exact entries-added and nothing was deleted since. Otherwise `behind` is interpolated from the IDs, as if the entries
+were spread evenly. `bytesBehind` is MEMORY USAGE in proportion to the unread entries. An age is the server's TIME minus
+the milliseconds of an ID, so it is only meaningful if IDs are times. Empty values are left out.
 
-Cost: nothing if the query is not behind, because the trigger has already read the counters. Otherwise one pipeline for
-the streams that are behind: the memory usage, the oldest unread entry unless it is the first one, and the node's TIME.
+Cost: nothing if all entries are read, because the trigger has already read the counters. Otherwise one pipeline for the
+streams with unread entries: MEMORY USAGE, the oldest unread entry (unless it is the stream's first one), and TIME.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 def entries_after(after: StreamID, added: int | None, now: StreamInfo) -> tuple[int, bool]:
-    """Return how many entries are after an ID, and whether that number is exact."""
+    """Return how many entries of a stream are after an ID, and whether that number is exact."""
     if now.first is None or now.last <= after:
         return 0, True
     if now.all_after(after):
@@ -59,7 +59,7 @@ def report(
     lost: Mapping[str, int],
     unsure: Sequence[str],
 ) -> dict[str, Any]:
-    """Return the source's metrics for a query's progress, from the streams' counters and the last IDs read."""
+    """Return the metrics for Spark's progress report, from the streams' counters and the last IDs that were read."""
     present = {stream: info for stream, info in sorted(infos.items()) if info is not None}
     behind: dict[str, int] = {}
     estimated = []
@@ -82,12 +82,12 @@ def report(
 def _unread(
     servers: Servers, infos: Mapping[str, StreamInfo], read: Mapping[str, StreamID], behind: Mapping[str, int]
 ) -> dict[str, int]:
-    """Return the size and the age of the unread entries; leave out a value if the server rejects its command."""
+    """Return size and age of the unread entries as metrics; omit a metric if the server rejects the command for it."""
     keys = {stream.encode(): stream for stream in infos}
     after = {key: read.get(stream, EARLIEST) for key, stream in keys.items()}
     started = [
         key for key, stream in keys.items() if not infos[stream].all_after(after[key])
-    ]  # streams whose first entry has been read
+    ]  # the query has read the first entries of these streams
     nodes = [of_node for _, of_node in servers.by_node(list(keys))]
     replies = iter(servers.each([
         *((key, (b"MEMORY", b"USAGE", key)) for key in keys),

@@ -1,19 +1,19 @@
 """Packs rillet into one file, for executors on hosts where it is not installed.
 
-    package()   rillet-<version>.zip: the source modules        --py-files, sc.addPyFile     interpreted
-    archive()   rillet-<version>.tar.gz: the installed package  --archives                   compiled if installed so
+    package()   rillet-<version>.zip: the source modules        --py-files, sc.addPyFile     runs interpreted
+    archive()   rillet-<version>.tar.gz: the installed package  --archives                   runs compiled if it is here
 
 Python imports source modules from a zip file, but the operating system loads shared libraries from files only. So a
-package in a zip file, or in a wheel, which is a zip file too, is always interpreted. Spark unpacks an archive into each
-executor's folder, so its compiled modules can be loaded. They require the Python version and the platform that they
-were built for. The other requirements (pyspark, pyarrow, xxhash) must be installed on the executors in any case.
+package in a zip file or a wheel (also a zip file) is always interpreted. Spark unpacks an archive into each executor's
+folder, so its compiled modules can be loaded. The compiled modules require the Python version and platform for which
+they were built. The other requirements (pyspark, pyarrow, xxhash) must be installed on the executors in any case.
 
-A streaming query is planned by a Python process on the driver. Spark lets that process look for shipped files in a
-folder where they are not. `found_on_driver` adds the path from which the driver itself imported the package; executors
-on other hosts do not have this path and use the shipped files. Rejected: pickling the package by value, which is
+A Python process on the driver plans a streaming query. Spark makes that process search a folder that lacks the shipped
+files. `found_on_driver` adds the path from which the driver imported the package; executors on other hosts do not have
+this path and use the shipped files. Rejected: pickling the package by value, which is
 impossible for compiled modules.
 
-Both files are written again at every call. They contain only the package, and the same package gives the same bytes.
+Every call writes its file again. The files contain only the package; the same package always gives the same bytes.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def archive(folder: str | Path | None = None) -> Path:
 
 @contextmanager
 def found_on_driver(spark: SparkSession) -> Iterator[None]:
-    """Make Spark's planning processes import rillet from this process's path, if registered inside this context."""
+    """Make the planning processes of sources registered in this context import rillet from this process's path."""
     context = spark.sparkContext
     place = str(_place())
     java_path = context._jvm.java.lang.System.getenv("PYTHONPATH") if context._jvm is not None else None

@@ -1,4 +1,4 @@
-"""The Spark data source: Spark calls its classes on the driver to plan and on the executors to read.
+"""The Spark data source: Spark calls the classes of this module on the driver to plan and on executors to read.
 
 Spark pickles these objects and sends them to other processes, so they contain options and a schema, never a connection.
 
@@ -7,12 +7,12 @@ Spark pickles these objects and sends them to other processes, so they contain o
 
 Spark's calls of a streaming reader, in order:
 
-    initialOffset()             the start of a new query; "latest" is resolved here, once
-    latestOffset(start)         all entries up to `start` are in the sink. Plans the whole next batch, including its
-                                tasks, and stores the plan in the offset (read/offsets.py explains why)
-    partitions(start, end)      the tasks from `end`
-    commit(end)                 nothing: Spark calls it one batch late, and never for the last one of an available-now
-                                query
+    initialOffset()             returns the start of a new query; "latest" becomes an ID here, once
+    latestOffset(start)         called when the sink has all entries up to `start`. Plans the next batch with its tasks
+                                and returns the plan in the offset (read/offsets.py explains why)
+    partitions(start, end)      returns the tasks that `end` contains
+    commit(end)                 does nothing: Spark calls it one batch late, and never for the last batch of an
+                                available-now query
 
 The planner on the driver holds connections and reads the state of the streams before each batch. read/micro_batch.py
 describes its behaviour while a server is unavailable.
@@ -79,7 +79,7 @@ class RilletDataSource(DataSource):
         with plainly():
             self.parsed = parse(options)
             if self.parsed.url is not None:
-                Address.parse(self.parsed.url)  # a malformed url fails here, not in a task
+                Address.parse(self.parsed.url)  # raises the error for a malformed url before a task starts
 
     @classmethod
     def name(cls) -> str:
@@ -87,7 +87,7 @@ class RilletDataSource(DataSource):
         return "rillet"
 
     def schema(self) -> StructType | str:
-        """Return the columns of a reader without an explicit schema."""
+        """Return the schema of a DataFrame for which the user gave no schema."""
         if self.parsed.infer_schema:
             from rillet.spark.read.schema_inference import infer
 
@@ -103,7 +103,7 @@ class RilletDataSource(DataSource):
             return made(self.parsed, schema, self._parallelism())
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Return the streaming reader; after an error, a reader that raises the error at its first call."""
+        """Return the streaming reader; if its creation fails, return a reader that raises the error when called."""
         try:
             return StreamReader(self.parsed, schema, self._parallelism())
         except RilletError as error:
@@ -133,7 +133,7 @@ class RilletDataSource(DataSource):
 
 def register(spark: SparkSession) -> None:
     """Register format("rillet") with a session, with its default parallelism and with filter push-down."""
-    # Spark pickles a class that a function creates with its attributes, but an imported class only by name.
+    # Spark pickles a class created in a function with its attributes, an imported class only by name.
     from rillet.spark.packaging import found_on_driver
 
     spark.conf.set(SWITCH, "true")
@@ -143,10 +143,10 @@ def register(spark: SparkSession) -> None:
 
 
 class RangePartition(InputPartition):
-    """The ranges of streams that one task reads."""
+    """The ranges of stream entries that one Spark task reads."""
 
     def __init__(self, ranges: Task, since: Mapping[str, Place] | None = None, unread: Set[str] = frozenset()) -> None:
-        """since: the position of each stream at the start of the batch, if its counters are known.
+        """since: the position of each stream at the start of the batch, if the stream's counters are known.
 
         If `since` is given, reading raises DataLoss if planned entries are missing, except in `unread` streams.
         """
@@ -157,7 +157,7 @@ class RangePartition(InputPartition):
 
 
 class HistoryPartition(InputPartition):
-    """The part of an archive and of its streams that one task reads."""
+    """The rows of an archive and the ranges of stream entries that one Spark task reads."""
 
     def __init__(self, task: HistoryTask) -> None:
         super().__init__(None)
@@ -212,7 +212,7 @@ class BatchReader(_Reader, DataSourceReader):
         self.pushed = Pushed.on(schema)  # selects all entries until Spark pushes filters
 
     def partitions(self) -> list[InputPartition]:
-        """Return the tasks of the batch read; entries that arrive later do not change them."""
+        """Return the tasks of a batch read; they do not read entries that arrive after this call."""
         if self.options.archive is not None:
             from rillet.spark.read.history import plan
 
@@ -226,7 +226,7 @@ class BatchReader(_Reader, DataSourceReader):
             require_streams(self.options, servers, known)
             planner = Planner(self.options, servers, self.parallelism, hurried=False)
             batch = planner.cut(planner.measure(ranges_between(known, self.bounds(known))), None)
-        # Entries removed before this point are not part of the plan, so they do not count as lost.
+        # Entries removed before the planning are not in the plan, so they do not count as lost.
         since = {
             stream: Place(EARLIEST, info.removed)
             for stream, info in known.items()
@@ -236,7 +236,7 @@ class BatchReader(_Reader, DataSourceReader):
         return [RangePartition(task, since if guarded else None) for task in clipped or [()]]
 
     def bounds(self, streams: Mapping[str, StreamInfo | None]) -> dict[str, tuple[StreamID, StreamID]]:
-        """Return the range (after, last] to read of each stream: from the options, narrowed by the pushed filters."""
+        """Return the ID range (after, last] to read of each stream: from the options, narrowed by pushed filters."""
         ranges = {}
         for stream, info in streams.items():
             if info is None:
@@ -252,17 +252,17 @@ class BatchReader(_Reader, DataSourceReader):
 
 
 class FilteringReader(BatchReader):
-    """A batch reader with filter push-down; Spark rejects a reader with this method if push-down is off."""
+    """A batch reader with filter push-down; Spark rejects a reader with `pushFilters` if push-down is off."""
 
     def pushFilters(self, filters: list[Filter]) -> list[Filter]:
-        """Use filters on IDs, times and streams to read less; return those that Spark must evaluate."""
+        """Use filters on IDs, times and streams to read less; return the filters that Spark must evaluate."""
         left = self.pushed.push(filters)
-        # An archive read only excludes files by the filters, so Spark must evaluate all of them.
+        # A read from an archive uses filters only to exclude files, so Spark must evaluate all filters.
         return filters if self.options.archive is not None else left
 
 
 class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads micro-batches: the entries after the last offset, up to the cap."""
+    """Reads micro-batches: the entries after the last offset, limited by maxEntriesPerTrigger."""
 
     def __init__(self, options: Options, schema: StructType, parallelism: int) -> None:
         options.refuse(BATCH_ONLY, "a streaming read")
@@ -283,7 +283,7 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
             return self.follower.initial().json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Return the cap of a micro-batch, or its minimum number of entries."""
+        """Return Spark's ReadLimit: the largest or the smallest number of entries of a micro-batch."""
         if self.options.max_entries_per_trigger is not None:
             return ReadMaxRows(self.options.max_entries_per_trigger)
         if self.options.min_entries_per_trigger is not None:
@@ -296,12 +296,12 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
             self.follower.fix_targets()
 
     def reportLatestOffset(self) -> dict[str, Any]:
-        """Return the source's metrics for the query's progress: the newest IDs, and how far the query is behind."""
+        """Return the source's metrics for Spark's progress report: the newest IDs and the number of unread entries."""
         with plainly():
             return self.follower.report()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Return the end of the next micro-batch with its plan; `start` if nothing is unread."""
+        """Return the offset at the end of the next micro-batch, with its plan; return `start` if no entry is unread."""
         least, cap = None, None
         if isinstance(limit, ReadMaxRows):
             least, cap = self.options.min_entries_per_trigger, limit.max_rows
@@ -317,14 +317,14 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
             return []
         with plainly():
             begin = Offset.parse(start)
-            # The first batch often begins where another client trims the stream, so it is not checked for data loss.
+            # The first batch is not checked for data loss, because other clients often trim the entries at its start.
             guarded = not begin.initial and not isinstance(self.follower, GroupDelivery)
             since = {name: Place(begin.streams[name], count) for name, count in begin.added.items()}
             tasks = self.follower.tasks(begin, Offset.parse(end))
             return [RangePartition(task, since if guarded else None, begin.unread) for task in tasks]
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Do nothing: Spark has stored the offset in its checkpoint."""
+        """Do nothing: Spark's checkpoint already contains the offset."""
 
     def stop(self) -> None:
         """Close the planner's connections."""
@@ -333,7 +333,7 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
 
 
 class FailedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Replaces a streaming reader that could not be created; every method raises the error.
+    """A substitute for a streaming reader that could not be created; every method raises the error.
 
     If `streamReader` raised the error itself, Spark's worker would replace it with an UnboundLocalError.
     """

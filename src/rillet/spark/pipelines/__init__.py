@@ -1,12 +1,12 @@
-"""The standard pipelines for streams. Each is a function over DataFrames and a command, `rillet pipeline NAME`.
+"""The standard pipelines for streams. Each is both a function on DataFrames and a command, `rillet pipeline NAME`.
 
     archive.py            streams to Parquet files by date, exactly once, compacted; trims archived entries
-                          (archive_offsets.py, archive_trim.py, parquet.py; the folder's format: spark/archive)
+                          (archive_offsets.py, archive_trim.py, parquet.py; spark/archive: the format of the folder)
     history.py            an archive and its live stream as one table (the reader: spark/read/history.py)
     replay.py             writes rows with IDs to a stream, in order, at full speed or at their recorded pace
                           (replay_writer.py: the Spark task that writes; after a stop it resumes at the next row)
     dead_letters.py       failed entries by group, reason and age; requeue.py moves them back into their stream
-    lag.py                lag of groups and work of consumers over time: sample, history, report, chart
+    lag.py                samples of group lag and consumers over time, as a table, report or chart
                           (lag_sampling.py)
     snapshot.py           RDB files as tables, and a report on their memory
     migrate.py            copies streams from server to server with groups and counters, and verifies each copy

@@ -7,15 +7,15 @@
     FROM entries GROUP BY window(timestamp, '1 hour'), origin
 
 The view `entries` holds the source's rows: the typed columns of `schema` or, without a schema, the connector's default
-columns. A streaming query groups by `window(...)` or `session_window(...)` of the time column.
+columns. A streaming query must group by `window(...)` or `session_window(...)` of the time column.
 
 Streaming: a window is written once, when an entry arrives that is `watermark` newer than the window's end. Entries
 that arrive later for that window are dropped. Batch: every window is written, because no later entries can arrive.
 
-Outputs are exactly once. A micro-batch is one Parquet folder, batch=<number>, which a repeated batch overwrites. A
-write to a stream is named (query, batch), so the sink skips a write that it has already completed. Rows are sorted by
-their columns in SELECT order, so that a repeated batch has the same rows in the same order. Therefore select the window
-and the grouping columns before the measures: a repeated sum of doubles may differ in its last bit.
+Outputs are exactly once. A micro-batch writes one Parquet folder, batch=<number>; a repetition overwrites the folder. A
+write to a stream is identified by (query, batch), so the sink skips a write that it has already completed. Rows are
+sorted by their columns in SELECT order, so that a repeated batch has the same rows in the same order. Therefore select
+the window and the grouping columns before the measures: a repeated sum of doubles may differ in its last bit.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 VIEW = "entries"
-POLL = 1  # seconds between two reads of the query's progress
+POLL = 1  # seconds between two reads of the streaming query's progress
 
 
 @dataclass
 class AggregateSummary:
-    """The result of an aggregation: the number of rows written and, if streaming, of entries read."""
+    """The result of an aggregation: the number of rows written and, for a streaming query, of entries read."""
 
     rows: int = 0
     entries: int = 0
@@ -90,7 +90,7 @@ def aggregate(
     progress: Progress = silent,
     **source: str,
 ) -> AggregateSummary:
-    """Run a query over a stream and write its rows: new entries once, or every `every` seconds until `stop` is set.
+    """Run a query on a stream's new entries and write the result: once, or every `every` seconds until `stop` is set.
 
     sink: the connector's write options; url or path default to the source's. watermark: seconds. batch: read the whole
     stream once, without a checkpoint. source: the connector's read options.
@@ -125,7 +125,7 @@ def sink_options(source: Mapping[str, str], sink: Mapping[str, str] | None) -> d
 def table(
     spark: SparkSession, source: Mapping[str, str], schema: str | None, time: str, watermark: float, streaming: bool
 ) -> DataFrame:
-    """Return the rows that the query reads; a time column `timestamp` is added to a schema that lacks it."""
+    """Return the rows that the SQL query reads; add the time column `timestamp` to a schema that lacks it."""
     reader: Any = spark.readStream if streaming else spark.read
     reader = reader.format("rillet").options(**source)
     if schema is not None:
@@ -135,7 +135,7 @@ def table(
 
 
 def with_timestamp(schema: str) -> str:
-    """Return a schema text with the connector's column `timestamp`."""
+    """Return a schema text with the connector's column `timestamp` added."""
     from pyspark.sql.types import StructType
 
     fields: Any = StructType.fromDDL(schema)
@@ -147,7 +147,7 @@ def with_timestamp(schema: str) -> str:
 
 @contextmanager
 def in_one_order(frame: DataFrame) -> Iterator[DataFrame]:
-    """Yield the rows as one cached partition, sorted by every column of a sortable type."""
+    """Yield a DataFrame's rows as one cached partition, sorted by every column that Spark can sort."""
     columns = [field.name for field in frame.schema if "map<" not in field.dataType.simpleString()]
     rows = frame.repartition(1).sortWithinPartitions(*(f"`{name}`" for name in columns)).persist()
     try:
@@ -160,7 +160,7 @@ def _once(result: DataFrame, outputs: Outputs) -> AggregateSummary:
     if outputs.parquet is not None and (wrong := cli_common.foreign_files(outputs.parquet)):
         raise PipelineError(f"rillet: {'; '.join(wrong)}")
     with in_one_order(result) as rows:
-        summary = AggregateSummary(rows.count())  # a query that fails here leaves the old output in place
+        summary = AggregateSummary(rows.count())  # if the query fails, the old output stays in place
         outputs.overwrite(rows, outputs.parquet)
     return summary
 
@@ -174,7 +174,7 @@ def _follow(
 
     def write(batch: DataFrame, number: int) -> None:
         query_id = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
-        if query_id is None:  # only if the user has disabled PySpark's pinned threads
+        if query_id is None:  # the user has disabled PySpark's pinned threads
             raise PipelineError("rillet: Spark does not pass the query's ID to Python: unset PYSPARK_PIN_THREAD")
         with in_one_order(batch) as rows:
             count = rows.count()
@@ -217,7 +217,7 @@ def _require_own_folder(outputs: Outputs, checkpoint: str) -> None:
 
 
 def write_batch(rows: DataFrame, outputs: Outputs, query_id: str, number: int) -> None:
-    """Write the rows of a micro-batch to every output; a repetition has no further effect."""
+    """Write the rows of a micro-batch to all outputs; writing the same micro-batch again changes nothing."""
     folder = None if outputs.parquet is None else str(Path(outputs.parquet) / f"batch={number}")
     outputs.overwrite(rows, folder, txnAppId=query_id, txnVersion=str(number))
 
@@ -254,7 +254,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def sql_file(path: str) -> str:
-    """Return the text of a file."""
+    """Return the text of the file that an argument names."""
     try:
         return Path(path).read_text(encoding="utf-8")
     except OSError as error:

@@ -6,11 +6,11 @@
                                                              archive/layout.py    │       archive_trim.py
                source's offset  ◄──────────────── kept in the manifest ◄──────────┘
 
-The job drives the connector's streaming reader directly: `latestOffset` plans a batch, `partitions` returns its tasks,
-`read` runs in them. It does not use Spark's checkpoint. The archive's manifest holds the offset together with the list
-of files, in one commit, so the offset and the files cannot disagree. Batch limits, patterns, clusters, groups and the
-data-loss check work as in any query on the source. A task writes its Arrow batches to Parquet itself; Spark's writer
-would send every row through the JVM.
+The job calls the methods of the connector's streaming reader itself: `latestOffset` plans a batch, `partitions` returns
+its tasks, `read` runs in each task. The job does not use Spark's checkpoint. The archive's manifest holds the offset
+together with the list of files, in one commit, so the offset and the files cannot disagree. Batch limits, stream
+patterns, clusters, groups and the data-loss check work as in any streaming query. A task writes its Arrow batches to
+Parquet itself; Spark's writer would send every row through the JVM.
 
 Cost: each entry is read and written once, about 1 us per core for an entry of five fields. A commit costs a few fsyncs
 and one rename per file. Compaction reads and writes each byte again, log(target / batch) times, to the base
@@ -56,9 +56,9 @@ Work = Callable[[Sequence[tuple[Any, ...]]], list[Any]]
 
 @dataclass(frozen=True)
 class FileOptions:
-    """How an archive's files are written and merged; seconds and bytes."""
+    """The settings for writing and merging an archive's files; durations are in seconds, sizes in bytes."""
 
-    small_files: int = SMALL_FILES  # merge the files of a folder if at least this many are small
+    small_files: int = SMALL_FILES  # minimum number of small files in a folder for a merge
     target_bytes: int = TARGET
     compression: str = "zstd"
     keep_replaced: float = KEEP_REPLACED
@@ -66,7 +66,7 @@ class FileOptions:
 
 @dataclass
 class ArchiveSummary:
-    """The counts of an archive run."""
+    """The result of an archive run: numbers of entries, files, commits and lost entries."""
 
     entries: int = 0
     files: int = 0
@@ -75,9 +75,9 @@ class ArchiveSummary:
     trimmed: int = 0
     merged: int = 0
     into: int = 0
-    lost: int = 0  # entries known to have been removed before they were archived
+    lost: int = 0  # entries that were certainly removed before they were archived
     unsure: bool = False  # more entries may have been lost
-    trims: bool = False  # trimming was requested; it may have removed nothing
+    trims: bool = False  # whether trimming was requested
 
     def line(self, to: object) -> str:
         """Return the counts of an archive run as one line of text."""
@@ -111,7 +111,7 @@ def archive(
 ) -> ArchiveSummary:
     """Append the new entries of streams to an archive: once, or every `every` seconds until `stop` is set.
 
-    options: those of the source. schema: typed columns instead of the map `fields`; an archive keeps its first schema.
+    options: the source's options. schema: typed columns instead of the map `fields`; an archive keeps its first schema.
     """
     files = FileOptions(small_files, target_bytes, compression, keep_replaced)
     job = Job(
@@ -145,7 +145,7 @@ def compact(
 
 
 def spark_work(spark: SparkSession) -> Work:
-    """Return a function that runs (function, arguments ...) tuples as tasks on the executors of a Spark session."""
+    """Return a function that runs (function, arguments ...) tuples as Spark tasks and returns their results."""
 
     def work(tasks: Sequence[tuple[Any, ...]]) -> list[Any]:
         if not tasks:
@@ -178,7 +178,7 @@ class Job:
         self.guard: DataLossGuard | None = None
 
     def round(self, manifest: ArchiveManifest) -> ArchiveManifest:
-        """Archive all entries that the streams hold now, or stop early if `stop` is set; return the new manifest."""
+        """Archive the entries that the streams hold now, until `stop` is set; return the new manifest."""
         from rillet.client.servers import Servers
 
         schema = self.columns.json()
@@ -193,7 +193,7 @@ class Job:
             with Servers(self.parsed) as servers:
                 self.total = self.done.entries + entries_behind(servers, Offset.parse(start))
                 while True:
-                    if self.trim:  # trim even without new entries: a group may have advanced
+                    if self.trim:  # even without new entries: a group may have read more
                         self.done.trimmed += trim_streams(servers, manifest, Offset.parse(start).streams)
                     end = reader.latestOffset(start, limit)
                     for stream in Offset.parse(end).streams:
@@ -211,7 +211,7 @@ class Job:
         return merge_small(self.archive, manifest, self.files, self.work, self.done)
 
     def _guarded(self, follower: MicroBatchReader) -> None:
-        """Count each lost entry once over all rounds, and make data-loss errors name the remedy for an archive."""
+        """Count each lost entry only once over all rounds; set the remedy that data-loss errors name."""
         guard, before = follower.guard, self.guard
         guard.restart = "use another folder to start over"
         if before is not None:
@@ -244,7 +244,7 @@ def write_task(
 ) -> list[Part]:
     """Read a task's entries and write them to the staging folder; runs on an executor.
 
-    exact: raise ArchiveError if a map of strings cannot hold an entry's bytes unchanged.
+    exact: raise ArchiveError if an entry has bytes that are not UTF-8, which a map of strings cannot hold.
     """
     from pyspark.sql.types import BinaryType, MapType, StringType, StructType
 
@@ -260,7 +260,7 @@ def write_task(
 
 
 def columns_of(schema: str | StructType) -> StructType:
-    """Return the columns of an archive: the stream and ID columns, then the other columns of a schema."""
+    """Return the columns of an archive: the stream and ID columns, then the remaining columns of the given schema."""
     from pyspark.sql.types import StructType
 
     own, requested = (StructType.fromDDL(one) if isinstance(one, str) else one for one in (OWN, schema))
@@ -281,7 +281,7 @@ def _other_columns(path: Path, stored: str, requested: StructType) -> str:
 def merge_small(
     archive: Archive, manifest: ArchiveManifest, files: FileOptions, work: Work, done: ArchiveSummary
 ) -> ArchiveManifest:
-    """Merge the small files of each folder that has enough of them; return the new manifest.
+    """Merge the small files of each archive folder that has `small_files` of them; return the new manifest.
 
     Also remove files that were replaced more than `keep_replaced` seconds ago.
     """
@@ -295,7 +295,7 @@ def merge_small(
             "gap during compaction: use a larger interval, which makes larger files"
         )
     by_folder: dict[str, list[list[Part]]] = {}
-    for run in runs:  # the files of one folder belong to one commit
+    for run in runs:  # one commit must contain all merges in a folder
         by_folder.setdefault(run[0].path.rpartition("/")[0], []).append(run)
     waiting: list[list[Part]] = []
     for number, group in enumerate(by_folder.values(), 1):

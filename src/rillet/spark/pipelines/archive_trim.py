@@ -1,13 +1,13 @@
-"""Trimming of archived streams: XTRIM MINID, after the commit, when the files and the manifest are on disk.
+"""Trimming of archived streams with XTRIM MINID, after a commit has synced the files and the manifest to disk.
 
 Trimming never removes
 
-    the last archived entry          if the next batch finds it, no entry after it can have been trimmed
+    the last archived entry          while it exists, no later entry can have been trimmed
     entries that a group needs       entries after its last-delivered-id, and its oldest pending entry
 
-So a stream keeps the entries that its slowest group needs. If a stream no longer has the last archived entry, it is not
-trimmed: it may be another stream of the same name, whose entries are not archived. The server does not know readers
-without a group, such as another Spark job, so trimming does not wait for them.
+So a stream keeps the entries that its slowest group needs. If a stream no longer has the last archived entry, the
+stream is not trimmed: it may be a new stream of the same name, whose entries are not archived. A server cannot list
+readers without a group, such as another Spark job, so trimming does not wait for them.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 
 def trim_errors(options: Options) -> list[str]:
-    """Return errors for read options that keep entries out of the archive: trimming would delete those entries."""
+    """Return an error message for each read option that excludes entries: trimming would delete unarchived entries."""
     skipping = [name for name in ("startingOffsets", "startingTimestamp") if name.lower() in options.named]
     errors = [f"trim would remove entries before {name}, which are not archived" for name in skipping]
     if options.mode == "DROPMALFORMED":
-        errors.append("trim would remove entries that mode=DROPMALFORMED keeps out of the archive")
+        errors.append("trim would remove entries that mode=DROPMALFORMED leaves out of the archive")
     return errors
 
 
@@ -44,7 +44,7 @@ def trim_streams(servers: Servers, manifest: ArchiveManifest, streams: Iterable[
         try:
             last_id = b"%d-%d" % last
             if not servers.call(key, b"XRANGE", key, last_id, last_id):
-                continue  # the key holds another stream, or another client trimmed more
+                continue  # a new stream of the same name, or trimmed by another client
             bound = min([last, *needed(servers, key)])
             removed += servers.call(key, b"XTRIM", key, b"MINID", b"=", b"%d-%d" % bound)
         except ConnectorError as error:
@@ -58,7 +58,7 @@ def needed(servers: Servers, key: bytes) -> list[StreamID]:
     from rillet.spark.pipelines.group_info import xinfo_groups
 
     bounds = []
-    for group in xinfo_groups(servers, key):  # an empty list means: no groups; errors are raised
+    for group in xinfo_groups(servers, key):  # empty if the stream has no groups
         bounds.append(StreamID.parse(group["last-delivered-id"]))
         if group["pending"]:
             oldest = servers.call(key, b"XPENDING", key, group["name"])[1]

@@ -1,4 +1,4 @@
-"""Command-line arguments of the pipelines: a parser that reports every error at once, value types, shared groups.
+"""Command-line arguments of the pipelines: a parser that reports all errors together, value types, argument groups.
 
 argparse stops at the first bad argument. `PipelineParser` instead collects all errors and reports them in one message:
 values that a `type` function rejects, missing arguments, unknown arguments, and the errors that the pipeline's function
@@ -18,7 +18,7 @@ from rillet.spark.options import OptionError, parse
 
 
 class _Missing:
-    """Marks an option that was given without a value."""
+    """The value of a flag that the user gave without its value."""
 
 
 class PipelineParser(argparse.ArgumentParser):
@@ -69,7 +69,7 @@ def _reported(errors: list[str], action: argparse.Action) -> bool:
 
 
 def _collecting(action: argparse.Action, errors: list[str]) -> Callable[[str], Any]:
-    """Return a `type` function that converts an argument's text; if the text is invalid, it appends to `errors`."""
+    """Return a `type` function for argparse that appends an error to `errors`, instead of raising it."""
     convert: Callable[[str], Any] = action.type if callable(action.type) else str
     choices = action.choices
 
@@ -169,7 +169,7 @@ def with_flags(message: str) -> str:
     """Return an error message of the connector with its option names replaced by command-line flags."""
     parts = message.replace("one of url (", "one of --url (").replace(" and path (", " and --path (").split("; ")
     for number, part in enumerate(parts):
-        before, colon, text = part.rpartition("of the source: ")  # this prefix is in errors of `migrate`
+        before, colon, text = part.rpartition("of the source: ")  # `migrate` adds this prefix to errors
         word, _, rest = text.partition(" ")
         for flag, name, line in _SOURCE:
             if word == name:
@@ -182,7 +182,7 @@ def with_flags(message: str) -> str:
 # ---- the target: --to, --to-url, --to-path ------------------------------------------------------------------------
 
 _CONNECTION = ("url", "path", "user", "password", "cafile", "certfile", "keyfile", "tlsverify", "timeout")
-"""The source's options for the connection; a target without its own server uses the same connection options."""
+"""The source's connection options, which also apply to a target on the same server."""
 
 
 def target_arguments(group: Any, required: bool = True) -> None:
@@ -193,7 +193,7 @@ def target_arguments(group: Any, required: bool = True) -> None:
 
 
 def target_options(options: argparse.Namespace) -> dict[str, str]:
-    """Return the connector's options that reach the target's server or store."""
+    """Return the connector options with which to connect to the target's server or store."""
     if options.to_url is not None:
         return {"url": options.to_url}
     if options.to_path is not None:
@@ -202,7 +202,7 @@ def target_options(options: argparse.Namespace) -> dict[str, str]:
 
 
 def target_errors(options: argparse.Namespace, reads_stream: bool = True) -> list[str]:
-    """Return errors about the target: two locations are given, or it is the same stream as the source."""
+    """Return the error messages if two targets are given, or if the target is the same stream as the source."""
     errors = []
     if options.to_url is not None and options.to_path is not None:
         errors.append("give one of --to-url and --to-path")

@@ -3,11 +3,10 @@
     for page in pending_pages(servers, b"events", b"billing"):
         for one in page: one.id, one.consumer, one.delivered, one.deliveries
 
-XPENDING returns the time since an entry's delivery, so the time of delivery depends on the server's clock. Each
+XPENDING returns the time since an entry's delivery, so computing the time of delivery requires the server's clock. Each
 XPENDING is sent between two TIME commands. If both TIME replies have the same millisecond, the time of delivery is
-exact. If not, the request is repeated a few times; after that the time may be a millisecond late. A page limits the
-memory and the size of a reply, even if millions of entries are pending. XINFO STREAM FULL is not used, because its
-reply has no pages.
+exact. If not, XPENDING is repeated a few times; after that the time may be a millisecond late. Pages bound the
+memory, even if millions of entries are pending. XINFO STREAM FULL is not used, because its reply has no pages.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ def or_all_streams(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def checked_options(given: Mapping[str, str]) -> Options:
-    """Return the parsed options of a source, by default for all streams; raise if an embedded store does not exist."""
+    """Parse a source's options, by default for all streams; raise an error if they name a store that does not exist."""
     options = parse(or_all_streams(given))
     require_store(options)
     return options

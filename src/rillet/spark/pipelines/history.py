@@ -1,6 +1,6 @@
-"""history: prints an archive and the entries of its streams that are not archived yet, or writes both to Parquet.
+"""history: prints archived entries together with the streams' later entries, or writes them to Parquet files.
 
-spark/read/history.py describes how archive and streams are combined without gaps or duplicates.
+spark/read/history.py describes how an archive and its streams are combined without gaps or duplicates.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def argument_errors(options: argparse.Namespace) -> list[str]:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the rows of archive and streams or write them to Parquet, then print a summary; return the exit status."""
+    """Print the rows of an archive and its streams, or write them to Parquet files; return the exit status."""
     with cli_common.open_session(options, "history") as spark:
         table = history(spark, archive=options.archive, schema=options.schema, **cli_arguments.source_options(options))
         if options.where is not None:

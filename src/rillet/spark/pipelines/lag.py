@@ -1,4 +1,4 @@
-"""lag: samples how many entries each group is behind, and the work of its consumers, over time.
+"""lag: samples each group's number of undelivered entries and the activity of its consumers, once or repeatedly.
 
     lag(spark, url="redis://localhost").show()                   # now: a row for each group of each stream
     history(spark, "lag/")                                       # the samples that the command wrote to Parquet
@@ -29,10 +29,10 @@ from rillet.spark.pipelines.tables import in_time, table
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-SHOWN = 8  # the maximum number of groups in a chart
+SHOWN = 8  # the maximum number of groups in a lag chart
 
 
-# -- over DataFrames -------------------------------------------------------------------------------------------------
+# -- functions on DataFrames -------------------------------------------------------------------------------------------
 
 
 def lag(spark: SparkSession, *, most_pending: int = MOST_PENDING, **options: str) -> DataFrame:
@@ -80,7 +80,7 @@ def report(samples: DataFrame) -> DataFrame:
 
 
 def chart(samples: DataFrame, target: str | Path, most: int = SHOWN) -> list[str]:
-    """Draw lag, pending entries and their age over time as a PNG; return the groups in it, worst first."""
+    """Draw lag, pending entries and their age over time as a PNG; return the drawn groups, largest lag first."""
     from pyspark.sql import functions as F
 
     worst = (

@@ -1,17 +1,17 @@
 """Samples of group lag: the rows that the command `lag` prints or writes to Parquet, one per group and sample.
 
-A sample sends XINFO STREAM and XINFO GROUPS for each stream. For each group, it sends XINFO CONSUMERS and reads pages
-of XPENDING, up to `most_pending` entries with the lowest IDs (`pending_seen` is the number read). So its cost is
-bounded, even if millions of entries are pending. All times are from the server's clock (TIME).
+For a sample, the command sends XINFO STREAM and XINFO GROUPS for each stream, and XINFO CONSUMERS and XPENDING for each
+group. It reads up to `most_pending` pending entries with the lowest IDs (`pending_seen` is the number read), so the
+cost is bounded even if millions of entries are pending. All times are from the server's clock (TIME).
 
-    lag            undelivered entries, as XINFO reports them; null if the server cannot count them, and before 7.0
+    lag            undelivered entries, from XINFO; null if the server cannot count them, and before Redis 7.0
     behind_ms      time between the last delivered ID and the newest ID; from the stream's first entry if the group
                    has received nothing; always available
     age_p50_ms ... time since the last delivery of the pending entries: quantiles and maximum
     oldest_ms      age of the oldest pending entry
 
 `Samples` writes one Parquet file per minute, in folders by date. A file has a hidden name until it is complete. If a
-server does not answer, the sample fails with a message, and sampling continues.
+server does not answer, that sample is missing, an error line is printed, and sampling continues.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from rillet.types.stream.id import StreamID
 
 MOST_PENDING = 100_000
 FLUSH = 60.0  # seconds of samples that one Parquet file holds
-_MAX_LONG = (1 << 63) - 1  # an ID's milliseconds may exceed a Parquet long
+_MAX_LONG = (1 << 63) - 1  # limit for an ID's milliseconds, which may exceed a Parquet long
 
 _LONGS = (
     "length", "entries_added", "entries_read", "lag", "behind_ms", "pending", "pending_seen", "age_p50_ms",
@@ -64,7 +64,7 @@ def schema() -> Any:
 
 
 def sample(servers: Servers, keys: Sequence[bytes], most_pending: int = MOST_PENDING) -> list[dict[str, Any]]:
-    """Return a row for each group of the streams that exist. O(groups + pending entries read)"""
+    """Return a sample: one row for each group of the streams that exist. O(groups + pending entries read)"""
     return [row for key in keys for row in _stream_rows(servers, key, most_pending)]
 
 
@@ -77,7 +77,7 @@ def _stream_rows(servers: Servers, key: bytes, most_pending: int) -> Iterator[di
         (clock,) = servers.calls(key, [(b"TIME",)])
         now = milliseconds(clock)
         newest, last = StreamID.parse(stream["last-generated-id"]), StreamID.parse(group["last-delivered-id"])
-        first = stream["first-entry"]  # for a group that has received nothing, measure from the first entry that exists
+        first = stream["first-entry"]  # a group that has received nothing is behind from here on
         since = last if first is None else max(last, StreamID.parse(first[0]))
         yield {
             "sampled": now * 1000,
@@ -97,7 +97,7 @@ def _stream_rows(servers: Servers, key: bytes, most_pending: int) -> Iterator[di
 
 
 def _consumer(info: dict[str, Any]) -> dict[str, Any]:
-    inactive = info.get("inactive", -1)  # missing before Redis 7.2; -1: the consumer was never active
+    inactive = info.get("inactive", -1)  # missing before Redis 7.2; -1: never active
     return {
         "name": shown(info["name"]),
         "pending": info["pending"],
@@ -134,7 +134,7 @@ def _quantile(ordered: list[int], percent: int) -> int | None:
     return ordered[math.ceil(len(ordered) * percent / 100) - 1] if ordered else None
 
 
-# -- sampling into files ---------------------------------------------------------------------------------------------
+# -- writing samples to files ----------------------------------------------------------------------------------------
 
 
 class Samples:
@@ -190,7 +190,7 @@ def watch(
                 if samples is not None:
                     samples.add(last)
             except ConnectionLost as error:
-                if not taken and not missed:  # the first attempt failed: a wrong address, not an outage
+                if not taken and not missed:  # the first sample failed: the address is wrong
                     raise
                 missed += 1
                 print(

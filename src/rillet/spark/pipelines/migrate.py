@@ -3,20 +3,20 @@
     migrate(spark, {"url": "redis://old", "streamPattern": "orders:*"}, {"url": "redis+cluster://new"}).show()
 
 Source and target may be Redis, Valkey, rillet, a cluster of one of them, or an embedded store, of any version. A small
-stream is copied as one DUMP payload if the target accepts it; any other is rebuilt by commands (migrate_stream.py
-describes the steps, and what commands cannot copy). Each stream is a Spark task; the largest start first. The report
-has one row per stream:
+stream is copied as one DUMP payload if the target accepts the payload. Any other stream is rebuilt by commands
+(migrate_stream.py describes the steps, and the data that commands cannot copy). Each stream is a Spark task; the
+largest streams start first. The report has one row per stream:
 
     stream, target   the keys                      equal          source and target were compared and are equal
     how              restored, rebuilt, resumed    differences    the differences between source and target, as text
-    entries, bytes, groups, pending, digest        notes          data that commands cannot copy, if there is any
-    rounds           how often new data was copied
+    entries, bytes, groups, pending, digest        notes          data of the source that commands cannot copy
+    rounds           number of rounds in which data was copied
 
-If a stream already exists at the target, the run is rejected before anything is copied, with the names of all such
-streams. `policy="resume"` continues from the target's current state; `"replace"` deletes the stream first. The progress
-of a migration is not stored elsewhere: a run after a stop, or a task that Spark repeats, resumes from the target.
+If streams already exist at the target, the migration fails before it copies anything; the error names them.
+`policy="resume"` continues from the target's current state; `"replace"` deletes the target stream first. A migration
+stores no progress elsewhere: a run after a stop, or a task that Spark repeats, resumes from the target's state.
 
-**A source that still receives writes**: `follow=True` copies new data until both sides are equal, or for `follow_for`
+**A source that still receives writes**: `follow=True` copies new data until both streams are equal, or for `follow_for`
 seconds. To switch over: follow, stop producers and consumers, wait for the end, then start them at the target.
 """
 
@@ -61,9 +61,9 @@ def migrate(
     follow_for: float | None = None,
     verify: bool = True,
 ) -> DataFrame:
-    """Copy the streams that the source's options name, or all streams; return the report.
+    """Copy the streams that the source's options select, by default all; return the report as a DataFrame.
 
-    prefix: precedes each stream's name at the target. target: connection options only, without a stream.
+    prefix: added before each stream's name at the target. target: connection options only, without a stream.
     """
     plan = Plan(*checked(source, target, policy), policy=policy, follow=follow, follow_for=follow_for, verify=verify)
     return spark.createDataFrame([astuple(one) for one in copy_all(spark, plan, prefix)], _SCHEMA)
@@ -91,7 +91,7 @@ def checked(source: Mapping[str, str], target: Mapping[str, str], policy: str = 
 
 
 def copy_all(spark: SparkSession, plan: Plan, prefix: str = "") -> list[StreamMigrated]:
-    """Copy each stream of a plan in a Spark task; raise PipelineError before the first copy if one is impossible."""
+    """Copy each stream in a Spark task; if a stream cannot be copied, raise PipelineError before the first copy."""
     pairs = _planned(plan, prefix)
     if not pairs:
         return []
@@ -111,18 +111,18 @@ def copy_all(spark: SparkSession, plan: Plan, prefix: str = "") -> list[StreamMi
 
 
 def places(servers: Servers) -> set[tuple[bytes, int]]:
-    """Return identifiers of the data on servers; all addresses of a server, and its replicas, have one in common."""
+    """Return identifiers of the servers' data sets; two addresses of the same data set have an identifier in common."""
     identifiers = set()
     for connection in servers.masters():
         for reply in connection.replies([(b"INFO", b"server"), (b"INFO", b"replication")]):
-            for line in reply.splitlines() if isinstance(reply, bytes) else ():  # an ACL may forbid INFO
+            for line in reply.splitlines() if isinstance(reply, bytes) else ():  # an error if an ACL forbids INFO
                 if line.startswith((b"run_id:", b"master_replid:")):
                     identifiers.add((line, connection.address.db))
     return identifiers
 
 
 def _planned(plan: Plan, prefix: str) -> list[tuple[bytes, bytes]]:
-    """Return the streams with their names at the target, the largest first."""
+    """Return (key at the source, key at the target) of each stream, the largest stream first."""
     with Servers(plan.source) as source, Servers(plan.target) as target:
         keys = streams_of(source, plan.source)
         pairs = [(key, prefix.encode() + key) for key in keys]
@@ -166,7 +166,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--prefix", default="", help="a prefix for the names of the streams at the target")
     add("--resume", action="store_true", help="continue streams that already exist at the target")
     add("--replace", action="store_true", help="delete streams that already exist at the target")
-    parser.add_argument("--follow", action="store_true", help="copy new data until both sides are equal")
+    parser.add_argument("--follow", action="store_true", help="copy new data until both streams are equal")
     parser.add_argument("--follow-for", type=duration, metavar="TIME", help="follow for at most this time (10m, 1h)")
     parser.add_argument("--no-verify", action="store_true", help="compare the counters instead of every entry")
 
@@ -184,7 +184,7 @@ def argument_errors(options: argparse.Namespace) -> list[str]:
     except OptionError as error:
         errors.append(_with_flags(str(error).removeprefix("rillet: ")))
     except RilletError:
-        pass  # there is no store at the source's path: `run` raises this error again
+        pass  # `run` raises the error again: the source's path is not a store
     if options.resume and options.replace:
         errors.append("give one of --resume and --replace")
     if options.follow_for is not None and not options.follow:

@@ -1,7 +1,7 @@
 """Compares a stream on two servers: entries, counters, groups, consumers and pending entries.
 
-Both streams are read in pages and their entries are paired by ID, so memory is one page of each stream. The digest in
-the report is a hash of the entries' RESP bytes (copying.py).
+Both streams are read in pages, and their entries are paired by ID, so the memory is one page of each stream. The digest
+in the report is a hash of the entries' RESP bytes (copying.py).
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from rillet.spark.pipelines.group_info import (
 )
 from rillet.types.stream.id import MAX, StreamID
 
-REFUSE, RESUME, REPLACE = "refuse", "resume", "replace"  # policies for streams that exist at the target
-SMALL = 8 << 20  # streams up to this MEMORY USAGE are copied by DUMP
+REFUSE, RESUME, REPLACE = "refuse", "resume", "replace"  # policies for a stream that the target already has
+SMALL = 8 << 20  # in bytes: streams up to this MEMORY USAGE are copied by DUMP
 LAST = StreamID(MAX, MAX)
 _CLOCKS = 2  # tolerance of delivery times, in milliseconds
 _COUNTERS = ("length", "last-generated-id", "max-deleted-entry-id", "entries-added")
@@ -38,7 +38,7 @@ _COUNTERS = ("length", "last-generated-id", "max-deleted-entry-id", "entries-add
 
 @dataclass
 class StreamMigrated:
-    """The result of migrating one stream: a row of the report."""
+    """The result of migrating one stream, which is one row of the migration's report."""
 
     stream: str
     target: str
@@ -55,7 +55,7 @@ class StreamMigrated:
     seconds: float = 0.0
 
     def note(self, text: str) -> None:
-        """Add a note to the report unless it is there already."""
+        """Add a note to the migration's report, each text only once."""
         if text not in self.notes:
             self.notes.append(text)
 
@@ -74,7 +74,7 @@ class Plan:
 
 
 class StreamPair:
-    """A stream at the source and at the target of a migration; the methods only read and compare both."""
+    """A stream at the source and at the target of a migration; the methods compare both and change neither."""
 
     def __init__(
         self, plan: Plan, source: Servers, target: Servers, key: bytes, to: bytes, outcome: StreamMigrated
@@ -92,7 +92,7 @@ class StreamPair:
         return info
 
     def counter_differences(self) -> list[str]:
-        """Return the differences in the counters of the stream and its groups; report the size of the groups."""
+        """Return the differences in the counters of the stream and its groups; count groups for the report."""
         here, there = self.source_info(), xinfo_stream(self.target, self.to)
         if there is None:
             return ["the target no longer exists"]
@@ -118,7 +118,7 @@ class StreamPair:
         return wrong
 
     def compare_entries(self) -> list[bytes]:
-        """Compare all entries of source and target; return the IDs that only the target has."""
+        """Compare all entries of the stream at source and target; return the IDs that only the target has."""
         outcome = self.outcome
         outcome.differences = []
         extra: list[bytes] = []
@@ -167,7 +167,7 @@ class StreamPair:
         return wrong
 
     def paired_pending(self, name: bytes) -> Iterator[tuple[XpendingRow | None, XpendingRow | None]]:
-        """Yield the pending entries of the source and the target, paired by ID."""
+        """Yield the pending entries of a group at the source and at the target, paired by ID."""
         with Servers(self.plan.target) as reading:  # a second connection: the caller sends XCLAIM between the pages
             here, there = pending_pages(self.source, self.key, name), pending_pages(reading, self.to, name)
             merged = heapq.merge(
@@ -180,7 +180,7 @@ class StreamPair:
 
 
 def alike(mine: XpendingRow, theirs: XpendingRow) -> bool:
-    """Return whether two pending entries have equal owners and delivery counts, and delivery times within 2 ms."""
+    """Return whether two pending entries have the same consumer and delivery count, and delivery times within 2 ms."""
     return (
         mine.consumer == theirs.consumer
         and mine.deliveries == theirs.deliveries
@@ -189,7 +189,7 @@ def alike(mine: XpendingRow, theirs: XpendingRow) -> bool:
 
 
 def _both(here: object, there: object) -> str:
-    """Return the values of a counter at the source and at the target as text."""
+    """Return the two values of a counter as text: <value> at the source, <value> at the target."""
     mine, theirs = (shown(value) if isinstance(value, bytes) else str(value) for value in (here, there))
     return f"{mine} at the source, {theirs} at the target"
 
@@ -197,7 +197,7 @@ def _both(here: object, there: object) -> str:
 def _paired(
     here: Iterator[list[RawEntry]], there: Iterator[list[RawEntry]]
 ) -> Iterator[tuple[list[RawEntry], list[RawEntry]]]:
-    """Yield pairs (source entries, target entries) that cover the same range of IDs."""
+    """Yield pairs of lists: the source's and the target's entries in the same range of IDs."""
     mine, theirs = next(here, []), next(there, [])
     while mine or theirs:
         end = min(StreamID.parse(page[-1].id) for page in (mine, theirs) if page)

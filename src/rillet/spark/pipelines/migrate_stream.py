@@ -1,26 +1,26 @@
 """Copies one stream from server to server with its groups, pending entries and counters: the task of `migrate`.
 
-    DUMP ──► RESTORE                          a small stream whose payload the target accepts: equal to the last byte
+    DUMP ──► RESTORE                          a small stream, if the target accepts the payload: an identical copy
     or
     pages of XRANGE ──► XADD with their IDs   the entries, forwarded as bytes (copying.py)
-    XINFO, XPENDING ──► XGROUP, XCLAIM        groups, consumers, pending entries: owner, time, count
+    XINFO, XPENDING ──► XGROUP, XCLAIM        groups, consumers, pending entries with owner, time and count
     XINFO STREAM    ──► XSETID, PEXPIREAT     entries-added, max-deleted-entry-id, last-generated-id, expiry
 
-Every step compares both servers and copies the differences. So the same code copies, resumes, and follows a source that
-still receives writes (`follow`): entries are appended after the target's last-generated-id, entries that the source has
-deleted or trimmed since are deleted, and groups are set to their current state.
+Every step compares both servers and copies the differences. So the same code makes the first copy, resumes it,
+and follows a source that still receives writes (`follow`): it appends entries after the target's last-generated-id,
+deletes entries that the source has deleted or trimmed since, and sets groups to their current state.
 
 **Pending entries whose stream entry was deleted** are copied too. XCLAIM only accepts an ID that is in the stream. So a
-placeholder entry with this ID is appended, claimed and deleted; XSETID then corrects the counters. In a resumed run, a
-placeholder below the target's last ID can no longer be appended; the pending entry is then reported as missing.
+placeholder entry with this ID is appended, claimed and deleted; XSETID then corrects the counters. XADD rejects a
+placeholder below the target's last ID, as in a resumed run; the pending entry is then reported as missing.
 
 **Not copied by commands** (the `notes` in the report list them): the times when consumers were last seen and active;
 the message IDs of idempotent producers; entries released by XNACK, if the target lacks that command. RESTORE copies all
-of these. Delivery times are from the source's clock; XCLAIM replaces a time in the future of the
-target's clock by the current time.
+of these. Delivery times are from the source's clock; if a time is in the future by the target's clock, XCLAIM stores
+the target's current time.
 
-**The copy is verified** by reading source and target (migrate_compare.py). Memory is one page of each, regardless of
-the stream's size.
+**The copy is verified** by reading source and target (migrate_compare.py). Both are read in pages, so the
+memory does not depend on the stream's size.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ from rillet.spark.pipelines.migrate_compare import (
 from rillet.types.stream.id import StreamID
 
 _ATTEMPTS = 3
-_PAUSE = 0.2  # with `follow`: seconds between two comparisons with the source
+_PAUSE = 0.2  # with `follow`: seconds between two comparisons of source and target
 _PLACEHOLDER = (2, b"$1\r\n-\r\n$1\r\n-\r\n")
 
 
 def copy_stream(plan: Plan, key: bytes, to: bytes) -> StreamMigrated:
-    """Copy and verify one stream; a failure becomes a difference in the result, not an exception."""
+    """Copy and verify one stream; report a failure as a difference in the result instead of raising it."""
     outcome = StreamMigrated(shown(key), shown(to))
     began = time.monotonic()
     policy = plan.policy
@@ -83,7 +83,7 @@ def copy_stream(plan: Plan, key: bytes, to: bytes) -> StreamMigrated:
 class StreamCopy(StreamPair):
     """Copies one stream; adds to StreamPair the steps that change the target."""
 
-    placeholders: list[bytes]  # the IDs of placeholder entries that the last round has appended
+    placeholders: list[bytes]  # the IDs of the placeholder entries appended in the last round
     forwarded = 0  # number of entries copied in the last round
 
     def run(self, policy: str) -> None:
@@ -102,14 +102,14 @@ class StreamCopy(StreamPair):
         self._catch_up()
 
     def _catch_up(self) -> None:
-        """Verify the copy; with `follow`, copy new data until both are equal or the differences no longer change."""
+        """Verify the copy; with `follow`, copy new data until both streams are equal or the same differences remain."""
         plan, outcome = self.plan, self.outcome
         deadline = None if plan.follow_for is None else time.monotonic() + plan.follow_for
         before: list[str] | None = None
         while True:
             over = not plan.follow or (deadline is not None and time.monotonic() > deadline)
-            # Compare the counters first. If they differ although no entries are new, the source deleted entries, which
-            # the comparison of all entries finds.
+            # Compare the counters first. If they differ although no entry is new, the source has deleted entries:
+            # compare all entries to find them.
             if over or not self.forwarded or not self.counter_differences():
                 self._compare()
                 if over or outcome.equal or (not self.forwarded and outcome.differences == before):
@@ -119,7 +119,7 @@ class StreamCopy(StreamPair):
             self._round()
 
     def _compare(self) -> None:
-        """Report the differences, with --no-verify only those of counters; delete entries that only the target has."""
+        """Report the differences (--no-verify: only of counters); delete the entries that only the target has."""
         outcome, verify = self.outcome, self.plan.verify
         outcome.differences = []
         if verify and (extra := self.compare_entries()):
@@ -131,7 +131,7 @@ class StreamCopy(StreamPair):
             outcome.differences += self.group_differences(group["name"])
         outcome.equal = not outcome.differences
 
-    # -- all at once
+    # -- copying by DUMP and RESTORE
 
     def _restore(self) -> bool:
         """Copy the stream as a DUMP payload; return False if it is too large or the target rejects it."""
@@ -153,7 +153,7 @@ class StreamCopy(StreamPair):
         self.outcome.rounds = 1
         return True
 
-    # -- step by step
+    # -- copying by commands
 
     def _round(self) -> None:
         """Copy the data that the target lacks now: entries, groups, counters."""
@@ -167,7 +167,7 @@ class StreamCopy(StreamPair):
         self._settle()
 
     def _prepare(self, info: dict[str, Any]) -> dict[str, Any]:
-        """Create the target stream if it is missing; raise an error if it ends after the source's."""
+        """Create the target stream if it is missing; raise an error if its last ID is after the source stream's."""
         there = xinfo_stream(self.target, self.to)
         if there is None:
             scratch = b"rillet-migrate"
@@ -296,7 +296,7 @@ class StreamCopy(StreamPair):
     def _settle(self) -> None:
         """Set the counters and the expiry of the target stream to those of the source."""
         info = self.source_info()
-        # Trim the target like the source. This must follow the copy of the groups, because XCLAIM needs the entries.
+        # Trim the target like the source. Copy the groups before, because XCLAIM needs the trimmed entries.
         first = info.get("first-entry")
         bound = (b"MINID", b"=", first[0]) if first else (b"MAXLEN", b"=", b"0")
         self.target.call(self.to, b"XTRIM", self.to, *bound)
@@ -305,8 +305,7 @@ class StreamCopy(StreamPair):
             words += [b"ENTRIESADDED", b"%d" % info["entries-added"], b"MAXDELETEDID", info["max-deleted-entry-id"]]
         (reply,) = self.target.replies(self.to, [words])
         if isinstance(reply, ReplyError):
-            # The target has more or later entries than the source has now; the next round or the verification finds
-            # them.
+            # The target has more or later entries than the source now; the next round or the verification finds them.
             self.outcome.note(f"the counters could not be set: {reply}")
         if info.get("pids-tracked"):
             self.outcome.note("commands cannot copy the records of idempotent producers")

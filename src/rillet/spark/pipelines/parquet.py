@@ -1,6 +1,6 @@
-"""Writes entries into the Parquet files of an archive, and merges files.
+"""Writes entries into the Parquet files of an archive, and merges small files.
 
-The input is record batches of the source, in ID order. The files omit the columns that their folder's name encodes:
+The input is the source's record batches, in ID order. The files omit the columns that their folder's name encodes:
 
     batches ──► runs of one stream and one day ──► one file per run, row groups of about 128 Ki rows
 
@@ -23,7 +23,7 @@ from rillet.types.stream.id import StreamID
 
 GROUP_ROWS = 1 << 17
 GROUP_BYTES = 64 << 20
-WAITING_BYTES = 128 << 20  # limit of the rows that a task buffers for all its open files, in bytes
+WAITING_BYTES = 128 << 20  # a task's buffered rows for all its open files, in bytes, at most
 MOST_OPEN = 256
 DELTAS = {
     "id": "DELTA_BYTE_ARRAY", "id_ms": "DELTA_BINARY_PACKED", "id_seq": "DELTA_BINARY_PACKED",
@@ -55,7 +55,7 @@ class ArchiveFileWriter:
         self.rows = 0
 
     def write(self, batch: Any) -> None:
-        """Add rows to the buffer of the file."""
+        """Add rows to the buffer of this Parquet file."""
         self._batches.append(batch)
         self._rows += batch.num_rows
         self.waiting += batch.nbytes
@@ -72,7 +72,7 @@ class ArchiveFileWriter:
         self._batches, self._rows, self.waiting = [], 0, 0
 
     def close(self, last: StreamID) -> Part:
-        """Finish the file and sync it to disk; return its description. last: the ID of its last row."""
+        """Complete the Parquet file, sync it to disk, and return its description; last: the ID of the last row."""
         self.flush()
         self._writer.close()
         self._file.flush()
@@ -96,11 +96,11 @@ def _leaves(schema: Any, names: Sequence[str]) -> list[str]:
 
 
 class PartitionedParquetWriter:
-    """The open files of a task, one per stream, because a source may alternate between streams."""
+    """The open Parquet files of a task, one per stream, because the input may alternate between streams."""
 
     def __init__(self, root: Path, staging: str, compression: str) -> None:
         self.root, self.staging, self.compression = root, staging, compression
-        self.open: dict[str, tuple[ArchiveFileWriter, StreamID]] = {}  # by stream, with the ID of the last row
+        self.open: dict[str, tuple[ArchiveFileWriter, StreamID]] = {}  # by stream: its open file and the last row's ID
         self.parts: list[Part] = []
 
     def write(self, stream: str, day: int | None, rows: Any) -> None:
@@ -134,7 +134,7 @@ class PartitionedParquetWriter:
 def write_parts(batches: Iterable[Any], root: Path, staging: str, compression: str) -> list[Part]:
     """Write record batches as one file per stream and day.
 
-    The batches have the columns stream, id_ms and id_seq, and the IDs of a stream rise.
+    The batches have the columns stream, id_ms and id_seq; the IDs of each stream must rise.
     """
     writers = PartitionedParquetWriter(root, staging, compression)
     for batch in batches:
@@ -144,7 +144,7 @@ def write_parts(batches: Iterable[Any], root: Path, staging: str, compression: s
 
 
 def texts_of_bytes(batch: Any) -> Any:
-    """Convert the map `fields` of a batch from bytes to strings; raise ArchiveError if any bytes are not UTF-8."""
+    """Convert the map column `fields` of a record batch from bytes to strings; raise ArchiveError if not UTF-8."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -167,13 +167,13 @@ def texts_of_bytes(batch: Any) -> Any:
 
 
 def runs(batch: Any) -> Iterator[tuple[str, int | None, Any]]:
-    """Yield (stream, day, rows) for each run of rows of one stream and one day."""
+    """Yield (stream, day, rows) for consecutive rows of one stream and one day."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     if not batch.num_rows:
         return
-    when = batch.column("id_ms")  # from 2^63 ms on, an ID is negative here and has no date; Arrow divides towards 0
+    when = batch.column("id_ms")  # IDs from 2^63 ms on are negative and have no date; Arrow rounds towards 0
     days = pc.subtract(pc.divide(when, pa.scalar(DAY_MS, pa.int64())), pc.less(when, 0).cast(pa.int64()))
     ends = set()
     for column in (days, batch.column("stream")):
@@ -187,7 +187,7 @@ def runs(batch: Any) -> Iterator[tuple[str, int | None, Any]]:
 
 
 def merge_parts(root: Path, olds: Sequence[Part], staging: str, compression: str) -> Part:
-    """Merge files of one folder into one file, in the order of their IDs."""
+    """Merge Parquet files of one folder into one file, in ID order."""
     import pyarrow.parquet as pq
 
     writer: ArchiveFileWriter | None = None

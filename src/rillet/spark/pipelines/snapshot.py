@@ -1,17 +1,18 @@
 """snapshot: reads RDB files as DataFrames (keys, stream entries, groups, pending entries), and reports their memory.
 
-    keys = snapshot(spark, "backups/*.rdb")              # one task per file, of any version of Redis, Valkey or rillet
+    keys = snapshot(spark, "backups/*.rdb")              # files of any version of Redis, Valkey or rillet
     entries = snapshot(spark, "dump.rdb", "entries")     # stream, id, timestamp, fields
     report(keys)["prefixes"].show()
 
-One task reads a file once per table, from front to back, in bounded memory. rillet.store.rdb_tables defines the columns
-and the estimate in the column `memory`. Each executor must have the files at the same path.
+Each file is a Spark task, which reads the file once per table, from front to back, in bounded memory.
+rillet.store.rdb_tables defines the columns and the estimate in the column `memory`. Each executor must have the files
+at the same path.
 
 **A damaged file** yields all rows before the damage. Then, with the mode PERMISSIVE, it yields one row in which only
 `file` and `_corrupt` (file, offset, cause) are set; with DROPMALFORMED, no further row. With FAILFAST, the query fails.
 
 The report has five aggregations: by type and encoding, by key prefix, the biggest keys, the remaining lifetimes when
-the file was written, and the files. All five share one cached read of the keys.
+the file was written, and the files. All five use the same cached table of keys.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ _LEFT = (
 def snapshot(
     spark: SparkSession, places: str | Path | Iterable[str | Path], table: str = "keys", *, mode: str = "PERMISSIVE"
 ) -> DataFrame:
-    """Return a table (keys, entries, groups or pending) of RDB files; places: files, folders of them, globs."""
+    """Return a table (keys, entries, groups or pending) of RDB files; places: files, folders or globs."""
     errors = []
     if table not in TABLES:
         errors.append(f"table is {table!r}: expected one of {', '.join(TABLES)}")
@@ -98,7 +99,7 @@ def report(keys: DataFrame, *, separator: str = ":", depth: int = 1, top: int = 
 
 
 def _source() -> type[Any]:
-    """Return the data source of RDB tables; it is pickled by value, so executors need no registration."""
+    """Return the data source class of RDB tables, which is pickled by value, so executors need no registration."""
     from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
     from pyspark.sql.pandas.types import from_arrow_schema
     from pyspark.sql.types import StringType, StructType
@@ -153,7 +154,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--out", type=local_folder, help="write tables to this folder as Parquet: OUT/keys, OUT/entries ...")
     add("--tables", type=_tables, default=("keys",), help="tables to write with --out: keys,entries,groups,pending")
     add("--separator", default=":", help="the separator of a key's parts (default: ':')")
-    add("--depth", type=whole_number(1), default=1, help="the number of parts in a prefix (default: 1)")
+    add("--depth", type=whole_number(1), default=1, help="the number of a key's parts in its prefix (default: 1)")
     add("--top", type=whole_number(1), default=15, help="how many prefixes and biggest keys to print (default: 15)")
 
 

@@ -1,10 +1,10 @@
 """Output of the pipeline commands: the progress of Spark jobs, and text tables.
 
-    result = watched(spark, bar, work)       runs work() in a thread; the bar counts its completed tasks
+    result = watched(spark, bar, work)       runs work() in a thread; the bar shows the completed Spark tasks
     print(table(("group", "lag"), rows))     prints columns as wide as needed, with numbers aligned right
 
-Spark reports the progress of a job group: the number of tasks in its stages, and of those completed. The driver has no
-information about rows that executors read and write, unless the pipeline stores it on a server.
+Spark reports the progress of a job group: the number of tasks in its stages, and how many of them are complete. The
+driver has no information about rows that executors read and write, unless the pipeline stores it on a server.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_EVERY = 0.25  # seconds between two reads of the progress
+_EVERY = 0.25  # seconds between two updates of the displayed progress
 T = TypeVar("T")
 
 
@@ -59,7 +59,7 @@ def watched(
 
 
 def _tasks(tracker: Any, group: str) -> tuple[int, int | None]:
-    """Return the numbers of completed tasks and of all tasks in the stages of a job group that Spark knows."""
+    """Return the numbers of completed tasks and of all tasks in the stages of a Spark job group."""
     done = total = 0
     for job in tracker.getJobIdsForGroup(group):
         job_info = tracker.getJobInfo(job)
