@@ -284,7 +284,7 @@ def test_several_files_are_read_in_the_order_of_their_numbers(tmp_path: Path) ->
         opened("SET", "new", "1")
     assert b"new" in (tmp_path / "i2.aof").read_bytes()
     (tmp_path / "i1.aof").write_bytes(command("APPEND", "a", "1")[:-3])
-    with pytest.raises(LogCorrupt, match=r"i1.aof: offset 0: the file ends inside a command, and is not the last"):
+    with pytest.raises(LogCorrupt, match=r"i1.aof: offset 0: the file ends inside a command and is not the log's last"):
         Opened(tmp_path)
 
 

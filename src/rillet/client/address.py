@@ -7,7 +7,7 @@
     unix://[user:password@]/path[?db=n]              a Unix socket
 
 TLS checks the server's certificate and its host name against the system's authorities. The query of a url may change
-that with redis-py's names: ssl_ca_certs, ssl_certfile, ssl_keyfile, ssl_cert_reqs=none.
+these checks with redis-py's names: ssl_ca_certs, ssl_certfile, ssl_keyfile, ssl_cert_reqs=none.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Address:
         try:
             address = _read(url, strict)
             return address if strict else replace(address, protocol=_protocol(url))
-        except ValueError as error:  # int() raises it, too, if the port or the database is not a number
+        except ValueError as error:  # int() also raises ValueError if the port or the database is not a number
             reason = str(error)
             raise AddressError("rillet: " + (reason if reason.startswith("url") else FORMS)) from None
 
@@ -81,7 +81,7 @@ class Address:
         return NodeAddress(self.host, self.port)
 
     def __str__(self) -> str:
-        """Return the address for messages, without the password."""
+        """Return the address as messages show it, without the password."""
         place = self.unix if self.unix is not None else f"{self.host}:{self.port}"
         return f"{place} (database {self.db})" if self.db else place
 

@@ -5,8 +5,9 @@
 The hash tag of a key is the text between its first { and the next }, if that is not empty. Keys with one tag have one
 slot, so one transaction can change them. The CRC is XMODEM's, which `binascii.crc_hqx` computes.
 
-The map is read from CLUSTER SHARDS, or from CLUSTER SLOTS on a server older than 7.0; both give the same `Topology`.
-SHARDS contains two ports for each node, for TCP and for TLS; SLOTS contains the port for the kind of connection in use.
+The map from slots to nodes is read from CLUSTER SHARDS, or from CLUSTER SLOTS on a server older than 7.0; both give the
+same `Topology`. SHARDS contains two ports for each node, for TCP and for TLS; SLOTS contains the port for the kind of
+connection in use.
 
 A node that does not know its own name sends an empty host (or "?", or null). The client then uses the host to which it
 sent the request. A failed master stays in the map because no other node owns its slots yet; failed replicas are
@@ -78,7 +79,7 @@ class Topology:
 
 
 def read_shards(reply: Sequence[Any], sender: NodeAddress, tls: bool) -> Topology:
-    """Return the map of a reply to CLUSTER SHARDS."""
+    """Return the map from slots to shards that a reply to CLUSTER SHARDS contains."""
     topology = Topology()
     for entry in map(_pairs, reply):
         nodes = [_pairs(node) for node in entry[b"nodes"]]
@@ -93,7 +94,7 @@ def read_shards(reply: Sequence[Any], sender: NodeAddress, tls: bool) -> Topolog
 
 
 def read_slots(reply: Sequence[Any], sender: NodeAddress) -> Topology:
-    """Return the map of a reply to CLUSTER SLOTS."""
+    """Return the map from slots to shards that a reply to CLUSTER SLOTS contains."""
     topology = Topology()
     for first, last, *nodes in reply:
         master, *replicas = [NodeAddress(_host(node[0], sender), int(node[1])) for node in nodes]
@@ -102,7 +103,7 @@ def read_slots(reply: Sequence[Any], sender: NodeAddress) -> Topology:
 
 
 def _pairs(flat: Any) -> dict[bytes, Any]:
-    """Return a flat list of names and values as a dict; in RESP3 the reply is a dict."""
+    """Convert a flat list of names and values (RESP2) to a dict; return a dict (RESP3) unchanged."""
     return flat if isinstance(flat, dict) else dict(zip(flat[::2], flat[1::2], strict=True))
 
 
@@ -116,7 +117,7 @@ def _host(endpoint: bytes | None, sender: NodeAddress) -> str:
 
 
 def slots_of_node(nodes: bytes) -> str:
-    """Return the slots of the line `myself` of CLUSTER NODES; a migrating slot looks like [93->-<id>]."""
+    """Return the slots in the line `myself` of a CLUSTER NODES reply; a migrating slot looks like [93->-<id>]."""
     for line in nodes.decode("utf-8", "replace").splitlines():
         fields = line.split(" ")
         if "myself" in fields[2].split(","):

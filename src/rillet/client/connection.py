@@ -30,7 +30,7 @@ _Selector: Any = getattr(selectors, "PollSelector", selectors.SelectSelector)
 
 
 def ready(connections: Iterable[Connection], seconds: float | None, writing: bool = False) -> bool:
-    """Return whether a connection has bytes (or, with `writing`, can accept bytes) within `seconds`."""
+    """Wait up to `seconds` until a connection has bytes (`writing`: or can accept bytes); return whether one has."""
     events = selectors.EVENT_READ | (selectors.EVENT_WRITE if writing else 0)
     with _Selector() as selector:
         for connection in connections:
@@ -62,7 +62,7 @@ class Connection:
 
     replica = False  # whether the server is a replica, which may lag behind its master; set by Servers
     lost = False  # True after the connection broke
-    has_state = False  # whether a caller changed its state (SELECT, MULTI, WATCH); set by the caller
+    has_state = False  # set by callers that changed the connection's state (SELECT, MULTI, WATCH)
 
     def __init__(self, address: Address, timeout: float | None) -> None:
         self.address = address
@@ -144,7 +144,7 @@ class Connection:
         """Return whether the server has closed this idle connection; all replies must have been read before."""
         return ready([self], 0)
 
-    # ---- bytes ----
+    # ---- sending and receiving bytes ----
 
     def send(self, data: bytes | bytearray) -> None:
         """Send commands that are already in RESP encoding."""
@@ -227,7 +227,7 @@ class Connection:
             self.send(data)
 
     def check(self, commands: Sequence[Sequence[bytes]], replies: Sequence[Any]) -> None:
-        """Raise ConnectorError for the first error reply."""
+        """Raise ConnectorError for the first error among the replies; return the replies if there is none."""
         for words, reply in zip(commands, replies, strict=True):
             if isinstance(reply, ReplyError):
                 raise refused(self.address, words[0].decode(), str(reply))

@@ -53,7 +53,7 @@ from rillet.errors import Corrupt, ProtocolError
 from rillet.types.stream.id import MAX, StreamID
 
 WINDOW = 16
-NODE_PAGE = 8  # the size of a page of nodes, in pages of XRANGE
+NODE_PAGE = 8  # an XNODES page has as many entries as this number of XRANGE pages
 UNLIMITED = 1 << 62
 _HEAD = BEGUN
 assert _HEAD == ANSWER  # both decoders use the same numbers for their states
@@ -69,18 +69,18 @@ def successor(identifier: StreamID) -> StreamID:
 
 @dataclass(eq=False)
 class PageRange:
-    """The entries of (after, last] of a stream, at most `limit`; `after` moves to the last entry in the rows."""
+    """A range to read: up to `limit` entries with after < ID <= last. `after` advances to the last decoded entry."""
 
     key: bytes
     after: StreamID
     last: StreamID
     limit: int = UNLIMITED
-    read: int = 0  # number of entries that were read
-    master: bool = False  # the replica had no more entries: read the rest from the master
-    count: int = 0  # entries of the next page by XRANGE
-    asked: StreamID | None = None  # the ID after which the last page of nodes was requested
+    read: int = 0  # number of entries of this range that were read
+    master: bool = False  # the replica had no more entries: read the remaining entries from the master
+    count: int = 0  # number of entries to request with the next XRANGE
+    asked: StreamID | None = None  # the start ID of the last XNODES request
     reader: NodeReader | None = None
-    before: int = 0  # number of entries that earlier readers have read
+    before: int = 0  # `read` at the creation of `reader`
     start: StreamID = field(init=False)
 
     def __post_init__(self) -> None:
@@ -96,7 +96,7 @@ Check: TypeAlias = Callable[[PageRange, StreamID], None]  # arguments: the range
 
 
 class _EntryPages:
-    """XRANGE replies of one connection, decoded into the rows."""
+    """Decodes the XRANGE replies of one connection into rows of columns."""
 
     def __init__(self, reader: RangeReader) -> None:
         self.buffer = RangeDecoder(reader.rows, reader.batch_entries, reader.batch_bytes)
@@ -122,7 +122,7 @@ class _EntryPages:
 
 
 class _NodePages:
-    """RILLET.XNODES replies of one connection, decoded into the rows."""
+    """Decodes the RILLET.XNODES replies of one connection into rows of columns."""
 
     def __init__(self, reader: RangeReader) -> None:
         self.rows = reader.rows
@@ -145,7 +145,7 @@ class _NodePages:
         self.limit(pages)
 
     def limit(self, pages: PageRange) -> None:
-        """Stop decoding after the range's last permitted entry, and skip the remaining bytes of the reply."""
+        """Stop decoding at the range's `limit`, and skip the remaining bytes of the reply."""
         assert pages.reader is not None
         left = pages.limit - pages.read
         if left > 0:
@@ -283,7 +283,7 @@ class RangeReader:
                 return
 
     def _begun(self, pages: PageRange, connection: Connection, decoder: _EntryPages | _NodePages) -> None:
-        """Check that a page continues the one before; request the next page of nodes."""
+        """Check that an XNODES page continues the previous page, and request the next page."""
         if isinstance(decoder, _EntryPages):
             if self.check is not None and not decoder.buffer.met:
                 self.check(pages, pages.after)

@@ -73,7 +73,7 @@ class Patience:
     last: float = field(default_factory=time.monotonic)
 
     def again(self) -> bool:
-        """Pause; return False once the time is over."""
+        """Sleep for the next pause; return False without a pause if the total time is over."""
         if time.monotonic() - self.begun > self.seconds:
             return False
         time.sleep(self.pause)
@@ -106,10 +106,10 @@ class Router(Protocol):
         """Stop using a replica for a while."""
 
     def map_moved(self, slot: int, node: NodeAddress) -> None:
-        """Correct the map: the node owns the slot."""
+        """Record in the slot map that the node owns the slot."""
 
     def map_is_stale(self) -> None:
-        """Read the map again before its next use."""
+        """Mark the slot map as stale: it is read again before its next use."""
 
 
 class Redirections:
@@ -120,11 +120,11 @@ class Redirections:
 
     def __init__(self, timeout: float) -> None:
         self._timeout = timeout
-        self._asked: dict[bytes, tuple[NodeAddress, float]] = {}  # by key: node and time of an ASK
+        self._asked: dict[bytes, tuple[NodeAddress, float]] = {}  # key -> the node and the time of its ASK reply
         self._patience: dict[bytes, Patience] = {}
 
     def has_asked(self, key: bytes) -> bool:
-        """Return whether the last redirection of a key was an ASK, also if the ASK is no longer valid."""
+        """Return whether the last redirection of a key was an ASK, even if the ASK is no longer valid."""
         return key in self._asked
 
     def asked_node(self, key: bytes) -> NodeAddress | None:
@@ -137,11 +137,11 @@ class Redirections:
         self._asked.pop(key, None)
 
     def forget_nodes(self, lost: Container[NodeAddress]) -> None:
-        """Forget each ASK that named a lost node."""
+        """Forget each ASK reply that named a lost node."""
         self._asked = {key: asked for key, asked in self._asked.items() if asked[0] not in lost}
 
     def clear(self) -> None:
-        """Forget every ASK."""
+        """Forget every ASK reply."""
         self._asked.clear()
 
     def follow(self, router: Router, key: bytes, redirection: Redirection) -> bool:

@@ -33,7 +33,7 @@ class ReplyStream:
         self.connection.receive(self)  # type: ignore[arg-type]
 
     def skip(self, lines: int) -> int:
-        """Skip lines up to the first error; return how many lines remain, 0 if there was no error."""
+        """Skip `lines` lines, or those before the first error; return how many are still to skip, 0 without error."""
         while lines:
             count = self._data.count(b"\r\n")
             if count == 0:

@@ -1,4 +1,4 @@
-"""One server, or the nodes of a cluster, by key.
+"""The connections to one server, or to the nodes of a cluster, looked up by key.
 
     with Servers(options) as servers:
         servers.call(b"events", b"XINFO", b"STREAM", b"events")   # one command, on the node that serves the key
@@ -60,7 +60,7 @@ class ServerOptions(Protocol):
         """Return the configured nodes of a cluster; none for one server."""
 
     def address(self) -> Address:
-        """Return where to connect now; may change between calls if a store's directory gets another owner."""
+        """Return the current address; it may change between calls if a store's directory gets another owner."""
 
     def place(self) -> str:
         """Return the server's name for messages."""
@@ -68,7 +68,7 @@ class ServerOptions(Protocol):
 
 @dataclass(frozen=True)
 class ClientOptions:
-    """ServerOptions of a fixed address."""
+    """ServerOptions for a server with a fixed address."""
 
     server: Address
     timeout: float = 60.0
@@ -84,7 +84,7 @@ class ClientOptions:
         return self.server.seeds
 
     def address(self) -> Address:
-        """Return where to connect."""
+        """Return the address to connect to."""
         return self.server
 
     def place(self) -> str:
@@ -93,7 +93,7 @@ class ClientOptions:
 
 
 class Servers:
-    """Connections by key; a context manager, used by one thread.
+    """The connections of one client, looked up by key; a context manager, used by one thread.
 
     unlimited: a reply may take any time (XREAD BLOCK 0); else a reply that takes longer than the timeout is an error.
     """
@@ -103,13 +103,13 @@ class Servers:
         self.waits = False  # whether to wait for a lost server, up to the timeout
         self._socket_timeout = None if unlimited else options.timeout
         self._seeds = options.seeds()
-        self._kept: dict[tuple[NodeAddress | None, str], Connection] = {}  # by node and use
+        self._kept: dict[tuple[NodeAddress | None, str], Connection] = {}  # (node, use) -> connection
         self._topology: Topology | None = None
         self._stale = False
         self._redirections = Redirections(options.timeout)
-        self._used: dict[bytes, Connection] = {}  # by key: the connection of its last command
+        self._used: dict[bytes, Connection] = {}  # key -> the connection of its last command
         self._lost: set[NodeAddress] = set()
-        self._left_out: dict[NodeAddress, float] = {}  # replicas that did not answer, and until when they are not used
+        self._left_out: dict[NodeAddress, float] = {}  # replica that did not answer -> the time of its next use
         self._replicas_of_one: tuple[NodeAddress, ...] | None = None
 
     def __str__(self) -> str:
@@ -168,7 +168,7 @@ class Servers:
                 self._used[key] = self._open(node, ASKING)
                 return self._used[key], True
             except ConnectionLost:
-                pass  # the owner of the slot redirects again
+                pass  # then the command goes to the owner of the slot, which may redirect it again
         self._redirections.forget_ask(key)
         self._used[key] = self._reach(self._slot(key))
         return self._used[key], False
@@ -178,7 +178,7 @@ class Servers:
         return slot_of(key) if self._seeds else None
 
     def _open(self, node: NodeAddress | None, use: str = MASTER) -> Connection:
-        """Return the connection to a node, or to the only server, for one use."""
+        """Return the connection to a node (None: to the only server) for a use: MASTER, REPLICA or ASKING."""
         kept = self._kept.get((node, use))
         if kept is not None and kept.lost:
             self.forget(kept)
@@ -275,10 +275,10 @@ class Servers:
         self._redirections.clear()
         self._used.clear()
 
-    # ---- the map ----
+    # ---- the slot map ----
 
     def _map(self) -> Topology:
-        """Return the map of the cluster; read it again if a node was lost."""
+        """Return the slot map of the cluster; read the map again if a node was lost."""
         if self._topology is None or self._stale:
             self._topology = self._discover(self._topology or Topology())
             self._stale = False
@@ -286,11 +286,11 @@ class Servers:
         return self._topology
 
     def _discover(self, old: Topology) -> Topology:
-        """Read the map from the first node that answers; nodes that were lost are tried last."""
+        """Read the slot map from the first node that answers; nodes that were lost are tried last."""
         patience = Patience(self.options.timeout)
         while True:
             mapped = list(old.nodes())
-            random.shuffle(mapped)  # so that the tasks of a Spark job use different nodes
+            random.shuffle(mapped)  # a random order, so that the tasks of a Spark job use different nodes
             nodes = sorted(dict.fromkeys([*mapped, *self._seeds]), key=lambda node: node in self._lost)
             failure, waits = "", self.waits
             for node in nodes:
@@ -310,7 +310,7 @@ class Servers:
                 raise self._stays_away(text)
 
     def _read_map(self, connection: Connection, node: NodeAddress) -> Topology:
-        """Return the map as one node reports it."""
+        """Return the slot map as one node reports it."""
         (reply,) = connection.replies([(b"CLUSTER", b"SHARDS")])
         if not isinstance(reply, ReplyError):
             return read_shards(reply, node, connection.address.tls is not None)
@@ -335,12 +335,12 @@ class Servers:
         return self._redirections.follow(self, key, redirection)
 
     def map_moved(self, slot: int, node: NodeAddress) -> None:
-        """Correct the map: the node owns the slot."""
+        """Record in the slot map that the node owns the slot."""
         if not self._map().moved(slot, node) and self.options.read_from == "replica":
             self._stale = True  # the replicas of the new node are not in the map
 
     def map_is_stale(self) -> None:
-        """Read the map again before its next use."""
+        """Mark the slot map as stale: it is read again before its next use."""
         self._stale = True
 
     # ---- commands ----
@@ -433,7 +433,7 @@ class Servers:
                 connection.check([words], [reply])
                 return reply
 
-    # ---- names ----
+    # ---- stream names ----
 
     def scan(self, pattern: str | bytes) -> list[bytes]:
         """Return the keys of all streams that match a glob, sorted; O(keys of all nodes).

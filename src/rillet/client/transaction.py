@@ -48,11 +48,11 @@ class NotQueued(ConnectorError):
 def transact(
     servers: Servers, key: bytes, watch: Sequence[bytes], prepare: Callable[[], Commands], tries: int
 ) -> list[Any] | None:
-    """Return the replies to the commands that `prepare` returns, executed as one transaction; ReplyErrors among them.
+    """Execute the commands that `prepare` returns as one transaction; return the replies, ReplyErrors among them.
 
     `prepare` runs after WATCH and may read with `servers`. If it returns no command, nothing is executed and the result
-    is empty. None: another client changed a watched key `tries` times. A transaction that the server rejects as a whole
-    raises ConnectorError.
+    is empty; None if another client changed a watched key `tries` times. A transaction that the server rejects as a
+    whole raises ConnectorError.
     """
     for _ in range(tries):
         servers.call(key, b"WATCH", *watch)
@@ -94,8 +94,8 @@ class Transaction:
         self.key = key
         self.connection: Connection | None = None  # the connection of the open transaction
         self._replies: ReplyStream
-        self._unanswered: deque[int] = deque()  # number of commands in each chunk without replies
-        self._reads: Commands | None = None  # sent by `begin`; the replies have not been read
+        self._unanswered: deque[int] = deque()  # number of commands in each chunk whose replies have not been read
+        self._reads: Commands | None = None  # the reads that `begin` sent, until their replies are read
 
     @property
     def open(self) -> bool:

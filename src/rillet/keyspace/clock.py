@@ -9,7 +9,7 @@ import time
 
 try:
     import cython
-except ModuleNotFoundError:  # interpreted, Cython not installed
+except ModuleNotFoundError:  # Cython is not installed: run interpreted
     from rillet import _cython as cython
 
 if cython.compiled:
@@ -56,7 +56,7 @@ class Clock:
         return time.perf_counter_ns()
 
     def sleep(self, seconds: float) -> None:
-        """Block the whole process for a time (DEBUG SLEEP)."""
+        """Block the whole process for a number of seconds (DEBUG SLEEP)."""
         time.sleep(seconds)
 
 

@@ -3,7 +3,7 @@
     index          values[key] -> String | Stream | ...      one object per key, never None
     expires        expires[key] -> ms since the epoch        only keys of `values`
     blocking_keys  blocking_keys[key] -> KeyWaiters           queues of clients blocked on the key
-    ready_keys     {key: None}                               keys with blocked clients that changed, in that order
+    ready_keys     {key: None}                               changed keys with blocked clients, in order of change
     watched_keys   watched_keys[key] -> {Watcher}            WATCH: marked when the key changes
     idmp_keys      {key: None}                               streams with idempotent producers whose messages may expire
 
@@ -35,7 +35,7 @@ from typing import Any
 
 try:
     import cython
-except ModuleNotFoundError:  # interpreted, Cython not installed
+except ModuleNotFoundError:  # Cython is not installed: run interpreted
     from rillet import _cython as cython
 
 from rillet.keyspace.clock import Clock
@@ -165,7 +165,7 @@ class Database:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def expire_if_needed(self, key: bytes) -> cython.bint:
-        """Delete the key and notify `on_expired` if it has expired; return whether it had (db.c: expireIfNeeded)."""
+        """Delete the key and notify `on_expired` if it has expired; return whether it did (db.c: expireIfNeeded)."""
         if not self.is_expired(key):
             return False
         self.delete(key)
@@ -237,7 +237,7 @@ class Database:
         return removed
 
     def swap(self, other: Any) -> None:
-        """Exchange keys and expiries with another database; watchers and blocked clients stay (dbSwapDatabases)."""
+        """Exchange keys and expiries with another database, but not watchers and blocked clients (dbSwapDatabases)."""
         self._touch_all(other)
         other._touch_all(self)
         self.values, other.values = other.values, self.values
@@ -314,7 +314,7 @@ class Database:
         return True
 
     def _touch_all(self, replacement: Any) -> None:
-        """Mark the watchers of all keys removed or added by a replacement (multi.c: touchAllWatchedKeysInDb)."""
+        """Mark the watchers of the keys that `replacement` removes or adds (multi.c: touchAllWatchedKeysInDb)."""
         for key, watchers in self.watched_keys.items():
             comes = replacement is not None and key in replacement.values
             if not comes and key not in self.values:

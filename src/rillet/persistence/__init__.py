@@ -1,1 +1,1 @@
-"""persistence."""
+"""Persistence: the append-only log and the RDB files of an engine."""

@@ -47,7 +47,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """One damage: the file, the offset (-1: unknown) and a description. torn: `repair` can repair it."""
+    """One damaged place: the file, the offset (-1: unknown) and a description. torn: `repair` can repair it."""
 
     path: Path
     offset: int
@@ -61,7 +61,7 @@ class Damage:
 
 @dataclass(slots=True)
 class CheckReport:
-    """The result: lines about what was read, the damages, and remarks about harmless findings."""
+    """The result of a check: lines about the files read, the damages, and remarks about harmless findings."""
 
     read: list[str] = field(default_factory=list)
     damages: list[Damage] = field(default_factory=list)
@@ -69,7 +69,7 @@ class CheckReport:
 
     @property
     def sound(self) -> bool:
-        """Whether there is no damage."""
+        """True if no damage was found."""
         return not self.damages
 
 
@@ -85,7 +85,7 @@ def check(path: Path, progress: Progress | None = None) -> CheckReport:
 
 
 def repair(path: Path, damage: Damage, disk: Disk = REAL) -> Path:
-    """Cut a torn end off its file and return the path of the copy; OSError leaves the file unchanged."""
+    """Copy the file, cut its torn end off and return the path of the copy; OSError leaves the file unchanged."""
     assert damage.torn
     with held(path):
         kept = copy_torn(disk, damage.path, damage.offset)

@@ -7,7 +7,7 @@ import time
 
 
 def debug_delay(usec: int) -> None:
-    """Wait this many microseconds; a negative n waits one in every -n calls (debugDelay). For tests only."""
+    """Sleep `usec` microseconds; if negative, sleep 1 us in one of -usec calls (debugDelay). For tests only."""
     if usec < 0:
         usec = int(random.randrange(-usec) == 0)
     if usec:

@@ -32,7 +32,7 @@ class DirectoryLock:
         self._descriptor = -1
 
     def take(self, folder: Path) -> None:
-        """Lock the folder and release the one locked before; StoreBusy, or OSError if it cannot be created."""
+        """Lock the folder and release the previous one; StoreBusy, or OSError if the folder cannot be created."""
         try:
             descriptor = _open(folder)
         except FileNotFoundError:

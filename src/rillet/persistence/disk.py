@@ -41,7 +41,7 @@ class DiskFile(Protocol):
         """Put the written bytes on the disk (fdatasync); after a failure their state is unknown."""
 
     def truncate(self, size: int) -> None:
-        """Cut the file to this size; the next write follows."""
+        """Cut the file to this size; the next write continues there."""
 
     def close(self) -> None:
         """Close the file without syncing it."""

@@ -97,7 +97,7 @@ class ChildReport:
         self.send("here", None)
 
     def measure(self) -> None:
-        """Measure the memory that this process does not share."""
+        """Measure the memory that this process does not share with its parent."""
         began = time.monotonic()
         self.copied = private_bytes()
         self._measured = time.monotonic()
@@ -141,7 +141,7 @@ class Child:
         """Fork, and run `job(report)` in the child; OSError (redisFork).
 
         keep: descriptors that the job needs. The outcome has the job's return value, or its exception as error.
-        O(memory of this process / 4096), some microseconds a MB.
+        O(memory of this process / 4096), some microseconds per MB.
         """
         if not hasattr(os, "fork"):
             raise OSError(errno.ENOTSUP, "this operating system has no fork")
@@ -163,7 +163,7 @@ class Child:
         return cls(pid, reading, purpose, usec)
 
     def fileno(self) -> int:
-        """Return the descriptor for the event loop: readable when `poll` has news; -1 once the outcome is known."""
+        """Return the descriptor for the event loop: readable when `poll` has a report; -1 once the outcome is known."""
         return self._pipe
 
     def poll(self) -> ChildOutcome | None:
@@ -301,10 +301,10 @@ def private_bytes() -> int:
 
 
 class Children:
-    """At most one child at a time, with statistics about all of them.
+    """Runs at most one child at a time; collects statistics about all children.
 
-    watch: called with each new child, so that an event loop can watch its `fileno` and call `poll`; it sets the child's
-    on_close.
+    watch: called with each new child, so that an event loop can watch the child's `fileno` and call `poll`; it sets
+    the child's on_close.
     """
 
     def __init__(self) -> None:

@@ -1,6 +1,6 @@
 """A thread that runs one job at a time beside its owner: `start` begins a job, `wait` returns at its end.
 
-It is for jobs that release the GIL. The thread starts with the first job and ends with `close`.
+Use it for jobs that release the GIL. The thread starts with the first job and ends with `close`.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ from typing import Any, TypeAlias
 
 try:
     import cython
-except ModuleNotFoundError:  # interpreted, Cython not installed
+except ModuleNotFoundError:  # Cython is not installed: run interpreted
     from rillet import _cython as cython
 
 from rillet.errors import ProtocolError
@@ -250,7 +250,7 @@ class CommandParser(ReadBuffer):
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def scan(self, at: cython.pp_const_uchar, size: cython.p_Py_ssize_t, room: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """Locate the arguments of the multibulk command at pos and return their number, at most room.
+        """Locate up to `room` arguments of the multibulk command at pos, and return the number of its arguments.
 
         Return 0 if the command is incomplete or not in Redis's own form; `next` handles these and finds errors.
         The parser's position is unchanged until `step`. The addresses (interpreted: copies) are valid until the
@@ -400,7 +400,7 @@ class CommandParser(ReadBuffer):
 
     @cython.cfunc
     def _line_end(self, terminator: cython.int) -> cython.Py_ssize_t:
-        """Return the end of the line at pos, or -1 if it is incomplete; a NUL byte hides what follows."""
+        """Return the end of the line at pos, or -1 if it is incomplete; a line end after a NUL byte is not found."""
         end: cython.Py_ssize_t = self.line_end(terminator)
         if self.data.find(0, self.pos, min(self.size, self.pos + self.max_line + 1) if end < 0 else end) >= 0:
             self.wanted = self.max_line + 1

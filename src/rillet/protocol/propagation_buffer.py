@@ -7,10 +7,10 @@
 The engine appends the effects of each command. The owner of the log (rillet.persistence.aof.log) takes the bytes before
 replies are sent. The buffer does not depend on files, so it can serve a file or a replica.
 
-A command is either a list of arguments (`command`), or it is built from `header`, runs of arguments at the addresses
-where the client's bytes were received (`words`), and values that replace some of them. Adjacent arguments need one
-copy, including their length headers: the parser's `scan` accepts only commands in Redis's own form (a client may
-terminate a line or an argument with other bytes than CR LF). Both ways therefore produce the same bytes.
+`command` appends a command from a list of arguments. `header`, `words`, `number` and `stream_id` build a command from
+parts: `words` copies adjacent arguments, including their length headers, from the bytes that the client sent. Both ways
+produce the same bytes, because the parser's `scan` accepts only commands in Redis's own form (other clients may
+terminate a line or an argument with other bytes than CR LF).
 
 Invariants: `db` is the database that a reader has selected after all bytes since `forget_db`, or -1 if unknown;
 `second` is the last time written and never decreases (aof.c: genAofTimestampAnnotationIfNeeded).
@@ -25,7 +25,7 @@ from typing import Any
 
 try:
     import cython
-except ModuleNotFoundError:  # interpreted, Cython not installed
+except ModuleNotFoundError:  # Cython is not installed: run interpreted
     from rillet import _cython as cython
 
 from rillet.protocol.reply_writer import ReplyWriter, pack_command
@@ -125,7 +125,7 @@ class PropagationBuffer:
     def words(
         self, at: cython.pp_const_uchar, size: cython.p_Py_ssize_t, start: cython.Py_ssize_t, stop: cython.Py_ssize_t
     ) -> cython.bint:
-        """Append the arguments start to stop from the spans that CommandParser.scan filled."""
+        """Append the arguments from `start` up to `stop` of the command that CommandParser.scan located."""
         i: cython.Py_ssize_t
         if not cython.compiled:
             word: Any
@@ -136,7 +136,7 @@ class PropagationBuffer:
         if start >= stop:
             return True
         last: cython.Py_ssize_t = stop - 1
-        before: cython.Py_ssize_t = count_digits(size[start]) + 3  # length header of the first one: $, digits, CR LF
+        before: cython.Py_ssize_t = count_digits(size[start]) + 3  # the first argument's length header: $ digits CR LF
         return self.out.append_span(at[start] - before, before + (at[last] - at[start]) + size[last] + 2)
 
     @cython.ccall

@@ -22,7 +22,7 @@ from typing import Any
 
 try:
     import cython
-except ModuleNotFoundError:  # interpreted, Cython not installed
+except ModuleNotFoundError:  # Cython is not installed: run interpreted
     from rillet import _cython as cython
 
 from rillet.errors import ProtocolError
@@ -94,7 +94,7 @@ class ReadBuffer:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def refill(self) -> cython.bint:
-        """Join tail to the unparsed rest if that suffices for the next step; return False if more bytes are needed."""
+        """Join `tail` to the unparsed bytes if both suffice for the next step; return False if more are needed."""
         unparsed: cython.Py_ssize_t = self.size - self.pos
         total: cython.Py_ssize_t = unparsed + len(self.tail)
         if self.broken is not None:

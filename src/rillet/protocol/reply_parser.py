@@ -21,7 +21,7 @@ such a map a list of pairs.
 
 An incomplete aggregate is a Frame on a stack: its values so far, their number and the announced number. No byte
 is parsed twice, however the input is split: an array of a million replies that arrives in small pieces costs
-O(bytes). Places for announced values are allocated ahead only up to a bound, because the peer may announce any
+O(bytes). List slots for announced values are allocated ahead only up to a bound, because the peer may announce any
 count. Nesting deeper than MAX_DEPTH is rejected, and no function recurses.
 
 Malformed bytes raise ProtocolError at once and on every later call. The parser does not support RESP3's
@@ -34,7 +34,7 @@ from typing import Any, Final
 
 try:
     import cython
-except ModuleNotFoundError:  # interpreted, Cython not installed
+except ModuleNotFoundError:  # Cython is not installed: run interpreted
     from rillet import _cython as cython
 
 from rillet.errors import CommandError, ProtocolError
@@ -220,7 +220,7 @@ class ReplyParser(ReadBuffer):
 
     @cython.cfunc
     def _push(self, kind: cython.int, total: cython.Py_ssize_t) -> Frame:
-        """Push an aggregate inside the innermost open one."""
+        """Push an aggregate (array, map ...) onto the stack of incomplete aggregates."""
         frame: Frame = Frame.__new__(Frame)
         if self.depth >= _MAX_DEPTH:
             self._refuse("nested too deeply")

@@ -41,7 +41,7 @@ from typing import Any
 
 try:
     import cython
-except ModuleNotFoundError:  # interpreted, Cython not installed
+except ModuleNotFoundError:  # Cython is not installed: run interpreted
     from rillet import _cython as cython
 
 if cython.compiled:
@@ -64,7 +64,7 @@ _ROOM = cython.declare(cython.Py_ssize_t, 32)
 def count_digits(value: cython.ulonglong) -> cython.Py_ssize_t:
     """Return the number of decimal digits of the value; O(digits)."""
     digits: cython.Py_ssize_t = 1
-    while value >= 10000:  # four at a time: the milliseconds of an ID have thirteen
+    while value >= 10000:  # four digits at a time: the milliseconds of an ID have thirteen
         value = value // 10000
         digits += 4
     if value >= 1000:
@@ -91,7 +91,7 @@ def put_digits(buf: cython.p_uchar, pos: cython.Py_ssize_t, value: cython.ulongl
         return pos + 2
     end = pos + count_digits(value)
     at = end
-    while value >= 100:  # two at a time, because divisions dominate the cost
+    while value >= 100:  # two digits at a time, because divisions dominate the cost
         pair = value % 100
         value = value // 100
         at -= 2
@@ -443,7 +443,7 @@ class ReplyWriter:
 
     @cython.ccall
     def mark(self) -> cython.Py_ssize_t:
-        """Return the position of the next reply."""
+        """Return the buffer position of the next reply, for `insert_array` and `truncate`."""
         return self.used
 
     @cython.ccall

@@ -1,1 +1,1 @@
-"""runtime."""
+"""The engine that executes commands, with its sessions, settings and statistics."""

@@ -10,7 +10,7 @@ from typing import Any
 
 try:
     import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
+except ModuleNotFoundError:  # Cython is not installed: run interpreted
     from rillet import _cython as cython
 
 from rillet.errors import CommandError, ExecAbort, Loading, Misconf, NoAuth
@@ -64,7 +64,7 @@ def _refuse(engine: Any, session: Session, entry: Command | None, error: Command
 
 
 def _check(engine: Any, session: Session, entry: Command | None, argv: list[bytes]) -> None:
-    """Raise the errors of processCommand, in its order."""
+    """Raise the first error of Redis's processCommand that applies to the command."""
     if entry is None:
         raise CommandError(_unknown_command(argv))
     if entry.subcommands is not None and len(argv) > 1:
@@ -88,7 +88,7 @@ def _check(engine: Any, session: Session, entry: Command | None, argv: list[byte
 
 
 def _may_write(session: Session, entry: Command) -> bool:
-    """Return whether the command is refused after the log failed: writes, and PING, so that monitoring detects it."""
+    """Return whether a failed log or save makes Redis refuse the command: writes, and PING for monitoring."""
     if entry.fullname == "exec":
         return any(queued.write for queued, _ in session.queue)
     return entry.write or entry.fullname == "ping"

@@ -23,7 +23,7 @@ from typing import Any
 
 try:
     import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
+except ModuleNotFoundError:  # Cython is not installed: run interpreted
     from rillet import _cython as cython
 
 from rillet.errors import CommandError
@@ -214,7 +214,7 @@ class Blocking:
             session.on_wake()
         return True
 
-    # -- time ----------------------------------------------------------------------------------------
+    # -- timeouts ------------------------------------------------------------------------------------
 
     def retry_at(self, session: Session, when: int) -> None:
         """Try to serve a blocked session at a time (ms since the epoch), even if its keys do not change."""

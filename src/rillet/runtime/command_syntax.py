@@ -60,7 +60,7 @@ def parse(syntax: str) -> list[Argument]:
 
 
 class _Reader:
-    """Recursive descent over the lexemes."""
+    """Recursive-descent parser of the lexemes of a syntax line."""
 
     def __init__(self, words: list[str]) -> None:
         self.words = words

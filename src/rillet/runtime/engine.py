@@ -20,7 +20,7 @@ from typing import Any
 
 try:
     import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
+except ModuleNotFoundError:  # Cython is not installed: run interpreted
     from rillet import _cython as cython
 
 from rillet.errors import CommandError, ProtocolError

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 try:
     import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
+except ModuleNotFoundError:  # Cython is not installed: run interpreted
     from rillet import _cython as cython
 
 from rillet.protocol.command_parser import CommandParser
@@ -46,6 +46,6 @@ class FastPath:
         """Run the call in `words` and the following calls of the same command; return their number.
 
         Changes are appended to `feed`, unless `feed` is None. Return at the first call that needs the handler, when
-        blocked clients have to be served, or after `limit` bytes of replies. The parser is then behind the last call.
+        blocked clients have to be served, or after `limit` bytes of replies. The parser is then after the last call.
         """
         raise NotImplementedError

@@ -67,7 +67,7 @@ class Host(Protocol):
         return
 
     def info_sections(self) -> Mapping[str, Callable[[], Mapping[str, Any]]]:
-        """Return functions by INFO section; the fields that each returns override or extend the engine's fields."""
+        """Return a function for each INFO section; its fields override or extend the engine's fields."""
         return {}
 
     def reset_statistics(self) -> None:
@@ -97,12 +97,12 @@ class Host(Protocol):
     def bgsave(self, *, later: bool, schedule: bool) -> bool:
         """Start to write the RDB file in the background and return True, or schedule that and return False (BGSAVE).
 
-        later: do not start now, as in a transaction; schedule: do not fail if another child process runs.
+        later: only schedule the save, as in a transaction; schedule: wait for another child instead of failing.
         """
         raise CommandError(_NO_RDB_FILE)
 
     def last_save(self) -> int:
-        """Return when the RDB file was last written, in seconds since the epoch (LASTSAVE).
+        """Return the time of the last save of the RDB file, in seconds since the epoch (LASTSAVE).
 
         Default: the creation time of the engine.
         """

@@ -73,7 +73,7 @@ def _show(flags: int, every: str) -> str:
 
 
 def letters(compat: Compat) -> str:
-    """Return the letters that Redis's error message lists."""
+    """Return the valid letters of notify-keyspace-events, for the error message about an invalid letter."""
     return "Ag$lshzxeKEtmdn" + ("ocaSTIV" if compat.knows(88) else "")
 
 

@@ -1,7 +1,7 @@
 """CLIENT PAUSE: the commands that it holds back, and their order (Redis: networking.c, pauseClients).
 
 A paused client is blocked without keys and without a deadline, before its command runs (BLOCKED_POSTPONE). The end of
-the pause runs the commands in the order of their arrival. Only clients of a socket are held back.
+the pause runs the commands in the order of their arrival. Only clients that are connected by a socket are held back.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 try:
     import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
+except ModuleNotFoundError:  # Cython is not installed: run interpreted
     from rillet import _cython as cython
 
 from rillet.keyspace.clock import Clock

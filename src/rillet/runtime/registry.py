@@ -22,7 +22,7 @@ from typing import Any
 
 try:
     import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
+except ModuleNotFoundError:  # Cython is not installed: run interpreted
     from rillet import _cython as cython
 
 from rillet.types.compat import Compat, level_of

@@ -42,7 +42,7 @@ class SettingError(CommandError):
 
 @dataclass(frozen=True, slots=True)
 class SettingType:
-    """One setting: its Redis name, its default, and how text becomes a value and a value text.
+    """One setting: its Redis name, its default, and the conversions from text to value and back.
 
     about: the description for the reference pages, with the unit; mutable: CONFIG SET may change it; protected: CONFIG
     SET needs enable-protected-configs, because the value may name files; needs_host: only a server or a store in a
@@ -235,7 +235,7 @@ def fixed(value: str, reason: str, *names: str) -> list[SettingType]:
     return [SettingType(name, f"Fixed: {reason}", value, parse) for name in names]
 
 
-# -- save -------------------------------------------------------------------------------------------
+# -- the setting `save` -----------------------------------------------------------------------------
 
 SavePoints = tuple[tuple[int, int], ...]
 

@@ -68,7 +68,7 @@ class OutputLimit:
     seconds: int = 0
 
     def reached(self, waiting: int, above_since: int, now: int) -> tuple[bool, int]:
-        """Return whether the unread output reaches a limit at `now` (ms), and since when the soft limit (0: below it).
+        """Return whether `waiting` bytes break a limit at `now`, and the time of reaching the soft limit (0: below it).
 
         Source: networking.c, checkClientOutputBufferLimits; Redis does not count a client's fixed buffer.
         """
@@ -155,7 +155,7 @@ _LOOPBACK = "127.0.0.1 -::1"
 
 
 def _oom_scores(words: list[str]) -> str:
-    """Parse the scores for the kernel's OOM killer: of a master, a replica and a child process."""
+    """Parse three scores for the kernel's OOM killer: of a master, a replica and a child process."""
     if len(words) != 3:
         raise SettingError("wrong number of arguments")
     values = [parse_integer(word) for word in words]

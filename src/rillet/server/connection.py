@@ -18,7 +18,7 @@ leave in order once the log is as safe as `appendfsync` requires. Under `always`
 for all clients of an iteration; the clients of the iterations during that sync share the next one.
 
 The class has asyncio's protocol methods (connection_made, data_received, ...) without being an asyncio.Protocol: both
-event loops only call the methods, and a compiled class has no Python base. Both loops set TCP_NODELAY.
+event loops only call the methods, and a compiled class has no Python base. Both event loops set TCP_NODELAY.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from typing import Any, cast
 
 try:
     import cython
-except ModuleNotFoundError:  # interpreted, Cython not installed
+except ModuleNotFoundError:  # Cython is not installed: run interpreted
     from rillet import _cython as cython
 
 from rillet.errors import Misconf
@@ -88,20 +88,20 @@ class ClientConnection:
         self._timer = None
         self._paused = False
         # _dirty: replies wait for the end of this loop iteration, when the log is written. _aside: replies that wait
-        # for a sync. _held: too many of them wait, so commands wait as well.
+        # for a sync. _held: too many replies wait for a sync, so commands wait as well.
         self._dirty = False
         self._aside = deque()
         self._held = False
-        # Messages will be sent in the next loop iteration.
+        # Whether channel messages will be sent in the next loop iteration.
         self._announced = False
-        # Whether replies, not only messages, are limited.
+        # Whether client-output-buffer-limit applies to replies, and not only to channel messages.
         self._limited = False
-        # The size of the output at which a message checks the limits.
+        # The size of the output from which on a channel message checks the output limits.
         self._alarm = _UNCOUNTED
         # The time at which the output exceeded the soft limit (ms), 0 while it is below.
         self._above_since = 0
 
-    # -- the event loop's side -----------------------------------------------------------------------
+    # -- callbacks of the event loop -----------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Accept a new client, or reject it if there are too many."""
@@ -175,7 +175,7 @@ class ClientConnection:
     def eof_received(self) -> bool:
         """Close the connection after the pending replies: the client has closed its side."""
         if self._dirty or self._aside:
-            self.session.closing = True  # release() closes
+            self.session.closing = True  # release() closes the connection
             return True
         return False
 
@@ -216,7 +216,7 @@ class ClientConnection:
 
     @cython.cfunc
     def _is_full(self) -> cython.bint:
-        """Return whether too many replies wait for the client; if so, stop reading from it until it has read them."""
+        """Return whether too many replies wait for the client; if so, stop reading its commands meanwhile."""
         if not self._paused or self.transport.get_write_buffer_size() < self.parser.query_buffer_limit:
             return False
         if not self.transport.is_closing():
@@ -237,7 +237,7 @@ class ClientConnection:
         return True
 
     def put_aside(self) -> None:
-        """Set aside the replies of this loop iteration until the log is safe enough."""
+        """Set aside the replies of this loop iteration until the log is as safe as appendfsync requires."""
         self._dirty = False
         self._aside.append(self.session.out.hand_over())
 
@@ -255,7 +255,7 @@ class ClientConnection:
             self.server.call_soon(self._resume)
 
     def refuse(self, error: Misconf) -> None:
-        """Replace the oldest set-aside replies by the error, and close: the log did not keep their writes."""
+        """Replace the oldest set-aside replies by the error, and close: the log may have lost their writes."""
         self._aside.popleft()
         if self.transport is not None and not self.transport.is_closing():
             self._write(f"-{error}\r\n".encode())
@@ -311,7 +311,7 @@ class ClientConnection:
         self.close()
         return False
 
-    # -- waiting -------------------------------------------------------------------------------------
+    # -- timeouts of blocked commands ----------------------------------------------------------------
 
     def _start_timer(self, deadline: int) -> None:
         if deadline:

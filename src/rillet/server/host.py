@@ -60,7 +60,7 @@ class ServerHost(DefaultHost):
         self._server.figures.reset()
 
     def setting_changed(self, name: str) -> None:
-        """Apply the setting to the connected clients."""
+        """Apply a setting that CONFIG SET changed to the connected clients."""
         self._server.setting_changed(name)
 
 
@@ -73,7 +73,7 @@ class DurableHost(ServerHost):
         self._configuration = configuration
 
     def shutdown(self, *, save: bool, nosave: bool, force: bool) -> None:
-        """Save, then stop the server."""
+        """Write the RDB file if the flags or save points require it, then stop the server (SHUTDOWN)."""
         self._files.rdb.shutdown(save, nosave, force)
 
     def log_line(self, text: str, level: str = "warning") -> None:
@@ -101,7 +101,7 @@ class DurableHost(ServerHost):
             super().setting_changed(name)
 
     def rewrite_config(self, everything: bool) -> None:
-        """Write the settings to the file that the server was started with."""
+        """Write the settings to the redis.conf that the server was started with (CONFIG REWRITE)."""
         configuration = self._configuration
         if configuration.file is None:
             super().rewrite_config(everything)
@@ -128,7 +128,7 @@ class DurableHost(ServerHost):
         return self._files.rdb.snapshots.flushed()
 
     def reload(self, *, save: bool, flush: bool, merge: bool) -> None:
-        """Write and load the RDB file."""
+        """Write the RDB file and load it again (DEBUG RELOAD)."""
         self._files.reload(save, flush, merge)
 
     def rewrite_log(self, *, later: bool) -> bool:

@@ -70,13 +70,13 @@ class ServerPersistence:
 
     def attach(self, server: Server) -> None:
         """Run the periodic jobs on the server's timer, and shut the server down on a signal."""
-        # A closed log is synced no further, so the replies that wait for it can leave.
+        # After CONFIG SET appendonly no, the replies that wait for a sync of the log can be sent.
         self.aof.on_closed = lambda: server.call_soon(server.flush)
         self.rdb.attach(server)
         server.cron_jobs.append(self._cron)
 
     def _cron(self) -> None:
-        """Poll the child and start what is due, in the order of server.c: serverCron."""
+        """Poll the child process, and start due saves and rewrites in the order of server.c: serverCron."""
         if not self._loaded:
             return
         self.children.poll()
@@ -85,7 +85,7 @@ class ServerPersistence:
         self._snapshots.cron_scheduled()
 
     def setting_changed(self, name: str) -> None:
-        """Apply a setting of the files; SettingError rejects it."""
+        """Apply a setting of the log or the RDB file; SettingError rejects it."""
         if name == "appendonly" and not self._loaded:
             raise SettingError("the dataset is still being loaded")
         self.rdb.setting_changed(name)
@@ -115,7 +115,7 @@ class ServerPersistence:
 
 
 def _summary(result: LoadResult) -> str:
-    """Return the line of the server's log about a replay."""
+    """Return the line that reports a replay of the append-only log in the server's log."""
     dropped = f", {result.dropped} bytes of a torn end dropped" if result.dropped else ""
     return (f"DB loaded from append only file: {result.seconds:.3f} seconds, {result.commands} commands, "
             f"{result.keys} keys of a base, {result.bytes} bytes{dropped}")  # fmt: skip

@@ -96,7 +96,7 @@ class RdbService:
     def _enter(self, folder: str) -> None:
         """Change the folder of the RDB file; a relative path is relative to the previous folder (setConfigDirOption).
 
-        The working directory of the process stays, because sys.path may contain relative paths.
+        The working directory of the process does not change, because sys.path may contain relative paths.
         """
         path = os.path.join(self._folder, folder)
         try:
@@ -112,12 +112,12 @@ class RdbService:
     # -- shutdown ------------------------------------------------------------------------------------
 
     def shutdown(self, save: bool = False, nosave: bool = False, force: bool = False) -> None:
-        """Save, then stop the server (prepareForShutdown); after CommandError the server keeps running."""
+        """Save the data, then stop the server (prepareForShutdown); after CommandError the server keeps running."""
         if self._ending:
             return
         say("User requested shutdown...", WARNING)
         try:
-            loading = self._engine.loading  # the databases hold only a part of the files
+            loading = self._engine.loading  # the databases hold only a part of the files' data
             self._prepare(save and not loading, nosave or loading, force)
         except CommandError:
             say("Errors trying to shut down the server. Check the logs for more information.", WARNING)

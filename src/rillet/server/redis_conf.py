@@ -60,7 +60,7 @@ _MOST_INCLUDES = 16
 
 
 class ConfigurationError(StoreError):
-    """An invalid directive; the message has its place and the reason."""
+    """An invalid directive; the message contains its file and line (or option) and the reason."""
 
 
 @dataclass
@@ -88,7 +88,7 @@ def load(arguments: Sequence[str], stdin: BinaryIO | None = None) -> Configurati
 
 
 def _options(rest: list[str]) -> Iterator[tuple[str, bytes]]:
-    """Yield the options as lines of a configuration file, each with its place (server.c: main)."""
+    """Yield (name for error messages, line of a configuration file) for each option (server.c: main)."""
     where, line, complete = "", "", True
     for at, word in enumerate(rest):
         if complete and word.startswith("--"):
@@ -117,7 +117,7 @@ class _Reader:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self._saved = False
-        # A hash of the password and its place; compared with the password at the end.
+        # A hash of the password, and the line that contains it; compared with the password at the end.
         self._hash: tuple[str, str] | None = None
 
     def read_file(self, path: Path, depth: int = 0) -> None:
@@ -178,7 +178,7 @@ class _Reader:
         setattr(self.settings, parameter.attribute, value)
 
     def _user(self, rules: list[str], place: str) -> None:
-        """Apply the ACL line of the only user, which has all permissions: its password."""
+        """Apply a `user` line: it may only set the password of the user `default`."""
         if rules[:1] != ["default"]:
             raise ConfigurationError(f"{place}: the only user is default")
         for rule in rules[1:]:

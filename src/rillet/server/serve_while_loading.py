@@ -8,7 +8,7 @@ Loading is one long call, and an event loop has one thread, so loading runs in a
 
 They never run at the same time, so no lock is needed. The loop gets its turn at the first progress report after `_TURN`
 seconds; the loaders report about once per megabyte. Rejected: loaders written as generators (one value of hundreds of
-megabytes is a single step inside compiled code), and Redis's way, running the loop from inside the loader (asyncio's
+megabytes is a single call of compiled code), and Redis's way, running the loop from inside the loader (asyncio's
 loops are not reentrant).
 """
 
@@ -27,7 +27,7 @@ Progress = Callable[[int, int], None]
 
 
 class _Stopped(BaseException):
-    """The server stops: loading is aborted."""
+    """Raised inside the loader to abort it, because the server stops."""
 
 
 class LoadingPhase:

@@ -35,7 +35,7 @@ _LAST_REPLIES = 1.0  # at a shutdown, clients may read their last replies for so
 
 
 class CannotListen(StoreError):
-    """The server cannot listen on an address; the message names it."""
+    """The server cannot listen; the message names the address."""
 
 
 class Server:
@@ -68,7 +68,7 @@ class Server:
         # The position of the log when replies were last set aside; other threads write the log, too.
         self._flushed = 0
         self._cron: asyncio.TimerHandle | None = None
-        # Called `hz` times a second while the guard is held.
+        # The periodic jobs: called `hz` times a second while the guard is held.
         self.cron_jobs: list[Callable[[], None]] = []
         self._pause_until = 0
         engine.host = ServerHost(self)
@@ -76,7 +76,7 @@ class Server:
     # -- start ---------------------------------------------------------------------------------------
 
     async def start(self, *, tcp: bool = True) -> None:
-        """Listen on the addresses of the settings; CannotListen."""
+        """Listen on the addresses of the settings; CannotListen if that fails."""
         self.loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
         self._all_gone = asyncio.Event()
@@ -115,7 +115,7 @@ class Server:
             raise CannotListen(f"cannot listen on {path}: another server listens there")
         with contextlib.suppress(OSError):
             if stat.S_ISSOCK(path.stat().st_mode):
-                path.unlink()  # a killed process left it behind
+                path.unlink()  # a killed process left the socket file behind
         try:
             listener = await self.loop.create_unix_server(
                 self._new_connection, str(path), backlog=self.settings.tcp_backlog
@@ -153,7 +153,7 @@ class Server:
 
     def _tick(self) -> None:
         """Run the periodic jobs, `hz` times a second (server.c: serverCron)."""
-        # The loop logs an exception of a job; the timer is set before, so that the jobs continue.
+        # The event loop logs an exception of a job; the timer is set first, so that the jobs continue.
         self._cron = self.loop.call_later(1 / self.settings.hz, self._tick)
         if not self._cron_paused:
             self._run_jobs()
@@ -183,7 +183,7 @@ class Server:
                 connection.close()
 
     def pause(self, until_ms: int, writes_only: bool) -> None:
-        """Pause the clients until then; a second call can only extend and tighten the pause (pauseClients)."""
+        """Pause the clients until a time in ms; a second call can only extend and tighten the pause (pauseClients)."""
         engine = self.engine
         if until_ms <= engine.clock.now_ms() and not engine.paused:
             return
@@ -200,7 +200,7 @@ class Server:
             connection.take_settings()
 
     def deliver_soon(self, connection: ClientConnection) -> None:
-        """Send the messages of this connection, and of all others that have some, in the next loop iteration."""
+        """Send the channel messages of this connection in the next loop iteration, with those of other ones."""
         self._with_messages.append(connection)
         if len(self._with_messages) == 1:
             self.call_soon(self._deliver)

@@ -1,1 +1,1 @@
-"""aof."""
+"""The append-only log of an engine (Redis: AOF)."""

@@ -10,7 +10,7 @@ consumers, pending entries and idempotent producers, and a checksum. Redis reads
 format (aof.c: rewriteStreamObject, an XADD per entry and an XCLAIM per pending entry) was rejected: it loses the seen
 and active times of consumers, the shape of the nodes and their tombstones, and is many times longer.
 
-Both are written under another name and renamed together with the commit of the manifest that names them
+A base is written under another name and renamed together with the commit of the manifest that names it
 (manifest.commit), so a partial base is never loaded.
 """
 
@@ -62,8 +62,8 @@ def base_commands(engine: Engine, progress: Progress | None = None) -> Iterator[
 def write_base(path: Path, engine: Engine, disk: Disk = REAL, progress: Progress | None = None) -> str:
     """Write and sync the base, and return its kind, "rdb" or "aof". O(data)
 
-    No manifest names the path yet. After OSError no file remains; a killed process leaves the path or its part.
-    progress(keys done so far).
+    No manifest names the path yet. After OSError no file remains; a killed process may leave a partial file.
+    progress: called with the number of keys done so far.
     """
     if engine.settings.aof_use_rdb_preamble:
         write_rdb(path, engine, log_base=True, draft=part_of(path), progress=progress, disk=disk)
@@ -77,12 +77,12 @@ def write_base(path: Path, engine: Engine, disk: Disk = REAL, progress: Progress
 
 
 def part_of(path: Path) -> Path:
-    """Return the path of a base that is not complete yet."""
+    """Return the path at which a base is written until it is complete."""
     return path.with_name(f"{path.name}.part")
 
 
 def _pieces(commands: Iterator[bytes]) -> Iterator[bytes]:
-    """Join the commands into pieces of about a megabyte."""
+    """Yield the bytes of the commands in chunks of about a megabyte."""
     gathered: list[bytes] = []
     size = 0
     for command in commands:

@@ -3,7 +3,7 @@
     engine ──► feed ──────► file
                   unwritten ──► file      the bytes of a failed write; the retry writes them before the feed
 
-The engine appends to `feed`, which is in RESP. `unwritten` is already in the form of the file, checksums included.
+The engine appends to `feed`, which is in RESP. `unwritten` already has the file's format, including checksums.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from rillet.protocol.propagation_buffer import PropagationBuffer
 
 
 class AofBuffer:
-    """The bytes between the engine and the file."""
+    """The logged bytes that are not in the log's file yet."""
 
     __slots__ = ("feed", "unwritten")
 
@@ -22,7 +22,7 @@ class AofBuffer:
 
     @property
     def size(self) -> int:
-        """The bytes that are not in the file (aof_buffer_length)."""
+        """The number of bytes that are not in the file yet (aof_buffer_length)."""
         return len(self.unwritten) + self.feed.used
 
     def append(self, db: int, argv: list[bytes]) -> None:
@@ -31,7 +31,7 @@ class AofBuffer:
         self.feed.command(argv)
 
     def discard(self) -> int:
-        """Drop everything that is not in the file and return its size; the next command begins with SELECT."""
+        """Drop all bytes that are not in the file, and return their number; the next command begins with SELECT."""
         lost = len(self.unwritten) + len(self.feed.take())
         self.unwritten = b""
         self.feed.forget_db()

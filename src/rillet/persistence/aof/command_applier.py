@@ -15,7 +15,7 @@ from typing import Any
 
 try:
     import cython
-except ModuleNotFoundError:  # interpreted, Cython not installed
+except ModuleNotFoundError:  # Cython is not installed: run interpreted
     from rillet import _cython as cython
 
 import sys
@@ -53,7 +53,7 @@ class CommandApplier:
         self.engine = session.engine
         self.parser = CommandParser()
         self.parser.exact = True
-        # The limits are for clients. Logged commands were accepted, some without limits, and a base has whole values.
+        # Client limits do not apply: the engine accepted each logged command before, and a base has whole values.
         self.parser.proto_max_bulk_len = self.parser.query_buffer_limit = sys.maxsize
         self.parser.max_multibulk_len = sys.maxsize
         self.here = self.good = self.fed = start
@@ -64,7 +64,7 @@ class CommandApplier:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def feed(self, chunk: bytes) -> cython.bint:
-        """Execute the commands that these bytes complete; LogCorrupt if one fails."""
+        """Execute the commands that this chunk of the file completes; LogCorrupt if a command fails."""
         start: cython.longlong = self.fed
         at: cython.Py_ssize_t
         ran: cython.Py_ssize_t = 0
@@ -94,7 +94,7 @@ class CommandApplier:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _advance(self) -> cython.bint:
-        """Update the offsets; return whether the parser has more bytes."""
+        """Update `here` and `good` after a command; return whether the parser has unparsed bytes."""
         parser: CommandParser = self.parser
         self.here = self.fed - (parser.size - parser.pos) - len(parser.tail)
         if self.transaction is None:
@@ -109,7 +109,7 @@ class CommandApplier:
             raise self._malformed(str(error)) from None
 
     def _malformed(self, what: str) -> LogCorrupt:
-        # aof.c: loadSingleAppendOnlyFile, the words of its label fmterr
+        # Redis's error text (aof.c: loadSingleAppendOnlyFile, label fmterr)
         return LogCorrupt(self.path, self.here, f"Bad file format reading the append only file: {what}")
 
     @cython.cfunc

@@ -1,4 +1,4 @@
-"""The failure state of a log: the reason, the position at which it failed, and the host's callbacks.
+"""The failure state of a log: the reason, the log position of the failure, and the host's callbacks.
 
     write fails           the bytes stay in the buffer; `AppendOnlyLog.tick` retries once a second
     sync fails, or        the content of the files is unknown and is never reported safe again; the log needs a new
@@ -46,7 +46,7 @@ class AofFailures:
             self.on_recovery()
 
     def position_after(self, since: int | None) -> int:
-        """Return `position` if replies that begin at `since` may acknowledge lost writes, else 0."""
+        """Return the position of the failure if it is after `since`, so that writes in between may be lost; else 0."""
         return self.position if since is not None and since < self.position else 0
 
 

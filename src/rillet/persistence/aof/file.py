@@ -53,7 +53,7 @@ class AofFile:
             self.size = self.synced = len(head)
 
     def frame(self, data: bytes, unwritten: int = 0) -> bytes:
-        """Return the data as the file stores it, with a frame; it will follow `unwritten` bytes that precede it."""
+        """Return the data as one frame (unchanged without checksums); `unwritten` bytes will be written before it."""
         if not self._checksums or not data:
             return data
         self._sealed = False
@@ -81,7 +81,7 @@ class AofFile:
         return done, None
 
     def sync(self) -> None:
-        """Put all that was written before on the disk; OSError."""
+        """Sync all bytes written so far to the disk; OSError if that fails."""
         size = self.size
         self._file.sync()
         self.synced = size
@@ -101,7 +101,7 @@ class AofFile:
         self._file.close()
 
     def fileno(self) -> int:
-        """Return the file descriptor, -1 if the disk has none."""
+        """Return the file descriptor; -1 if there is none, as on a simulated disk."""
         return self._file.fileno()
 
 

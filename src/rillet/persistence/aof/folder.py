@@ -22,7 +22,7 @@ from rillet.persistence.disk import Disk
 
 
 class AofFolder:
-    """The files of one log, and the manifest in force; a log that is being rewritten must not call `find`."""
+    """The files of one log, and its current manifest. Never call `find` during a rewrite: it removes drafts."""
 
     def __init__(self, path: Path, name: str, disk: Disk) -> None:
         self.path = path
@@ -93,7 +93,7 @@ class AofFolder:
         """Open the last incremental file, and create and commit the files that a new log lacks; OSError.
 
         write_base: writes the base of a log without files to the path, and returns "rdb" or "aof".
-        new_file: with checksums, the last file ends with commands without checksums, so begin another file.
+        new_file: the last file ends with commands without checksums; if checksums are on, begin another file.
         """
         disk, manifest = self.disk, self.manifest
         moves: list[tuple[str, str]] = []
@@ -136,7 +136,7 @@ class AofFolder:
     def commit(self, manifest: AofManifest, moves: list[tuple[str, str]]) -> None:
         """Put the manifest in force, and rename the files that it names for the first time; OSError.
 
-        A commit that raises may be on the disk all the same, so none of its numbers is used again.
+        A commit that raises may still have reached the disk, so its file numbers are not used again.
         """
         try:
             commit(self.manifest_path, manifest, moves, self.disk)
@@ -160,7 +160,7 @@ class AofFolder:
             self.manifest = manifest
 
     def size(self, files: list[LogFile]) -> int:
-        """Return the bytes of the files."""
+        """Return the total size of the files in bytes."""
         return sum(self.disk.size(self.path / file.name) for file in files)
 
 

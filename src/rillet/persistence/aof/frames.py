@@ -37,12 +37,12 @@ from zlib import crc32
 
 try:
     import cython
-except ModuleNotFoundError:  # interpreted, Cython not installed
+except ModuleNotFoundError:  # Cython is not installed: run interpreted
     from rillet import _cython as cython
 
 from rillet.persistence.disk import Disk
 
-if not cython.compiled:  # compiled code has them as C functions, through the .pxd
+if not cython.compiled:  # compiled code gets these as C functions from the .pxd
     from rillet.protocol.reply_writer import put_digits
 
 MARK = b"#RILLET:"
@@ -194,7 +194,7 @@ class FrameReader:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _next(self, skip: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """Return the length of the frame at this offset of the buffer, with its header line; 0 if it is invalid."""
+        """Return the length of the frame at this offset of the buffer, header line included; 0 if it is invalid."""
         at: cython.longlong = self._at + skip
         if len(self._buffer) - skip < _LONGEST and not self._need(skip + _LONGEST) and len(self._buffer) == skip:
             return 0
@@ -284,13 +284,13 @@ class FrameReader:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def checked_end(self) -> cython.longlong:
-        """Return the end of the frames that were returned; 0 in a file of another server."""
+        """Return the file offset after the frames that `read` has returned; 0 for a file of another server."""
         if not self.ours:
             return 0
         return self._at if self.plain_from < 0 else self.plain_from
 
     def was_synced(self) -> bool:
-        """Return whether a frame after the break states that the break was synced, which makes it damage. O(bytes)
+        """Return whether a later frame states that the break was synced: then the break is damage. O(bytes)
 
         The first frame of a file is synced before a manifest names the file.
         """

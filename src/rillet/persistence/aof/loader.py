@@ -8,8 +8,8 @@ logged again.
 
 If the process or the machine stopped during a write, the last file may end inside a command, or inside a transaction
 without EXEC. Neither was acknowledged, so the loader truncates the file there and warns. Empty files after it do not
-count, because a rewrite begins with one. `aof-load-truncated no` raises instead. All other bytes that are not RESP, or
-that the engine rejects, raise LogCorrupt with file and offset; the loader never skips a part silently.
+count: a rewrite begins with an empty file. `aof-load-truncated no` raises instead. All other bytes that are not RESP,
+or that the engine rejects, raise LogCorrupt with file and offset; the loader never skips a part silently.
 RESP has no checksums, so damage inside a value is not detected, and damage that makes the last commands look like one
 long unfinished command is treated as torn: the warning states how many bytes were dropped.
 """
@@ -41,8 +41,8 @@ _HEADER = re.compile(rb"[*$](?:(\d{1,10})(?:\r\n?)?)?")
 class LoadResult:
     """The result of a replay: commands executed, bytes read, bytes dropped from a torn end, seconds.
 
-    offset: the offset of the torn end in its file, or -1; torn: a sentence about it, or "". keys: the number of keys in
-    the RDB base. foreign: the last file ends with commands without checksums, from another server.
+    offset: the file offset of the torn end, or -1; torn: a sentence about the torn end, or "". keys: the number of keys
+    in the RDB base. foreign: the last file ends with commands without checksums, from another server.
     """
 
     commands: int
@@ -62,7 +62,7 @@ def replay(engine: Engine, paths: list[Path], progress: Callable[[int, int], Non
 
     truncates: accept a torn end of the last file that has commands, instead of raising (aof-load-truncated).
     corrupt_tail: accept an invalid end of fewer bytes than this, too (aof-load-corrupt-tail-max-size).
-    repairs: cut the accepted end off; otherwise only report it.
+    repairs: cut the torn or invalid end off the file; otherwise only report it.
     """
     started = time.monotonic()
     sizes = [disk.size(path) for path in paths]
@@ -74,7 +74,7 @@ def replay(engine: Engine, paths: list[Path], progress: Callable[[int, int], Non
     offset, torn = -1, ""
     foreign = False
     collects = gc.isenabled()
-    gc.disable()  # the loaded data has no cycles, and each collection would visit all of it
+    gc.disable()  # the loaded data has no reference cycles, and each garbage collection would visit all of it
     engine.loading = True
     try:
         for at, path in enumerate(paths):
@@ -125,7 +125,7 @@ class _FileReplay:
 
     @property
     def good(self) -> int:
-        """The end of the last complete command."""
+        """The file offset after the last complete command."""
         return self.applier.good
 
     def run(self, progress: Callable[[int], None]) -> None:
@@ -155,7 +155,7 @@ class _FileReplay:
             if frames.break_at >= 0 and (not self.last or frames.was_synced()):
                 raise LogCorrupt(str(self.path), frames.break_at, frames.why)
             if self.good < frames.checked_end():
-                # Cutting there would break the frame: the next opening would treat all of it as torn.
+                # A cut inside a frame would break its checksum: the next start would drop the whole frame.
                 raise LogCorrupt(str(self.path), self.good, "a frame with a correct checksum ends inside a command or "
                                  "transaction")  # fmt: skip
         progress(self.good)
@@ -165,7 +165,7 @@ class _FileReplay:
     def _cut(self, size: int, in_frame: bool) -> None:
         """Drop an unfinished frame, command or transaction at the end of the last file."""
         if not self.last:
-            raise LogCorrupt(str(self.path), self.good, "the file ends inside a command, and is not the last")
+            raise LogCorrupt(str(self.path), self.good, "the file ends inside a command and is not the log's last")
         if not in_frame:
             try:
                 self._check_tail()
@@ -173,7 +173,7 @@ class _FileReplay:
                 if not self._may_drop(size):
                     raise
         if not self.truncates and not self._may_drop(size):
-            # aof.c: loadSingleAppendOnlyFile, the words of its label uxeof
+            # Redis's error text (aof.c: loadSingleAppendOnlyFile, label uxeof)
             raise LogCorrupt(str(self.path), self.good, "Unexpected end of file reading the append only file, and "
                              "aof-load-truncated is no")  # fmt: skip
         what = "frame" if in_frame else "transaction" if self.applier.transaction is not None else "command"
@@ -185,7 +185,7 @@ class _FileReplay:
         return self.last and size - self.good < self.corrupt_tail
 
     def _keep_others(self) -> str:
-        """Copy the file if a redis-server may have cut a torn frame and continued; return a note about the copy."""
+        """Copy the file if its torn end may contain commands of a redis-server; return a sentence about the copy."""
         tail = self._bytes_from(self.good)
         if MARK in tail[1:] or not any(mark in tail for mark in WRITTEN_ON):
             return ""
@@ -204,10 +204,10 @@ class _FileReplay:
             return file.read()
 
     def _check_tail(self) -> None:
-        """Raise LogCorrupt if the rest of the file is not the beginning of a command."""
+        """Raise LogCorrupt if the unexecuted end of the file is not the beginning of a command."""
         tail = self._bytes_from(self.applier.here)
         if tail and not begins_a_command(tail):
-            raise LogCorrupt(str(self.path), self.applier.here, "neither a command nor the beginning of one")
+            raise LogCorrupt(str(self.path), self.applier.here, "expected a command, found other bytes")
 
 
 def copy_torn(disk: Disk, path: Path, offset: int) -> Path:
@@ -220,7 +220,7 @@ def copy_torn(disk: Disk, path: Path, offset: int) -> Path:
 
 
 def begins_a_command(tail: bytes) -> bool:
-    """Return whether the tail is a prefix of a command, as after a torn write but rarely after damage. O(bytes)"""
+    """Return whether a file's tail begins a command: true for a torn write, but rarely for damage. O(bytes)"""
     if tail[:1] == b"#":
         return b"\n" not in tail
     words, at = _number(tail, 0, b"*")
@@ -242,7 +242,7 @@ def begins_a_command(tail: bytes) -> bool:
 
 
 def _number(tail: bytes, at: int, mark: bytes) -> tuple[int, int]:
-    """Parse `<mark><digits> CR LF`: (number, end), (-1, -1) if the tail ends inside, (-1, 0) if it is invalid."""
+    """Parse `<mark><digits> CR LF`; return (number, end), (-1, -1) if it is incomplete, (-1, 0) if invalid."""
     end = tail.find(b"\n", at)
     line = tail[at:] if end < 0 else tail[at : end + 1]
     match = _HEADER.fullmatch(line)

@@ -53,7 +53,7 @@ _SECOND = 1.0
 
 
 class AppendOnlyLog:
-    """The log of one engine, in a folder with Redis 7's layout; an engine's `log`."""
+    """The append-only log of one engine, in a folder with Redis 7's layout; see `Engine.log`."""
 
     def __init__(self, folder: Path, *, name: str = "appendonly.aof", fsync: str = "everysec",
                  on_failure: Callable[[str], None] | None = None, on_recovery: Callable[[], None] | None = None,
@@ -89,7 +89,7 @@ class AppendOnlyLog:
 
     @property
     def manifest(self) -> AofManifest:
-        """The manifest in force."""
+        """The current manifest, which names the log's files."""
         return self.files.manifest
 
     @property
@@ -104,22 +104,22 @@ class AppendOnlyLog:
 
     @property
     def position(self) -> int:
-        """The bytes appended so far."""
+        """The number of bytes appended so far."""
         return self.size + self.buffer.size
 
     @property
     def unwritten(self) -> int:
-        """The bytes that are not in the file (aof_buffer_length)."""
+        """The number of bytes that are not in the file yet (aof_buffer_length)."""
         return self.buffer.size
 
     @property
     def file_size(self) -> int:
-        """The bytes of the current file."""
+        """The size of the current file in bytes."""
         return 0 if self.file is None else self.file.size
 
     @property
     def current_size(self) -> int:
-        """The bytes of all files in use (aof_current_size)."""
+        """The total size of the files in use, in bytes (aof_current_size)."""
         return self.closed_size + self.file_size
 
     @property
@@ -141,7 +141,7 @@ class AppendOnlyLog:
         return result
 
     def load(self, engine: Engine, progress: Callable[[int, int], None] | None = None) -> LoadResult:
-        """Replay the files into the engine; a log that is rejected stays unchanged (loadAppendOnlyFiles)."""
+        """Replay the files into the engine; if that fails, the files stay unchanged (loadAppendOnlyFiles)."""
         self.files.manifest = self.files.find()
         self.files.adopt_single_file()
         return self._replay(engine, progress)
@@ -176,7 +176,7 @@ class AppendOnlyLog:
                 files.remove_history()
 
     def start_waiting(self, engine: Engine) -> None:
-        """Log the engine's changes from the next rewrite on, which writes the base (startAppendOnly)."""
+        """Log the engine's changes from the next rewrite on; the rewrite writes the base (startAppendOnly)."""
         self.files.manifest = self.files.find()
         self._begin(engine, WAIT_REWRITE)
 
@@ -217,7 +217,7 @@ class AppendOnlyLog:
         return failures.position_after(since) if failures.reason is not None else self.size
 
     def _write_buffer(self) -> OSError | None:
-        """Write the bytes of a failed write, then the feed; keep the bytes that the file rejects."""
+        """Write the bytes of an earlier failed write, then the new commands; keep the bytes that cannot be written."""
         assert self.file is not None
         buffer = self.buffer
         data = self.file.frame(buffer.feed.take(), len(buffer.unwritten))
@@ -229,7 +229,7 @@ class AppendOnlyLog:
         return error
 
     def _write_temp_incr(self) -> None:
-        """Write the buffer to the temporary file; after an error its rewrite has failed."""
+        """Write the buffer to the temporary file; an error makes the current rewrite fail."""
         if self.file is None:
             self.discard_buffer()
             return
@@ -248,7 +248,7 @@ class AppendOnlyLog:
             raise
 
     def settled(self, position: int) -> bool:
-        """Return whether replies that wait for the position may leave; Misconf if they never may. From any thread."""
+        """Return whether replies that wait for the position may be sent; Misconf if the log failed. Thread-safe."""
         syncer = self.syncer
         if position <= syncer.synced:
             return True
@@ -264,7 +264,7 @@ class AppendOnlyLog:
         return safe
 
     def wait(self, position: int) -> None:
-        """Return once the position is as safe as appendfsync requires; Misconf if it never is. From any thread.
+        """Wait until the log up to the position is as safe as appendfsync requires; Misconf if it failed. Thread-safe.
 
         The first caller syncs for all threads that wait meanwhile. Callers should not hold the engine's lock.
         """
@@ -306,7 +306,7 @@ class AppendOnlyLog:
             self.failures.note(error, self.position)
 
     def _give_up_files(self, error: OSError) -> None:
-        """Close the files, whose content is unknown now, and wait for a new base."""
+        """Close the files, whose content is unknown after a failed sync, and wait for a new base."""
         with self.syncer.lock:
             self.failures.reason = describe(error)
             self.close_file()
@@ -318,7 +318,7 @@ class AppendOnlyLog:
     def base_installed(self) -> None:
         """Accept writes again after a new base made the log complete.
 
-        Bytes whose write failed after the base was begun are not in it: the failure lasts until they are written.
+        The base lacks bytes whose write failed after the base was begun: the failure lasts until they are written.
         """
         if self.failures.reason is not None and self.state == ON and not self.buffer.unwritten:
             self.failures.recover()
@@ -342,7 +342,7 @@ class AppendOnlyLog:
     def close(self) -> None:
         """Write and sync the buffer, and close the file; a second call does nothing (stopAppendOnly).
 
-        Misconf if that fails and the failure is new.
+        Misconf if the write or the sync fails and no earlier failure was reported.
         """
         if self.state == OFF:
             return

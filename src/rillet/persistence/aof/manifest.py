@@ -59,7 +59,7 @@ def _quoted(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class AofManifest:
-    """The files of a log; immutable. base_seq, incr_seq: the highest numbers used."""
+    """The files of a log, as its manifest lists them; immutable. base_seq, incr_seq: the highest numbers used."""
 
     base: LogFile | None = None
     history: tuple[LogFile, ...] = ()
@@ -69,7 +69,7 @@ class AofManifest:
 
     @property
     def files(self) -> list[LogFile]:
-        """Every line, in Redis's order (getAofManifestAsString)."""
+        """The lines of the manifest, in Redis's order (getAofManifestAsString)."""
         return [*([self.base] if self.base else ()), *self.history, *self.incrs]
 
     @property
@@ -94,7 +94,7 @@ class AofManifest:
         return replace(self, base=base, base_seq=seq, history=(*gone, *self.history), incrs=self.incrs[rewritten:])
 
     def without_history(self) -> AofManifest:
-        """Return a manifest without history."""
+        """Return the manifest without its history files."""
         return replace(self, history=())
 
 
@@ -157,10 +157,10 @@ def _with_file(made: AofManifest, file: LogFile) -> AofManifest:
 
 
 def commit(path: Path, manifest: AofManifest, moves: list[tuple[str, str]], disk: Disk = REAL) -> None:
-    """Put a manifest in force; moves: (old name, new name) of the files that it names for the first time.
+    """Put a manifest in force; moves: (old name, new name) of each file that no earlier manifest named.
 
-    The manifest is on the disk when this returns. After OSError the old one is in force, or, if the last sync failed,
-    possibly the new one.
+    On return the manifest is on the disk. After OSError the old manifest is in force, or, if the last sync failed,
+    possibly the new manifest.
     """
     folder, draft = path.parent, draft_of(path)
     text = "".join(file.line() for file in manifest.files)

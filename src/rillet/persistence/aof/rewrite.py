@@ -20,7 +20,7 @@ commands are collected in a temporary file, and the base and that file become th
 Large files are synced before the rotation by the syncing thread, so that the rotation, which blocks all clients, has
 little left to sync.
 
-`tick`, called several times a second, advances all of this and starts automatic rewrites: when the log has grown by
+`tick`, called several times a second, advances a rewrite and starts automatic rewrites: when the log has grown by
 auto-aof-rewrite-percentage since the last rewrite and exceeds auto-aof-rewrite-min-size, when a rewrite was scheduled,
 and when the files were given up. After three failures in a row automatic rewrites wait 1, 2, 4 ... 60 minutes (aof.c:
 aofRewriteLimited). A log that was given up waits only as many seconds, because all writes are rejected meanwhile.
@@ -56,8 +56,8 @@ Say = Callable[[str], None]
 class Rewriting:
     """The rewrites of one log, one at a time; every method requires the engine's lock.
 
-    writer: writes the base; from_memory: writes it if the files cannot be trusted. busy: whether another child works,
-    so that no rewrite may start.
+    writer: writes the base. from_memory: writes the base if the log's files cannot be trusted. busy: returns whether
+    another child works, so that no rewrite may start.
     """
 
     def __init__(self, log: AppendOnlyLog, engine: Engine, writer: BaseWriter, *, from_memory: BaseWriter | None = None,
@@ -67,7 +67,7 @@ class Rewriting:
         self.scheduled = False
         self.succeeded = True
         self.rewrites = 0
-        self.failures = 0  # in a row
+        self.failures = 0  # consecutive failed rewrites
         self.last_seconds = -1
         self._writer = writer
         self._from_memory = from_memory or writer
@@ -78,7 +78,7 @@ class Rewriting:
         self._rounds = 0
         self._now = 0.0
         self._started = 0.0
-        # The earliest time of the next automatic rewrite; the delay after failures, and its minutes.
+        # The earliest time of the next automatic rewrite, set after repeated failures, and the delay in minutes.
         self._not_before = float("-inf")
         self._limit: float | None = None
         self._minutes = 0
@@ -96,7 +96,7 @@ class Rewriting:
     def _settings(self) -> Settings:
         return self.engine.settings
 
-    # -- beginning -----------------------------------------------------------------------------------
+    # -- start of a rewrite --------------------------------------------------------------------------
 
     def begin(self) -> None:
         """Start a rewrite (rewriteAppendOnlyFileBackground); after OSError or Corrupt the log is unchanged."""
@@ -114,7 +114,7 @@ class Rewriting:
             self._go()
 
     def _go(self) -> None:
-        """Rotate, and start the writer."""
+        """Begin a new incremental file, and start to write the base."""
         log = self.log
         waiting = log.state == WAIT_REWRITE
         self._at_work = self._from_memory if waiting or log.state == OFF else self._writer
@@ -143,7 +143,7 @@ class Rewriting:
     # -- end of a rewrite ----------------------------------------------------------------------------
 
     def _written(self, error: str, kind: str) -> None:
-        """Handle the end of the writer."""
+        """Handle the result of the writer of the base."""
         if error:
             self._failed(f"Background AOF rewrite terminated with error: {error}")
         else:
@@ -253,7 +253,7 @@ class Rewriting:
             self._begin_if_due()
 
     def _sync_on(self) -> None:
-        """Rotate, once the thread has synced enough of the current file."""
+        """Begin a new incremental file once the thread has synced enough of the current file."""
         log = self.log
         if self._busy():  # a snapshot has started meanwhile
             self.scheduled = True

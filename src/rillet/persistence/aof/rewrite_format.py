@@ -33,14 +33,14 @@ from rillet.runtime.settings import PARAMETERS, Settings
 
 PURPOSE = "AOF"
 BASE, SNAPSHOT = "base", "snapshot"
-"""The output of a process: the base of a log, or an independent RDB file."""
+"""The file that a spawned process writes: the base of a log, or an independent RDB file."""
 Ended = Callable[[str, str], None]
-# Settings that the process must not receive, or that do not affect a replay.
+# Settings that the spawned process must not receive, or that do not affect a replay.
 _PRIVATE = ("requirepass", "unixsocket", "bind", "port", "dir", "logfile", "save", "appendonly", "appendfsync")
 
 
 class BaseWriter(Protocol):
-    """Writes a base; see the module docstring."""
+    """Interface of the writers of a log's base."""
 
     def start(self, path: Path, sources: list[Path], ended: Ended) -> None:
         """Start to write the base; OSError."""
@@ -53,7 +53,7 @@ class BaseWriter(Protocol):
 
 
 class InlineBaseWriter:
-    """Writes the base in `start`."""
+    """Writes the base of a log in this process, before `start` returns."""
 
     def __init__(self, engine: Engine, disk: Disk = REAL) -> None:
         self._engine = engine
@@ -73,7 +73,7 @@ class InlineBaseWriter:
             ended("", self._kind)
 
     def stop(self) -> None:
-        """Forget the written base, without calling `ended`."""
+        """Forget that the base was written, without calling `ended`."""
         self._ended = None
 
 
@@ -192,7 +192,7 @@ class SpawnedBaseWriter:
         return [pipe.fileno() for pipe in pipes if pipe is not None]
 
     def forget_in_child(self) -> None:
-        """Drop the process in a forked child: it belongs to the parent."""
+        """In a forked child, forget the spawned process, because it belongs to the parent."""
         if self._process is not None:
             self._process.returncode = 0
             self._process = None

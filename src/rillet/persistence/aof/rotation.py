@@ -5,7 +5,7 @@
 
     state WAIT_REWRITE   open_temp_incr    commands go to temp-<name>.incr, which no manifest names
                          install_base      the base and that file become the log together; the state is ON
-                         drop_temp_incr    the base failed: forget what was collected
+                         drop_temp_incr    the base failed: drop the collected commands
 
 Before `install_base` nothing in the temporary file is durable, as in Redis (AOF_WAIT_REWRITE).
 rillet.persistence.aof.rewrite calls these in order. `install_base` runs in a thread, so it changes shared state only
@@ -61,7 +61,7 @@ class AofRotation:
             log.feed.forget_db()
 
     def open_temp_incr(self) -> None:
-        """Discard what is not written, and collect commands in the temporary file; OSError."""
+        """Discard the bytes that are not in a file, and collect commands in the temporary file; OSError."""
         log, folder = self._log, self._log.files
         with log.syncer.lock:
             log.close_file()
@@ -73,7 +73,7 @@ class AofRotation:
             log.file = AofFile.create(log.disk, path, seq=folder.manifest.incr_seq + 1, checksums=log.checksums)
 
     def drop_temp_incr(self) -> None:
-        """Remove the temporary file: its base failed."""
+        """Remove the temporary file, because writing the base failed."""
         log = self._log
         with log.syncer.lock:
             if log.state == WAIT_REWRITE and log.file is not None:

@@ -97,7 +97,7 @@ class AofService:
             self._say(f"Fail to fsync the AOF file: {error}", warning=True)
 
     def prepare_shutdown(self, force: bool) -> None:
-        """Stop a rewrite and write the log (prepareForShutdown); CommandError if the initial base must be awaited."""
+        """Stop a rewrite and write the log (prepareForShutdown); CommandError if the log's first base is incomplete."""
         self.rewriting.settle()
         if self.rewriting.in_progress:
             if self.log.state == WAIT_REWRITE and self.log.failure is None:
@@ -118,14 +118,14 @@ class AofService:
         self._on_failure(f"{reason}; writes are refused from now on")
 
     def _recovered(self) -> None:
-        # The folder may have been replaced.
+        # The folder may have been removed and created anew, which needs a new lock.
         with contextlib.suppress(OSError, StoreError):
             self._lock.take(self.log.folder)
         self._gate.set(LOG, None)
         self._say("AOF write error looks solved, Redis can write again.", warning=True)
 
     def lose(self, reason: str) -> None:
-        """Reject writes and rewrites from now on: the databases hold only a part of what they should."""
+        """Reject writes and rewrites from now on, because a failed load left only a part of the data in memory."""
         self._lost = True
         self._stop()
         self._failed(reason)
@@ -189,7 +189,7 @@ class AofService:
     def rewrite(self, later: bool = False) -> bool:
         """Start a rewrite, or schedule it and return False (bgrewriteaofCommand); CommandError if it cannot start.
 
-        later: do not start now, for example inside a transaction.
+        later: only schedule the rewrite, for example inside a transaction.
         """
         rewriting = self.rewriting
         if rewriting.in_progress:
@@ -228,7 +228,7 @@ class AofService:
         return result
 
     def begin_anew(self) -> None:
-        """Rewrite the log now, from memory: its files do not lead to the data that was loaded. O(data)"""
+        """Rewrite the log now, from memory, because its files do not contain the loaded data. O(data)"""
         if self.log.state == WAIT_REWRITE:
             self.rewriting.abort()  # the base in progress has the previous data
         if self.log.state == ON:
@@ -238,7 +238,7 @@ class AofService:
                 self.lose(f"the append-only file cannot be rewritten: {error}")
 
     def cron(self) -> None:
-        """Advance a rewrite, start those that are due, retry what failed."""
+        """Advance the current rewrite, start one that is due, and retry failed writes of the log."""
         self.rewriting.tick(time.monotonic())
 
     def info(self) -> dict[str, object]:
@@ -247,7 +247,7 @@ class AofService:
 
 
 def _say_nothing(text: str, *, warning: bool = False) -> None:
-    """Drop the line: the process has no log."""
+    """Ignore a line for the server's log, because this process has none."""
 
 
 __all__ = ["AofService"]

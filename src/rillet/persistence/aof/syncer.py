@@ -31,9 +31,9 @@ class AofSyncer:
         self.lock = threading.Lock()
         self.synced = 0
         self.error: OSError | None = None
-        # Replies wait for no sync while this is set (no-appendfsync-on-rewrite, while a child writes).
+        # While this is set, replies do not wait for syncs (no-appendfsync-on-rewrite, while a child writes).
         self.paused = False
-        # The thread that syncs calls this: `AppendOnlyLog.settled` may return another result.
+        # The syncing thread calls this after a sync, because `AppendOnlyLog.settled` may now return True.
         self._on_synced: Callable[[], None] | None = None
         self._current = current
         self._wake = threading.Event()
@@ -75,7 +75,7 @@ class AofSyncer:
             self._wake.set()
 
     def stop(self) -> None:
-        """Stop the thread, after the sync that it is in."""
+        """Stop the thread after its current sync."""
         if self._thread is not None:
             self._stopping = True
             self._wake.set()

@@ -1,1 +1,1 @@
-"""rdb."""
+"""RDB files: the reader, the writer, and the snapshots of SAVE and BGSAVE."""

@@ -78,15 +78,15 @@ _READS = "this version reads strings, lists, sets, hashes, sorted sets and strea
 
 
 class Loaded(NamedTuple):
-    """The result of a load: the end of the RDB part (bytes), the number of keys kept and of expired keys."""
+    """The result of a load: the offset after the RDB data, and the numbers of loaded and of expired keys."""
 
     end: int
     keys: int
     expired: int
     empty: int = 0
-    """Keys without elements, which were omitted."""
+    """The number of keys that were omitted because their values have no elements."""
     skipped: int = 0
-    """Function libraries and data of modules that were omitted."""
+    """The number of function libraries and of pieces of module data that were omitted."""
     version: int = 0
     facts: dict[bytes, bytes] = {}
     """The auxiliary fields (redis-ver, ctime ...)."""
@@ -103,7 +103,7 @@ class KeptValue(NamedTuple):
 
 @dataclass
 class Kept:
-    """Data of a file that rillet does not use, as bytes, for the next RDB file (`kept_of`)."""
+    """Data of an RDB file that rillet does not use, kept as bytes for the next RDB file (`kept_of`)."""
 
     functions: list[bytes] = field(default_factory=list)
     before: list[bytes] = field(default_factory=list)
@@ -243,7 +243,7 @@ class _RdbFile:
             for _ in range(3):
                 reader.length()
         elif kind == _EXPIRE_MS:
-            # Before version 9, in the byte order of the machine that wrote it (rdb.c: rdbLoadMillisecondTime).
+            # Before RDB version 9, the time has the byte order of the machine that wrote it (rdbLoadMillisecondTime).
             order: Any = "little" if self.version >= _LITTLE_ENDIAN_SINCE else sys.byteorder
             self.expires = int.from_bytes(reader.raw(8), order, signed=True)
         elif kind == _EXPIRE_S:
@@ -256,7 +256,7 @@ class _RdbFile:
             self._foreign(kind)
 
     def _foreign(self, kind: int) -> None:
-        """Read data that rillet does not use, and treat it as `unknown` requires."""
+        """Read a function library or module data; reject, skip or keep it, as the option `unknown` requires."""
         reader = self.reader
         refused = kind == _KEY_METADATA or self.unknown == "refuse"
         if refused:
@@ -274,7 +274,7 @@ class _RdbFile:
         else:
             reader.length()
             if reader.length() != _PART_UNSIGNED:
-                raise Corrupt("a module's data without its load time")
+                raise Corrupt("expected the load time of a module's data (before or after the keys)")
             place = kept.after if reader.length() == _AFTER_KEYS else kept.before
             self._parts()
         raw = bytes((kind,)) + reader.kept()
@@ -290,7 +290,7 @@ class _RdbFile:
         reader = self.reader
         name, engine = reader.string(), reader.string()
         if reader.length():
-            reader.string()  # its description, which the final format lacks
+            reader.string()  # the library's description, which the final format lacks
         out = RdbWriter()
         out.byte(_FUNCTION)
         out.string(b"#!%b name=%b\n%b" % (engine, name, reader.string()))
@@ -321,7 +321,7 @@ class _RdbFile:
             elif part == _PART_STRING:
                 reader.string()
             else:
-                raise Corrupt(f"a part of a module's data expected, 0 to 5, found {part}")
+                raise Corrupt(f"expected the type of a part of a module's data (0 to 5), found {part}")
 
     def _key(self, kind: int) -> None:
         reader = self.reader
@@ -372,14 +372,14 @@ class _RdbFile:
         if self.version < _CHECKSUM_SINCE:
             # Such a file has no checksum and no log after it, so more bytes mean that its version field is damaged.
             if not reader.is_over():
-                raise Corrupt(f"the end of a file of version {self.version} expected, found more")
+                raise Corrupt(f"expected the end of the file after RDB version {self.version}, found more bytes")
             return
         actual = reader.checksum_so_far()
         stored = int.from_bytes(reader.raw(8), "little")
         if stored and actual != stored and self.checked:
-            # rdb.c: rdbLoadRioWithLoadingCtx, "RDB CRC error"
+            # Redis's error text begins with "RDB CRC error" (rdb.c: rdbLoadRioWithLoadingCtx)
             raise Corrupt(
-                f"RDB CRC error: the checksum {stored:016x} expected, that of the bytes before is {actual:016x}"
+                f"RDB CRC error: the file states the checksum {stored:016x}, but its bytes have {actual:016x}"
             )
 
 

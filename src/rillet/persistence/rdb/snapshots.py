@@ -53,7 +53,7 @@ class Say(Protocol):
 
 
 def _silent(text: str, *, warning: bool = False) -> None:
-    """Drop the line."""
+    """Ignore a line for the server's log."""
 
 
 class Snapshots:
@@ -87,21 +87,21 @@ class Snapshots:
 
     @property
     def path(self) -> Path:
-        """The path of the file."""
+        """The path of the RDB file."""
         settings = self.engine.settings
         return (self.folder or Path(settings.dir).absolute()) / str(settings.dbfilename)
 
     # -- SAVE ----------------------------------------------------------------------------------------
 
     def save(self) -> None:
-        """Write the file (saveCommand); CommandError if that fails. O(bytes)"""
+        """Write the RDB file (saveCommand); CommandError if that fails. O(bytes)"""
         if self.saving:
             raise CommandError(_ACTIVE)
         self.saves += 1
         self.write()
 
     def write(self) -> None:
-        """Write the file, even while a child runs (rdbSave). O(bytes)"""
+        """Write the RDB file, even while a child runs (rdbSave). O(bytes)"""
         path = self.path
         try:
             write_rdb(path, self.engine, draft=path.with_name(draft_name(os.getpid())))
@@ -131,9 +131,9 @@ class Snapshots:
     # -- BGSAVE --------------------------------------------------------------------------------------
 
     def background(self, later: bool = False, schedule: bool = False) -> bool:
-        """Start a child that writes the file, or schedule it and return False (bgsaveCommand); CommandError.
+        """Start a child that writes the RDB file, or schedule that and return False (bgsaveCommand); CommandError.
 
-        later: do not start now; schedule: start later if another child works.
+        later: only schedule the save; schedule: if another child works, start the save after that child.
         """
         if self.saving:
             raise CommandError(_ACTIVE)
@@ -149,7 +149,7 @@ class Snapshots:
         return True
 
     def _begin(self) -> None:
-        """Start the child (rdbSaveBackground); OSError."""
+        """Start the child process that writes the RDB file (rdbSaveBackground); OSError."""
         path = self.path
         self.saves += 1
         self._dirty_before = self.engine.dirty
@@ -166,16 +166,16 @@ class Snapshots:
 
     @property
     def saving(self) -> bool:
-        """Whether a child is writing the file."""
+        """Whether a child is writing the RDB file."""
         return self.children.is_at(PURPOSE)
 
     @property
     def busy(self) -> bool:
-        """Whether any child works."""
+        """Whether any child process works."""
         return self.children.active is not None
 
     def start_child(self, path: Path) -> int:
-        """Start the process that writes the file and return its ID; `ended` is called after its end."""
+        """Start the process that writes the RDB file, and return the process ID; `ended` is called after its end."""
         engine = self.engine
 
         def job(report: ChildReport) -> int:
@@ -186,17 +186,17 @@ class Snapshots:
         return self.children.start(PURPOSE, job, self.ended, keys=keys).pid
 
     def kill_child(self) -> None:
-        """Kill the process that writes the file; `ended` will be called."""
+        """Kill the process that writes the RDB file; `ended` will be called."""
         if self.children.active is not None and self.children.is_at(PURPOSE):
             self.children.active.kill()
 
     def stop_child(self) -> None:
-        """Kill the process that writes the file, and remove its draft (killRDBChild)."""
+        """Kill the process that writes the RDB file, and remove its partial file (killRDBChild)."""
         if self.children.is_at(PURPOSE):
             self.children.stop()
 
     def ended(self, outcome: ChildOutcome) -> None:
-        """Handle the end of the child (backgroundSaveDoneHandlerDisk)."""
+        """Handle the end of the child that wrote the RDB file (backgroundSaveDoneHandlerDisk)."""
         self.seconds = int(outcome.seconds)
         if outcome.ok:
             self.copied = outcome.copied
@@ -221,12 +221,12 @@ class Snapshots:
     def flushed(self) -> bool:
         """Handle FLUSHALL: stop a child, and with save points write the empty file (flushAllDataAndResetRDB).
 
-        Return whether the file was written.
+        Return whether the empty file was written.
         """
         if not self.engine.settings.save:
             self.kill_child()
             return False
-        # A child that still runs could replace the new file.
+        # A child that still runs could replace the new RDB file.
         self.stop_child()
         try:
             self.write()
@@ -265,7 +265,7 @@ class Snapshots:
     # -- loading -------------------------------------------------------------------------------------
 
     def load(self, progress: Callable[[int, int], None] | None = None, *, merge: bool = False) -> Loaded:
-        """Load the file into the databases, if it exists. OSError, StoreError or Corrupt."""
+        """Load the RDB file into the databases, if it exists. OSError, StoreError or Corrupt."""
         if self.path.exists():
             self.engine.loading = True
             total = self.path.stat().st_size
@@ -277,7 +277,7 @@ class Snapshots:
         return self.loaded
 
     def reload(self, save: bool, flush: bool, merge: bool) -> None:
-        """Write the file, empty the databases, load the file (debug.c: DEBUG RELOAD); the first two are optional."""
+        """Optionally write the RDB file and empty the databases, then load the RDB file (debug.c: DEBUG RELOAD)."""
         if save:
             self.write()
         if flush:
@@ -291,7 +291,7 @@ class Snapshots:
     # -- INFO ----------------------------------------------------------------------------------------
 
     def facts(self) -> dict[str, object]:
-        """Return the fields of INFO persistence about the file."""
+        """Return the fields of INFO persistence about the RDB file."""
         saving = self.saving
         newer = {"rdb_saves_consecutive_failures": self.failures} if self.engine.settings.compat.knows(82) else {}
         return {
@@ -305,7 +305,7 @@ class Snapshots:
 
 
 def draft_name(pid: int) -> str:
-    """Return the name of the draft that a process writes (rdbSave)."""
+    """Return the name under which a process writes an RDB file until it is complete (rdbSave)."""
     return f"temp-{pid}.rdb"
 
 

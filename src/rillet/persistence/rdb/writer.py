@@ -50,7 +50,7 @@ _PROGRESS_MASK = 1023
 
 
 class Lost(NamedTuple):
-    """A loss: the database (-1: none), the key, and the part that the version cannot store."""
+    """Data that the requested RDB version cannot store: the database (-1: none), the key, a description."""
 
     database: int
     key: bytes
@@ -72,8 +72,8 @@ def write_rdb(
     """Write all databases to the file, sync it, and return the number of keys. O(bytes)
 
     After OSError the previous file is unchanged. log_base: commands will follow the file in a log. draft: the path
-    until the file is complete. progress(keys done so far); it and before_rename, which is called when the draft is on
-    the disk, may raise to stop the writing. version: see OLDEST_VERSION, else ValueError; `lost` receives the losses.
+    until the file is complete. progress(keys done so far) and before_rename, which is called when the draft is on the
+    disk, may raise to stop the writing. version: see OLDEST_VERSION, else ValueError; `lost` receives the losses.
     """
     if version is not None and not rdb.can_write(version):
         raise ValueError(f"RDB version {version} is not written: 9 to {rdb.NEWEST_VERSION} are, and Valkey's 80")
@@ -96,13 +96,13 @@ def write_rdb(
 
 
 def readable_by(compat: Compat, value: object) -> Compat | None:
-    """Return the compat if its server needs a stream without the active times of consumers, else None."""
+    """Return `compat` if that server reads a stream only without the active times of consumers, else None."""
     newer = isinstance(value, Stream) and rdb.type_of(value) == rdb.TYPE_STREAM_72
     return compat if newer and compat.stream_type < rdb.TYPE_STREAM_72 else None
 
 
 class _RdbFile:
-    """A file that is being written; `piece` buffers the next bytes."""
+    """An RDB file that is being written; `piece` buffers the next bytes."""
 
     def __init__(
         self,
@@ -204,7 +204,7 @@ class _RdbFile:
         return rdb.type_of(value, readable_by(self.compat, value))
 
     def _take(self, data: bytes) -> None:
-        """Write a full piece."""
+        """Write a full buffer to the file, and update the checksum."""
         if self.checked:
             self.checksum = crc64(data, self.checksum)
         write_all(self.file, data)
