@@ -272,7 +272,7 @@ def test_any_damaged_byte_is_rejected(version: int) -> None:
 
 
 def test_a_version_damaged_to_one_without_a_checksum_is_rejected() -> None:
-    with pytest.raises(LogCorrupt, match="the end of a file of version 1 expected"):
+    with pytest.raises(LogCorrupt, match="expected the end of the file after RDB version 1"):
         loaded(b"REDIS0001" + of_version(9)[9:])
 
 

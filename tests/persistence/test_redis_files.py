@@ -224,7 +224,7 @@ def test_a_newer_or_invalid_file_is_rejected(tmp_path: Path) -> None:
             _adopt(tmp_path / "a", _sealed(body))
     with pytest.raises(LogCorrupt, match="not an RDB file"):
         _adopt(tmp_path / "a", b"REDISxxxx")
-    with pytest.raises(LogCorrupt, match="offset 10: RDB CRC error: the checksum 0000000000000001 expected"):
+    with pytest.raises(LogCorrupt, match="offset 10: RDB CRC error: the file states the checksum 0000000000000001"):
         _adopt(tmp_path / "a", b"REDIS0010\xff" + (1).to_bytes(8, "little"))
 
 
