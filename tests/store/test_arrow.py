@@ -286,7 +286,7 @@ def test_contradictions_are_said_at_once() -> None:
     with rillet.open() as store:
         stream = filled(store)
         for how, told in (
-            ({"fields": "all"}, 'fields is "infer" or "map"'), ({"columns": ["fields"]}, 'fields="map"'),
+            ({"fields": "all"}, 'fields must be "infer" or "map"'), ({"columns": ["fields"]}, 'fields="map"'),
             ({"schema": "n bigint", "columns": ["m"]}, "not in the schema: m"),
             ({"columns": ["n", "n"]}, "two columns"),
         ):  # fmt: skip

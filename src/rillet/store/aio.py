@@ -7,8 +7,8 @@
         ...
 
 In process a command takes microseconds and runs in the event loop. A command that blocks suspends its task and uses no
-thread, so a thousand tasks can wait. With `appendfsync always`, attached, or over a server, every call runs in a worker
-thread. The methods are those of the synchronous objects.
+thread, so a thousand tasks can wait. In an attached process, over a server, or with `appendfsync always`,
+every call runs in a worker thread. The methods are those of the synchronous objects.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from rillet.store.store import Store
 
 
-_LONGEST_WAIT = 0.5  # seconds; a thread that waits for a message then checks whether its task was cancelled
+_LONGEST_WAIT = 0.5  # seconds after which a waiting thread checks whether its task was cancelled
 
 
 class AsyncCalls:
@@ -81,7 +81,7 @@ class AsyncStore(AsyncCalls):
         return await loop.run_in_executor(self._store.workers(), self._store.save, path)
 
     async def publish(self, channel: str | bytes, data: Value, *, shard: bool = False) -> int:
-        """Send a message to the present subscribers; see Store.publish."""
+        """Send a message to the current subscribers; see Store.publish."""
         return int(await self._call(self._store.publish, channel, data, shard=shard))
 
     async def subscribe(self, *channels: str | bytes, patterns: Names = (), shards: Names = ()) -> AsyncSubscription:
@@ -279,11 +279,11 @@ class AsyncSubscription(AsyncCalls):
         self.plain = subscription
 
     async def add(self, *channels: str | bytes, patterns: Names = (), shards: Names = ()) -> None:
-        """Subscribe to more names; see Subscription.add."""
+        """Subscribe to more channels or patterns; see Subscription.add."""
         await self._call(self.plain.add, *channels, patterns=patterns, shards=shards)
 
     async def remove(self, *channels: str | bytes, patterns: Names = (), shards: Names = ()) -> None:
-        """Unsubscribe from names; see Subscription.remove."""
+        """Unsubscribe from channels or patterns; see Subscription.remove."""
         await self._call(self.plain.remove, *channels, patterns=patterns, shards=shards)
 
     async def get(self, timeout: float | None = None) -> ChannelMessage | None:

@@ -1,4 +1,4 @@
-"""Streams as Arrow tables and back, for every kind of store; pandas and polars from there.
+"""Reading a stream as an Arrow table and writing a table to a stream; pandas and polars DataFrames.
 
 Reading goes through `client.pages.RangeReader` for every kind of store. It requests whole nodes (RILLET.XNODES), or
 entries (XRANGE) from a server that lacks this command, and decodes them into columns. In this process the command
@@ -37,8 +37,8 @@ from rillet.types.stream.id import StreamID
 if TYPE_CHECKING:
     from rillet.store.stream import Stream
 
-BATCH = 16_384  # entries of one record batch
-PAGE = 2_500  # entries of one page by XRANGE
+BATCH = 16_384  # entries in a record batch
+PAGE = 2_500  # entries that one XRANGE requests
 CHUNK = 1 << 18
 OWN_COLUMNS = ("stream", "id", "id_ms", "id_seq", "timestamp")
 
@@ -52,7 +52,7 @@ def require_pyarrow(what: str) -> Any:
     return pyarrow
 
 
-# ---- out ---------------------------------------------------------------------------------------------------------
+# ---- reading streams ---------------------------------------------------------------------------------------------
 
 
 def to_arrow(
@@ -71,7 +71,7 @@ def to_arrow(
     try:
         try:
             return read(Columns(stream.key, schema, columns, fields))
-        except NotPlain:  # a text follows after numbers in the same column
+        except NotPlain:  # a column began with numbers and contains another text later
             return read(Columns(stream.key, schema, columns, fields, early=False))
     except TooManyFields as error:
         raise StoreError(f'the stream {stream.name!r} has {error}: pass columns, a schema, or fields="map"') from None
@@ -117,7 +117,7 @@ class Columns:
         from rillet.columns.arrow_batch import rows_for
 
         if fields not in ("infer", "map"):
-            raise ValueError(f'fields is "infer" or "map", not {fields!r}')
+            raise ValueError(f'fields must be "infer" or "map", not {fields!r}')
         if isinstance(schema, str):
             from rillet.store.schema_inference import schema_of
 
@@ -170,7 +170,7 @@ def batches(stream: Stream, columns: Columns, pages: PageRange) -> Iterator[None
         raise StoreError(f"the stream {stream.name!r} cannot be read: {error}") from error
 
 
-# ---- in ----------------------------------------------------------------------------------------------------------
+# ---- writing tables ----------------------------------------------------------------------------------------------
 
 
 def add_arrow(
@@ -199,7 +199,7 @@ def add_arrow(
 
 
 def fields_of(schema: Any, id_column: str | None, columns: Sequence[str] | None) -> list[str]:
-    """Return the columns that become fields; raise ValueError with the names of columns that cannot."""
+    """Return the columns that become fields; raise ValueError with the names of columns that cannot be fields."""
     from rillet.columns.string_column import without_text
 
     if columns is None and "fields" in schema.names and _is_map(schema.field("fields").type):
@@ -216,7 +216,7 @@ def fields_of(schema: Any, id_column: str | None, columns: Sequence[str] | None)
             wrong.append(f"the column {name!r} is {kind}, which has no text form")
     if not chosen:
         own = ", ".join(OWN_COLUMNS)
-        wrong.append(f"no column remains for fields: {own} are written only if columns names them")
+        wrong.append(f"no column remains to be written: {own} are written only if the argument columns names them")
     if wrong:
         raise ValueError("; ".join(wrong))
     return chosen
@@ -229,7 +229,7 @@ def _is_map(kind: Any) -> bool:
 
 
 def load(packer: RowPacker, batch: Any, id_column: str | None, chosen: list[str]) -> None:
-    """Load a batch's columns into a packer."""
+    """Load the columns of a record batch into the RowPacker, which writes each row as an XADD command."""
     from rillet.columns.string_column import texts
 
     ids = texts(ids_of(batch.column(id_column))) if id_column is not None else None
@@ -253,7 +253,7 @@ def ids_of(column: Any) -> Any:
 
 
 def send(stream: Stream, data: bytes, count: int, first: int) -> None:
-    """Execute packed XADDs; raise the first error reply, which names its row counted from `first`."""
+    """Execute XADD commands in RESP encoding; raise the first error reply, with its row, counted from `first`."""
     for row, reply in stream.store.transport.append_packed(stream.key, data, count):
         if isinstance(reply, ReplyError):
             raise error_of(f"{reply} (row {first + row})")

@@ -36,7 +36,7 @@ Execute = Callable[..., Any]
 
 
 class Backend(ABC):
-    """Where a store's engine runs."""
+    """The place where a store's engine runs, and access to the engine."""
 
     path: str | None = None
     url: str | None = None
@@ -82,14 +82,14 @@ class MemoryBackend(Backend):
 
     def save(self, execute: Execute, path: Path | None) -> Path:
         if path is None:
-            raise ValueError("a store in memory has no directory: pass the path of the file")
+            raise ValueError("a store in memory has no directory: pass the path of the RDB file")
         with self._transport.lock:
             write_rdb(path, self._transport.engine, draft=path.with_name(f".{path.name}.{os.getpid()}"))
         return path
 
     def after_fork(self) -> InProcessTransport:
         self._transport.lock = threading.RLock()  # a thread of the parent may have held the lock at the fork
-        self._transport.forget_dead_threads()  # a dead thread's session would still receive entries
+        self._transport.forget_dead_threads()  # the session of a thread that ended would still receive entries
         return self._transport
 
     def close(self) -> None:
@@ -215,7 +215,7 @@ class ServerBackend(Backend):
         return self._transport
 
     def save(self, execute: Execute, path: Path | None) -> Path:
-        raise StoreError("a server or node writes its RDB file on its own disk: use store.execute('BGSAVE')")
+        raise StoreError("a server writes its RDB file on its own disk: use store.execute('BGSAVE')")
 
     def close(self) -> None:
         self._transport.close()

@@ -172,7 +172,7 @@ class ServerChannels:
             raise self._closed() from error
 
     def _nodes(self, argv: list[bytes]) -> list[tuple[Connection, list[bytes]]]:
-        """Return the connections for a command, each with the names to send on it."""
+        """Return the connections for a command, each with the channel names to send on it."""
         return [(self._connections[0], argv[1:])]
 
     def receive(self, timeout: float | None) -> Any:
@@ -271,10 +271,10 @@ class Subscription:
             self.close()
             raise
 
-    # -- names ---------------------------------------------------------------------------------------
+    # -- subscribing ---------------------------------------------------------------------------------
 
     def add(self, *channels: str | bytes, patterns: Names = (), shards: Names = ()) -> None:
-        """Subscribe to more names; return when the store has confirmed the subscriptions."""
+        """Subscribe to more channels or patterns; return when the store has confirmed the subscriptions."""
         for kind, names in zip(_KINDS, (channels, patterns, shards), strict=True):
             new = [encode_name(name) for name in names]
             if new:
@@ -282,7 +282,7 @@ class Subscription:
                 self._command([kind, *dict.fromkeys(new)])
 
     def remove(self, *channels: str | bytes, patterns: Names = (), shards: Names = ()) -> None:
-        """Unsubscribe from names; messages that have arrived can still be read."""
+        """Unsubscribe from channels or patterns; messages that have arrived can still be read."""
         for kind, names in zip(_KINDS, (channels, patterns, shards), strict=True):
             gone = [name for name in map(encode_name, names) if name in self._names[kind]]
             for name in gone:
@@ -309,7 +309,7 @@ class Subscription:
         """Send a command and wait for its confirmations; keep messages that arrive before them."""
         with self._reading:
             if self._connection is None:
-                self._connect()  # subscribes to all names
+                self._connect()  # `_connect` subscribes to all names of this object, including the new ones
                 return
             try:
                 self._exchange(argv)
@@ -351,7 +351,7 @@ class Subscription:
             self._transport = self._store.replace_transport(self._transport)
             self._connect()
 
-    # -- messages ------------------------------------------------------------------------------------
+    # -- receiving -----------------------------------------------------------------------------------
 
     def _keep(self, reply: list[Any]) -> None:
         if reply[0] == b"pmessage":

@@ -35,7 +35,7 @@ _LONGEST_SOCKET_PATH = 107  # bytes of sockaddr_un.sun_path in C, minus the fina
 
 
 class Directory:
-    """The folder of a store. The constructor checks it; `lock` makes this process the owner."""
+    """The folder of a store. The constructor checks the folder; `lock` makes this process the owner."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path).absolute()
@@ -57,7 +57,7 @@ class Directory:
         if MARKER in names:
             check_marker(self.path)
         else:
-            # The lock and a draft of the marker may come from another process that opens the store at this moment.
+            # The lock file and a temporary rillet.json may belong to another process that opens the store just now.
             strange = [name for name in names if name != "lock" and not name.startswith(f".{MARKER}.")]
             if strange and not self.redis_logs() and SINGLE_FILE not in names:
                 raise NotAStore(
@@ -73,7 +73,7 @@ class Directory:
         # A manifest whose name starts with "temp-" was never completed, so it is ignored (persistence.aof.manifest).
         return [name.removesuffix(".manifest") for name in found if not name.startswith("temp-")]
 
-    # -- owning ----------------------------------------------------------------------------------------
+    # -- ownership -------------------------------------------------------------------------------------
 
     def lock(self) -> bool:
         """Try to become the owner; return False if another process or another store of this process is the owner."""
@@ -113,7 +113,7 @@ class Directory:
         self.log_lock.take(self.path / LOG_FOLDER)
 
     def _remove_leavings(self) -> None:
-        """Remove the files of an owner that was killed: its socket, owner.json and drafts."""
+        """Remove the files of an owner that was killed: its socket, owner.json and incomplete temporary files."""
         owner = self.owner()
         if owner is not None:
             _remove_socket(Path(owner[1]), self.path)
@@ -139,7 +139,7 @@ class Directory:
             self._unlock()
 
     def socket_path(self) -> Path:
-        """Return a path for the owner's socket: in the store's folder, or in a temporary one if that is too long."""
+        """Return a path for the owner's socket: in the store's folder, or a temporary one if the path is too long."""
         here = self.path / "socket"
         if len(os.fsencode(here)) <= _LONGEST_SOCKET_PATH:
             return here
@@ -175,7 +175,7 @@ class Directory:
 
 
 def check_marker(path: Path) -> None:
-    """Check the marker of a store's folder; raise NotAStore if damaged, NewerFormat if rillet is too old."""
+    """Check a folder's rillet.json; raise NotAStore if it is damaged, NewerFormat if this rillet is too old."""
     marker = path / MARKER
     try:
         found = json.loads(marker.read_bytes())

@@ -134,7 +134,7 @@ class Group:
 
     def pending_command(self, count: int, consumer: str | bytes | None, idle: float, start: IDLike,
                         end: IDLike) -> list[bytes]:  # fmt: skip
-        """Return the command of `pending`."""
+        """Return the XPENDING command that `pending` sends."""
         argv = [b"XPENDING", self.stream.key, self.key, b"IDLE", b"%d" % round(idle * 1000), encode_id(start),
                 encode_id(end), b"%d" % count]  # fmt: skip
         return argv if consumer is None else [*argv, encode_name(consumer)]
@@ -160,7 +160,7 @@ class Consumer:
 
     def read(self, count: int = 100, *, block: float | None = None, after: IDLike = ">", noack: bool = False,
              claim_idle: float | None = None) -> list[Message]:  # fmt: skip
-        """Return new messages, or with an ID in `after` this consumer's pending messages after that ID (XREADGROUP).
+        """Return new messages or, if `after` is an ID, this consumer's pending messages after that ID (XREADGROUP).
 
         block: seconds to wait for a new message, 0 without limit; noack: the messages are acknowledged at once.
         claim_idle: first claim messages that were pending for that many seconds; `block` also waits for such messages.
@@ -170,7 +170,7 @@ class Consumer:
 
     def read_command(self, count: int, block: float | None, after: IDLike, noack: bool,
                      claim_idle: float | None = None) -> list[bytes]:  # fmt: skip
-        """Return the command of `read`."""
+        """Return the XREADGROUP command that `read` sends."""
         argv = [b"XREADGROUP", b"GROUP", self.group.key, self.key, b"COUNT", b"%d" % count]
         if block is not None:
             argv += [b"BLOCK", milliseconds(block)]
@@ -189,7 +189,7 @@ class Consumer:
         return parse_id(reply[0]), self.messages_of(reply[1])
 
     def claim_command(self, idle: float, count: int, start: IDLike) -> list[bytes]:
-        """Return the command of `claim`."""
+        """Return the XAUTOCLAIM command that `claim` sends."""
         return [b"XAUTOCLAIM", self.group.stream.key, self.group.key, self.key, b"%d" % round(idle * 1000),
                 encode_id(start), b"COUNT", b"%d" % count]  # fmt: skip
 

@@ -38,7 +38,7 @@ _TURNS_OF_AN_ACCEPT = 5
 
 
 def _guarded(method: Any) -> Any:
-    """Return a method of a connection that holds the server's guard while it runs."""
+    """Return a connection's method, changed to hold `server.guard`, the engine's lock, while it runs."""
 
     def guarded(self: GuardedConnection, *args: object) -> None:
         with self.server.guard:
@@ -62,7 +62,7 @@ class GuardedConnection(ClientConnection):
         self.server.loop.call_soon_threadsafe(self._resume)
 
     def _relieve(self) -> None:
-        """Leave the messages to the event loop's next iteration: any thread may call this, but only one may send."""
+        """Leave the messages to the event loop's next iteration, because only the loop's thread may send."""
 
     def _resume(self) -> None:
         with self.server.guard:
@@ -132,7 +132,7 @@ class Owner:
     """The process that holds the lock of a store's directory."""
 
     def __init__(self, directory: Directory, settings: Settings, lock: FairLock,
-                 progress: Callable[[int, int], None] | None = None) -> None:
+                 progress: Callable[[int, int], None] | None = None) -> None:  # fmt: skip
         self.directory = directory
         self.engine = Engine(settings)
         self._settings: Any = settings
@@ -162,7 +162,7 @@ class Owner:
             self._thread.join()
             self.aof.close()
             if isinstance(self._problem, OSError):
-                raise StoreError(f"{directory.path} cannot be served: {self._problem}") from self._problem
+                raise StoreError(f"{directory.path}: other processes cannot attach: {self._problem}") from self._problem
             raise self._problem
 
     def _warn(self, text: str) -> None:
@@ -208,9 +208,9 @@ class Owner:
     def setting_changed(self, name: str) -> None:
         """Apply a setting that CONFIG SET changed; raise SettingError to reject it."""
         if name == "appendonly":
-            raise SettingError("a store in a directory has a log")
+            raise SettingError("a store in a directory always has an append-only log")
         if name == "dir":
-            raise SettingError("a store stays in its directory")
+            raise SettingError("the directory of an open store cannot be changed")
         self.snapshots.refuse_or_not()
         self.aof.setting_changed(name)
         if name != "appendfsync":
@@ -224,7 +224,7 @@ class Owner:
         """
         null = os.open(os.devnull, os.O_RDWR)
         numbers = [*_descriptors(self._server), *self.log.descriptors(), *self._spawned.descriptors(),
-                   *self.snapshots.descriptors()]
+                   *self.snapshots.descriptors()]  # fmt: skip
         for number in numbers:
             os.dup2(null, number, inheritable=False)
         os.close(null)

@@ -52,7 +52,7 @@ _COLUMNS = {
 TABLES = tuple(_COLUMNS)
 BATCH_ROWS = 10_000
 _LARGE = 16 << 20
-_LARGEST = {"int32": (1 << 31) - 1, "int64": (1 << 63) - 1}  # highest value of each column type, see `moment`
+_LARGEST = {"int32": (1 << 31) - 1, "int64": (1 << 63) - 1}  # the highest value that a column of this type can store
 
 _HEADER = re.compile(rb"(REDIS|VALKEY)(\d+)")
 _NEWEST = {b"REDIS": 14, b"VALKEY": 80}
@@ -71,7 +71,7 @@ class RdbHeader(NamedTuple):
 
 
 def rdb_files(places: str | Path | Iterable[str | Path]) -> list[str]:
-    """Return the RDB files that paths, folders (*.rdb) and globs name, sorted; StoreError if one of these has none."""
+    """Return the RDB files that paths, folders (*.rdb) and globs name, sorted; StoreError if one of them names none."""
     given = [places] if isinstance(places, (str, Path)) else list(places)
     found: set[str] = set()
     empty = []
@@ -260,7 +260,7 @@ class _Tables:
             yield batch
 
     def _row(self, *values: Any) -> Iterator[Any]:
-        """Add a row; yield the batch if it is full. A number beyond the range of its column becomes null."""
+        """Add a row to the batch; yield the batch if it is full. A number beyond its column's range becomes null."""
         row = (self.walk.name, self.db, *values)
         self.rows.append(
             tuple(None if most is not None and value is not None and abs(value) > most else value

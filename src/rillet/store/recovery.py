@@ -1,4 +1,4 @@
-"""The result of opening a store: one log line, and a progress bar if the replay takes over a second.
+"""The report after opening a store: one log line, and a progress bar if the replay takes over a second.
 
     events.rillet: process 4711 ended without closing it; 812 keys of a base and 20,113 commands replayed (3.1 MB)
     in 0.42 s; 17 bytes of an unfinished command were dropped at offset 1,204,113 of appendonly.aof.3.incr.aof

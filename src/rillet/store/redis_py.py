@@ -1,4 +1,4 @@
-"""A redis-py client whose connection ends in this process.
+"""A redis-py client whose connections lead to the engine in this process, without a socket.
 
 redis-py keeps its own parser, pipelines, transactions and pool. Only the socket is replaced, by an object with the same
 few methods: sent bytes go to the engine, and replies wait in a buffer until they are received.
@@ -44,7 +44,7 @@ class EngineSocket:
         self._parser.authenticated = not transport.engine.settings.requirepass
 
     def sendall(self, data: bytes) -> None:
-        """Run the commands that are complete."""
+        """Run the commands that are complete after these bytes."""
         with self._transport.lock:
             if self._session is None or self._transport.closed:
                 raise BrokenPipeError("the connection is closed")
@@ -53,7 +53,7 @@ class EngineSocket:
         self._take(ran)
 
     def _drain(self) -> tuple[bytes, Any, int]:
-        """Run complete commands; return the replies, the log, and the offset of the log that they must wait for.
+        """Run complete commands; return the replies, the log, and the log offset to sync before the replies are sent.
 
         The caller must hold the lock.
         """
@@ -77,7 +77,7 @@ class EngineSocket:
             # Some replies acknowledge writes that are not in the log: report the error and close, as the server does.
             self._ready += b"-%b\r\n" % str(error).encode()
             with self._transport.lock:
-                log.write()  # closes the write gate
+                log.write()  # closes the write gate: the engine rejects later writes
                 if self._session is not None:
                     self._transport.engine.blocking.fail(self._session, error)
                     self._session.out.take()
@@ -145,15 +145,15 @@ class EngineSocket:
         return blocked.wakes_at or None if blocked is not None else None
 
     def settimeout(self, timeout: float | None) -> None:
-        """Set how long recv waits (seconds); None waits without limit."""
+        """Set how many seconds recv waits; None means without limit."""
         self._timeout = timeout
 
     def gettimeout(self) -> float | None:
-        """Return how long recv waits."""
+        """Return how many seconds recv waits; None means without limit."""
         return self._timeout
 
     def setblocking(self, flag: bool) -> None:
-        """Same as settimeout(None) or settimeout(0)."""
+        """Let recv wait without limit if the flag is True, and not at all if it is False."""
         self._timeout = None if flag else 0.0
 
     def shutdown(self, _how: int) -> None:

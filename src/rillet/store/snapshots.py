@@ -1,7 +1,7 @@
 """The RDB file of a store in a directory: SAVE, BGSAVE, save points and Store.save, without a fork.
 
     BGSAVE ──► rotate the log ──► a new process replays the closed files ──► temp-<pid>.rdb ──► dump.rdb
-    SAVE   ──► the lock is held while this process writes it
+    SAVE   ──► this process writes dump.rdb while it holds the engine's lock
 
 The application's process may have threads and locks that are unsafe in a forked child. So BGSAVE closes the current
 file of the log, continues in a new file, and starts a new Python process that reads the closed files

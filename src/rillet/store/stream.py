@@ -115,7 +115,7 @@ class Stream:
         return entries_of(stream_part(self.store.run(self.read_command(after, count, block))))
 
     def read_command(self, after: IDLike, count: int | None, block: float | None) -> list[bytes]:
-        """Return the command of `read`."""
+        """Return the XREAD command that `read` sends."""
         argv: list[bytes] = [b"XREAD"]
         if count is not None:
             argv += [b"COUNT", b"%d" % count]

@@ -84,7 +84,7 @@ class ClusterTransport(ServerTransport):
             key = argvs[0][1]  # a shard channel (SPUBLISH), which has a slot although it is not a key
         return self._call(lambda: self.servers().replies(key, argvs))
 
-    # -- several
+    # -- several commands
 
     def execute_many(self, commands: Sequence[list[bytes]]) -> list[Any]:
         """Send commands in one pipeline per node; send redirected commands again one by one."""
@@ -125,7 +125,7 @@ class ClusterTransport(ServerTransport):
                 replies[place] = self._follow([commands[place]])[0]
         return errors_among(replies)
 
-    # -- keys
+    # -- the key of a command
 
     def _key_of(self, argv: list[bytes]) -> bytes | None:
         """Return a command's first key; None if it has no key or is unknown, so that any node may reply."""

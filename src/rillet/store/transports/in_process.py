@@ -125,7 +125,7 @@ class _MessageDelivery:
 
 
 class InProcessPages:
-    """Lets client.pages.RangeReader read from the engine as from a server: it sends commands, receives reply bytes."""
+    """Lets client.pages.RangeReader read from the engine as from a server: send commands, receive reply bytes."""
 
     replica = lost = False
     waits = False
@@ -252,7 +252,7 @@ class InProcessTransport:
             log.wait(position)
         except Misconf as error:
             with self.lock:
-                log.write()  # closes the write gate
+                log.write()  # closes the write gate: the engine rejects later writes
                 if raw is None:
                     self.engine.blocking.fail(session, error)
                     session.out.take()
@@ -275,9 +275,9 @@ class InProcessTransport:
             raise
 
     def execute_packed(self, data: bytes, receiver: ReceiveBuffer | None = None) -> bytes:
-        """Run packed commands under one lock and one write of the log; return the bytes of their replies.
+        """Run commands in RESP encoding under one lock and one write of the log; return the bytes of their replies.
 
-        The commands, in RESP encoding, must not block. Most take the engine's fast path, which creates no objects.
+        The commands must not block. Most take the engine's fast path, which creates no objects.
         If there is a receiver, the replies become its buffer, and the result is empty.
         """
         session = self.session()
@@ -317,7 +317,7 @@ class InProcessTransport:
 
     @contextlib.contextmanager
     def page_source(self) -> Iterator[InProcessPages]:
-        """Return the engine for a bulk read."""
+        """Yield the source from which client.pages.RangeReader reads: the engine in this process."""
         yield InProcessPages(self)
 
     def _execute_many(self, session: Session, commands: Sequence[list[bytes]]) -> list[Any]:

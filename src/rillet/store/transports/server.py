@@ -133,7 +133,7 @@ class ServerTransport:
         return errors_among(self._call(lambda: self._exchange(data, count)))
 
     def _exchange(self, data: bytes, count: int, stateful: bool = False) -> list[Any]:
-        """Send packed commands on this thread's connection and return their replies."""
+        """Send commands in RESP encoding on this thread's connection and return their replies."""
         connection = self.connection()
         connection.has_state = connection.has_state or stateful
         replies: list[Any] = []
@@ -157,7 +157,7 @@ class ServerTransport:
             self.servers().forget(connection)
         return replies
 
-    # ---- the end ----
+    # ---- closing ----
 
     def close(self) -> None:
         """Close the connections of every thread; a waiting call raises StoreClosed."""

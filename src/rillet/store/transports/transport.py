@@ -38,7 +38,7 @@ class NotSent(StoreError):
 
 
 class Transport(Protocol):
-    """The way from a store to its engine."""
+    """The connection from a store to its engine: runs commands and returns their replies."""
 
     def execute(self, argv: list[bytes]) -> Any:
         """Run one command and return its reply; an error reply is returned, not raised."""
