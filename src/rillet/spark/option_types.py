@@ -1,6 +1,6 @@
 """Parsers for the values of options and command-line arguments.
 
-Each parser takes the user's text and returns the value, or raises ValueError with the expected format. The caller puts
+Each parser converts the user's text to the value, or raises ValueError with the expected format. The caller puts
 "<option> is <text>: " before the error's message.
 """
 
@@ -15,7 +15,7 @@ from rillet.types.stream.id import MAX, StreamID
 
 EARLIEST = StreamID(0, 0)
 LATEST = None
-Bound = StreamID | None  # an end of the range to read; None = latest
+Bound = StreamID | None  # the first or last ID to read; None: latest
 Bounds = Bound | dict[str, Bound]
 
 _ID = re.compile(r"(\(?)([0-9]{1,20})(?:-([0-9]{1,20}))?")
@@ -27,12 +27,12 @@ _UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, No
 
 
 def before(bound: StreamID) -> StreamID:
-    """Return the next smaller ID (t_stream.c, streamDecrID)."""
+    """Return the next smaller stream ID (t_stream.c, streamDecrID)."""
     return StreamID(bound.ms, bound.seq - 1) if bound.seq else StreamID(bound.ms - 1, MAX)
 
 
 def starting_bound(text: str) -> Bound:
-    """Return the ID after which reading starts, for: earliest, latest (None), ID (inclusive) or (ID (exclusive)."""
+    """Return the ID after which to read, for: earliest, latest (None), ID (this entry included) or (ID (excluded)."""
     if text.lower() in ("earliest", "latest"):
         return EARLIEST if text.lower() == "earliest" else LATEST
     match = _match_id(text, "earliest, latest or ")
@@ -41,7 +41,7 @@ def starting_bound(text: str) -> Bound:
 
 
 def ending_bound(text: str) -> Bound:
-    """Return the last ID to read, for: latest (None), ID (inclusive; its whole millisecond without -seq) or (ID."""
+    """Return the last ID to read, for: latest (None), ID (included), (ID (excluded) or a whole millisecond without -seq."""
     if text.lower() == "latest":
         return LATEST
     match = _match_id(text, "latest or ")
@@ -59,7 +59,7 @@ def _match_id(text: str, words: str) -> re.Match[str]:
 
 
 def bounds(bound: Callable[[str], Bound]) -> Callable[[str], Bounds]:
-    """Return a parser for one offset for all streams, or for JSON with one offset per stream: {"<stream>": "<ID>"}."""
+    """Return a parser for either one offset for all streams or JSON with an offset per stream: {"<stream>": "<ID>"}."""
 
     def read(text: str) -> Bounds:
         if not text.lstrip().startswith("{"):
@@ -101,7 +101,7 @@ def timestamp(text: str) -> int:
 
 
 def duration(text: str) -> float:
-    """Return seconds, from a number of seconds or a number with a unit: 500ms, 30s, 15m, 1h, 7d."""
+    """Return seconds, from a number of seconds or from a number with a unit: 500ms, 30s, 15m, 1h, 7d."""
     match = _DURATION.fullmatch(text.strip())
     if match is None:
         raise ValueError("expected a time: a number of seconds, or a number with a unit (500ms, 30s, 15m, 1h, 7d)")
@@ -131,14 +131,14 @@ def whole_number(least: int) -> Callable[[str], int]:
 
 
 def boolean(text: str) -> bool:
-    """Return the value of `true` or `false`, in upper or lower case."""
+    """Convert `true` or `false`, in upper or lower case, to a bool."""
     if text.lower() not in ("true", "false"):
         raise ValueError("expected true or false")
     return text.lower() == "true"
 
 
 def one_of(*words: str) -> Callable[[str], str]:
-    """Return a parser that accepts one of `words` in upper or lower case and returns the word as in `words`."""
+    """Return a parser that accepts one of `words` in any case and returns the word as spelled in `words`."""
 
     def read(text: str) -> str:
         for word in words:

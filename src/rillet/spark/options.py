@@ -42,7 +42,7 @@ from rillet.spark.option_types import timeout as positive_duration
 from rillet.spark.server_address import owner_address, url_problems
 from rillet.types.stream.id import StreamID
 
-# Options that Spark itself adds to those of a source or sink.
+# Options that Spark itself adds to the options of a source or sink.
 SPARK_OPTIONS = frozenset(("checkpointlocation", "queryname", "outputmode", "triggerinterval"))
 
 NO_STREAM = (
@@ -59,7 +59,7 @@ ALL, READ, BATCH, FOLLOW, WRITE = "all", "read", "batch read", "streaming read",
 
 
 def option(read: Callable[[str], Any], use: str, default: Any = None, *, name: str = "", secret: bool = False) -> Any:
-    """Declare an option of `Options`: its parser (option_types.py), the uses that allow it, and its default.
+    """Declare an option of `Options`: its parser (option_types.py), the uses (such as batch read), and its default.
 
     The option's name is the attribute's name in camel case, unless `name` is given.
     """
@@ -84,7 +84,7 @@ class Options:
     streams: tuple[str, ...] | None = option(names, READ)
     stream_pattern: str | None = option(non_empty, READ)
     read_from: str = option(one_of("master", "replica"), READ, "master")
-    starting_offsets: Bounds = option(bounds(starting_bound), READ, EARLIEST)  # reading starts after this ID
+    starting_offsets: Bounds = option(bounds(starting_bound), READ, EARLIEST)  # read after this ID
     ending_offsets: Bounds = option(bounds(ending_bound), BATCH, LATEST)  # the last ID to read
     starting_timestamp: int | None = option(timestamp, READ)  # milliseconds since 1970
     ending_timestamp: int | None = option(timestamp, BATCH)
@@ -110,14 +110,14 @@ class Options:
     trim_exactly: bool = option(boolean, WRITE, False)
     id_column: str | None = option(non_empty, WRITE)
     field_columns: tuple[str, ...] | None = option(names, WRITE)
-    fields: dict[str, str] | None = option(field_map, WRITE)  # column -> field
+    fields: dict[str, str] | None = option(field_map, WRITE)  # {column: field}
     stream_column: str | None = option(non_empty, WRITE)
     partition_column: str | None = option(non_empty, WRITE)
     exactly_once: str = option(one_of("auto", "transaction", "idmp", "none"), WRITE, "auto")
     transaction_bytes: int = option(whole_number(1 << 10), WRITE, 16 << 20)
     txn_app_id: str | None = option(non_empty, WRITE)
     txn_version: int | None = option(whole_number(0), WRITE)
-    named: frozenset[str] = field(default=frozenset(), compare=False)  # names of the options that were set, lower case
+    named: frozenset[str] = field(default=frozenset(), compare=False)  # options that the user set, in lower case
 
     def address(self) -> Address:
         """Return the server's address; for a path, the socket of the process that owns the store."""
@@ -139,7 +139,7 @@ class Options:
         return str(self.path) if self.url is None else str(self._url_address())
 
     def refuse(self, names: Collection[str], use: str) -> None:
-        """Raise OptionError if any of the options `names` was set, because they do not apply to `use`."""
+        """Raise OptionError if the user set any of the options `names`, which do not apply to `use`."""
         wrong = [name for name in names if name.lower() in self.named]
         if wrong:
             raise OptionError(f"rillet: not allowed for {use}: {', '.join(wrong)}")
@@ -160,23 +160,23 @@ class Options:
         return (self.stream,) if self.stream else ()
 
     def start_of(self, stream: str) -> Bound:
-        """Return the ID after which a stream is read; None for latest. A stream without a bound starts at earliest."""
+        """Return the ID after which a stream is read; None for latest. By default, reading starts at earliest."""
         return _bound(self.starting_timestamp, self.starting_offsets, stream, EARLIEST)
 
     def end_of(self, stream: str) -> Bound:
-        """Return the last ID to read of a stream; None for latest. Streams without a bound are read to their end."""
+        """Return the last ID to read of a stream; None for latest. Without an offset, a stream is read to its end."""
         return _bound(self.ending_timestamp, self.ending_offsets, stream, LATEST)
 
 
 def _bound(milliseconds: int | None, offsets: Bounds, stream: str, default: Bound) -> Bound:
-    """Return the last ID before a time if a time is given, else a stream's offset."""
+    """Return the last ID before the time in milliseconds; without a time, the stream's ID from the offsets option."""
     if milliseconds is not None:
         return EARLIEST if milliseconds <= 0 else before(StreamID(milliseconds, 0))
     return offsets.get(stream, default) if isinstance(offsets, dict) else offsets
 
 
 class Option(NamedTuple):
-    """One option: its name, its attribute in Options, its parser, and the uses that allow it."""
+    """An option: its name, its attribute in Options, its parser, and the uses (such as batch read) that allow it."""
 
     name: str
     attribute: str
@@ -243,7 +243,7 @@ def parse(given: Mapping[str, str]) -> Options:
                 shown = "invalid" if name == "password" else repr(values[name])
                 wrong.append(f"{option.name} is {shown}: {error}")
     wrong += _contradictions(values)
-    options = Options(**parsed, named=frozenset(values))  # invalid values are replaced by defaults
+    options = Options(**parsed, named=frozenset(values))  # defaults replace invalid values
     if all(_LOWER[name].attribute in parsed for name in _SELECTORS if name in values):
         wrong += _unselected(options)
     wrong += _disorder(options)
@@ -273,14 +273,14 @@ def _contradictions(values: Mapping[str, str]) -> list[str]:
 
 
 def _missing(values: Mapping[str, str]) -> list[str]:
-    """Return the error message if no option selects a stream; alone this is no error, because rows may name it."""
+    """Return [error message] if no option selects a stream; only added to other errors, as rows may name streams."""
     named = any(name in values for name in ("stream", "streams", "streampattern", "streamcolumn"))
     return [] if named else [NO_STREAM]
 
 
 def _unselected(options: Options) -> list[str]:
     """Return error messages for starting and ending offsets of streams that are not selected."""
-    keys = options.keys() or None  # `_missing` reports a missing selection
+    keys = options.keys() or None  # `_missing` reports that no stream is selected
     wrong = []
     for name, given in (("startingOffsets", options.starting_offsets), ("endingOffsets", options.ending_offsets)):
         if isinstance(given, dict) and keys is not None:
@@ -306,6 +306,6 @@ def _disorder(options: Options) -> list[str]:
 
 
 def _unknown(name: str) -> str:
-    """Return the error message for an unknown option, with the most similar known name."""
+    """Return the error message for an unknown option; it suggests the most similar known name."""
     near = difflib.get_close_matches(name, _LOWER, 1)
     return f"unknown option {name}" + (f" (did you mean {_LOWER[near[0]].name}?)" if near else "")

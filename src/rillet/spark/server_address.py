@@ -1,6 +1,6 @@
-"""The address of the server in a set of options: a url with its related options, or the directory of a store.
+"""The server that options name: by a url with related options, or by the directory of an embedded store.
 
-User and password may be in the url or in the options of these names; if both are given, they must be equal.
+The url or the options `user` and `password` contain user and password; if both contain them, they must be equal.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from rillet.store import Store
 
 _TLS_OPTIONS = ("caFile", "certFile", "keyFile", "tlsVerify")
-_stores: dict[str, Store] = {}  # stores by path; they stay open until this process ends
+_stores: dict[str, Store] = {}  # by path; the stores stay open until this process ends
 
 
 def url_problems(values: Mapping[str, str]) -> list[str]:
-    """Return error messages for the url and its related options; `values` maps lower-case names to texts."""
+    """Return error messages for the url and its related options; `values`: option texts by lower-case name."""
     if "url" not in values:
         return []
     try:
@@ -44,7 +44,7 @@ def url_problems(values: Mapping[str, str]) -> list[str]:
 
 
 def owner_address(path: str) -> Address:
-    """Return the socket of the process that owns a store; if there is no owner, this process becomes the owner."""
+    """Return the Unix socket of the process that owns a store; without an owner, make this process the owner."""
     import rillet.store
 
     if path not in _stores:
@@ -60,6 +60,6 @@ def owner_address(path: str) -> Address:
 
 
 def require_store(options: Options) -> None:
-    """Raise ConnectorError if `path` is not a directory: opening it would create an empty store."""
+    """Raise ConnectorError if the option `path` names no directory: opening it would create an empty store."""
     if options.path is not None and not Path(options.path).is_dir():
         raise ConnectorError(f"rillet: there is no store at {options.path}")

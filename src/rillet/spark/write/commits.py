@@ -1,10 +1,10 @@
 """Commit records: the number of a task's rows that are in a stream, stored by the transaction that appends them.
 
-Spark repeats tasks: after a failure, in parallel to a slow attempt (speculation), and all tasks of a batch after a
-restart of the driver. All attempts of a task share a name (query, batch, partition):
+Spark repeats a task after a failure or in parallel to a slow attempt (speculation). After a restart of the driver, it
+repeats all tasks of a batch. All attempts of a task share a name (query, batch, partition):
 
     streaming query    query = the ID in the checkpoint, batch = the micro-batch; from the task's local properties
-    df.write           query = a name that the driver generates with the writer, batch = 0
+    df.write           query = a random name that the driver generates for this write, batch = 0
     with txnAppId      query = txnAppId, batch = txnVersion: for writes in foreachBatch; `:` is encoded as %3A
 
 There are two keys per stream and query, in the stream's slot of a cluster:
@@ -21,21 +21,21 @@ A transaction:
 
 An attempt sends EXEC only if HMGET has returned the expected record. If another attempt has written since WATCH,
 the fence has changed and EXEC does nothing; the record then shows the new state. The record itself is not watched,
-because all tasks of a batch write to it. A record means, for a task's rows:
+because all tasks of a batch write to it. The meaning of a record for the rows of a task:
 
     missing          no row is in the stream
-    part, n rows     exactly the first n rows are in the stream: continue after them, if they have the same digest now
-    done, n rows     all rows are in the stream. Their order may differ now, but not the number of rows and bytes
+    part, n rows     exactly the first n rows are in the stream: continue after them, if their digest is still the same
+    done, n rows     all rows are in the stream. A repeated task must have as many rows and bytes, in any order
     done >= batch    all rows of all tasks of the batch are in the stream: write nothing
 
-The driver's commit raises `done` and removes the tasks' fields, so the record of a running query has one field between
-batches. This record never expires, so a query may pause for a year. The record of a df.write expires a day after its
-last change, so that a late attempt on a lost executor still finds it. A fence expires after an hour: only attempts that
-run at the same time need it.
+The driver's commit raises `done` and removes the tasks' fields, so the record of a streaming query has one field
+between batches. This record never expires, so a query may pause for a year. The record of a df.write expires a day
+after its last change; until then, a late attempt on a lost executor still finds it. A fence expires after an hour: only
+attempts that run at the same time need it.
 
 Rejected: WATCH on the record (parallel tasks would break each other's transactions); a field in the entries (consumers
-would see it); a script (rillet has none, and it would execute a whole chunk at once as well); a record per server
-instead of per stream (a stream that moves to another server would leave its record behind).
+would read this field); a script (rillet runs no scripts, and a script also executes a whole chunk at once); a record
+per server instead of per stream (a stream that moves to another server would leave its record behind).
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ log = logging.getLogger("rillet.spark")
 PREFIX = b"rillet:commits:"
 BATCH_SECONDS = 86_400
 FENCE_SECONDS = 3_600
-RESERVED = ("replay", "dead-letters")  # query names of the pipelines, whose records have another format
-CLOSED = 1 << 62  # the value of `done` for an abandoned write; it blocks all further attempts
+RESERVED = ("replay", "dead-letters")  # the pipelines use these as query names, with records of another format
+CLOSED = 1 << 62  # value of `done` after a failed write; blocks further attempts
 
 
 @dataclass(frozen=True)
 class Identity:
-    """The name of a task's write (query, batch, partition), which all attempts of the task share."""
+    """The name of a write task (query, batch, partition), which all attempts of the task share."""
 
     query: str
     batch: int
@@ -78,7 +78,7 @@ class CommitProgress(NamedTuple):
     rows: int = 0
     size: int = 0
     digest: str = "-"
-    state: str = "part"  # "part"; "done": all rows; "torn": also some of the later rows
+    state: str = "part"  # "part"; "done": all rows; "torn": part and some later rows
 
     @classmethod
     def parse(cls, text: bytes) -> CommitProgress:
@@ -102,7 +102,7 @@ class Record:
         self.fence = b"%b:%d" % (self.key, identity.partition)
 
     def look(self) -> tuple[bytes, ...]:
-        """Return the command that reads the commit record."""
+        """Return the HMGET command that reads this task's part of the commit record."""
         return (b"HMGET", self.key, b"done", self.field)
 
     def progress(self, reply: Sequence[bytes | None]) -> CommitProgress | None:
@@ -126,7 +126,7 @@ class Record:
 
 
 def record_key(stream: bytes, query: str) -> bytes:
-    """Return the key of a query's commit record for a stream; it is in the stream's cluster slot."""
+    """Return the key of a query's commit record for a stream; the key is in the stream's cluster slot."""
     start = stream.find(b"{")
     end = stream.find(b"}", start + 1)
     if start >= 0 and end > start + 1:  # the stream's key has a hash tag
@@ -139,12 +139,12 @@ def record_key(stream: bytes, query: str) -> bytes:
 
 
 def name_in_keys(query: str) -> str:
-    """Encode a query's name for keys: the record of query `a:3` must differ from the fence of `a`, partition 3."""
+    """Encode `:` in a query's name; otherwise `a:3` could name a record or the fence of query `a`, partition 3."""
     return query.replace("%", "%25").replace(":", "%3A")
 
 
 def tag_of(slot: int) -> bytes:
-    """Return a hash tag for a cluster slot, found by trial: a few milliseconds; only unusual keys need it."""
+    """Find a hash tag of a cluster slot by trial, for stream keys that contain `}`; takes a few milliseconds."""
     return next(tag for number in itertools.count() if slot_of(tag := b"%d" % number) == slot)
 
 
@@ -160,14 +160,14 @@ class Written:
 
 
 def close_batch(servers: Servers, written: Sequence[Written]) -> None:
-    """Record that a batch is complete; raise ConnectorError if a stream has rows of tasks that are not in `written`."""
+    """Record that a batch is complete; raise ConnectorError if a stream has rows of tasks not in `written`."""
     tasks: dict[bytes, dict[int, Identity]] = {}
     for task in written:
         if task.identity is not None:
             for stream in task.rows:
                 tasks.setdefault(stream, {})[task.identity.partition] = task.identity
     for stream, partitions in tasks.items():
-        # After a lost connection the commit may have been executed: `_close` then reads that from the record.
+        # Repeating `_close` after a lost connection is safe: it reads from the record whether it has run.
         retry(servers, partial(_close, servers, stream, next(iter(partitions.values())), set(partitions)))
 
 
@@ -209,7 +209,7 @@ def give_up(servers: Servers, query: str, streams: Sequence[bytes]) -> None:
 
 
 def shown(key: bytes) -> str:
-    """Return a key as text for messages."""
+    """Return a Redis key as text for error messages."""
     return repr(key.decode(errors="backslashreplace"))
 
 
@@ -223,6 +223,6 @@ def task_identity(query: str | None, batch: int, context: Any, lasting: bool) ->
     number = context.getLocalProperty("streaming.sql.batchId")
     if query is None or number is None:
         raise ConnectorError(
-            "rillet: exactlyOnce requires the query and the batch, but Spark did not pass them: set it to none"
+            "rillet: exactlyOnce requires the query's ID and batch number, which Spark did not pass: set it to none"
         )
     return Identity(query, int(number), context.partitionId(), True)

@@ -1,21 +1,21 @@
-"""Checks, before a writer reports success, that its task has received all its rows.
+"""Checks, before a write task reports success, that it has received all its rows.
 
 Spark sends the rows to a writer as an Arrow stream over a socket:
 
     schema  batch  batch  ...  end of stream (8 bytes)  -4        complete
     schema  batch  batch  |                                       the executor was killed, or producing the rows failed
 
-If the socket ends between two batches, Arrow treats this as the end of the stream. So the writer's iterator ends
-normally in both cases. Without a check, the writer would record a truncated task as complete, and all later attempts,
-which have more rows, would be rejected. If batches are produced slowly, almost every truncation is between two batches.
+If the socket ends between two batches, Arrow treats this as the end of the stream. So the iterator over the batches
+ends normally in both cases. Without a check, the writer would record a truncated task as complete, and then reject all
+later attempts, which have more rows. If batches are produced slowly, almost every truncation is between two batches.
 
-The socket distinguishes the cases exactly: a truncated socket is at its end; otherwise it is open, or the -4 is
-unread. Spark does not pass the socket to a data source. It is the variable `infile` of the PySpark function that called
-the writer, in all versions so far. If no such variable exists, for example outside Spark, the rows count as complete.
+The socket distinguishes the cases exactly. After a truncation, the socket is at its end; otherwise the socket is open,
+or the -4 is unread. Spark does not pass the socket to a data source. In all versions so far, it is the variable
+`infile` of the PySpark function that called the writer. If no such variable exists, for example outside Spark, the rows
+count as complete.
 
-Rejected: checking whether the executor's JVM is alive (it is, if only producing the rows failed); continuing after the
-rows of a complete task, as after those of a partial one (rows of a batch that was divided differently would be
-duplicated).
+Rejected: checking whether the executor's JVM is alive (the JVM is alive if only producing the rows failed); continuing
+after the rows of a task that is recorded as complete (if the batch was divided differently, rows would be duplicated).
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ def require_all_rows() -> None:
 
 
 def cut_off(infile: Any) -> bool:
-    """Return whether the socket of a file has reached its end."""
+    """Return whether the socket behind the file object `infile` has reached its end."""
     try:
-        return not _open(infile) and not infile.peek(1)  # a closed socket: only buffered bytes remain
+        return not _open(infile) and not infile.peek(1)  # closed: only buffered bytes remain
     except ConnectionError:
         return True
     except (AttributeError, OSError):  # `infile` does not read from a socket
@@ -50,10 +50,10 @@ def cut_off(infile: Any) -> bool:
 
 
 def _open(infile: Any) -> bool:
-    """Return whether the socket of a file has data or is still open, without waiting."""
+    """Return whether the socket behind a file object has data or is still open; do not wait."""
     try:
         descriptor = infile.fileno()
-    except UnsupportedOperation:  # a worker that Spark started without its daemon: only `peek` detects the end
+    except UnsupportedOperation:  # a worker without Spark's daemon: only `peek` detects the end
         return False
     with socket.socket(fileno=os.dup(descriptor)) as shared:
         try:

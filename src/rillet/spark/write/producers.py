@@ -1,20 +1,20 @@
-"""Writes rows with exactlyOnce=idmp: the server skips rows that it already has (Redis 8.6 and newer, and rillet).
+"""Writes rows with exactlyOnce=idmp: the server skips rows that it already has (Redis 8.6 or newer, or rillet).
 
     XADD events IDMP <query>:<batch>:<partition>:<block> <row> * ...
 
-A stream remembers the last messages of each producer, at most 10,000 and for at most a day. So each block of 10,000
-rows of a task has its own producer. The producer's name contains the block's number, and a message's name is the row's
-number in the block. If a row is sent again within that time, the server replies with the row's ID and appends
-nothing.
+The server stores the names of each producer's last messages to a stream: at most 10,000, for at most a day. So each
+block of 10,000 rows of a task has its own producer name, which contains the block's number. The message name of a row
+is its number in the block. If a row is sent again within the stream's `idmp-duration`, the server replies with the ID
+of the existing entry and appends nothing.
 
 Limits:
 
-- The guarantee only holds within the window: the stream's `idmp-duration`, which is raised to an hour if it is shorter
-  (XCFGSET allows up to a day; a longer window is not shortened). A batch that is repeated later appends its rows again.
+- A batch that is repeated after the `idmp-duration` appends its rows again. The writer raises a shorter `idmp-duration`
+  to an hour and never shortens it; XCFGSET allows up to a day.
 - Rows are identified by their position. If another attempt has other rows at the same positions, rows are lost and
   duplicated without an error.
-- Each remembered row takes 76 bytes of the server's memory.
-- Raising the window makes the server forget the messages of other producers of that stream.
+- Each message name takes 76 bytes of the server's memory.
+- If the writer raises the `idmp-duration`, the server forgets the messages of all other producers of that stream.
 
 Advantages over transactions: no additional keys, no queue on the server, and rows are visible immediately. Because of
 the limits above, idmp is not the default.
@@ -44,7 +44,7 @@ class ProducerSender(PlainSender):
     def __init__(self, servers: Servers, options: Options, layout: RowEncoder, identity: Identity) -> None:
         super().__init__(servers, options, layout, identity.partition)
         self.name = f"{identity.query}:{identity.batch}:{identity.partition}"
-        self.placed: dict[bytes, int] = {}  # number of rows of each stream so far
+        self.placed: dict[bytes, int] = {}  # by stream: number of rows packed so far
 
     def begin(self, stream: bytes) -> None:
         """Check that the key is a stream, and raise its `idmp-duration` if it is shorter than an hour."""
@@ -61,7 +61,7 @@ class ProducerSender(PlainSender):
             self.servers.call(stream, b"XCFGSET", stream, *window)
 
     def _make(self, stream: bytes) -> None:
-        """Create an empty stream, because XCFGSET requires an existing key."""
+        """Create an empty stream: XCFGSET requires that the key exists."""
         (reply,) = self.servers.replies(stream, [(b"XCFGSET", stream, b"IDMP-MAXSIZE", b"%d" % WINDOW_ROWS)])
         if "unknown command" in str(reply):
             raise self._unsupported(stream)
@@ -94,7 +94,7 @@ class ProducerSender(PlainSender):
         return RowPacker([*append_words(self.options, stream), b"IDMP", producer.encode()], b"*")
 
     def ids(self, stream: bytes, rows: Any) -> Any:
-        """Return the IDMP message names of rows: their numbers in the block."""
+        """Return the IDMP message names of rows, which are the rows' numbers in their block."""
         import pyarrow as pa
 
         first = self.placed[stream] % WINDOW_ROWS

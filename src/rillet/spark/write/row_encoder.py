@@ -4,16 +4,16 @@ The columns that become fields, in this order of preference:
 
     fields = {"column": "field"}   these columns, under these names
     fieldColumns                   these columns, under their own names
-    a map column `fields`          its pairs only, so rows from the source can be written unchanged
-    otherwise                      all columns except stream, id, id_ms, id_seq, timestamp (of the source), and
-                                   those that idColumn and streamColumn name
+    a map column `fields`          only the pairs of this map, so rows from the source can be written unchanged
+    otherwise                      all columns except the source's stream, id, id_ms, id_seq and timestamp, and
+                                   except the columns that idColumn and streamColumn name
 
 The stream of a row:
 
-    stream                         the key in this option
+    stream                         the key that this option names
     stream, partitioned = n        <stream>:0 to <stream>:<n - 1>: crc32 of the text of partitionColumn, modulo n;
                                    without that column, row i of partition p goes to (p + i) modulo n
-    streamColumn                   the key in that column (the column `stream` if neither is set)
+    streamColumn                   the key in that column; without `stream` and streamColumn, in the column `stream`
 
 The text of a value: strings and binary values unchanged, numbers in decimal, booleans as true and false, timestamps as
 ISO 8601 in UTC. Nulls are left out. Other types are rejected before the first row is written; to_json() converts them.
@@ -42,7 +42,7 @@ OWN_COLUMNS = ("stream", "id", "id_ms", "id_seq", "timestamp")
 
 
 class RowEncoder:
-    """Maps rows to streams and fields; small, because Spark sends it with every task."""
+    """Selects the stream and the fields of rows; a small object, because Spark sends it with every task."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
         """Check the schema of the rows; raise an OptionError that lists every column that cannot be written."""
@@ -56,7 +56,7 @@ class RowEncoder:
         named = (*self.fields, self.id_column, self.part_column, self.stream_column)
         wrong = [f"there is no column {name!r}" for name in named if name and name not in kinds]
         if not options.stream and options.stream_column is None and "stream" not in kinds:
-            wrong = [NO_STREAM, *wrong[:-1]]  # replaces the error about the default column `stream`
+            wrong = [NO_STREAM, *wrong[:-1]]  # instead of: no column 'stream'
         if not self.fields:
             own = ", ".join(OWN_COLUMNS)
             wrong.append(f"there is no column to write; {own} are only written if fieldColumns names them")
@@ -68,7 +68,7 @@ class RowEncoder:
 
     @property
     def single(self) -> bool:
-        """Return whether all rows go to one stream."""
+        """Return whether all rows of the write go to the same stream."""
         return self.stream_column is None and self.parts is None
 
     @property
@@ -93,12 +93,12 @@ class RowEncoder:
         order = pc.sort_indices(codes)
         codes, batch = codes.take(order), batch.take(order)
         at = 0
-        for pair in pc.value_counts(codes).to_pylist():  # Arrow keeps the order of appearance, and the codes are sorted
+        for pair in pc.value_counts(codes).to_pylist():  # counts are in order of appearance, and codes are sorted
             yield names[pair["values"]], batch.slice(at, pair["counts"])
             at += pair["counts"]
 
     def _codes(self, batch: Any) -> tuple[list[bytes], Any]:
-        """Return the streams of a record batch and, for every row, the index of its stream."""
+        """Return the streams of a record batch's rows, and for every row the index of its stream."""
         import pyarrow as pa
         import pyarrow.compute as pc
 

@@ -1,7 +1,7 @@
 """Writes rows exactly once: each transaction also stores its progress in a commit record (commits.py).
 
     TransactionSender       writes the rows of a task
-        TaskTransactions    the rows for one stream: packed rows, and rows that are certainly in the stream
+        TaskTransactions    the task's rows for one stream: how many are packed, and how many are committed
             Transaction     WATCH HMGET MULTI  XADD ... XADD  HSET SET  EXEC    (client/transaction.py)
 
 The rows of a single stream are sent into the open transaction chunk by chunk, while more rows are packed. EXEC follows
@@ -11,15 +11,15 @@ the chunks are kept until they add up to transactionBytes, then each stream gets
 **Memory.** The chunks of a transaction are kept until the reply to EXEC: transactionBytes plus one chunk. The server
 queues the same commands as objects, which takes about three times as many bytes per task.
 
-**Lost connections and redirections** (MOVED, TRYAGAIN and so on) end the open transaction. The commit record
-then shows whether the server executed the transaction. If not, the task sends it again, until `timeout` is over. Any
-other error reply ends the task.
+**Lost connections and redirections** (MOVED, TRYAGAIN and so on) end the open transaction. The commit record then shows
+whether the server executed the transaction. If not, the task sends the transaction again, until `timeout`. Any other
+error reply ends the task.
 
-**Errors inside EXEC.** Two errors occur only when EXEC runs: XADD to a key of another type, and XADD with an ID that
-does not rise. Redis then executes the other commands of the transaction, including the record. So the task
-checks the key's type first. With an idColumn, each ID must be larger than the previous ID and than the stream's last
-ID, and the task watches the stream until EXEC. If the server still rejects a row, the task corrects the record at once:
-it resets the record if no row was written, and marks it `torn` otherwise.
+**Errors inside EXEC.** Two errors occur only when EXEC runs: XADD to a key of another type, and XADD with an ID that is
+not above the stream's last ID. Redis then executes the other commands of the transaction, including the record. So the
+task checks the key's type first. With an idColumn, each ID must be larger than the previous ID and than the stream's
+last ID, and the task watches the stream until EXEC. If the server still rejects a row, the task corrects the commit
+record at once: it resets the record if no row was written, and marks it as `torn` otherwise.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ from rillet.spark.write.writer import Sender, append_words, refusal
 from rillet.types.stream.id import StreamID
 
 NO_ID = StreamID(0, 0)
-MAX_CONFLICTS = 100  # consecutive transactions that may fail because another client changes the stream
+MAX_CONFLICTS = 100  # maximum number of consecutive transactions that another client makes fail
 Result = TypeVar("Result")
 
 
 class TaskTransactions:
-    """The rows of a task for one stream: how many are packed, and how many are in the stream."""
+    """A write task's rows for one stream: how many are packed, and how many are in the stream."""
 
     def __init__(self, servers: Servers, record: Record, recorded: CommitProgress | None, reads_ids: bool) -> None:
         self.stream = record.stream
@@ -56,18 +56,18 @@ class TaskTransactions:
         self.reads_ids = reads_ids  # whether transactions also watch and read the stream's last ID
         self.batch = record.identity.batch
         self.recorded = recorded or CommitProgress(self.batch)
-        self.closed = recorded is None  # the batch is already complete: this attempt only counts its rows
+        self.closed = recorded is None  # the batch was complete before: only count rows
         self.rows = self.size = 0
         self.digest = xxh3_64()
-        self.kept: list[tuple[bytearray, int]] = []  # (commands, their number): chunks that may not be in the stream
+        self.kept: list[tuple[bytearray, int]] = []  # chunks not yet committed: XADD commands, their number
         self.sent = 0  # how many kept chunks are in the open transaction
         self._opening: tuple[CommitProgress | None, StreamID] | None = None
         self.first_id: StreamID | None = None  # the first ID in the kept chunks
         self.last_id = NO_ID
-        self.conflicts = 0  # consecutive transactions that failed because another client changed the stream
+        self.conflicts = 0  # consecutive transactions that another client made fail
 
     def set_recorded(self, progress: CommitProgress) -> None:
-        """Set the recorded progress after a commit: all packed rows are in the stream."""
+        """Store the committed progress and discard the kept chunks, because all packed rows are in the stream."""
         self.recorded = progress
         self.kept.clear()
         self.first_id = None
@@ -78,7 +78,7 @@ class TaskTransactions:
         return CommitProgress(self.batch, self.rows, self.size, self.digest.hexdigest(), state)
 
     def send_kept(self) -> None:
-        """Send the kept chunks that are not in the open transaction yet; begin a transaction if none is open."""
+        """Send the kept chunks of XADD commands that the open transaction lacks; begin one if none is open."""
         if not self.transaction.open:
             self.sent = 0
             watched = (self.record.fence, self.stream) if self.reads_ids else (self.record.fence,)
@@ -89,7 +89,7 @@ class TaskTransactions:
             self.transaction.send(*self.kept[self.sent])
             self.sent += 1
             if self.sent > 1:
-                self.opening()  # after this, `send` reads the replies to earlier chunks
+                self.opening()  # read these replies, so that `send` can read the QUEUED replies
 
     def opening(self) -> tuple[CommitProgress | None, StreamID]:
         """Return the commit record and the stream's last ID, as read at the start of the open transaction."""
@@ -113,7 +113,7 @@ class TransactionSender(Sender):
         self.identity = identity
         self.shares: dict[bytes, TaskTransactions] = {}
         self.pending = 0  # bytes of packed rows that may not be in a stream yet
-        # The digests leave out the trim arguments: after a restart, MINID may differ although the rows are the same.
+        # The digests omit XADD's trim arguments: after a restart, MINID may differ although the rows are equal.
         self.trimming = b"".join([b"$%d\r\n%b\r\n" % (len(one), one) for one in append_words(options, b"")[2:]])
         for stream in layout.streams() if layout.by_turns else ():
             self.begin(stream)
@@ -135,13 +135,13 @@ class TransactionSender(Sender):
         self.shares[stream] = TaskTransactions(self.servers, record, recorded, self.options.id_column is not None)
 
     def bound(self, stream: bytes, row: int, stop: int) -> int:
-        """Return the row at which packing must pause to compare the digest: the end of the recorded rows."""
+        """Return the end of the rows that the commit record counts: packing pauses there to compare the digest."""
         share = self.shares[stream]
         left = share.recorded.rows - share.rows
         return min(stop, row + left) if left > 0 else stop
 
     def packed(self, stream: bytes, packer: RowPacker, rows: Any, start: int, stop: int) -> None:
-        """Count packed rows, check their IDs, and compare the digest at the end of the recorded rows."""
+        """Count packed rows and check their IDs; compare the digest after the rows that the commit record counts."""
         share = self.shares[stream]
         share.rows += stop - start
         if share.closed:
@@ -161,7 +161,7 @@ class TransactionSender(Sender):
     # ---- sending ----
 
     def chunk(self, stream: bytes, packer: RowPacker) -> None:
-        """Keep a chunk of rows or send it into the open transaction; only count rows that are already in the stream."""
+        """Keep a chunk of XADD commands for the next commit, unless its rows are already in the stream."""
         if not packer.used:
             return
         share = self.shares[stream]
@@ -170,7 +170,7 @@ class TransactionSender(Sender):
         hashed = data.replace(self.trimming, b"") if self.trimming else data
         share.digest.update(hashed)
         share.size += len(hashed)
-        if share.closed or share.rows <= share.recorded.rows:  # `bound` ends a chunk at the last recorded row
+        if share.closed or share.rows <= share.recorded.rows:  # `bound` ends a chunk at the last such row
             return
         share.kept.append((data, commands))
         self.pending += len(data)
@@ -180,7 +180,7 @@ class TransactionSender(Sender):
             self._commit_all("part")
 
     def _send_ahead(self, share: TaskTransactions) -> None:
-        """Send chunks into the open transaction; after a failure, `_commit` sends them again."""
+        """Send kept chunks into the open transaction already now; after a failure, `_commit` sends them again."""
         if share.sent < len(share.kept) - 1 and not share.transaction.open:
             return  # the transaction was lost; `_commit` waits for the server
         try:
@@ -189,7 +189,7 @@ class TransactionSender(Sender):
             share.transaction.forget()
 
     def _commit_all(self, state: str) -> None:
-        """Commit the kept chunks; if rows are distributed round-robin, first compare the records of all streams."""
+        """Commit the kept chunks of all streams; with round-robin rows, only after all recorded rows are packed."""
         if self.layout.by_turns and any(share.rows < share.recorded.rows for share in self.shares.values()):
             return
         for share in self.shares.values():
@@ -198,7 +198,7 @@ class TransactionSender(Sender):
         self.pending = 0
 
     def _commit(self, share: TaskTransactions, state: str) -> None:
-        """Commit a stream's kept chunks: return when this or another attempt has written all packed rows."""
+        """Commit a stream's kept chunks; return when any attempt of the task has written all packed rows."""
 
         def attempt() -> bool:
             try:
@@ -212,7 +212,7 @@ class TransactionSender(Sender):
                 return
 
     def _try(self, share: TaskTransactions, progress: CommitProgress) -> bool:
-        """Complete and execute a transaction; return False if another attempt wrote to the stream meanwhile."""
+        """Send EXEC for a transaction; return False if another attempt of the task wrote to the stream meanwhile."""
         share.send_kept()
         notes = share.record.note(progress)
         recorded, last_id = share.opening()
@@ -236,7 +236,7 @@ class TransactionSender(Sender):
         return True
 
     def _naming(self, share: TaskTransactions, action: Callable[[], Result]) -> Result:
-        """Run an action; if the server replies with an error, raise it with the name of the stream."""
+        """Call a function; add the stream's name to the error if the server replies with one."""
         try:
             return action()
         except (ConnectionLost, NotQueued):
@@ -247,10 +247,10 @@ class TransactionSender(Sender):
             raise refusal(self.servers.connection(share.stream), share.stream, error.line) from None
 
     def finish(self) -> dict[bytes, int]:
-        """Commit the remaining rows; return the number of rows of each stream."""
+        """Commit the task's remaining rows; return the number of rows that the task wrote to each stream."""
         for stream, packer in self.packers.items():
             self.chunk(stream, packer)
-        for share in self.shares.values():  # check the rows of all streams before any are written
+        for share in self.shares.values():  # check all streams before writing to any
             self._check_whole(share)
         for share in self.shares.values():
             while share.rows and not share.closed and share.recorded.state != "done":
@@ -261,7 +261,7 @@ class TransactionSender(Sender):
     # ---- conflicts and errors ----
 
     def _overtaken(self, share: TaskTransactions) -> bool:
-        """Continue after the rows that another attempt wrote meanwhile; return False if it wrote none."""
+        """Skip the rows that another attempt of the task wrote meanwhile; return False if it wrote no row."""
         record = share.record
         progress = retry(self.servers, lambda: record.progress(self.servers.call(record.key, *record.look())))
         if progress is None:
@@ -291,7 +291,7 @@ class TransactionSender(Sender):
         )
 
     def _torn(self, share: TaskTransactions, errors: list[ReplyError], rows: int) -> ConnectorError:
-        """Correct the commit record after a transaction in which rows were rejected; return the error."""
+        """Correct the commit record after the server rejected rows inside EXEC; return the error to raise."""
         recorded = share.recorded if len(errors) == rows else share.progress("torn")
         multi_exec(self.servers, share.stream, share.record.note(recorded))
         return refusal(self.servers.connection(share.stream), share.stream, str(errors[0]))

@@ -1,4 +1,4 @@
-"""Senders, which pack rows as XADD commands and send them in bounded pipelines.
+"""Senders: classes that pack rows as XADD commands and send the commands in bounded pipelines.
 
     Sender              encodes rows (row_encoder.py) and packs them; subclasses send the packed chunks
     PlainSender         XADD XADD XADD ... in chunks, each sent before the replies to the previous one; at least once
@@ -27,7 +27,7 @@ CHUNK = 1 << 18
 
 
 def append_words(options: Options, stream: bytes) -> list[bytes]:
-    """Return the words of an XADD command before the ID: the command, the key and its options."""
+    """Return the arguments of XADD before the ID: XADD, the key and the options."""
     words = [b"XADD", stream]
     sign = b"=" if options.trim_exactly else b"~"
     if options.maxlen is not None:
@@ -50,7 +50,7 @@ class Sender:
         self.rows: dict[bytes, int] = {}
 
     def send(self, batch: Any) -> None:
-        """Append the rows of a record batch."""
+        """Pack the rows of a record batch as XADD commands, and send full chunks."""
         for stream, rows in self.layout.shares(batch, self.turn):
             if stream not in self.rows:
                 self.rows[stream] = 0
@@ -60,7 +60,7 @@ class Sender:
         self.turn += batch.num_rows
 
     def _pack(self, stream: bytes, rows: Any) -> None:
-        # A packer is only kept if there is one stream, because each packer holds 64 KiB.
+        # Keep the packer only if all rows go to one stream, because each packer takes 64 KiB.
         packer = self.packers.get(stream) or self.packer(stream)
         if self.layout.single:
             self.packers[stream] = packer
@@ -87,11 +87,11 @@ class Sender:
         return rows.column(self.options.id_column) if self.options.id_column else None
 
     def bound(self, stream: bytes, row: int, stop: int) -> int:
-        """Return the index of the row before which packing must pause; a subclass may return less than `stop`."""
+        """Return the index of the row before which packing must pause: `stop`, or less in a subclass."""
         return stop
 
     def packed(self, stream: bytes, packer: RowPacker, rows: Any, start: int, stop: int) -> None:
-        """Process the packed rows from `start` to `stop`; a hook for subclasses."""
+        """Handle the rows from `start` to `stop` that were packed; a hook for subclasses."""
 
     def begin(self, stream: bytes) -> None:
         """Prepare to write to a stream; raise ConnectorError if the key holds another type."""
@@ -101,7 +101,7 @@ class Sender:
             raise ConnectorError(f"rillet: {shown(stream)} at {address} is a {kind.decode()}, not a stream")
 
     def chunk(self, stream: bytes, packer: RowPacker) -> None:
-        """Send the packed commands of a packer, or keep them for a transaction."""
+        """Take the XADD commands out of a packer and send them, or keep them for a transaction."""
         raise NotImplementedError
 
     def finish(self) -> dict[bytes, int]:
