@@ -385,7 +385,7 @@ def test_any_version_is_written(tmp_path: Path, version: int) -> None:
     assert two("DEBUG", "DIGEST-VALUE", *plain) == one("DEBUG", "DIGEST-VALUE", *plain)
     for name in (b"back", b"sent", b"tombs"):
         assert two("XRANGE", name, "-", "+") == one("XRANGE", name, "-", "+")
-    with pytest.raises(ValueError, match="RDB version 8 is not written"):
+    with pytest.raises(ValueError, match="cannot write RDB version 8: choose 9 to"):
         write_rdb(path, one.engine, version=8)
 
 

@@ -56,7 +56,7 @@ WINDOW = 16
 NODE_PAGE = 8  # an XNODES page has as many entries as this number of XRANGE pages
 UNLIMITED = 1 << 62
 _HEAD = BEGUN
-assert _HEAD == ANSWER  # both decoders use the same numbers for their states
+assert _HEAD == ANSWER  # the decoders of XRANGE and of XNODES use the same numbers for their states
 
 
 def successor(identifier: StreamID) -> StreamID:
@@ -190,7 +190,7 @@ class RangeReader:
         self._decoders: dict[Connection, _EntryPages | _NodePages] = {}
 
     def read(self) -> Iterator[None]:
-        """Read all ranges; yield when the rows are full, and at the end, so that the caller can take the rows."""
+        """Read all ranges into `rows`; yield when a batch is full, and at the end, so that the caller can take them."""
         patience: Patience | None = None
         while self.waiting or self.under_way:
             try:
@@ -246,7 +246,7 @@ class RangeReader:
     # ---- replies ----
 
     def _page(self) -> Iterator[None]:
-        """Decode the page whose reply arrives next; yield when the rows are full."""
+        """Decode the page whose reply arrives next; yield whenever a batch of rows is full."""
         if not self.under_way:
             return
         pages, connection = self.under_way[0]
@@ -375,8 +375,8 @@ def reply_pages(
 ) -> Iterator[list[Any]]:  # fmt: skip
     """Yield the pages of a command whose reply is a list, such as XRANGE, XREVRANGE or XPENDING.
 
-    command(start) returns the words for a page of `count` elements; following(last element) returns the start of the
-    next page, None if there is none. A page shorter than `count` is the last.
+    command(start) returns the command for a page of `count` elements; following(last element) returns the start of the
+    next page, None if there is none. A page shorter than `count` is the last page.
     """
     while start is not None:
         page = send(list(command(start)))

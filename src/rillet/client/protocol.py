@@ -30,7 +30,7 @@ def pack(*words: bytes) -> bytes:
 
 
 def pack_all(commands: Iterable[Sequence[bytes]]) -> bytes:
-    """Return commands as RESP, one after the other."""
+    """Return the concatenated RESP encoding of several commands."""
     return b"".join([pack_command(list(words)) for words in commands])
 
 

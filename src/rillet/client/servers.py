@@ -39,7 +39,7 @@ from rillet.client.errors import ConnectionLost, ConnectorError, StaysAway, refu
 from rillet.client.redirection import Patience, Redirection, Redirections, not_executed, pause_reason, with_asking
 from rillet.protocol.reply_parser import ReplyError
 
-MASTER, REPLICA, ASKING = "master", "replica", "asking"  # what a connection is used for
+MASTER, REPLICA, ASKING = "master", "replica", "asking"  # uses of a connection
 LEFT_OUT_FOR = 5.0  # seconds, at least, for which a replica that did not answer is not used
 SCAN_COUNT = b"1000"
 IN_FLIGHT = 2000  # commands in one pipeline; with more, a server may stop reading until the client reads replies
@@ -458,7 +458,7 @@ class Servers:
         return sorted(names)
 
     def _slots(self) -> list[str]:
-        """Return the slots of each master; a slot that is being moved is in brackets."""
+        """Return for each master the text of its slots; a slot that is being moved is in brackets."""
         if not self._seeds:
             return []
         return [slots_of_node(self.ask(connection, b"CLUSTER", b"NODES")) for connection in self.masters()]

@@ -99,7 +99,7 @@ def repair(path: Path, damage: Damage, disk: Disk = REAL) -> Path:
 @contextlib.contextmanager
 def held(path: Path) -> Iterator[None]:
     """Lock the store that contains the path; StoreBusy if it is open."""
-    # The owner of a store writes its log. An RDB file is complete as soon as it has its name.
+    # A log needs the lock, because its owner writes it. An RDB file is complete as soon as it has its name.
     around = () if path.suffix == ".rdb" else path.absolute().parents[:2]
     store = next((one for one in around if (one / "rillet.json").is_file()), path)
     with contextlib.ExitStack() as locks:
@@ -183,7 +183,7 @@ def _check_rdb(path: Path, report: CheckReport, progress: Progress | None) -> No
 
 
 def _check_single(path: Path, report: CheckReport, progress: Progress | None) -> None:
-    """Check a log of one file."""
+    """Check a log that is a single file, as Redis before 7.0 wrote it."""
     _check_files(path, [path], report, progress)
 
 

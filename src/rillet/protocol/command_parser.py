@@ -333,7 +333,7 @@ class CommandParser(ReadBuffer):
 
     @cython.cfunc
     def _parse(self) -> Command:
-        """Return the command at pos < size, or None after saving the state."""
+        """Return the command at pos < size; return None after saving the progress if it is incomplete."""
         data: bytes = self.data
         buf: cython.p_const_uchar = data
         size: cython.Py_ssize_t = self.size

@@ -158,7 +158,7 @@ class ReplyParser(ReadBuffer):
 
     @cython.cfunc
     def _parse(self) -> object:
-        """Return the reply that begins or continues at pos; return INCOMPLETE after saving the state."""
+        """Return the reply that begins or continues at pos; return INCOMPLETE, after saving progress, if it is cut."""
         data: bytes = self.data
         buf: cython.p_const_uchar = data
         size: cython.Py_ssize_t = self.size

@@ -54,7 +54,7 @@ KEEP_CAPACITY = 1024 * 1024
 HANDED_OVER = 128 * 1024
 """Batches of at least this size are handed over without a copy; malloc maps such sizes from the kernel anyway."""
 
-# Room for a header (prefix, sign, 20 digits, CR LF) and the CR LF after the data.
+# Room for a header (prefix, sign, 20 digits, CR LF) and the CR LF after a bulk string.
 _ROOM = cython.declare(cython.Py_ssize_t, 32)
 
 

@@ -52,7 +52,7 @@ def admit(engine: object, session: Session, entry: Command | None, argv: list[by
 
 
 def _refuse(engine: Any, session: Session, entry: Command | None, error: CommandError) -> None:
-    """Reply with the error and count it; inside MULTI, make the later EXEC fail."""
+    """Reply with an error and count the error; inside MULTI, make the later EXEC fail."""
     if entry is not None:
         engine.statistics.count_rejection(entry)
     if session.state & IN_MULTI:

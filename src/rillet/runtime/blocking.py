@@ -94,7 +94,7 @@ class KeyWaiters:
         queue[blocked] = None
 
     def remove(self, blocked: Any) -> None:
-        """Remove a client if it is in its queue."""
+        """Remove a client from its queue, if it is in the queue."""
         queue = self.queues.get(blocked.queue)
         if queue is not None:
             queue.pop(blocked, None)
@@ -117,7 +117,7 @@ class KeyWaiters:
 
 
 class ServingRound:
-    """One round over the blocked clients of a key: `next` returns a client to try, `refused` reports a failed try."""
+    """One round over the blocked clients of a key: `next` returns a client to serve; `refused` skips its queue."""
 
     __slots__ = ("_alone", "_at", "_queue", "_queues", "last")
 
@@ -156,7 +156,7 @@ class ServingRound:
             heappush(self._queues, (head.number, queue))
 
     def refused(self, blocked: Any) -> None:
-        """Skip the rest of the client's queue in this round."""
+        """Skip the other clients in this client's queue in this round, because the client could not be served."""
         if blocked.queue is not None:
             self._queue = None
 

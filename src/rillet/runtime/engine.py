@@ -98,7 +98,7 @@ class Engine:
         # The commands that CLIENT PAUSE holds back: none, writes or all (the constants in runtime/pause.py).
         self.paused = PAUSE_OFF
         self._paused_clients = PausedClients(self)
-        # Cached time in milliseconds; may lag by one iteration of the server's timer.
+        # Cached time in milliseconds; may lag by one interval of the server's timer.
         self.mstime = 0
         self.active_expire = True
         self.run_id = urandom(20).hex()
@@ -339,7 +339,7 @@ class Engine:
     def _run_fast_path(
         self, session: Session, parser: CommandParser, entry: Command, fast_path: FastPath, limit: cython.Py_ssize_t
     ) -> cython.Py_ssize_t:
-        """Run consecutive calls of one command on its fast path; count, time and propagate them as a whole."""
+        """Run consecutive calls of one command on its fast path; count and time the calls together."""
         feed: PropagationBuffer | None = None if session.state & _TRUSTED else self.propagation.feed
         session.dirty = 0
         session.propagated = None

@@ -29,7 +29,7 @@ _NO_RDB_FILE = "this store is in memory and has no RDB file; Store.save(path) wr
 class Host(Protocol):
     """The services that commands use; a method raises CommandError if it cannot do its work.
 
-    Each body is the default, for an engine that has no server and no files: it does nothing, or refuses with a reason.
+    Each method's default is for an engine without server and files: the method does nothing, or refuses with a reason.
     """
 
     _engine: Any

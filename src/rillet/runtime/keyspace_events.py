@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from rillet.types.compat import Compat
 
 _ALL = "g$lshzxetd"
-# All letters, in the order in which CONFIG GET shows them.
+# All letters of event classes and channels, in the order of CONFIG GET.
 _SHOWN = "g$lshzxetdanocKEmSTIV"
 _SINCE = {"o": 82, "c": 82, **dict.fromkeys("aSTIV", 88)}
 BIT = {letter: 1 << at for at, letter in enumerate(_SHOWN)}

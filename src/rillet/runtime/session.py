@@ -149,7 +149,7 @@ class Session:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def reply_error(self, mark: cython.Py_ssize_t, error: object) -> cython.bint:
-        """Replace the output since `mark` by an error reply, and count it."""
+        """Replace the output since `mark` by an error reply, and count the error."""
         self.out.truncate(mark)
         text = str(error)
         self.engine.statistics.count_error(text.partition(" ")[0])

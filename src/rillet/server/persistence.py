@@ -96,14 +96,14 @@ class ServerPersistence:
         return {**self.rdb.facts(), **self.aof.info(), **self._loading.info()}
 
     def reload(self, save: bool, flush: bool, merge: bool) -> None:
-        """Write and load the RDB file (DEBUG RELOAD); if the data may have changed, rewrite the log."""
+        """Write and load the RDB file (DEBUG RELOAD); rewrite the log if loading may have changed the data."""
         if save:
             self._snapshots.write()
         try:
             self._snapshots.reload(False, flush, merge)
         except CommandError as error:
             if self.aof.log.state != OFF:
-                # The log no longer leads to this data: a replay might reject the commands that would follow.
+                # The log's files lack the reloaded data: a replay might reject commands that are logged later.
                 self.aof.lose(str(error).removeprefix("ERR "))
             raise
         if not (save and flush):

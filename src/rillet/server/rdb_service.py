@@ -100,7 +100,7 @@ class RdbService:
         """
         path = os.path.join(self._folder, folder)
         try:
-            os.stat(os.path.join(path, "."))  # fails for the same paths as chdir
+            os.stat(os.path.join(path, "."))  # raises OSError for the same paths as chdir would
         except OSError as error:
             raise SettingError(str(error.strerror)) from error
         self._folder = self._settings.dir = os.path.realpath(path)

@@ -45,7 +45,7 @@ class LoadingPhase:
         self._bytes = self._total = 0
 
     async def run(self, job: Callable[[Progress], None], stopping: Callable[[], bool]) -> bool:
-        """Run the job in turns with the loop, and raise its exception; return False if the server stopped meanwhile."""
+        """Run the job in turns with the event loop; raise the job's exception; return False if the server stopped."""
         self._began = time.monotonic()
         self._start_time = self._engine.clock.now_ms() // 1000
         self._engine.loading = True
@@ -79,7 +79,7 @@ class LoadingPhase:
         self._back.release()
 
     def _progress(self, done: int, total: int) -> None:
-        """Record the progress, and give the loop a turn if one is due."""
+        """Record the progress, and let the event loop run if its turn is due."""
         self._bytes, self._total = done, total
         if time.monotonic() - self._turn >= _TURN:
             self._back.release()

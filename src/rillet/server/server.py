@@ -41,7 +41,7 @@ class CannotListen(StoreError):
 class Server:
     """A server on TCP addresses and, if configured, a Unix socket.
 
-    `guard` is held during every access to the engine; a server that does not share its engine needs none.
+    `guard`: a lock that is held during every access to the engine; None if no other thread uses the engine.
     """
 
     def __init__(self, engine: Engine, *, connection: type[ClientConnection] = ClientConnection,
@@ -109,7 +109,7 @@ class Server:
         if not UNIX_SOCKETS:
             await self._close_listeners()
             raise CannotListen(f"cannot listen on {path}: this operating system has no Unix sockets")
-        # Both event loops would silently take the path from a running server.
+        # asyncio and uvloop would silently replace the socket of a running server that listens on this path.
         if answers(path):
             await self._close_listeners()
             raise CannotListen(f"cannot listen on {path}: another server listens there")
@@ -242,11 +242,11 @@ class Server:
         if self._unsettled:
             self._release_settled()
             if self._unsettled:
-                # One sync covers all replies that were set aside before it began; other clients are served meanwhile.
+                # One sync covers all replies that were set aside before its start; other clients are served meanwhile.
                 log.sync_soon(self._synced)
 
     def _release_settled(self) -> None:
-        """Release the replies whose log position is safe; the guard is held."""
+        """Send the replies whose log position is safe; the caller holds the guard."""
         log = self.engine.log
         unsettled = self._unsettled
         while unsettled:

@@ -1,6 +1,6 @@
 """The server's fields of INFO: accepted and rejected clients, bytes in and out, rates, memory.
 
-Each connection counts its own bytes; the totals include the connected clients and those that have disconnected.
+Each connection counts its own bytes; the totals include connected and disconnected clients.
 Rates are averages over the last 16 samples of the cron, as in Redis (server.c: trackInstantaneousMetric).
 """
 

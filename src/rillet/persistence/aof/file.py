@@ -26,7 +26,7 @@ class AofFile:
         self.seq = seq
         self.size = self.synced = size
         self._checksums = checksums
-        self._sealed = True  # no later frame is needed to state that the bytes before it are synced
+        self._sealed = True  # True: a frame states already that all bytes before that frame are synced
         if not size:
             try:
                 self._begin()
@@ -63,7 +63,7 @@ class AofFile:
         """Write the data; return the number of bytes that the file keeps, and the error that stopped the write.
 
         After an error a partial write is truncated, so that the file ends with a whole command. If that fails too,
-        the file keeps the partial write, and the next write must supply the rest.
+        the file keeps the partial write, and the next write must supply the remaining bytes.
         """
         done = 0
         try:
@@ -87,7 +87,7 @@ class AofFile:
         self.synced = size
 
     def seal(self) -> None:
-        """Append an empty frame, which states that the whole file is synced; ignore errors, because it is optional."""
+        """Append an empty frame, which states that the whole file is synced; ignore errors: the frame is optional."""
         if self._checksums and not self._sealed and self.synced == self.size:
             try:
                 write_all(self._file, frame(b"", offset=self.size, synced=self.size, seq=self.seq))

@@ -120,7 +120,7 @@ class AofFolder:
         else:
             file = AofFile.append_to(disk, self.path / current.name, seq=current.seq, checksums=checksums)
         try:
-            # A process that was killed may have left bytes and names that are visible but not on the disk.
+            # After a killed process, bytes and file names may be visible that are not on the disk yet: sync them.
             file.sync()
             if manifest is self.manifest:
                 disk.sync_folder(self.path)

@@ -62,13 +62,13 @@ _PIECE = cython.declare(cython.Py_ssize_t, 1 << 20)
 def _crc32(data: bytes, start: cython.Py_ssize_t, stop: cython.Py_ssize_t, crc: cython.uint) -> cython.uint:
     """Return the CRC-32 of data[start:stop], continued from crc."""
     if stop - start < _SMALL:
-        return crc32(data[start:stop], crc)  # a copy of a few bytes is faster than a memoryview
+        return crc32(data[start:stop], crc)  # copying a few bytes is faster than creating a memoryview
     return crc32(memoryview(data)[start:stop], crc)
 
 
 def frame(data: bytes, *, offset: cython.longlong, synced: cython.ulonglong, seq: cython.ulonglong) -> bytes:
     """Return the data as a frame for this offset of file number `seq`. O(bytes)"""
-    body: bytes = _numbers(len(data), synced, seq) + data  # one call of zlib costs more than this copy
+    body: bytes = _numbers(len(data), synced, seq) + data  # a second call of zlib would cost more than this copy
     return _begin(crc32(body, offset & _32_BITS)) + body
 
 
@@ -112,7 +112,7 @@ class FrameReader:
     """Reads one file of a log and returns the bytes whose checksums are right; `file` is positioned at offset `at`.
 
     ours: the file begins with a frame; `read` returns other files unchanged. plain_from: the offset at which a
-    redis-server continued the file, or -1. break_at: the offset of the first break, or -1; why: what is wrong there.
+    redis-server continued the file, or -1. break_at: the offset of the first break, or -1; why: its reason.
     """
 
     __slots__ = ("ours", "plain_from", "break_at", "why", "_file", "_size", "_buffer", "_at", "_begun", "_file_seq",

@@ -195,9 +195,9 @@ class AppendOnlyLog:
     def write(self, since: int | None = None) -> int:
         """Write the buffer to the file; return the position that replies must wait for, 0 for none. Raises nothing.
 
-        While writes are rejected, replies need not wait: they acknowledge no change. since: the position at which the
-        caller's replies begin, if other threads may have written meanwhile. If such a write failed, the
-        replies wait for the failed position, and `settled` raises.
+        While writes are rejected, replies acknowledge no change and need not wait. since: the log position before the
+        caller's first command, if other threads may have called `write` since. If such a call failed, the caller's
+        replies wait for the position of the failure, and `settled` raises.
         """
         failures = self.failures
         if self.state == ON:
@@ -324,13 +324,13 @@ class AppendOnlyLog:
             self.failures.recover()
 
     def close_file(self) -> None:
-        """Close the current file without syncing it; for AofRotation."""
+        """Close the current file without syncing it; only AofRotation calls this."""
         file, self.file = self.file, None
         if file is not None:
             file.close()
 
     def discard_buffer(self) -> None:
-        """Drop the bytes that are not in a file, and count them as written; for AofRotation."""
+        """Drop the bytes that are not in a file, and count them as written; only AofRotation calls this."""
         self.size += self.buffer.discard()
 
     # -- closing -------------------------------------------------------------------------------------

@@ -37,8 +37,8 @@ from rillet.runtime.settings import SettingError
 class AofService:
     """The append-only log of one engine, and the operations that commands request.
 
-    busy: whether another child works, so that no rewrite may start. on_closed: called when CONFIG SET turns the log
-    off, because replies may still wait for it.
+    busy: returns whether another child works, so that no rewrite may start. on_closed: called when CONFIG SET turns the
+    log off, because replies may still wait for a sync of the log.
     """
 
     def __init__(self, engine: Engine, folder: Path, name: str, writer: BaseWriter, *, lock: DirectoryLock,

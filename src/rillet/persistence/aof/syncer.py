@@ -23,7 +23,7 @@ _SECOND = 1.0
 
 
 class AofSyncer:
-    """Syncs the file that `current` returns, with the position of the log's end."""
+    """Syncs the current file of a log; `current` returns this file and the position of the log's end."""
 
     def __init__(self, current: Callable[[], tuple[AofFile | None, int]], fsync: str, *, threads: bool) -> None:
         self.fsync = fsync

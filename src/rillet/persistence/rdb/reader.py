@@ -125,7 +125,7 @@ class LoadOptions(TypedDict, total=False):
     drop_expired: bool
     merge: bool  # replace existing keys, as DEBUG RELOAD MERGE does
     unknown: Unknown | None
-    progress: Callable[[int], None] | None  # called with the number of bytes read so far
+    progress: Callable[[int], None] | None  # receives the number of bytes read so far
 
 
 def load_rdb(path: Path, engine: Engine, *, disk: Disk = REAL, **options: Unpack[LoadOptions]) -> Loaded:
@@ -138,7 +138,7 @@ def load_rdb(path: Path, engine: Engine, *, disk: Disk = REAL, **options: Unpack
 
 
 def load_rdb_from(source: BinaryIO | RawIOBase, name: str, engine: Engine, **options: Unpack[LoadOptions]) -> Loaded:
-    """Load an open file or pipe, which errors call `name`; it may be read beyond the end of the RDB part. O(bytes)"""
+    """Load an open file or pipe (`name` for messages); may read bytes beyond the end of the RDB data. O(bytes)"""
     reader = RdbReader.of(_reading(source, options.get("progress")))
     # All loaded objects stay alive, so garbage collections would find nothing.
     collects = gc.isenabled()
@@ -217,7 +217,7 @@ class _RdbFile:
             newer = "Valkey newer than 9" if valkey else "Redis newer than 8.8"
             raise NewerFormat(
                 f"{self.name}: RDB version {self.version}; rillet reads up to {newest}: upgrade rillet, "
-                f"or use what wrote it, a {newer}"
+                f"or use the server that wrote it, a {newer}"
             )
         if self.version < 1 or (valkey and self.version <= rdb.NEWEST_VERSION):
             raise Corrupt(f"not an RDB file: unknown version {self.version} of {header[1].decode()}")
@@ -359,7 +359,7 @@ class _RdbFile:
         self.keys += 1
 
     def _leave_out(self, key: bytes) -> None:
-        """Count a key without elements, and write the first ones to the server's log."""
+        """Count a key whose value has no elements; write the first ten such keys to the server's log."""
         self.empty += 1
         if self.empty <= _NAMED:
             name = key.decode("utf-8", "backslashreplace")

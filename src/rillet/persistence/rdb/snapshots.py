@@ -2,7 +2,7 @@
 
     SAVE      ──► rdb_writer ──────────────┐
     BGSAVE    ──► child ──► rdb_writer ────┼──► temp-<pid>.rdb ──► dump.rdb ──► rdb ──► the databases
-    save points, a scheduled BGSAVE ──► BGSAVE
+    save points, a scheduled BGSAVE ──► start a BGSAVE
 
 SAVE blocks all clients while it writes. BGSAVE forks a child (rillet.persistence.fork) that writes the data of this
 moment while the parent continues. `cron`, called several times a second, starts the saves that are due: with

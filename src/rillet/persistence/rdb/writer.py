@@ -76,7 +76,7 @@ def write_rdb(
     disk, may raise to stop the writing. version: see OLDEST_VERSION, else ValueError; `lost` receives the losses.
     """
     if version is not None and not rdb.can_write(version):
-        raise ValueError(f"RDB version {version} is not written: 9 to {rdb.NEWEST_VERSION} are, and Valkey's 80")
+        raise ValueError(f"cannot write RDB version {version}: choose 9 to {rdb.NEWEST_VERSION}, or Valkey's 80")
     draft = draft or path.with_name(f"temp-{os.getpid()}-{path.name}")
     try:
         file = disk.create(draft)
@@ -126,7 +126,7 @@ class _RdbFile:
         self.keys = 0
 
     def write(self, log_base: bool) -> None:
-        """Write the whole file."""
+        """Write all parts of the RDB file in order."""
         self._header(log_base)
         for raw in self.kept.before:
             self.piece.raw(raw)
