@@ -81,7 +81,7 @@ def __getattr__(name: str) -> Any:
     if home is None:
         raise AttributeError(f"module 'rillet' has no attribute {name!r}")
     if _HOMES.keys().isdisjoint(globals()):
-        _warn_if_compilation_failed()  # only at the first use of a public name
+        _warn_if_compilation_failed()  # once, at the first use of a public name
     value = getattr(import_module(home), name)
     globals()[name] = value
     return value

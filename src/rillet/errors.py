@@ -43,10 +43,10 @@ class ProtocolError(RilletError):
 
 
 class CommandError(RilletError):
-    """A command was rejected and changed nothing; the subclass has the prefix of its RESP error line."""
+    """A command was rejected and changed nothing. Each subclass has the prefix of its RESP error line."""
 
     prefix = "ERR"
-    default = ""  # Redis's text for this error, if there is only one
+    default = ""  # Redis's message, if all errors with this prefix have the same one
 
     def __init__(self, message: str = "") -> None:
         super().__init__(f"{self.prefix} {message or self.default}")

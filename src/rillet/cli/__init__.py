@@ -9,7 +9,7 @@
 
 A subcommand is a module of this package with `add_arguments(parser)` and `run(options)`, which returns the exit status.
 `serve` uses redis-server's grammar, in which any `--name value` is a setting, and `pipeline` reports all errors in its
-arguments together, so this parser does not parse theirs.
+arguments together, so this parser skips the arguments of both.
 """
 
 from __future__ import annotations

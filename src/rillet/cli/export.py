@@ -95,7 +95,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _is_beside(error: OSError, out: Path) -> bool:
-    """Return whether an error concerns the temporary file beside `out`."""
+    """Return whether an OSError concerns the temporary file that is written beside `out`."""
     return error.filename is not None and Path(error.filename).parent == out.parent
 
 

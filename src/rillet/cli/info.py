@@ -31,7 +31,7 @@ PROGRAMS = {"java": "Spark needs Java 17 or newer", "redis-server": "the referen
 
 
 def add_arguments(_parser: argparse.ArgumentParser) -> None:
-    """Declare no arguments."""
+    """Do nothing, because `rillet info` takes no arguments."""
 
 
 def run(_options: argparse.Namespace | None = None) -> int:
@@ -41,7 +41,7 @@ def run(_options: argparse.Namespace | None = None) -> int:
 
 
 def report() -> list[str]:
-    """Return the lines of the report."""
+    """Return the report on the build and the optional packages, as lines."""
     lines = [
         f"rillet {rillet.__version__}, {speed()}",
         f"  {'package':<13} {Path(rillet.__file__).parent}",

@@ -57,11 +57,11 @@ def negatable(raw: bytes) -> int:
 
 
 def random_count(argv: list[bytes], flag: bytes = b"") -> tuple[int, bool]:
-    """Parse `[count [flag]]` of HRANDFIELD and its like; return the count, and whether the flag is given."""
+    """Parse `count [flag]` of HRANDFIELD, SRANDMEMBER and ZRANDMEMBER; return the count, and whether flag is given."""
     count = negatable(argv[2])
     if len(argv) > 4 or (len(argv) == 4 and argv[3].lower() != flag):
         raise syntax_error()
-    # With the flag the reply has twice as many elements, and their number must fit 64 bits.
+    # With the flag the reply has two elements per field or member, and their number must fit 64 bits.
     if len(argv) == 4 and abs(count) > LLONG_MAX // 2:
         raise CommandError("value is out of range")
     return count, len(argv) == 4

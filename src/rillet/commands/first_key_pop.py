@@ -37,13 +37,13 @@ def blocking_timeout(session: Session, raw: bytes) -> int:
         if value > LLONG_MAX - session.engine.clock.now_ms():
             raise CommandError("timeout is out of range")
     elif value > LLONG_MAX:
-        # On x86, a value that does not fit a long long becomes the most negative one.
+        # On x86, C converts a double beyond the range of long long to the most negative long long.
         raise CommandError("timeout is negative")
     return value
 
 
 class KeysAfterNumber:
-    """A function from argv to the positions of its keys: those in `before`, and those after their number, argv[at].
+    """A function from argv to the positions of its keys: `before`, and those after argv[at], the number of keys.
 
     Source: db.c, genericGetKeys.
     """
@@ -55,7 +55,7 @@ class KeysAfterNumber:
         self.before = before
 
     def __call__(self, argv: list[bytes]) -> list[int]:
-        """Return the positions of the keys; only `before` if the number is invalid."""
+        """Return the positions of the keys; only `before` if the number of keys is invalid."""
         at = self.at
         try:
             numkeys = integer(argv[at])
@@ -67,7 +67,7 @@ class KeysAfterNumber:
 class FirstKeyPop:
     """A pop from the first of several keys that has elements. `count` is None for a reply of one element.
 
-    A subclass defines `kind` (the type of the values), `sides` (the words for both ends) and `pop`.
+    A subclass defines `kind` (the type of the values), `sides` (the option words for both ends) and `pop`.
     """
 
     __slots__ = ("count", "from_end", "keys")

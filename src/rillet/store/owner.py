@@ -132,7 +132,7 @@ class Owner:
     """The process that holds the lock of a store's directory."""
 
     def __init__(self, directory: Directory, settings: Settings, lock: FairLock,
-                 progress: Callable[[int, int], None] | None = None) -> None:  # fmt: skip
+                 progress: Callable[[int, int], None] | None = None) -> None:
         self.directory = directory
         self.engine = Engine(settings)
         self._settings: Any = settings
@@ -224,7 +224,7 @@ class Owner:
         """
         null = os.open(os.devnull, os.O_RDWR)
         numbers = [*_descriptors(self._server), *self.log.descriptors(), *self._spawned.descriptors(),
-                   *self.snapshots.descriptors()]  # fmt: skip
+                   *self.snapshots.descriptors()]
         for number in numbers:
             os.dup2(null, number, inheritable=False)
         os.close(null)

@@ -1,4 +1,4 @@
-"""The commands about connections. `command` declares one."""
+"""The commands about connections. The decorator `command` registers a handler."""
 
 from functools import partial
 

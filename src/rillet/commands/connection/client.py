@@ -1,6 +1,7 @@
 """CLIENT for the calling connection: name, library, replies, tracking (Redis: networking.c, tracking.c).
 
-Client-side caching is not supported: CLIENT TRACKING ON returns an error, because no invalidation message would come.
+Client-side caching is not supported: CLIENT TRACKING ON returns an error, because rillet sends no invalidation
+messages.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def client_setname(session: Session, argv: list[bytes]) -> None:
 @command("client|setinfo", arity=4, flags=_CONNECTION_FLAGS, since="7.2.0",
          syntax="<LIB-NAME libname | LIB-VER libver>", complexity="O(1)")
 def client_setinfo(session: Session, argv: list[bytes]) -> None:
-    """Set the name or version of the client library; 7.0 accepts it too, because libraries send it to every server."""
+    """Set the name or version of the client library; `compat 7.0` accepts it too, because libraries always send it."""
     attribute = {b"lib-name": "lib_name", b"lib-ver": "lib_ver"}.get(argv[2].lower())
     if attribute is None:
         raise CommandError(f"Unrecognized option '{text(argv[2])}'")

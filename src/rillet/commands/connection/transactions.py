@@ -43,7 +43,7 @@ def discard(session: Session, argv: list[bytes]) -> None:
 
 
 @command("exec", arity=1, flags="noscript loading stale skip_slowlog", group="transactions", since="1.2.0",
-         complexity="That of the queued commands")
+         complexity="Depends on commands in the transaction")
 def exec_(session: Session, argv: list[bytes]) -> None:
     """Run the queued commands, unless a watched key changed."""
     if not session.state & IN_MULTI:

@@ -1,4 +1,4 @@
-"""The commands about keys of any type. `command` declares one, by default with one key, argv[1]."""
+"""Commands for keys of any type. The decorator `command` registers a handler; by default the command's key is argv[1]."""
 
 from functools import partial
 

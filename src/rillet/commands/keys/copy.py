@@ -23,7 +23,7 @@ _SAME_OBJECT = "source and destination objects are the same"
 
 
 def _database(session: Session, raw: bytes) -> Database:
-    """Return the database whose number is an argument."""
+    """Return the database whose number is given as an argument."""
     index = small_integer(raw)
     if not 0 <= index < len(session.engine.databases):
         raise CommandError("DB index is out of range")
@@ -38,7 +38,7 @@ def _notify(session: Session, database: Database, event: bytes, key: bytes) -> N
 
 
 def _put(database: Database, key: bytes, value: object, expiry: int) -> None:
-    """Store a value at a new key; expiry -1 = none."""
+    """Store a value at a new key; expiry -1 means no expiry."""
     database.set(key, value)
     track(database, key, value)
     if expiry >= 0:

@@ -55,6 +55,6 @@ def flushall(session: Session, argv: list[bytes]) -> None:
     _check_flush(argv)
     session.dirty += sum(database.flush() for database in session.engine.databases)
     if not session.engine.loading and session.engine.host.flushed():
-        session.dirty = 0  # the host has written an empty RDB file
+        session.dirty = 0  # the host has saved the empty databases as an RDB file
     session.propagate(argv)
     session.out.ok()

@@ -49,7 +49,7 @@ def restore(session: Session, argv: list[bytes]) -> None:
 
 
 def _value(session: Session, argv: list[bytes]) -> object:
-    """Decode a payload. Only a payload from a client is validated, and only its streams get the current settings."""
+    """Decode a DUMP payload. If it is from a client, not from the log, validate it and apply the current settings."""
     settings = session.engine.settings
     if session.trusted:
         return rdb.restore(argv[3], settings)

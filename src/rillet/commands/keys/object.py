@@ -105,7 +105,7 @@ def memory_stats(session: Session, argv: list[bytes]) -> None:
 
 @command("memory|doctor", arity=2, flags="", keys=(0, 0, 0), group="server", since="4.0.0", complexity="O(1)")
 def memory_doctor(session: Session, argv: list[bytes]) -> None:
-    """Reply that there is no diagnosis."""
+    """Reply that rillet has no memory diagnosis."""
     session.out.verbatim(b"No diagnosis: memory belongs to the Python interpreter; MEMORY STATS has the figures.\n")
 
 

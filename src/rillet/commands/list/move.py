@@ -1,7 +1,7 @@
 """LMOVE, RPOPLPUSH, BLMOVE and BRPOPLPUSH: move an element between lists (Redis: t_list.c, blocked.c).
 
-The blocking commands are propagated as LMOVE and RPOPLPUSH. If the target of a blocked BLMOVE is not a list when it is
-served, the reply is an error, and the element stays in the source.
+The blocking commands are propagated as LMOVE and RPOPLPUSH. If an element arrives for a blocked BLMOVE whose target
+is not a list, the reply is an error, and the element stays in the source.
 """
 
 from __future__ import annotations

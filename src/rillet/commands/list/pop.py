@@ -15,7 +15,7 @@ _POP = "O(N) where N is the number of elements returned"
 
 
 def pop_range(session: Session, key: bytes, value: List, head: bool, count: int) -> int:
-    """Write an array of up to `count` elements of an end, remove them, and return their number."""
+    """Write an array of up to `count` elements from one end of a list, remove them, and return their number."""
     length = len(value)
     count = min(count, length)
     write_range(session.out, value.elements, 0 if head else length - 1, count, not head)

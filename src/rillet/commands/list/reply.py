@@ -62,7 +62,7 @@ def _write(
 def _write_packed(
     out: ReplyWriter, packed: Listpack, pos: cython.Py_ssize_t, count: cython.Py_ssize_t, backwards: cython.bint
 ) -> cython.Py_ssize_t:
-    """Write up to `count` entries from a position on; return their number."""
+    """Write up to `count` entries of a listpack to the reply, from a position on; return their number."""
     written: cython.Py_ssize_t = 0
     while pos != -1 and written < count:
         if packed.decode(pos):

@@ -1,4 +1,4 @@
-"""The publish and subscribe commands. `command` declares one."""
+"""The publish and subscribe commands. The decorator `command` registers a handler."""
 
 from functools import partial
 

@@ -58,7 +58,7 @@ def _subscribe(session: Session, argv: list[bytes], kind: int) -> None:
 
 
 def _unsubscribe(session: Session, argv: list[bytes], kind: int) -> None:
-    """Unsubscribe the client from the names in argv[1:], without names from all of that kind."""
+    """Unsubscribe the client from the names in argv[1:]; if there are none, from all names of that kind."""
     channels, own = _channels(session), session.subscriptions or Subscriptions()
     all_names = {CHANNEL: own.channels, PATTERN: own.patterns, SHARD: own.shards}[kind]
     names: list[bytes | None] = [*argv[1:]] or [*all_names] or [None]

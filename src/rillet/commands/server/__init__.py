@@ -1,4 +1,4 @@
-"""The commands about the server. `command` declares one."""
+"""The commands about the server. The decorator `command` registers a handler."""
 
 from functools import partial
 

@@ -16,7 +16,7 @@ from rillet.runtime.session import Session
 from rillet.runtime.settings import PARAMETERS, SettingError, SettingType
 
 _FLAGS = "admin noscript loading stale"
-_NOT_WHILE_LOADING = ("appendonly", "dir", "repl-diskless-load")  # DENY_LOADING_CONFIG
+_NOT_WHILE_LOADING = ("appendonly", "dir", "repl-diskless-load")  # Redis: DENY_LOADING_CONFIG
 _LOCAL = re.compile(r"127\.\d+\.\d+\.\d+:\d+|\[?::1\]?:\d+|/.*")
 
 

@@ -13,7 +13,7 @@ _SHUTDOWN_WORDS = frozenset((b"nosave", b"save", b"now", b"force", b"abort"))
 @command("shutdown", arity=-1, flags="admin noscript loading stale no_multi allow_busy", since="1.0.0",
          syntax="[NOSAVE | SAVE] [NOW] [FORCE] [ABORT]", complexity="O(1)")
 def shutdown(session: Session, argv: list[bytes]) -> None:
-    """Stop the server. Before that, write the RDB file, if there are save points, or for SAVE; not for NOSAVE."""
+    """Stop the server; before that, save the RDB file if save points are set or SAVE is given, but not with NOSAVE."""
     words = {word.lower() for word in argv[1:]}
     if not words <= _SHUTDOWN_WORDS or {b"save", b"nosave"} <= words or (b"abort" in words and len(words) > 1):
         raise syntax_error()

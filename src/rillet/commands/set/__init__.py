@@ -1,4 +1,4 @@
-"""The set commands. `command` declares one, by default with one key, argv[1]."""
+"""The set commands. The decorator `command` registers a handler; by default the command's key is argv[1]."""
 
 from functools import partial
 

@@ -150,7 +150,7 @@ def sintercard(session: Session, argv: list[bytes]) -> None:
 
 
 def _counting(argv: list[bytes], flag: bytes = b"limit") -> tuple[list[bytes], int, bool]:
-    """Parse SINTERCARD or its like; return the keys, LIMIT (0 = none), and whether `flag` is given."""
+    """Parse SINTERCARD, SUNIONCARD or SDIFFCARD; return the keys, LIMIT (0 = none), and whether `flag` is given."""
     numkeys = integer(argv[1], "numkeys should be greater than 0")
     if numkeys < 1:
         raise CommandError("numkeys should be greater than 0")

@@ -69,7 +69,7 @@ def decrby(session: Session, argv: list[bytes]) -> None:
 
 
 def _sum(augend: bytes, addend: bytes) -> bytes:
-    """Return the text of the sum of two long doubles; an invalid number raises its error before an overflow does."""
+    """Return the sum of two long doubles as text; reject an invalid number before an overflow."""
     total = Fraction(0)
     finite = True
     for raw in (augend, addend):

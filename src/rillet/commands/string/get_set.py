@@ -3,7 +3,8 @@
 A propagated command does not depend on the clock: `SET k v EX 10` becomes `SET k v PXAT <ms>`, GETEX becomes PEXPIREAT
 or PERSIST, GETDEL becomes DEL, GETSET becomes SET.
 
-SET and GET without options are the most frequent commands, so they run first and allocate one object at most.
+SET and GET without options are the most frequent commands, so each handler treats this case first and allocates one
+object at most.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class _SetOptions:
     __slots__ = ("expiry", "expiry_option", "flags")
 
     def __init__(self, argv: list[bytes], start: int, flags: tuple[bytes, ...], keep: bytes) -> None:
-        """Read argv[start:]: the words in `flags`, of which `keep` excludes an expiry, and the expiry options."""
+        """Parse the options from argv[start] on: words from `flags`, and an expiry unless the word `keep` is given."""
         self.flags: set[bytes] = set()
         self.expiry: bytes | None = None
         self.expiry_option = b""
@@ -113,7 +114,7 @@ def _set_generic(session: Session, key: bytes, data: bytes, options: _SetOptions
 
 
 def _propagate_expiring(session: Session, option: bytes, data: bytes, when: int) -> None:
-    """Propagate the absolute time; newer servers keep the received command or its name (setGenericCommand)."""
+    """Propagate SET with the absolute expiry; later versions keep the received command or name (setGenericCommand)."""
     argv, compat = session.argv, session.engine.settings.compat
     if option == b"PXAT" and compat.knows(72):
         return

@@ -56,7 +56,7 @@ def member_range(low: bytes, high: bytes) -> MemberRange:
 
 
 class Range:
-    """A range of ranks, scores or members, as a command gives it."""
+    """A range of ranks, scores or members, given by the arguments of a command."""
 
     __slots__ = ("backwards", "bounds", "limit", "offset", "start", "stop", "valkey")
 
@@ -95,7 +95,7 @@ class Range:
         return (start + rest - taken if self.backwards else start + count - rest), taken
 
 
-# -- reading and keeping -----------------------------------------------------------------------------
+# -- reading and storing -----------------------------------------------------------------------------
 
 
 class _Request:
@@ -198,7 +198,7 @@ def zrangestore(session: Session, argv: list[bytes]) -> None:
     request = _Request(session, argv, 2)
     settings = session.engine.settings
     value = read_value(session, request.key, Zset)
-    # The order of insertion is that of the range, because the score -0 keeps its sign only in some orders.
+    # Insert the members in the order of the range: the score -0 keeps its sign only in some orders.
     found = [] if value is None else value.slice(*request.range.window(value), request.range.backwards)
     result = Zset.for_size(len(found) if request.range.bounds is None else 0, 0, settings)
     for member, score in found:
