@@ -74,13 +74,13 @@ def check_stream(stream: Stream) -> None:
         entries = node_entries(lp, master)
         alive = [entry for entry, deleted in entries if not deleted]
         must(bool(entries) and entries[0][0] == master, f"node {key.hex()} begins with its master ID")
-        must(int(lp.values()[0]) == len(alive), f"node {key.hex()} counts its entries")
+        must(int(lp.values()[0]) == len(alive), f"node {key.hex()} has the right entry count")
         set_back = set_back or any(entry < master for entry in alive)
         living += alive
         last_node = lp
     must(stream.length == len(living), "length is the number of entries that are not tombstones")
-    # XSETID may set an ID before deleted entries. New entries then precede tombstones, so tombstones may be out of
-    # order. If a trim left a node of tombstones only, entries may even precede its master ID, as in Redis.
+    # XSETID may set the last ID back, before deleted entries. New entries then precede tombstones, so tombstones may
+    # be out of order. In a node that had only tombstones, entries may even precede the master ID, as in Redis.
     if not set_back:
         must(stream.last_ms * _WRAP + stream.last_seq >= max(living, default=0), "no entry has a greater ID than last_")
         must(all(entry < after for entry, after in pairwise(living)), "the IDs of entries rise")
@@ -97,14 +97,14 @@ def check_stream(stream: Stream) -> None:
             facts == (values[0], int(values[0]) + int(values[1]), values[2]),
             "the cached counts of the tail equal its master entry",
         )
-        must(stream.tail.get(stream.tail_pos) == values[3], "tail_pos is after the number of fields")
+        must(stream.tail.get(stream.tail_pos) == values[3], "tail_pos is the position of the tail's field names")
     stream.pending.check()
     must(
         stream.pending.count == sum(group.pending_count for group in stream.groups.values()),
-        "every slot of the table is pending in a group",
+        "every record of the table is pending in a group",
     )
     for name, group in stream.groups.items():
-        must(group.name == name, f"group {name!r} has its key as its name")
+        must(group.name == name, f"group {name!r} has the right name")
         group.check()
         must(group.table is stream.pending, f"group {name!r} uses the stream's table of pending entries")
 

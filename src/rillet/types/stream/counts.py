@@ -105,7 +105,7 @@ class StreamCounts:
 
     @cython.cfunc
     def _sum(self, stream: StreamNodes, index: cython.Py_ssize_t) -> cython.longlong:
-        """Return the number of entries in the piece with an index."""
+        """Return the number of entries in piece number `index`, and store it if it was unknown."""
         total: cython.longlong = self.sums[index]
         if total < 0:
             total = self._between(stream, ">=", self.keys[index], index)
@@ -140,7 +140,7 @@ class StreamCounts:
 
     @cython.ccall
     def rank(self, stream: StreamNodes, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.longlong:
-        """Return how many entries are at or before an ID. Call `refresh` first."""
+        """Return the rank of an ID: how many entries are at or before it. Call `refresh` first."""
         key: bytes = encode_key(ms, seq)
         index: cython.Py_ssize_t = bisect_right(self.keys, key) - 1
         behind: cython.Py_ssize_t
@@ -153,7 +153,7 @@ class StreamCounts:
 
     @cython.ccall
     def find(self, stream: StreamNodes, position: cython.longlong) -> cython.bint:
-        """Set found_ms and found_seq to the ID of the entry at a rank from 1 to the stream's length."""
+        """Set found_ms and found_seq to the ID of the entry with a given rank; the oldest entry has rank 1."""
         beyond: cython.longlong = stream.length - position
         index: cython.Py_ssize_t = len(self.sums) - 1
         nodes: RaxIterator = RaxIterator(stream.rax)

@@ -45,7 +45,7 @@ class EntryLookup:
 
     def __init__(self, stream: Stream) -> None:
         self.stream = stream
-        self.entries = None  # type: ignore[assignment]  # set whenever `ahead` is
+        self.entries = None  # type: ignore[assignment]  # set before `ahead`
         self.ahead = False
         self.given = False
 
@@ -57,7 +57,7 @@ class EntryLookup:
         steps: cython.int = 0
         if not self.ahead or less(ms, seq, entries.ms, entries.seq):
             return self._search(ms, seq)
-        # Same ID as before: search again, because the caller may have read the fields of the current entry already.
+        # The same ID as in the last call: search again, because the caller may have read this entry's fields.
         if self.given and entries.ms == ms and entries.seq == seq:
             return self._search(ms, seq)
         while less(entries.ms, entries.seq, ms, seq):

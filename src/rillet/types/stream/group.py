@@ -141,7 +141,7 @@ class Group:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def set_id(self, ms: cython.ulonglong, seq: cython.ulonglong, entries_read: cython.longlong) -> cython.bint:
-        """Set the last delivered ID and the read counter (XGROUP SETID)."""
+        """Set the group's last delivered ID and entries-read (XGROUP SETID)."""
         self.last_ms = ms
         self.last_seq = seq
         self.entries_read = entries_read
@@ -156,7 +156,7 @@ class Group:
 
     @cython.ccall
     def create_consumer(self, name: bytes, now: cython.longlong) -> Consumer:
-        """Create a consumer that was seen now (ms) and never active; return None if the name exists.
+        """Create a consumer, seen at `now` (ms) and never active; return None if a consumer has the name.
 
         Redis: streamCreateConsumer.
         """
@@ -213,7 +213,7 @@ class Group:
         count: cython.ulonglong,
         consumer: Consumer,
     ) -> cython.Py_ssize_t:
-        """Allocate a slot and add it to the indexes of the group and of its owner."""
+        """Create a pending entry of a consumer: add its slot to the indexes of the group and of the consumer."""
         slot: cython.Py_ssize_t = self.table.new(ms, seq, time, count, consumer.number)
         self.index.insert(self.table, slot, ms, seq)
         if consumer is not self.nobody:
@@ -275,7 +275,7 @@ class Group:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def redeliver(self, slot: cython.Py_ssize_t, now: cython.longlong, saturates: cython.bint) -> cython.bint:
-        """Record a delivery at the time now (ms). The count stops at 2**63-1 if `saturates`, else wraps at 2**64."""
+        """Record a delivery at `now` (ms). The delivery count stops at 2**63-1 if `saturates`, else wraps at 2**64."""
         count: cython.ulonglong = self.table.delivery_count(slot)
         if not saturates or count != _MAX_DELIVERIES:
             count = (count + 1) & _MASK
@@ -346,14 +346,14 @@ class Group:
     @cython.cfunc
     @cython.exceptval(-2, check=False)
     def _find_unowned(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.Py_ssize_t:
-        """Return the slot of a pending entry without an owner, or -1."""
+        """Return the slot of a pending entry that has no owner, -1 if there is no such entry."""
         slot: cython.Py_ssize_t = self.index.find(self.table, ms, seq)
         return slot if slot >= 0 and self.table.owner_number(slot) == self.nobody.number else -1
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def assign(self, ms: cython.ulonglong, seq: cython.ulonglong, consumer: Consumer) -> cython.bint:
-        """Set the owner of a loaded pending entry. Return False if no such entry lacks an owner (rdbLoadObject)."""
+        """Set the owner of a loaded entry. Return False if it is not pending or has an owner (rdbLoadObject)."""
         slot: cython.Py_ssize_t = self._find_unowned(ms, seq)
         if slot < 0:
             return False
@@ -363,9 +363,9 @@ class Group:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def load_nacked(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
-        """Mark a loaded entry without an owner as the last released one (RDB type 27).
+        """Record that a loaded entry was released (RDB type 27), after those already recorded.
 
-        Return False if the entry is not pending, has an owner, or is already marked.
+        Return False if the entry is not pending, has an owner, or is already recorded as released.
         """
         slot: cython.Py_ssize_t = self._find_unowned(ms, seq)
         if slot < 0 or self.order.contains(self.table, slot):
@@ -373,7 +373,7 @@ class Group:
         return self.order.release(self.table, slot)
 
     def settle(self) -> None:
-        """Sort the loaded pending entries by delivery time, then by ID, except released ones. O(n log n)"""
+        """Sort the loaded pending entries by delivery time, then by ID, after the released entries. O(n log n)"""
         table = self.table
         nobody = self.nobody.number
         slots = [slot for slot in self.index.slots() if table.owner_number(slot) != nobody]
@@ -393,9 +393,9 @@ class Group:
             theirs = other.table.next_by_time(theirs)
 
     def orphans(self) -> int:
-        """Return the number of entries that `load` added and that have no consumer yet and are not released.
+        """Return the number of loaded pending entries that have no consumer yet and are not released.
 
-        The number must be 0 when the whole stream is loaded. O(consumers)
+        The number must be 0 after the whole stream was loaded. O(consumers)
         """
         owned = 0
         for consumer in self.consumers.values():

@@ -77,7 +77,7 @@ class Producer:
         self.order: deque[bytes] = deque()
 
     def expire(self, limit: int) -> bool:
-        """Remove the oldest iids whose entry IDs are at most `limit` ms. Return whether any iid was removed."""
+        """Remove the oldest iids, whose entry IDs have a time of at most `limit` ms. Return whether there were any."""
         removed = False
         while self.order and self.ids[self.order[0]] >> 64 <= limit:
             del self.ids[self.order.popleft()]
@@ -125,7 +125,7 @@ class Producers:
         return producer.ids.get(iid, -1)
 
     def _make(self, pid: bytes, now: int) -> None:
-        """Create a producer. If the number of producers has doubled, remove expired ones: a library has no cron."""
+        """Create a producer. If their number doubled, remove expired ones: an embedded database has no cron."""
         if len(self.producers) >= self._sweep_at:
             self.expire(now)
             self._sweep_at = max(_SWEEP, 2 * len(self.producers))
@@ -136,7 +136,7 @@ class Producers:
         producer = self.producers.get(pid)
         if producer is None:
             producer = self.producers[pid] = Producer()
-        if iid in producer.ids:  # only when a log is replayed: the old message had expired by then
+        if iid in producer.ids:  # only in a replay: the stored iid had expired when the XADD was executed
             producer.order.remove(iid)
             del producer.ids[iid]
         producer.load(iid, ms, seq)
@@ -168,7 +168,7 @@ class Producers:
         return list(dropwhile(lambda message: message[1] >> 64 <= limit, messages))
 
     def is_expired(self, ms: int, now: int) -> bool:
-        """Return whether the iid of an entry with that ms has expired by now."""
+        """Return whether the iid of an entry whose ID has the time `ms` has expired at the time `now`."""
         return ms <= self._limit(now)
 
     def _limit(self, now: int) -> int:

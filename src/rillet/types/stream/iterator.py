@@ -282,7 +282,7 @@ class StreamIterator:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _approach(self, lp: Listpack) -> cython.bint:
-        """Move close to the start within the first node, from the node's end if that seems closer.
+        """In the first node, move close to the range's start: from the node's end if that is probably closer.
 
         A consumer that keeps up starts at one of the last entries. A step back costs twice a step forward, so the
         search begins at the end only if the start's time is in the last third of the node.

@@ -115,7 +115,7 @@ def append_entry(
     count: cython.Py_ssize_t = nfields if same else 2 * nfields
     boxes: cython.Py_ssize_t = count + (3 if same else 4)
     if same:
-        start += 1  # skip the first name; the entry stores values only
+        start += 1  # the first value follows the first name; only values are stored
     lp.open(5, words, start, step, count)
     lp.push_int(_SAMEFIELDS if same else 0)
     lp.push_int(ms_delta)
@@ -186,7 +186,7 @@ def count_deleted(lp: Listpack, deleted: cython.longlong) -> cython.bint:
 def _wrapped_sum(a: cython.longlong, b: cython.longlong) -> cython.longlong:
     """Return a + b modulo 2^64 as a signed number: the counts of an untrusted node may have any value."""
     if (b > 0 and a > 9223372036854775807 - b) or (b < 0 and a < -9223372036854775807 - 1 - b):
-        # The sum overflows in the direction of b's sign. Two steps of half the range avoid overflow in each step.
+        # a + b overflows. Subtract (b > 0) or add 2^63 to each before the addition, which then cannot overflow.
         if b > 0:
             return (a - 9223372036854775807 - 1) + (b - 9223372036854775807 - 1)
         return (a + 9223372036854775807 + 1) + (b + 9223372036854775807 + 1)

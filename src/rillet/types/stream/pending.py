@@ -174,7 +174,7 @@ class PendingPage:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def take(self, other: PendingPage, start: cython.Py_ssize_t) -> cython.bint:
-        """Move the slots of another page, from a position on, to the end of this page."""
+        """Move slots from another page, those at position `start` and after, to the end of this page."""
         moved: cython.Py_ssize_t = other.count - start
         if 4 * (self.count + moved) > len(self.buf):
             self.buf.extend(bytes(4 * (self.count + moved) - len(self.buf)))
@@ -236,7 +236,7 @@ class PendingTable:
     @cython.ccall
     @cython.exceptval(-1, check=True)
     def delivery_count(self, slot: cython.Py_ssize_t) -> cython.ulonglong:
-        """Return how often the entry was delivered."""
+        """Return how often a pending entry was delivered."""
         return _get64(self.buf, slot * _RECORD + _COUNT)
 
     @cython.ccall
@@ -273,7 +273,7 @@ class PendingTable:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def compare(self, slot: cython.Py_ssize_t, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.Py_ssize_t:
-        """Compare the slot's ID with the given one: -2 if it is smaller, 0 if equal, 1 if greater."""
+        """Compare a slot's ID with an ID: -2 if the slot's is smaller (-1 signals an exception), 0 if equal, else 1."""
         at: cython.Py_ssize_t = slot * _RECORD
         mine: cython.ulonglong = _get64(self.buf, at)
         if mine == ms:
@@ -434,17 +434,17 @@ class PendingTable:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def wants_packing(self) -> cython.bint:
-        """Return whether three quarters of a large table are free.
+        """Return whether to pack the table: it is large, and more than three quarters of its slots are free.
 
-        Packing visits every consumer, so a table with fewer slots than consumers is not worth it.
+        Packing visits every consumer, so a table with fewer slots than consumers is not packed.
         """
         return self.slots > _SMALL + len(self.owners) and 4 * self.count < self.slots
 
     @cython.ccall
     def pack(self, indexes: list[Any]) -> bytearray:
-        """Remove all free slots, which renumbers the others. Return the new number of each old slot, in four bytes.
+        """Remove all free slots and renumber the others. Return the new number of each old slot, four bytes per slot.
 
-        indexes: those of all groups and consumers. The caller renumbers everything else that holds slots. O(slots)
+        indexes: the indexes of all groups and consumers. The caller renumbers all other uses of slots. O(slots)
         """
         old: bytearray = self.buf
         # Allocate everything first: running out of memory must change nothing.
@@ -645,7 +645,7 @@ class PendingIndex:
         page = cython.cast(PendingPage, self.pages[self.at_page])
         if page.count == _SLOTS:
             page = self._split(table, page)
-        if self.at_pos == 0 and self.bounds:  # the new ID becomes the first of its page, so it becomes the bound
+        if self.at_pos == 0 and self.bounds:  # the new slot is the page's first: its ID is the new bound
             _put64(self.bounds, 16 * self.at_page, ms)
             _put64(self.bounds, 16 * self.at_page + 8, seq)
         page.insert(self.at_pos, slot)
@@ -672,7 +672,7 @@ class PendingIndex:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _bound(self, table: PendingTable) -> cython.bint:
-        """Set the bound of the first page, which is missing as long as an index has a single page."""
+        """Set the bound of the first page, before a second page is added: a single page has no bound."""
         page: PendingPage = cython.cast(PendingPage, self.pages[0])
         slot: cython.Py_ssize_t = _get32(page.buf, 0)
         if not self.bounds:
@@ -784,7 +784,7 @@ class PendingIndex:
         return [_get32(page.buf, 4 * pos) for page in self.pages for pos in range(page.count)]
 
     def check(self, table: PendingTable) -> None:
-        """Verify the invariants of the module docstring. Raise AssertionError with the broken one. O(n)"""
+        """Verify the index: rising IDs, pages, bounds, count. Raise AssertionError with the broken invariant. O(n)"""
         assert not _NO_PAGES and not _NO_BOUNDS, "the shared empty list and bytes are empty"
         alone = len(self.pages) == 1 and not self.bounds
         assert alone or len(self.bounds) == 16 * len(self.pages), "every page has a bound, except a single page"
@@ -808,9 +808,9 @@ class PendingIndex:
 @cython.final
 @cython.cclass
 class PendingIterator:
-    """Iterates over an index by rising ID. If the index changes, the iteration continues after the last ID.
+    """Iterates over an index by rising ID. After a change to the index it continues after the last ID.
 
-    `next` sets slot, ms, seq.
+    `next` sets the attributes slot, ms and seq.
     """
 
     __slots__ = ("_index", "_page", "_pos", "_version", "ms", "seq", "slot", "_inclusive", "_table")

@@ -80,7 +80,7 @@ class TimeOrder:
     def insert(self, table: PendingTable, slot: cython.Py_ssize_t) -> cython.bint:
         """Insert a slot by its delivery time, after equal times. O(1) for the newest time, else O(distance to an end).
 
-        Redis (pelListInsertSorted) searches from the newest only. Both find the same position if times rise.
+        Redis (pelListInsertSorted) searches only from the newest end. If times rise, the position is the same.
         """
         time: cython.longlong = table.delivery_time(slot)
         back: cython.Py_ssize_t = self.tail

@@ -5,7 +5,7 @@ over the entries of all nodes in order and checks the rules that every stream wr
 
     each node   its first entry has the node's ID; its count and number of tombstones are right
     `rises`     the IDs of entries that are not tombstones rise strictly, across nodes too, and are above 0-0
-    `set_back`  such an entry has an ID below its node's
+    `set_back`  an entry that is not a tombstone has an ID below its node's
 
 The IDs of a stream rise unless XSETID set the last ID back, before deleted entries. New entries then precede
 tombstones, which are out of order. If a trim left a node of tombstones only, new entries may even precede the node's
@@ -116,7 +116,7 @@ class LivingEntries:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def take_node(self, key: bytes, lp: Listpack) -> cython.bint:
-        """Validate the next node and add its entries. Return False if the node is invalid. O(bytes)"""
+        """Validate the next node and add its entries to the totals. Return False if the node is invalid. O(bytes)"""
         if lp.used <= len(lp.buf) and self.walk(key_ms(key), key_seq(key), lp.buf, lp.used):
             return True
         return lp.validate(True) and validate_node(lp) and self.add_node(key, lp)
@@ -150,7 +150,7 @@ class LivingEntries:
         p: cython.p_const_uchar,
         used: cython.Py_ssize_t,
     ) -> cython.bint:
-        """Add a valid node in the form that servers write. For any other node, return False and change nothing."""
+        """Validate and add a node in the form that servers write. For other nodes, return False and change nothing."""
         end: cython.Py_ssize_t = used - 1
         pos: cython.Py_ssize_t = _COUNT
         last_ms: cython.ulonglong = self.last_ms
@@ -167,7 +167,7 @@ class LivingEntries:
         total = (total << 24) | (p[2] << 16) | (p[1] << 8) | p[0]
         if total != used:
             return False
-        # The master entry.
+        # Check the master entry: two counts, field names, 0.
         at: cython.Py_ssize_t = _box_end(p, pos, end)
         if at < 0 or at >= end or not _is_number(p[pos]):
             return False
@@ -195,7 +195,7 @@ class LivingEntries:
         pos += 2
         total = nfields + 4
         while pos < end:
-            # An entry: flags, both deltas, its fields, the number of elements.
+            # Check one entry: flags, ms-delta, seq-delta, fields, lp-count.
             at = _box_end(p, pos, end)
             if at < 0 or at >= end or not _is_number(p[pos]):
                 return False
@@ -267,7 +267,7 @@ class LivingEntries:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def add_node(self, key: bytes, lp: Listpack) -> cython.bint:
-        """Add the next node, whose bytes are valid. Return False if its counts or its first ID are wrong. O(entries)"""
+        """Add a node that `validate_node` accepted. Return False if its counts or its first ID are wrong. O(entries)"""
         master_ms: cython.ulonglong = key_ms(key)
         master_seq: cython.ulonglong = key_seq(key)
         nfields: cython.longlong = master_fields(lp)

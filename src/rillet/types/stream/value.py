@@ -205,7 +205,7 @@ class Stream(StreamNodes):
         node_max_bytes: cython.longlong,
         node_max_entries: cython.longlong,
     ) -> cython.bint:
-        """Add an entry whose names and values are argv[start : start + 2 * nfields], as `add` does."""
+        """Add an entry with the names and values argv[start : start + 2 * nfields]. See `add`."""
         words: ArgumentSpans = ArgumentSpans()
         words.take(argv, start, 2 * nfields)
         return self.add(words, 0, nfields, ms, seq, node_max_bytes, node_max_entries)
@@ -250,7 +250,7 @@ class Stream(StreamNodes):
             same = nfields == self.tail_fields and lp.matches(self.tail_pos, words, start, 2, nfields)
             self._count_up(lp)
         append_entry(lp, same, delta(ms, self.tail_ms), delta(seq, self.tail_seq), words, start, nfields)
-        if behind:  # XSETID set an ID before a node that has only tombstones, so the new node is not the last one
+        if behind:  # after XSETID to an ID before a node of tombstones, the new node is not the last
             self.tail = None
             self.sums = None
         self.length = (self.length + 1) & _MAX
@@ -289,7 +289,7 @@ class Stream(StreamNodes):
             capacity = node_max_bytes
         lp: Listpack = new_node(words, start, nfields, capacity)
         self.rax.insert(encode_key(ms, seq), lp)
-        if self.head is not None and encode_key(ms, seq) < self.head_key:  # after XSETID to an earlier ID
+        if self.head is not None and encode_key(ms, seq) < self.head_key:  # XSETID has set the last ID back
             self.head = None
         self.tail = lp
         self.tail_ms = ms
@@ -303,7 +303,7 @@ class Stream(StreamNodes):
     @cython.inline
     @cython.exceptval(-1, check=False)
     def _count_up(self, lp: Listpack) -> cython.bint:
-        """Add 1 to the entry count in the tail's master entry. If the number becomes longer, the field names move."""
+        """Add 1 to the entry count in the tail's master entry. If its encoding grows, move tail_pos."""
         before: cython.Py_ssize_t = lp.used
         self.tail_live += 1
         self.tail_entries += 1
@@ -431,7 +431,7 @@ class Stream(StreamNodes):
         limit: cython.longlong,
         delete_strategy: cython.int,
     ) -> cython.longlong:
-        """Trim with DELREF or ACKED, which check each entry: make tombstones, and remove nodes that have only those."""
+        """Trim with DELREF or ACKED: check each entry, make it a tombstone, remove nodes without other entries."""
         it: RaxIterator = RaxIterator(self.rax)
         deleted: cython.longlong = 0
         self.stopped = False
@@ -470,7 +470,7 @@ class Stream(StreamNodes):
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _stop_at(self, key: bytes) -> cython.bint:
-        """Set `stopped`, stop_ms and stop_seq: the limit ended a trim before the node with this key."""
+        """Record in `stopped`, stop_ms and stop_seq that the limit ended a trim before the node with this key."""
         self.stopped = True
         self.stop_ms = key_ms(key)
         self.stop_seq = key_seq(key)
@@ -479,7 +479,7 @@ class Stream(StreamNodes):
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _ends_before(self, lp: Listpack, key: bytes, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
-        """Return whether the node's last entry (or tombstone) has a lower ID. Redis: lpGetEdgeStreamID."""
+        """Return whether all of a node's IDs, tombstones included, are below ms-seq. Redis: lpGetEdgeStreamID."""
         pos: cython.Py_ssize_t = entry_before(lp, lp.used - 1)
         if pos < 0:
             return True
@@ -575,9 +575,9 @@ class Stream(StreamNodes):
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def has_tombstones_from(self, ms: cython.ulonglong, seq: cython.ulonglong, rule: cython.int = LAG_A) -> cython.bint:
-        """Return whether an entry at or after the ID may be deleted. Redis: streamRangeHasTombstones.
+        """Return whether IDs at or after ms-seq may have been deleted. Redis: streamRangeHasTombstones.
 
-        Rule A ignores deletions before the first entry.
+        The lag rule LAG_A ignores deletions before the first entry.
         """
         if self.length == 0 or (self.max_deleted_ms == 0 and self.max_deleted_seq == 0):
             return False
@@ -646,7 +646,7 @@ class Stream(StreamNodes):
     def find_unread(self) -> cython.bint:
         """Set unread_ms and unread_seq to the lowest last delivered ID of all groups, for `is_held`. O(groups)
 
-        Redis stores this ID (min_cgroup_last_id) and updates it when a group moves. rillet computes it when needed.
+        Redis stores this ID (min_cgroup_last_id) and updates it whenever a group reads. rillet computes it on demand.
         """
         group: Group
         self.unread_ms = self.unread_seq = _MAX
@@ -661,7 +661,7 @@ class Stream(StreamNodes):
     def is_held(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
         """Return whether any group has the entry unread or pending. Redis: streamEntryIsReferenced.
 
-        Call `find_unread` first, and again after a group has moved. O(log pending entries)
+        Call `find_unread` first, and again after a group's last delivered ID changed. O(log pending entries)
         """
         if less(self.unread_ms, self.unread_seq, ms, seq):
             return True
@@ -713,7 +713,7 @@ class Stream(StreamNodes):
     def advance_group(
         self, group: Group, ms: cython.ulonglong, seq: cython.ulonglong, rule: cython.int = LAG_A
     ) -> cython.bint:
-        """Set a group's last delivered ID to an entry that it reads. Return False if its last ID is not lower.
+        """Advance a group's last delivered ID to an entry's ID; return False if it is already that ID or greater.
 
         Redis: streamReplyWithRange.
         """
@@ -784,7 +784,7 @@ class Stream(StreamNodes):
         return memory_of_stream(self, samples)
 
     def check(self) -> None:
-        """Verify the invariants of the module docstring. Raise AssertionError with the broken one. O(entries)"""
+        """Verify the stream, its nodes and groups. Raise AssertionError with the broken invariant. O(entries)"""
         check_stream(self)
 
 
