@@ -27,7 +27,7 @@ from rillet.types.rdb.primitives import EmptyValue, RdbReader, RdbWriter
 
 TYPE_HASH, TYPE_HASH_ZIPMAP, TYPE_HASH_ZIPLIST, TYPE_HASH_LISTPACK = 4, 9, 13, 16
 _LISTPACKS_SINCE = 10
-# Messages of Redis's log about a duplicate field (rdbReportCorruptRDB).
+# The messages that Redis logs about a duplicate field (rdbReportCorruptRDB).
 _TWICE, _TWICE_IN_FEW = "Duplicate hash fields detected", "Hash with dup elements"
 _TWICE_IN_ZIPMAP = "Hash zipmap with dup elements"
 EXPIRING_TYPES = range(22, 26)
@@ -35,7 +35,7 @@ EXPIRING_TYPES = range(22, 26)
 
 
 def type_of(value: Hash, version: int) -> int:
-    """Return the RDB type as which the hash is written for an RDB version (rdbSaveObjectType)."""
+    """Return the RDB type for writing a hash in an RDB version (rdbSaveObjectType)."""
     if value.listpack is None:
         return TYPE_HASH
     return TYPE_HASH_LISTPACK if version >= _LISTPACKS_SINCE else TYPE_HASH_ZIPLIST
@@ -85,7 +85,7 @@ def _load_hash(reader: RdbReader, limits: EncodingLimits) -> Hash:
 
 
 def _of_listpack(listpack: Listpack, limits: EncodingLimits, check: str = "") -> Hash:
-    """Return the hash that consists of a listpack. check: the name in Redis's log of the check for duplicate fields."""
+    """Return a hash that uses the listpack. check: the name that Redis logs if the fields contain a duplicate."""
     value = Hash()
     value.listpack = listpack
     words = value.words()

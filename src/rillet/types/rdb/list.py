@@ -30,7 +30,7 @@ _LZF_STRING = 0xC3
 
 
 def type_of(value: List, version: int) -> int:
-    """Return the RDB type as which a list is written for an RDB version (rdbSaveObjectType)."""
+    """Return the RDB type for writing a list in an RDB version (rdbSaveObjectType)."""
     return TYPE_LIST_QUICKLIST_2 if version >= _QUICKLIST_2_SINCE else TYPE_LIST_QUICKLIST
 
 
@@ -61,7 +61,7 @@ def _save_listpacks(out: RdbWriter, value: List) -> None:
 def _save_ziplists(out: RdbWriter, value: List) -> None:
     out.length(value.elements.nodes)
     for node in value.elements.chain():
-        data = b"" if node.block is None else decompress(node.block, node.nbytes())  # the node stays compressed
+        data = b"" if node.block is None else decompress(node.block, node.nbytes())  # the node stays in LZF form
         if node.is_plain():
             elements = [data if node.plain is None else node.plain]
         else:

@@ -66,26 +66,26 @@ PIECE = 1 << 20
 """The number of bytes that are written or read at a time."""
 
 _INT8, _INT16, _INT32, _LZF = 0, 1, 2, 3
-# Messages of Redis's log about a value that cannot be read.
+# The messages that Redis logs about an unreadable length or string.
 _END = "Unexpected EOF reading RDB file"
 _FORM = "Unknown length encoding"
 _STRING = "Unknown RDB string encoding type"
 _PIECE = cython.declare(cython.Py_ssize_t, 1 << 20)
 _WINDOW = cython.declare(cython.Py_ssize_t, 1 << 20)
 _MOST = cython.declare(cython.ulonglong, 1 << 62)  # an upper limit for the length of a string
-# Reserved for the form byte and two lengths before a compressed block: its size is known only after compression.
+# The bytes reserved before a compressed block: a form byte and two lengths, written after the compression.
 _HEAD = cython.declare(cython.Py_ssize_t, 19)
 
 
 class EmptyValue(Corrupt):
-    """A value without elements, which old servers could write. Loading a file skips the key, as Redis does."""
+    """An empty list, set, hash or sorted set, which old servers could write. Loading a file skips its key, as in Redis."""
 
 
 @cython.cfunc
 @cython.inline
 @cython.exceptval(check=False)
 def put_length(p: cython.p_uchar, at: cython.Py_ssize_t, n: cython.ulonglong) -> cython.Py_ssize_t:
-    """Write a length into a buffer that has 9 bytes of space at the position; return the position after the length."""
+    """Write a length into a buffer with at least 9 bytes of space; return the position after the length."""
     i: cython.Py_ssize_t
     if n < 64:
         p[at] = n
@@ -175,7 +175,7 @@ class RdbWriter:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def string(self, data: bytes) -> cython.bint:
-        """Append a string in the form that Redis uses (rdbSaveRawString)."""
+        """Append a string: as an integer, compressed or unchanged, by Redis's rule (rdbSaveRawString)."""
         if len(data) <= 11 and self._integer(data):
             return True
         return self._plain(data, len(data))
@@ -191,7 +191,7 @@ class RdbWriter:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _plain(self, data: cython.p_const_uchar, size: cython.Py_ssize_t) -> cython.bint:
-        """Append a string that is not an integer. Compress the string if that is enabled and saves 4 bytes."""
+        """Append a string that is not an integer; compress it if `compression` is on and at least 4 bytes are saved."""
         at: cython.Py_ssize_t = len(self.out)
         block: cython.Py_ssize_t = 0
         out: bytearray = self._room(_HEAD + size + 8)
@@ -296,7 +296,7 @@ class RdbReader:
 
     @staticmethod
     def of(source: Callable[[memoryview], int | None], checksum: bool = True) -> RdbReader:
-        """Return a reader of a source: a function that fills a buffer and returns the number of bytes, 0 at the end."""
+        """Return a reader of `source`, a function that fills a buffer and returns the number of bytes, 0 at the end."""
         reader: RdbReader = RdbReader()
         window: bytearray = bytearray(_WINDOW)
         reader.window = window
@@ -331,7 +331,7 @@ class RdbReader:
         left: cython.Py_ssize_t = self.limit - self.at
         window: bytearray = self.window
         size: cython.Py_ssize_t = len(window)
-        if size > 4 * _WINDOW and n <= _WINDOW:  # the large item was consumed: shrink the window
+        if size > 4 * _WINDOW and n <= _WINDOW:  # the window grew for a large item that is now consumed
             window = bytearray(_WINDOW)
         self._move(window, left)
         source: Any = self.source
@@ -371,7 +371,7 @@ class RdbReader:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _settle(self) -> cython.bint:
-        """Add the bytes consumed since the last call to the checksum, and to the copy that `keep` started."""
+        """Add the bytes consumed since the last call to the checksum, and to the copy if `keep` was called."""
         if self._sums and self.at > self._summed:
             with memoryview(self.window) as view:
                 self.checksum = crc64(view[self._summed : self.at], self.checksum)
@@ -415,7 +415,7 @@ class RdbReader:
     @cython.cfunc
     @cython.exceptval(-2, check=False)
     def peek_length(self, pos: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """Return the length encoded at a position and set `end_of_peek` to its end; -1 if the window ends before."""
+        """Return the length encoded at a position, -1 if the window does not contain all of it; set `end_of_peek`."""
         i: cython.Py_ssize_t
         n: cython.Py_ssize_t = 0
         if pos >= self.limit:
@@ -467,7 +467,7 @@ class RdbReader:
     @cython.ccall
     @cython.exceptval(7777777777777777777, check=True)
     def length(self) -> cython.ulonglong:
-        """Read a length or count. Raise Corrupt if a special string form is found instead (rdbLoadLen)."""
+        """Read a length or count. Raise Corrupt if the bytes are a special form of a string (rdbLoadLen)."""
         n: cython.ulonglong = self._length_or_special()
         if self.special:
             raise Corrupt(f"a length expected, found the special form {n}", _FORM)
@@ -476,7 +476,7 @@ class RdbReader:
     @cython.cfunc
     @cython.exceptval(7777777777777777777, check=True)
     def _length_or_special(self) -> cython.ulonglong:
-        """Read a length. For a special string form, set `special` and return the number of the form."""
+        """Read a length. If the bytes are a special form of a string, set `special` and return the form's number."""
         i: cython.Py_ssize_t
         n: cython.ulonglong = 0
         self.mark = self.base + self.at
@@ -517,7 +517,7 @@ class RdbReader:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _block(self, mark: cython.longlong) -> cython.Py_ssize_t:
-        """Read the next LZF block into the window. Return its size, and set `seq` to its decompressed size."""
+        """Read an LZF-compressed string into the window. Return its size, and set `seq` to its decompressed size."""
         packed: cython.Py_ssize_t = self._size()
         size: cython.Py_ssize_t = self._size()
         self.mark = mark
@@ -529,7 +529,7 @@ class RdbReader:
 
     @cython.cfunc
     def _text(self, form: cython.ulonglong) -> bytes:
-        """Read an integer form and return its decimal text. Raise Corrupt for any other special form."""
+        """Read a string that is stored as an integer; return its decimal text. Raise Corrupt for other forms."""
         if form > 2:
             raise Corrupt(f"a string expected, found the special form {form}", _STRING)
         data: bytes = self._take(1 << form)

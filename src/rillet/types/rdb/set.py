@@ -28,7 +28,7 @@ _LISTPACK_SINCE = 11
 
 
 def type_of(value: Set, version: int) -> int:
-    """Return the RDB type as which the set is written for an RDB version (rdbSaveObjectType)."""
+    """Return the RDB type for writing a set in an RDB version (rdbSaveObjectType)."""
     if value.intset is not None:
         return TYPE_SET_INTSET
     return TYPE_SET_LISTPACK if value.listpack is not None and version >= _LISTPACK_SINCE else TYPE_SET

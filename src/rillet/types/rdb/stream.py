@@ -63,8 +63,8 @@ TYPE_STREAM_88 = 27
 STREAM_TYPES = {TYPE_STREAM_5: 9, TYPE_STREAM_7: 10, TYPE_STREAM_72: 11, TYPE_STREAM_86: 13, TYPE_STREAM_88: 14}
 """The RDB types of streams, each with the first RDB version that has the type."""
 
-_MIN_BATCH = cython.declare(cython.Py_ssize_t, 16)  # with fewer nodes, a second thread costs more than it saves
-_UNKNOWN = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)  # entries-read of -1, as an unsigned length
+_MIN_BATCH = cython.declare(cython.Py_ssize_t, 16)  # below this number of nodes, one thread is faster
+_UNKNOWN = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)  # entries-read -1 (unknown) as an unsigned number
 _MAX_I64 = cython.declare(cython.ulonglong, 0x7FFF_FFFF_FFFF_FFFF)
 _END_OF_TIME = cython.declare(cython.longlong, 1 << 62)
 _TYPE_5 = cython.declare(cython.int, 15)
@@ -158,7 +158,7 @@ def save_stream(out: RdbWriter, stream: Stream, kind: cython.int, now: cython.lo
 @cython.cfunc
 @cython.exceptval(-1, check=False)
 def _save_nodes(out: RdbWriter, stream: Stream) -> cython.bint:
-    """Append all nodes, each with its ID. Between two nodes the writer may pass its bytes to the file."""
+    """Append all nodes, each with its ID. Between nodes the writer may pass collected bytes to its sink."""
     nodes: RaxIterator = RaxIterator(stream.rax)
     out.length(stream.rax.numele)
     nodes.seek("^")
@@ -263,7 +263,7 @@ def load_stream(reader: RdbReader, kind: cython.int, now: cython.longlong = 0, s
 
 @cython.cfunc
 def _load_nodes(reader: RdbReader, stream: Stream) -> LivingEntries:
-    """Read and validate all nodes. If their IDs are not in order, validate all nodes again at the end."""
+    """Read and validate a stream's nodes. If their IDs are not in order, validate all again at the end."""
     living: LivingEntries = LivingEntries()
     in_order: cython.bint = True
     before: bytes = b""
@@ -283,7 +283,7 @@ def _load_nodes(reader: RdbReader, stream: Stream) -> LivingEntries:
         if len(key) != 16:
             raise Corrupt(f"the ID of a stream node has {len(key)} bytes instead of 16", _NODE_KEY)
         if cython.compiled:
-            node: Listpack = Listpack.__new__(Listpack)  # without allocating its initial empty buffer
+            node: Listpack = Listpack.__new__(Listpack)  # skips __init__, which would allocate an empty buffer
         else:
             node = Listpack()
         node.buf = reader.buffer()
@@ -300,7 +300,7 @@ def _load_nodes(reader: RdbReader, stream: Stream) -> LivingEntries:
 
 @cython.cfunc
 def _walk_all(stream: Stream) -> LivingEntries:
-    """Validate all nodes in the order of their IDs, for a payload in another order, which no server writes."""
+    """Validate all nodes in the order of their IDs, after a payload that contains them in another order."""
     living: LivingEntries = LivingEntries()
     nodes: RaxIterator = RaxIterator(stream.rax)
     nodes.seek("^")
@@ -332,7 +332,7 @@ def _load_counters(reader: RdbReader, stream: Stream, kind: cython.int, living: 
         stream.entries_added = reader.length()
         if stream.entries_added < length:
             raise Corrupt("a stream's number of entries ever added is smaller than its length")
-    if not living.set_back:  # otherwise the first ID cannot be computed: keep the stored one
+    if not living.set_back:  # else the entries have no order: keep the stored first ID
         stream.first_ms = living.first_ms
         stream.first_seq = living.first_seq
     return True

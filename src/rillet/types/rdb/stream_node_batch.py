@@ -37,18 +37,18 @@ else:  # the compiled module gets these C functions from its .pxd file
     from rillet.structs.lzf import refuse_block, unpack
     from rillet.types.stream.id import key_ms, key_seq
 
-# The attributes without a declaration here are C arrays, which the .pxd declares.
+# The .pxd declares the C arrays of NodeBatch, so mypy does not find these attributes.
 # mypy: disable-error-code="attr-defined, misc"
 
-_MOST = cython.declare(cython.Py_ssize_t, 1024)  # the length of the arrays in the .pxd
+_MOST = cython.declare(cython.Py_ssize_t, 1024)  # the length of NodeBatch's C arrays, declared in the .pxd
 _MOST_BYTES = cython.declare(cython.Py_ssize_t, 1 << 23)
-_NODE = "Stream listpack integrity check failed"  # the message of Redis's log
+_NODE = "Stream listpack integrity check failed"  # the message that Redis logs
 
 
 @cython.final
 @cython.cclass
 class NodeBatch:
-    """Up to 1024 stream nodes: the block's position, the buffer, the ID and the validation result of each."""
+    """Up to 1024 stream nodes: position of the compressed block, buffer, ID and validation result of each."""
 
     __slots__ = (
         "base", "begins", "count", "damage", "data", "ends", "first", "half", "keys", "ms", "nodes", "packed", "second",

@@ -49,12 +49,12 @@ NEWEST_VERSION = 14
 """The newest RDB version of Redis that is read."""
 TYPE_STRING = 0
 _VALKEY = COMPATS["valkey"].rdb_version
-# From this RDB version on, Redis omits expired message IDs (iids) of idempotent producers from a DUMP.
+# From this RDB version on, a DUMP omits expired message IDs (iids) of idempotent producers.
 _FILTERS_EXPIRED = 14
 _FOOTER = 10
 _STREAMS_OF_VALKEY = 11  # Valkey forked from Redis at this RDB version
 _CODECS: dict[type, ModuleType] = {List: rdb_list, Set: rdb_set, Hash: rdb_hash, Zset: rdb_zset}
-# For the RDB types that consist of packed blocks: Redis's log message about a corrupt block (rdbReportCorruptRDB).
+# RDB types whose value is a ziplist, listpack, ...: the message that Redis logs if its bytes are corrupt.
 _BLOCK_CHECKS = {
     rdb_hash.TYPE_HASH_ZIPMAP: "Zipmap integrity check failed",
     rdb_hash.TYPE_HASH_ZIPLIST: "Hash ziplist integrity check failed",
@@ -75,7 +75,7 @@ __all__ = [
 
 
 def dump(value: object, compression: bool = True, compat: Compat | None = None, now: int = 0) -> bytes:
-    """Return the DUMP payload of a value, as the oldest RDB type or as a server writes it (createDumpPayload).
+    """Return the DUMP payload of a value, in the RDB type that `type_of` returns (createDumpPayload).
 
     now: the time in ms. Parts that expired before are omitted if servers that write this type omit them.
     """
@@ -109,7 +109,7 @@ def restore(payload: bytes, limits: EncodingLimits = DEFAULTS, now: int = 0, str
 
 
 def check_of(error: Exception, kind: int) -> str:
-    """Return the name in Redis's log of the check that failed for a value of RDB type `kind`; "" if there is none."""
+    """Return the name that Redis logs for the failed check of a value of RDB type `kind`, "" if it logs none."""
     if not isinstance(error, Corrupt):
         return ""
     return error.check or ("" if isinstance(error, EmptyValue) else _BLOCK_CHECKS.get(kind, ""))
@@ -117,13 +117,13 @@ def check_of(error: Exception, kind: int) -> str:
 
 def refusal(payload: bytes, error: Exception) -> str:
     """Return the log message for a DUMP payload that `restore` rejected: Redis's name of the check, and the cause."""
-    cause = str(error) or "not enough memory for the size that it declares"
+    cause = str(error) or "not enough memory for the size that the payload declares"
     check = check_of(error, payload[0])
     return f"{check}: {cause}" if check else cause
 
 
 def type_of(value: object, compat: Compat | None = None) -> int:
-    """Return the RDB type as which a value is written: the oldest that can hold it, or the type that a server uses."""
+    """Return the RDB type for writing a value: with `compat` the server's type, else the oldest that can hold it."""
     if isinstance(value, String):
         return TYPE_STRING
     if isinstance(value, Stream):
@@ -137,7 +137,7 @@ def _type_in(value: object, version: int) -> int:
 
 
 def _codec(value: object) -> ModuleType:
-    """Return the module that reads and writes values of this type."""
+    """Return the module that reads and writes a list, set, hash or sorted set as RDB bytes."""
     if type(value) not in _CODECS:
         raise TypeError("RDB has no form for a value of this type")
     return _CODECS[type(value)]
@@ -149,7 +149,7 @@ def can_write(version: int) -> bool:
 
 
 def type_within(value: object, version: int) -> int:
-    """Return the RDB type as which a value is written to a file of an RDB version (see `can_write`)."""
+    """Return the RDB type for writing a value to a file of an RDB version (see `can_write`)."""
     if isinstance(value, Stream):
         return min(oldest_type(value), newest_type(_STREAMS_OF_VALKEY if version == _VALKEY else version))
     return TYPE_STRING if isinstance(value, String) else _type_in(value, version)
@@ -161,7 +161,7 @@ def losses(value: object, kind: int) -> list[str]:
 
 
 def version_of(kind: int) -> int:
-    """Return the RDB version with which an RDB type is written: the first that has the type, at least 10."""
+    """Return the RDB version in the DUMP footer for an RDB type: the first that has the type, at least 10."""
     return max(RDB_VERSION, STREAM_TYPES.get(kind, RDB_VERSION))
 
 

@@ -36,7 +36,7 @@ _NAN, _INFINITE, _MINUS_INFINITE = 253, 254, 255
 
 
 def type_of(value: Zset, version: int) -> int:
-    """Return the RDB type as which the sorted set is written for an RDB version (rdbSaveObjectType)."""
+    """Return the RDB type for writing a sorted set in an RDB version (rdbSaveObjectType)."""
     if value.listpack is None:
         return TYPE_ZSET_2
     return TYPE_ZSET_LISTPACK if version >= _LISTPACKS_SINCE else TYPE_ZSET_ZIPLIST
@@ -77,7 +77,7 @@ def _loader(read_score: Callable[[RdbReader], float]) -> Callable[[RdbReader, En
         count = reader.length()
         if not count:
             raise EmptyValue("a sorted set is empty")
-        # Check the limits of a listpack at the end: the members may come in any order.
+        # Apply the limits of the listpack encoding at the end, because the members may come in any order.
         few = count <= limits.zset_max_listpack_entries
         value = Zset.for_size(sys.maxsize, 0, limits)
         for _ in range(count):
