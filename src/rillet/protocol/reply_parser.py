@@ -1,19 +1,19 @@
 """The reply parser: converts the bytes of a server's replies to Python values, without I/O.
 
-first byte   RESP type          value
-+            simple string      bytes
+    first byte   RESP type          value
+    +            simple string      bytes
     -  !         error, blob error  ReplyError, returned as a value, not raised
-:            integer            int
-$            bulk string        bytes; None for $-1
-*            array              list; None for *-1
-_            null               None
-#            boolean            bool
-,            double             float
-(            big number         int
+    :            integer            int
+    $            bulk string        bytes; None for $-1
+    *            array              list; None for *-1
+    _            null               None
+    #            boolean            bool
+    ,            double             float
+    (            big number         int
     =            verbatim string    bytes, without the format ("txt:") before them
-%            map                dict
-~            set                set
->            push               Push, a list
+    %            map                dict
+    ~            set                set
+    >            push               Push, a list
     |            attribute          skipped; the value is the reply that follows
 
 Python cannot hash every element of a map or set (COMMAND sends sets of maps). Such a set becomes a list, and
