@@ -186,8 +186,8 @@ def test_options_extend_the_url_and_must_not_contradict_it() -> None:
     with pytest.raises(OptionError) as caught:
         parse({"url": "redis://ann:secret@h", "stream": "s", "user": "bob", "password": "hidden", **tls})
     told = str(caught.value)
-    assert "url and option user differ" in told
-    assert "url and option password differ" in told
+    assert "url and the option user differ" in told
+    assert "url and the option password differ" in told
     assert "caFile, certFile, keyFile: only for TLS" in told
     assert "secret" not in told
     assert "hidden" not in told

@@ -41,7 +41,7 @@ def starting_bound(text: str) -> Bound:
 
 
 def ending_bound(text: str) -> Bound:
-    """Return the last ID to read, for: latest (None), ID (included), (ID (excluded) or a whole millisecond without -seq."""
+    """Return the last ID to read, for: latest (None), ID (included), (ID (excluded), <ms> (all its IDs included)."""
     if text.lower() == "latest":
         return LATEST
     match = _match_id(text, "latest or ")

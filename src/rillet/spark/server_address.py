@@ -30,7 +30,7 @@ def url_problems(values: Mapping[str, str]) -> list[str]:
     except AddressError as error:
         return [str(error).removeprefix("rillet: ")]
     problems = [
-        f"url and option {name} differ"
+        f"the url and the option {name} differ"
         for name, value in (("user", address.user), ("password", address.password))
         if value is not None and values.get(name, value) != value
     ]

@@ -1,4 +1,4 @@
-"""Filter push-down: conditions on id, id_ms, timestamp and stream reduce the entries that are read.
+"""Filter push-down: conditions on id, id_ms, timestamp and stream reduce the number of entries to read.
 
 A stream is sorted by ID, so a condition on IDs is a set of ranges, and entries outside of it are not requested. An ID
 consists of two 64-bit numbers. As one 128-bit number, a condition is a sorted list of disjoint intervals, and a
@@ -9,10 +9,10 @@ conjunction is their intersection:
     IDs     0 ─────────────────────────────────────────────────────────── 2^128
     first               ├─────────────────────────────────────────────┤         (null if microseconds exceed 64 bits)
     second  ├──────────────────────────┤              ├───────────────┤         (signed long: 2^63 and above is < 0)
-    read                ├──────────────┤
+    both                ├──────────────┤
 
-**`id` is a string in Spark** and compares as text: '9-0' > '10-0'. Texts with equally many digits sort like their
-numbers, so a condition on `id` is still a set of intervals. For each number of digits of the millisecond part,
+**`id` is a string in Spark** and compares as text: '9-0' > '10-0'. Numbers with equally many digits sort in the same
+order as text, so a condition on `id` is still a set of intervals. For each number of digits of the millisecond part,
 bisection finds the last matching ID. If the millisecond part is a prefix of the literal, bisection also finds the last
 matching sequence number of each length. There are at most a few hundred intervals; IDs that are times lie in only one
 of them.
@@ -20,7 +20,7 @@ of them.
 Conditions on `stream` select the streams to read; names compare as UTF-8 bytes, as in Spark.
 
 The intervals are exact, so Spark does not evaluate these filters again. Spark evaluates all other filters: on `id_seq`
-(its values are spread over the whole stream), on other columns, with a literal of another type, with OR, functions or
+(whose values repeat throughout the stream), on other columns, with a literal of another type, with OR, functions or
 casts. A pushed filter costs microseconds; IN adds an interval per value.
 
 Spark only calls `pushFilters` if spark.sql.python.filterPushdown.enabled is on, and rejects a reader that defines
@@ -123,7 +123,7 @@ def ids_before(text: str) -> Intervals:
     for low, high in _lengths():
         digits = len(str(low))
         start = bound[:digits]
-        # Texts with equally many digits sort like their numbers, so the smaller numbers also have the smaller texts.
+        # Numbers with equally many digits sort in the same order as text.
         below = low + bisect_left(range(low, high + 1), start, key=lambda value: str(value).encode())
         if below > low:
             found.append(milliseconds(low, below - 1))
@@ -144,7 +144,7 @@ def _sequences_before(rest: bytes) -> Iterable[Interval]:
 
 
 def id_of(text: str) -> Intervals:
-    """Return the interval of the one ID with exactly this text; no interval if the text is not an ID."""
+    """Return the interval that contains only the ID with exactly this text; no interval if the text is not an ID."""
     try:
         found = StreamID.parse(text)
     except ValueError:
@@ -174,7 +174,7 @@ def _id(name: str, value: Any) -> Intervals | None:
 
 
 def _ordered(name: str, below: Intervals, equal: Intervals, all_of_it: Intervals) -> Intervals | None:
-    """Return the IDs for which <, <=, > or >= is true, from the IDs below the literal, equal to it, and all IDs."""
+    """Return the IDs for which <, <=, > or >= is true; `below`, `equal`: the IDs below and equal to the literal."""
     if name == "LessThan":
         return below
     if name == "LessThanOrEqual":
@@ -212,7 +212,7 @@ def _timestamp(name: str, value: Any, zoned: bool) -> Intervals | None:
     )
     if name in ("EqualTo", "EqualNullSafe"):
         return equal
-    first = -(-micros // 1000)  # the literal in milliseconds, rounded up
+    first = -(-micros // 1000)  # microseconds to milliseconds, rounded up
     below: Intervals = (milliseconds(0, min(first - 1, LAST_TIMESTAMP)),) if first > 0 else NOTHING
     return _ordered(name, below, equal, _WITH_TIMESTAMP)
 
@@ -229,12 +229,12 @@ class Pushed:
 
     zoned: dict[str, bool]  # columns with push-down; the value is whether a timestamp has a time zone
     ids: Intervals = EVERYTHING
-    # Conditions on the column `stream`: comparison, value, negated.
+    # Conditions on the column `stream`: (name of the comparison, value, whether negated).
     names: list[tuple[str, Any, bool]] = field(default_factory=list)
 
     @classmethod
     def on(cls, schema: StructType) -> Pushed:
-        """Return a selection of all entries; it accepts filters on the columns id, id_ms, timestamp and stream."""
+        """Return an object that selects all entries; it supports filters on id, id_ms, timestamp and stream."""
         from pyspark.sql.types import TimestampType
 
         own = [column for column in schema.fields if "field" not in (column.metadata or {})]
@@ -251,7 +251,7 @@ class Pushed:
         return [one for one in filters if not self._take(one)]
 
     def _take(self, one: Filter) -> bool:
-        """Apply one filter; return False if Spark must evaluate it."""
+        """Restrict the selection by one filter; return False if Spark must evaluate the filter."""
         negated = type(one).__name__ == "Not"
         inner: Any = one.child if negated else one  # type: ignore[attr-defined]
         path: tuple[str, ...] = getattr(inner, "attribute", ())
@@ -267,7 +267,7 @@ class Pushed:
         return True
 
     def _set(self, column: str, name: str, value: Any) -> Intervals | None:
-        """Return the IDs for which a filter is true; None if it is not supported."""
+        """Return the IDs for which a filter is true; None if push-down does not support the filter."""
         there = _WITH_TIMESTAMP if column == "timestamp" else EVERYTHING
         if name == "IsNotNull" or name == "IsNull":
             return there if name == "IsNotNull" else complement(there)
@@ -277,7 +277,7 @@ class Pushed:
             sets = [self._set(column, "EqualTo", one) for one in value]
             return None if None in sets else union(piece for one in sets if one is not None for piece in one)
         if value is None and name in COMPARED:
-            return NOTHING  # a comparison with null is null
+            return NOTHING  # SQL: a comparison with null is null
         if column == "id":
             return _id(name, value)
         return _id_ms(name, value) if column == "id_ms" else _timestamp(name, value, self.zoned[column])
@@ -287,7 +287,7 @@ class Pushed:
         found = self._set(column, name, value)
         if found is None:
             return None
-        if name in ("IsNull", "IsNotNull", "EqualNullSafe"):  # the result of these three is never null
+        if name in ("IsNull", "IsNotNull", "EqualNullSafe"):  # these operators never return null
             return complement(found)
         if value is None or (name == "In" and None in value):
             return NOTHING

@@ -8,16 +8,15 @@
 
 The planner reads the archive's manifest first. The last archived ID of each stream is the seam: entries up to it are
 read from the archive, entries after it from the stream. An entry that is in both is read from the archive. An entry
-that archived while the query runs is still read from the stream.
+that is archived while the query runs is still read from the stream.
 
-The stream may be trimmed while the query runs. A trim always follows the commit that archived the trimmed entries.
-So if the stream's first entry lies after the reader's position, the reader loads the manifest again. The manifest then
-lists the entries between that position and the stream's first entry, unless another program removed them without
-archiving them.
+The stream may be trimmed while the query runs. A trim always follows the commit that archived the trimmed entries. So
+if the stream's first entry lies after the last ID read, the reader loads the manifest again. The files in the manifest
+then hold the entries between these two IDs, unless another program removed them without archiving them.
 
-The planner checks for such a trim before it fixes the seam. A task checks for one after it has read a record batch from
-the stream and before it returns the batch. If entries were trimmed, the task discards the batch and reads them from the
-archive. The check costs one small command for each 10,000 entries.
+The planner checks for such a trim before it chooses the seam. A task checks for one after it has read a record batch
+from the stream and before it returns the batch. If entries were trimmed, the task discards the batch and reads them
+from the archive. The check costs one small command for each 10,000 entries.
 
 Three filters reduce the data that is read from the archive: the first and last ID of a file exclude files, Parquet
 statistics exclude row groups, and the schema excludes columns.
@@ -44,7 +43,7 @@ from rillet.spark.read.stream_info import StreamInfo, stream_infos
 from rillet.store.names import matches
 from rillet.types.stream.id import StreamID
 
-TASK_ROWS = 500_000  # smallest number of rows for a task that reads files; reading a row from a file is cheap
+TASK_ROWS = 500_000  # smallest task for archive files: reading a row from a file is cheap
 GROUP_ROWS = 1 << 17
 PLAN_ATTEMPTS = 20
 
@@ -58,7 +57,7 @@ BoundsOf = Callable[[Mapping[str, StreamInfo | None]], Bounds]
 
 @dataclass(frozen=True)
 class HistoryTask:
-    """The input of one task: rows of archive files, or ranges of streams after their last archived IDs."""
+    """The input of one Spark task: rows of archive files, or ranges of entries after the streams' last archived IDs."""
 
     shares: tuple[ArchiveTask, ...] = ()
     ranges: tuple[Range, ...] = ()
@@ -67,7 +66,7 @@ class HistoryTask:
 def plan(options: Options, parallelism: int, keeps: Keeps, bounds_of: BoundsOf) -> list[HistoryTask]:
     """Return the tasks of a batch read with the option `archive`.
 
-    keeps(stream): whether the query reads a stream. bounds_of(counters): the range of IDs to read of each stream.
+    keeps(stream): whether the filters select a stream. bounds_of(counters): the range of IDs to read of each stream.
     """
     archive = Archive(str(options.archive))
     with Servers(options) as servers:
@@ -90,7 +89,7 @@ def plan(options: Options, parallelism: int, keeps: Keeps, bounds_of: BoundsOf) 
 def consistent_state(
     archive: Archive, options: Options, keeps: Keeps, servers: Servers
 ) -> tuple[ArchiveManifest, dict[str, StreamInfo | None]]:
-    """Return the archive's manifest and the streams' counters, read so that no trimmed entry is missing in both."""
+    """Return the archive's manifest and the streams' counters; every entry is in the archive or in its stream."""
     manifest = archive.existing()
     for _ in range(PLAN_ATTEMPTS):
         archived = _selected_streams(manifest, options)
@@ -123,7 +122,7 @@ def consistent_state(
 def combined_extents(
     manifest: ArchiveManifest, extents: Mapping[str, StreamInfo | None]
 ) -> dict[str, StreamInfo | None]:
-    """Return the counters of each stream and its archived entries together; their first IDs are unknown (None)."""
+    """Return each stream's counters with the last ID of archive and stream; the first ID is unknown (None)."""
     return {
         stream: replace(info, first=None, last=max(info.last, manifest.read_up_to(stream)))
         for stream, info in extents.items()
@@ -140,7 +139,7 @@ def _selected_streams(manifest: ArchiveManifest, options: Options) -> list[str]:
 
 
 def archive_tasks(archive: Archive, manifest: ArchiveManifest, bounds: Bounds, parallelism: int) -> list[HistoryTask]:
-    """Divide the rows of an archive among tasks: whole files, and row groups of large files."""
+    """Divide the rows of an archive among Spark tasks: small files whole, large files by row groups."""
     shares = []
     for file in manifest.files:
         after, last = bounds.get(file.stream, (file.last, file.last))
@@ -167,7 +166,7 @@ def archive_tasks(archive: Archive, manifest: ArchiveManifest, bounds: Bounds, p
 def share_of(
     archive: Archive, manifest: ArchiveManifest, file: ArchivedFile, after: StreamID, last: StreamID
 ) -> ArchiveTask:
-    """Return the task share for the entries with after < ID <= last of an archive file."""
+    """Return the task input for the entries of an archive file with after < ID <= last."""
     return ArchiveTask(tuple(archive.places(manifest, file.path)), file.stream, after, last)
 
 
@@ -175,7 +174,7 @@ def share_of(
 
 
 def read(options: Options, task: HistoryTask, schema: Any) -> Iterator[Any]:
-    """Yield the record batches of a task's archive files and ranges of streams."""
+    """Yield a task's input as record batches: rows of archive files, then ranges of streams."""
     for share in task.shares:
         yield from read_share(share, schema, options)
     with Servers(options) as servers:
@@ -184,12 +183,12 @@ def read(options: Options, task: HistoryTask, schema: Any) -> Iterator[Any]:
 
 
 def read_after_seam(options: Options, servers: Servers, part: Range, schema: Any) -> Iterator[Any]:
-    """Yield the entries of a range of a stream; read entries that are trimmed meanwhile from the archive."""
+    """Yield the entries of a stream's range of IDs; if entries are trimmed meanwhile, read them from the archive."""
     import pyarrow as pa
 
     stream, after, last = part
     with_ids = pa.schema([*schema, pa.field("id_ms", pa.int64()), pa.field("id_seq", pa.int64())])
-    lenient = replace(options, fail_on_data_loss=False)  # this function reads trimmed entries from the archive
+    lenient = replace(options, fail_on_data_loss=False)  # trimmed entries are in the archive
     while after < last:
         for batch in chain(read_task(lenient, [(stream, after, last)], with_ids), [None]):  # None: the end of the range
             manifest = archived_meanwhile(options, servers, stream, after)

@@ -1,9 +1,9 @@
 """Plans the micro-batches of a streaming query on the driver. Each micro-batch reads from one offset to the next.
 
-    next(start)   find the streams: those listed, or those that match the pattern now
+    next(start)   find the streams: those that the options list, or those that match the pattern now
                   read their counters: XINFO STREAM, for all streams at once
                   check for data loss since `start` (data_loss.py)
-                  measure and cut (range_planner.py); the offset that is returned contains the plan
+                  choose the end of the batch and its tasks (range_planner.py); return both in one offset
 
 **An unavailable server** may be restarting, loading its data, or failing over. If it has answered this query before, or
 if the query continues from a checkpoint, the query waits for it, up to `timeout`, with growing pauses. Then the whole
@@ -14,21 +14,21 @@ address is more likely than an outage. Rejected: returning "nothing new" to Spar
 available-now query.
 
 **A trigger reads the counters once.** Spark calls `report` directly after `next`, so `report` uses the counters
-that `next` has read. Only a `report` without a preceding `next` reads them again.
+that `next` has read. Only a `report` without a preceding `next` reads the counters itself.
 
-A stream that appears while a query runs is read from its start. A listed stream that is missing when the query starts
-is an error; a stream that disappears later is a data loss. A part of a partitioned stream may be missing until a
-producer writes to it.
+A stream that appears while a query runs is read from its start. If a listed stream is missing when the query starts,
+`next` raises an error. A stream that disappears later is a data loss. A part of a partitioned stream may be missing
+until a producer writes to it.
 
-Without a trigger interval, Spark requests the next offset of an idle query without pausing. So if no entry is unread,
-`next` waits up to a tenth of a second for an entry and then checks again.
+Without a trigger interval, Spark calls `next` again and again without pausing, even if there are no new entries. So if
+no entry is unread, `next` waits up to a tenth of a second for an entry and then checks again.
 
 `minEntriesPerTrigger` delays a batch until that many entries are unread, but no entry waits longer than
 `maxTriggerDelay`. An available-now query has no such delay. It reads up to the last ID that each stream had when the
 query started.
 
-Resolving a pattern takes a SCAN of all keys. If a server has more than FEW_KEYS keys, not every batch resolves the
-pattern again: the scans take at most a twentieth of the query's time.
+Finding the streams that match a pattern takes a SCAN of all keys. If a server has more than FEW_KEYS keys, the planner
+scans less often than once per batch, so that the scans take at most a twentieth of the query's time.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class StreamStates:
 
 
 class MicroBatchReader:
-    """Plans the batches of one streaming query."""
+    """Plans the micro-batches of one streaming query."""
 
     def __init__(self, options: Options, parallelism: int) -> None:
         self.options = options
@@ -74,23 +74,23 @@ class MicroBatchReader:
         self.group = GroupFollower(options, self.servers) if options.group is not None else None
         self.reached: Offset | None = None  # the end of the last planned batch
         self.planner = Planner(options, self.servers, parallelism, hurried=True)
-        self.targets: dict[str, StreamID] | None = None  # the last IDs that an available-now query reads
+        self.targets: dict[str, StreamID] | None = None  # the last IDs that an available-now query reads; None: others
         self._initial: Offset | None = None
         self._delayed_since: float | None = None
         self._matched: list[str] = []
         self._resolved_at = self._resolve_seconds = 0.0
         self._infos_for_report: dict[str, StreamInfo | None] | None = (
-            None  # the counters that the trigger's `next` has read
+            None  # the counters that `next` has read in this trigger
         )
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close the connections to the servers."""
         self.servers.close()
 
     def _retry(self, ask: Callable[[], T]) -> T:
-        """Run an action; repeat it after a lost connection, for as long as the query waits for its server.
+        """Call a function; repeat the call after a lost connection, for as long as the query may wait for its server.
 
-        The first repetition has no pause, because the server may merely have closed an idle connection.
+        The first repetition follows without a pause, because the server may merely have closed an idle connection.
         """
         patience: Patience | None = None
         while True:
@@ -108,7 +108,7 @@ class MicroBatchReader:
                 return answer
 
     def _forget_state(self) -> None:
-        """Forget which group positions were set: a server that crashed may have lost its last second of writes."""
+        """Forget the group positions that this query has set: a crashed server may have lost its last writes."""
         if self.group is not None:
             self.group.done.clear()
 
@@ -139,7 +139,7 @@ class MicroBatchReader:
         self.targets = {stream: info.last for stream, info in infos.items() if info is not None}
 
     def report(self) -> dict[str, Any]:
-        """Return the source's metrics: each stream's newest ID, and how far the last planned batch is behind it."""
+        """Return the source's metrics: each stream's newest ID, and the entries after the last planned batch."""
         reached = self.reached or self.initial()
 
         def metrics() -> dict[str, Any]:
@@ -174,7 +174,7 @@ class MicroBatchReader:
         return self._end(start, states, batch.ends, batch.tasks)
 
     def tasks(self, start: Offset, end: Offset) -> Sequence[Task]:
-        """Return the planned tasks of a batch; plan them now if a checkpoint of the first version has no plan."""
+        """Return the planned tasks of a batch; plan them now if the checkpoint, of an early version, has no plan."""
         self._wait_for_known_server(start)
         if end.plan is not None:
             if end != self.reached:  # entries may have been removed since the batch was planned
@@ -198,7 +198,7 @@ class MicroBatchReader:
     # ---- the state of the streams ----
 
     def _streams(self, now: bool = False) -> list[str]:
-        """Return the selected streams; `now`: resolve a pattern again even if the previous scan is recent."""
+        """Return the selected streams; `now`: find the streams that match a pattern even if the last SCAN is recent."""
         if self.options.keys() is not None:
             return selected_streams(self.options, self.servers)
         begun = time.monotonic()
@@ -209,7 +209,7 @@ class MicroBatchReader:
         return self._matched
 
     def _read_states(self, start: Offset) -> StreamStates:
-        """Read the counters of the selected streams and of the offset's streams, and check for data loss."""
+        """Read the counters of the selected streams and of the streams in an offset, and check for data loss."""
         streams = self._streams()
         infos = stream_infos(self.servers, [*streams, *start.streams])
         self._check_checkpoint(start, streams, infos)
@@ -217,7 +217,7 @@ class MicroBatchReader:
         places = self.guard.check(start, infos)
         for stream in streams:
             if stream in places:
-                continue  # the data-loss guard has checked this stream
+                continue  # the data-loss guard has checked this stream already
             info = infos[stream]
             if info is not None:  # entries removed before the first read do not count as lost
                 places[stream] = Place(EARLIEST, info.removed)
@@ -236,7 +236,7 @@ class MicroBatchReader:
             self.group.committed(there, start.added)
 
     def _check_checkpoint(self, start: Offset, streams: Sequence[str], infos: Mapping[str, StreamInfo | None]) -> None:
-        """Raise ConnectorError if the checkpoint has existing streams that the query does not select."""
+        """Raise ConnectorError if the checkpoint has streams that exist but that the query does not select."""
         named = self.options.keys()
         there = start.streams if named else [stream for stream in start.streams if infos[stream] is not None]
         if (unselected := sorted({*there}.difference(streams))) and not named:
@@ -247,7 +247,7 @@ class MicroBatchReader:
             raise ConnectorError(f"rillet: the checkpoint belongs to {stored}, but the query reads {reads}")
 
     def _unread(self, states: StreamStates) -> list[SizedRange]:
-        """Return the unread ranges with their sizes."""
+        """Return each stream's unread range of IDs with its number of entries."""
         spans = []
         for stream, place in states.places.items():
             info = states.infos[stream]
@@ -263,7 +263,7 @@ class MicroBatchReader:
         return wait_for_entries(self.servers, bounds)
 
     def _must_wait(self, states: StreamStates, sized: Sequence[SizedRange], least: int | None) -> bool:
-        """Return whether a batch must wait until `least` entries are unread; if so, pause first."""
+        """Return whether the next batch must wait because fewer than `least` entries are unread; if so, pause first."""
         if least is None or self.targets is not None or sum(one.count for one in sized) >= least:
             return False
         now = time.monotonic()

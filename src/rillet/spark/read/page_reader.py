@@ -2,7 +2,7 @@
 
 client/pages.py reads pages of entries and recovers from lost connections. This module turns their rows into record
 batches and, if the query must notice data loss, checks each page for trimmed entries (trim_detection.py). The driver
-has just planned the task with the same servers. So if a server does not accept the first connection, the task retries.
+has just connected to the same servers. So if a server does not accept the first connection, the task retries.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 Half of `sampleEntries` are the first entries of the streams, half are the last ones, divided equally among the streams.
 The columns are `stream` (if there are several streams), `id` and `timestamp`, then every field in order of appearance.
-The type of a field is the first of these that all of its sampled values fit; empty values are ignored:
+The type of a field is the first type in this table that all of the field's sampled values fit, except empty values:
 
-    bigint       digits with an optional sign, in range. A leading zero makes it a string: 0515 and 02134 are codes
+    bigint       digits with an optional sign, in range. Leading zeros make a string: 0515 and 02134 are codes
     double       a decimal number with an optional exponent; nan, inf
     boolean      true or false, in any case. Not t, f, yes, no, 1, 0, which an explicit schema accepts: a single letter
                  or digit is more often a code
@@ -12,12 +12,13 @@ The type of a field is the first of these that all of its sampled values fit; em
     timestamp    ISO 8601 with a time (in some of the values, the time may be missing)
     string       anything else
 
-A later value may not fit the inferred type. It is then null, or treated as `mode` specifies. A production query should
-use an explicit schema: print the inferred one with `df.schema.simpleString()`.
+If a later value does not fit the inferred type, the option `mode` decides; by default, the value becomes null. A
+production query should use an explicit schema: print the inferred one with `df.schema.simpleString()`.
 
-A field with the name of one of the entry's own columns becomes `<name>_field`. Spark's column names ignore case, so the
-second of two fields that differ only by case becomes `<name>_2`. The metadata of a renamed column contains the field's
-original name. A field whose name is not UTF-8 has no column.
+A field with the name of a source column (stream, id, id_ms, id_seq, timestamp, fields) becomes the column
+`<name>_field`. Spark's column names ignore case, so the second of two fields that differ only by case becomes
+`<name>_2`. The metadata of a renamed column contains the field's original name. A field whose name is not UTF-8 has no
+column.
 """
 
 from __future__ import annotations
@@ -123,7 +124,7 @@ def sample(options: Options, servers: Servers) -> list[list[bytes]]:
 
 
 def schema_of(entries: Iterable[list[bytes]], several: bool) -> StructType:
-    """Return the schema for sampled entries; `several`: include a column for the stream's name."""
+    """Return the schema for sampled entries; `several`: add a column for the stream's name."""
     from pyspark.sql import types
 
     of_kind = {
@@ -150,7 +151,7 @@ def schema_of(entries: Iterable[list[bytes]], several: bool) -> StructType:
 
 
 def _free(name: str, taken: set[str]) -> str:
-    """Return a column name for a field; it differs from the names in `taken` and from the entry's own columns."""
+    """Return a column name for a field that differs from the names in `taken` and from stream, id, id_ms and so on."""
     wanted = f"{name}_field" if name.lower() in SOURCES else name
     found, number = wanted, 1
     while found.lower() in taken:
