@@ -56,7 +56,7 @@ class Address:
     password: str | None = field(default=None, repr=False)
     tls: Tls | None = None
     seeds: tuple[NodeAddress, ...] = ()
-    protocol: int = 2  # the version of RESP
+    protocol: int = 2  # the version of RESP: 2 or 3
 
     @classmethod
     def parse(cls, url: str, strict: bool = True) -> Address:

@@ -22,7 +22,7 @@ from rillet.client.protocol import ClientProtocol, pack_all
 from rillet.columns.receive_buffer import ReceiveBuffer
 from rillet.protocol.reply_parser import INCOMPLETE, ReplyError
 
-RECEIVE = 1 << 18  # bytes per system call; larger calls gain nothing
+RECEIVE = 1 << 18  # maximum bytes per system call; larger calls are not faster
 _BLOCKED = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 # select() fails for file descriptors above 1023; Windows has no poll().

@@ -80,7 +80,7 @@ class PageRange:
     count: int = 0  # number of entries to request with the next XRANGE
     asked: StreamID | None = None  # the start ID of the last XNODES request
     reader: NodeReader | None = None
-    before: int = 0  # `read` at the creation of `reader`
+    before: int = 0  # the value of `read` when `reader` was created
     start: StreamID = field(init=False)
 
     def __post_init__(self) -> None:
@@ -92,7 +92,7 @@ class PageRange:
         return self.after >= self.last or self.read >= self.limit
 
 
-Check: TypeAlias = Callable[[PageRange, StreamID], None]  # arguments: the range, the ID before a possible gap
+Check: TypeAlias = Callable[[PageRange, StreamID], None]  # called with the range and the ID before a possible gap
 
 
 class _EntryPages:
@@ -109,7 +109,7 @@ class _EntryPages:
 
     def begin(self, pages: PageRange) -> None:
         """Prepare for the page of a range."""
-        self.buffer.last_ms = self.buffer.last_seq = 0  # the last ID in the buffer belongs to another range
+        self.buffer.last_ms = self.buffer.last_seq = 0  # the decoder's last ID belongs to another range
         if self.checks:
             self.buffer.expect(*pages.after, pages.count)
 
@@ -274,7 +274,7 @@ class RangeReader:
                 if pages.read < pages.limit or self.rows.length >= self.batch_entries:
                     yield
                     if isinstance(decoder, _NodePages):
-                        decoder.limit(pages)  # the limit depends on the rows that are already filled
+                        decoder.limit(pages)  # the decoder's row limit depends on the number of filled rows
             else:
                 self._page_ended(pages, connection, decoder)
                 self._send()
@@ -283,7 +283,7 @@ class RangeReader:
                 return
 
     def _begun(self, pages: PageRange, connection: Connection, decoder: _EntryPages | _NodePages) -> None:
-        """Check that an XNODES page continues the previous page, and request the next page."""
+        """Check that a page continues the previous page; after the check of an XNODES page, request the next page."""
         if isinstance(decoder, _EntryPages):
             if self.check is not None and not decoder.buffer.met:
                 self.check(pages, pages.after)
@@ -349,9 +349,9 @@ class RangeReader:
             decoder = self._decoders.get(connection)
             if isinstance(decoder, _EntryPages):
                 buffer = decoder.buffer
-                if buffer.left == 0 < buffer.extra:  # all entries of the range are decoded
+                if buffer.left == 0 < buffer.extra:  # the lost reply contained all entries, and all are decoded
                     self._page_ended(pages, connection, decoder)
-                elif buffer.left >= 0:  # some entries are decoded
+                elif buffer.left >= 0:  # some entries of the lost reply are decoded
                     pages.count -= buffer.entries - buffer.left
                     pages.read += buffer.entries - buffer.left
         for connection in lost:

@@ -28,7 +28,7 @@ from rillet.client.connection import Connection
 from rillet.errors import CommandError
 
 REDIRECTIONS = ("MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN")
-ASK_SECONDS = 1.0  # an ASK is valid for this time; then commands go to the owner of the slot again
+ASK_SECONDS = 1.0  # an ASK reply applies for this time; then commands go to the owner of the slot again
 NOT_EXECUTED = (*REDIRECTIONS, "LOADING", "MASTERDOWN")
 _REDIRECTION = re.compile(r"(?:^|: )(MOVED|ASK) ([0-9]+) (\S*):([0-9]+)$")
 _PAUSE = re.compile(r"(?:^|: )(TRYAGAIN|CLUSTERDOWN|LOADING|MASTERDOWN) ")

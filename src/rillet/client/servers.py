@@ -39,8 +39,8 @@ from rillet.client.errors import ConnectionLost, ConnectorError, StaysAway, refu
 from rillet.client.redirection import Patience, Redirection, Redirections, not_executed, pause_reason, with_asking
 from rillet.protocol.reply_parser import ReplyError
 
-MASTER, REPLICA, ASKING = "master", "replica", "asking"  # uses of a connection
-LEFT_OUT_FOR = 5.0  # seconds, at least, for which a replica that did not answer is not used
+MASTER, REPLICA, ASKING = "master", "replica", "asking"  # the uses of connections
+LEFT_OUT_FOR = 5.0  # minimum seconds for which the client avoids a replica that did not answer
 SCAN_COUNT = b"1000"
 IN_FLIGHT = 2000  # commands in one pipeline; with more, a server may stop reading until the client reads replies
 
@@ -202,7 +202,7 @@ class Servers:
         except ConnectionLost:
             if node is not None:
                 self._lost.add(node)
-            self._stale = self._stale or use != REPLICA  # reading works without a replica
+            self._stale = self._stale or use != REPLICA  # a lost replica does not make the slot map stale
             raise
         if node is not None:
             self._lost.discard(node)
@@ -314,7 +314,7 @@ class Servers:
         (reply,) = connection.replies([(b"CLUSTER", b"SHARDS")])
         if not isinstance(reply, ReplyError):
             return read_shards(reply, node, connection.address.tls is not None)
-        (reply,) = connection.replies([(b"CLUSTER", b"SLOTS")])  # before 7.0
+        (reply,) = connection.replies([(b"CLUSTER", b"SLOTS")])  # CLUSTER SHARDS exists since 7.0
         if not isinstance(reply, ReplyError):
             return read_slots(reply, node)
         line = str(reply)
@@ -371,7 +371,7 @@ class Servers:
                 received = connection.replies(sent)
             except BaseException as error:
                 if isinstance(error, ConnectionLost) or not isinstance(error, ConnectorError):
-                    self.forget(connection)  # after an interrupt, too: replies may be outstanding
+                    self.forget(connection)  # even after an interrupt: replies may be outstanding
                 raise
             for place, answered in zip(left, places, strict=True):
                 replies[place] = received[answered]
@@ -409,7 +409,7 @@ class Servers:
                 for place in sent:
                     replies[place] = connection.reply()
         except BaseException:
-            for connection, _ in under_way:  # their remaining replies will not be read
+            for connection, _ in under_way:  # the replies that remain will not be read
                 self.forget(connection)
             raise
         for key, sent in places.items():

@@ -116,7 +116,7 @@ def held(path: Path) -> Iterator[None]:
         for folder in {one.parent for one in manifests}:
             lock = DirectoryLock()
             locks.callback(lock.release)
-            lock.take(folder)  # so that no server opens the log
+            lock.take(folder)  # so that no server opens the log during the check
         yield
 
 
@@ -261,7 +261,7 @@ def _damages(path: Path, report: CheckReport) -> Iterator[None]:
     except LogCorrupt as error:
         report.damages.append(Damage(Path(error.path), error.offset, error.reason))
     except NewerFormat as error:
-        where, _, what = str(error).partition(": ")  # the text begins with the file and possibly the offset
+        where, _, what = str(error).partition(": ")  # the error's text begins with the path of the file
         report.damages.append(Damage(Path(where), -1, what))
     except OSError as error:
         report.damages.append(Damage(Path(error.filename or path), -1, f"cannot be read: {error.strerror}"))

@@ -65,9 +65,9 @@ UNAUTHENTICATED_BULK_LEN = 16384
 _UNAUTHENTICATED_MULTIBULK_LEN = cython.declare(cython.Py_ssize_t, UNAUTHENTICATED_MULTIBULK_LEN)
 _UNAUTHENTICATED_BULK_LEN = cython.declare(cython.Py_ssize_t, UNAUTHENTICATED_BULK_LEN)
 _PLAIN_NOTE = cython.declare(cython.Py_ssize_t, 128)
-_ARGV_AHEAD = cython.declare(cython.Py_ssize_t, 1024)  # maximum number of announced arguments to allocate ahead
+_ARGV_AHEAD = cython.declare(cython.Py_ssize_t, 1024)  # maximum number of list slots to allocate in advance
 
-_BLANKS = frozenset(b" \t\n\v\f\r")  # isspace() in the C locale
+_BLANKS = frozenset(b" \t\n\v\f\r")  # the blanks of C's isspace()
 _ENDS_WORD = frozenset(b" \t\n\r\0")
 _HEX = frozenset(b"0123456789abcdefABCDEF")
 _ESCAPES = {ord("n"): 10, ord("r"): 13, ord("t"): 9, ord("b"): 8, ord("a"): 7}

@@ -324,7 +324,7 @@ class ReplyParser(ReadBuffer):
         if digits.isdigit():
             try:
                 return int(text)
-            except ValueError:  # more digits than sys.set_int_max_str_digits allows
+            except ValueError:  # the number has more digits than sys.set_int_max_str_digits allows
                 pass
         self._refuse(f"invalid number {text[:32]!r}")
         return None

@@ -147,7 +147,7 @@ class ReplyWriter:
     buf: bytearray
     used: cython.Py_ssize_t
     resp: cython.int
-    before: cython.Py_ssize_t  # size of the batch handed over last, if the buffer has not grown since
+    before: cython.Py_ssize_t  # size of the last batch that was handed over; 0 after a growth
 
     def __init__(self, resp: cython.int = 2) -> None:
         self.buf = bytearray(INITIAL_CAPACITY)
@@ -172,7 +172,7 @@ class ReplyWriter:
         size: cython.Py_ssize_t = max(2 * self.used + need, self.before)
         self.before = 0
         if cython.compiled:
-            PyByteArray_Resize(self.buf, size)  # the new part is not written, so its pages cost nothing until used
+            PyByteArray_Resize(self.buf, size)  # new pages of memory cost nothing until they are used
         else:
             self.buf.extend(bytes(size - len(self.buf)))
         return True
@@ -296,7 +296,7 @@ class ReplyWriter:
             raise IndexError("the slice is outside the buffer")
         buf: bytearray = self._reserve(size + _ROOM)
         if cython.compiled:
-            origin: cython.p_uchar = source  # read after _reserve, because the source may be this same buffer
+            origin: cython.p_uchar = source  # after _reserve, because the source may be this buffer itself
             self.used = put_bulk(buf, self.used, origin + start, size)
             return True
         return self._append(b"$%d\r\n%b\r\n" % (size, bytes(source[start : start + size])))

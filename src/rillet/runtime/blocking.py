@@ -144,7 +144,7 @@ class ServingRound:
             if head is not None and head.number == number:
                 self._queue = queue
                 return head
-            self._push(queue)  # the first client of this queue was unblocked meanwhile
+            self._push(queue)  # the queue's first client was unblocked: the queue has a new first client
         if alone is not None:
             self._at += 1
         return alone
@@ -222,7 +222,7 @@ class Blocking:
         before = blocked.wakes_at
         blocked.retry_at = when
         if blocked.wakes_at < before or before == 0:
-            self.wake(session)  # the session's timer would fire too late
+            self.wake(session)  # the frontend must set an earlier timer
 
     def time_has_come(self, session: Session) -> None:
         """Act on a deadline or a retry; the owner of the timer calls this at `BlockedClient.wakes_at`."""

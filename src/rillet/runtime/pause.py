@@ -12,7 +12,7 @@ from rillet.runtime.blocking import BlockedClient
 from rillet.runtime.registry import Command
 from rillet.runtime.session import Session
 
-# Engine.paused: which commands are held back.
+# Values of Engine.paused: the commands that CLIENT PAUSE holds back.
 PAUSE_OFF = 0
 PAUSE_WRITES = 1
 PAUSE_ALL = 2

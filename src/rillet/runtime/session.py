@@ -71,12 +71,12 @@ class Session:
         self.user = b"default"
         self.lib_name = b""
         self.lib_ver = b""
-        # Flags of runtime/session_state.py.
+        # The state: the flags that runtime/session_state.py defines.
         self.state = 0
         self.watcher = Watcher()
         # The queued (command, argv) pairs between MULTI and EXEC.
         self.queue = []
-        # runtime/blocking.py: BlockedClient, while the session is blocked.
+        # A BlockedClient (runtime/blocking.py) while the session is blocked, else None.
         self.blocked = None
         self.dirty = 0
         self.propagated = None
@@ -87,7 +87,7 @@ class Session:
         self.created_ms = 0
         self.last_ms = 0
         self.extra = {}
-        # runtime/channels.py: Subscriptions, None while there are none.
+        # Subscriptions (runtime/channels.py), or None if the session has none.
         self.subscriptions = None
         self.pushes = None
         self.on_message = None

@@ -31,7 +31,7 @@ _ESCAPES = {0x5C: "\\\\", 0x22: '\\"', 0x0A: "\\n", 0x0D: "\\r", 0x09: "\\t", 0x
 INT_MAX = 2**31 - 1
 INT_MIN = -(2**31)
 LONG_MAX = 2**63 - 1
-_MOST_DIGITS = 127  # digits of an amount of memory: the size of memtoull's buffer
+_MOST_DIGITS = 127  # maximum digits of an amount of memory, as in memtoull
 
 Lines = list[tuple[str, bool]]
 

@@ -41,8 +41,8 @@ from rillet.runtime.session_state import SUBSCRIBED
 from rillet.runtime.settings import UNCOUNTED_OUTPUT
 
 _UNCOUNTED = cython.declare(cython.Py_ssize_t, UNCOUNTED_OUTPUT)
-_REPLY_BATCH = cython.declare(cython.Py_ssize_t, 1 << 20)  # send replies in parts of this size
-_MOST_ASIDE = cython.declare(cython.Py_ssize_t, 16)  # loop iterations whose replies may wait for the log
+_REPLY_BATCH = cython.declare(cython.Py_ssize_t, 1 << 20)  # bytes of replies after which the replies are sent
+_MOST_ASIDE = cython.declare(cython.Py_ssize_t, 16)  # at most so many loop iterations have replies that wait
 
 
 @cython.cclass
@@ -244,7 +244,7 @@ class ClientConnection:
     def release(self) -> None:
         """Send the oldest replies that were set aside."""
         replies = self._aside.popleft()
-        if self.transport is None or self.transport.is_closing():  # closed, perhaps because other replies were rejected
+        if self.transport is None or self.transport.is_closing():  # closed meanwhile
             return
         self.sent += len(replies)
         self._write(replies)

@@ -83,7 +83,7 @@ class RdbService:
         for number in _SIGNAL_SETTINGS:
             try:
                 loop.add_signal_handler(number, self._signalled, number)
-            except NotImplementedError:  # Windows
+            except NotImplementedError:  # on Windows
                 signal.signal(number, lambda received, _: loop.call_soon_threadsafe(self._signalled, received))
 
     def setting_changed(self, name: str) -> None:
@@ -162,7 +162,7 @@ class RdbService:
         """Shut down on a signal, with the flags of shutdown-on-sigterm and shutdown-on-sigint."""
         say(f"Received {signal.Signals(number).name} scheduling shutdown...", WARNING)
         flags: tuple[str, ...] = getattr(self._settings, _SIGNAL_SETTINGS[signal.Signals(number)])
-        with contextlib.suppress(CommandError):  # the reason is in the log
+        with contextlib.suppress(CommandError):  # `shutdown` has logged the reason
             self.shutdown("save" in flags, "nosave" in flags, "force" in flags)
 
 

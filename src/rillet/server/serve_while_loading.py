@@ -21,7 +21,7 @@ from collections.abc import Callable
 
 from rillet.runtime.engine import Engine
 
-_TURN = 0.02  # seconds
+_TURN = 0.02  # seconds of loading between two turns of the event loop
 
 Progress = Callable[[int, int], None]
 

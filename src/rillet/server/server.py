@@ -31,7 +31,7 @@ from rillet.server.log_lines import JOURNAL
 from rillet.server.stats import ServerStats
 
 UNIX_SOCKETS = hasattr(socket, "AF_UNIX")
-_LAST_REPLIES = 1.0  # at a shutdown, clients may read their last replies for so many seconds
+_LAST_REPLIES = 1.0  # seconds that clients have at a shutdown to read their last replies
 
 
 class CannotListen(StoreError):
@@ -51,7 +51,7 @@ class Server:
         self._connection = connection
         self.settings = engine.settings
         self.connections: dict[ClientConnection, None] = {}
-        # Clients that do not read their replies.
+        # Clients that read their replies too slowly.
         self.slow: dict[ClientConnection, None] = {}
         self.figures = ServerStats(self)
         self.loop: asyncio.AbstractEventLoop
@@ -256,7 +256,7 @@ class Server:
                     return
             except Misconf as error:
                 # Some of these replies acknowledge lost writes, but it is unknown which: reject all of them.
-                log.write()  # enters the failure state, which rejects writes
+                log.write()  # the log enters its failure state, which rejects writes
                 unsettled.popleft()
                 for connection in waiting:
                     connection.refuse(error)
@@ -267,7 +267,7 @@ class Server:
 
     def _synced(self) -> None:
         """Release replies after a sync; called by the syncing thread."""
-        with contextlib.suppress(RuntimeError):  # the loop has ended
+        with contextlib.suppress(RuntimeError):  # the event loop has ended
             self.loop.call_soon_threadsafe(self._settle)
 
     def _settle(self) -> None:

@@ -32,7 +32,7 @@ class ServerStats:
         self.accepted = self.refused = 0
         self._received = self._sent = 0
         self._largest_read = 0
-        # (ms, commands, bytes in, bytes out)
+        # Samples of the totals: (time in ms, commands, bytes received, bytes sent).
         self._samples: deque[tuple[int, int, int, int]] = deque(maxlen=_SAMPLES)
 
     def add_closed(self, connection: ClientConnection) -> None:

@@ -47,11 +47,11 @@ if not cython.compiled:  # compiled code gets these as C functions from the .pxd
 
 MARK = b"#RILLET:"
 _MARK = cython.declare(bytes, MARK)
-_LONGEST = cython.declare(cython.Py_ssize_t, 128)  # the longest header line
-_DIGITS = cython.declare(cython.Py_ssize_t, 16)  # the end of the checksum in the line
+_LONGEST = cython.declare(cython.Py_ssize_t, 128)  # maximum length of a header line
+_DIGITS = cython.declare(cython.Py_ssize_t, 16)  # offset after the checksum in a header line
 _SMALL = cython.declare(cython.Py_ssize_t, 4096)
 _32_BITS = cython.declare(cython.uint, 0xFFFFFFFF)
-# A redis-server that continues the file begins with one of these.
+# If a redis-server continues a rillet file, its first bytes are one of these prefixes.
 _TIME = b"#TS:"
 WRITTEN_ON = (b"*2\r\n$6\r\nSELECT\r\n", b"*1\r\n$5\r\nMULTI\r\n", _TIME)
 _PIECE = cython.declare(cython.Py_ssize_t, 1 << 20)
@@ -137,7 +137,7 @@ class FrameReader:
         self._size = size
         self._buffer = b""
         self._at = at  # the offset of the buffer's first byte
-        self._begun = False  # whether a frame has set _file_seq
+        self._begun = False  # whether the first frame was read
         self._file_seq = 0
         # The fields of the last header line.
         self._crc = 0

@@ -33,7 +33,7 @@ from rillet.runtime.engine import Engine
 from rillet.runtime.session import Session
 
 _PIECE = 1 << 20
-# A count or length, complete or truncated at any byte.
+# The header of a RESP array or bulk string, complete or truncated at any byte.
 _HEADER = re.compile(rb"[*$](?:(\d{1,10})(?:\r\n?)?)?")
 
 
@@ -81,7 +81,7 @@ def replay(engine: Engine, paths: list[Path], progress: Callable[[int, int], Non
             if not sizes[at] and path.suffix != ".rdb":  # an RDB file is never empty
                 foreign = False
                 continue
-            session = engine.session(trusted=True)  # each file begins in database 0
+            session = engine.session(trusted=True)  # a new session: each file begins in database 0
             try:
                 one = _FileReplay(path, session, disk, at == last, truncates, corrupt_tail, repairs)
                 one.run(partial(_report, progress, done, total))
@@ -148,7 +148,7 @@ class _FileReplay:
                     raise
                 self._drop(size, "an invalid command")
                 return
-            except (MemoryError, OverflowError) as error:  # a damaged SETRANGE may name a huge offset
+            except (MemoryError, OverflowError) as error:  # for example, a damaged SETRANGE with a huge offset
                 reason = str(error) or "out of memory"
                 raise LogCorrupt(str(self.path), self.applier.here, reason) from None
             self.foreign = frames.plain_from >= 0

@@ -74,7 +74,7 @@ class AppendOnlyLog:
         self.syncer = AofSyncer(lambda: (self.file, self.size), fsync, threads=threads)
         self.rotation = AofRotation(self)
         self.size = 0
-        # Bytes in the files before the current one, and in all files after the last rewrite.
+        # The size of all files before the current file, and the size of the log after the last rewrite.
         self.closed_size = 0
         self.base_size = 0
         self._foreign_tail = False  # the last file ends with commands of another server, without checksums
@@ -244,7 +244,7 @@ class AppendOnlyLog:
         try:
             self.wait(self.write())
         except Misconf:
-            self.write()  # enters the failure state
+            self.write()  # this call enters the failure state
             raise
 
     def settled(self, position: int) -> bool:

@@ -33,8 +33,8 @@ from rillet.errors import LogCorrupt
 from rillet.persistence.disk import REAL, Disk, write_file
 from rillet.protocol.command_parser import split_args
 
-_PLAIN = re.compile(r"[!#-&(-\[\]-~]+")  # sds.c: sdsneedsrepr
-_LONGEST_LINE = 1024  # aof.c: MANIFEST_MAX_LINE
+_PLAIN = re.compile(r"[!#-&(-\[\]-~]+")  # names that need no quotes (sds.c: sdsneedsrepr)
+_LONGEST_LINE = 1024  # bytes (aof.c: MANIFEST_MAX_LINE)
 _ESCAPES = {ord("\\"): "\\\\", ord('"'): '\\"', 10: "\\n", 13: "\\r", 9: "\\t", 7: "\\a", 8: "\\b"}
 
 

@@ -164,7 +164,7 @@ class Rewriting:
             self._error = error.strerror or str(error)
             return
         if not self.log.keep_history:
-            with contextlib.suppress(OSError):  # the next rewrite removes them
+            with contextlib.suppress(OSError):  # after an error the next rewrite removes these files
                 self.log.files.remove_history()
 
     def _finished(self) -> None:
@@ -255,7 +255,7 @@ class Rewriting:
     def _sync_on(self) -> None:
         """Begin a new incremental file once the thread has synced enough of the current file."""
         log = self.log
-        if self._busy():  # a snapshot has started meanwhile
+        if self._busy():  # a child of BGSAVE has started meanwhile: rewrite after its end
             self.scheduled = True
             self._over()
         elif log.failure is None and log.size - log.synced > _LITTLE and self._rounds < _ROUNDS:

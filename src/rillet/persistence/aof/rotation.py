@@ -80,7 +80,7 @@ class AofRotation:
                 path = log.file.path
                 log.close_file()
                 log.syncer.error = None
-                with contextlib.suppress(OSError):  # the next temporary file replaces it, and `find` removes it
+                with contextlib.suppress(OSError):  # a remaining file is replaced later, or removed by `find`
                     log.disk.remove(path)
 
     def install_base(self, draft: str, as_rdb: bool) -> None:

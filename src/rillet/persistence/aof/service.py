@@ -49,10 +49,10 @@ class AofService:
         self._gate = gate
         self._on_failure = on_failure
         self._busy = busy
-        self._explains = say is None  # without a log, errors carry their reason
+        self._explains = say is None  # without a server's log, each error contains its reason
         self._say: Say = say or _say_nothing
         self.on_closed: Callable[[], None] = lambda: None
-        # The databases and the files differ; a rewrite from either would make the loss permanent.
+        # Whether a failed load left databases that differ from the files; a rewrite would make the loss permanent.
         self._lost = False
         settings = engine.settings
         self.log = AppendOnlyLog(folder, name=name, fsync=settings.appendfsync, on_failure=self._failed,
@@ -162,7 +162,7 @@ class AofService:
 
     def _turn_on(self) -> None:
         log, rewriting = self.log, self.rewriting
-        rewriting.abort()  # the base in progress would lack the commands that are logged from now on
+        rewriting.abort()  # a running rewrite's base lacks the commands executed since its start
         try:
             if self._lost:
                 raise OSError("the databases differ from the files that were loaded")
@@ -230,7 +230,7 @@ class AofService:
     def begin_anew(self) -> None:
         """Rewrite the log now, from memory, because its files do not contain the loaded data. O(data)"""
         if self.log.state == WAIT_REWRITE:
-            self.rewriting.abort()  # the base in progress has the previous data
+            self.rewriting.abort()  # a running rewrite would write the previous data
         if self.log.state == ON:
             try:
                 self.rewriting.rewrite_now()

@@ -68,8 +68,8 @@ _IDLE, _FREQUENCY, _FACT, _SIZES, _EXPIRE_MS, _EXPIRE_S, _DATABASE, _END = range
 _MODULE_VALUE = 7
 # The types of the parts of a module's data (RDB_MODULE_OPCODE_*).
 _PART_END, _PART_SIGNED, _PART_UNSIGNED, _PART_FLOAT, _PART_DOUBLE, _PART_STRING = range(6)
-_AFTER_KEYS = 2  # the `when` of module data that follows the keys
-_NAMED = 10  # the number of omitted keys that the log names
+_AFTER_KEYS = 2  # the load time of module data that follows the keys
+_NAMED = 10  # how many omitted keys the server's log names
 _TYPES = {
     6: "a module value of Redis 4.0's previews", _MODULE_VALUE: "a module value", 28: "an array", 29: "a rate limit",
     **dict.fromkeys(EXPIRING_TYPES, "a hash whose fields expire"),
@@ -175,7 +175,7 @@ class _RdbFile:
         self.name = name
         self.engine = engine
         self.reader = reader
-        # Drop keys that expired before this time.
+        # Drop keys that expired before this time (ms since the epoch; -1: keep all keys).
         self.now = engine.clock.now_ms() if options.get("drop_expired") else -1
         self.merge = options.get("merge", False)
         self.delay: int = settings.key_load_delay

@@ -231,7 +231,7 @@ class Snapshots:
         try:
             self.write()
         except CommandError:
-            return False  # the old file stays; the reason is in the log
+            return False  # the old file is unchanged; `write` has logged the reason
         return True
 
     # -- periodic work -------------------------------------------------------------------------------
