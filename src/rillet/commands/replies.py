@@ -24,7 +24,7 @@ def write_bulks(out: ReplyWriter, words: Collection[bytes]) -> None:
 
 
 class ReplySet(list[Any]):
-    """The elements of a set in a reply, in their order."""
+    """A set in a reply, as the list of its elements in order."""
 
 
 def write_tree(out: ReplyWriter, value: Any) -> None:

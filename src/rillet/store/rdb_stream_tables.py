@@ -98,7 +98,7 @@ class TreeSize:
             self.allocated += by * allocated((4 + length + 7) // 8 * 8 + 8)
 
     def settle(self) -> TreeSize:
-        """Add the branching nodes on the path to the last key, when no more keys follow."""
+        """Add the branching nodes on the path to the last key, after all keys were added; return this object."""
         while len(self._path) > 1:
             self._path.pop()
             if children := self._children.pop():
@@ -108,7 +108,7 @@ class TreeSize:
         return self
 
     def memory(self, guessed: bool) -> int:
-        """Return the bytes of the finished tree; guessed: as estimated by Redis 7.0 (streamRadixTreeMemoryUsage)."""
+        """Return the tree's size in bytes; guessed: Redis 7.0's estimate of the size (streamRadixTreeMemoryUsage)."""
         return self.keys * _TREE_KEY + self.nodes * _TREE_NODE if guessed else 24 + self.allocated
 
 

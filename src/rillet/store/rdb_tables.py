@@ -279,7 +279,7 @@ class _Tables:
         self.rows = []
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
-    # -- between keys
+    # -- records between keys
 
     def _about(self, kind: int) -> bool:
         """Read a record other than a key (a database number, an expiry ...); return False if the record is a key."""
@@ -319,7 +319,7 @@ class _Tables:
             return False
         return True
 
-    # -- a key
+    # -- reading a key
 
     def _key(self, kind: int, began: int) -> Iterator[Any]:
         reader, key = self.reader, self.key

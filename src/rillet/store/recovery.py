@@ -1,7 +1,8 @@
 """The report after opening a store: one log line, and a progress bar if the replay takes over a second.
 
-    events.rillet: process 4711 ended without closing it; 812 keys of a base and 20,113 commands replayed (3.1 MB)
-    in 0.42 s; 17 bytes of an unfinished command were dropped at offset 1,204,113 of appendonly.aof.3.incr.aof
+    events.rillet: process 4711 ended without closing it; 812 keys of the base file and 20,113 commands replayed
+    (3.1 MB) in 0.42 s; 17 bytes of an unfinished command were dropped at offset 1,204,113 of
+    appendonly.aof.3.incr.aof
 
 The line goes to the logger "rillet.store". Its level is WARNING if a process was killed or bytes were dropped, so that
 it appears without any logging configuration; otherwise INFO. `Store.recovery` contains the figures.
@@ -39,7 +40,7 @@ class Recovery:
     note: str = ""
 
     def __str__(self) -> str:
-        base = f"{self.keys:,} keys of a base and " if self.keys else ""
+        base = f"{self.keys:,} keys of the base file and " if self.keys else ""
         parts = [f"{base}{self.commands:,} commands replayed ({self.bytes / 1e6:.1f} MB) in {self.seconds:.2f} s"]
         if self.killed is not None:
             parts.insert(0, f"process {self.killed} ended without closing it")

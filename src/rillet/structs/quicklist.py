@@ -416,7 +416,7 @@ class Quicklist:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def insert(self, node: QuicklistNode, rank: cython.Py_ssize_t, value: bytes, after: cython.bint) -> cython.bint:
-        """Insert an element before or after the element of that rank in the node (_quicklistInsert)."""
+        """Insert an element before or after the element with the given rank in the node (_quicklistInsert)."""
         at_edge: cython.bint = rank == node.count - 1 if after else rank == 0
         beside: QuicklistNode | None = node.next if after else node.previous
         if self.is_large(value):

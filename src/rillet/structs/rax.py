@@ -317,7 +317,7 @@ class Rax:
         self.tail = b""
 
     def __dealloc__(self) -> None:
-        """Free the nodes one by one; interpreted code uses `__del__` below instead."""
+        """Free the nodes one by one in compiled code; interpreted code uses `__del__` instead."""
         if self.head is not None:
             release(self.head)
 
@@ -505,7 +505,7 @@ class Rax:
 
     @cython.cfunc
     def _extend(self, h: RaxNode, key: bytes, i: cython.Py_ssize_t) -> RaxNode:
-        """Add nodes for key[i:] below h and return the last one, a leaf."""
+        """Add nodes for key[i:] below node h and return the last new node, a leaf."""
         n: cython.Py_ssize_t = len(key)
         while i < n:
             child: RaxNode = new_node(b"", None, False)
@@ -628,7 +628,7 @@ class Rax:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _merge(self, h: RaxNode, stack: list) -> cython.bint:  # type: ignore[type-arg]
-        """Merge the chain of single-child, non-key nodes around h into its topmost node."""
+        """Merge the chain of single-child, non-key nodes around node h into the chain's topmost node."""
         while stack:
             above: RaxNode = stack.pop()
             if above.iskey or not has_one_child(above):

@@ -130,7 +130,7 @@ class RaxIterator:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _seek_near(self, h: RaxNode, key: bytes, forward: cython.bint) -> cython.bint:
-        """Step from h, the last node on the path of `key`, to the nearest key after or before `key`."""
+        """Step from h, the last node on the path of `key`, to the nearest key after (forward) or before `key`."""
         i: cython.Py_ssize_t = self.rax.walked
         j: cython.Py_ssize_t = self.rax.split
         self._add(key, 0, i - j)
@@ -277,7 +277,7 @@ class RaxIterator:
 
     @cython.cfunc
     def _up(self) -> RaxNode:
-        """Pop the parent from the stack. The parent stays in the list, so that `_end` can restore the position."""
+        """Pop the parent from the stack and return it; the list keeps the parent, so `_end` can restore the stack."""
         self.depth -= 1
         parent: RaxNode = self.stack[self.depth]
         return parent

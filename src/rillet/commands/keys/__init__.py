@@ -1,4 +1,4 @@
-"""Commands for keys of any type. The decorator `command` registers a handler; by default the command's key is argv[1]."""
+"""The commands about keys. The decorator `command` registers a handler; by default the command's key is argv[1]."""
 
 from functools import partial
 

@@ -60,7 +60,7 @@ def _value(session: Session, argv: list[bytes]) -> object:
 
 
 def _options(argv: list[bytes]) -> tuple[bool, bool]:
-    """Parse the options; return (REPLACE, ABSTTL). IDLETIME and FREQ are validated and ignored: nothing is evicted."""
+    """Parse the options; return (REPLACE, ABSTTL). IDLETIME and FREQ are checked but ignored: rillet evicts no keys."""
     replace = absolute = False
     idle = frequency = -1
     position = 4

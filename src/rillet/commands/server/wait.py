@@ -90,7 +90,7 @@ class _Waiting:
         return True
 
     def reply(self, session: Session) -> None:
-        """Reply with two numbers: of local disks, and of replicas' disks, that have the changes."""
+        """Reply with the number of local disks (0 or 1), and of replicas' disks, that have the changes."""
         session.out.array(2)
         session.out.integer(_synced(session, self.position))
         session.out.integer(0)

@@ -64,7 +64,7 @@ def _intersection(sets: list[Set], limits: EncodingLimits) -> Set:
         return _made(Set(), _common(sets), limits)
     encoding = sets[0].encoding() if sets else "intset"
     result = Set.empty("listpack" if encoding == "hashtable" else encoding)
-    # A string in a listpack is not an integer; a string in a hashtable may be one.
+    # A listpack stores integers as integers, but a string in a hashtable may be the text of an integer.
     only_integers = True
     for member in _common(sets):
         only_integers = only_integers and string2ll(member) is not None

@@ -451,7 +451,7 @@ class InProcessTransport:
 
 
 def waker(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> Callable[[], None]:
-    """Return a function that sets the event from any thread."""
+    """Return a function that sets an asyncio event of the loop and can be called from any thread."""
 
     def wake() -> None:
         # An event loop that was closed needs no wake-up; call_soon_threadsafe raises RuntimeError.
