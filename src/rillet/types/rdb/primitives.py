@@ -78,7 +78,7 @@ _HEAD = cython.declare(cython.Py_ssize_t, 19)
 
 
 class EmptyValue(Corrupt):
-    """An empty list, set, hash or sorted set, which old servers could write. Loading a file skips its key, as in Redis."""
+    """An empty list, set, hash or sorted set from an old server. As in Redis, loading a file skips the key."""
 
 
 @cython.cfunc
