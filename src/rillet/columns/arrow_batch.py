@@ -79,7 +79,7 @@ def _alias(metadata: dict[bytes, bytes]) -> bytes | None:
 
 
 def _add(rows: RowBuilder, field: Any, corrupt: str) -> str | None:
-    """Add the column of one schema field to rows; return an error message if it is unsupported."""
+    """Add the column for one field of an Arrow schema; return an error message if its type is unsupported."""
     alias = _alias(field.metadata or {})
     source = SOURCES.get(field.name) if alias is None else None
     kind = kind_of(field.type)
@@ -120,15 +120,15 @@ def _map_value(kind: Any) -> int | None:
 
 
 class NullValue(RilletError, ValueError):
-    """A NOT NULL column would contain a null."""
+    """A column that the schema declares NOT NULL has a null in this batch."""
 
 
 def record_batch(rows: RowBuilder, schema: Any) -> Any:
-    """Return the finished rows as a pyarrow.RecordBatch of that schema, and empty the builder."""
+    """Return the builder's rows as a pyarrow.RecordBatch with the given schema, and empty the builder."""
     import pyarrow as pa
 
     length = rows.length
-    rows.begin(0, 0)  # drops the values of an unfinished entry
+    rows.begin(0, 0)  # removes the values of an entry that is not complete yet
     arrays = []
     for field, column in zip(schema, rows.columns, strict=True):
         if column.nulls and not field.nullable:
@@ -157,7 +157,7 @@ def _array(column: Column, kind: Any) -> Any:
 
 
 def _map_array(rows: RowBuilder, kind: Any) -> Any:
-    """Return the map column: int32 offsets over the column of names and the column of values."""
+    """Return the map column as a pyarrow array: int32 offsets over a column of names and a column of values."""
     import pyarrow as pa
 
     length, _, _, _, ends = rows.map_ends.take()

@@ -97,7 +97,7 @@ SPECIAL = frozenset((b"nan", b"inf", b"-inf", b"NaN", b"Infinity", b"-Infinity")
 
 
 class NotPlain(RilletError):
-    """A column whose number type was inferred received a text that is not a canonical number."""
+    """A column whose type was inferred as a number received a text that is not a canonical number."""
 
 
 @cython.cfunc
@@ -124,7 +124,7 @@ def size_of(buf: bytearray) -> cython.Py_ssize_t:
 @cython.inline
 @cython.exceptval(-1, check=False)
 def put_int32(dst: bytearray, i: cython.Py_ssize_t, value: cython.Py_ssize_t) -> cython.bint:
-    """Write value as the i-th int32 of dst."""
+    """Write a value as the int32 at index i of the buffer `dst`."""
     if i < 0 or i > (size_of(dst) >> 2) - 1:
         raise IndexError("column: a write would exceed the buffer")
     if cython.compiled:
@@ -153,7 +153,7 @@ def int32_at(buf: bytearray, i: cython.Py_ssize_t) -> cython.Py_ssize_t:
 @cython.inline
 @cython.exceptval(-1, check=False)
 def put_whole(dst: bytearray, at: cython.Py_ssize_t, value: cython.longlong, width: cython.Py_ssize_t) -> cython.bint:
-    """Write an integer as `width` bytes in native byte order at dst[at:]. The value must fit."""
+    """Write an integer as `width` bytes in native byte order at dst[at:]. It must fit into them."""
     if at < 0 or at > size_of(dst) - width:
         raise IndexError("column: a write would exceed the buffer")
     if cython.compiled:
@@ -209,7 +209,7 @@ def put_single(dst: bytearray, at: cython.Py_ssize_t, value: cython.double) -> c
 @cython.inline
 @cython.exceptval(check=False)
 def union_of(data: cython.p_const_uchar, n: cython.Py_ssize_t) -> cython.ulonglong:
-    """Return the OR of all eight-byte words of a text: it shows whether any byte is not ASCII. Compiled only."""
+    """Return the OR of a text's 8-byte words. A high bit shows that a byte is not ASCII. Compiled code only."""
     i: cython.Py_ssize_t = 8
     union: cython.ulonglong = 0
     word: cython.ulonglong = 0
@@ -333,7 +333,7 @@ def is_utf8(buf: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_ss
 @cython.inline
 @cython.exceptval(check=False)
 def is_whole(data: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
-    """Return whether the first and last characters of a non-empty text allow a canonical integer."""
+    """Return whether a non-empty text begins and ends like a canonical integer (-?digit ... digit, no leading 0)."""
     first: cython.int = data[start]
     if first == 0x2D:
         if n == 1 or data[start + 1] == 0x30:
@@ -348,7 +348,7 @@ def is_whole(data: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_
 @cython.inline
 @cython.exceptval(check=False)
 def begins_plain(data: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
-    """Return whether the first and last characters of a text allow a canonical number: no plus, no leading zero."""
+    """Return whether a text begins and ends like a canonical number: no plus sign, no leading zero."""
     sign: cython.Py_ssize_t = 1 if data[start] == 0x2D else 0
     first: cython.int
     last: cython.int = data[start + n - 1]
@@ -366,7 +366,7 @@ def begins_plain(data: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython
 def is_sure(
     real: cython.double, data: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_ssize_t
 ) -> cython.bint:
-    """Return whether a parsed number is within a double's range, or a zero that is written with zeros only."""
+    """Return whether a parsed number is 1e-300 to 1e300 in magnitude, or a zero that is written with zeros only."""
     i: cython.Py_ssize_t
     if real < 0:
         real = -real
@@ -402,7 +402,7 @@ class Column:
     size: cython.Py_ssize_t
     number: cython.longlong
     parser: ValueParser
-    next: Column  # link to the batch's next column
+    next: Column  # the batch's next column
     label: str  # Spark's name of the column type
     precision: cython.int
     scale: cython.int
@@ -410,7 +410,7 @@ class Column:
     read: Any  # in a JSON column, the function that parses a text
     objects: list[Any]
     strict: cython.bint  # a string that is not UTF-8 becomes null instead of being repaired
-    bad: cython.Py_ssize_t  # size of the entry's value if malformed (NUMBER for an integer), else ABSENT
+    bad: cython.Py_ssize_t  # size of a malformed value (NUMBER: an integer); ABSENT: not malformed
     upper: cython.ulonglong  # milliseconds of the last ID, divided by 10000; 0 before the first ID
     upper_text: bytearray
     upper_size: cython.Py_ssize_t
@@ -458,7 +458,7 @@ class Column:
     @cython.inline
     @cython.exceptval(-1, check=False)
     def _ended(self) -> cython.bint:
-        """Add the value just written to `length` and set its validity bit."""
+        """End the append of a value of fixed width: increment `length`, and set the value's validity bit."""
         self.length += 1
         if self.nulls > 0:
             self._mark(True)
@@ -468,7 +468,7 @@ class Column:
     @cython.inline
     @cython.exceptval(-1, check=False)
     def _ended_text(self) -> cython.bint:
-        """Add the text just written to `length`, and set its end offset and its validity bit."""
+        """End the append of a text: increment `length`, and set the text's end offset and validity bit."""
         length: cython.Py_ssize_t = self.length + 1
         offsets: bytearray = self.offsets
         self.length = length
@@ -535,7 +535,7 @@ class Column:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def put_integer(self, value: cython.longlong) -> cython.bint:
-        """Append an integer to a column of an integer, time or floating-point kind. The value must fit."""
+        """Append an integer to a column of integers, times or floats. The integer must fit into the column's type."""
         if self.kind == _DOUBLE or self.kind == _FLOAT or self.kind == _REAL:
             return self.put_real_value(value)
         self._room(8)
@@ -832,7 +832,7 @@ class Column:
 
     @cython.cfunc
     def put_registers(self, data: cython.p_const_uchar, limit: cython.Py_ssize_t) -> Column:
-        """Append the current entry's values to this and the following field columns; return the first other column."""
+        """Append the entry's value to this and each following column of a field; return the first other column."""
         source: cython.int = self.source
         column: Column = self
         while column is not None and column.source == source:
@@ -844,7 +844,7 @@ class Column:
     @cython.inline
     @cython.exceptval(-1, check=False)
     def put_register(self, data: cython.p_const_uchar, limit: cython.Py_ssize_t) -> cython.bint:
-        """Append the current entry's value (`start`, `size`, `number`): a text in data[:limit], an integer or null."""
+        """Append the entry's value: the text data[start:start + size], the integer `number`, or null if absent."""
         n: cython.Py_ssize_t = self.size
         self.size = _ABSENT
         if n >= 0:
@@ -904,7 +904,7 @@ class Column:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def put_decimal(self, value: cython.ulonglong, mark: cython.int) -> cython.bint:
-        """Write a number's digits, then the byte `mark` unless it is 0, to a text that `end_text` completes."""
+        """Begin or extend a text: write a number's digits, then the byte `mark` unless it is 0. See `end_text`."""
         self._room(21)
         to: cython.p_uchar = start_of(self.data)
         self.used = put_digits(to, self.used, value)
@@ -916,7 +916,7 @@ class Column:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def end_text(self) -> cython.bint:
-        """Complete the text that `put_decimal` wrote and append it as a value."""
+        """Append the text that calls of `put_decimal` have written."""
         return self._ended_text()
 
     @cython.cfunc
@@ -976,7 +976,7 @@ class Column:
         self.label = f"decimal({precision},{scale})"
 
     def value(self, i: int) -> bytes:
-        """Return the bytes of string i."""
+        """Return the string at index i of the column as bytes."""
         if not 0 <= i < self.length:
             raise IndexError(i)
         return bytes(self.data[int32_at(self.offsets, i) : int32_at(self.offsets, i + 1)])

@@ -43,7 +43,7 @@ _NAMED = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-in
 
 
 def reader(kind: Any) -> Callable[[bytes], Any] | None:
-    """Return a function that converts a JSON text to a nested type or raises ValueError; None for other types."""
+    """Return a function that converts JSON text to a nested Arrow type; None for an unsupported type."""
     import pyarrow as pa
 
     if not pa.types.is_nested(kind):
@@ -62,7 +62,7 @@ def reader(kind: Any) -> Callable[[bytes], Any] | None:
         except RecursionError:
             raise ValueError("the JSON is nested too deeply") from None
         except DecimalException:
-            raise ValueError("the exponent is beyond every decimal") from None
+            raise ValueError("the exponent exceeds the range of decimals") from None
 
     return read
 
@@ -162,7 +162,7 @@ def _list(read: Reader | None) -> Reader | None:
 def _whole(bound: int) -> Reader:
     def read_whole(value: Any) -> Any:
         if value is not None and (type(value) is not int or not -bound <= value < bound):
-            raise ValueError("not an integer of the column's size")
+            raise ValueError("the value is not an integer in the column's range")
         return value
 
     return read_whole
@@ -174,7 +174,7 @@ def _decimal(precision: int, scale: int) -> Reader:
             return None
         number = exactly(str(value).encode(), precision, scale) if type(value) in (int, Decimal, str) else None
         if number is None:
-            raise ValueError("not a decimal of the column's precision")
+            raise ValueError("the value is not a decimal within the column's precision")
         return Decimal(f"{number}e{-scale}")
 
     return read_decimal
@@ -188,7 +188,7 @@ def _moment(parse: Callable[[bytearray, int, int], bool]) -> Reader:
             return None
         raw = bytearray(str(value).encode())
         if type(value) not in (int, str) or not parse(raw, 0, len(raw)):
-            raise ValueError("not a timestamp or a date")
+            raise ValueError("the text is not a timestamp or a date")
         return parser.number
 
     return read_moment
@@ -203,7 +203,7 @@ def _string(value: Any) -> Any:
 
 
 def _text(value: str) -> str:
-    """Return the string with U+FFFD for unpaired surrogates, which JSON can express and UTF-8 cannot."""
+    """Replace unpaired surrogates, which JSON allows and UTF-8 does not, by U+FFFD."""
     if value.isascii():
         return value
     return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -88,7 +88,7 @@ def _little(data: cython.p_const_uchar, p: cython.Py_ssize_t, n: cython.Py_ssize
 @cython.inline
 @cython.exceptval(check=False)
 def _undelta(base: cython.ulonglong, stored: cython.longlong) -> cython.ulonglong:
-    """Return base + stored modulo 2^64, as `undelta` does. The usual case needs no call into another module."""
+    """Return base + stored modulo 2^64, as `undelta` does; without a call into its module if stored >= 0."""
     if stored >= 0:
         return (base + cython.cast(cython.ulonglong, stored)) & _MASK
     return undelta(base, stored)
@@ -113,10 +113,10 @@ def _backlen(n: cython.Py_ssize_t) -> cython.Py_ssize_t:
 @cython.final
 @cython.cclass
 class NodeReader:
-    """Decodes the entries with IDs after `after` and up to `last` into `rows`, node by node.
+    """Decodes one node after another into the builder `rows`: entries with IDs above `after`, up to `last`.
 
-    `last_ms` and `last_seq` are the ID of the last entry in the rows, or `after`. `over` is set when an entry has an
-    ID beyond `last`.
+    `last_ms` and `last_seq` are the ID of the last decoded entry; before the first one, `after`. `over` is set when an
+    entry has an ID above `last`.
     """
 
     __slots__ = (
@@ -132,15 +132,15 @@ class NodeReader:
     end_seq: cython.ulonglong
     last_ms: cython.ulonglong
     last_seq: cython.ulonglong
-    entries: cython.Py_ssize_t  # number of entries decoded so far
+    entries: cython.Py_ssize_t  # the number of decoded entries
     over: cython.bint
     buf: bytearray
     pos: cython.Py_ssize_t
-    stop: cython.Py_ssize_t  # the position of the node's 0xFF
+    stop: cython.Py_ssize_t  # the position of the node's final 0xFF
     master_ms: cython.ulonglong
     master_seq: cython.ulonglong
     shape: Shape
-    names: bytes  # the listpack bytes of the master's field names, to detect that the next node has the same names
+    names: bytes  # the master entry's field names as listpack bytes, compared with the next node's names
     start: cython.Py_ssize_t  # position of the text that _item read
     size: cython.Py_ssize_t
     number: cython.longlong  # the number that _item read
@@ -172,7 +172,7 @@ class NodeReader:
     @cython.inline
     @cython.exceptval(-1, check=False)
     def _item(self, data: cython.p_const_uchar, p: cython.Py_ssize_t) -> cython.bint:
-        """Read the element at p. Return True for a text (sets start, size), False for a number. Set `next`."""
+        """Read the listpack element at p. Return True for a text (in start, size), False for `number`. Set `next`."""
         byte: cython.int
         size: cython.Py_ssize_t
         if p >= self.stop:
@@ -203,7 +203,7 @@ class NodeReader:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _wide_item(self, data: cython.p_const_uchar, p: cython.Py_ssize_t, byte: cython.int) -> cython.bint:
-        """Read an element with one of the rarer encodings. See `_item`."""
+        """Read a listpack element with one of the less common encodings. Parameters and result as in `_item`."""
         stop: cython.Py_ssize_t = self.stop
         size: cython.Py_ssize_t
         text: cython.bint = False
@@ -298,7 +298,7 @@ class NodeReader:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _read_names(self, data: cython.p_const_uchar, first: cython.Py_ssize_t, count: cython.longlong) -> cython.bint:
-        """Read the master's field names into `shape`, unless they equal those of the previous node."""
+        """Read the master entry's field names into `shape`, unless they equal those of the previous node."""
         size: cython.Py_ssize_t = len(self.names)
         names: list[bytes]
         p: cython.Py_ssize_t = first
@@ -327,7 +327,7 @@ class NodeReader:
 
     @cython.cfunc
     def _word(self, data: cython.p_const_uchar, p: cython.Py_ssize_t) -> bytes:
-        """Return the element at p as bytes."""
+        """Return the listpack element at p as bytes."""
         if self._item(data, p):
             return bytes(self.buf[self.start : self.start + self.size])
         return b"%d" % self.number
@@ -389,7 +389,7 @@ class NodeReader:
     def _values(
         self, data: cython.p_const_uchar, p: cython.Py_ssize_t, ms: cython.ulonglong, seq: cython.ulonglong
     ) -> cython.bint:
-        """Add an entry with the master's field names to the rows. Set `next` to the position after its last value."""
+        """Add a row for an entry with the master entry's names. Set `next` to the position after its last value."""
         rows: RowBuilder = self.rows
         slot: Slot = self.shape.first
         items: Column = rows.items
@@ -427,7 +427,7 @@ class NodeReader:
     def _give(
         self, data: cython.p_const_uchar, p: cython.Py_ssize_t, owner: Column | None, items: Column | None
     ) -> cython.bint:
-        """Store the value at p in its column and in the map column."""
+        """Store the value at p in its field's column, and append it to the map column."""
         if self._item(data, p):
             if items is not None:
                 items.put_text(data, self.start, self.size, self.stop)
@@ -448,7 +448,7 @@ class NodeReader:
         self, data: cython.p_const_uchar, p: cython.Py_ssize_t, count: cython.longlong,
         ms: cython.ulonglong, seq: cython.ulonglong,
     ) -> cython.bint:  # fmt: skip
-        """Add an entry with its own field names to the rows. Set `next` to the position after its last value."""
+        """Add a row for an entry with its own field names. Set `next` to the position after its last value."""
         rows: RowBuilder = self.rows
         name: bytearray
         first: cython.Py_ssize_t = p
@@ -496,7 +496,7 @@ class NodeReader:
 @cython.final
 @cython.cclass
 class NodeDecoder:
-    """Decodes entries of a stream in this process into `rows`: those with IDs after `after` and up to `last`."""
+    """Decodes the entries of an in-process stream with IDs above `after`, up to `last`, into the builder `rows`."""
 
     __slots__ = ("reader", "nodes", "busy")
     reader: NodeReader

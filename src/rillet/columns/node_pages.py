@@ -47,7 +47,7 @@ class NodePages(ReceiveBuffer):
     __slots__ = ("reader", "after", "left", "busy", "go_on", "first", "parsed")
     reader: NodeReader
     after: cython.Py_ssize_t
-    left: cython.Py_ssize_t  # number of reply elements not yet decoded; -1 before the reply begins
+    left: cython.Py_ssize_t  # number of undecoded elements of the reply; -1: no reply has begun
     busy: cython.bint
     go_on: StreamID | None
     first: StreamID | None
@@ -88,7 +88,7 @@ class NodePages(ReceiveBuffer):
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _head(self) -> cython.bint:
-        """Read the ID to continue after and the stream's first ID. Return False if they are incomplete."""
+        """Read the head of a reply: next ID and first ID. Return False if they have not arrived completely."""
         count: cython.Py_ssize_t = self._length(self.pos, 0x2A)
         if count == _INCOMPLETE:
             return False
@@ -107,7 +107,7 @@ class NodePages(ReceiveBuffer):
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _identifier(self) -> cython.bint:
-        """Read the ID or null at `after`, and advance `after` past it. Return False if it is incomplete."""
+        """Read an ID or null at the position `after`, and advance `after`. Return False if it is incomplete."""
         size: cython.Py_ssize_t = self._length(self.after, 0x24)
         p: cython.Py_ssize_t = self.after
         self.parsed = None

@@ -61,11 +61,11 @@ class ReceiveBuffer:
         self.filled(len(data))
 
     def exchange(self, out: ReplyWriter) -> None:
-        """Receive all replies of a writer: take its buffer and give it this one for its next replies.
+        """Receive all replies of a writer: exchange the buffers, or copy the replies if this buffer is not empty.
 
         A copy of a page costs little, but the page faults of a new buffer for each page cost more than the decoding.
         """
-        self.space(0).release()  # moves undecoded bytes to the front; raises an error if the buffer is in use
+        self.space(0).release()  # moves undecoded bytes to the front; fails if the buffer is in use
         if self.end:
             self.feed(out.take())
             return

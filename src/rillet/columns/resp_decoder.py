@@ -113,12 +113,12 @@ class RangeDecoder(ReceiveBuffer):
     max_bytes: cython.Py_ssize_t
     ms: cython.ulonglong
     seq: cython.ulonglong
-    missing: cython.Py_ssize_t  # number of deleted entries: the reply has null instead of their fields
+    missing: cython.Py_ssize_t  # number of deleted entries (null fields) in the reply
     recent: list[Shape]  # the shapes of the last entries, newest first
     fields: cython.Py_ssize_t  # number of fields of the last decoded entry
-    begin_ms: cython.ulonglong  # the ID that the reply should begin with
+    begin_ms: cython.ulonglong  # the ID of the expected first entry
     begin_seq: cython.ulonglong
-    most: cython.Py_ssize_t  # maximum number of entries to decode after the expected entry; 0 without `expect`
+    most: cython.Py_ssize_t  # decode at most this many entries after the expected one; 0: no entry is expected
     extra: cython.Py_ssize_t  # number of entries to skip at the reply's end
     met: cython.bint
 
@@ -314,7 +314,7 @@ class RangeDecoder(ReceiveBuffer):
         digit: cython.int
         eight: cython.longlong
         value: cython.ulonglong = 0
-        # After *2 CRLF $: one or two digits, CRLF, the ID.
+        # Expect *2 CRLF $, the length of the ID in one or two digits, CRLF, the ID.
         if p + 10 > end or not matches(data, p, b"*2\r\n$", 5):
             return -1
         stop = data[p + 5] - 0x30
@@ -383,7 +383,7 @@ class RangeDecoder(ReceiveBuffer):
         rows.id_start = start
         rows.id_size = id_size
         while slot is not None:
-            # At least three bytes follow the literal: a one-digit length and CRLF, or two digits and CR.
+            # The literal is followed by a length: one digit and CRLF, or more digits.
             if p + slot.size + 4 > end or not matches(data, p, slot.literal, slot.size):
                 return False
             p += slot.size

@@ -87,12 +87,12 @@ PERMISSIVE, DROPMALFORMED, FAILFAST = range(3)
 MODES = {"PERMISSIVE": PERMISSIVE, "DROPMALFORMED": DROPMALFORMED, "FAILFAST": FAILFAST}
 _DROPMALFORMED = cython.declare(cython.int, 1)
 _FAILFAST = cython.declare(cython.int, 2)
-SHOWN = 100  # an error message shows at most this many characters of a malformed value
+SHOWN = 100  # the maximum length of a malformed value in an error message, in characters
 MOST_FIELDS = 1000  # limit for schema discovery: a stream with more field names probably uses names as data
 
 
 class TooManyFields(RilletError):
-    """The entries have too many different fields for one column each."""
+    """Schema discovery found more than MOST_FIELDS field names."""
 
 
 class BadValue(RilletError, ValueError):
@@ -133,7 +133,7 @@ class Slot:
 
     __slots__ = ("name", "owner", "literal", "size", "next")
     name: bytes
-    owner: Column  # the value's column; None if the batch has no column for this field
+    owner: Column  # the column of this field; None if the batch has none
     literal: bytes  # the reply's bytes from the end of the previous value (or ID) to the $ of this value's length
     size: cython.Py_ssize_t  # length of `literal` in bytes
     next: Slot
@@ -213,7 +213,7 @@ class RowBuilder:
     shapes: dict[tuple[bytes, ...], Shape]
     shape: Shape  # the current entry's shape; None if the decoder passes its names one by one
     id_start: cython.Py_ssize_t
-    id_size: cython.Py_ssize_t  # length of the ID's text in the buffer; ABSENT if the ID must be formatted
+    id_size: cython.Py_ssize_t  # length of the ID's text in the entry's buffer; ABSENT: there is no text
     mode: cython.int
     corrupt: Column  # the column that shows malformed entries as JSON; or None
     discovers: cython.bint  # whether a field without a column gets a new string column
@@ -342,7 +342,7 @@ class RowBuilder:
     @cython.cfunc
     @cython.inline
     def _owner(self, buf: bytearray, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> Column:
-        """Return the column of the field at the current position, or None; advance the position."""
+        """Return the column of the entry's next field, or None if the field has no column; increment `position`."""
         i: cython.Py_ssize_t = self.position
         self.position = i + 1
         if i < len(self.pattern) and same(self.pattern[i], buf, start, n):
@@ -392,7 +392,7 @@ class RowBuilder:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def begin_as(self, shape: Shape, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
-        """Start an entry of a shape. For each slot, the caller sets the value in `owner` and appends it to `items`."""
+        """Start an entry with a known shape. For each slot, the caller sets the value in slot.owner and `items`."""
         if self.position != 0:
             self._forget()
         self.shape = shape
@@ -415,7 +415,7 @@ class RowBuilder:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def finish_in(self, data: cython.p_const_uchar, limit: cython.Py_ssize_t) -> cython.bint:
-        """End the entry as `finish` does; the entry's texts are in data[:limit]."""
+        """Append the entry's values as `finish` does; positions of texts refer to data[:limit]."""
         column: Column = self.first
         if self.keys is not None:
             self._finish_map()
@@ -437,7 +437,7 @@ class RowBuilder:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _put_own(self, column: Column, data: cython.p_const_uchar, limit: cython.Py_ssize_t) -> cython.bint:
-        """Append the key, or a part of the entry's ID, to a column that shows it."""
+        """Append the stream's key, the entry's ID or a part of the ID to a column whose source this is."""
         source: cython.int = column.source
         if source == _ID:
             if self.id_size >= 0:
@@ -469,7 +469,7 @@ class RowBuilder:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _finish_map(self) -> cython.bint:
-        """Complete the map of the entry, and remove duplicate names."""
+        """Append the names of the entry's fields to the map column, and remove duplicate names."""
         if self.shape is not None:
             self.keys.put_block(self.shape.texts, self.shape.ends, self.shape.count)
             if self.keys.length != self.items.length:

@@ -46,7 +46,7 @@ _FLOAT = cython.declare(cython.int, 10)
 _DOUBLE = cython.declare(cython.int, 11)
 _DAY = cython.declare(cython.int, 12)
 _SECONDS = cython.declare(cython.int, 13)
-_FRAME = cython.declare(cython.Py_ssize_t, 32)  # the bytes around a text at most: $, 20 digits, CRLF, CRLF
+_FRAME = cython.declare(cython.Py_ssize_t, 32)  # the maximum overhead of a text: $, 20 digits, CRLF, CRLF
 
 
 @cython.cfunc
@@ -144,12 +144,12 @@ class StringArrays:
     kind: cython.int
     width: cython.Py_ssize_t
     zoned: cython.bint
-    writer: ValueFormatter  # formats the values; None for a column of texts
+    writer: ValueFormatter  # formats values of fixed width; None for texts
 
     def __init__(
         self, name: bytes, valid: bytes | None, offsets: bytes, data: bytes | None, base: int, first: int = 0
     ) -> None:
-        """`base` is the index of row 0 in the buffers; `first` is the offset of the first data byte."""
+        """`base` is the index of row 0 in the buffers; `first` is the offset to which data[0] corresponds."""
         self.head = b"$%d\r\n%b\r\n" % (len(name), name)
         self.valid = valid or b""
         self.offsets = offsets
@@ -164,7 +164,7 @@ class StringArrays:
         self.writer = None  # type: ignore[assignment]
 
     def be_values(self, kind: int, zoned: bool = False) -> StringArrays:
-        """Interpret `data` as values of a kind (BOOLEAN: bits); zoned timestamps end in Z. Return the column."""
+        """Let `data` contain values of fixed width instead of texts. zoned: timestamps end in Z. Return the column."""
         self.kind = kind
         self.width = WIDTHS[kind]
         self.zoned = zoned
@@ -174,7 +174,7 @@ class StringArrays:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def find(self, row: cython.Py_ssize_t) -> cython.bint:
-        """Set start and size to the row's text in `data`, or format it. Return False, with size -1, for a null."""
+        """Find or format the text of a row, and set `start` and `size`. Return False and set size to -1 for a null."""
         i: cython.Py_ssize_t = self.base + row
         bits: cython.int
         self.size = -1
@@ -196,7 +196,7 @@ class StringArrays:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _write(self, i: cython.Py_ssize_t) -> cython.bint:
-        """Format value i of the buffer."""
+        """Write the value at index i of `data` as text into the formatter's buffer."""
         kind: cython.int = self.kind
         value: cython.longlong
         bits: cython.int
@@ -225,7 +225,7 @@ class StringArrays:
 @cython.final
 @cython.cclass
 class RowPacker:
-    """Packs rows into `buf`, which holds `used` bytes and `commands` commands."""
+    """Packs rows as XADD commands into `buf`; `used` is the number of bytes, `commands` the number of commands."""
 
     __slots__ = (
         "buf", "used", "commands", "head", "tail", "after", "verb", "words", "columns", "ids", "keys", "ends", "names",
@@ -248,10 +248,10 @@ class RowPacker:
     base: cython.Py_ssize_t
 
     def __init__(self, words: list[bytes], after: bytes = b"") -> None:
-        """`words` is the command before the ID: its name, the stream's key, the options.
+        """`words` are the words of the command before the ID: XADD, the stream's key, the options.
 
-        `after` is a word after the value of the ID column. With IDMP that column has the names of messages, and the
-        ID follows: *.
+        `after` is a word that follows the value of the ID column. With IDMP the column contains message IDs (iids),
+        and `after` is the entry ID `*`.
         """
         self.buf = bytearray(1 << 16)
         self.used = self.commands = self.base = 0
@@ -266,7 +266,7 @@ class RowPacker:
         self.ids = self.keys = self.names = self.values = None  # type: ignore[assignment]
 
     def rows_of(self, columns: list[StringArrays], ids: StringArrays | None, keys: StringArrays | None = None) -> None:
-        """Set the columns of the next rows. Without `ids`, the server assigns IDs. `keys` are stream keys."""
+        """Set the columns to pack. ids: entry IDs, None = the server assigns them. keys: each row's stream key."""
         self.columns = columns
         self.ids = ids  # type: ignore[assignment]
         self.keys = keys  # type: ignore[assignment]
@@ -281,7 +281,7 @@ class RowPacker:
         ids: StringArrays | None,
         keys: StringArrays | None = None,
     ) -> None:
-        """Set a map column: row i has the pairs ends[base + i] to ends[base + i + 1]."""
+        """Set the map column to pack: row i has the name-value pairs from ends[base + i] up to ends[base + i + 1]."""
         self.rows_of([], ids, keys)
         self.ends = ends
         self.base = base
@@ -313,7 +313,7 @@ class RowPacker:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _start(self, row: cython.Py_ssize_t, pairs: cython.Py_ssize_t, room: cython.Py_ssize_t) -> cython.bint:
-        """Write a command from XADD to the ID, and reserve `room` bytes for its fields."""
+        """Write the beginning of a row's command, up to the ID, and reserve `room` bytes for the fields."""
         if pairs == 0:
             raise ValueError("a row has nothing but nulls, and an entry needs a field")
         if self.ids is not None:
@@ -340,7 +340,7 @@ class RowPacker:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _row(self, row: cython.Py_ssize_t) -> cython.bint:
-        """Write one row of columns."""
+        """Write one row, a field for each column that is not null, as a command."""
         column: StringArrays
         pairs: cython.Py_ssize_t = 0
         room: cython.Py_ssize_t = 0
@@ -358,7 +358,7 @@ class RowPacker:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _map_row(self, row: cython.Py_ssize_t) -> cython.bint:
-        """Write one row of the map column, without null values."""
+        """Write one row of the map column as a command; omit pairs with a null value."""
         first: cython.Py_ssize_t = int32_at(self.ends, self.base + row)
         last: cython.Py_ssize_t = int32_at(self.ends, self.base + row + 1)
         pairs: cython.Py_ssize_t = 0
@@ -429,7 +429,7 @@ class RowPacker:
     @cython.inline
     @cython.exceptval(-1, check=False)
     def _bytes(self, data: bytes, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
-        """Write data[start:start + n]; short texts as 16 bytes; the next write overwrites those after the text."""
+        """Write data[start:start + n]. A short text is copied with the bytes after it, which are overwritten next."""
         at: cython.Py_ssize_t = self.used
         if n < 0 or start < 0 or start > len(data) - n or at > len(self.buf) - n:
             raise IndexError("the text is outside its buffer")

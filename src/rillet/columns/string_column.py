@@ -30,7 +30,7 @@ def without_text(kind: Any) -> bool:
 
 
 def texts(array: Any, name: str = "", direct: bool = pack.COMPILED) -> StringArrays:
-    """Return an Arrow array as a column for the packer; direct: the packer formats the types that it can."""
+    """Return an Arrow array as a StringArrays. direct: RowPacker formats values if it supports the type."""
     kind = _kind_of(array.type) if direct and len(array) else None
     if kind is not None and _has_plain_years(array, kind):
         return _values(array, name, kind)
@@ -38,7 +38,7 @@ def texts(array: Any, name: str = "", direct: bool = pack.COMPILED) -> StringArr
     valid, offsets, data = array.buffers()
     if offsets is None or not len(array):
         return StringArrays(name.encode(), None, bytes(4), None, 0)
-    # A slice shares its parent's buffers. Only the slice is copied, from a whole byte of validity bits on.
+    # A sliced array shares its parent's buffers. Copy only its part, from the byte with its first validity bit on.
     base = array.offset & 7
     lead = array.offset - base
     ends = offsets.slice(4 * lead, 4 * (base + len(array) + 1)).to_pybytes()
@@ -49,7 +49,7 @@ def texts(array: Any, name: str = "", direct: bool = pack.COMPILED) -> StringArr
 
 
 def _validity(array: Any) -> bytes | None:
-    """Return the array's own validity bits from a whole byte on, or None if the array has no nulls."""
+    """Return the validity bits of a (sliced) array from the byte with its first bit on; None if it has no nulls."""
     if not array.null_count:
         return None
     base = array.offset & 7
@@ -58,7 +58,7 @@ def _validity(array: Any) -> bytes | None:
 
 
 def _values(array: Any, name: str, kind: int) -> StringArrays:
-    """Return an array of fixed width as a column of values that the packer formats."""
+    """Return an array of numbers, booleans, dates or timestamps as a StringArrays that RowPacker formats."""
     base = array.offset & 7
     lead = array.offset - base
     width = pack.WIDTHS[kind]

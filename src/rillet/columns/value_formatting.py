@@ -98,7 +98,7 @@ def _upper(one: cython.ulonglong, other: cython.ulonglong) -> cython.ulonglong:
 @cython.inline
 @cython.exceptval(check=False)
 def _scaled(high: cython.ulonglong, low: cython.ulonglong, value: cython.ulonglong) -> cython.ulonglong:
-    """Return value * power / 2^128 for a 128-bit power. Bit 0 is set if the division is inexact."""
+    """Return value * power / 2^128 for a 128-bit `power`. Bit 0 is set if the quotient is inexact."""
     rest: cython.ulonglong = (high * value) & _ALL
     carried: cython.ulonglong = _upper(low, value)
     upper: cython.ulonglong = _upper(high, value)
@@ -168,7 +168,7 @@ def _equal(decimal: cython.double, value: cython.double, single: cython.bint) ->
 @cython.inline
 @cython.exceptval(check=False)
 def _put_pair(to: cython.p_uchar, at: cython.Py_ssize_t, value: cython.uint) -> cython.Py_ssize_t:
-    """Write a number below 100 as two digits; return the position after them."""
+    """Write an integer below 100 as two digits; return the position after them."""
     to[at] = 48 + value // 10
     to[at + 1] = 48 + value % 10
     return at + 2
@@ -360,8 +360,8 @@ class ValueFormatter:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _shortest(self, c: cython.ulonglong, q: cython.longlong, nearer: cython.bint) -> cython.bint:
-        """Set digits and power for the shortest form of c * 2^q. `nearer`: the lower neighbour is half as far."""
-        odd: cython.ulonglong = c & 1  # if c is odd, a decimal at a midpoint rounds to the neighbour, so exclude it
+        """Set digits and power to the shortest form of c * 2^q. `nearer`: the next smaller double is half as far."""
+        odd: cython.ulonglong = c & 1  # if c is odd, a decimal at a midpoint rounds to the next double: exclude it
         k: cython.longlong = (q * 1262611 - (524031 if nearer else 0)) >> 22
         h: cython.longlong = q + (-k * 1741647 >> 19) + 1
         high: cython.ulonglong = self._half(-k, 1)
@@ -383,7 +383,7 @@ class ValueFormatter:
                 return True
         below = least <= 4 * s
         above = 4 * s + 4 <= most
-        if below == above:  # both candidates or neither round to the value: take the nearer one, or the even one
+        if below == above:  # both multiples or none round to the value: take the nearer, or the even one
             above = middle > 4 * s + 2 or (middle == 4 * s + 2 and s & 1 != 0)
         self.digits = s + (1 if above else 0)
         return True

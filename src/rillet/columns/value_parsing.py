@@ -166,8 +166,8 @@ class ValueParser:
     number: cython.longlong
     real: cython.double
     zeros: cython.Py_ssize_t  # result of read_fixed: multiply `number` by 10^zeros
-    bad: cython.bint  # whether the current entry has a malformed value
-    stop: cython.Py_ssize_t  # end of the text without trailing blanks, or of its parsed part
+    bad: cython.bint  # the current entry has a malformed value
+    stop: cython.Py_ssize_t  # the end of the text without trailing blanks, or of the part parsed so far
 
     def __init__(self) -> None:
         self.number = 0
@@ -342,7 +342,7 @@ class ValueParser:
     def read_fixed(
         self, data: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_ssize_t, scale: cython.Py_ssize_t
     ) -> cython.bint:
-        """Read a decimal text, multiply it by 10^scale and round it half up. The result is `number` * 10^`zeros`.
+        """Parse a decimal text times 10^scale, rounded half up, into `number` and `zeros`: number * 10^zeros.
 
         Return False if the text has an exponent, or more than 18 digits after scaling. `exactly` reads such texts.
         """
