@@ -2,11 +2,11 @@
 
 XTRIM and MAXLEN remove entries from the front of a stream, XDEL from anywhere, DEL and FLUSHALL remove the stream, and
 a server may restart without its data. A query that simply continued after its last ID would not notice. One XINFO
-STREAM per trigger has enough information: the length, the first ID, and three counters that never decrease
+STREAM per trigger returns enough information: the length, the first ID, and three counters that never decrease
 (stream_info.py).
 
 An offset contains `added`, the value of entries-added at its ID, if that value is known exactly. `left` is the number
-of entries that the stream now holds after the offset. The other entries that were added since then were lost:
+of entries that the stream now holds after the offset. All other entries that were added after the offset were lost:
 
     added   then                                now
     ────────┬────────────────────────────────────┐
@@ -14,23 +14,25 @@ of entries that the stream now holds after the offset. The other entries that we
             ▼             xxxxxxxxx  ----------- │
 
 Usually the counters suffice. If the first entry is after the offset, `left` is the stream's length. If the first entry
-is at or before the offset and XDEL removed nothing after it, nothing is lost, because a trim removes from the front.
-Otherwise (XDEL after the offset) the entries are counted, up to COUNTED; above that, the loss is "at least 1".
+is at or before the offset and XDEL removed no entry after the offset, nothing is lost, because a trim removes from the
+front. If XDEL removed entries after the offset, the guard counts the entries, up to COUNTED; with more entries, the
+loss is "at least 1".
 
-Without `added` the check is less certain. If the entry at the offset and all entries before it are gone, entries
-between the offset and the stream's first entry may have been trimmed, or may never have existed. The alarm may then be
-false, as in Kafka's source. Entries after the offset that were deleted before the batch was planned do
-not count as a loss; the offset's `deleted` is the largest ID of such an entry. A program that trims the stream can keep
-the entry at the offset (XTRIM MINID <offset>); the check is then certain on any server.
+Without `added` the check is less certain. If the entry at the offset and all earlier entries are gone, entries between
+the offset and the stream's first entry may have been trimmed, or may never have existed. The alarm may then be false,
+as in Kafka's source. Entries after the offset that were deleted before the batch was planned do not count as a loss;
+the offset's `deleted` is the largest ID of such an entry. A program that trims the stream can keep the entry at the
+offset (XTRIM MINID <offset>); the check is then certain on any server.
 
-A stream that was deleted and created again is recognized if its last ID is before the offset, if fewer entries were
-added than at the offset, or if it holds more entries than were added since. A new stream with larger IDs and a larger
-counter that was also trimmed is not recognized; it counts as the old stream after a trim.
+The guard recognizes a stream that was deleted and created again if its last ID is before the offset, if entries-added
+is smaller than at the offset, or if the stream holds more entries than were added since. It does not recognize a
+trimmed new stream with larger IDs and larger entries-added, which counts as the old stream after a trim.
 
 `failOnDataLoss` selects the reaction. True: the check raises DataLoss. False: `DataLossGuard.lost` counts the entries,
-`DataLossGuard.unsure` contains the streams that may have lost more entries than that, and the query continues after the
-offset. In a stream that replaced another, it continues at the first entry. Entries that a failover removed and a
-producer wrote again are then read twice, but none is skipped. A key of another type always raises an error.
+`DataLossGuard.unsure` contains the streams that may have lost more entries than `lost` counts, and the query continues
+after the offset. If a new stream has replaced the old one, the query continues at the new stream's first entry. Entries
+that a failover removed and a producer wrote again are then read twice, but no entry is skipped. A key of another type
+always raises an error.
 
 The check happens three times: before a trigger is planned (`DataLossGuard.check`), before the tasks of a batch run
 after a restart (`check` again), and with every page of entries that a task reads (trim_detection.py).
@@ -51,11 +53,11 @@ from rillet.spark.read.stream_info import StreamInfo
 from rillet.types.stream.id import StreamID
 
 COUNTED = 1_000_000
-"""After XDEL, up to this many entries are counted to compute the exact loss; counting costs 0.7 us per entry."""
+"""After an XDEL, the exact loss is computed by counting up to this many entries, which costs 0.7 us per entry."""
 
 
 class DataLoss(ConnectorError):
-    """Entries were removed, or may have been removed, before the query read them."""
+    """The error for entries that were removed, or may have been removed, before the query read them."""
 
 
 @dataclass(frozen=True)
@@ -82,9 +84,9 @@ class DataLossGuard:
     options: Options
     servers: Servers
     restart: str = (
-        "use a new checkpointLocation to start over"  # the remedy in the error message besides failOnDataLoss=false
+        "use a new checkpointLocation to start over"  # the remedy that error messages name besides failOnDataLoss=false
     )
-    settled: dict[str, int] = field(default_factory=dict)  # by stream: entries lost before the last offset
+    settled: dict[str, int] = field(default_factory=dict)  # by stream: lost entries before the last offset
     # By stream: the last offset's ID, and how many entries after it are lost.
     current: dict[str, tuple[StreamID, int]] = field(default_factory=dict)
     unsure: set[str] = field(default_factory=set)
@@ -102,8 +104,8 @@ class DataLossGuard:
     def check(self, offset: Offset, infos: Mapping[str, StreamInfo | None]) -> dict[str, Place]:
         """Return the ID in each stream after which reading continues; count lost entries or raise DataLoss.
 
-        Entries that disappear before the query has read its first entry of a stream do not count as a loss. The
-        position in a missing stream stays the same.
+        Entries of a stream that disappear before the query has read any entry of that stream do not count as a loss.
+        The position in a missing stream stays the same.
         """
         places = {}
         for stream, after in offset.streams.items():
@@ -115,7 +117,7 @@ class DataLossGuard:
         return places
 
     def _count(self, stream: str, then: Place, loss: Loss | None) -> None:
-        """Record the number of lost entries after an offset; replace the result of an earlier check of that offset."""
+        """Record the number of lost entries after an offset; replace the number from an earlier check."""
         before = self.current.pop(stream, None)
         if before is not None and before[0] != then.after:
             self.settled[stream] = self.settled.get(stream, 0) + before[1]
@@ -140,7 +142,7 @@ class DataLossGuard:
         missing = self._lost(stream, then, now)
         if missing is not None and missing < 0:
             if not now.all_after(then.after):
-                missing = 0  # a failover removed entries that the query had read; no unread entry is missing
+                missing = 0  # a failover removed only entries that the query had read
             else:
                 what = f"is a different one: it has {now.length} entries, but only {now.added - then.added} were added"
                 return Place(then.after, now.removed), Loss(self._unread(stream, then), True, what)
@@ -160,7 +162,7 @@ class DataLossGuard:
         return since - self._entries_after(stream, then.after, now) if since <= COUNTED else None
 
     def _entries_after(self, stream: str, after: StreamID, now: StreamInfo) -> int:
-        """Return how many entries are after an offset; cache the number until the stream or the offset changes."""
+        """Return how many entries a stream has after an offset; cache the number until stream or offset change."""
         counted = self.counts.get(stream)
         if counted is None or counted[:2] != (after, now):
             counted = after, now, count_between(self.servers, stream, after, now.last)
@@ -193,7 +195,7 @@ def _start_text(now: StreamInfo) -> str:
 
 
 def _possible_loss(then: Place, now: StreamInfo, deleted: StreamID) -> Loss | None:
-    """Return the possible loss if entries-added is unknown; deletions up to the ID `deleted` do not count."""
+    """Return the possible data loss if entries-added is unknown; deletions up to the ID `deleted` do not count."""
     if now.deleted is not None and now.deleted > max(then.after, deleted):
         return Loss(1, True, f"had entries deleted up to {now.deleted}")
     if then.after == EARLIEST or now.last == then.after or not now.all_after(then.after):

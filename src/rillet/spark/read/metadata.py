@@ -4,10 +4,10 @@ Requests for all streams are sent together, one pipeline per node, so a thousand
 as one stream.
 
     selected_streams    the keys that the options select; SCAN for a pattern
-    probe               XRANGE COUNT n: the number of entries in the reply, their first and last ID. The decoder skips
-                        the entries without creating Python objects
+    probe               XRANGE COUNT n: returns the number of entries in the reply, and their first and last ID. The
+                        decoder skips the entries without creating Python objects
     ranks, ids_after    RILLET.XRANK and RILLET.XAFTER: exact replies from a rillet server, in O(log n). On any other
-                        server the first such command fails; the result is then None, and no further one is sent
+                        server the first such command fails; these functions then always return None
     wait_for_entries    XREAD BLOCK, so that an idle query does not poll
 """
 
@@ -51,7 +51,7 @@ def key_count(servers: Servers) -> int:
 
 
 def missing_stream(servers: Servers, stream: str) -> ConnectorError:
-    """Return the error for a stream that does not exist."""
+    """Return the error to raise for a stream that does not exist."""
     return ConnectorError(f"rillet: there is no stream {stream!r} at {servers.connection(stream.encode()).address}")
 
 
@@ -66,7 +66,7 @@ def require_streams(options: Options, servers: Servers, infos: Mapping[str, Stre
 
 
 class ProbeRequest(NamedTuple):
-    """A request for up to `entries` entries in (after, last] of a stream: the first or, if `backwards`, the last."""
+    """A request for up to `entries` entries of a stream in (after, last]: the first or, if `backwards`, the last."""
 
     stream: str
     after: StreamID
@@ -76,9 +76,9 @@ class ProbeRequest(NamedTuple):
 
 
 def probe(servers: Servers, requests: Sequence[ProbeRequest]) -> list[Probe]:
-    """Return, for each requested page, its number of entries and its first and last ID."""
+    """Return, for each request, the number of entries in the reply and their first and last ID."""
     probes: list[Probe] = [Probe(0, request.after, request.after) for request in requests]
-    for start in range(0, len(requests), IN_FLIGHT):  # a limit for the replies that a server buffers for this client
+    for start in range(0, len(requests), IN_FLIGHT):  # bounds the replies that a server buffers for this client
         part = requests[start : start + IN_FLIGHT]
         try:
             _probe_nodes(servers, part, start, probes)
@@ -88,7 +88,7 @@ def probe(servers: Servers, requests: Sequence[ProbeRequest]) -> list[Probe]:
 
 
 def _probe_redirected(servers: Servers, requests: Sequence[ProbeRequest]) -> Iterator[Probe]:
-    """Yield the probes while a cluster slot migrates: follow redirections, and parse the entries into objects."""
+    """Yield the results of requests while a cluster slot migrates: follow redirections, parse entries into objects."""
     commands = [(request.stream.encode(), _range_command(request)) for request in requests]
     for request, reply in zip(requests, servers.each(commands), strict=True):
         if isinstance(reply, ReplyError):
@@ -98,7 +98,7 @@ def _probe_redirected(servers: Servers, requests: Sequence[ProbeRequest]) -> Ite
 
 
 def _probe_nodes(servers: Servers, requests: Sequence[ProbeRequest], start: int, probes: list[Probe]) -> None:
-    """Store the results of the requests in probes[start:]; raise ReplyFailed if a server replies with an error."""
+    """Store the requests' results in probes[start:]; raise ReplyFailed if a server replies with an error."""
     indexes: dict[bytes, list[int]] = {}
     for index, request in enumerate(requests):
         indexes.setdefault(request.stream.encode(), []).append(index)
@@ -114,13 +114,13 @@ def _probe_nodes(servers: Servers, requests: Sequence[ProbeRequest], start: int,
             for index in of_node:
                 probes[start + index] = decoder.page(connection, requests[index])
     except BaseException:
-        for connection, _ in nodes:  # otherwise the next request would receive the unread replies
+        for connection, _ in nodes:  # the next request would receive the unread replies
             servers.forget(connection)
         raise
 
 
 class _ProbeDecoder:
-    """Skips the entries of a reply to XRANGE; reused for many replies, because allocating its buffer is expensive."""
+    """Skips the entries of replies to XRANGE; one object per connection, because allocating its buffer is expensive."""
 
     def __init__(self) -> None:
         self.rows = RowBuilder(b"")
@@ -149,7 +149,7 @@ _DECODERS: weakref.WeakKeyDictionary[Connection, _ProbeDecoder] = weakref.WeakKe
 
 
 def _range_command(request: ProbeRequest) -> tuple[bytes, ...]:
-    """Return the XRANGE or XREVRANGE command for a page of entries."""
+    """Return the XRANGE or XREVRANGE command for a request."""
     key, low, high = request.stream.encode(), id_text(successor(request.after)), id_text(request.last)
     if request.backwards:
         return b"XREVRANGE", key, high, low, b"COUNT", b"%d" % request.entries
@@ -162,9 +162,9 @@ def id_text(bound: StreamID) -> bytes:
 
 
 def count_ahead(servers: Servers, stream: str, after: StreamID, last: StreamID, entries: int, page: int) -> StreamID:
-    """Return the ID of the entry `entries` places after `after`, at most `last`.
+    """Return the ID of the n-th entry after `after` (n = `entries`), at most `last`.
 
-    Redis has no rank command, so the entries are transferred to be counted: O(entries), about 0.7 us each.
+    Redis has no command for this, so the entries are transferred and counted: O(entries), about 0.7 us each.
     """
     left = entries
     while left > 0 and after < last:
@@ -181,7 +181,7 @@ def count_ahead(servers: Servers, stream: str, after: StreamID, last: StreamID, 
 
 
 def may_rank(servers: Servers, stream: str) -> bool:
-    """Return False if the stream's server is known not to support RILLET.XRANK."""
+    """Return whether the stream's server may support RILLET.XRANK: False after an earlier failure."""
     return servers.connection(stream.encode()) not in _WITHOUT_RANKS
 
 
@@ -215,7 +215,7 @@ def _extension_replies(servers: Servers, commands: Sequence[tuple[bytes, Sequenc
     if any(connection in _WITHOUT_RANKS for connection in nodes):
         return None
     replies = servers.each(commands)
-    if any(isinstance(reply, ReplyError) for reply in replies):  # not a known text: proxies and ACLs differ
+    if any(isinstance(reply, ReplyError) for reply in replies):  # any error: its text depends on proxies and ACLs
         _WITHOUT_RANKS.update(nodes)
         return None
     return replies
@@ -240,9 +240,9 @@ def count_between(servers: Servers, stream: str, after: StreamID, last: StreamID
 
 
 def wait_for_entries(servers: Servers, after: Mapping[str, StreamID]) -> bool:
-    """Wait up to IDLE_MS for an entry after the given ID of a stream; return False if certainly no entry has arrived.
+    """Wait up to IDLE_MS for an entry after one of the IDs; return False if certainly no entry has arrived.
 
-    One XREAD on a cluster can only watch streams of one slot. Entries in other slots are noticed after IDLE_MS.
+    XREAD on a cluster can only wait for streams of one slot. The caller sees entries in other slots after IDLE_MS.
     """
     idle = min(IDLE_MS, max(1, int(servers.options.timeout * 500)))
     bounds = {stream.encode(): id_text(bound) for stream, bound in after.items()}

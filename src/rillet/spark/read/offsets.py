@@ -1,7 +1,7 @@
 """Offsets: the last ID that was read of each stream, in the JSON that Spark's checkpoint stores.
 
-An offset is the last ID that was read, so ranges exclude their start: (after, last]. IDs only increase, and a later
-entry, even one in the same millisecond, has a larger ID than the last ID of any earlier snapshot. So no entry falls
+An offset contains the last ID that was read, so ranges exclude their start: (after, last]. IDs only increase: an entry
+that is added later, even in the same millisecond, has a larger ID than the stream's last ID before. So no entry falls
 between two ranges that share a bound.
 
     {"streams": {"events": "1526919030474-5", ...},     the last ID read of each stream
@@ -9,21 +9,21 @@ between two ranges that share a bound.
      "plan":    [[["events", "<after>", "<last>"]]],     the ranges of each task of the batch that ends here
      "initial": true,                                    only in the offset at which a new query starts
      "unread":  ["orders"],                              streams of which no entry was planned or read yet
-     "deleted": {"events": "1526919030999-0"},           without "added": the largest ID after the offset that had been
-                                                         deleted when the batch was planned
-     "from":    {"events": "<ID>"}}                      at the end of the first batch: the batch's start; also
-                                                         for a batch that a group delivers again
+     "deleted": {"events": "1526919030999-0"},           if "added" is unknown: the largest ID after the offset that
+                                                         had been deleted when the batch was planned
+     "from":    {"events": "<ID>"}}                      the batch's start: only for the first batch, and for a
+                                                         batch that a group delivers again
 
 `plan` makes a batch repeatable. Spark stores the end of a batch before it runs the batch. If another driver with
-another number of cores repeats it, it has the same tasks with the same rows in the same order. A sink may rely on this.
+another number of cores repeats the batch, the tasks have the same rows in the same order. A sink may rely on this.
 
-Spark does not store the start of a query before its first batch is committed. After a crash it calls `initialOffset`
-again, when "latest" is a different ID, and then runs the batch that was already planned. `from` and `plan` keep that
-batch the same.
+Spark stores the start of a query only when the first batch is committed. After an earlier crash, it calls
+`initialOffset` again, when "latest" is a different ID, and then runs the batch that was already planned. `from` and
+`plan` keep that batch the same.
 
-`streams` is one JSON object of strings, so it can be pasted into the option `startingOffsets`. That option reads from
-an ID without a parenthesis, the ID included, so the last entry is then read again. `parse` also accepts the format of
-the first version of this source, {"<stream>": "<ID>", ...}.
+`streams` is one JSON object of strings, so it can be pasted into the option `startingOffsets`. For that option, an ID
+without a parenthesis includes the entry with this ID, so the last entry is read again. `parse` also accepts the format
+of the first version of this source, {"<stream>": "<ID>", ...}.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from typing import Any
 from rillet.errors import RilletError
 from rillet.types.stream.id import MAX, StreamID
 
-Part = tuple[str, StreamID, StreamID]  # a stream and a range of it: the entries with after < ID <= last
+Part = tuple[str, StreamID, StreamID]  # (stream, after, last): its entries with after < ID <= last
 Task = tuple[Part, ...]
 
 
 class OffsetError(RilletError):
-    """The checkpoint's offset is malformed, or the query cannot continue from it."""
+    """The offset in the checkpoint is malformed, or the query cannot continue from this offset."""
 
 
 def number(identifier: StreamID) -> int:
@@ -87,12 +87,12 @@ class Offset:
     def _first_version(cls, value: Mapping[str, Any]) -> Offset:
         streams = _ids({name: text for name, text in value.items() if name not in ("initial", "from")})
         if not streams:
-            raise ValueError("it names no stream")
+            raise ValueError("the offset names no stream")
         start = None if "from" not in value else dict.fromkeys(streams, StreamID.parse(str(value["from"])))
         return cls(streams, initial=bool(value.get("initial")), start=start)
 
     def json(self) -> dict[str, Any]:
-        """Return the value that Spark stores; equal offsets have equal JSON texts."""
+        """Return the JSON value that Spark stores; equal offsets have equal JSON texts."""
         value: dict[str, Any] = {"streams": _texts(self.streams)}
         if self.added:
             value["added"] = {stream: self.added[stream] for stream in sorted(self.added)}

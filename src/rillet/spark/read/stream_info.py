@@ -4,9 +4,9 @@
     xinfo_streams(servers, [b"a"])           [{"length": 3, ...}]                 the complete reply, for pipelines
     xinfo_groups(servers, [b"a", b"b"])      [[{"name": b"g", ...}], None]        a dictionary per group
 
-Requests for many keys are sent together, one pipeline per node. The result for a missing key is None. Any other error
-reply (a key of another type, a missing permission) raises ConnectorError: a caller that trims or copies streams must
-not treat such a key as missing.
+These functions send the requests for all keys together, one pipeline per node. The result for a missing key is None.
+For any other error reply (a key of another type, a missing permission) they raise ConnectorError: a caller that trims
+or copies streams must not treat such a key as missing.
 
 The planner and the data-loss check use these values of `StreamInfo`:
 
@@ -15,7 +15,7 @@ The planner and the data-loss check use these values of `StreamInfo`:
     last       last-generated-id: the largest ID ever generated; it never decreases
     added      entries-added: how many entries were ever added; it never decreases        (since Redis 7.0)
     deleted    max-deleted-entry-id: the largest ID that XDEL removed; XTRIM does not change it     (since 7.0)
-    large      whether the first or the last entry is so large that probing entries costs too much
+    large      whether the first or the last entry is so large that reading sample entries costs too much
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from rillet.client.servers import Servers
 from rillet.protocol.reply_parser import ReplyError
 from rillet.types.stream.id import StreamID
 
-LARGE_ENTRY = 16384  # bytes
+LARGE_ENTRY = 16384  # bytes of an entry
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class StreamInfo:
 
     @property
     def removed(self) -> int | None:
-        """How many entries were removed since the stream was created: entries-added minus length; None if unknown."""
+        """The number of entries ever removed from the stream: entries-added minus length; None if unknown."""
         return None if self.added is None else self.added - self.length
 
     def all_after(self, offset: StreamID) -> bool:
