@@ -147,7 +147,7 @@ class Connection:
     # ---- sending and receiving bytes ----
 
     def send(self, data: bytes | bytearray) -> None:
-        """Send commands that are already in RESP encoding."""
+        """Send the bytes of commands in RESP encoding."""
         try:
             self._socket.sendall(data)
         except OSError as error:

@@ -103,18 +103,18 @@ class _EntryPages:
         self.checks = reader.check is not None
 
     def request(self, pages: PageRange) -> bytes:
-        """Return the packed request for the next page."""
+        """Return the request for the range's next page in RESP encoding."""
         low, count = (pages.after, pages.count + 1) if self.checks else (successor(pages.after), pages.count)
         return pack(b"XRANGE", pages.key, b"%d-%d" % low, b"%d-%d" % pages.last, b"COUNT", b"%d" % count)
 
     def begin(self, pages: PageRange) -> None:
-        """Prepare for the page of a range."""
+        """Prepare to decode the next page of a range."""
         self.buffer.last_ms = self.buffer.last_seq = 0  # the decoder's last ID belongs to another range
         if self.checks:
             self.buffer.expect(*pages.after, pages.count)
 
     def note(self, pages: PageRange) -> bool:
-        """Move the range to the last entry in the rows; return whether there is one."""
+        """Set the range's `after` to the last decoded entry; return whether any was decoded."""
         if self.buffer.last_ms or self.buffer.last_seq:
             pages.after = StreamID(self.buffer.last_ms, self.buffer.last_seq)
             return True
@@ -131,13 +131,13 @@ class _NodePages:
         self.page = NODE_PAGE * reader.page_entries
 
     def request(self, pages: PageRange) -> bytes:
-        """Return the packed request for the next page."""
+        """Return the request for the range's next page in RESP encoding."""
         asked = pages.asked = pages.after if pages.asked is None else pages.asked
         count = b"%d" % min(self.page, pages.limit - pages.read)
         return pack(b"RILLET.XNODES", pages.key, b"%d-%d" % asked, b"%d-%d" % pages.last, b"COUNT", count)
 
     def begin(self, pages: PageRange) -> None:
-        """Prepare for the page of a range."""
+        """Prepare to decode the next page of a range."""
         if pages.reader is None:
             pages.before = pages.read
             pages.reader = NodeReader(self.rows, pages.after, pages.last, *self.limits)
@@ -154,7 +154,7 @@ class _NodePages:
             self.buffer.reader = NodeReader(self.rows, (0, 0), (0, 0), UNLIMITED, UNLIMITED)
 
     def note(self, pages: PageRange) -> bool:
-        """Move the range to the last entry in the rows; return whether there is one."""
+        """Set the range's `after` to the last decoded entry; return whether any was decoded."""
         reader = pages.reader
         assert reader is not None
         moved = pages.read != pages.before + reader.entries

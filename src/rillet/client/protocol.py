@@ -25,7 +25,7 @@ from rillet.protocol.reply_parser import INCOMPLETE, ReplyError, ReplyParser
 
 
 def pack(*words: bytes) -> bytes:
-    """Return a command as RESP."""
+    """Return the RESP encoding of one command."""
     return pack_command(list(words))
 
 
@@ -62,7 +62,7 @@ class ClientProtocol:
         return not self._opening
 
     def feed(self, data: bytes) -> None:
-        """Add received bytes."""
+        """Pass received bytes to the parser."""
         self._parser.feed(data)
 
     def next_reply(self) -> Any:

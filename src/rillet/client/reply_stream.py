@@ -63,7 +63,7 @@ class ReplyStream:
         return self._data.startswith(kind)
 
     def line(self) -> bytes:
-        """Return the next line."""
+        """Return the next line of the replies, without CR LF."""
         while (end := self._data.find(b"\r\n")) < 0:
             self._more()
         line = bytes(self._data[:end])

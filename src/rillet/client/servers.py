@@ -54,7 +54,7 @@ class ServerOptions(Protocol):
 
     @property
     def read_from(self) -> str:
-        """`master` or `replica`."""
+        """The nodes to read from: `master` or `replica`."""
 
     def seeds(self) -> tuple[NodeAddress, ...]:
         """Return the configured nodes of a cluster; none for one server."""

@@ -131,7 +131,7 @@ class Transaction:
             self._queued()
 
     def settle(self) -> None:
-        """Wait until the server has queued all commands."""
+        """Read the replies to all sent commands, which confirm that the server has queued the commands."""
         while self._unanswered:
             self._queued()
 

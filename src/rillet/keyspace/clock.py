@@ -92,5 +92,5 @@ class ManualClock(Clock):
         self.us += ms * 1000
 
     def sleep(self, seconds: float) -> None:
-        """Move the clock by that many seconds without blocking."""
+        """Move the clock forward by a number of seconds, without blocking (DEBUG SLEEP)."""
         self.us += round(seconds * 1_000_000)

@@ -134,7 +134,7 @@ class Database:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def count_read(self, key: bytes, found: cython.bint) -> cython.bint:
-        """Count a hit or miss for a lookup that Redis would repeat but the command does not. O(1)"""
+        """Count the keyspace hit or miss of a second lookup that Redis makes but rillet's command does not. O(1)"""
         if found:
             self.hits += 1
         else:

@@ -255,7 +255,7 @@ def _plural(kind: str) -> str:
 
 @contextlib.contextmanager
 def _damages(path: Path, report: CheckReport) -> Iterator[None]:
-    """Record a read error as damage."""
+    """Record an error that the `with` block raises while it reads a file as damage of that file."""
     try:
         yield
     except LogCorrupt as error:

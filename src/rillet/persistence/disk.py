@@ -32,10 +32,10 @@ _CAN_OPEN_FOLDERS = hasattr(os, "O_DIRECTORY")
 
 
 class DiskFile(Protocol):
-    """A file that is written at its end."""
+    """Interface of a file that is written at its end."""
 
     def write(self, data: bytes | bytearray | memoryview) -> int:
-        """Write as many of the bytes as there is room for, and return their number."""
+        """Write as many of the bytes as the disk has room for, and return their number."""
 
     def sync(self) -> None:
         """Put the written bytes on the disk (fdatasync); after a failure their state is unknown."""

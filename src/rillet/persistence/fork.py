@@ -104,7 +104,7 @@ class ChildReport:
         self._cost = self._measured - began
 
     def send(self, kind: str, what: Any) -> None:
-        """Write one line to the pipe."""
+        """Write one line (JSON) to the pipe to the parent."""
         line = json.dumps([kind, what, self.copied]).encode() + b"\n"
         while line:
             line = line[os.write(self._pipe, line) :]

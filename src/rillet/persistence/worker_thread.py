@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 
 class WorkerThread:
-    """One thread and its current job."""
+    """A thread that runs one job at a time."""
 
     def __init__(self) -> None:
         self._job: Callable[[], object] | None = None

@@ -13,7 +13,7 @@ _ORDER = (SNAPSHOT, LOG)
 
 
 class WriteGate:
-    """The causes for which one engine rejects writes."""
+    """The causes (failed snapshot, failed log) for which one engine rejects writes."""
 
     __slots__ = ("_engine", "_reasons")
 

@@ -101,7 +101,7 @@ class PropagationBuffer:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def command(self, argv: list[bytes]) -> cython.bint:
-        """Append a command, in the form of `pack_command`."""
+        """Append a command as a RESP array of bulk strings."""
         word: bytes
         self.out.array(len(argv))
         for word in argv:
@@ -111,7 +111,7 @@ class PropagationBuffer:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def raw(self, data: bytes) -> cython.bint:
-        """Append bytes unchanged."""
+        """Append bytes that are already RESP."""
         return self.out.raw(data)
 
     @cython.ccall

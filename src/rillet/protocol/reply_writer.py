@@ -214,7 +214,7 @@ class ReplyWriter:
     @cython.inline
     @cython.exceptval(-1, check=False)
     def _header(self, prefix: cython.uchar, value: cython.longlong) -> cython.bint:
-        """Append prefix, signed decimal number, CR LF."""
+        """Append a RESP header line: a prefix such as `*`, a signed decimal number, CR LF."""
         if not cython.compiled:
             return self._append(b"%c%d\r\n" % (prefix, value))
         if value < 0:

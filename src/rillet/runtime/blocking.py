@@ -102,7 +102,7 @@ class KeyWaiters:
                 del self.queues[blocked.queue]
 
     def turns(self) -> ServingRound:
-        """Return a round over the clients; clients may be added and removed during the round."""
+        """Return a new round over the key's clients; clients may be added and removed during the round."""
         return ServingRound(self)
 
     def __bool__(self) -> bool:
@@ -247,7 +247,7 @@ class Blocking:
                 self.serve_ready()
 
     def expire(self, session: Session) -> None:
-        """Write the reply of a timeout and unblock the session."""
+        """Reply that the timeout has expired, and unblock the session."""
         blocked = session.blocked
         if blocked is not None and not blocked.postponed:
             self.unblock(session)

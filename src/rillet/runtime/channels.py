@@ -53,7 +53,7 @@ class Subscriptions:
         self.shards: dict[bytes, None] = {}
 
     def __bool__(self) -> bool:
-        """Return whether there is any subscription."""
+        """Return whether the session has any subscription."""
         return bool(self.channels or self.patterns or self.shards)
 
 
@@ -111,7 +111,7 @@ class Channels:
 
     @cython.cfunc
     def _own(self, session: Session, kind: cython.int) -> Any:
-        """Return the names of a kind to which the session has subscribed."""
+        """Return the names of one kind (CHANNEL, PATTERN, SHARD) to which the session has subscribed."""
         if session.subscriptions is None:
             session.subscriptions = Subscriptions()
         own = session.subscriptions
@@ -191,7 +191,7 @@ class Channels:
         return len(listeners)
 
     def check(self) -> None:
-        """Assert that the tables and the subscriptions of the sessions agree."""
+        """Assert that the channel tables and the subscriptions of the sessions agree."""
         listeners: set[Session] = set()
         for table, kind in ((self.channels, "channels"), (self.shards, "shards")):
             for name, here in table.items():

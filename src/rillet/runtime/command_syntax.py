@@ -70,7 +70,7 @@ class _Reader:
         return self.words[self.at] if self.at < len(self.words) else ""
 
     def choice(self, closing: tuple[str, ...]) -> list[Argument]:
-        """Parse up to a closing sign; several alternatives become one `oneof`."""
+        """Parse up to a closing bracket; several alternatives become one `oneof`."""
         options = [self._sequence(closing)]
         while self._peek() == "|":
             self.at += 1
@@ -125,7 +125,7 @@ def _word(word: str) -> Argument:
 
 
 def _with_tokens(found: list[Argument]) -> list[Argument]:
-    """Join each pure token with the plain values after it."""
+    """Join each pure token with the values after it: `EX seconds` becomes one argument with a token."""
     joined: list[Argument] = []
     at = 0
     while at < len(found):

@@ -140,7 +140,7 @@ class Engine:
     # -- sessions ------------------------------------------------------------------------------------
 
     def session(self, *, trusted: bool = False) -> Session:
-        """Return a new session on database 0; a trusted one needs no password and replays a log."""
+        """Return a new session on database 0; a trusted session needs no password and replays a log."""
         session = Session(self, self.databases[0], self.next_session_id)
         self.next_session_id += 1
         session.created_ms = session.last_ms = self.clock.now_ms()
@@ -382,7 +382,7 @@ class Engine:
         return subcommand
 
     def take_settings(self) -> None:
-        """Apply changed settings: the visible commands and the published keyspace events."""
+        """After a change of settings, update the visible commands and the published keyspace events."""
         self._by_name.clear()
         events = self.settings.notify_keyspace_events
         self.notify_events = events.wanted

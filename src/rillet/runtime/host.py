@@ -37,7 +37,7 @@ class Host(Protocol):
     # -- the process ---------------------------------------------------------------------------------
 
     def shutdown(self, *, save: bool, nosave: bool, force: bool) -> None:
-        """Save as the flags and the save points require, then end the process (SHUTDOWN)."""
+        """Write the RDB file if the flags or the save points require it, then end the process (SHUTDOWN)."""
         raise CommandError("SHUTDOWN needs a server; a store in a process is closed by its process")
 
     def pause(self, until_ms: int, writes_only: bool) -> None:

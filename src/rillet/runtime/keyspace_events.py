@@ -49,7 +49,7 @@ class Events:
 
 
 def parse(text: str, compat: Compat) -> Events | None:
-    """Parse the letters; return None if one is invalid (keyspaceEventsStringToFlags)."""
+    """Parse letters of notify-keyspace-events; return None if one is invalid (keyspaceEventsStringToFlags)."""
     every = _ALL + "a" if compat.knows(88) else _ALL
     flags = 0
     for letter in text:

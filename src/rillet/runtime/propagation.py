@@ -28,7 +28,7 @@ class Log(Protocol):
     """The destination of changes: an append-only file, or a list in a test."""
 
     def append(self, db: int, argv: list[bytes]) -> None:
-        """Add a command that changed database `db`."""
+        """Append to the log a command that changed database `db`."""
 
     def flush(self) -> None:
         """Make the appended commands as durable as the settings require before a reply may be sent."""

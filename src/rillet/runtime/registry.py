@@ -96,7 +96,7 @@ class Command:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def accepts(self, count: cython.Py_ssize_t) -> cython.bint:
-        """Return whether a call of `count` arguments, names included, satisfies the arity."""
+        """Return whether a call of `count` words, including the command's name, satisfies the arity."""
         return count == self.arity or (self.arity < 0 and count >= -self.arity)
 
     def key_positions(self, argv: Sequence[bytes]) -> list[int]:

@@ -95,7 +95,7 @@ class Session:
     # -- state ---------------------------------------------------------------------------------------
 
     def enter(self, event: str) -> None:
-        """Change the state as the table of runtime/session_state.py requires."""
+        """Change the session's flags for an event, as the table of runtime/session_state.py defines."""
         self.state = after(self.state, event)
 
     @property
@@ -110,7 +110,7 @@ class Session:
 
     @property
     def trusted(self) -> bool:
-        """True if the session replays a log or a master; its commands are not subject to limits."""
+        """True if the session's commands come from a log or a master; limits do not apply to these commands."""
         return self.state & _TRUSTED != 0
 
     @trusted.setter

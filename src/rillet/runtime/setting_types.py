@@ -109,7 +109,7 @@ def show_memory(size: int) -> str:
 
 
 def boolean(name: str, about: str, default: bool, **options: Any) -> SettingType:
-    """Return a setting that is yes or no."""
+    """Declare a setting that is yes or no."""
 
     def parse(text: str) -> bool:
         if text.lower() not in ("yes", "no"):
@@ -120,7 +120,7 @@ def boolean(name: str, about: str, default: bool, **options: Any) -> SettingType
 
 
 def integer(name: str, about: str, default: int, low: int, high: int, **options: Any) -> SettingType:
-    """Return a setting that is a number."""
+    """Declare a setting that is a number."""
 
     def parse(text: str) -> int:
         value = parse_integer(text)
@@ -132,7 +132,7 @@ def integer(name: str, about: str, default: int, low: int, high: int, **options:
 
 
 def octal(name: str, about: str, default: int, low: int, high: int, **options: Any) -> SettingType:
-    """Return a setting that is an octal number, such as file permissions."""
+    """Declare a setting that is an octal number, such as file permissions."""
 
     def parse(text: str) -> int:
         digits = text.lstrip(" \t\n\v\f\r")
@@ -148,7 +148,7 @@ def octal(name: str, about: str, default: int, low: int, high: int, **options: A
 
 
 def memory(name: str, about: str, default: int, low: int, high: int) -> SettingType:
-    """Return a setting that is a number of bytes; its text may have a unit."""
+    """Declare a setting that is a number of bytes; its text may have a unit."""
 
     def parse(text: str) -> int:
         value = parse_memory(text)
@@ -167,7 +167,7 @@ def _within(value: int, low: int, high: int) -> int:
 
 def words(name: str, about: str, default: str, choices: tuple[str, ...], same: dict[str, str] | None = None,
           **options: Any) -> SettingType:  # fmt: skip
-    """Return a setting that is one of several words; same: synonym -> the word that is shown."""
+    """Declare a setting that is one of several words; same: synonym -> the word that is shown."""
 
     def parse(text: str) -> str:
         word = _one_of(text, choices)
@@ -177,7 +177,7 @@ def words(name: str, about: str, default: str, choices: tuple[str, ...], same: d
 
 
 def flags(name: str, about: str, choices: tuple[str, ...], exclusive: tuple[str, str], reason: str) -> SettingType:
-    """Return a setting that is a set of words; the first word of `choices` means the empty set."""
+    """Declare a setting that is a set of words; the first word of `choices` means the empty set."""
 
     def parse(texts: list[str]) -> tuple[str, ...]:
         given = {_one_of(text, choices) for text in texts or [""]} - {choices[0]}
@@ -196,7 +196,7 @@ def _one_of(text: str, choices: tuple[str, ...]) -> str:
 
 def string(name: str, about: str, default: str, *, null: bool = False,
            valid: Callable[[str], str | None] | None = None, **options: Any) -> SettingType:  # fmt: skip
-    """Return a setting that is any text; null: empty text means unset; valid: text -> error message or None."""
+    """Declare a setting that is any text; null: empty text means unset; valid: text -> error message or None."""
 
     def parse(text: str) -> str:
         wrong = valid(text) if valid is not None else None
@@ -212,7 +212,7 @@ def string(name: str, about: str, default: str, *, null: bool = False,
 
 def file_name(name: str, about: str, default: str, what: str = "filename", *, may_be_empty: bool = False,
               **options: Any) -> SettingType:  # fmt: skip
-    """Return a setting that is a file name without a path (config.c: isValidDBfilename)."""
+    """Declare a setting that is a file name without a path (config.c: isValidDBfilename)."""
 
     def valid(text: str) -> str | None:
         if not text and not may_be_empty:
@@ -225,7 +225,7 @@ def file_name(name: str, about: str, default: str, what: str = "filename", *, ma
 
 
 def fixed(value: str, reason: str, *names: str) -> list[SettingType]:
-    """Return settings of an unsupported feature: every value except the current one is rejected with the reason."""
+    """Declare settings of an unsupported feature: every value except the current one is rejected with the reason."""
 
     def parse(text: str) -> str:
         if text.lower() != value:
@@ -265,7 +265,7 @@ def _strtoll(text: str) -> int | None:
 
 
 def show_save(points: SavePoints) -> str:
-    """Return save points as CONFIG GET shows them."""
+    """Return the text of save points for CONFIG GET."""
     return " ".join(f"{seconds} {changes}" for seconds, changes in points)
 
 

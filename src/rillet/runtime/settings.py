@@ -49,7 +49,7 @@ from rillet.types.stream.idmp import DURATION, DURATION_RANGE, MAX_ENTRIES, MAX_
 
 
 def _compat(text: str) -> Compat:
-    """Parse the name of the server to be compatible with."""
+    """Parse the setting `compat`: the server and version whose behavior rillet shows."""
     if text.lower() not in COMPATS:
         raise SettingError("argument(s) must be one of the following: " + ", ".join(COMPATS))
     return COMPATS[text.lower()]
@@ -98,7 +98,7 @@ _OUTPUT_CLASSES = {"normal": "normal", "slave": "replica", "replica": "replica",
 
 
 def _output_limits(words: list[str], settings: Settings) -> OutputLimits:
-    """Replace the limits of the named classes (config.c: updateClientOutputBufferLimit)."""
+    """Replace the limits of the named classes of clients (config.c: updateClientOutputBufferLimit)."""
     if len(words) % 4:
         raise SettingError("Wrong number of arguments in buffer limit configuration.")
     changed: dict[str, OutputLimit] = {}
@@ -114,7 +114,7 @@ def _output_limits(words: list[str], settings: Settings) -> OutputLimits:
 
 
 def _events(text: str, settings: Settings) -> Events:
-    """Parse the letters of notify-keyspace-events."""
+    """Parse the setting notify-keyspace-events: letters of event classes and channels."""
     events = parse_events(text, settings.compat)
     if events is None:
         raise SettingError(f"Invalid event class character. Use '{letters(settings.compat)}'.")
@@ -126,7 +126,7 @@ def _written_events(events: Events) -> Lines:
 
 
 def _written_limits(limits: OutputLimits) -> Lines:
-    """Return one line per class (config.c: rewriteConfigClientOutputBufferLimitOption)."""
+    """Return a line for each class of clients (config.c: rewriteConfigClientOutputBufferLimitOption)."""
     lines = []
     for name in ("normal", "replica", "pubsub"):
         limit: OutputLimit = getattr(limits, name)
@@ -139,7 +139,7 @@ _LIMITS = OutputLimits()
 
 
 def _bind(words: list[str]) -> str:
-    """Parse the addresses to listen on."""
+    """Parse the setting `bind`: the addresses to listen on."""
     return " ".join(word for word in words if word)
 
 
@@ -165,7 +165,7 @@ def _oom_scores(words: list[str]) -> str:
 
 
 def _at_hz(value: int, _settings: Settings) -> int:
-    """Return the rate of the timer, clamped to its range (config.c: updateHZ)."""
+    """Return the setting `hz`, runs of the periodic jobs per second, clamped to its range (updateHZ)."""
     return min(max(value, 1), 500)
 
 
@@ -390,16 +390,16 @@ class Settings:
         def __getattr__(self, name: str) -> Any: ...
 
     def set_text(self, name: str, text: str) -> None:
-        """Parse and set a value; raise SettingError, with the valid values, if the text is invalid."""
+        """Parse and set the value of a setting; raise SettingError, with the valid values, if it is invalid."""
         parameter = PARAMETERS[name.lower()]
         setattr(self, parameter.attribute, self.value_of(parameter, text))
 
     def value_of(self, parameter: SettingType, text: str) -> Any:
-        """Parse a value, given the current settings; raise SettingError if the text is invalid."""
+        """Parse the value of a setting, given the other settings; raise SettingError if the text is invalid."""
         return self.value_of_words(parameter, text.split(" ") if parameter.multi else [text])
 
     def value_of_words(self, parameter: SettingType, texts: list[str]) -> Any:
-        """Parse a value from a list of words; most settings accept exactly one word."""
+        """Parse the value of a setting from a list of words; most settings accept exactly one word."""
         value = parameter.parse(texts if parameter.multi else texts[0])
         return value if parameter.adapt is None else parameter.adapt(value, self)
 

@@ -65,7 +65,7 @@ class Statistics:
         return self.commands[entry.index]
 
     def count_failure(self, entry: Command) -> None:
-        """Count an error reply of a command that had been blocked."""
+        """Count an error reply of a command that was blocked before."""
         counters: CommandCounters = self.of(entry)
         counters.failed += 1
 

@@ -56,7 +56,7 @@ def rewritten(old: bytes, settings: Settings, everything: bool = False) -> bytes
 
 
 class _Text:
-    """The lines of the file, and for each directive the numbers of the lines that are not replaced yet."""
+    """The lines of a redis.conf, and for each directive the numbers of its lines that are not replaced yet."""
 
     def __init__(self, old: bytes) -> None:
         self.lines: list[bytes] = []

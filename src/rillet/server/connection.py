@@ -47,7 +47,7 @@ _MOST_ASIDE = cython.declare(cython.Py_ssize_t, 16)  # at most so many loop iter
 
 @cython.cclass
 class ClientConnection:
-    """The protocol object of one socket; `session` is its state in the engine."""
+    """The asyncio protocol of one client's socket; `session` is the client's state in the engine."""
 
     __slots__ = (
         "server", "engine", "session", "parser", "transport", "peer", "local", "received", "sent", "last_read",
@@ -122,7 +122,7 @@ class ClientConnection:
         self.server.connections[self] = None
 
     def _introduce(self, transport: asyncio.Transport) -> None:
-        """Record the addresses for CLIENT LIST."""
+        """Record the addresses of the client and of the server for CLIENT LIST."""
         local = transport.get_extra_info("sockname")
         self.local = _address(local)
         unix = not isinstance(local, tuple)
@@ -133,7 +133,7 @@ class ClientConnection:
         self.session.extra["unix"] = unix
 
     def take_settings(self) -> None:
-        """Copy the limits from the settings, at the start and after each change."""
+        """Copy the client's limits from the settings, at the start and after each CONFIG SET of a limit."""
         settings = self.engine.settings
         self.parser.proto_max_bulk_len = settings.proto_max_bulk_len
         self.parser.query_buffer_limit = settings.client_query_buffer_limit
@@ -141,7 +141,7 @@ class ClientConnection:
         self._limited = normal.hard > 0 or normal.soft > 0
 
     def data_received(self, data: bytes) -> None:
-        """Parse the data, run the complete commands and send the replies."""
+        """Parse received bytes, run the complete commands and send the replies."""
         if self.transport is None:
             return
         self.session.last_ms = self.engine.mstime
@@ -155,12 +155,12 @@ class ClientConnection:
             self.transport.abort()
 
     def pause_writing(self) -> None:
-        """Note that the client reads too slowly: its output limits must be checked."""
+        """Record that the client reads too slowly; from now on its output limits are checked."""
         self._paused = True
         self.server.slow[self] = None
 
     def resume_writing(self) -> None:
-        """Continue after the client has read its replies."""
+        """Continue with the client's commands after the client has read its replies."""
         self._paused = False
         self.server.slow.pop(self, None)
         if self.transport is not None and not self.transport.is_closing():
@@ -242,7 +242,7 @@ class ClientConnection:
         self._aside.append(self.session.out.hand_over())
 
     def release(self) -> None:
-        """Send the oldest replies that were set aside."""
+        """Send the oldest replies that waited for a sync of the log."""
         replies = self._aside.popleft()
         if self.transport is None or self.transport.is_closing():  # closed meanwhile
             return
@@ -264,7 +264,7 @@ class ClientConnection:
     # -- messages ------------------------------------------------------------------------------------
 
     def _message_came(self) -> None:
-        """Send soon the message that another session's command put into session.out."""
+        """Schedule the sending of a message that another session's command put into session.out."""
         if not self._announced:
             self._announced = True
             self.server.deliver_soon(self)
@@ -275,13 +275,13 @@ class ClientConnection:
                 self._relieve()
 
     def _relieve(self) -> None:
-        """Send a large batch of messages now, unless the client does not read."""
+        """Send a large batch of channel messages now, unless the client reads too slowly."""
         if self.session.out.used > _REPLY_BATCH and not self._paused and not self._dirty:
             self._alarm = _UNCOUNTED
             self._send()
 
     def deliver(self) -> None:
-        """Send the messages that arrived since the last loop iteration."""
+        """Send the channel messages that arrived since the last loop iteration."""
         self._announced = False
         self._alarm = _UNCOUNTED
         if self.transport is not None and self.session.out.used and not self._paused:
@@ -289,12 +289,12 @@ class ClientConnection:
 
     @property
     def unsent(self) -> int:
-        """The bytes in the transport that the client has not read, for CLIENT LIST."""
+        """The number of reply bytes that the client has not read yet, for CLIENT LIST."""
         return 0 if self.transport is None else int(self.transport.get_write_buffer_size())
 
     @cython.ccall
     def within_limits(self) -> cython.bint:
-        """Disconnect a client above client-output-buffer-limit, and return whether it was within the limit."""
+        """Return whether the client is within client-output-buffer-limit; if not, disconnect the client."""
         session: Session = self.session
         if self.transport is None or self.transport.is_closing():
             return False

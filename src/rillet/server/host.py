@@ -25,7 +25,7 @@ NEEDS_LOG = ("appendonly", "appendfsync")
 
 
 class ServerHost(DefaultHost):
-    """The host of an engine that a server serves."""
+    """The services that a server provides to its engine."""
 
     def __init__(self, server: Server) -> None:
         super().__init__(server.engine)
@@ -40,11 +40,11 @@ class ServerHost(DefaultHost):
         self._server.pause(until_ms, writes_only)
 
     def unpause(self) -> None:
-        """Run the commands of paused clients."""
+        """End the pause and run the commands of the paused clients (CLIENT UNPAUSE)."""
         self._engine.unpause()
 
     def pause_cron(self, paused: bool) -> None:
-        """Stop or restart the periodic jobs."""
+        """Stop or restart the periodic jobs (DEBUG PAUSE-CRON)."""
         self._server.pause_cron(paused)
 
     def memory(self) -> dict[str, int]:
@@ -56,7 +56,7 @@ class ServerHost(DefaultHost):
         return {"clients": self._server.figures.clients, "stats": self._server.figures.stats}
 
     def reset_statistics(self) -> None:
-        """Reset the network counters."""
+        """Reset the counters of clients and network traffic (CONFIG RESETSTAT)."""
         self._server.figures.reset()
 
     def setting_changed(self, name: str) -> None:
@@ -112,11 +112,11 @@ class DurableHost(ServerHost):
             raise CommandError(f"Rewriting config file: {error.strerror}") from error
 
     def save(self) -> None:
-        """Write the RDB file."""
+        """Write the RDB file before returning (SAVE)."""
         self._files.rdb.snapshots.save()
 
     def bgsave(self, *, later: bool, schedule: bool) -> bool:
-        """Write the RDB file in a child process."""
+        """Write the RDB file in a child process (BGSAVE)."""
         return self._files.rdb.snapshots.background(later, schedule)
 
     def last_save(self) -> int:
@@ -124,7 +124,7 @@ class DurableHost(ServerHost):
         return self._files.rdb.snapshots.last_save
 
     def flushed(self) -> bool:
-        """Write an empty RDB file if there are save points."""
+        """Write an empty RDB file after FLUSHALL if there are save points."""
         return self._files.rdb.snapshots.flushed()
 
     def reload(self, *, save: bool, flush: bool, merge: bool) -> None:
@@ -132,11 +132,11 @@ class DurableHost(ServerHost):
         self._files.reload(save, flush, merge)
 
     def rewrite_log(self, *, later: bool) -> bool:
-        """Rewrite the append-only file in a child process."""
+        """Rewrite the append-only file in a child process (BGREWRITEAOF)."""
         return self._files.aof.rewrite(later)
 
     def load_log(self) -> None:
-        """Load the append-only file."""
+        """Empty the databases and load the append-only file (DEBUG LOADAOF)."""
         self._files.load_log()
 
 

@@ -25,7 +25,7 @@ _STDOUT = 1
 
 
 class ServerLogger:
-    """The destination of the log, and the lowest level that it contains."""
+    """The server's log: its destination, and the lowest level of lines that it contains."""
 
     def __init__(self) -> None:
         self.level = NOTICE

@@ -53,7 +53,7 @@ class RdbService:
         self.snapshots = Snapshots(engine, children=children, refusals=refusals, say=say_line)
 
     def open(self, progress: Callable[[int, int], None] | None = None) -> None:
-        """Load the file, if it exists, and log the result; StoreError if it cannot be read."""
+        """Load the RDB file, if it exists, and log the result; StoreError if the file cannot be read."""
         path = self.snapshots.path
         if path.exists():
             try:
@@ -68,7 +68,7 @@ class RdbService:
                 f"empty keys skipped: {loaded.empty}.")  # fmt: skip
 
     def attach(self, server: Server) -> None:
-        """Watch children with the event loop, and shut down on signals."""
+        """Watch child processes with the event loop, and shut the server down on signals."""
         self._server = server
         loop = asyncio.get_running_loop()
 
@@ -87,7 +87,7 @@ class RdbService:
                 signal.signal(number, lambda received, _: loop.call_soon_threadsafe(self._signalled, received))
 
     def setting_changed(self, name: str) -> None:
-        """Apply CONFIG SET; SettingError if the setting cannot take effect."""
+        """Apply a setting of the RDB file that CONFIG SET changed; SettingError if that is impossible."""
         if name == "dir":
             self._enter(self._settings.dir)
         elif name in ("save", "stop-writes-on-bgsave-error"):
@@ -106,7 +106,7 @@ class RdbService:
         self._folder = self._settings.dir = os.path.realpath(path)
 
     def facts(self) -> dict[str, object]:
-        """Return the fields of INFO persistence about children and the file."""
+        """Return the fields of INFO persistence about child processes and the RDB file."""
         return {**self._children.facts(), **self.snapshots.facts()}
 
     # -- shutdown ------------------------------------------------------------------------------------

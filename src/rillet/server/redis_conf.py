@@ -72,7 +72,7 @@ class Configuration:
 
 
 def load(arguments: Sequence[str], stdin: BinaryIO | None = None) -> Configuration:
-    """Return the settings of the arguments `[file] [-] [--name value ...]`."""
+    """Return the settings that the command line `[file] [-] [--name value ...]` defines."""
     rest = list(arguments)
     file = Path(rest.pop(0)) if rest and not rest[0].startswith("-") else None
     reader = _Reader(Settings(save=DEFAULT_SAVE))
@@ -121,7 +121,7 @@ class _Reader:
         self._hash: tuple[str, str] | None = None
 
     def read_file(self, path: Path, depth: int = 0) -> None:
-        """Apply the directives of a file."""
+        """Apply the directives of a configuration file."""
         try:
             data = path.read_bytes()
         except OSError as error:
@@ -157,7 +157,7 @@ class _Reader:
             raise ConfigurationError(f"{place}: unknown directive {texts[0]!r}")
 
     def _include(self, pattern: str, depth: int) -> None:
-        """Apply another file, or all files that match the pattern, possibly none."""
+        """Apply an included file, or all files that match the pattern, possibly none."""
         if any(mark in pattern for mark in "*?["):
             for path in sorted(glob(pattern)):
                 self.read_file(Path(path), depth)

@@ -130,7 +130,7 @@ class Server:
         return self._connection(self)
 
     def admit(self) -> bool:
-        """Count a new client; return False if there are already maxclients."""
+        """Count a new client; return False if `maxclients` clients are already connected."""
         self.figures.accepted += 1
         if len(self.connections) < self.settings.maxclients:
             return True
@@ -200,13 +200,13 @@ class Server:
             connection.take_settings()
 
     def deliver_soon(self, connection: ClientConnection) -> None:
-        """Send the channel messages of this connection in the next loop iteration, with those of other ones."""
+        """Schedule a connection: the next loop iteration sends its channel messages."""
         self._with_messages.append(connection)
         if len(self._with_messages) == 1:
             self.call_soon(self._deliver)
 
     def call_soon(self, function: Callable[[], None]) -> None:
-        """Call the function in the next loop iteration; only from the loop's thread."""
+        """Call the function in the next loop iteration; only the loop's thread may use this method."""
         self.loop.call_soon(function)
 
     def _deliver(self) -> None:
@@ -222,7 +222,7 @@ class Server:
             self.loop.call_soon(self.flush)
 
     def flush(self) -> None:
-        """Write the log, and release each reply once its log position is as safe as appendfsync requires."""
+        """Write the log, and send each reply once its log position is as safe as appendfsync requires."""
         with self.guard:
             self._flush_guarded()
 
@@ -266,7 +266,7 @@ class Server:
                     connection.release()
 
     def _synced(self) -> None:
-        """Release replies after a sync; called by the syncing thread."""
+        """Send the replies that waited for a sync; called by the syncing thread."""
         with contextlib.suppress(RuntimeError):  # the event loop has ended
             self.loop.call_soon_threadsafe(self._settle)
 

@@ -33,7 +33,7 @@ _MARKED = cython.declare(bytes, b"mMeE#")
 @cython.final
 @cython.cclass
 class CommandApplier:
-    """Executes the commands of a file in a trusted session; errors name `path`."""
+    """Executes the commands of one log file in a trusted session; errors name the file's `path`."""
 
     __slots__ = ("path", "session", "engine", "parser", "here", "good", "fed", "commands", "delay", "transaction")
     path: str

@@ -80,7 +80,7 @@ class AofFolder:
         disk.sync_folder(self.path.parent)
 
     def loaded_paths(self) -> list[Path]:
-        """Return the files to replay, in order; LogCorrupt if one is missing."""
+        """Return the paths of the log's files in the order of their replay; LogCorrupt if one is missing."""
         paths = [self.path / file.name for file in self.manifest.loaded]
         for path in paths:
             if not self.disk.exists(path):

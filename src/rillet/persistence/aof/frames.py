@@ -60,7 +60,7 @@ _PIECE = cython.declare(cython.Py_ssize_t, 1 << 20)
 @cython.cfunc
 @cython.exceptval(0, check=True)
 def _crc32(data: bytes, start: cython.Py_ssize_t, stop: cython.Py_ssize_t, crc: cython.uint) -> cython.uint:
-    """Return the CRC-32 of data[start:stop], continued from crc."""
+    """Return the CRC-32 of data[start:stop], continued from the checksum `crc` of earlier bytes."""
     if stop - start < _SMALL:
         return crc32(data[start:stop], crc)  # copying a few bytes is faster than creating a memoryview
     return crc32(memoryview(data)[start:stop], crc)
@@ -78,7 +78,7 @@ _scratch = cython.declare(bytearray, bytearray(128))
 
 @cython.cfunc
 def _numbers(length: cython.ulonglong, synced: cython.ulonglong, seq: cython.ulonglong) -> bytes:
-    """Return the part of the header line after the checksum."""
+    """Return the part of a frame's header line that follows the checksum."""
     buf: cython.p_uchar = _scratch
     at: cython.Py_ssize_t
     buf[0] = 32
@@ -94,7 +94,7 @@ def _numbers(length: cython.ulonglong, synced: cython.ulonglong, seq: cython.ulo
 
 @cython.cfunc
 def _begin(crc: cython.uint) -> bytes:
-    """Return the header line up to the end of the checksum."""
+    """Return the first part of a frame's header line, which ends with the checksum."""
     buf: cython.p_uchar = _scratch
     mark: cython.p_const_uchar = _MARK
     i: cython.Py_ssize_t
@@ -178,7 +178,7 @@ class FrameReader:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _need(self, size: cython.Py_ssize_t) -> cython.bint:
-        """Fill the buffer to this size; return whether the file is long enough."""
+        """Read from the file until the buffer has this size; return False if the file ends earlier."""
         pieces: list[bytes] = [self._buffer]
         got: cython.Py_ssize_t = len(self._buffer)
         while got < size:

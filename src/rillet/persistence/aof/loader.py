@@ -129,7 +129,7 @@ class _FileReplay:
         return self.applier.good
 
     def run(self, progress: Callable[[int], None]) -> None:
-        """Execute every command of the file."""
+        """Execute every command of one log file."""
         start = 0
         with self.disk.read_from(self.path) as file:
             size = self.disk.size(self.path)

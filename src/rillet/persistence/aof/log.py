@@ -84,7 +84,7 @@ class AppendOnlyLog:
 
     @property
     def folder(self) -> Path:
-        """The folder of the files."""
+        """The folder that contains the log's files."""
         return self.files.path
 
     @property

@@ -74,7 +74,7 @@ class AofManifest:
 
     @property
     def loaded(self) -> list[LogFile]:
-        """The files to load, in order."""
+        """The files to load at the start, in order: the base, then the incremental files."""
         return [*([self.base] if self.base else ()), *self.incrs]
 
     def with_incr(self, name: str) -> AofManifest:

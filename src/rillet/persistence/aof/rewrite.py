@@ -143,7 +143,7 @@ class Rewriting:
     # -- end of a rewrite ----------------------------------------------------------------------------
 
     def _written(self, error: str, kind: str) -> None:
-        """Handle the result of the writer of the base."""
+        """Handle the result of writing the base: an error, or the base's format."""
         if error:
             self._failed(f"Background AOF rewrite terminated with error: {error}")
         else:
@@ -216,7 +216,7 @@ class Rewriting:
             self._finished()
 
     def rewrite_now(self) -> None:
-        """Rewrite now, in the calling thread; OSError. O(data)"""
+        """Rewrite the log now, in the calling thread; OSError if that fails. O(data)"""
         self.abort()
         writer = InlineBaseWriter(self.engine, self.log.disk)
         before, self._writer, self._from_memory = (self._writer, self._from_memory), writer, writer

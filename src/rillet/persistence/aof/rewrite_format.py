@@ -43,10 +43,10 @@ class BaseWriter(Protocol):
     """Interface of the writers of a log's base."""
 
     def start(self, path: Path, sources: list[Path], ended: Ended) -> None:
-        """Start to write the base; OSError."""
+        """Start to write the base; OSError if that fails."""
 
     def poll(self) -> None:
-        """Check for completion without waiting."""
+        """Check without waiting whether the base is complete; if so, call `ended`."""
 
     def stop(self) -> None:
         """Stop the writer and return when it has ended."""
@@ -67,7 +67,7 @@ class InlineBaseWriter:
         self._ended = ended
 
     def poll(self) -> None:
-        """Call `ended`, once."""
+        """Call `ended` once after the base was written."""
         ended, self._ended = self._ended, None
         if ended is not None:
             ended("", self._kind)
@@ -104,11 +104,11 @@ class ForkedBaseWriter:
             ended(outcome.error, str(outcome.result))
 
     def poll(self) -> None:
-        """Check whether the child has ended."""
+        """Check whether the child that writes the base has ended."""
         self._children.poll()
 
     def stop(self) -> None:
-        """Kill the child."""
+        """Kill the child that writes the base."""
         self._ended = None
         if self._children.is_at(PURPOSE):
             self._children.stop()
@@ -151,11 +151,11 @@ class SpawnedBaseWriter:
 
     @property
     def pid(self) -> int:
-        """The process ID, 0 if there is none."""
+        """The ID of the process that writes the base, 0 if there is none."""
         return 0 if self._process is None else self._process.pid
 
     def poll(self) -> None:
-        """Check whether the process has ended, and read its answer."""
+        """Check whether the process that writes the base has ended, and read its answer."""
         process = self._process
         if process is None or process.poll() is None:
             return
@@ -170,7 +170,7 @@ class SpawnedBaseWriter:
             ended(str(answer.get("error", "")), str(answer.get("kind", "")))
 
     def stop(self) -> None:
-        """Kill the process."""
+        """Kill the process that writes the base."""
         process = self._process
         if process is not None:
             process.kill()
@@ -186,7 +186,7 @@ class SpawnedBaseWriter:
                     pipe.close()
 
     def descriptors(self) -> list[int]:
-        """Return the descriptors of the open pipes."""
+        """Return the file descriptors of the pipes to the process."""
         process = self._process
         pipes = () if process is None else (process.stdin, process.stdout)
         return [pipe.fileno() for pipe in pipes if pipe is not None]

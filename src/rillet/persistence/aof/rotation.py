@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class AofRotation:
-    """The file changes of one log."""
+    """Replaces the incremental files and the base of one log."""
 
     def __init__(self, log: AppendOnlyLog) -> None:
         self._log = log

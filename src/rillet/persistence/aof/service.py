@@ -140,7 +140,7 @@ class AofService:
         self.log.feed.timestamps = settings.aof_timestamp_enabled
 
     def setting_changed(self, name: str) -> None:
-        """Apply CONFIG SET; SettingError if the setting cannot take effect."""
+        """Apply a setting of the log that CONFIG SET changed; SettingError if that is impossible."""
         settings = self._engine.settings
         if name == "appendonly":
             self._turn(settings.appendonly)
