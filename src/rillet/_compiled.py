@@ -1,7 +1,7 @@
 """The modules that Cython compiles, in dependency order.
 
 The build executes this file alone, so it imports nothing from rillet. A test compares the list with the
-sources (each listed file exists and imports the shim; no other file does) and with the extensions of the
+sources (each listed file exists and imports `cython`; no other file does) and with the extensions of the
 compiled build.
 
 A process runs the build whose folder comes first on Python's path: `src` contains no extensions, while an

@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
             for damage in report.damages:
                 if damage.torn:
                     copy = repair(path, damage)
-                    print(f"repaired: {damage.path} was cut at {damage.offset}; copy of the original: {copy}")
+                    print(f"repaired: {damage.path} was cut to {damage.offset} bytes; copy of the original: {copy}")
             report = _checked(path)
             _print(report, quiet=True)
     except RilletError as error:

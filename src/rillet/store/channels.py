@@ -306,7 +306,7 @@ class Subscription:
         return [decode(name) for name in self._names[b"SSUBSCRIBE"]]
 
     def _command(self, argv: list[bytes]) -> None:
-        """Send a command and wait for its confirmations; keep messages that arrive before them."""
+        """Send a command and wait for its confirmations; keep messages that arrive before the confirmations."""
         with self._reading:
             if self._connection is None:
                 self._connect()  # `_connect` subscribes to all names of this object, including the new ones

@@ -71,7 +71,7 @@ class TreeSize:
             while path[-1] > common:
                 below = path.pop()
                 self._node(children.pop())
-            if path[-1] < common:  # split the edge to the node `below` by a new branching node
+            if path[-1] < common:  # a new branching node splits the edge to the node `below`
                 self._chain(below - path[-1] - 1, -1)
                 self._chain(common - path[-1] - 1, 1)
                 self._chain(below - common - 1, 1)

@@ -110,7 +110,7 @@ def schema_of(table: str) -> Any:
 def rdb_batches(
     path: str | Path, table: str, *, rows: int = BATCH_ROWS, progress: Callable[[int, int], None] | None = None
 ) -> Iterator[Any]:
-    """Yield a table of the file as record batches; raise LogCorrupt after the batches before a malformed part.
+    """Yield a table of the file as record batches; at malformed bytes, yield the rows before them and raise LogCorrupt.
 
     progress(bytes read, total bytes) is called during the read. O(bytes); memory for the largest string or packed list
     """
@@ -229,7 +229,7 @@ class _Tables:
         self.db = 0
 
     def batches(self) -> Iterator[Any]:
-        """Yield the record batches; raise LogCorrupt for a malformed part after the batches of the part before."""
+        """Yield the record batches. At malformed bytes, yield the rows before them, then raise LogCorrupt."""
         walk = self.walk
         failure: LogCorrupt | None = None
         try:

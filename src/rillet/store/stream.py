@@ -217,8 +217,8 @@ class Stream:
 
         table: Arrow's Table, RecordBatch or RecordBatchReader, a DataFrame of pandas or polars. Columns become fields;
         a map column named `fields` contains the fields. Nulls are omitted, and so are the columns stream, id, id_ms,
-        id_seq and timestamp unless `columns` names them. id_column contains the IDs, or timestamps. The error for a
-        rejected row names the row; the rows before its chunk are added, and no rows after the chunk.
+        id_seq and timestamp unless `columns` names them. id_column contains the IDs, or timestamps. Rows are sent in
+        chunks. The error for a rejected row names the row; earlier chunks are added, later chunks are not sent.
         """
         from rillet.store.arrow import add_arrow
 

@@ -281,7 +281,7 @@ def write_backlen(p: cython.p_uchar, pos: cython.Py_ssize_t, n: cython.Py_ssize_
 def write_word(
     p: cython.p_uchar, pos: cython.Py_ssize_t, value: cython.p_const_uchar, n: cython.Py_ssize_t
 ) -> cython.Py_ssize_t:
-    """Write a complete entry for a value, as an integer if it is one, and return the position after it.
+    """Write the entry of a value, in integer form if the value is an integer; return the position after the entry.
 
     An integer's entry is never longer than that of its text, so `word_size` bytes of room are enough.
     """
@@ -603,7 +603,7 @@ class Listpack:
                 index += n
             if index < 0 or index >= n:
                 return -1
-            if index > n // 2:  # past the middle: walk from the other end
+            if index > n // 2:  # the entry is in the second half: walk from the end
                 index -= n
         if index >= 0:
             pos: cython.Py_ssize_t = self.first()
@@ -888,7 +888,7 @@ class Listpack:
     def replace_int(self, pos: cython.Py_ssize_t, v: cython.longlong) -> cython.Py_ssize_t:
         """Replace the entry at pos by an integer; return its position (Redis: lpReplaceInteger). O(n)."""
         if 0 <= v <= 127 and _HEADER <= pos < self.used - 1 and self.buf[pos] < 0x80 and self.buf[pos + 1] == 1:
-            self.buf[pos] = v  # same size, no bytes move: every XADD updates its node's entry count this way
+            self.buf[pos] = v  # no other bytes move: every XADD updates its node's entry count this way
             return pos  # (the condition excludes a malformed backlen, such as 0x81)
         self.put_int(pos, entry_end(self.buf, pos, self.used - 1) - pos, v)
         return pos

@@ -40,7 +40,7 @@ _WEIGHTED = "numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE <SUM
 
 
 class _Source:
-    """A sorted set or set, and its weight (zsetopsrc)."""
+    """An operand of ZUNION, ZINTER or ZDIFF: a sorted set or set, and its weight (zsetopsrc)."""
 
     __slots__ = ("value", "weight")
 

@@ -147,7 +147,7 @@ class InProcessPages:
         self._requests.append(data)
 
     def receive(self, decoder: ReceiveBuffer) -> None:
-        """Run the commands of the next `send`; their replies become the decoder's buffer, without a copy."""
+        """Run the commands of the oldest `send`; the replies become the decoder's buffer, without a copy."""
         self._transport.execute_packed(self._requests.pop(0), decoder)
 
     def redirected(self, key: bytes, error: str) -> bool:
@@ -384,7 +384,7 @@ class InProcessTransport:
         return raw
 
     def _give_up(self, session: Session) -> None:
-        """Reset the session after an interrupted call, so that the next call does not receive the reply of this one."""
+        """Reset the session after an interrupted call, so that the next call does not receive its reply."""
         with self.lock:
             self.engine.blocking.fail(session, CommandError("interrupted"))
             session.out.take()

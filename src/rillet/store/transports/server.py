@@ -78,7 +78,7 @@ class ServerTransport:
 
     @contextmanager
     def page_source(self) -> Iterator[Servers]:
-        """Yield separate connections for a bulk read."""
+        """Yield separate connections for a bulk read, because other commands may be sent between two batches."""
         if self.closed:
             raise StoreClosed("the store is closed")
         client = Servers(self.options, unlimited=True)
