@@ -14,7 +14,7 @@ from rillet.errors import RilletError
 
 
 class ArchiveError(RilletError):
-    """An archive cannot be read or written; the message names the folder."""
+    """The error if an archive cannot be read or written; the message names the archive's folder."""
 
 
 def sync(folder: Path) -> None:
@@ -32,7 +32,7 @@ def link(source: Path, target: Path) -> None:
     try:
         os.link(source, target)
     except FileExistsError:
-        pass  # an attempt that was killed has created the link
+        pass  # created by an earlier attempt that was killed
     except OSError:
         shutil.copy2(source, target)
 

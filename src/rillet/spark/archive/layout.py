@@ -2,29 +2,30 @@
 
     events.archive/
       date=2024-05-01/stream=events/1714521600000-0_1714564812345-2_c17.parquet     rows in the order of their IDs
-      _rillet/manifest.json      the archive's files, and the position up to which every stream is archived
+      _rillet/manifest.json      the list of the archive's files, and the ID up to which every stream is archived
       _rillet/staging/...        files that are being written
       _rillet/replaced/...       files that compaction replaced, for readers with an older manifest
-      _rillet/lock               a file that the one writing process locks
+      _rillet/lock               the file that the writing process locks
 
 The manifest is one file, replaced as a whole: fsync, rename, fsync of the folder. The rename is the commit. The
-manifest holds the list of files, with first ID, last ID and rows of each, and the source's offset after them, so data
-and offset cannot disagree. It also lists the steps that remain after the commit; the next writer completes them
-(`settle`):
+manifest holds the list of files, with first ID, last ID and rows of each, and the source's offset after these files, so
+files and offset cannot disagree. The manifest also lists the steps that remain after the commit. If the writer is
+killed, the next writer completes these steps (`settle`):
 
     append     1  tasks write <uuid>.part into staging, fsync
-               2  manifest: + files, offset, place {final name: staged name}                    <- commit
+               2  new manifest: files added, offset, place {final name: staged name}            <- commit
                3  rename each staged file to its final name, in the order of IDs
     compact    1  tasks write merged files into staging
-               2  a new folder in staging: merged files, links to the files that stay; in replaced: links to the others
-               3  manifest: - old files + merged ones, swap {folder: new folder}                <- commit
-               4  exchange the two folders, which is one step (renameat2 with RENAME_EXCHANGE); remove the old one
+               2  a new folder in staging gets the merged files, and links to the files that were not merged;
+                  _rillet/replaced gets links to the files that were merged
+               3  new manifest: merged files instead of the old ones, swap {folder: new folder}  <- commit
+               4  exchange old and new folder in one step (renameat2, RENAME_EXCHANGE); remove the old folder
 
 After a kill before the commit, the next start removes the staged files and reads the batch again. After a kill after
 the commit, the next start finishes the remaining steps. Every step may be repeated.
 
-A reader of the manifest (`rillet.spark.history`) sees exactly one commit. It looks for a file at its final place, then
-in staging, then among the replaced files, which are kept for a while. A reader of the bare folder (pyarrow, DuckDB,
+A reader of the manifest (`rillet.spark.history`) sees exactly one commit. It opens a file at its final path, or else in
+staging, or else among the replaced files, which are kept for a while. A reader of the bare folder (pyarrow, DuckDB,
 another Spark: date=*/stream=*/*.parquet) sees whole files only, each entry at most once: the files of a batch appear
 within milliseconds of each other, and a compaction takes effect at one moment. If compaction removes a file that such a
 reader has already listed, the reader gets an error, never a wrong number.
@@ -64,17 +65,17 @@ NO_OBJECTS = (
     "there with Spark's own sink (writeStream.format('parquet'))"
 )
 DAY_MS = 86_400_000
-MAX_NAME = 255  # longest name of a folder in bytes, on all common file systems
+MAX_NAME = 255  # bytes: the longest folder name on common file systems
 _LAST_DAY = (date.max - date(1970, 1, 1)).days
-_CAPITAL = re.compile(r"%..|[A-Z]")  # what to encode or keep in a percent-encoded name
-_NO_DATE = "__HIVE_DEFAULT_PARTITION__"  # Hive's folder name for null
+_CAPITAL = re.compile(r"%..|[A-Z]")  # keep %.. sequences and encode capitals in a quoted name
+_NO_DATE = "__HIVE_DEFAULT_PARTITION__"  # Hive's name for a null partition value
 
 
 @dataclass(frozen=True)
 class Part:
-    """A Parquet file that a task wrote: its path, and the range of entries of one stream and one day in it."""
+    """A Parquet file with entries of one stream and one day: its path, IDs, rows and bytes."""
 
-    path: str  # relative to the archive's folder
+    path: str  # path relative to the archive's folder
     stream: str
     day: int | None  # days since 1970; None beyond the year 9999
     first: StreamID
@@ -85,7 +86,7 @@ class Part:
 
 @dataclass(frozen=True)
 class ArchiveManifest:
-    """The manifest of an archive: its files and the source's offset after one commit."""
+    """The manifest of an archive after a commit: the archive's files, and the source's offset after them."""
 
     commit: int = 0
     schema: str = ""  # the schema of the rows, as Spark's JSON
@@ -96,11 +97,11 @@ class ArchiveManifest:
     replaced: dict[str, float] = field(default_factory=dict)
 
     def last(self, stream: str) -> StreamID:
-        """Return the ID of a stream's last archived entry; 0-0 if none is archived."""
+        """Return the ID of a stream's last archived entry; 0-0 if no entry is archived."""
         return max((file.last for file in self.files if file.stream == stream), default=StreamID(0, 0))
 
     def held(self, stream: str) -> StreamID:
-        """Return the ID up to which all entries in the stream are archived; 0-0 if no entry is archived.
+        """Return the ID up to which all entries that the stream now holds are archived; 0-0 if no entry is archived.
 
         This is the last archived ID, or the stored offset for a stream that was recreated with lower IDs.
         """
@@ -120,8 +121,9 @@ class ArchiveManifest:
 def folder_of(stream: str, day: int | None) -> str:
     """Return the partition folder of a stream's day, with special characters percent-encoded.
 
-    Capitals are encoded too: on a file system that ignores case, `Events` and `events` would share a folder, and a
-    commit of one would replace files of the other. Raise ArchiveError if the name is too long for a folder.
+    Capital letters are encoded too: on a file system that ignores case, the streams `Events` and `events` would share a
+    folder, and a commit of one stream would replace the other stream's files. Raise ArchiveError if the name is too
+    long for a folder.
     """
     when = _NO_DATE if day is None else (date(1970, 1, 1) + timedelta(days=day)).isoformat()
     encoded = _CAPITAL.sub(_capital, quote(stream, safe=" !$&()+,;@^~"))
@@ -139,7 +141,7 @@ def _capital(match: re.Match[str]) -> str:
 
 
 def day_of(ms: int) -> int | None:
-    """Return the UTC day of an ID's time; None beyond the year 9999."""
+    """Return the UTC day of an ID's milliseconds, in days since 1970; None beyond the year 9999."""
     day = ms // DAY_MS
     return day if 0 <= day <= _LAST_DAY else None
 
@@ -181,7 +183,7 @@ class Archive:
         return manifest
 
     def places(self, manifest: ArchiveManifest, path: str) -> list[Path]:
-        """Return the paths at which a file of the manifest may be, in the order in which commits move it."""
+        """Return the possible paths of a file in the manifest, in the order in which commits move the file."""
         places = [path]
         if path in manifest.place:
             places.append(manifest.place[path])
@@ -221,7 +223,7 @@ class Archive:
     def append(
         self, manifest: ArchiveManifest, parts: Sequence[Part], offset: dict[str, Any], schema: str
     ) -> ArchiveManifest:
-        """Commit staged files together with the source's offset after their entries; return the new manifest."""
+        """Commit files in staging together with the source's offset after their entries; return the new manifest."""
         commit = manifest.commit + 1
         added, place = [], {}
         for part in sorted(parts, key=lambda part: (part.stream, part.first)):
@@ -238,7 +240,7 @@ class Archive:
         return new
 
     def merge(self, manifest: ArchiveManifest, merged: Sequence[tuple[Sequence[Part], Part]]) -> ArchiveManifest:
-        """Commit merged files, each of which replaces files of one folder; return the new manifest."""
+        """Commit merged files; each replaces several files of one folder. Return the new manifest."""
         commit = manifest.commit + 1
         gone = {old.path for olds, _ in merged for old in olds}
         new_files: list[Part] = []
@@ -271,7 +273,7 @@ class Archive:
         return new
 
     def _tidy(self) -> None:
-        """Remove empty staging folders; the next writer removes the others."""
+        """Remove empty folders in staging; the next writer removes the other folders there."""
         for folder in os.listdir(self.path / STAGING):
             try:
                 os.rmdir(self.path / STAGING / folder)
@@ -293,7 +295,7 @@ class Archive:
         self.at("settled")
 
     def settle(self, manifest: ArchiveManifest) -> None:
-        """Complete the steps that remain after a commit; steps that are already done are skipped."""
+        """Complete the steps that remain after a commit; skip steps that are already done."""
         folders = set()
         for final, staged in manifest.place.items():
             if (self.path / staged).exists():
@@ -315,7 +317,7 @@ class Archive:
             raise ArchiveError(f"rillet: the archive {self.path} lacks {missing[0]}, which its manifest lists")
 
     def _swap(self, manifest: ArchiveManifest, folder: str, staged: str) -> None:
-        """Exchange a compacted folder with the old one, unless they are already exchanged, and remove the old one."""
+        """Exchange a compacted folder with the old folder, unless that is already done; remove the old folder."""
         fresh = [file.path for file in manifest.files if file.path.endswith(f"_c{manifest.commit}.parquet")]
         names = [os.path.basename(path) for path in fresh if os.path.dirname(path) == folder]
         if not all((self.path / folder / name).exists() for name in names):
@@ -331,7 +333,7 @@ class Archive:
         return replace(manifest, replaced={path: t for path, t in manifest.replaced.items() if path not in old})
 
     def mergeable(self, manifest: ArchiveManifest, least: int, target: int) -> list[list[Part]]:
-        """Return lists of small neighbouring files to merge, from folders with at least `least` small files."""
+        """Return lists of adjacent small files to merge, from folders with at least `least` small files."""
         by_folder: dict[str, list[Part]] = {}
         for file in manifest.files:
             by_folder.setdefault(os.path.dirname(file.path), []).append(file)

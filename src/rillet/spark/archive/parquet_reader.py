@@ -1,9 +1,9 @@
 """Reads the Parquet files of an archive as record batches of any schema that the source supports.
 
-A column that the file has under the same name and type is copied. Other columns are decoded from the file's map column
-`fields`: `reply_of` builds an XRANGE reply from the rows with Arrow's string functions (no Python object per value),
-and the connector's own decoder reads that reply. So a value's text has the same meaning in the archive and in the
-stream.
+If the file has a column of the requested name and type, that column is copied. Other columns are decoded from the
+file's map column `fields`: `reply_of` builds an XRANGE reply from the rows with Arrow's string functions (no Python
+object per value), and the connector's decoder reads that reply. So a value is converted in the same way from the
+archive and from the stream.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _PAUSE = 0.05  # seconds between attempts to open a file that is being moved
 
 
 def entry_id(batch: Any, row: int) -> StreamID:
-    """Return the stream ID of a row; convert its signed columns id_ms and id_seq to unsigned numbers."""
+    """Return the stream ID of a row of a record batch; convert the signed columns id_ms and id_seq to unsigned."""
     return StreamID(batch.column("id_ms")[row].as_py() % _U64, batch.column("id_seq")[row].as_py() % _U64)
 
 
 def open_file(places: Sequence[Path]) -> Any:
-    """Open a file of an archive at the first of its possible paths that exists."""
+    """Open a file of an archive at the first existing one of its possible paths."""
     import pyarrow.parquet as pq
 
     for attempt in range(_TRIES):
@@ -88,7 +88,7 @@ def _groups(file: Any, share: ArchiveTask) -> range:
 
 
 def _overlaps(group: Any, share: ArchiveTask) -> bool:
-    """Return whether a row group may hold entries that a task reads, by its smallest and largest id_ms."""
+    """Return whether a row group may hold entries that a task reads, from the statistics of id_ms."""
     for number in range(group.num_columns):
         column = group.column(number)
         if column.path_in_schema == "id_ms":
@@ -131,7 +131,7 @@ def _first_beyond(batch: Any, bound: StreamID, low: int) -> int:
 
 
 def shaped(batch: Any, stream: str, schema: Any) -> Any:
-    """Return rows of an archive file in the columns of a schema, with the stream's name added."""
+    """Return rows of an archive file as a record batch of a schema; add the stream's name."""
     import pyarrow as pa
 
     arrays = [
@@ -142,7 +142,7 @@ def shaped(batch: Any, stream: str, schema: Any) -> Any:
 
 
 def decoded(batch: Any, stream: str, schema: Any, options: Options) -> Any:
-    """Decode the IDs and fields of archived rows into the columns of a schema, as the source decodes a stream."""
+    """Decode the IDs and fields of archived rows into the columns of a schema, as the source decodes entries."""
     rows = rows_for(schema, stream.encode(), options.mode, options.corrupt_column)
     decoder = RangeDecoder(rows, 1 << 62, 1 << 62)
     decoder.feed(b"*%d\r\n" % batch.num_rows)
@@ -158,7 +158,7 @@ def reply_of(batch: Any) -> bytes:
     import pyarrow.compute as pc
 
     fields = batch.column("fields")
-    ends = fields.offsets  # a null map has no pairs
+    ends = fields.offsets  # a null map has an empty range here
     low, high = ends[0].as_py(), ends[-1].as_py()
     keys, items = (column.slice(low, high - low) for column in (fields.keys, fields.items))
     bulks = pc.binary_join_element_wise(_bulk(keys), _bulk(items), pa.scalar(b"", pa.binary()))
@@ -176,7 +176,7 @@ def reply_of(batch: Any) -> bytes:
 
 
 def _bulk(texts: Any) -> Any:
-    """Return strings as RESP bulk strings."""
+    """Return an Arrow column of strings encoded as RESP bulk strings."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

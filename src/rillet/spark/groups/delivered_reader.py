@@ -1,4 +1,4 @@
-"""The tasks of groupMode=deliver: they read entries that were delivered to the query's consumer as record batches."""
+"""Reads entries that were delivered to the query's consumer as record batches, in the tasks of groupMode=deliver."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from rillet.spark.read.offsets import Part
 from rillet.spark.read.page_reader import MAX_BATCH_BYTES
 from rillet.types.stream.id import StreamID
 
-FIRST_PAGE = 32  # number of entries in the first page, from which the size of later pages is computed
+FIRST_PAGE = 32  # entries in the first page, whose size determines later pages
 
 
 def read_group(group: GroupPosition, stream: str, rows: RowBuilder, start: bytes, count: int) -> RangeDecoder:
-    """Append up to `count` entries from XREADGROUP to the rows; return the decoder, which has counted the entries."""
+    """Append up to `count` entries from XREADGROUP to `rows`; return the decoder, which has counted the entries."""
     servers, key = group.servers, stream.encode()
     words = (b"XREADGROUP", b"GROUP", group.name, group.consumer, b"COUNT", b"%d" % count, b"STREAMS", key, start)
     while True:
@@ -55,7 +55,7 @@ def last_id(decoder: RangeDecoder) -> StreamID:
 
 
 class HeadSkipper:
-    """A receive buffer that removes the start of an XREADGROUP reply and passes its entries to a decoder."""
+    """A receive buffer that passes an XREADGROUP reply to a decoder without the RESP bytes before its entries."""
 
     def __init__(self, decoder: RangeDecoder, head: bytes) -> None:
         self.decoder = decoder
@@ -92,13 +92,13 @@ class DeliveredRange:
         self.missing = 0
 
     def page(self, rows: RowBuilder, count: int) -> bool:
-        """Append the next `count` entries to the rows; return False at the end of the range.
+        """Append the next `count` entries to `rows`; return False at the end of the range.
 
-        XPENDING first returns how many entries of the range remain, because XREADGROUP would also read beyond `last`.
+        XPENDING first returns the IDs of the page, because XREADGROUP would also read beyond `last`.
         """
         group = self.group
         ids = group.pending_after(self.stream, self.after, id_text(self.last), count)
-        if not ids:  # other consumers have claimed the entries, or a client moved the group back
+        if not ids:  # another consumer claimed the entries, or a client moved the group
             position = group.positions([self.stream]).get(self.stream)
             if group.options.fail_on_data_loss and position is not None and position < self.last:
                 raise group.moved_back(self.stream, position, self.last)
@@ -117,8 +117,8 @@ class DeliveredRange:
 def read_range(options: Options, servers: Servers, part: Part, schema: Any) -> Iterator[Any]:
     """Yield a range of the consumer's pending entries as record batches of an Arrow schema, in order.
 
-    After a lost connection, connect again for up to `timeout`: the entries are still pending. A page is one reply. Its
-    number of entries is chosen, from the size of earlier entries, so that a batch stays below MAX_BATCH_BYTES.
+    After a lost connection, connect again for up to `timeout`, because the entries are still pending. A page is one
+    reply. Its number of entries depends on the size of earlier entries, so that a batch stays below MAX_BATCH_BYTES.
     """
     delivered = DeliveredRange(options, servers, part)
     more, patience = True, Patience(options.timeout)
@@ -145,6 +145,6 @@ def read_range(options: Options, servers: Servers, part: Part, schema: Any) -> I
 def read_delivered(options: Options, ranges: Sequence[Part], schema: Any) -> Iterator[Any]:
     """Yield the pending entries in a task's ranges as record batches, one range after the other."""
     with Servers(options) as servers:
-        servers.waits = True  # the driver has just reached the server, so this task waits while it is unavailable
+        servers.waits = True  # wait for an unavailable server, which the driver has just reached
         for part in ranges:
             yield from read_range(options, servers, part, schema)

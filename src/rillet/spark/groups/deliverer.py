@@ -1,23 +1,23 @@
 """Reads entries as a consumer of a group, which the query may share with other consumers: groupMode=deliver.
 
     trigger     acknowledge the consumer's pending entries up to the committed offset    XPENDING, XACK
-                read its pending entries after the offset: a crash left them pending     XPENDING, XREADGROUP 0
-                if there are none, read new entries, up to the cap                       XREADGROUP >
-    task        read its range of the consumer's pending entries                         XPENDING, XREADGROUP <after>
+                read the consumer's other pending entries, left by a crash               XPENDING, XREADGROUP 0
+                if none are pending, read new entries, up to maxEntriesPerTrigger        XREADGROUP >
+    task        read one range of the consumer's pending entries                         XPENDING, XREADGROUP <after>
 
 Delivered entries stay pending for the consumer until they are acknowledged. So a repeated batch consists of the same
 entries, and the range (after, last] of the consumer's pending entries is the batch, even if entries of other consumers
-lie between them. An entry that was deleted meanwhile is pending without fields; it counts as lost. Another consumer can
-take an entry from the batch with XCLAIM, so its minimum idle time must be longer than the duration of a batch. Every
-query needs a different `consumer`.
+lie between them. An entry that is deleted before it is read stays pending without fields and counts as lost. Another
+consumer can take an entry from the batch with XCLAIM, so XCLAIM's minimum idle time must be longer than the duration of
+a batch. Every query needs a different `consumer`.
 
-A query starts at the group's last-delivered-id or, if it is earlier, just before the consumer's oldest pending entry.
+A query starts just before the consumer's oldest pending entry or, without one, at the group's last-delivered-id.
 `startingOffsets` is only used when the query creates the group.
 
 Costs: XREADGROUP returns entries with their fields, so both the planner (which decodes the IDs only) and the tasks
-receive each entry. The server keeps a pending entry of about 100 bytes for each. The cap limits both; without a cap,
-the limit is DELIVERED entries. Rejected: a consumer for each task. After a restart with another number of cores, the
-pending entries of one consumer would no longer belong to one task.
+receive each entry. The server stores about 100 bytes for each pending entry. maxEntriesPerTrigger limits both costs; by
+default, a batch has at most DELIVERED entries. Rejected: a consumer for each task. After a restart with another number
+of cores, the pending entries of one consumer would no longer belong to one task.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from rillet.spark.read.splits import MIN_TASK_ENTRIES
 from rillet.types.stream.id import StreamID
 
 ACKNOWLEDGED = 1000  # maximum number of IDs in one XACK
-DELIVERED = 100_000  # maximum number of entries of a batch without a cap
+DELIVERED = 100_000  # maximum entries of a batch without maxEntriesPerTrigger
 
 
 @dataclass(frozen=True)
 class DeliveredPage:
-    """Entries that were delivered to the consumer: its pending entries with after < ID <= last."""
+    """A page of entries that were delivered to the consumer: its pending entries with after < ID <= last."""
 
     stream: str
     after: StreamID
@@ -62,13 +62,13 @@ class Deliverer(GroupPosition):
         self.latest: dict[str, StreamID] = {}  # the group's last-delivered-id in each stream, as last read
 
     def positions(self, streams: Iterable[str]) -> dict[str, StreamID | None]:
-        """Return the group's last-delivered-id in each stream, and store it in `latest`."""
+        """Return the group's last-delivered-id in each stream; also store these IDs in `latest`."""
         positions = super().positions(streams)
         self.latest.update({stream: position for stream, position in positions.items() if position is not None})
         return positions
 
     def may_have(self, stream: str, last: StreamID) -> bool:
-        """Return whether a stream whose last ID is `last` may have entries for the consumer."""
+        """Return whether a stream whose last ID is `last` may have pending or new entries for the consumer."""
         return stream not in self.clean or stream not in self.latest or self.latest[stream] < last
 
     def begin(self, stream: str, start: StreamID) -> StreamID:
@@ -81,7 +81,7 @@ class Deliverer(GroupPosition):
         return before(oldest[0]) if oldest else position
 
     def committed(self, streams: Mapping[str, StreamID], added: Mapping[str, int]) -> None:
-        """Acknowledge the consumer's pending entries up to the offsets. O(entries acknowledged)"""
+        """Acknowledge the consumer's pending entries up to each stream's offset. O(entries acknowledged)"""
         for stream, offset in streams.items():
             if self.done.get(stream) == offset:
                 continue
@@ -95,9 +95,9 @@ class Deliverer(GroupPosition):
             self.done[stream] = offset
 
     def deliver(self, streams: Mapping[str, StreamID], cap: int | None) -> list[DeliveredPage]:
-        """Return the next batch as pages of entries: first those that a crash left pending, then new ones.
+        """Return the next batch as pages of entries: first entries that a crash left pending, then new entries.
 
-        `streams` holds the offset in each stream. Each stream contributes a page in turn, until `cap` is reached.
+        `streams`: the offset in each stream. The streams contribute a page each in turn, until `cap` is reached.
         """
         left = DELIVERED if cap is None else cap
         pages: list[DeliveredPage] = []
@@ -111,17 +111,17 @@ class Deliverer(GroupPosition):
                     pages.append(page)
                     active[stream] = page.last
                     left -= page.entries
-                if page is None or (stream in self.clean and page.entries < count):  # the stream has no more entries
+                if page is None or (stream in self.clean and page.entries < count):  # no more entries in this stream
                     del active[stream]
                 if left <= 0:
                     break
-        for page in pages:  # count lost entries only after all reads: a trigger that fails is repeated as a whole
+        for page in pages:  # count lost entries last, because a failed trigger is repeated as a whole
             if page.missing:
                 self.lost[page.stream] = self.lost.get(page.stream, 0) + page.missing
         return pages
 
     def _left_pending(self, stream: str, after: StreamID, count: int) -> DeliveredPage | None:
-        """Return pending entries that no batch has committed; if there are none, mark the stream as clean."""
+        """Return pending entries that belong to no committed batch; if there are none, add the stream to `clean`."""
         ids = self.pending_after(stream, after, b"+", count)
         if not ids:
             self.clean.add(stream)
@@ -133,18 +133,18 @@ class Deliverer(GroupPosition):
         return DeliveredPage(stream, after, ids[-1], len(ids), delivered.missing)
 
     def _new_entries(self, stream: str, after: StreamID, count: int) -> DeliveredPage | None:
-        """Read new entries of the group, which become pending for the consumer; return None if there are none."""
+        """Read new entries of the group, which become pending for the consumer; return None if the group has none."""
         decoder = read_group(self, stream, RowBuilder(stream.encode()), b">", count)
         if decoder.entries == 0:
             return None
         last = last_id(decoder)
-        if last <= after:  # the group was moved back after `positions` read it
+        if last <= after:  # another client has just moved the group back
             raise self.moved_back(stream, last, after)
         return DeliveredPage(stream, after, last, decoder.entries)
 
 
 def tasks(pages: Sequence[DeliveredPage], parallelism: int) -> tuple[Task, ...]:
-    """Divide pages among tasks of about the same number of entries; consecutive pages become one range."""
+    """Divide pages of delivered entries among Spark tasks of about equal size; adjacent pages become one range."""
     total = sum(page.entries for page in pages)
     parts = max(1, min(parallelism, total // MIN_TASK_ENTRIES))
     divided: list[list[Part]] = [[] for _ in range(parts)]
@@ -160,5 +160,5 @@ def tasks(pages: Sequence[DeliveredPage], parallelism: int) -> tuple[Task, ...]:
 
 
 def ends(pages: Sequence[DeliveredPage]) -> dict[str, StreamID]:
-    """Return the last ID in the pages of each stream."""
+    """Return, for each stream, the last ID in the stream's pages of delivered entries."""
     return {page.stream: page.last for page in sorted(pages, key=lambda page: page.last)}

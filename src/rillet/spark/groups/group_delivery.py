@@ -2,23 +2,23 @@
 
     next(start)   acknowledge the consumer's pending entries up to `start`
                   check that the groups still exist; create them for streams that have appeared
-                  read entries that a crash left pending, then new ones, up to the cap
+                  read entries that a crash left pending, then new entries, up to maxEntriesPerTrigger
                   return the end of the batch with its tasks (deliverer.py: why a repeated batch has the same entries)
 
-The base class is in read/micro_batch.py. After a lost connection the whole trigger is planned again. Acknowledged
-entries are then no longer pending. Entries that the server delivered in a lost reply are pending, and are read like
-the entries that a crash left pending. A stream whose last ID is the group's last-delivered-id is skipped, so a trigger
-over a thousand idle streams only reads the state of streams and groups, in one round trip per node.
+The base class is in read/micro_batch.py. After a lost connection the whole trigger is planned again. By then,
+acknowledged entries are no longer pending. Entries that the server delivered in a lost reply are pending, and are read
+like the entries that a crash left pending. A stream whose last ID is the group's last-delivered-id is skipped, so a
+trigger with a thousand idle streams sends only XINFO, in one round trip per node.
 `minEntriesPerTrigger` has no effect: Redis cannot count the entries that a group would deliver.
 
-Data loss looks different in this mode:
+Data loss in this mode:
 
 - Trimmed entries before the group's position do not count as lost, because they were delivered before.
 - Entries that were delivered and then deleted are pending without fields; they count as lost.
 - A group that was deleted, alone or with its stream, has lost its pending entries. With failOnDataLoss=false it is
   created again at the start of the stream.
-- A group whose position is before the offset was moved back, or its server crashed and lost its last second. With
-  failOnDataLoss=false, entries that it delivers again are read again.
+- A group whose last-delivered-id is before the offset was moved back, or its server crashed and lost the last second of
+  writes. With failOnDataLoss=false, entries that the group delivers again are read again.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from rillet.types.stream.id import StreamID
 
 
 class GroupDelivery(MicroBatchReader):
-    """Plans the batches of one streaming query from the entries that its consumer receives."""
+    """Plans the micro-batches of a streaming query from the entries that its consumer receives."""
 
     def __init__(self, options: Options, parallelism: int) -> None:
         super().__init__(options, parallelism)
@@ -52,7 +52,7 @@ class GroupDelivery(MicroBatchReader):
         )
 
     def next(self, start: Offset, least: int | None, cap: int | None) -> Offset | None:
-        """Return the end of the next batch with its plan; None if nothing is pending and nothing is new."""
+        """Return the end of the next batch with its plan; None if no entry is pending or new."""
         return super().next(start, None, cap)
 
     def _plan(self, start: Offset, least: int | None, cap: int | None) -> Offset | None:
@@ -66,7 +66,7 @@ class GroupDelivery(MicroBatchReader):
             return None
         places = {name: place.after for name, place in states.places.items()}
         again = any(places.get(name, at) != at for name, at in start.streams.items())
-        # A batch that is read again may end at the IDs of `start`, but Spark only runs a batch if its offsets differ.
+        # A batch that is read again may end at the IDs of `start`, but Spark skips a batch whose offsets are equal.
         told = start.initial or (again and start.start is None)
         return Offset(
             {**places, **ends(pages)},
@@ -79,7 +79,7 @@ class GroupDelivery(MicroBatchReader):
         self.consumer.clean.clear()
 
     def tasks(self, start: Offset, end: Offset) -> Sequence[Task]:
-        """Return the planned tasks of a batch; they read entries that are pending for the consumer."""
+        """Return the planned tasks of a batch, which read entries that are pending for the consumer."""
         self._wait_for_known_server(start)
         return end.plan or ()
 
@@ -98,7 +98,7 @@ class GroupDelivery(MicroBatchReader):
             raise
 
     def _read_states(self, start: Offset) -> StreamStates:
-        """Read the state of streams and groups; create missing groups, or raise DataLoss."""
+        """Read the state of streams and groups; create groups in new streams; raise DataLoss if a group was deleted."""
         streams = self._streams()
         infos = stream_infos(self.servers, [*start.streams, *streams])
         self._check_checkpoint(start, streams, infos)
@@ -117,7 +117,7 @@ class GroupDelivery(MicroBatchReader):
         return StreamStates(infos, places)
 
     def _moved_back(self, name: str, at: StreamID, stands: StreamID) -> StreamID:
-        """Raise or count data loss if the group was moved back; return the ID after which reading continues."""
+        """Raise or count the data loss after a group was moved back; return the ID after which reading continues."""
         if self.options.fail_on_data_loss:
             raise self.consumer.moved_back(name, stands, at)
         self.guard.unsure.add(name)
@@ -126,7 +126,7 @@ class GroupDelivery(MicroBatchReader):
         return self.consumer.begin(name, EARLIEST)
 
     def _gone(self, name: str, at: StreamID, whole: bool) -> None:
-        """Raise or count data loss if a group was deleted, alone or (`whole`) with its stream."""
+        """Raise or count the data loss after a group was deleted, alone or (`whole`) with its stream."""
         where = self.servers.connection(name.encode()).address
         what = "stream" if whole else f"group {self.options.group!r} of the stream"
         if self.options.fail_on_data_loss:

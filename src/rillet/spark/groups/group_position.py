@@ -1,16 +1,16 @@
 """Sets a consumer group's last-delivered-id to the query's offset: groupMode=follow, and the base class of both modes.
 
-Spark's checkpoint alone decides what is read again after a restart. Tools that watch a server (XINFO GROUPS, lag
-alarms, inspectors) cannot see the checkpoint. The option `group` makes the progress visible to them. Both modes act
-when Spark calls `latestOffset`, because Spark then passes the offset up to which all entries are in the sink, also
-after the last batch of an available-now query. (Spark calls `commit` one batch late, or never.)
+Spark's checkpoint alone determines which entries are read again after a restart. Tools that watch a server (XINFO
+GROUPS, lag alarms, inspectors) cannot see the checkpoint. The option `group` makes the progress visible to them. Both
+modes update the group when Spark calls `latestOffset`, because Spark then passes the offset up to which all entries are
+in the sink, even after the last batch of an available-now query. (Spark calls `commit` one batch late, or never.)
 
 `GroupFollower` sets the group's last-delivered-id to the committed offset. If the offset has an exact count, it also
 sets entries-read, so that the group's lag is exact and reaches 0. Tasks read with XRANGE, so no entry becomes pending.
-The group belongs to Spark. It is created if it is missing. The first trigger of a query moves it to the query's
-position, forwards or backwards (a query that restarts from an older checkpoint has a larger lag). After that it never
-moves backwards, so a position that another client has moved further is kept. After a lost connection, the position is
-read again, because a server that crashed may have lost its last second.
+No other consumer should use the group. A missing group is created. The first trigger of a query moves the group to the
+query's position, forwards or backwards (a query that restarts from an older checkpoint has a larger lag). Later
+triggers only move the group forwards, so they keep the position if another client has moved the group further. After a
+lost connection, the position is read again, because a server that crashed may have lost the last second of writes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from rillet.types.stream.id import MAX, StreamID
 
 @dataclass(frozen=True)
 class GroupMove:
-    """A group's new last-delivered-id in a stream; `read` is entries-read at that ID, if known."""
+    """A change of a group's last-delivered-id in a stream; `read`: the new entries-read, if known."""
 
     stream: str
     to: StreamID
@@ -47,12 +47,12 @@ class GroupPosition:
         self.servers = servers
         self.name = options.group.encode()
         self.consumer = options.consumer.encode()
-        self.done: dict[str, StreamID] = {}  # by stream: the last offset that the group was moved to or acknowledged
+        self.done: dict[str, StreamID] = {}  # by stream: the last offset set in the group or acknowledged
 
     def positions(self, streams: Iterable[str]) -> dict[str, StreamID | None]:
         """Return the group's last-delivered-id in each stream; None if the stream does not have the group.
 
-        Missing streams are left out. One round trip per node.
+        The result omits missing streams. One round trip per node.
         """
         names = list(streams)
         positions: dict[str, StreamID | None] = {}
@@ -74,7 +74,7 @@ class GroupPosition:
         stream, key = move.stream, move.stream.encode()
         (reply,) = self.servers.replies(key, [self._command(move)])
         if isinstance(reply, ReplyError) and "syntax" in str(reply).lower() and move.read is not None:
-            # Redis before 7.0 has no ENTRIESREAD.
+            # Redis before 7.0 rejects the argument ENTRIESREAD.
             (reply,) = self.servers.replies(key, [self._command(move, counted=False)])
         if isinstance(reply, ReplyError) and reply.prefix == "BUSYGROUP":  # another client has just created the group
             self.move(replace(move, create=False))
@@ -94,7 +94,7 @@ class GroupPosition:
 
     def pending_after(self, stream: str, after: StreamID, high: bytes, count: int) -> list[StreamID]:
         """Return up to `count` IDs after `after`, up to `high`, that are pending for the consumer."""
-        if after.ms == after.seq == MAX:  # no ID is larger, and XPENDING would reject the range
+        if after.ms == after.seq == MAX:  # the largest ID: XPENDING would reject the range
             return []
         return self.pending_ids(stream, b"(" + id_text(after), high, count)
 
@@ -103,9 +103,9 @@ class GroupPosition:
         where = self.servers.connection(stream.encode()).address
         return DataLoss(
             f"rillet: entries may have been lost before being read: the group {self.options.group!r} of the stream "
-            f"{stream!r} at {where} is at {position}, although it has delivered entries up to {delivered}: it was "
-            "moved back, or its server crashed and lost the last changes. Set failOnDataLoss=false to read again the "
-            "entries that are delivered again"
+            f"{stream!r} at {where} is at {position}, although it has delivered entries up to {delivered}: another "
+            "client moved the group back, or its server crashed and lost the last changes. Set failOnDataLoss=false to "
+            "continue and read the entries that the group delivers again"
         )
 
     def deleted_entries(self, stream: str, entries: int) -> DataLoss:
@@ -135,7 +135,7 @@ class GroupFollower(GroupPosition):
     def committed(self, streams: Mapping[str, StreamID], added: Mapping[str, int]) -> None:
         """Set the group's position to the committed offset of each stream; skip missing streams.
 
-        All streams whose offset has changed need two round trips together, the others none.
+        Two round trips for all streams whose offset has changed; none if no offset has changed.
         """
         current = self.positions(stream for stream, offset in streams.items() if self.done.get(stream) != offset)
         self.move_all([
