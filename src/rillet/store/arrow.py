@@ -106,7 +106,7 @@ def bounds(start: IDLike, end: IDLike) -> tuple[StreamID, StreamID]:
 
 
 class Columns:
-    """The columns of a table while it is read: the current rows, and the batches of earlier rows."""
+    """The columns of a table during the read of a stream: the current rows, and the batches of earlier rows."""
 
     def __init__(
         self, key: bytes, schema: Any, columns: Sequence[str] | None, fields: str, early: bool = COMPILED

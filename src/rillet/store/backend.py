@@ -31,7 +31,7 @@ from rillet.store.transports.in_process import FairLock, InProcessTransport
 from rillet.store.transports.server import AttachedTransport, ServerTransport, options_of
 from rillet.store.transports.transport import Transport, wait_for
 
-ATTACH_SECONDS = 60.0  # how long a process waits for an owner that is still replaying its log
+ATTACH_SECONDS = 60.0  # time that a process waits for an owner that is still replaying its log
 Execute = Callable[..., Any]
 
 
@@ -100,7 +100,7 @@ class MemoryBackend(Backend):
 
 
 class DirectoryBackend(Backend):
-    """A directory: owned by this process, or attached to the one that owns it."""
+    """A store in a directory: this process owns the directory, or is attached to the process that owns it."""
 
     def __init__(self, directory: Directory, settings: Settings, progress: Callable[[int, int], None] | None) -> None:
         self.path = str(directory.path)

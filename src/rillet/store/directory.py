@@ -46,7 +46,7 @@ class Directory:
         self._prepare()
 
     def _prepare(self) -> None:
-        """Create the folder, or check that it is a store; raise NotAStore, NewerFormat or StoreError if it is not."""
+        """Create the folder, or check that it contains a store; raise NotAStore, NewerFormat or StoreError if not."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             names = sorted(entry.name for entry in self.path.iterdir())

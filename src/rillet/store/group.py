@@ -260,7 +260,7 @@ def delivery(consumer: Consumer, count: int, block: float | None, claim_idle: fl
 
 def _fit(consumer: Consumer, messages: list[Message], limit: int | None,
          dead_letters: str | bytes | None) -> Steps:  # fmt: skip
-    """Yield the messages to handle; move messages delivered too often to dead letters, drop those without an entry.
+    """Yield the messages to handle; acknowledge those with a deleted entry; move failed ones to the dead letters.
 
     First the dead letter is written, then the message is acknowledged. Rejected: a transaction. EXEC continues after a
     command that fails, so a dead-letter key of another type would lose the message. A crash between the two commands

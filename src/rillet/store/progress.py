@@ -21,7 +21,7 @@ _CLEAR = "\r\x1b[K"
 
 
 class ProgressBar:
-    """A callable that takes the work done and the total (None: unknown); as a context manager it erases its line.
+    """A progress bar: call it with the work done and the total (None: unknown). Leaving its `with` block erases it.
 
     unit: the noun of the counted items; without a unit, the numbers are bytes and are shown as MB.
     """

@@ -212,7 +212,7 @@ class _Walk:
 
 
 class _Tables:
-    """Reads a file and collects the rows of one table."""
+    """Reads an RDB file and collects the rows of one table."""
 
     def __init__(self, walk: _Walk, table: str, rows: int) -> None:
         if table not in TABLES:

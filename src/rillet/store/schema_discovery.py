@@ -33,7 +33,7 @@ from rillet.store.schema_inference import few_of, typed
 
 
 class DiscoveredSchema:
-    """The columns of a table without a given schema: the current rows, and the batches of earlier rows."""
+    """The columns of a table that is read without a given schema: the current rows, and batches of earlier rows."""
 
     def __init__(self, key: bytes, columns: Sequence[str] | None, early: bool = COMPILED) -> None:
         """columns: the columns to read (None: all). early: decide after one batch whether a column is numeric."""

@@ -55,7 +55,7 @@ _ALL_BITS = cython.declare(cython.ulonglong, (1 << 64) - 1)
 
 
 def parse(text: bytes, hexadecimal: bool = True, wide: bool = False) -> float | None:
-    """Parse a score; return None if it is not a number, NaN, or out of range (util.c: string2d)."""
+    """Parse a score; return None if the text is no number, or the number is NaN or out of range (util.c: string2d)."""
     value = _strtod(text)
     if value is None or _INFINITE.fullmatch(text):
         return value
@@ -193,7 +193,7 @@ def _grisu(bits: int) -> tuple[bytes, int]:
     if exponent:
         mantissa += 1 << 52
     exponent = (exponent or 1) - 1075
-    # The two neighbours of a double are equally far away; of a power of two, the lower one is half as far away.
+    # Both neighbours of a double are equally distant; if it is a power of two, the lower neighbour is half as far.
     nearer = mantissa == 1 << 52
     shift = 63 - mantissa.bit_length()
     upper = (2 * mantissa + 1) << shift

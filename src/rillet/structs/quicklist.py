@@ -171,7 +171,7 @@ class Quicklist:
         self.count = 0
         self.classic = classic
         self.single = single
-        self.threshold = 0  # elements from this size on get a PLAIN node; 0 = the fill decides
+        self.threshold = 0  # elements from this size on get a PLAIN node; 0 if `fill` sets the limit
         self._opened: list[QuicklistNode] = []
         self.fill = self.depth = 0
         self.set_limits(fill, depth)

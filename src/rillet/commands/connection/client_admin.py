@@ -78,7 +78,7 @@ def _client_type(raw: bytes) -> bytes:
 
 
 def _listed(session: Session) -> list[Session]:
-    """Return the sessions of clients, without the session that replays a log."""
+    """Return the sessions of clients, but not the session that replays the append-only file."""
     sessions: list[Session] = list(session.engine.sessions.values())
     return [other for other in sessions if not other.trusted or other is session]
 

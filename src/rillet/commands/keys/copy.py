@@ -122,7 +122,7 @@ def _copy(session: Session, source: bytes, target: Database, key: bytes, replace
 
 
 def _duplicate(value: Any, compat: Compat) -> Any:
-    """Return a copy of a value; streams are copied by way of their RDB form, and data that it lacks separately."""
+    """Return a copy of a value. A stream is copied through its RDB form, then the data that RDB lacks is added."""
     if isinstance(value, (String, List, Set, Zset, Hash)):
         return value.copy()
     twin: Any = rdb.restore(rdb.dump(value, False))

@@ -73,7 +73,7 @@ class _Move:
         return True
 
     def _log(self, session: Session, sides: list[bytes]) -> None:
-        """Propagate LMOVE or RPOPLPUSH; Redis 7.0 keeps the client's spelling of the sides only if it did not block."""
+        """Propagate LMOVE or RPOPLPUSH; Redis 7.0 keeps the client's spelling of LEFT only if it did not block."""
         session.propagate([self.word, self.source, self.target, *(sides if self.word == b"LMOVE" else [])])
 
 

@@ -50,7 +50,7 @@ def _by_size(sets: list[Set | None]) -> list[Set]:
 
 
 def _common(sets: list[Set]) -> Iterator[bytes]:
-    """Yield the members of the first set that all other sets contain."""
+    """Yield those members of the first set that are in all other sets."""
     if sets:
         others = [one for one in sets[1:] if one is not sets[0]]
         for member in sets[0]:

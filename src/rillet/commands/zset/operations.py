@@ -159,7 +159,7 @@ class _Request:
                 yield member, score
 
     def difference(self) -> Iterator[Pair]:
-        """Yield the members of the first source that no other source contains, with their scores."""
+        """Yield those members of the first source that are in no other source, with their scores."""
         first, *others = self.sources
         if any(other.value is first.value for other in others):
             return

@@ -430,7 +430,7 @@ class InProcessTransport:
                 self._end(session)
 
     def _successor(self, session: Session) -> Session:
-        """Return a new session with the same state (database, user, ...) as a blocked one."""
+        """Return a new session with the same state (database, user, ...) as a blocked session."""
         successor = self._new_session()
         successor.db, successor.name, successor.user = session.db, session.name, session.user
         successor.out.resp = session.out.resp

@@ -94,13 +94,13 @@ class ServerTransport:
             client.close()
 
     def _call(self, function: Callable[[], Result]) -> Result:
-        """Return the result of an exchange; a failed one raises StoreError or the CommandError of the server."""
+        """Run a function that calls the server; if it fails, raise StoreError or the server's CommandError."""
         try:
             return function()
         except ConnectorError as error:
             raise self.failed(error) from error
         except BaseException:
-            # Close the connection: the next call must not receive replies that belong to the interrupted one.
+            # Close the connection: the next call must not receive replies that belong to the interrupted call.
             client: Servers | None = getattr(self._thread, "client", None)
             if client is not None:
                 client.close()
