@@ -217,7 +217,7 @@ def test_a_newer_or_invalid_file_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(NewerFormat, match="RDB version 99; rillet reads up to 14: upgrade"):
         _adopt(tmp_path / "a", _sealed(b"", b"0099"))
     for body, told in (
-        (b"\x00\x01a\x01x\x00\x01a\x01y", "the key 'a' twice"),
+        (b"\x00\x01a\x01x\x00\x01a\x01y", "the key 'a' occurs twice"),
         (b"\x1e\x01a", "RDB type 30 is unknown"),
     ):
         with pytest.raises(LogCorrupt, match=told):

@@ -168,7 +168,7 @@ class RangeReader:
     """Reads ranges of streams into rows.
 
     page_entries: the most entries that all requested XRANGE pages contain together. batch_entries, batch_bytes: the
-    rows are full at either limit. nodes: whether to try RILLET.XNODES. check: the function that is called when entries
+    limits of a batch of rows. nodes: whether to try RILLET.XNODES. check: the function that is called when entries
     may have been trimmed between two pages (see the module's docstring).
     """
 
@@ -190,7 +190,7 @@ class RangeReader:
         self._decoders: dict[Connection, _EntryPages | _NodePages] = {}
 
     def read(self) -> Iterator[None]:
-        """Read all ranges into `rows`; yield when a batch is full, and at the end, so that the caller can take them."""
+        """Read all ranges into `rows`; yield for each full batch, and at the end, so that the caller takes the rows."""
         patience: Patience | None = None
         while self.waiting or self.under_way:
             try:

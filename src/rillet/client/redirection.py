@@ -115,7 +115,7 @@ class Router(Protocol):
 class Redirections:
     """The redirections of one client: for each key the node that ASK named, and the pauses.
 
-    The client passes itself to each call. A reference to it from here would delay the end of its connections.
+    The client passes itself to each call: a stored reference to the client would keep its connections open longer.
     """
 
     def __init__(self, timeout: float) -> None:
@@ -173,7 +173,7 @@ class Redirections:
         return patience.again()
 
     def _patience_with(self, key: bytes) -> Patience | None:
-        """Return the pauses of a key that was redirected less than a second ago; else start new ones, return None."""
+        """Return the pauses of a key that was redirected less than a second ago; else start new pauses, return None."""
         kept = self._patience.get(key)
         if kept is not None and time.monotonic() - kept.last < 1:
             return kept

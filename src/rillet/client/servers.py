@@ -325,7 +325,7 @@ class Servers:
         raise refused(connection.address, "CLUSTER SLOTS", line)
 
     def redirected(self, key: bytes, error: str) -> bool:
-        """Update the map from an error reply (MOVED, ASK ...) for a key; return whether to send the command again."""
+        """Update the slot map from an error reply (MOVED, ASK ...) for a key; return whether to repeat the command."""
         used = self._used.get(key)
         redirection = Redirection.read(error, used.address.node if used else NodeAddress("", 0))
         if redirection is None:
@@ -359,7 +359,7 @@ class Servers:
     def replies(self, key: bytes, commands: Sequence[Sequence[bytes]]) -> list[Any]:
         """Send commands to the node of a key and return their replies, with a ReplyError for each error reply.
 
-        Redirected commands are sent again. With a MULTI among them all are, because nothing was executed.
+        Redirected commands are sent again. If the commands include MULTI, all are sent again: none was executed.
         """
         together = any(words[0].upper() == b"MULTI" for words in commands)
         replies: list[Any] = [None] * len(commands)

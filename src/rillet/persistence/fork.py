@@ -56,8 +56,8 @@ _DUTY_CYCLE = 100
 class ChildOutcome:
     """The result of a child: error is "" on success; wanted: the parent killed the child.
 
-    result: the return value of the job, as JSON. seconds: its run time. copied: the peak number of bytes that the
-    kernel copied for it (childinfo.c: stat_current_cow_peak).
+    result: the return value of the job, as JSON. seconds: the job's run time. copied: the peak number of bytes that the
+    kernel copied for the child (childinfo.c: stat_current_cow_peak).
     """
 
     error: str = ""

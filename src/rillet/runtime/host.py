@@ -38,7 +38,7 @@ class Host(Protocol):
 
     def shutdown(self, *, save: bool, nosave: bool, force: bool) -> None:
         """Write the RDB file if the flags or the save points require it, then end the process (SHUTDOWN)."""
-        raise CommandError("SHUTDOWN needs a server; a store in a process is closed by its process")
+        raise CommandError("SHUTDOWN needs a server; the process that opened this store closes it")
 
     def pause(self, until_ms: int, writes_only: bool) -> None:
         """Hold back the commands of all clients, or their writes, until a time in ms since the epoch (CLIENT PAUSE)."""
@@ -82,7 +82,7 @@ class Host(Protocol):
         Default: reject the settings that only a server or a store in a directory can apply.
         """
         if PARAMETERS[name].needs_host:
-            raise SettingError("can't be changed while it runs")
+            raise SettingError("can't be changed after the start")
 
     def rewrite_config(self, everything: bool) -> None:
         """Write the settings to the configuration file, the defaults too if `everything` (CONFIG REWRITE)."""

@@ -68,7 +68,7 @@ class OutputLimit:
     seconds: int = 0
 
     def reached(self, waiting: int, above_since: int, now: int) -> tuple[bool, int]:
-        """Return whether `waiting` bytes break a limit at `now`, and the time of reaching the soft limit (0: below it).
+        """Return whether `waiting` bytes exceed a limit at `now` (ms), and since when the soft limit, else 0.
 
         Source: networking.c, checkClientOutputBufferLimits; Redis does not count a client's fixed buffer.
         """

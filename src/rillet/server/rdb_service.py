@@ -39,7 +39,7 @@ _SIGNAL_SETTINGS = {signal.SIGINT: "shutdown_on_sigint", signal.SIGTERM: "shutdo
 
 
 class RdbService:
-    """The RDB file of a server's engine; `end_log(force)` writes the log before a shutdown, or CommandError."""
+    """The RDB file of a server's engine; `end_log(force)` writes the log before a shutdown or raises CommandError."""
 
     def __init__(self, engine: Engine, children: Children, refusals: WriteGate,
                  end_log: Callable[[bool], None]) -> None:  # fmt: skip

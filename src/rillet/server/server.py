@@ -193,7 +193,7 @@ class Server:
     def setting_changed(self, name: str) -> None:
         """Apply a setting that CONFIG SET changed to the connected clients."""
         if name in NEEDS_LOG:
-            raise SettingError("can't be changed while it runs")
+            raise SettingError("can't be changed while the server runs")
         if name == "loglevel":
             JOURNAL.configure(self.settings.loglevel, self.settings.logfile)
         for connection in self.connections:
@@ -216,7 +216,7 @@ class Server:
                 connection.deliver()
 
     def flush_soon(self, connection: ClientConnection) -> None:
-        """Release the connection's replies when the log contains them, after this loop iteration at the earliest."""
+        """Send the connection's replies when the log contains their writes, not before this loop iteration ends."""
         self._dirty.append(connection)
         if len(self._dirty) == 1:
             self.loop.call_soon(self.flush)

@@ -34,7 +34,7 @@ Progress = Callable[[int], None]
 
 
 def base_commands(engine: Engine, progress: Progress | None = None) -> Iterator[bytes]:
-    """Yield the packed commands that restore every key. O(data)
+    """Yield the commands that restore every key, in RESP encoding. O(data)
 
     Expired keys are included, as in Redis: the log after the base contains the deletion, possibly after a command that
     removes the expiry.

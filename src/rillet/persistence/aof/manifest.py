@@ -83,7 +83,7 @@ class AofManifest:
         return replace(self, incrs=(*self.incrs, LogFile(f"{name}.{seq}.incr.aof", seq, "i")), incr_seq=seq)
 
     def with_base(self, name: str, as_rdb: bool, keep: int) -> AofManifest:
-        """Return a manifest with a new base instead of the old one and all incremental files but the last `keep`.
+        """Return a manifest whose new base replaces the old base and all incremental files but the last `keep`.
 
         aof.c: getNewBaseFileNameAndMarkPreAsHistory, markRewrittenIncrAofAsHistory.
         """

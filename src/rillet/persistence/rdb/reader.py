@@ -233,7 +233,7 @@ class _RdbFile:
             if number >= len(self.engine.databases):
                 there = len(self.engine.databases)
                 raise NewerFormat(
-                    f"{self.name}: offset {self.reader.mark}: database {number}; there are {there} (databases)"
+                    f"{self.name}: offset {self.reader.mark}: database {number}; the setting databases is {there}"
                 )
             self.database = self.engine.databases[number]
         elif kind == _SIZES:
@@ -297,7 +297,7 @@ class _RdbFile:
         return bytes(out.out)
 
     def _module_value(self) -> None:
-        """Read a module's value without understanding it: each part has a type (rdb.c: rdbLoadCheckModuleValue)."""
+        """Read past a module's value: each of its parts begins with a type (rdb.c: rdbLoadCheckModuleValue)."""
         key = self.reader.string()
         self.reader.keep()
         self.reader.length()
@@ -348,7 +348,7 @@ class _RdbFile:
             return
         database = self.database
         if not self.merge and key in database.values:
-            raise Corrupt(f"the key {key.decode('utf-8', 'backslashreplace')!r} twice", "RDB has duplicated key")
+            raise Corrupt(f"the key {key.decode('utf-8', 'backslashreplace')!r} occurs twice", "RDB has duplicated key")
         database.set(key, value)
         if self.delay:
             debug_delay(self.delay)

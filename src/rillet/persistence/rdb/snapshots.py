@@ -59,7 +59,7 @@ def _silent(text: str, *, warning: bool = False) -> None:
 class Snapshots:
     """The RDB file that the settings name, in `folder` or in the folder of the settings.
 
-    `children` and `refusals` are shared with the append-only log.
+    `children` and `refusals` (the write gate) are shared with the append-only log.
     """
 
     def __init__(self, engine: Engine, folder: Path | None = None, *, children: Children | None = None,
