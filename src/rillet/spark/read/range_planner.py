@@ -1,21 +1,21 @@
 """Plans a batch: the last ID that it reads of each stream, and the ranges that each task reads.
 
     StreamRange   (after, last] of a stream: the unread entries
-    SizedRange    its number of entries: exact if counters or the server provide it, else an estimate (splits.py)
-    Batch         the end of the batch in each stream, given a cap; tasks of about equal size
+    SizedRange    a range with its number of entries: exact if the server can provide it, else estimated (splits.py)
+    Batch         the last ID to read of each stream, given maxEntriesPerTrigger; tasks of about equal size
 
-Sources of a size, the cheapest first:
+Sources of the number of entries in a range, the cheapest first:
 
     the whole stream          XLEN
     since an earlier offset   entries-added now, less entries-added at the offset
     a rillet server           RILLET.XRANK: exact, O(log n)
     a short stream            one XRANGE that covers it
-    anything else             an estimate from probes; XLEN fixes the total, so only the fraction is estimated
+    any other range           an estimate from sample entries (probes); XLEN is exact, so only the fraction is estimated
 
-The end of a capped batch: a rillet server returns it exactly (RILLET.XAFTER). For other servers, the planner counts
-entries if the cap is small (SMALL) or `exactTriggers` is set, which transfers all entries of the batch to the driver.
-A larger cap is estimated. The cuts between tasks are estimates, except on rillet servers; they only affect how evenly
-the tasks are loaded.
+The end of a batch of at most maxEntriesPerTrigger entries: a rillet server returns it exactly (RILLET.XAFTER). For
+other servers, the planner counts entries if the limit is small (SMALL) or `exactTriggers` is set, which transfers all
+entries of the batch to the driver. With a larger limit, the end is estimated. The cuts between tasks are estimates,
+except on rillet servers; they only affect how evenly the tasks are loaded.
 
 The cost of a trigger does not depend on the length of the stream: SAMPLES probes per stream, then at most
 TRIGGER_ROUNDS - 1 rounds with TRIGGER_PROBES more, a few milliseconds in all. A batch read is planned once, so it may
@@ -47,17 +47,17 @@ from rillet.spark.read.splits import (
 from rillet.spark.read.stream_info import StreamInfo
 from rillet.types.stream.id import StreamID
 
-SMALL = 4000  # cap up to which the planner finds the end of a batch by counting entries
-FEW = 128  # a stream's share of the cap up to which its entries are counted: probing them costs as much
-SHORT = 256  # length up to which one XRANGE measures the whole stream
-SAMPLES = 48  # most probes of one stream in the first round; all streams together get three times as many
+SMALL = 4000  # maximum batch whose end the planner finds by counting entries
+FEW = 128  # a stream's part of the batch that is counted: sampling it would cost as much
+SHORT = 256  # maximum length of a stream that one XRANGE counts
+SAMPLES = 48  # maximum probes of one stream in the first round; of all streams: three times as many
 TRIGGER_ROUNDS, TRIGGER_PROBES = 3, 96
 BATCH_ROUNDS, BATCH_PROBES = 4, 8192
 
 
 @dataclass(frozen=True)
 class StreamRange:
-    """The range (after, last] of a stream to read, with the stream's counters."""
+    """The range of IDs (after, last] to read of a stream, with the stream's counters."""
 
     stream: str
     after: StreamID
@@ -84,7 +84,7 @@ class StreamRange:
 
 @dataclass
 class SizedRange:
-    """A range of a stream with its number of entries; the batch reads the first `wanted` of them, up to ID `end`."""
+    """A stream's range with its number of entries; the batch reads the first `wanted` entries, up to the ID `end`."""
 
     span: StreamRange
     count: float
@@ -94,9 +94,9 @@ class SizedRange:
     estimate: Estimate | None = None
 
     def ids(self, positions: Sequence[float]) -> list[StreamID]:
-        """Return, for each ascending position n, the estimated ID of the n-th entry of the range."""
+        """Return, for each n in `positions` (ascending), the estimated ID of the range's n-th entry."""
         assert self.estimate is not None
-        scale = self.estimate.count() / self.count  # `count` may be exact, unlike the estimate's total
+        scale = self.estimate.count() / self.count  # `count` may be exact; estimate.count() is not
         return located(self.estimate.inside(), [position * scale for position in positions])
 
 
@@ -117,12 +117,12 @@ class Planner:
         self.parallelism = parallelism
         self.probes = TRIGGER_PROBES if hurried else BATCH_PROBES
         self.rounds = TRIGGER_ROUNDS if hurried else BATCH_ROUNDS
-        self.ranked = False  # whether the servers support RILLET.XRANK; set by `measure`
+        self.ranked = False  # whether the servers support RILLET.XRANK
 
     # ---- sizes ----
 
     def measure(self, ranges: Sequence[StreamRange]) -> list[SizedRange]:
-        """Return the ranges that contain entries, with their sizes, in the order of their first unread IDs."""
+        """Return the ranges that contain entries, with their numbers of entries, ordered by their first unread IDs."""
         ranges = sorted((span for span in ranges if not span.empty), key=lambda span: (span.low, span.stream))
         exact = None
         if ranges and may_rank(self.servers, ranges[0].stream):
@@ -151,7 +151,7 @@ class Planner:
     # ---- estimates ----
 
     def _first_probes(self, sized: Sequence[SizedRange]) -> None:
-        """Create an estimate for each range that has no estimate yet."""
+        """Estimate the distribution of entries in each range that has no estimate yet."""
         sized = [one for one in sized if one.estimate is None]
         samples = max(2, min(SAMPLES, 3 * SAMPLES // max(len(sized), 1)))
         requests = []
@@ -165,7 +165,7 @@ class Planner:
         self._probe(requests)
 
     def _probe(self, requests: Sequence[tuple[SizedRange, list[tuple[int, int]]]]) -> None:
-        """Probe cells (sections of the ID space) of several streams, with one pipeline per node."""
+        """Read sample entries in cells (sections of the ID space) of several streams, with one pipeline per node."""
         pages = [
             ProbeRequest(one.span.stream, identifier(start), identifier(end), PROBE)
             for one, cells in requests
@@ -179,7 +179,7 @@ class Planner:
             place += len(cells)
 
     def _refine(self, sized: Sequence[tuple[SizedRange, list[tuple[float, float]]]]) -> None:
-        """Probe more cells around the positions of the cuts (splits.py), within the planner's limit of probes."""
+        """Read more sample entries near the cuts between tasks (splits.py), within the planner's limit of requests."""
         self._first_probes([one for one, _ in sized])
         for _ in range(self.rounds - 1):
             left = self.probes
@@ -199,7 +199,7 @@ class Planner:
     # ---- the batch ----
 
     def cut(self, sized: Sequence[SizedRange], cap: int | None) -> Batch:
-        """Return the batch that contains all entries of the ranges, or the first `cap` of them."""
+        """Return a batch with all entries of the ranges, or with the first `cap` entries of them."""
         shares = None if cap is None else capped({one.span.stream: one.count for one in sized}, cap)
         taken = sorted(
             (one for one in sized if shares is None or one.span.stream in shares), key=lambda one: one.span.stream
@@ -227,9 +227,9 @@ class Planner:
     def _find_ends(
         self, taken: Sequence[SizedRange], boundaries: Sequence[SplitBoundaries], share: float, room: float
     ) -> None:
-        """Find the last ID to read of each range that the cap cuts; the probes also locate the cuts between tasks.
+        """Find the last ID to read of each range that the batch reads in part; also refine the cuts between tasks.
 
-        room: the cap divided by the number of unread entries; above 1 if the estimates say that all of them fit.
+        room: maxEntriesPerTrigger divided by the (estimated) number of unread entries; above 1 if all entries fit.
         """
         total = room * sum(one.wanted for one in taken)
         counting = self.options.exact_triggers or (total <= SMALL and not any(one.span.info.large for one in taken))
@@ -272,7 +272,7 @@ class Planner:
             one.end = count_ahead(self.servers, span.stream, span.low, span.last, n, 10 * SMALL)
 
     def _snap_to_entries(self, sized: Sequence[SizedRange]) -> None:
-        """Move each estimated end back to the nearest entry; if the range has none there, move it to the first entry.
+        """Move each range's estimated end back to the nearest entry; if there is none, to the range's first entry.
 
         Then the batch is not empty, and a program that trims the stream can keep the entry at the offset (XTRIM MINID).
         """
@@ -285,7 +285,7 @@ class Planner:
     def _cut_ids(
         self, sized: Sequence[SizedRange], boundaries: Sequence[SplitBoundaries], share: float
     ) -> list[list[StreamID]]:
-        """Return, for each range, the IDs at which it is cut into tasks."""
+        """Return, for each range, the IDs at which the range is cut into Spark tasks."""
         requests = [
             (one.span.stream, one.span.low, max(1, round(cut)))
             for one, split in zip(sized, boundaries, strict=True)
@@ -304,7 +304,7 @@ class Planner:
 
 
 def _cut_positions(split: SplitBoundaries, share: float) -> list[tuple[float, float]]:
-    """Return the cuts of a range with the largest permitted cell around each: half of a task's entries."""
+    """Return each cut of a range with the most entries that the cell around the cut may hold: half a task's."""
     return [(cut, max(share / 2, PROBE)) for cut in split.cuts]
 
 
@@ -316,7 +316,7 @@ def _counted_entries(span: StreamRange) -> float:
     if span.after <= span.floor:
         return float(info.length)
     if span.added is not None and info.added is not None and info.added >= span.added:
-        # XSETID may have changed entries-added, so the difference is limited to the possible values.
+        # XSETID may have changed entries-added, so limit the difference to the possible numbers.
         return float(min(info.length, max(1, info.added - span.added)))
     return -1.0
 
@@ -324,7 +324,7 @@ def _counted_entries(span: StreamRange) -> float:
 def ranges_between(
     infos: Mapping[str, StreamInfo | None], bounds: Mapping[str, tuple[StreamID, StreamID]]
 ) -> list[StreamRange]:
-    """Return the range between the given IDs for each stream that exists."""
+    """Return, for each stream that exists, the range between the given IDs as a StreamRange."""
     return [
         StreamRange(stream, after, min(last, info.last), info)
         for stream, (after, last) in bounds.items()

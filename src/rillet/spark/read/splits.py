@@ -1,18 +1,18 @@
-"""Divides entries: a trigger's cap among streams, and a batch's ranges among tasks. Arithmetic only; no server access.
+"""Divides a batch among streams and Spark tasks, by estimates of where entries lie. Arithmetic only; no server access.
 
 Redis returns how many entries a stream has, but not how many lie between two IDs. An `Estimate` therefore divides the
-ID space into cells, reads the first few entries (PROBE) after the start of each cell, and extrapolates:
+ID space into cells. A probe reads the first few entries (PROBE) after the start of a cell; the estimate extrapolates:
 
     ├────cell────┼────cell────┼────cell────┼────cell────┤
     x.x..x.xx.x  xxxxxxxx                               x
     probe: dense probe: denser the probe ends after the cell: the count inside the cell is exact (here 0)
 
-If a probe reaches the next cell, the cell's count is exact. Every other cell gets the density of its probe. The counts
-of these cells are then scaled so that all cells add up to XLEN, which is exact. Scaling corrects the error of bursty
-streams: each of their probes is wrong, but all are wrong by about the same factor. If a cell contains a cut and holds
-too many entries for a precise cut, it is divided into up to FINER smaller cells, which are probed in turn.
+If a probe reaches the next cell, the cell's count is exact. Every other cell gets the density of its probe. These
+estimated counts are then scaled so that all cells add up to XLEN, which is exact. Scaling corrects the error of bursty
+streams, whose probes are all wrong by about the same factor. If a cut between two tasks falls into a cell with too many
+entries for a precise cut, the cell is divided into up to FINER smaller cells, which are probed in turn.
 
-`line` concatenates the ranges of all streams and cuts the line into equal tasks. So a huge stream becomes many tasks,
+`line` concatenates the ranges of all streams and cuts the result into equal tasks. So a huge stream becomes many tasks,
 many small streams become one task, and the cuts add at most one range per task. A cut close to the border between two
 streams moves to the border.
 
@@ -39,7 +39,7 @@ PROBE = 8
 FINER = 16
 MIN_TASK_ENTRIES = 2000  # starting a Python task costs much more than reading this many entries
 TYPICAL = 4  # a cell with more than TYPICAL times the median density is an outlier
-NEAR = 0.1  # a cut closer than this fraction of a task to a border between streams moves to the border
+NEAR = 0.1  # move a cut closer than this fraction of a task to a stream border there
 
 
 class Cell(NamedTuple):
@@ -52,7 +52,7 @@ class Cell(NamedTuple):
 
 
 class Probe(NamedTuple):
-    """The result of reading one page of entries: how many there are, and the first and last ID if there are any."""
+    """The result of an XRANGE request for sample entries: their number and, if any, their first and last ID."""
 
     entries: int
     first: StreamID
@@ -60,7 +60,7 @@ class Probe(NamedTuple):
 
 
 def cells(start: int, end: int, count: int) -> list[tuple[int, int]]:
-    """Return (start, end) of `count` equal sections of the ID range (start, end], without empty sections."""
+    """Divide the ID range (start, end] into `count` equal cells; return their bounds, without empty cells."""
     cuts = [start + (end - start) * i // count for i in range(count + 1)]
     return [(a, b) for a, b in zip(cuts, cuts[1:], strict=False) if a < b]
 
@@ -69,25 +69,25 @@ class Estimate:
     """The estimated distribution of a stream's entries over its IDs; (after, last] is the range to read."""
 
     def __init__(self, first: StreamID, after: StreamID, last: StreamID, end: StreamID, entries: int) -> None:
-        """`first` is the ID just before the first entry, `end` the last ID, `entries` the length of the stream."""
+        """first: the ID just before the stream's first entry; end: the stream's last ID; entries: its length."""
         self.entries = entries
         self.low, self.high = number(after), number(last)
         self.cells: list[Cell] = []
-        self._raw: list[Cell] = []  # the cells with their counts before scaling
+        self._raw: list[Cell] = []  # the cells with their unscaled counts
         self._edges = [(number(first), self.low), (self.low, self.high), (self.high, number(end))]
         self._unit = 1 << 64 if self.low >> 64 != self.high >> 64 else 1
 
     def first_cells(self, samples: int) -> list[tuple[int, int]]:
-        """Return the first cells to probe: most in the range to read, some outside it, to cover the whole stream."""
+        """Return cells that cover the whole stream, to probe first; most of them are in the range to read."""
         some = max(1, samples // 4)
         counts = (some, samples, some)
         return [cell for (a, b), n in zip(self._edges, counts, strict=True) if a < b for cell in cells(a, b, n)]
 
     def refine(self, positions: Sequence[tuple[float, float]], most: int) -> list[tuple[int, int]]:
-        """Return up to `most` smaller cells to probe; they divide cells that hold too many entries for a precise cut.
+        """Divide cells that hold too many entries for a precise cut; return up to `most` smaller cells to probe.
 
-        Each of the ascending positions is a pair: the number of entries before the cut, and the number of entries that
-        the cell around the cut may hold. If the probes miss most of the entries, all cells are divided.
+        positions: for each cut, the number of entries before the cut, and the maximum number of entries in the cell
+        around the cut; ascending. If the probes miss most of the entries, all cells are divided.
         """
         hidden = sum(cell.load for cell in self._raw) < self.entries / 2
         chosen: list[tuple[int, int]] = []
@@ -109,7 +109,7 @@ class Estimate:
         return chosen
 
     def add_probes(self, bounds: Sequence[tuple[int, int]], seen: Sequence[Probe]) -> None:
-        """Store the probes of some cells; the parts of a divided cell replace that cell."""
+        """Store the results of probing cells; the parts of a divided cell replace that cell."""
         coarse = {cell.start: cell for cell in self._raw}
         usual = TYPICAL * self._median_density()
         done: list[Cell] = []
@@ -144,13 +144,13 @@ class Estimate:
         ]
 
     def spread(self) -> None:
-        """Assume that the entries are spread evenly, without probing."""
+        """Estimate without probing, as if the stream's entries were spread evenly over its IDs."""
         whole = sum(b - a for a, b in self._edges) or 1
         self._raw = [Cell(a, b, self.entries * (b - a) / whole) for a, b in self._edges if a < b]
         self.cells = self._raw
 
     def inside(self) -> list[Cell]:
-        """Return the cells in the range to read."""
+        """Return the cells (sections of the ID space) in the range to read."""
         return [cell for cell in self.cells if self.low <= cell.start < self.high]
 
     def count(self) -> float:
@@ -159,11 +159,11 @@ class Estimate:
 
 
 def _rescaled(pieces: Sequence[Cell], parent: Cell, usual: float) -> Sequence[Cell]:
-    """Return the parts of a divided cell; scale them up if they add up to less than half of the cell's count.
+    """Return the parts of a divided cell, scaled up if their counts add up to less than half of the cell's count.
 
-    Smaller cells usually give the better estimate. In a bursty stream, however, the error depends on a cell's size, and
-    only cells of one size are comparable. The larger cell's count is then better, unless its density was an outlier
-    (above `usual`).
+    Smaller cells usually give the better estimate. In a bursty stream, however, the error depends on the size of a
+    cell, so counts of cells of different sizes do not compare. The larger cell's count is then better, unless its
+    density was an outlier (above `usual`).
     """
     exact = sum(cell.load for cell in pieces if cell.exact)
     estimated = sum(cell.load for cell in pieces if not cell.exact)
@@ -174,7 +174,7 @@ def _rescaled(pieces: Sequence[Cell], parent: Cell, usual: float) -> Sequence[Ce
 
 
 def located(sized: Sequence[Cell], positions: Sequence[float]) -> list[StreamID]:
-    """Return, for each ascending position n, the estimated ID of the n-th entry of the cells."""
+    """Return, for each n in `positions` (ascending), the estimated ID of the n-th entry in the cells."""
     ids: list[StreamID] = []
     passed = 0.0
     for cell in sized:
@@ -186,10 +186,10 @@ def located(sized: Sequence[Cell], positions: Sequence[float]) -> list[StreamID]
 
 
 def capped(waiting: Mapping[str, float], cap: int) -> dict[str, int]:
-    """Return how many entries of each stream a batch of `cap` entries contains: proportional to its unread entries.
+    """Divide a batch of `cap` entries among streams, in proportion to their numbers of unread entries.
 
-    `waiting` lists the streams by age of their oldest unread entry, the oldest first. In this order, each stream gets
-    at least one entry until the cap is used up, so a busy stream cannot starve a quiet one.
+    `waiting`: the unread entries of each stream, the stream with the oldest unread entry first. In this order, each
+    stream gets at least one entry until `cap` is used up, so a busy stream cannot starve a quiet one.
     """
     total = sum(waiting.values())
     if total <= cap:
@@ -209,14 +209,14 @@ def capped(waiting: Mapping[str, float], cap: int) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class SplitBoundaries:
-    """The cuts inside one stream's range, and whether a task also ends at the end of that range."""
+    """The positions at which one stream's range is cut into tasks, and whether a task ends at the range's end."""
 
     cuts: list[float]
     ends: bool
 
 
 def line(weights: Sequence[float], parts: int) -> list[SplitBoundaries]:
-    """Concatenate ranges of the given sizes and cut them into `parts` equal tasks."""
+    """Concatenate ranges with the given numbers of entries and cut the result into `parts` equal tasks."""
     weights = weights if sum(weights) > 0 else [1.0] * len(weights)
     share = sum(weights) / parts
     sized = [SplitBoundaries([], False) for _ in weights]
@@ -240,7 +240,7 @@ def line(weights: Sequence[float], parts: int) -> list[SplitBoundaries]:
 def tasks(
     ranges: Sequence[Part], boundaries: Sequence[SplitBoundaries], cuts: Sequence[Sequence[StreamID]]
 ) -> list[Task]:
-    """Cut the concatenated ranges at the given IDs and return the tasks; no task is empty."""
+    """Cut the concatenated ranges into Spark tasks at the given IDs; return the tasks that are not empty."""
     done: list[list[Part]] = [[]]
     for (stream, after, last), split, inner in zip(ranges, boundaries, cuts, strict=True):
         for cut in inner:
