@@ -65,7 +65,7 @@ class KeysAfterNumber:
 
 
 class FirstKeyPop:
-    """A pop from the first of several keys that has elements. `count` is None for a reply of one element.
+    """A pop from the first of several keys that has elements. If `count` is None, the reply is one element.
 
     A subclass defines `kind` (the type of the values), `sides` (the option words for both ends) and `pop`.
     """

@@ -49,7 +49,7 @@ def allows(session: Session, choice: str) -> bool:
 
 
 def _chosen(session: Session, names: list[str]) -> list[SettingType]:
-    """Return the settings to change; raise an error for an unknown, immutable, protected or repeated one."""
+    """Return the settings to change; raise an error for an unknown, immutable, protected or repeated name."""
     protected: str = session.engine.settings.enable_protected_configs
     chosen: list[SettingType] = []
     for name in names:

@@ -43,7 +43,7 @@ _MORE_CATEGORIES = {
 
 
 def _table(text: str) -> dict[str, str]:
-    """Return a dict from command to value; each line of the text is a value, "=", and the commands that have it."""
+    """Parse `value = command command ...` and its continuation lines into a dict from command to value."""
     table: dict[str, str] = {}
     value = ""
     for line in text.splitlines():
@@ -330,5 +330,5 @@ def command_getkeysandflags(session: Session, argv: list[bytes]) -> None:
 
 
 def _set_access(line: list[bytes]) -> str:
-    """Return how a SET accesses its key: SET without GET only overwrites it (db.c: setGetKeys)."""
+    """Return how a SET accesses its key: SET without GET only overwrites the key (db.c: setGetKeys)."""
     return "RW access update" if any(word.lower() == b"get" for word in line[3:]) else "OW update"

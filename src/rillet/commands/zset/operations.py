@@ -88,7 +88,7 @@ _AGGREGATES: dict[bytes, Callable[[float, float], float]] = {
 
 
 class _Request:
-    """The arguments of one call: sources, weights, aggregate, form of the reply (zunionInterDiffGenericCommand)."""
+    """The arguments of ZUNION and the like: sources, weights, aggregate, reply form (zunionInterDiffGenericCommand)."""
 
     __slots__ = ("aggregate", "counting", "limit", "sources", "with_scores")
 

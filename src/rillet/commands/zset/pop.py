@@ -89,7 +89,7 @@ def zpopmax(session: Session, argv: list[bytes]) -> None:
 
 
 class _ZsetPop(FirstKeyPop):
-    """A pop from the first of several sorted sets; `from_end` pops the members with the highest scores."""
+    """A pop from the first of several sorted sets; from_end=True pops the members with the highest scores."""
 
     __slots__ = ()
     kind = Zset

@@ -107,7 +107,7 @@ class ServerTransport:
             raise
 
     def failed(self, error: ConnectorError) -> StoreError | CommandError:
-        """Return the exception for a failed exchange."""
+        """Return the exception to raise after a failed call of the server."""
         if self.closed:
             return StoreClosed("the store was closed while this call waited")
         if error.line and (error.line.partition(" ")[0] in ERROR_CLASSES or not isinstance(error, ConnectionLost)):
@@ -197,7 +197,7 @@ class AttachedTransport(ServerTransport):
         return NotSent(f"the store's owner cannot be reached ({self.path}): {reason}")
 
     def failed(self, error: ConnectorError) -> StoreError | CommandError:
-        """Return the exception for a failed exchange."""
+        """Return the exception to raise after a failed call of the owner."""
         if isinstance(error, ConnectionLost) and not self.closed:
             return StoreError(
                 f"the process that owns the store ended before it replied ({self.path}); the command may or may not "
