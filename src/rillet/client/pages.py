@@ -28,7 +28,7 @@ because its reply decides where the next one goes. A replica that has no more en
 behind, so its master serves the remaining entries.
 
 **Trimming.** `check` is called when a page does not prove that it continues the page before. By XRANGE, a page is then
-requested from the last entry that was read, that entry included: if the entry is present, nothing behind it was
+requested from the last entry that was read, that entry included: if the entry is present, nothing after it was
 trimmed. XNODES returns the first ID of the stream, which must not be beyond the page's beginning. `check` raises an
 error if entries are lost; if it returns, the reader continues.
 """

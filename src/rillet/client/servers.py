@@ -7,11 +7,11 @@
         connection = servers.readers(b"events")                    # for bulk reads: a replica, if the options allow
         for connection in servers.masters(): ...                   # every node that owns slots
 
-Connections are opened at first use and kept until `close`. Each node has up to three: one as master, one as replica,
-and one for keys that ASK sent there. So nothing but the caller's own commands is sent on a connection that the caller
-is reading from. `call`, `calls`, `replies` and `each` follow redirections. A caller that uses a connection directly
-passes each error reply to `redirected`; if that returns True, the caller gets the connection again and repeats.
-client/redirection.py decides what each redirection changes.
+Connections are opened at first use and kept until `close`. Each node has up to three connections: one as master, one as
+replica, and one for keys that ASK sent there. So nothing but the caller's own commands is sent on a connection that the
+caller is reading from. `call`, `calls`, `replies` and `each` follow redirections. A caller that uses a connection
+directly passes each error reply to `redirected`; if that returns True, the caller gets the connection again and
+repeats. client/redirection.py decides what each redirection changes.
 
 A lost node makes the map stale (`forget`). The map is then read again from any node that answers, until the slot has a
 reachable master, up to the timeout. With `waits`, which a caller sets after a first reply, every lost server is waited

@@ -16,7 +16,7 @@ the next, so the server never waits for the client:
     execute     EXEC                          None: a watched key changed; else the error replies, normally none
     discard     DISCARD
 
-A server executes the other commands of a transaction although one of them fails. So the caller must read the type of a
+A server executes the other commands of a transaction even if one of them fails. So the caller must read the type of a
 key before it writes (Redis: multi.c, execCommand).
 
 A lost connection, or a redirection (`NotQueued`), ends the open transaction: call `forget` and begin again. If the

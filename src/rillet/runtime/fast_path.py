@@ -5,9 +5,9 @@
 
 A declaration may name a fast path beside its handler (`Command.shortcut`). The engine tries the fast path if nothing is
 unusual: no transaction, no keyspace events, no pause, and either no log or a log with a propagation buffer. The fast
-path does exactly what the handler would do, and continues with the next calls of the same command. A call that is not
-plain, or that would be an error, is left to the handler before any data is changed. So each error message is written in
-one place.
+path does exactly what the handler would do, and continues with the next calls of the same command. A call with other
+options, or that would be an error, is left to the handler before any data is changed. So each error message is in one
+place.
 
 A change is appended to the propagation buffer as the client sent it, with the generated parts filled in (the ID for
 `*`); the bytes equal those of the handler. `session.dirty` is the sum of all calls, and the engine counts and times

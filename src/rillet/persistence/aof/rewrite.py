@@ -23,7 +23,7 @@ little left to sync.
 `tick`, called several times a second, advances a rewrite and starts automatic rewrites: when the log has grown by
 auto-aof-rewrite-percentage since the last rewrite and exceeds auto-aof-rewrite-min-size, when a rewrite was scheduled,
 and when the files were given up. After three failures in a row automatic rewrites wait 1, 2, 4 ... 60 minutes (aof.c:
-aofRewriteLimited). A log that was given up waits only as many seconds, because all writes are rejected meanwhile.
+aofRewriteLimited). If the files were given up, the delays are seconds, because all writes are rejected meanwhile.
 """
 
 from __future__ import annotations
