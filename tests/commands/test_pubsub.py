@@ -205,6 +205,7 @@ def test_random_steps_give_the_bytes_of_redis(judge_of_session: Judge, steps: li
     compare(judge_of_session, steps)
 
 
+@pytest.mark.peer("newest")
 @settings(max_examples=150, deadline=None)
 @given(steps=_NEW_STEPS)
 def test_random_steps_on_newer_servers(peer_of: Callable[[str], Judge], steps: list[tuple[int, str]]) -> None:
@@ -299,6 +300,7 @@ def test_newer_servers_send_equal_events(peer_of: Callable[[str], Judge], name: 
     compare_events(peer_of(compat), name, events, compat)
 
 
+@pytest.mark.peer("newest")
 @pytest.mark.parametrize("name", NEWER)
 def test_newer_stream_commands_send_the_events_of_their_server(peer_of: Callable[[str], Judge], name: str) -> None:
     compare_events(peer_of("newest"), name, "KEAmnoc", "newest")

@@ -261,6 +261,7 @@ SCENARIOS = {
 }  # fmt: skip
 
 
+@pytest.mark.peer("newest")
 @pytest.mark.parametrize("resp", [2, 3])
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_each_scenario_matches_a_server(peer_of: Callable[[str], Judge], name: str, resp: int) -> None:
@@ -268,6 +269,7 @@ def test_each_scenario_matches_a_server(peer_of: Callable[[str], Judge], name: s
     play(peer_of("newest"), "newest", resp, SCENARIOS[name] + LOOK)
 
 
+@pytest.mark.peer("newest")
 def test_the_errors_are_those_of_a_server(peer_of: Callable[[str], Judge]) -> None:
     """Each invalid command gives the same error on both sides."""
     play(peer_of("newest"), "newest", 2, OLD + "SET text x|" + "|".join(text for text, _ in REFUSALS) + LOOK)

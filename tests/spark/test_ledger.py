@@ -10,7 +10,6 @@ import pytest
 from rillet.spark.java import JavaMissing, require_java
 from tests.judge import redis_binary
 from tests.spark.ledger import Lost, id_of, run, settle
-from tests.variants import long
 
 STRIKES = 3
 
@@ -33,7 +32,8 @@ def test_three_events_share_a_millisecond() -> None:
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "sink"), [("redis", "parquet"), *long(("rillet", "stream"))])
+@pytest.mark.long
+@pytest.mark.parametrize(("kind", "sink"), [("redis", "parquet"), ("rillet", "stream")])
 def test_each_event_comes_out_once(kind: str, sink: str, tmp_path: Path) -> None:
     if redis_binary() is None:
         pytest.skip("redis-server is not installed")
