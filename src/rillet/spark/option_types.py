@@ -67,7 +67,7 @@ def bounds(bound: Callable[[str], Bound]) -> Callable[[str], Bounds]:
         by_stream: dict[str, Bound] = {}
         for stream, value in _json_object(text).items():
             if not isinstance(value, str):
-                raise ValueError(f"expected a string as the bound of the stream {stream!r}")
+                raise ValueError(f"expected a JSON string with an ID for the stream {stream!r}")
             try:
                 by_stream[stream] = bound(value)
             except ValueError as error:

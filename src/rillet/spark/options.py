@@ -84,9 +84,9 @@ class Options:
     streams: tuple[str, ...] | None = option(names, READ)
     stream_pattern: str | None = option(non_empty, READ)
     read_from: str = option(one_of("master", "replica"), READ, "master")
-    starting_offsets: Bounds = option(bounds(starting_bound), READ, EARLIEST)  # read after this ID
-    ending_offsets: Bounds = option(bounds(ending_bound), BATCH, LATEST)  # the last ID to read
-    starting_timestamp: int | None = option(timestamp, READ)  # milliseconds since 1970
+    starting_offsets: Bounds = option(bounds(starting_bound), READ, EARLIEST)  # Reading starts after this ID.
+    ending_offsets: Bounds = option(bounds(ending_bound), BATCH, LATEST)  # The last ID to read.
+    starting_timestamp: int | None = option(timestamp, READ)  # Milliseconds since 1970.
     ending_timestamp: int | None = option(timestamp, BATCH)
     fail_on_data_loss: bool = option(boolean, READ, True)
     max_entries_per_trigger: int | None = option(whole_number(1), FOLLOW)

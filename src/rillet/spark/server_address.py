@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rillet.store import Store
 
 _TLS_OPTIONS = ("caFile", "certFile", "keyFile", "tlsVerify")
-_stores: dict[str, Store] = {}  # by path; the stores stay open until this process ends
+_stores: dict[str, Store] = {}  # by path: stores that stay open until this process ends
 
 
 def url_problems(values: Mapping[str, str]) -> list[str]:

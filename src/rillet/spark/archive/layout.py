@@ -67,8 +67,8 @@ NO_OBJECTS = (
 DAY_MS = 86_400_000
 MAX_NAME = 255  # bytes: the longest folder name on common file systems
 _LAST_DAY = (date.max - date(1970, 1, 1)).days
-_CAPITAL = re.compile(r"%..|[A-Z]")  # keep %.. sequences and encode capitals in a quoted name
-_NO_DATE = "__HIVE_DEFAULT_PARTITION__"  # Hive's name for a null partition value
+_CAPITAL = re.compile(r"%..|[A-Z]")  # Keep %.. sequences and encode capitals in a quoted name.
+_NO_DATE = "__HIVE_DEFAULT_PARTITION__"  # Hive's name for a null partition value.
 
 
 @dataclass(frozen=True)
@@ -89,8 +89,8 @@ class ArchiveManifest:
     """The manifest of an archive after a commit: the archive's files, and the source's offset after them."""
 
     commit: int = 0
-    schema: str = ""  # the schema of the rows, as Spark's JSON
-    offset: dict[str, Any] = field(default_factory=dict)  # the source's offset after the last commit
+    schema: str = ""  # The schema of the rows, as Spark's JSON.
+    offset: dict[str, Any] = field(default_factory=dict)  # The source's offset after the last commit.
     files: tuple[Part, ...] = ()
     place: dict[str, str] = field(default_factory=dict)
     swap: dict[str, str] = field(default_factory=dict)

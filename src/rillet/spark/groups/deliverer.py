@@ -37,8 +37,8 @@ from rillet.spark.read.offsets import Part, Task
 from rillet.spark.read.splits import MIN_TASK_ENTRIES
 from rillet.types.stream.id import StreamID
 
-ACKNOWLEDGED = 1000  # maximum number of IDs in one XACK
-DELIVERED = 100_000  # maximum entries of a batch without maxEntriesPerTrigger
+ACKNOWLEDGED = 1000  # Maximum number of IDs in one XACK.
+DELIVERED = 100_000  # Maximum entries of a batch without maxEntriesPerTrigger.
 
 
 @dataclass(frozen=True)
@@ -57,9 +57,9 @@ class Deliverer(GroupPosition):
 
     def __init__(self, options: Options, servers: Servers) -> None:
         super().__init__(options, servers)
-        self.lost: dict[str, int] = {}  # by stream: pending entries that were deleted before they were read
-        self.clean: set[str] = set()  # streams whose pending entries are all part of a committed batch
-        self.latest: dict[str, StreamID] = {}  # the group's last-delivered-id in each stream, as last read
+        self.lost: dict[str, int] = {}  # By stream: pending entries that were deleted before they were read.
+        self.clean: set[str] = set()  # Streams whose pending entries all belong to committed batches.
+        self.latest: dict[str, StreamID] = {}  # The group's last-delivered-id in each stream, as last read.
 
     def positions(self, streams: Iterable[str]) -> dict[str, StreamID | None]:
         """Return the group's last-delivered-id in each stream; also store these IDs in `latest`."""

@@ -126,7 +126,7 @@ class GroupPosition:
 
 
 class GroupFollower(GroupPosition):
-    """Moves the group to the offsets that Spark has committed."""
+    """Sets the consumer group's last-delivered-id to the offsets that Spark has committed."""
 
     def __init__(self, options: Options, servers: Servers) -> None:
         super().__init__(options, servers)

@@ -75,9 +75,9 @@ class ArchiveSummary:
     trimmed: int = 0
     merged: int = 0
     into: int = 0
-    lost: int = 0  # entries that were certainly removed before they were archived
-    unsure: bool = False  # more entries may have been lost
-    trims: bool = False  # whether trimming was requested
+    lost: int = 0  # Entries that were certainly removed before they were archived.
+    unsure: bool = False  # Whether more entries may have been lost.
+    trims: bool = False  # Whether trimming was requested.
 
     def line(self, to: object) -> str:
         """Return the counts of an archive run as one line of text."""

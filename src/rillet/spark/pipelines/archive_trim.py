@@ -58,7 +58,7 @@ def needed(servers: Servers, key: bytes) -> list[StreamID]:
     from rillet.spark.pipelines.group_info import xinfo_groups
 
     bounds = []
-    for group in xinfo_groups(servers, key):  # empty if the stream has no groups
+    for group in xinfo_groups(servers, key):  # no bounds if the stream has no groups
         bounds.append(StreamID.parse(group["last-delivered-id"]))
         if group["pending"]:
             oldest = servers.call(key, b"XPENDING", key, group["name"])[1]

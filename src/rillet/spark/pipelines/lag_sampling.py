@@ -42,8 +42,8 @@ from rillet.spark.pipelines.group_info import (
 from rillet.types.stream.id import StreamID
 
 MOST_PENDING = 100_000
-FLUSH = 60.0  # seconds of samples that one Parquet file holds
-_MAX_LONG = (1 << 63) - 1  # limit for an ID's milliseconds, which may exceed a Parquet long
+FLUSH = 60.0  # One Parquet file holds the samples of this many seconds.
+_MAX_LONG = (1 << 63) - 1  # An ID's milliseconds may exceed the largest Parquet long.
 
 _LONGS = (
     "length", "entries_added", "entries_read", "lag", "behind_ms", "pending", "pending_seen", "age_p50_ms",

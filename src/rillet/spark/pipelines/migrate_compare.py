@@ -29,8 +29,8 @@ from rillet.spark.pipelines.group_info import (
 )
 from rillet.types.stream.id import MAX, StreamID
 
-REFUSE, RESUME, REPLACE = "refuse", "resume", "replace"  # policies for a stream that the target already has
-SMALL = 8 << 20  # in bytes: streams up to this MEMORY USAGE are copied by DUMP
+REFUSE, RESUME, REPLACE = "refuse", "resume", "replace"  # Policies for a stream that the target has.
+SMALL = 8 << 20  # Streams of up to this many bytes (MEMORY USAGE) are copied by DUMP.
 LAST = StreamID(MAX, MAX)
 _CLOCKS = 2  # tolerance of delivery times, in milliseconds
 _COUNTERS = ("length", "last-generated-id", "max-deleted-entry-id", "entries-added")

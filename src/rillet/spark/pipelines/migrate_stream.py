@@ -83,8 +83,8 @@ def copy_stream(plan: Plan, key: bytes, to: bytes) -> StreamMigrated:
 class StreamCopy(StreamPair):
     """Copies one stream; adds to StreamPair the steps that change the target."""
 
-    placeholders: list[bytes]  # the IDs of the placeholder entries appended in the last round
-    forwarded = 0  # number of entries copied in the last round
+    placeholders: list[bytes]  # The IDs of the placeholder entries appended in the last round.
+    forwarded = 0  # The number of entries copied in the last round.
 
     def run(self, policy: str) -> None:
         """Copy the stream, follow the source if requested, and verify the copy."""

@@ -78,13 +78,13 @@ class ReplayWriter:
         self.clock, self.sleep = clock, sleep
         self.packer = RowPacker([b"XADD", self.key])
         self.transaction = Transaction(servers, self.key)
-        self.target_end: StreamID | None = None  # the target's last ID; None: not read in the open transaction
-        self.first: StreamID | None = None  # the ID of the first row
-        self.received = EARLIEST  # the ID of the last row that Spark has passed to this task
-        self.position = EARLIEST  # the ID of the last row that is in the target
+        self.target_end: StreamID | None = None  # The target's last ID; None: not read yet.
+        self.first: StreamID | None = None  # The ID of the replay's first row.
+        self.received = EARLIEST  # The ID of the last row that Spark has passed to this task.
+        self.position = EARLIEST  # The ID of the last row that is in the target.
         self.shift = self.rows = self.before = 0
-        self.opened = False  # whether this writer has read the progress record
-        self.began: tuple[float, int] | None = None  # (time of writing, ms of the ID) of this run's first row
+        self.opened = False  # Whether this writer has read the progress record.
+        self.began: tuple[float, int] | None = None  # (Time of writing, ms of the ID) of this run's first row.
 
     def last_written(self) -> str:
         """Return the last written row's ID in the target stream."""

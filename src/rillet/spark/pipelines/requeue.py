@@ -53,9 +53,9 @@ class RequeueSummary:
     """How many of the selected entries were requeued, and why the others were not."""
 
     moved: int = 0
-    before: int = 0  # dead letters that an earlier run had requeued but not yet deleted
-    gone: int = 0  # dead letters and pending entries that no longer exist, or that a consumer handles now
-    nowhere: int = 0  # dead letters that lack the name of their stream
+    before: int = 0  # Dead letters that an earlier run had requeued but not yet deleted.
+    gone: int = 0  # Dead letters and pending entries that no longer exist or that a consumer handles now.
+    nowhere: int = 0  # Dead letters that lack the name of their stream.
 
     def __add__(self, other: RequeueSummary) -> RequeueSummary:
         return RequeueSummary(*map(add, astuple(self), astuple(other)))

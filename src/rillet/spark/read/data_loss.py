@@ -148,7 +148,7 @@ class DataLossGuard:
                 return Place(then.after, now.removed), Loss(self._unread(stream, then), True, what)
         self.last_added[stream] = now.added
         if missing is None:
-            return then, Loss(1, True, f"had entries deleted up to {now.deleted}")
+            return then, Loss(1, True, f"has had entries deleted up to the ID {now.deleted}")
         return then, Loss(missing, False, _start_text(now)) if missing else None
 
     def _lost(self, stream: str, then: Place, now: StreamInfo) -> int | None:
@@ -197,7 +197,7 @@ def _start_text(now: StreamInfo) -> str:
 def _possible_loss(then: Place, now: StreamInfo, deleted: StreamID) -> Loss | None:
     """Return the possible data loss if entries-added is unknown; deletions up to the ID `deleted` do not count."""
     if now.deleted is not None and now.deleted > max(then.after, deleted):
-        return Loss(1, True, f"had entries deleted up to {now.deleted}")
+        return Loss(1, True, f"has had entries deleted up to the ID {now.deleted}")
     if then.after == EARLIEST or now.last == then.after or not now.all_after(then.after):
         return None
     return Loss(0, True, _start_text(now))

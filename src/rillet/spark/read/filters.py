@@ -153,7 +153,7 @@ def id_of(text: str) -> Intervals:
 
 
 def ids_from(prefix: str) -> Intervals:
-    """Return the IDs whose text starts with a prefix: their texts sort from the prefix up to the next prefix."""
+    """Return the IDs whose text starts with a prefix: as texts, those from the prefix up to the next prefix."""
     if not prefix:
         return EVERYTHING
     last = prefix[-1]

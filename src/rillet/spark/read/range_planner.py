@@ -47,10 +47,10 @@ from rillet.spark.read.splits import (
 from rillet.spark.read.stream_info import StreamInfo
 from rillet.types.stream.id import StreamID
 
-SMALL = 4000  # maximum batch whose end the planner finds by counting entries
-FEW = 128  # a stream's part of the batch that is counted: sampling it would cost as much
-SHORT = 256  # maximum length of a stream that one XRANGE counts
-SAMPLES = 48  # maximum probes of one stream in the first round; of all streams: three times as many
+SMALL = 4000  # In a batch of up to this many entries, the planner counts them to find the end.
+FEW = 128  # Up to this many entries of a stream are counted: sampling would cost as much.
+SHORT = 256  # One XRANGE counts the entries of a stream up to this length.
+SAMPLES = 48  # Maximum sampling requests in the first round: per stream; three times as many in all.
 TRIGGER_ROUNDS, TRIGGER_PROBES = 3, 96
 BATCH_ROUNDS, BATCH_PROBES = 4, 8192
 

@@ -37,9 +37,9 @@ from rillet.types.stream.id import StreamID
 
 PROBE = 8
 FINER = 16
-MIN_TASK_ENTRIES = 2000  # starting a Python task costs much more than reading this many entries
-TYPICAL = 4  # a cell with more than TYPICAL times the median density is an outlier
-NEAR = 0.1  # move a cut closer than this fraction of a task to a stream border there
+MIN_TASK_ENTRIES = 2000  # Starting a Python task costs much more than reading this many entries.
+TYPICAL = 4  # A cell with more than TYPICAL times the median density is an outlier.
+NEAR = 0.1  # A cut this close to a stream border (as a fraction of a task) moves to the border.
 
 
 class Cell(NamedTuple):

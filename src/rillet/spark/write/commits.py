@@ -57,8 +57,8 @@ log = logging.getLogger("rillet.spark")
 PREFIX = b"rillet:commits:"
 BATCH_SECONDS = 86_400
 FENCE_SECONDS = 3_600
-RESERVED = ("replay", "dead-letters")  # the pipelines use these as query names, with records of another format
-CLOSED = 1 << 62  # value of `done` after a failed write; blocks further attempts
+RESERVED = ("replay", "dead-letters")  # Query names of pipelines, whose records have another format.
+CLOSED = 1 << 62  # The value of `done` after a failed write; it blocks further attempts.
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class Record:
         return (b"HMGET", self.key, b"done", self.field)
 
     def progress(self, reply: Sequence[bytes | None]) -> CommitProgress | None:
-        """Return the task's progress from the reply to `look`; None if the whole batch is complete."""
+        """Return the task's progress from the reply to the command of `look`; None if the whole batch is complete."""
         done, field = reply
         if done is not None and int(done) >= self.identity.batch:
             return None

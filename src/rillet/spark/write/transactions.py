@@ -59,8 +59,8 @@ class TaskTransactions:
         self.closed = recorded is None  # the batch was complete before: only count rows
         self.rows = self.size = 0
         self.digest = xxh3_64()
-        self.kept: list[tuple[bytearray, int]] = []  # chunks not yet committed: XADD commands, their number
-        self.sent = 0  # how many kept chunks are in the open transaction
+        self.kept: list[tuple[bytearray, int]] = []  # Uncommitted chunks: (XADD commands, their number).
+        self.sent = 0  # How many kept chunks are in the open transaction.
         self._opening: tuple[CommitProgress | None, StreamID] | None = None
         self.first_id: StreamID | None = None  # the first ID in the kept chunks
         self.last_id = NO_ID
@@ -170,7 +170,7 @@ class TransactionSender(Sender):
         hashed = data.replace(self.trimming, b"") if self.trimming else data
         share.digest.update(hashed)
         share.size += len(hashed)
-        if share.closed or share.rows <= share.recorded.rows:  # `bound` ends a chunk at the last such row
+        if share.closed or share.rows <= share.recorded.rows:  # the stream has these rows already
             return
         share.kept.append((data, commands))
         self.pending += len(data)
@@ -180,7 +180,7 @@ class TransactionSender(Sender):
             self._commit_all("part")
 
     def _send_ahead(self, share: TaskTransactions) -> None:
-        """Send kept chunks into the open transaction already now; after a failure, `_commit` sends them again."""
+        """Send kept chunks into the open transaction before EXEC; after a failure, `_commit` sends them again."""
         if share.sent < len(share.kept) - 1 and not share.transaction.open:
             return  # the transaction was lost; `_commit` waits for the server
         try:
