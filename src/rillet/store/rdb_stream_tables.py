@@ -22,7 +22,7 @@ from rillet.store.rdb_value_sizes import OBJECT, Key, allocated
 from rillet.types.rdb.primitives import RdbReader
 from rillet.types.stream.id import MAX
 
-_SINCE_7, _SINCE_72, _SINCE_86, _SINCE_88 = 19, 21, 26, 27  # RDB types
+_SINCE_7, _SINCE_72, _SINCE_86, _SINCE_88 = 19, 21, 26, 27  # type numbers of streams in RDB files
 _MAX_I64 = (1 << 63) - 1
 _STREAM, _GROUP, _CONSUMER, _PENDING, _TREE_NODE, _TREE_KEY = 80, 40, 24, 24, 244, 16
 _BATCH_BYTES = 16 << 20

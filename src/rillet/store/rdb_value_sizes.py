@@ -46,7 +46,7 @@ UNREAD = {6: "a module value of Redis 4.0's previews", 28: "an array", 29: "a ra
 OBJECT = 16
 ENTRY = 24  # bytes of a hash table's entry
 _SKIPLIST = 16 + 32 + 640
-_NODE_OF_SKIPLIST = 46  # average bytes: 24, and 16 per level (one level in 3/4 of nodes, two in 3/16 ...)
+_NODE_OF_SKIPLIST = 46  # average bytes of a node: 24, and 16 per level (one level in 3/4 of nodes, two in 3/16 ...)
 _MODULE_NAME = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 # jemalloc's size classes in Redis (lg-quantum 3): multiples of 8 up to 64, then four classes per doubling.
 _CLASSES: list[int] = [*range(8, 65, 8), *((64 << i) + (16 << i) * part for i in range(40) for part in range(1, 5))]

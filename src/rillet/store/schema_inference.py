@@ -30,7 +30,7 @@ _TYPE = re.compile(r"(?P<name>[a-z_]+)\s*(?:\((?P<numbers>[0-9, ]+)\))?(?P<rest>
 _NAME = re.compile(r"\s*(?:`(?P<quoted>(?:[^`]|``)+)`|(?P<plain>[^\s:,`]+))(?:\s*:\s*|\s+)(?P<type>\S.*)", re.S)
 _ZEROS = tuple(f"0{digit}" for digit in range(10))
 FEW = 64
-PART = 1024  # rows of a chunk that are searched for sample values
+PART = 1024  # number of rows of a chunk that are searched for sample values
 
 
 def typed(column: Any) -> Any:

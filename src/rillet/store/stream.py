@@ -64,7 +64,7 @@ class Stream:
         commands: list[list[bytes]] = []
         for item in entries:
             argv = [b"XADD", self.key, b"*"]
-            # (id, fields), as opposed to a tuple of two (field, value) pairs.
+            # The item is (id, fields), not a tuple of two (field, value) pairs.
             if type(item) is tuple and len(item) == 2 and not _is_pair(item[0]):
                 argv[2] = encode_id(item[0])
                 append_fields(argv, item[1])

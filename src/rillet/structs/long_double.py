@@ -42,7 +42,7 @@ def parse(text: bytes) -> Fraction | None:
     try:
         value = rounded(exact)
     except NotFinite:
-        return None  # strtold reports ERANGE
+        return None  # C's strtold reports ERANGE for a text out of range
     return None if exact and not value else value
 
 

@@ -300,7 +300,7 @@ class Skiplist:
     @cython.exceptval(-1, check=False)
     def _unlink(self, node: SkiplistNode, path: list[Any]) -> cython.bint:
         """Unlink the node that follows the last node of the path (zslDeleteNode)."""
-        # `path` has one node per level, highest first. If the list has lost levels since `_path`, the path is longer.
+        # `path` has one node per level, highest first. It is too long if the list has lost levels since `_path` ran.
         last: cython.Py_ssize_t = len(path) - 1
         level: cython.Py_ssize_t
         for level in range(2, self.level + 1):

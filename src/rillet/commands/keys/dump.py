@@ -94,7 +94,7 @@ def _put(session: Session, argv: list[bytes], value: object, ttl: int, absolute:
     deleted = session.db.delete(key)
     when = ttl if absolute or not ttl else now + ttl
     if when >= 1 << 63:
-        when -= 1 << 64  # the sum overflows in Redis, so the key expires at once
+        when -= 1 << 64  # in Redis the sum of time and TTL overflows, so the key expires at once
     if when and when <= now and not session.trusted:
         if deleted:
             session.modified(key)

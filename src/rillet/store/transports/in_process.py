@@ -299,7 +299,7 @@ class InProcessTransport:
                 position = 0 if log is None else log.write(began)
             if position:
                 raw = self._once_safe(log, position, session, raw)
-                if receiver is not None and raw:  # the log failed
+                if receiver is not None and raw:  # the log failed, so `raw` is an error reply
                     receiver.pos = receiver.end
                     receiver.feed(raw)
         except BaseException:

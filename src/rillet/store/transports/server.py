@@ -21,7 +21,7 @@ from rillet.errors import CommandError, StoreClosed, StoreError
 from rillet.protocol.reply_parser import ReplyError
 from rillet.store.transports.transport import ERROR_CLASSES, NotSent, error_of, errors_among
 
-PATIENCE = 1.0  # seconds for redirections and for nodes that are not ready
+PATIENCE = 1.0  # seconds that a call follows redirections and waits for nodes that are not ready
 Result = TypeVar("Result")
 # Commands after which a connection has state that a new connection would lack.
 _STATEFUL = frozenset((b"SELECT", b"MULTI", b"WATCH", b"AUTH", b"HELLO", b"CLIENT", b"READONLY"))
