@@ -731,7 +731,7 @@ class Column:
     # ---- inferred numbers ----------------------------------------------------------------------------------------
 
     def be_plain(self, kind: int) -> None:
-        """Change the kind of an empty column to WHOLE or REAL."""
+        """Change an empty column to an inferred number type, WHOLE (integers) or REAL (doubles)."""
         if self.length:
             raise AssertionError("the column contains values; only an empty column can change its kind")
         self.kind = kind
@@ -776,7 +776,7 @@ class Column:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _widen(self) -> cython.bint:
-        """Convert a WHOLE column to REAL. Each integer becomes the nearest double."""
+        """Convert a column from WHOLE (integers) to REAL (doubles); each integer becomes the nearest double."""
         i: cython.Py_ssize_t
         value: cython.longlong = 0
         data: bytearray = self.data

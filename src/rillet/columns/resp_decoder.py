@@ -286,7 +286,7 @@ class RangeDecoder(ReceiveBuffer):
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _shaped_entry(self, p: cython.Py_ssize_t) -> cython.bint:
-        """Decode the entry at p if it is complete and has a recent shape. Otherwise return False and change nothing."""
+        """Decode the entry at p if it is complete and has the names of a recent Shape; else return False."""
         i: cython.Py_ssize_t
         shape: Shape
         start: cython.Py_ssize_t = self._shaped_head(p)
@@ -306,7 +306,7 @@ class RangeDecoder(ReceiveBuffer):
     @cython.cfunc
     @cython.exceptval(check=False)
     def _shaped_head(self, p: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """Read the ID of the entry at p and store its position in the rows. Return its end, or -1 for an unusual ID."""
+        """Read the ID of the entry at p, and note its position for the `id` column; return its end, -1 if unusual."""
         data: cython.p_const_uchar = self.buf
         end: cython.Py_ssize_t = self.end
         stop: cython.Py_ssize_t
@@ -415,9 +415,9 @@ class RangeDecoder(ReceiveBuffer):
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _learn(self) -> cython.bint:
-        """Add the shape of the entry that `_entry` just decoded to the recent shapes.
+        """Add the Shape (names in order) of the last decoded entry to the recent shapes.
 
-        After _MAX_SHAPES different shapes it adds no more: the stream's entries have no common shape.
+        After _MAX_SHAPES different shapes, add no more: the stream's entries have no common names.
         """
         rows: RowBuilder = self.rows
         if self.fields == 0 or self.fields > _MAX_SLOTS or len(rows.shapes) >= _MAX_SHAPES:
@@ -509,7 +509,7 @@ class RangeDecoder(ReceiveBuffer):
 
     @cython.cfunc
     def _short_header(self, p: cython.Py_ssize_t, kind: cython.int) -> cython.Py_ssize_t:
-        """Return the length in a line of fewer than five bytes at p: one digit or a null."""
+        """Return the length in a header line at p if at most four bytes have arrived, such as $5 CRLF or $-1."""
         if p < self.end and self.buf[p] != kind:
             return self._odd_header(p)
         if p + 4 > self.end:

@@ -277,12 +277,12 @@ class RowBuilder:
         self.map_ends = Column(b"", MAP, INT, self.parser)
         self._add(self.map_ends)
 
-    # ---- entries whose names are passed one by one -------------------------------------------------------------
+    # ---- entries with names passed one by one -------------------------------------------------------------
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def begin(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
-        """Start an entry, and drop the values of an unfinished entry."""
+        """Start the next entry; drop the values of a preceding entry that was not finished."""
         if self.position != 0:
             self._forget()
         self.shape = None  # type: ignore[assignment]
@@ -294,7 +294,7 @@ class RowBuilder:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _forget(self) -> cython.bint:
-        """Drop all values that an unfinished entry has set."""
+        """Drop the values of an entry that was begun and not finished."""
         column: Column = self.first
         if self.keys is not None:
             self.keys.truncate(self.keys_mark, self.keys_used)

@@ -215,7 +215,7 @@ class TrimArguments:
         while at < count:
             word: bytes = argv[at]
             if xadd and (word == b"*" or (48 <= (word[0] if word else 0) <= 57) or word.startswith(b"*\0")):
-                break  # an ID: options begin with a letter
+                break  # argv[at] is the ID, because options begin with a letter
             taken: cython.Py_ssize_t = self._read_option(session, argv, at, xadd)
             if taken == 0:
                 break

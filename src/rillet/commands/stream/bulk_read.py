@@ -193,7 +193,7 @@ def xrank(session: Session, argv: list[bytes]) -> None:
 
 @cython.cfunc
 def _sums_of(stream: Stream) -> StreamCounts:
-    """Return the up-to-date counts of the stream's nodes."""
+    """Return the entry counts of the stream's nodes, after an update to the present state."""
     sums: StreamCounts
     if stream.sums is None:
         stream.sums = StreamCounts()

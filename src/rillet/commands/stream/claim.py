@@ -134,7 +134,7 @@ class ClaimRequest:
     def take(
         self, ident: bytes | None, ms: cython.ulonglong, seq: cython.ulonglong, slot: cython.Py_ssize_t
     ) -> cython.bint:
-        """Assign an entry to the claiming consumer and write it to the reply. If slot is -1, first make it pending.
+        """Assign an entry to the claiming consumer and write it to the reply. slot -1: it was not pending.
 
         `finder` is at the entry. ident: the ID as written to the log; None = `ms-seq`.
         """

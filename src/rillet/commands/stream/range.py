@@ -36,7 +36,7 @@ _SAMEFIELDS = cython.declare(cython.longlong, SAMEFIELDS)
 @cython.final
 @cython.cclass
 class EntryWriter:
-    """Writes the entries of an iterator one after the other.
+    """Writes entries of a stream to a reply, one after the other.
 
     For entries with their node's field names, from the node's second entry on, the writer copies the names' reply bytes
     (`names`; the first includes the header of the array of fields) and decodes only the values.

@@ -69,7 +69,7 @@ class XreadGroupReply(ReadReply):
         self.oldest = _MAX_I64
         return ReadReply.begin(self, session)
 
-    # -- selecting
+    # -- selecting the entries of a stream
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)

@@ -115,7 +115,7 @@ class RdbWriter:
 
     @cython.cfunc
     def _room(self, n: cython.Py_ssize_t) -> bytearray:
-        """Extend the buffer `out` by n bytes and return the buffer."""
+        """Extend the writer's buffer `out` by n bytes and return it."""
         if cython.compiled:
             PyByteArray_Resize(self.out, len(self.out) + n)
         else:
@@ -125,7 +125,7 @@ class RdbWriter:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _cut(self, size: cython.Py_ssize_t) -> cython.bint:
-        """Truncate the buffer `out` to `size` bytes."""
+        """Truncate the writer's buffer `out` to `size` bytes."""
         if cython.compiled:
             PyByteArray_Resize(self.out, size)
         else:
@@ -310,7 +310,7 @@ class RdbReader:
         """The number of bytes consumed."""
         return self.base + self.at
 
-    # -- the window
+    # -- the window of unread bytes
 
     @cython.cfunc
     @cython.inline

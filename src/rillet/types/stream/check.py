@@ -43,7 +43,7 @@ def node_entries(lp: Listpack, master: int) -> list[tuple[int, bool]]:
 
 def _check_head(stream: Stream, first: tuple[bytes, Listpack] | None) -> None:
     """Verify the stream's cache of its first node: `head` is that node, and only tombstones precede `head_pos`."""
-    must(first is not None and first[0] == stream.head_key and first[1] is stream.head, "the head is the first node")
+    must(first is not None and first[0] == stream.head_key and first[1] is stream.head, "`head` is the first node")
     assert stream.head is not None
     values = stream.head.values()
     at = stream.head.first()
@@ -51,7 +51,7 @@ def _check_head(stream: Stream, first: tuple[bytes, Listpack] | None) -> None:
     while at not in (-1, stream.head_pos):
         at = stream.head.next(at)
         boxes += 1
-    must(at != -1 or stream.head.is_end(stream.head_pos), "head_pos is at an entry or the end")
+    must(at != -1 or stream.head.is_end(stream.head_pos), "`head_pos` is at an entry or the end of the node")
     start = 4 + int(values[2])
     while start < boxes:
         flags = int(values[start])
@@ -82,12 +82,12 @@ def check_stream(stream: Stream) -> None:
     # XSETID may set the last ID back, before deleted entries. New entries then precede tombstones, so tombstones may
     # be out of order. In a node that had only tombstones, entries may even precede the master ID, as in Redis.
     if not set_back:
-        must(stream.last_ms * _WRAP + stream.last_seq >= max(living, default=0), "no entry has a greater ID than last_")
+        must(stream.last_ms * _WRAP + stream.last_seq >= max(living, default=0), "no ID is above the last ID")
         must(all(entry < after for entry, after in pairwise(living)), "the IDs of entries rise")
         first = living[0] if living else 0
-        must(stream.first_ms * _WRAP + stream.first_seq == first, "first_ is the ID of the first entry")
+        must(stream.first_ms * _WRAP + stream.first_seq == first, "the stream's first ID is that of its first entry")
     must(stream.entries_added >= stream.length, "entries_added is at least length")
-    must(stream.tail is None or stream.tail is last_node, "the tail is the last node")
+    must(stream.tail is None or stream.tail is last_node, "`tail` is the last node")
     if stream.head is not None:
         _check_head(stream, next(iter(stream.rax.items()), None))
     if stream.tail is not None:

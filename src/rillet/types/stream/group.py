@@ -151,7 +151,7 @@ class Group:
 
     @cython.ccall
     def find_consumer(self, name: bytes) -> Consumer:
-        """Return the consumer, or None. Redis: streamLookupConsumer; here the caller sets seen_time."""
+        """Return the consumer with a name, or None. Redis: streamLookupConsumer; here the caller sets seen_time."""
         return self.consumers.get(name)  # type: ignore[return-value]
 
     @cython.ccall
@@ -330,7 +330,7 @@ class Group:
         """
         return self.order.head if self.index.count else -1
 
-    # -- loading
+    # -- loading from an RDB file
 
     @cython.ccall
     @cython.exceptval(-1, check=False)

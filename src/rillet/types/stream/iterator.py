@@ -218,7 +218,7 @@ class StreamIterator:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _seek(self) -> cython.bint:
-        """Find the first node of the range. If the range starts in the tail, do not search the tree."""
+        """Find the first node of the range; without a tree search if the range starts in the last node."""
         tail: Listpack | None = self.stream.tail
         self.lp = None
         self._nodes = None

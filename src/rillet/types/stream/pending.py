@@ -210,7 +210,7 @@ class PendingTable:
         self.spare_owners = []
         self.refs = PendingIndex()
 
-    # -- fields
+    # -- the fields of a record
 
     @cython.ccall
     @cython.exceptval(-1, check=True)
@@ -290,7 +290,7 @@ class PendingTable:
         later: cython.Py_ssize_t = _get32(self.buf, slot * _RECORD + _LATER)
         return -1 if later == _NONE else later
 
-    # -- the links of the list `TimeOrder`; 0xFFFFFFFF means that there is no further slot
+    # -- links between the slots of a `TimeOrder`; 0xFFFFFFFF = the end of the list
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
@@ -316,7 +316,7 @@ class PendingTable:
         """Set the following slot in the group's list by time of delivery."""
         return _put32(self.buf, slot * _RECORD + _LATER, other)
 
-    # -- owners
+    # -- consumers that own records
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
@@ -337,7 +337,7 @@ class PendingTable:
         self.spare_owners.append(number)
         return True
 
-    # -- slots
+    # -- allocating and freeing slots
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
@@ -379,7 +379,7 @@ class PendingTable:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def release(self, slot: cython.Py_ssize_t) -> cython.bint:
-        """Free a slot, also in `refs`. The caller has removed it from the other indexes and the `TimeOrder`."""
+        """Free a slot and remove it from `refs`. The caller has removed it from the other indexes and `TimeOrder`."""
         self._unrefer(slot)
         self.count -= 1
         if self.count == 0:
@@ -394,7 +394,7 @@ class PendingTable:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _refer(self, slot: cython.Py_ssize_t, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
-        """Add the slot to `refs`. If `refs` already has a slot with the same ID, link the new slot to that one."""
+        """Add a slot to the index `refs`. If `refs` has a slot with the same ID, link the new slot to that slot."""
         if self.refs.insert(self, slot, ms, seq):
             return True
         head: cython.Py_ssize_t = self.refs.found
@@ -409,7 +409,7 @@ class PendingTable:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _unrefer(self, slot: cython.Py_ssize_t) -> cython.bint:
-        """Remove the slot from `refs`. If other slots with the same ID are linked to it, the next one replaces it."""
+        """Remove a slot from the index `refs`. The next slot with the same ID, if there is one, replaces it there."""
         at: cython.Py_ssize_t = slot * _RECORD
         after: cython.Py_ssize_t = _get32(self.buf, at + _NEXT)
         before: cython.Py_ssize_t = _get32(self.buf, at + _PREV)
@@ -429,7 +429,7 @@ class PendingTable:
         """Return a slot of the entry in any group, or -1 if the entry is not pending in any group."""
         return self.refs.find(self, ms, seq)
 
-    # -- packing
+    # -- packing the table
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
@@ -533,7 +533,7 @@ class PendingIndex:
     def __len__(self) -> int:
         return self.count
 
-    # -- searching
+    # -- searching the index
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
@@ -619,7 +619,7 @@ class PendingIndex:
         page = cython.cast(PendingPage, self.pages[len(self.pages) - 1])
         return _get32(page.buf, 4 * (page.count - 1))
 
-    # -- changing
+    # -- changing the index
 
     @cython.ccall
     @cython.exceptval(-1, check=False)

@@ -153,7 +153,7 @@ class Stream(StreamNodes):
         """The number of nodes in the tree (radix-tree-keys of XINFO STREAM)."""
         return self.rax.numele
 
-    # -- new IDs
+    # -- the IDs of new entries
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
@@ -191,7 +191,7 @@ class Stream(StreamNodes):
             self.next_seq = self.last_seq + 1
         return True
 
-    # -- adding
+    # -- adding entries
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
@@ -313,7 +313,7 @@ class Stream(StreamNodes):
             self.head_pos += lp.used - before
         return True
 
-    # -- removing
+    # -- deleting and trimming
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
@@ -547,7 +547,7 @@ class Stream(StreamNodes):
             self.first_seq = self.edge_seq
         return True
 
-    # -- queries
+    # -- finding and counting entries
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
@@ -612,7 +612,7 @@ class Stream(StreamNodes):
             return delta((self.entries_added + 1) & _MAX, self.length)
         return -1
 
-    # -- groups
+    # -- consumer groups
 
     @cython.ccall
     def create_group(
@@ -627,7 +627,7 @@ class Stream(StreamNodes):
 
     @cython.ccall
     def find_group(self, name: bytes) -> Group:
-        """Return the group, or None. Redis: streamLookupCG."""
+        """Return the group with a name, or None. Redis: streamLookupCG."""
         return self.groups.get(name)  # type: ignore[return-value]
 
     @cython.ccall
