@@ -41,7 +41,7 @@ from __future__ import annotations
 
 try:
     import cython
-except ModuleNotFoundError:  # interpreted, Cython not installed
+except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
     from rillet import _cython as cython
 import struct
 import sys
@@ -768,7 +768,7 @@ class Column:
         square: cython.double
         if not begins_plain(data, start, n) or not self.parser.read_decimal(data, start, n, limit):
             return False
-        square = self.parser.real * self.parser.real  # avoids a branch on the sign, which the CPU cannot predict
+        square = self.parser.real * self.parser.real  # a test of the sign would be a branch that the CPU mispredicts
         if 1e-300 < square < 1e300:
             return True
         return is_sure(self.parser.real, data, start, n)
@@ -799,7 +799,7 @@ class Column:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def put_number(self, value: cython.longlong) -> cython.bint:
-        """Append an integer with the same result as `put` with its decimal text."""
+        """Append an integer as if `put` were called with its decimal text."""
         kind: cython.int = self.kind
         if kind <= _BINARY:
             if value < 0:

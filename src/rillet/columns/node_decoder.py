@@ -34,7 +34,7 @@ from collections.abc import Iterable, Sequence
 
 try:
     import cython
-except ModuleNotFoundError:  # interpreted, Cython not installed
+except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
     from rillet import _cython as cython
 
 from rillet.columns.column import Column
@@ -166,7 +166,7 @@ class NodeReader:
         self.shape = None  # type: ignore[assignment]
         self.names = b""
 
-    # ---- elements ----------------------------------------------------------------------------------------------
+    # ---- listpack elements -----------------------------------------------------------------------------------
 
     @cython.cfunc
     @cython.inline
@@ -264,7 +264,7 @@ class NodeReader:
             raise Corrupt("stream node: an element has text in place of a number")
         return parse_int64(text)
 
-    # ---- a node ------------------------------------------------------------------------------------------------
+    # ---- one node --------------------------------------------------------------------------------------------
 
     @cython.ccall
     @cython.exceptval(-1, check=False)

@@ -52,7 +52,7 @@ from __future__ import annotations
 
 try:
     import cython
-except ModuleNotFoundError:  # interpreted, Cython not installed
+except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
     from rillet import _cython as cython
 
 import json
@@ -508,7 +508,7 @@ class RowBuilder:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _finish_bad(self, data: cython.p_const_uchar) -> cython.bint:
-        """Handle an entry with malformed values as the mode requires. The result is that of `finish`."""
+        """Keep, drop or reject an entry with malformed values, as the mode requires; return the result of `finish`."""
         column: Column
         self.parser.bad = False
         if self.mode == _FAILFAST:
@@ -539,7 +539,7 @@ class RowBuilder:
             if column.bad != _ABSENT:
                 what = f"the field {column.name.decode('utf-8', 'replace')!r}"
                 kind = column.label
-                if column.source == _STREAM:  # `data` does not contain the stream's key
+                if column.source == _STREAM:  # the key is not in the entry's bytes
                     what = "the key"
                 elif column.bad == _NUMBER:
                     shown = f"{column.number}"
@@ -561,5 +561,5 @@ class RowBuilder:
             self.corrupt.put_bytes(json.dumps(texts, ensure_ascii=False).encode())
 
     def clear(self) -> None:
-        """Start the next batch, after the caller has taken the columns."""
+        """Reset the builder for the next batch, after the caller has taken the columns."""
         self.length = self.nbytes = self.keys_mark = self.keys_used = self.items_used = 0

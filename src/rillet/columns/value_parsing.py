@@ -38,7 +38,7 @@ from __future__ import annotations
 
 try:
     import cython
-except ModuleNotFoundError:  # interpreted, Cython not installed
+except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
     from rillet import _cython as cython
 import re
 import sys
@@ -212,7 +212,7 @@ class ValueParser:
             return False
         while stop - p > 19 and data[p] == 0x30:
             p += 1
-        if stop - p > 19:  # an unsigned 64-bit number holds any 19 digits
+        if stop - p > 19:  # 19 digits always fit into 64 bits
             return False
         if stop - p >= 8:
             eight = eight_digits(data, p)
@@ -551,7 +551,7 @@ class ValueParser:
                 p += 1
                 while p < stop and 0x30 <= data[p] <= 0x39:
                     micros += unit * (data[p] - 0x30)
-                    unit //= 10  # digits after the sixth are ignored
+                    unit //= 10  # ignore digits beyond microseconds
                     p += 1
         self.number = ((hour * 60 + minute) * 60 + second) * 1000000 + micros
         self.stop = p

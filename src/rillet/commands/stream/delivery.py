@@ -120,7 +120,7 @@ class Delivery:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def deliver_new(self, count: cython.longlong, noack: cython.bint, claims: cython.bint) -> cython.longlong:
-        """Deliver entries that the group has not read; return how many. With noack they do not become pending."""
+        """Deliver entries that the group has not read; return how many. If `noack`, they do not become pending."""
         out: ReplyWriter = self.out
         stream: Stream = self.stream
         group: Group = self.group

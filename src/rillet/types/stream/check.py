@@ -82,10 +82,10 @@ def check_stream(stream: Stream) -> None:
     # XSETID may set the last ID back, before deleted entries. New entries then precede tombstones, so tombstones may
     # be out of order. In a node that had only tombstones, entries may even precede the master ID, as in Redis.
     if not set_back:
-        must(stream.last_ms * _WRAP + stream.last_seq >= max(living, default=0), "no ID is above the last ID")
+        must(stream.last_ms * _WRAP + stream.last_seq >= max(living, default=0), "no ID is above last_ms, last_seq")
         must(all(entry < after for entry, after in pairwise(living)), "the IDs of entries rise")
         first = living[0] if living else 0
-        must(stream.first_ms * _WRAP + stream.first_seq == first, "the stream's first ID is that of its first entry")
+        must(stream.first_ms * _WRAP + stream.first_seq == first, "first_ms and first_seq are the first entry's ID")
     must(stream.entries_added >= stream.length, "entries_added is at least length")
     must(stream.tail is None or stream.tail is last_node, "`tail` is the last node")
     if stream.head is not None:

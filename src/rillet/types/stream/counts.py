@@ -30,7 +30,7 @@ from bisect import bisect_right
 
 try:
     import cython
-except ModuleNotFoundError:  # interpreted, Cython not installed
+except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
     from rillet import _cython as cython
 
 from rillet.structs.rax_iterator import RaxIterator

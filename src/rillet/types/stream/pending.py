@@ -46,7 +46,7 @@ from typing import TYPE_CHECKING, Any
 
 try:
     import cython
-except ModuleNotFoundError:  # interpreted, Cython not installed
+except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
     from rillet import _cython as cython
 
 if TYPE_CHECKING:  # the compiled module gets this C function from its .pxd file
@@ -215,13 +215,13 @@ class PendingTable:
     @cython.ccall
     @cython.exceptval(-1, check=True)
     def ms(self, slot: cython.Py_ssize_t) -> cython.ulonglong:
-        """Return the milliseconds of the entry's ID."""
+        """Return the milliseconds of a pending entry's ID."""
         return _get64(self.buf, slot * _RECORD)
 
     @cython.ccall
     @cython.exceptval(-1, check=True)
     def seq(self, slot: cython.Py_ssize_t) -> cython.ulonglong:
-        """Return the sequence number of the entry's ID."""
+        """Return the sequence number of a pending entry's ID."""
         return _get64(self.buf, slot * _RECORD + 8)
 
     @cython.ccall
@@ -543,7 +543,7 @@ class PendingIndex:
         if npages == 0:
             self.at_page = self.at_pos = 0
             return False
-        if self.at_page < npages:  # try the position of the last search: entries are mostly acknowledged in order
+        if self.at_page < npages:  # entries are mostly acknowledged in order, so try the last position first
             page: PendingPage = cython.cast(PendingPage, self.pages[self.at_page])
             if self.at_pos < page.count and table.compare(_get32(page.buf, 4 * self.at_pos), ms, seq) == 0:
                 return True
@@ -591,9 +591,9 @@ class PendingIndex:
             return 0
         ms -= first
         span: cython.ulonglong = _get64(self.bounds, 16 * self.at_page + 16) - first
-        if ms >= span:  # all times of the page are nearly equal, so they predict no position
+        if ms >= span:  # the times on the page are nearly equal and predict no position
             return count // 2
-        while span > 0xFFFF_FFFF_FFFF:  # keep the product below from overflowing
+        while span > 0xFFFF_FFFF_FFFF:  # so that the product below does not overflow
             span //= 256
             ms //= 256
         return min(count - 1, cython.cast(cython.Py_ssize_t, ms * count // span))
