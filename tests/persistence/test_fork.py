@@ -92,8 +92,8 @@ def test_a_result_that_json_cannot_encode_is_an_error(started: Callable[..., Chi
 
 
 def test_a_child_that_exits_without_a_report_has_failed(started: Callable[..., Child]) -> None:
-    assert started(lambda _report: os._exit(0)).wait().error == "ended with status 0"
-    assert started(lambda _report: os._exit(7)).wait().error == "ended with status 7"
+    assert started(lambda _report: os._exit(0)).wait().error == "the child ended with status 0"
+    assert started(lambda _report: os._exit(7)).wait().error == "the child ended with status 7"
 
 
 def test_a_child_can_be_killed(started: Callable[..., Child]) -> None:
@@ -103,7 +103,7 @@ def test_a_child_can_be_killed(started: Callable[..., Child]) -> None:
     outcome = child.wait()
     assert outcome.signal == signal.SIGKILL
     assert outcome.wanted
-    assert outcome.error == "terminated by signal 9"
+    assert outcome.error == "the child was killed by signal 9"
     child.kill()
 
 
@@ -259,7 +259,7 @@ def test_the_pipe_has_the_result_if_the_exit_status_is_lost(started: Callable[..
     before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     try:
         assert started(lambda _report: 5).wait().result == 5
-        assert started(lambda _report: os._exit(0)).wait().error == "ended with status 0"
+        assert started(lambda _report: os._exit(0)).wait().error == "the child ended with status 0"
     finally:
         signal.signal(signal.SIGCHLD, before)
 

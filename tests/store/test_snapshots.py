@@ -174,7 +174,7 @@ def test_a_process_that_is_killed(tmp_path: Path) -> None:
             os.kill(snapshots._writer.pid, signal.SIGKILL)
         while store.info()["rdb_bgsave_in_progress"] == "1":
             threading.Event().wait(0.01)
-        assert store.info()["rdb_last_bgsave_error"] == "ended with status -9"
+        assert store.info()["rdb_last_bgsave_error"] == "the process ended with status -9"
         assert (tmp_path / "dump.rdb").read_bytes() == before
         assert not list(tmp_path.glob("temp-*"))
 

@@ -224,7 +224,8 @@ class Child:
         number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
         error = self._error
         if not error and (status or not self._finished):
-            error = f"terminated by signal {number}" if number else f"ended with status {os.WEXITSTATUS(status)}"
+            end = f"was killed by signal {number}" if number else f"ended with status {os.WEXITSTATUS(status)}"
+            error = f"the child {end}"
         if self.on_close is not None:
             self.on_close(self._pipe)
         os.close(self._pipe)

@@ -165,7 +165,7 @@ class SpawnedBaseWriter:
         try:
             answer: dict[str, Any] = json.loads(said)
         except ValueError:
-            answer = {"error": f"ended with status {process.returncode}"}
+            answer = {"error": f"the process ended with status {process.returncode}"}
         if ended is not None:
             ended(str(answer.get("error", "")), str(answer.get("kind", "")))
 
