@@ -50,7 +50,7 @@ def test_a_store_in_memory_is_saved_to_the_given_path(tmp_path: Path) -> None:
         before = fill(store)
         assert store.save(tmp_path / "file.rdb") == tmp_path / "file.rdb"
         assert seen_by_redis(tmp_path / "file.rdb") == before
-        with pytest.raises(ValueError, match="pass the path of the file"):
+        with pytest.raises(ValueError, match="pass the path of the RDB file"):
             store.save()
         for command in ("SAVE", "BGSAVE"):
             with pytest.raises(CommandError, match=r"is in memory and has no RDB file; Store.save\("):
