@@ -118,7 +118,7 @@ class GroupPosition:
             "to continue without them"
         )
 
-    # ---- XGROUP ----
+    # ---- the command XGROUP ----
 
     def _command(self, move: GroupMove, counted: bool = True) -> list[bytes]:
         words = [b"XGROUP", b"CREATE" if move.create else b"SETID", move.stream.encode(), self.name, id_text(move.to)]

@@ -156,7 +156,7 @@ class StreamCopy(StreamPair):
     # -- copying by commands
 
     def _round(self) -> None:
-        """Copy the data that the target lacks now: entries, groups, counters."""
+        """Copy the entries, groups and counters that the target lacks now."""
         info = self.source_info()
         self.outcome.rounds += 1
         self.forwarded, self.placeholders = 0, []
@@ -232,7 +232,7 @@ class StreamCopy(StreamPair):
         for at in range(0, len(ids), 1000):
             self.target.call(self.to, b"XDEL", self.to, *ids[at : at + 1000])
 
-    # -- groups
+    # -- copying groups
 
     def _groups(self) -> None:
         """Make the target's groups equal to the source's: create, update and delete groups."""

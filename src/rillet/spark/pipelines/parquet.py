@@ -111,7 +111,7 @@ class PartitionedParquetWriter:
             writer, _ = self.open.pop(stream)
         else:
             while len(self.open) >= MOST_OPEN:
-                self._close(next(iter(self.open)))  # the least recently used file
+                self._close(next(iter(self.open)))  # close the least recently used file
             first = entry_id(rows, 0)
             writer = ArchiveFileWriter(self.root, self.staging, self.compression, rows.schema, stream, day, first)
         writer.write(rows)

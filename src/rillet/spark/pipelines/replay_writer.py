@@ -184,7 +184,7 @@ class ReplayWriter:
 
         def attempt() -> bool:
             target_end = self._open()
-            if self.position >= last:  # written by an earlier attempt, whose reply was lost
+            if self.position >= last:  # an earlier transaction wrote these rows, but its reply was lost
                 return True
             if self.position >= first:
                 raise ConnectorError(f"rillet: another process runs this replay into {self.options.stream!r}")
@@ -237,7 +237,7 @@ def shifted(ms: Any, seq: Any, shift: int) -> Any:
 
 
 def _beyond(ms: Any, seq: Any | None, bound: StreamID) -> int:
-    """Return the index of the first row whose ID is larger than `bound`; O(log rows). seq: None if all are zero."""
+    """Return the index of the first row whose ID is larger than `bound`; O(log rows). seq: None if all are 0."""
 
     def identifier(row: int) -> StreamID:
         return StreamID(ms[row].as_py(), 0 if seq is None else seq[row].as_py())

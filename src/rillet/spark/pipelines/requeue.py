@@ -178,7 +178,7 @@ def _require_stream(servers: Servers, key: bytes) -> None:
 
 
 def _transact(servers: Servers, key: bytes, record: bytes, prepare: Callable[[], Commands], source: bytes) -> list[Any]:
-    """Execute a transaction that watches the record; return the replies, in which a failed command is a ReplyError."""
+    """Execute a transaction that watches the record of moved letters; return the replies, ReplyErrors included."""
     replies = transact(servers, key, [record], prepare, _TRIES)
     if replies is None:
         raise PipelineError(

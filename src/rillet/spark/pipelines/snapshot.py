@@ -39,7 +39,7 @@ MODES = ("PERMISSIVE", "DROPMALFORMED", "FAILFAST")
 CORRUPT = "_corrupt"
 _FORMAT = "rillet-rdb"
 
-# Ranges of the remaining lifetime: (upper bound in seconds, name).
+# Ranges of a key's remaining lifetime: (upper bound in seconds, name).
 _LEFT = (
     (0, "expired"), (60, "under a minute"), (3600, "under an hour"), (86_400, "under a day"),
     (7 * 86_400, "under a week"), (30 * 86_400, "under 30 days"),

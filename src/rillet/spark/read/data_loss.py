@@ -86,7 +86,7 @@ class DataLossGuard:
     restart: str = (
         "use a new checkpointLocation to start over"  # the remedy that error messages name besides failOnDataLoss=false
     )
-    settled: dict[str, int] = field(default_factory=dict)  # by stream: lost entries before the last offset
+    settled: dict[str, int] = field(default_factory=dict)  # By stream: lost entries before the last offset.
     # By stream: the last offset's ID, and how many entries after it are lost.
     current: dict[str, tuple[StreamID, int]] = field(default_factory=dict)
     unsure: set[str] = field(default_factory=set)

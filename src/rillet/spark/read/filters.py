@@ -225,7 +225,7 @@ _WITH_TIMESTAMP: Intervals = (milliseconds(0, LAST_TIMESTAMP),)  # IDs whose tim
 
 @dataclass
 class Pushed:
-    """The IDs and streams that a query's filters select; part of the pickled reader."""
+    """The IDs and streams that a query's filters select; Spark pickles this object with the reader."""
 
     zoned: dict[str, bool]  # columns with push-down; the value is whether a timestamp has a time zone
     ids: Intervals = EVERYTHING

@@ -190,7 +190,7 @@ def read_after_seam(options: Options, servers: Servers, part: Range, schema: Any
     with_ids = pa.schema([*schema, pa.field("id_ms", pa.int64()), pa.field("id_seq", pa.int64())])
     lenient = replace(options, fail_on_data_loss=False)  # trimmed entries are in the archive
     while after < last:
-        for batch in chain(read_task(lenient, [(stream, after, last)], with_ids), [None]):  # None: the end of the range
+        for batch in chain(read_task(lenient, [(stream, after, last)], with_ids), [None]):  # None marks the range's end
             manifest = archived_meanwhile(options, servers, stream, after)
             if manifest is not None:
                 until = min(manifest.read_up_to(stream), last)
@@ -205,7 +205,7 @@ def read_after_seam(options: Options, servers: Servers, part: Range, schema: Any
 
 
 def archived_meanwhile(options: Options, servers: Servers, stream: str, after: StreamID) -> ArchiveManifest | None:
-    """Return the manifest if entries after an ID were archived and may have been trimmed; else None."""
+    """Return the archive's new manifest if entries after an ID were archived and may have been trimmed; else None."""
     key = stream.encode()
     first = servers.call(key, b"XRANGE", key, b"-", b"+", b"COUNT", b"1")
     if first and StreamID.parse(first[0][0]) <= after:

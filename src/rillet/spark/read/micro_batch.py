@@ -74,7 +74,7 @@ class MicroBatchReader:
         self.group = GroupFollower(options, self.servers) if options.group is not None else None
         self.reached: Offset | None = None  # the end of the last planned batch
         self.planner = Planner(options, self.servers, parallelism, hurried=True)
-        self.targets: dict[str, StreamID] | None = None  # the last IDs that an available-now query reads; None: others
+        self.targets: dict[str, StreamID] | None = None  # the last IDs that an available-now query reads; else None
         self._initial: Offset | None = None
         self._delayed_since: float | None = None
         self._matched: list[str] = []

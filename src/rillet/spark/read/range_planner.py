@@ -119,7 +119,7 @@ class Planner:
         self.rounds = TRIGGER_ROUNDS if hurried else BATCH_ROUNDS
         self.ranked = False  # whether the servers support RILLET.XRANK
 
-    # ---- sizes ----
+    # ---- numbers of entries ----
 
     def measure(self, ranges: Sequence[StreamRange]) -> list[SizedRange]:
         """Return the ranges that contain entries, with their numbers of entries, ordered by their first unread IDs."""
@@ -148,7 +148,7 @@ class Planner:
             one.count, one.sure = one.estimate.count(), False
         return sized
 
-    # ---- estimates ----
+    # ---- estimates from sample entries ----
 
     def _first_probes(self, sized: Sequence[SizedRange]) -> None:
         """Estimate the distribution of entries in each range that has no estimate yet."""
@@ -196,7 +196,7 @@ class Planner:
                 return
             self._probe(again)
 
-    # ---- the batch ----
+    # ---- the end of a batch and its tasks ----
 
     def cut(self, sized: Sequence[SizedRange], cap: int | None) -> Batch:
         """Return a batch with all entries of the ranges, or with the first `cap` entries of them."""

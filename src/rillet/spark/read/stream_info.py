@@ -29,7 +29,7 @@ from rillet.client.servers import Servers
 from rillet.protocol.reply_parser import ReplyError
 from rillet.types.stream.id import StreamID
 
-LARGE_ENTRY = 16384  # bytes of an entry
+LARGE_ENTRY = 16384  # the size of a large entry in bytes
 
 
 @dataclass(frozen=True)

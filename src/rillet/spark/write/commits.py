@@ -78,7 +78,7 @@ class CommitProgress(NamedTuple):
     rows: int = 0
     size: int = 0
     digest: str = "-"
-    state: str = "part"  # "part"; "done": all rows; "torn": part and some later rows
+    state: str = "part"  # "part", "done" (all rows) or "torn" (also some later rows)
 
     @classmethod
     def parse(cls, text: bytes) -> CommitProgress:

@@ -56,7 +56,7 @@ class RowEncoder:
         named = (*self.fields, self.id_column, self.part_column, self.stream_column)
         wrong = [f"there is no column {name!r}" for name in named if name and name not in kinds]
         if not options.stream and options.stream_column is None and "stream" not in kinds:
-            wrong = [NO_STREAM, *wrong[:-1]]  # instead of: no column 'stream'
+            wrong = [NO_STREAM, *wrong[:-1]]  # replaces: no column 'stream'
         if not self.fields:
             own = ", ".join(OWN_COLUMNS)
             wrong.append(f"there is no column to write; {own} are only written if fieldColumns names them")
@@ -93,7 +93,7 @@ class RowEncoder:
         order = pc.sort_indices(codes)
         codes, batch = codes.take(order), batch.take(order)
         at = 0
-        for pair in pc.value_counts(codes).to_pylist():  # counts are in order of appearance, and codes are sorted
+        for pair in pc.value_counts(codes).to_pylist():  # value_counts keeps the order of the sorted codes
             yield names[pair["values"]], batch.slice(at, pair["counts"])
             at += pair["counts"]
 

@@ -112,13 +112,13 @@ class TransactionSender(Sender):
         super().__init__(servers, options, layout, identity.partition)
         self.identity = identity
         self.shares: dict[bytes, TaskTransactions] = {}
-        self.pending = 0  # bytes of packed rows that may not be in a stream yet
+        self.pending = 0  # Bytes of packed rows that may not be in a stream yet.
         # The digests omit XADD's trim arguments: after a restart, MINID may differ although the rows are equal.
         self.trimming = b"".join([b"$%d\r\n%b\r\n" % (len(one), one) for one in append_words(options, b"")[2:]])
         for stream in layout.streams() if layout.by_turns else ():
             self.begin(stream)
 
-    # ---- earlier attempts ----
+    # ---- rows of earlier attempts ----
 
     def begin(self, stream: bytes) -> None:
         """Read the commit record of a stream: how many rows earlier attempts have written."""
@@ -158,7 +158,7 @@ class TransactionSender(Sender):
             if share.recorded.state == "part":
                 self._compare(share)
 
-    # ---- sending ----
+    # ---- sending transactions ----
 
     def chunk(self, stream: bytes, packer: RowPacker) -> None:
         """Keep a chunk of XADD commands for the next commit, unless its rows are already in the stream."""
@@ -182,7 +182,7 @@ class TransactionSender(Sender):
     def _send_ahead(self, share: TaskTransactions) -> None:
         """Send kept chunks into the open transaction before EXEC; after a failure, `_commit` sends them again."""
         if share.sent < len(share.kept) - 1 and not share.transaction.open:
-            return  # the transaction was lost; `_commit` waits for the server
+            return  # the connection was lost; `_commit` waits for the server
         try:
             self._naming(share, share.send_kept)
         except (ConnectionLost, NotQueued):
