@@ -258,7 +258,7 @@ class Connection:
         return reply
 
     def _lost(self, error: OSError | None) -> ConnectorError:
-        """Return the error to raise: ConnectionLost, unless a TLS server rejected the client certificate."""
+        """Return the error for a lost connection: ConnectionLost, unless a TLS server rejected the certificate."""
         self.lost = True
         if isinstance(error, ssl.SSLError) and error.reason and not isinstance(error, ssl.SSLEOFError):
             return ConnectorError(f"rillet: {self.address} ended TLS: {error.reason} (certFile, keyFile)")

@@ -278,7 +278,7 @@ def _close_all_but(keep: set[int]) -> None:
         end = os.sysconf("SC_OPEN_MAX")
     start = 0
     for number in [*sorted(keep), end]:
-        if start < number:  # closerange treats an empty range that begins at 0 as everything
+        if start < number:  # os.closerange(0, 0) would close every descriptor
             os.closerange(start, number)
         start = number + 1
 

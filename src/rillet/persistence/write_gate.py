@@ -22,11 +22,11 @@ class WriteGate:
         self._reasons: dict[str, str] = {}
 
     def reason(self, cause: str) -> str | None:
-        """Return the error text of the cause, None if it does not apply."""
+        """Return the error text of a cause of rejected writes, None if the cause does not apply."""
         return self._reasons.get(cause)
 
     def set(self, cause: str, reason: str | None) -> None:
-        """Set the error text of the cause; None clears it."""
+        """Set the error text of a cause of rejected writes; None clears the cause."""
         if reason is None:
             self._reasons.pop(cause, None)
         else:

@@ -319,7 +319,7 @@ class ReplyParser(ReadBuffer):
 
     @cython.cfunc
     def _number(self, text: bytes) -> object:
-        """Return the integer or big number of a text."""
+        """Convert the decimal text of an integer or a big number."""
         digits: bytes = text[1:] if text.startswith((b"-", b"+")) else text
         if digits.isdigit():
             try:
@@ -331,7 +331,7 @@ class ReplyParser(ReadBuffer):
 
     @cython.cfunc
     def _double(self, text: bytes) -> object:
-        """Return a double: decimal, inf, -inf or nan."""
+        """Convert the text of a double: a decimal number, inf, -inf or nan."""
         if text == b"inf" or text == b"-inf" or text == b"nan" or text == b"-nan" or _DOUBLES.issuperset(text):
             try:
                 return float(text)

@@ -188,7 +188,7 @@ class ReplyWriter:
     @cython.inline
     @cython.exceptval(-1, check=False)
     def _append(self, data: bytes) -> cython.bint:
-        """Append bytes unchanged."""
+        """Append bytes to the buffer, unchanged."""
         size: cython.Py_ssize_t = len(data)
         buf: bytearray = self._reserve(size)
         if cython.compiled:

@@ -313,7 +313,7 @@ class Engine:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _try_fast_path(self, session: Session, parser: CommandParser, limit: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """Run the next commands on their fast path; return their number, 0 if the next one needs its handler."""
+        """Run the next commands on their fast path; return their number, 0 if the first needs its handler."""
         size: cython.int = parser.first_size()
         # The length of the name excludes most commands without a comparison of the name.
         if size < 0 or not self._fast_path_sizes >> size & 1:

@@ -39,7 +39,7 @@ IN_EXEC = 1024
 RUNNING = 2048
 
 MUTED = REPLY_OFF | REPLY_SKIP
-# If any of these flags is set, a command does not take the fast path.
+# If any of these flags is set, the engine makes all checks before it runs a command.
 SPECIAL = UNAUTHENTICATED | IN_MULTI | MULTI_FAILED | BLOCKED | SUBSCRIBED | MUTED | REPLY_SKIP_NEXT
 
 

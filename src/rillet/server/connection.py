@@ -244,7 +244,7 @@ class ClientConnection:
     def release(self) -> None:
         """Send the oldest replies that waited for a sync of the log."""
         replies = self._aside.popleft()
-        if self.transport is None or self.transport.is_closing():  # closed meanwhile
+        if self.transport is None or self.transport.is_closing():  # the connection was closed meanwhile
             return
         self.sent += len(replies)
         self._write(replies)

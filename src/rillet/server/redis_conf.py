@@ -112,7 +112,7 @@ def _encoded(line: str) -> bytes:
 
 
 class _Reader:
-    """Applies directives to settings."""
+    """Applies the directives of redis.conf and of the command line to the settings."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings

@@ -26,7 +26,7 @@ class AofFile:
         self.seq = seq
         self.size = self.synced = size
         self._checksums = checksums
-        self._sealed = True  # True: a frame states already that all bytes before that frame are synced
+        self._sealed = True  # True: the last frame states that all bytes before it are synced
         if not size:
             try:
                 self._begin()
