@@ -92,7 +92,7 @@ def test_errors_of_a_streaming_query_are_one_sentence(
             client.execute_command("XADD", "other", f"{n}-0", "n", n)
         assert "no stream 'absent'" in sentence(query(spark, url, tmp_path / "absent", "absent"))
         told = sentence(query(spark, url, tmp_path / "ends", endingOffsets="5-0"))  # before there is a reader
-        assert told == "rillet: not allowed for a streaming read: endingOffsets"
+        assert told == "rillet: these options are not allowed for a streaming read: endingOffsets"
         query(spark, url, tmp_path / "c")()
         told = sentence(query(spark, url, tmp_path / "c", "other"))
         assert told == "rillet: the checkpoint belongs to the stream 'events', but the query reads the stream 'other'"

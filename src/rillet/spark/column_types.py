@@ -1,8 +1,8 @@
 """Checks, before a job starts, that the connector can read the types of all columns in a schema.
 
-The message for a column of any other type contains the column's name and Spark's name for the type. For a type inside a
-struct, array or map, it contains the path to that type. docs/spark.md, "Types and bad values", lists the types that can
-be read.
+The error message for a column of an unsupported type contains the column's name and Spark's name for the type. For a
+type inside a struct, array or map, it contains the path to that type. docs/spark.md, "Types and bad values", lists the
+types that can be read.
 
 Arrow represents geometry, geography and variant as structs of bytes, and a user-defined type as its storage type, so an
 explicit check must reject these types. A variant is only supported as a top-level column (columns/json_column.py):

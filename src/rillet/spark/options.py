@@ -142,7 +142,7 @@ class Options:
         """Raise OptionError if the user set any of the options `names`, which do not apply to `use`."""
         wrong = [name for name in names if name.lower() in self.named]
         if wrong:
-            raise OptionError(f"rillet: not allowed for {use}: {', '.join(wrong)}")
+            raise OptionError(f"rillet: these options are not allowed for {use}: {', '.join(wrong)}")
 
     def require_stream(self) -> None:
         """Raise OptionError if no stream is selected."""

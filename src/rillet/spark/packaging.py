@@ -1,7 +1,7 @@
 """Packs rillet into one file, for executors on hosts where it is not installed.
 
-    package()   rillet-<version>.zip: the source modules        --py-files, sc.addPyFile     runs interpreted
-    archive()   rillet-<version>.tar.gz: the installed package  --archives                   runs compiled if it is here
+    package()   rillet-<version>.zip: the source modules        --py-files, sc.addPyFile     interpreted
+    archive()   rillet-<version>.tar.gz: the installed package  --archives                   compiled, if installed so
 
 Python imports source modules from a zip file, but the operating system loads shared libraries from files only. So a
 package in a zip file or a wheel (also a zip file) is always interpreted. Spark unpacks an archive into each executor's
@@ -10,8 +10,7 @@ they were built. The other requirements (pyspark, pyarrow, xxhash) must be insta
 
 A Python process on the driver plans a streaming query. Spark makes that process search a folder that lacks the shipped
 files. `found_on_driver` adds the path from which the driver imported the package; executors on other hosts do not have
-this path and use the shipped files. Rejected: pickling the package by value, which is
-impossible for compiled modules.
+this path and use the shipped files. Rejected: pickling the package by value, which is impossible for compiled modules.
 
 Every call writes its file again. The files contain only the package; the same package always gives the same bytes.
 """

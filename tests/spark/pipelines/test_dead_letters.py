@@ -167,7 +167,7 @@ def test_a_rejected_requeue_raises_one_line_and_keeps_the_letters(judge: Judge) 
     ids = bury(judge, 2)
     with servers(judge) as there, judge.client() as client:
         client.execute_command("SET", "text", "x")
-        with pytest.raises(ConnectorError, match=r"127.0.0.1:\d+: entries cannot go to 'text', which holds a string"):
+        with pytest.raises(ConnectorError, match=r"127.0.0.1:\d+: entries cannot go to 'text', which is a string"):
             put_back(there, b"billing.dead", ids, b"text")
         assert client.execute_command("XLEN", "billing.dead") == 2
 

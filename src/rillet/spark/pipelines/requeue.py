@@ -174,7 +174,7 @@ def _require_stream(servers: Servers, key: bytes) -> None:
     """Raise an error if a key is not a stream: EXEC would record a dead letter as moved although XADD failed."""
     kind = servers.call(key, b"TYPE", key)
     if kind not in (b"stream", b"none"):
-        raise ConnectorError(f"rillet: {servers}: entries cannot go to {as_text(key)!r}, which holds a {as_text(kind)}")
+        raise ConnectorError(f"rillet: {servers}: entries cannot go to {as_text(key)!r}, which is a {as_text(kind)}")
 
 
 def _transact(servers: Servers, key: bytes, record: bytes, prepare: Callable[[], Commands], source: bytes) -> list[Any]:
