@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, date, datetime, time
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any
 
 import pytest
@@ -106,7 +106,9 @@ def test_dictionaries_of_any_width_are_their_values(cells: list[str | None], sta
 def test_decimals_have_the_digits_of_their_scale_and_no_exponent(cells: list[Decimal | None], scale: int) -> None:
     array = pa.array(cells, pa.decimal128(38, scale))
     result = as_texts(array).to_pylist()
-    assert result == [None if cell is None else f"{cell.quantize(Decimal(1).scaleb(-scale)):f}" for cell in cells]
+    exact = Context(prec=38)  # the default of 28 digits is too short for 10 digits and a scale of 20
+    unit = Decimal(1).scaleb(-scale)
+    assert result == [None if cell is None else f"{cell.quantize(unit, context=exact):f}" for cell in cells]
 
 
 UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
