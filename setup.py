@@ -1,17 +1,16 @@
-"""Build: compile the modules of `rillet._compiled` with Cython, or install interpreted where that cannot work.
+"""Build: compile the modules of `rillet._compiled` with Cython, or install them interpreted if there is no compiler.
 
     python setup.py build --build-lib build/compiled      both speeds side by side: src stays interpreted
-    pip install .                                          compiled where there is a C compiler
+    pip install .                                          compiled, if there is a C compiler
 
 Switches (environment):
-  RILLET_REQUIRE_EXTENSIONS=1  what cannot be compiled fails the build
-  RILLET_DISABLE_EXTENSIONS=1  nothing is compiled
-  RILLET_ONLY=a,b              compile just these modules (for work on one of them)
-  RILLET_C_DIR=folder          where the C files go (build/c)
+  RILLET_REQUIRE_EXTENSIONS=1  fail if a module cannot be compiled
+  RILLET_DISABLE_EXTENSIONS=1  compile nothing
+  RILLET_ONLY=a,b              compile only these modules
+  RILLET_C_DIR=folder          write the C files to this folder (default: build/c)
 
-All or nothing: a compiled module lays out its classes for the compiled modules beside it, so a build of which a
-part failed is taken back to the interpreted package. No extension is ever written into src, so an editable
-install is interpreted.
+The build compiles all modules or none: compiled modules rely on the class layout of each other, so if one fails, the
+interpreted package is installed. The build never writes an extension into src, so an editable install is interpreted.
 """
 
 from __future__ import annotations
@@ -72,10 +71,10 @@ def _compile_options(name: str) -> list[str]:
 
 
 class BuildSources(build_py):  # type: ignore[misc]
-    """Copy the sources, and remove from the build folder what the sources no longer hold."""
+    """Copy the sources, and remove modules from the build folder that no longer have a source."""
 
     def run(self) -> None:
-        """Copy, then prune, so that a renamed module never lives on in an old build folder."""
+        """Copy, then remove old modules: a renamed module must not stay in an old build folder."""
         super().run()
         if self.editable_mode:
             return
@@ -90,7 +89,7 @@ class BuildSources(build_py):  # type: ignore[misc]
 
 
 class BuildExtensions(build_ext):  # type: ignore[misc]
-    """Translate to C under build/c and compile; where that cannot work, say so once and build nothing."""
+    """Translate to C under build/c and compile. If that is impossible, build nothing and print one line."""
 
     extensions: list[Extension]
     parallel: int | None
@@ -124,14 +123,14 @@ class BuildExtensions(build_ext):  # type: ignore[misc]
             print(NOTICE.format(reason=reason), file=sys.stderr)
 
     def _probe(self) -> None:
-        """Compile four words of C against Python.h, before half a minute goes into translating."""
+        """Compile one line of C against Python.h, before the translation takes half a minute."""
         with tempfile.TemporaryDirectory() as folder:
             source = Path(folder, "probe.c")
             source.write_text(PROBE)
             self.compiler.compile([str(source)], output_dir=folder)
 
     def _translate(self) -> None:
-        """Turn each .py into the C file beside its fellows under build/c; what is up to date stays."""
+        """Translate each .py into a C file under build/c, unless that file is up to date."""
         from Cython.Build import cythonize
 
         translated = cythonize(  # type: ignore[no-untyped-call]

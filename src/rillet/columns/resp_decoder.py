@@ -187,7 +187,7 @@ class RangeDecoder(ReceiveBuffer):
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _begin(self) -> cython.bint:
-        """Skip the expected entry and set `met`. Return False if the first entry is incomplete."""
+        """Skip the first entry if it is the one read last; set `met`. Return False if that entry is incomplete."""
         start: cython.Py_ssize_t = self.pos
         self.met = False
         if self.left > 0:

@@ -1,4 +1,4 @@
-"""Pauses between keys that Redis's test suite configures to make saving and loading slow (debug.c)."""
+"""Pauses after each key, which make saving and loading slow for Redis's test suite (debug.c)."""
 
 from __future__ import annotations
 

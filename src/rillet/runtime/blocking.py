@@ -117,7 +117,7 @@ class KeyWaiters:
 
 
 class ServingRound:
-    """One round over the blocked clients of a key: `next` returns a client to serve; `refused` skips its queue."""
+    """One round over the queues of clients that a key blocks: `next` returns a client, `refused` skips its queue."""
 
     __slots__ = ("_alone", "_at", "_queue", "_queues", "last")
 

@@ -60,7 +60,7 @@ class ServerHost(DefaultHost):
         self._server.figures.reset()
 
     def setting_changed(self, name: str) -> None:
-        """Apply a setting that CONFIG SET changed to the connected clients."""
+        """Apply the new value of a setting to the connected clients, after CONFIG SET."""
         self._server.setting_changed(name)
 
 
@@ -95,7 +95,7 @@ class DurableHost(ServerHost):
         self._files.children.reset()
 
     def setting_changed(self, name: str) -> None:
-        """Apply a setting that CONFIG SET changed to the log, the RDB file and the connected clients."""
+        """Apply the new value of a setting to the log, the RDB file and the connected clients, after CONFIG SET."""
         self._files.setting_changed(name)
         if name not in NEEDS_LOG:
             super().setting_changed(name)

@@ -191,7 +191,7 @@ class Server:
         engine.paused = max(engine.paused, PAUSE_WRITES if writes_only else PAUSE_ALL)
 
     def setting_changed(self, name: str) -> None:
-        """Apply a setting that CONFIG SET changed to the connected clients."""
+        """Apply the new value of a setting to the connected clients, after CONFIG SET."""
         if name in NEEDS_LOG:
             raise SettingError("can't be changed while the server runs")
         if name == "loglevel":

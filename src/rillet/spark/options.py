@@ -139,7 +139,7 @@ class Options:
         return str(self.path) if self.url is None else str(self._url_address())
 
     def refuse(self, names: Collection[str], use: str) -> None:
-        """Raise OptionError if the user set any of the options `names`, which do not apply to `use`."""
+        """Raise OptionError if the user set any of the options `names`, which this use does not support."""
         wrong = [name for name in names if name.lower() in self.named]
         if wrong:
             raise OptionError(f"rillet: these options are not allowed for {use}: {', '.join(wrong)}")

@@ -193,7 +193,7 @@ def _grisu(bits: int) -> tuple[bytes, int]:
     if exponent:
         mantissa += 1 << 52
     exponent = (exponent or 1) - 1075
-    # Both neighbours of a double are equally far from it; a power of two has a lower neighbour half as far away.
+    # Both neighbours of a double are equally far away, except for a power of two: its lower one is half as far.
     nearer = mantissa == 1 << 52
     shift = 63 - mantissa.bit_length()
     upper = (2 * mantissa + 1) << shift

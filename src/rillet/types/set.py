@@ -246,7 +246,7 @@ class Set:
         return size + sys.getsizeof(self.table) + texts
 
     def check(self) -> None:
-        """Raise AssertionError if the set is empty, has two encodings, or its slots are wrong. O(n)"""
+        """Raise AssertionError if the set is empty, has two encodings, or a broken hash table. O(n)"""
         assert [self.intset, self.listpack, self.table].count(None) == 2 and len(self)
         if self.intset is not None:
             self.intset.check()

@@ -144,6 +144,6 @@ def new_string(data: bytes, form: cython.int = 0) -> String:
 def string2ll(text: bytes) -> Any:
     """Return the 64-bit integer of a canonical decimal text, or None for other text (util.c: string2ll)."""
     number: cython.longlong = parse_int64(text)
-    if number < -_MAX_INT and not is_int64(text):  # for other text, parse_int64 returns -2**63
+    if number < -_MAX_INT and not is_int64(text):  # parse_int64 returns -2**63 for text that is not an integer
         return None
     return number

@@ -39,7 +39,7 @@ _ACTIONS: dict[bytes, tuple[Action, int, int, str]] = {}
 
 
 def action(name: str, least: int, most: int | None = None, usage: str = "") -> Callable[[Action], Action]:
-    """Record a subcommand; the numbers of arguments include DEBUG and the name."""
+    """Register a subcommand; the numbers of arguments include DEBUG and the name."""
 
     def record(action: Action) -> Action:
         _ACTIONS[name.encode()] = (action, least, most or least, f"{name.upper()} {usage}".strip())

@@ -179,14 +179,14 @@ def zrevrangebyscore(session: Session, argv: list[bytes]) -> None:
 @command("zrangebylex", arity=-4, flags="readonly", since="2.8.9", syntax="key min max [LIMIT offset count]",
          complexity=_SEARCH + " being returned.")
 def zrangebylex(session: Session, argv: list[bytes]) -> None:
-    """Return the members in a range of members, if all scores are equal."""
+    """Return the members in a lexicographical range of members that all have one score."""
     _read(session, _Request(session, argv, kind=MEMBER, backwards=False))
 
 
 @command("zrevrangebylex", arity=-4, flags="readonly", since="2.8.9", syntax="key max min [LIMIT offset count]",
          complexity=_SEARCH + " being returned.")
 def zrevrangebylex(session: Session, argv: list[bytes]) -> None:
-    """Return the members in a range of members, the last one first, if all scores are equal."""
+    """Return the members in a lexicographical range of members that all have one score, the last one first."""
     _read(session, _Request(session, argv, kind=MEMBER, backwards=True))
 
 
@@ -225,7 +225,7 @@ def zcount(session: Session, argv: list[bytes]) -> None:
 @command("zlexcount", arity=4, flags="readonly fast", since="2.8.9", syntax="key min max",
          complexity="O(log(N)) with N being the number of elements in the sorted set.")
 def zlexcount(session: Session, argv: list[bytes]) -> None:
-    """Return the number of members in a range of members, if all scores are equal."""
+    """Return the number of members in a lexicographical range of members that all have one score."""
     _count(session, argv, MEMBER)
 
 
@@ -266,5 +266,5 @@ def zremrangebyscore(session: Session, argv: list[bytes]) -> None:
 @command("zremrangebylex", arity=4, flags="write", since="2.8.9", syntax="key min max",
          complexity=_SEARCH + " removed by the operation.")
 def zremrangebylex(session: Session, argv: list[bytes]) -> None:
-    """Remove the members in a range of members, if all scores are equal."""
+    """Remove the members in a lexicographical range of members that all have one score."""
     _remove(session, argv, MEMBER, b"zremrangebylex")
