@@ -66,12 +66,12 @@ def decode(
 
 
 def as_rows(table: Any) -> list[dict[str, Any]]:
-    """Return the rows, timestamps as integers (Python's datetime ends with the year 9999)."""
+    """Return the rows: timestamps as integers (a datetime ends with the year 9999), NaN as text that equals itself."""
     if "timestamp" in table.column_names:
         i = table.column_names.index("timestamp")
         table = table.set_column(i, "timestamp", table.column(i).cast(pa.int64()))
     rows: list[dict[str, Any]] = table.to_pylist()
-    return rows
+    return [{name: "NaN" if value != value else value for name, value in row.items()} for row in rows]
 
 
 @settings(deadline=None)
