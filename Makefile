@@ -62,9 +62,9 @@ demo: setup
 serve: $(COMPILED)/.stamp
 	@PYTHONPATH="$(CURDIR)/$(COMPILED)" $(BIN)/python -m rillet serve $(ARGS)
 
-# Four runs at a time keep two cores busy: the runs that start servers and Spark often wait.
+# Three runs at a time keep two cores busy: the runs that start servers and Spark often wait.
 test: setup
-	@$(MAKE) --no-print-directory -j4 test-interpreted test-spark test-compiled test-once
+	@$(MAKE) --no-print-directory -j3 test-interpreted test-spark test-compiled test-once
 	@echo 'rillet: all tests passed at both speeds'
 
 test-interpreted: setup
