@@ -102,9 +102,9 @@ def rdb_facts(path: str | Path) -> RdbHeader:
 
 def schema_of(table: str) -> Any:
     """Return the Arrow schema of a table, whose name is one of TABLES."""
-    from rillet.store.schema_inference import schema_of
+    from rillet.store.schema_inference import schema_of as parse_schema
 
-    return schema_of(f"file string, db int, {_COLUMNS[table]}")
+    return parse_schema(f"file string, db int, {_COLUMNS[table]}")
 
 
 def rdb_batches(

@@ -229,7 +229,7 @@ class Set:
             twin.listpack = Listpack.from_bytes(self.listpack.to_bytes(), False)
         else:
             assert self.table is not None
-            twin.table = SlotTable(self.table.items[:])
+            twin.table = self.table.copy()
         return twin
 
     def memory_usage(self, samples: int = 5) -> int:

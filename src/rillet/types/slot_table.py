@@ -42,6 +42,12 @@ class SlotTable:
             self.slot_of[last] = slot
         return True
 
+    def copy(self) -> SlotTable:
+        """Return a copy with the same slots, without hashing the items again. O(n)"""
+        twin = SlotTable([])
+        twin.items, twin.slot_of = self.items[:], self.slot_of.copy()
+        return twin
+
     def __sizeof__(self) -> int:
         """Return the size in bytes, without the strings themselves."""
         # CPython allocates an int object for each slot number above 256.

@@ -254,10 +254,10 @@ def hscan(session: Session, argv: list[bytes]) -> None:
     """Return some fields of a hash with their values, and the cursor for the next call."""
     value, fields, bare = scan_value(session, argv, Hash, "HSCAN")
     session.out.array(len(fields) if bare else 2 * len(fields))
-    write_fields(session, value, fields, not bare)
+    write_hash_fields(session, value, fields, not bare)
 
 
-def write_fields(
+def write_hash_fields(
     session: Session, value: Hash | None, fields: list[bytes], with_values: bool, nested: bool = False
 ) -> None:
     """Write fields of the hash, with their values flat or nested as pairs."""

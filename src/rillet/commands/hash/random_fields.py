@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rillet.commands.arguments import random_count
 from rillet.commands.hash import command
-from rillet.commands.hash.fields import write_fields
+from rillet.commands.hash.fields import write_hash_fields
 from rillet.commands.lookup import read_value
 from rillet.commands.replies import bulk_or_null
 from rillet.runtime.session import Session
@@ -36,9 +36,9 @@ def _pick(session: Session, key: bytes, count: int, with_values: bool) -> None:
     nested = with_values and out.resp == 3
     out.array(2 * wanted if with_values and not nested else wanted)
     if count > 0:
-        write_fields(session, value, value.sample(wanted), with_values, nested)
+        write_hash_fields(session, value, value.sample(wanted), with_values, nested)
         return
     while wanted:
         batch = min(wanted, _BATCH)
-        write_fields(session, value, value.picks(batch), with_values, nested)
+        write_hash_fields(session, value, value.picks(batch), with_values, nested)
         wanted -= batch
