@@ -12,6 +12,7 @@ import rillet
 from rillet.errors import RilletError
 from rillet.runtime.engine import Engine
 from rillet.runtime.settings import Settings
+from rillet.server.data_directory import serve_store
 from rillet.server.host import DurableHost
 from rillet.server.log_lines import JOURNAL, WARNING, say
 from rillet.server.persistence import ServerPersistence
@@ -24,9 +25,10 @@ def main(arguments: Sequence[str]) -> int:
     try:
         configuration = load(arguments)
         folder = _working_folder(configuration.settings)
+        is_store = serve_store(configuration, folder)
         factory = event_loop_factory()
         with asyncio.Runner(loop_factory=factory) as runner:
-            return runner.run(_serve(configuration, folder, factory.__module__.partition(".")[0]))
+            return runner.run(_serve(configuration, folder, is_store, factory.__module__.partition(".")[0]))
     except RilletError as error:
         say(f"{error}; the server exits", WARNING)
         print(f"rillet: {error}", file=sys.stderr)
@@ -43,7 +45,7 @@ def _working_folder(settings: Settings) -> Path:
     return folder
 
 
-async def _serve(configuration: Configuration, folder: Path, loop_name: str) -> int:
+async def _serve(configuration: Configuration, folder: Path, is_store: bool, loop_name: str) -> int:
     settings = configuration.settings
     try:
         JOURNAL.configure(settings.loglevel, settings.logfile)
@@ -52,7 +54,7 @@ async def _serve(configuration: Configuration, folder: Path, loop_name: str) -> 
     build = "compiled" if rillet.compiled() else "interpreted"
     version = f"rillet {rillet.__version__} ({build}, {loop_name})"
     engine = Engine(settings)
-    persistence = ServerPersistence(engine, folder)
+    persistence = ServerPersistence(engine, folder, is_store=is_store)
     server = Server(engine)
     persistence.attach(server)
     engine.host = DurableHost(server, persistence, configuration)

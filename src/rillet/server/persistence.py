@@ -22,6 +22,7 @@ from rillet.persistence.fork import Children
 from rillet.persistence.write_gate import WriteGate
 from rillet.runtime.engine import Engine
 from rillet.runtime.settings import SettingError
+from rillet.server.data_directory import UnloadedFiles
 from rillet.server.log_lines import WARNING, say, say_line
 from rillet.server.rdb_service import RdbService
 from rillet.server.serve_while_loading import LoadingPhase
@@ -29,10 +30,12 @@ from rillet.server.server import Server
 
 
 class ServerPersistence:
-    """The log and the RDB file of a server's engine."""
+    """The log and the RDB file of a server's engine; is_store: the folder is the directory of a rillet store."""
 
-    def __init__(self, engine: Engine, folder: Path) -> None:
+    def __init__(self, engine: Engine, folder: Path, *, is_store: bool = False) -> None:
         self._engine = engine
+        self._is_store = is_store
+        self._unloaded = UnloadedFiles(engine.settings, folder)
         self.children = children = Children()
         settings, gate = engine.settings, WriteGate(engine)
         self.aof = AofService(
@@ -50,12 +53,17 @@ class ServerPersistence:
 
         Return False if `stopping` returned True meanwhile.
         """
+        if not self._is_store:
+            self._unloaded.report()
         job = self._open_log if self._engine.settings.appendonly else self.rdb.open
         self._loaded = await self._loading.run(job, stopping)
         return self._loaded
 
     def _open_log(self, progress: Callable[[int, int], None] | None = None) -> None:
-        result = self.aof.open(progress, begin_with_base=True)
+        if self._is_store:
+            say(f"{self._snapshots.path.parent} is the directory of a rillet store: the append-only log is on")
+        adopted = self._snapshots.path if self._is_store else None
+        result = self.aof.open(progress, begin_with_base=True, adopt=adopted)
         if result.torn:
             say(result.torn, WARNING)
         say(_summary(result))
@@ -88,6 +96,10 @@ class ServerPersistence:
         """Apply a setting of the log or the RDB file; SettingError rejects it."""
         if name == "appendonly" and not self._loaded:
             raise SettingError("the dataset is still being loaded")
+        if name == "appendonly" and self._is_store and not self._engine.settings.appendonly:
+            raise SettingError("a store in a directory always has an append-only log")
+        if name == "appendonly" and self._engine.settings.appendonly and self.aof.log.state == OFF:
+            self._unloaded.set_log_aside()
         self.rdb.setting_changed(name)
         self.aof.setting_changed(name)
 
@@ -117,6 +129,8 @@ class ServerPersistence:
 def _summary(result: LoadResult) -> str:
     """Return the line that reports a replay of the append-only log in the server's log."""
     dropped = f", {result.dropped} bytes of a torn end dropped" if result.dropped else ""
+    if result.adopted:
+        return f"DB loaded from {result.adopted}, for a new log: {result.seconds:.3f} seconds, {result.keys} keys"
     return (f"DB loaded from append only file: {result.seconds:.3f} seconds, {result.commands} commands, "
             f"{result.keys} keys of a base, {result.bytes} bytes{dropped}")  # fmt: skip
 

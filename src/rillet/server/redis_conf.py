@@ -65,10 +65,11 @@ class ConfigurationError(StoreError):
 
 @dataclass
 class Configuration:
-    """The settings of a server, and the file that CONFIG REWRITE writes."""
+    """The settings of a server, the file that CONFIG REWRITE writes, and the names of the settings that were given."""
 
     settings: Settings
     file: Path | None = None
+    given: frozenset[str] = frozenset()
 
 
 def load(arguments: Sequence[str], stdin: BinaryIO | None = None) -> Configuration:
@@ -84,7 +85,7 @@ def load(arguments: Sequence[str], stdin: BinaryIO | None = None) -> Configurati
     for where, line in _options(rest):
         reader.apply(line, where)
     reader.finish()
-    return Configuration(reader.settings, None if file is None else file.absolute())
+    return Configuration(reader.settings, None if file is None else file.absolute(), frozenset(reader.given))
 
 
 def _options(rest: list[str]) -> Iterator[tuple[str, bytes]]:
@@ -116,6 +117,7 @@ class _Reader:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
+        self.given: set[str] = set()
         self._saved = False
         # A hash of the password, and the line that contains it; compared with the password at the end.
         self._hash: tuple[str, str] | None = None
@@ -176,6 +178,7 @@ class _Reader:
                 value = (*self.settings.save, *value)
             self._saved = True
         setattr(self.settings, parameter.attribute, value)
+        self.given.add(parameter.name)
 
     def _user(self, rules: list[str], place: str) -> None:
         """Apply a `user` line: it may only set the password of the user `default`."""

@@ -6,6 +6,7 @@
       owner.json        {"pid": ..., "socket": "..."}             where the owner listens
       socket            the owner's Unix socket (in a temporary folder if the path would exceed 107 bytes)
       appendonlydir/    the log, in Redis's layout (persistence.aof)
+      dump.rdb          the snapshot that Store.save() and BGSAVE write; read only if there is no log
 
 The operating system releases the lock when its holder ends, even by a crash. So no manual cleanup is necessary: the
 next process that opens the store gets the lock, replays the log and becomes the owner.
@@ -37,8 +38,10 @@ _LONGEST_SOCKET_PATH = 107  # bytes of sockaddr_un.sun_path in C, minus the fina
 class Directory:
     """The folder of a store. The constructor checks the folder; `lock` makes this process the owner."""
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], snapshot: str = "dump.rdb") -> None:
         self.path = Path(path).absolute()
+        # The RDB file that a folder without a log begins with.
+        self.snapshot = self.path / snapshot if snapshot else None
         self._lock = -1
         self.log_lock = DirectoryLock()
         # The PID of a previous owner that ended without closing the store.
@@ -59,7 +62,8 @@ class Directory:
         else:
             # The lock file and a temporary rillet.json may belong to another process that opens the store just now.
             strange = [name for name in names if name != "lock" and not name.startswith(f".{MARKER}.")]
-            if strange and not self.redis_logs() and SINGLE_FILE not in names:
+            adoptable = SINGLE_FILE in names or (self.snapshot is not None and self.snapshot.name in names)
+            if strange and not adoptable and not self.redis_logs():
                 raise NotAStore(
                     f"{self.path} is not a store: it has no {MARKER}, but {strange[0]!r}; pass an empty or a new "
                     "directory"

@@ -27,6 +27,7 @@ class Recovery:
 
     killed: the PID of an owner that ended without closing the store; None if the store was closed or is new.
     dropped: bytes removed from the incomplete end, at `offset` of the log's last file; note: the text about them.
+    adopted: the name of the RDB file whose data became the base of a new log, because the directory had no log.
     """
 
     path: Path
@@ -38,8 +39,12 @@ class Recovery:
     dropped: int = 0
     offset: int = -1
     note: str = ""
+    adopted: str = ""
 
     def __str__(self) -> str:
+        if self.adopted:
+            size = f"{self.bytes / 1e6:.1f} MB in {self.seconds:.2f} s"
+            return f"{self.path}: {self.keys:,} keys of {self.adopted} are now the base of a new log ({size})"
         base = f"{self.keys:,} keys of the base file and " if self.keys else ""
         parts = [f"{base}{self.commands:,} commands replayed ({self.bytes / 1e6:.1f} MB) in {self.seconds:.2f} s"]
         if self.killed is not None:
@@ -51,13 +56,16 @@ class Recovery:
         return f"{self.path}: {'; '.join(parts)}"
 
 
-def recover(path: Path, killed: int | None, service: AofService,
-            progress: Callable[[int, int], None] | None) -> Recovery:  # fmt: skip
-    """Open the log, replay it into the engine, and report the result; progress(bytes read, bytes in total)."""
+def recover(path: Path, killed: int | None, service: AofService, progress: Callable[[int, int], None] | None,
+            snapshot: Path | None = None) -> Recovery:  # fmt: skip
+    """Open the log, replay it into the engine, and report the result; progress(bytes read, bytes in total).
+
+    snapshot: the RDB file to load if there is no log.
+    """
     with ProgressBar(f"{path.name}: replaying") as bar:
-        replayed = service.open(progress or bar)
+        replayed = service.open(progress or bar, adopt=snapshot)
     found = Recovery(path, replayed.keys, replayed.commands, replayed.bytes, replayed.seconds, killed, replayed.dropped,
-                     replayed.offset, replayed.torn)  # fmt: skip
+                     replayed.offset, replayed.torn, replayed.adopted)  # fmt: skip
     LOGGER.log(logging.WARNING if killed is not None or found.note else logging.INFO, "%s", found)
     return found
 

@@ -62,7 +62,8 @@ def open(path: str | os.PathLike[str] | None = None, *, appendfsync: Literal["al
     if appendfsync not in ("always", "everysec", "no"):
         raise ValueError(f"appendfsync must be 'always', 'everysec' or 'no', not {appendfsync!r}")
     settings.setdefault("aof_checksums", True)
-    return Store(DirectoryBackend(Directory(path), Settings(appendfsync=appendfsync, **settings), progress))
+    given = Settings(appendfsync=appendfsync, **settings)
+    return Store(DirectoryBackend(Directory(path, given.dbfilename), given, progress))
 
 
 def connect(url: str) -> Store:

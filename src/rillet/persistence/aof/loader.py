@@ -42,7 +42,8 @@ class LoadResult:
     """The result of a replay: commands executed, bytes read, bytes dropped from a torn end, seconds.
 
     offset: the file offset of the torn end, or -1; torn: a sentence about the torn end, or "". keys: the number of keys
-    in the RDB base. foreign: the last file ends with commands without checksums, from another server.
+    in the RDB base. foreign: the last file ends with commands without checksums, from another server. adopted: the name
+    of the RDB file that was loaded instead, because there was no log.
     """
 
     commands: int
@@ -53,6 +54,20 @@ class LoadResult:
     torn: str = ""
     keys: int = 0
     foreign: bool = False
+    adopted: str = ""
+
+
+def load_snapshot(engine: Engine, path: Path, progress: Callable[[int, int], None] | None = None, *,
+                  disk: Disk = REAL) -> LoadResult:  # fmt: skip
+    """Load an RDB file in place of a log; its expired keys are dropped. LogCorrupt, NewerFormat. O(bytes)"""
+    started = time.monotonic()
+    size = disk.size(path)
+    engine.loading = True
+    try:
+        loaded = load_rdb(path, engine, disk=disk, drop_expired=True, progress=partial(_report, progress, 0, size))
+    finally:
+        engine.loading = False
+    return LoadResult(0, size, 0, time.monotonic() - started, keys=loaded.keys, adopted=path.name)
 
 
 def replay(engine: Engine, paths: list[Path], progress: Callable[[int, int], None] | None = None, *,

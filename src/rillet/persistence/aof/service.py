@@ -22,7 +22,7 @@ from pathlib import Path
 
 from rillet.errors import CommandError, Corrupt, Misconf, StoreError
 from rillet.persistence.aof.base import write_base
-from rillet.persistence.aof.loader import LoadResult
+from rillet.persistence.aof.loader import LoadResult, load_snapshot
 from rillet.persistence.aof.log import AppendOnlyLog
 from rillet.persistence.aof.rewrite import Rewriting
 from rillet.persistence.aof.rewrite_format import BaseWriter
@@ -64,15 +64,18 @@ class AofService:
     # -- opening and closing -------------------------------------------------------------------------
 
     def open(self, progress: Callable[[int, int], None] | None = None, *,
-             begin_with_base: bool = False) -> LoadResult:  # fmt: skip
+             begin_with_base: bool = False, adopt: Path | None = None) -> LoadResult:  # fmt: skip
         """Replay the files, and log the engine's changes from now on; StoreError or LogCorrupt if that fails.
 
-        begin_with_base: a log without files begins with a base, as redis-server's does.
+        begin_with_base: a log without files begins with a base, as redis-server's does. adopt: an RDB file whose data
+        a log without files begins with, if the file exists; it is not changed.
         """
         log, engine = self.log, self._engine
         try:
             self._lock.take(log.folder)
             result = log.load(engine, progress)
+            if adopt is not None and not log.manifest.loaded and log.disk.exists(adopt):
+                result, begin_with_base = load_snapshot(engine, adopt, progress, disk=log.disk), True
             log.start(engine, (lambda path: write_base(path, engine, log.disk)) if begin_with_base else None)
         except OSError as error:
             raise StoreError(f"{error.filename or log.folder} cannot be opened: {error.strerror}") from error

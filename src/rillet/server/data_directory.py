@@ -1,0 +1,132 @@
+"""The files that a server finds in its directory, and which of them it loads.
+
+    the directory of a rillet store       the log, as if `appendonly yes` were given; `appendonly no` is an error
+    a log, and `appendonly no`            the RDB file; the log is reported, and kept if a log is turned on later
+    an RDB file without a log, and        nothing; the RDB file is reported, and kept under another name
+    `appendonly yes`
+    otherwise                             as redis-server does: the log with `appendonly yes`, else the RDB file
+
+redis-server also ignores the log in the second case and the RDB file in the third one, but it does not report that. Its
+next save or rewrite then destroys the files that it did not load (server.c: loadDataFromDisk).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+from rillet.errors import StoreBusy, StoreError
+from rillet.persistence.directory_lock import DirectoryLock
+from rillet.runtime.settings import SettingError, Settings
+from rillet.server.log_lines import WARNING, say
+from rillet.server.redis_conf import Configuration
+
+_MARKER = "rillet.json"
+
+
+def serve_store(configuration: Configuration, folder: Path) -> bool:
+    """Return whether the folder is the directory of a store, and configure the server for it; StoreError if it cannot.
+
+    The settings that were not given get the values of the store.
+    """
+    if not (folder / _MARKER).is_file():
+        return False
+    # Imported here because most servers need no part of rillet.store.
+    from rillet.store.directory import LOG_FOLDER, Directory
+
+    settings: Any = configuration.settings
+    given = configuration.given
+    if "appendonly" in given and not settings.appendonly:
+        raise StoreError(
+            f"{folder} is the directory of a rillet store, whose data is in its append-only log, but appendonly is no: "
+            "remove that setting, or choose another directory (--dir)"
+        )
+    names = Directory(folder, settings.dbfilename).redis_logs()
+    if len(names) > 1 and "appendfilename" not in given:
+        raise StoreError(f"{folder / LOG_FOLDER} holds several logs: {', '.join(names)}; leave only one")
+    wanted = {"appenddirname": LOG_FOLDER, "appendfilename": names[0] if names else settings.appendfilename}
+    for name, value in wanted.items():
+        configured = getattr(settings, name)
+        if name in given and configured != value and configured not in names:
+            log = "/".join(wanted.values())
+            raise StoreError(
+                f"the log of the store {folder} is {log}, but {name} is {configured}: remove that setting, or choose "
+                "another directory (--dir)"
+            )
+        if name not in given:
+            settings.set_text(name, value)
+    settings.appendonly = True
+    if "aof-checksums" not in given:
+        settings.aof_checksums = True  # the default of a store
+    return True
+
+
+class UnloadedFiles:
+    """The log or the RDB file that a server on a directory of redis-server does not load."""
+
+    def __init__(self, settings: Settings, folder: Path) -> None:
+        self._settings = settings
+        self._folder = folder
+        self._unloaded_log = False
+
+    def report(self) -> None:
+        """Write a warning to the server's log about files that will not be loaded, and keep the RDB file."""
+        settings = self._settings
+        logs = self._folder / settings.appenddirname
+        single, rdb = self._folder / settings.appendfilename, self._folder / str(settings.dbfilename)
+        manifest = (logs / f"{settings.appendfilename}.manifest").exists()
+        if not settings.appendonly:
+            self._unloaded_log = manifest
+            if manifest or single.is_file():
+                say(f"{logs if manifest else single} holds an append-only log, but appendonly is no: it is not loaded. "
+                    "To load it, stop the server without saving (SHUTDOWN NOSAVE), and start it with --appendonly yes",
+                    WARNING)  # fmt: skip
+        elif settings.dbfilename and rdb.is_file() and not manifest and not single.exists():
+            kept = _keep(rdb)
+            say(f"{rdb}: appendonly is yes and there is no log: the RDB file is not loaded. It is kept as {kept.name}. "
+                "To load it, start with --appendonly no, then turn the log on (CONFIG SET appendonly yes)",
+                WARNING)  # fmt: skip
+
+    def set_log_aside(self) -> None:
+        """Rename the folder of a log that was not loaded, before a new log replaces it; SettingError if that fails."""
+        logs = self._folder / self._settings.appenddirname
+        if not self._unloaded_log or not logs.is_dir():
+            return
+        lock = DirectoryLock()
+        try:
+            lock.take(logs)
+            aside = _free_name(logs)
+            logs.rename(aside)
+        except StoreBusy:
+            return  # another process writes the log; the service that takes the folder rejects the setting
+        except OSError as error:
+            say(f"{logs} holds a log that was not loaded, and cannot be renamed: {error.strerror}", WARNING)
+            raise SettingError("Unable to turn on AOF. Check server logs.") from error
+        finally:
+            lock.release()
+        self._unloaded_log = False
+        say(f"The append-only log that was not loaded is now in {aside}", WARNING)
+
+
+def _keep(path: Path) -> Path:
+    """Give a file a second name, so that replacing the first name does not destroy it; OSError."""
+    kept = path.with_name(f"{path.name}.not-loaded")
+    if kept.exists() and kept.samefile(path):
+        return kept
+    kept = _free_name(path)
+    try:
+        os.link(path, kept)
+    except OSError:  # a file system without hard links
+        shutil.copy2(path, kept)
+    return kept
+
+
+def _free_name(path: Path) -> Path:
+    """Return the path with `.not-loaded` and, if that exists, a number."""
+    names = (f"{path.name}.not-loaded{f'-{number}' if number > 1 else ''}" for number in range(1, 1 << 20))
+    return next(path.with_name(name) for name in names if not path.with_name(name).exists())
+
+
+__all__ = ["UnloadedFiles", "serve_store"]
