@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -11,7 +13,7 @@ from typing import Any
 import pytest
 import redis
 
-from tests.store.conftest import IN_PROCESS, Frontend
+from tests.store.conftest import IN_PROCESS, Frontend, only
 
 
 @pytest.fixture(params=[2, 3], ids=["resp2", "resp3"])
@@ -141,3 +143,79 @@ def test_a_client_keeps_its_store_open() -> None:
     client = rillet.open().redis()
     assert client.set("k", "v")
     assert client.get("k") == b"v"
+
+
+def test_reads_have_no_time_limit_by_default(frontend: Frontend) -> None:
+    pool = frontend.store.redis().connection_pool
+    assert pool.connection_kwargs["socket_timeout"] is None
+    assert frontend.store.redis(socket_timeout=3).connection_pool.connection_kwargs["socket_timeout"] == 3
+
+
+@pytest.mark.slow
+@only("memory")
+def test_a_blocking_command_waits_longer_than_five_seconds(frontend: Frontend) -> None:
+    with frontend.store.redis(retry=None) as client:
+        assert client.blpop("none", timeout=5.5) is None
+
+
+@only("memory", "owner", "attached")
+def test_two_hundred_connections_wait(frontend: Frontend) -> None:
+    client = frontend.store.redis()
+    got: list[Any] = []
+    threads = [threading.Thread(target=lambda: got.append(client.blpop("l", 0))) for _ in range(120)]
+    for thread in threads:
+        thread.start()
+    while client.info("clients")["blocked_clients"] != len(threads):
+        threading.Event().wait(0.01)
+    client.rpush("l", *range(len(threads)))
+    for thread in threads:
+        thread.join(60)
+    assert sorted(int(value) for _, value in got) == list(range(len(threads)))
+    client.connection_pool.disconnect()
+
+
+@only("attached")
+def test_a_client_follows_its_store_to_a_new_owner(frontend: Frontend, request: pytest.FixtureRequest) -> None:
+    path = frontend.store.path
+    assert path is not None
+    client = frontend.store.redis()
+    assert client.set("k", "v")
+    # The owner ends; the attached process becomes the owner, and the client's next connection reaches it.
+    pid = client.info("server")["process_id"]
+    os.kill(pid, signal.SIGKILL)
+    found: Any = None
+    while not frontend.store.owner:
+        with contextlib.suppress(redis.ConnectionError):  # the old connection ends, and redis-py makes a new one
+            found = client.get("k")
+    assert found == b"v"
+    client.connection_pool.disconnect()
+
+
+@IN_PROCESS
+def test_a_client_after_a_fork(frontend: Frontend) -> None:
+    client = frontend.store.redis()
+    assert client.set("k", "parent")
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            client.set("k", "child")
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitpid(child, 0)[1] == 0
+    # A child of a durable store is attached to its parent; a child of a store in memory has a copy.
+    assert client.get("k") == (b"parent" if frontend.kind == "memory" else b"child")
+    client.connection_pool.disconnect()
+
+
+def test_without_redis_py_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    import rillet
+
+    monkeypatch.setitem(sys.modules, "redis", None)
+    with rillet.open() as store:
+        for call in (store.redis, store.redis_async):
+            with pytest.raises(ModuleNotFoundError, match=r"pip install 'rillet\[redis\]'"):
+                call()

@@ -3,102 +3,80 @@
 redis-py keeps its own parser, pipelines, transactions and pool. Only the socket is replaced, by an object with the same
 few methods: sent bytes go to the engine, and replies wait in a buffer until they are received.
 
-    redis.Redis -> pool -> InProcessConnection -> EngineSocket.sendall -> Engine.drain
-                                                  EngineSocket.recv    <- replies, or waits for them
+    redis.Redis -> pool -> StoreConnection -> EngineSocket.sendall -> Engine.drain
+                                              EngineSocket.recv    <- replies, or waits for them
 
 Each connection has its own session, as over a network, so the connections of a pool keep MULTI and WATCH apart.
+
+A connection follows its store: it asks the store for the current transport each time it connects. In an attached
+process it opens the owner's Unix socket. If the owner has ended, the store finds or becomes the new owner first.
+
+redis-py 8 gives up a read after 5 seconds by default, and sends the command again. A command that waits longer in the
+engine (BLPOP with a timeout of 7) would fail, so the default here is redis-py's earlier one: no limit.
 """
 
 from __future__ import annotations
 
+import contextlib
+import socket
+import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 import redis
-from redis.connection import Connection, ConnectionPool, UnixDomainSocketConnection, parse_url
+from redis.connection import Connection, ConnectionPool, parse_url
 
-from rillet.errors import CommandError, Misconf
-from rillet.protocol.command_parser import CommandParser
+from rillet.errors import Misconf, StoreClosed, StoreError
+from rillet.store.redis_session import Ran, RedisSession
 from rillet.store.transports.cluster import ClusterTransport
-from rillet.store.transports.in_process import InProcessTransport, Wakener
+from rillet.store.transports.in_process import InProcessTransport
 from rillet.store.transports.server import AttachedTransport, ServerTransport
 
 if TYPE_CHECKING:
     from rillet.store.store import Store
 
-_REPLY_LIMIT = 1 << 62
+# The defaults of every connection; the caller's options and the options of a url win.
+DEFAULTS: dict[str, Any] = {"socket_timeout": None}
+# In this process a connection is only a session, so the pool has no limit (redis-py's is 100).
+STORE_DEFAULTS: dict[str, Any] = {**DEFAULTS, "max_connections": 2**31}
 
 
 class EngineSocket:
     """The socket methods that redis-py calls, over a session of the engine."""
 
     def __init__(self, transport: InProcessTransport) -> None:
-        self._transport = transport
-        self._parser = CommandParser()
-        # The engine sets this event when the session has a reply or a message.
-        self._wakener = Wakener(transport.engine)
-        self._arrived = self._wakener.event
+        self._arrived = threading.Event()
         self._timeout: float | None = None
         self._ready = bytearray()
-        with transport.lock:
-            self._session: Any = transport.open_session(self._wakener)
-        self._parser.authenticated = not transport.engine.settings.requirepass
+        self._session = RedisSession(transport, self._arrived.set)
 
     def sendall(self, data: bytes) -> None:
         """Run the commands that are complete after these bytes."""
-        with self._transport.lock:
-            if self._session is None or self._transport.closed:
-                raise BrokenPipeError("the connection is closed")
-            self._parser.feed(bytes(data))
-            ran = self._drain()
-        self._take(ran)
+        self._take(self._session.run(data))
 
-    def _drain(self) -> tuple[bytes, Any, int]:
-        """Run complete commands; return the replies, the log, and the log offset to sync before the replies are sent.
-
-        The caller must hold the lock.
-        """
-        session = self._session
-        engine = self._transport.engine
-        log = engine.log
-        # If another client's command served this session, that client may already have failed to write the log.
-        since, self._wakener.since = self._wakener.since, None
-        began = 0 if log is None else log.position if since is None else since
-        engine.drain(session, self._parser, _REPLY_LIMIT)
-        return session.out.take(), log, 0 if log is None else log.write(began)
-
-    def _take(self, ran: tuple[bytes, Any, int]) -> None:
-        """Move replies to the buffer for recv once the log is synced as configured; call without holding the lock."""
-        replies, log, position = ran
+    def _take(self, ran: Ran) -> None:
+        """Move replies to the buffer for recv once the log is synced as configured."""
         try:
-            if position:
-                log.wait(position)
-            self._ready += replies
+            if ran.position:
+                ran.log.wait(ran.position)
+            self._ready += ran.replies
         except Misconf as error:
             # Some replies acknowledge writes that are not in the log: report the error and close, as the server does.
-            self._ready += b"-%b\r\n" % str(error).encode()
-            with self._transport.lock:
-                log.write()  # closes the write gate: the engine rejects later writes
-                if self._session is not None:
-                    self._transport.engine.blocking.fail(self._session, error)
-                    self._session.out.take()
-                    self._session.closing = True
+            self._ready += self._session.failed(ran, error)
 
     def recv(self, size: int) -> bytes:
         """Return bytes of replies, waiting up to the timeout; b"" at the end of the connection."""
-        self._await_bytes()
+        self._await_bytes(self._timeout)
         data = bytes(self._ready[:size])
         del self._ready[:size]
         return data
 
     def readable(self, timeout: float | None) -> bool:
         """Return whether replies arrive within `timeout` seconds; ConnectionError at the end of the connection."""
-        kept, self._timeout = self._timeout, timeout
         try:
-            self._await_bytes()
+            self._await_bytes(timeout)
         except (BlockingIOError, TimeoutError):
             return False
-        finally:
-            self._timeout = kept
         if not self._ready:
             raise redis.ConnectionError("the connection is closed")
         return True
@@ -109,40 +87,29 @@ class EngineSocket:
         buffer[: len(data)] = data
         return len(data)
 
-    def _await_bytes(self) -> None:
-        """Wait until reply bytes arrive or the connection ends; raise TimeoutError or BlockingIOError."""
-        clock = self._transport.engine.clock
-        until = None if self._timeout is None else clock.now_ms() + round(self._timeout * 1000)
+    def _await_bytes(self, timeout: float | None) -> None:
+        """Wait until reply bytes arrive or the connection ends; raise TimeoutError or BlockingIOError.
+
+        The timeout of redis-py is real time; the deadline of a blocked command follows the engine's clock.
+        """
+        until = None if timeout is None else time.monotonic() + timeout
         while not self._ready:
-            with self._transport.lock:
-                ran = self._take_reply()
-                ends = [end for end in (until, self._blocked_until()) if end is not None]
-                left = (min(ends) - clock.now_ms()) / 1000 if ends else None
-                self._arrived.clear()
+            self._arrived.clear()
+            ran = self._session.collect()
             if ran is None:
                 return
-            if ran[0]:
+            if ran.replies:
                 self._take(ran)
                 return
-            if self._timeout == 0:
+            if timeout == 0:
                 raise BlockingIOError(11, "no reply has arrived yet")
-            if until is not None and clock.now_ms() >= until:
+            left = [] if until is None else [until - time.monotonic()]
+            if left and left[0] <= 0:
                 raise TimeoutError("timed out")
-            self._arrived.wait(left)
-
-    def _take_reply(self) -> tuple[bytes, Any, int] | None:
-        """Return a blocked command's reply, if any; None at the end. The caller must hold the lock."""
-        session = self._session
-        if session is None or session.closing or self._transport.closed:
-            return None
-        deadline = self._blocked_until()
-        if deadline is not None and deadline <= self._transport.engine.clock.now_ms():
-            self._transport.engine.blocking.time_has_come(session)
-        return self._drain() if session.out.used else (b"", None, 0)
-
-    def _blocked_until(self) -> int | None:
-        blocked = None if self._session is None else self._session.blocked
-        return blocked.wakes_at or None if blocked is not None else None
+            deadline = self._session.seconds_left()
+            if deadline is not None:
+                left.append(max(deadline, 0.001))
+            self._arrived.wait(min(min(left), threading.TIMEOUT_MAX) if left else None)
 
     def settimeout(self, timeout: float | None) -> None:
         """Set how many seconds recv waits; None means without limit."""
@@ -158,48 +125,89 @@ class EngineSocket:
 
     def shutdown(self, _how: int) -> None:
         """End the session; a thread that waits for a reply receives b"", the end of the connection."""
-        with self._transport.lock:
-            session, self._session = self._session, None
-            if session is not None:
-                self._transport.engine.blocking.fail(session, CommandError("connection closed"))
-                self._transport.close_session(session)
-        self._arrived.set()
+        self._session.end()
 
     def close(self) -> None:
         """End the session."""
-        self.shutdown(0)
+        self._session.end()
 
     def fileno(self) -> int:
         """Return -1: there is no file descriptor."""
         return -1
 
 
-class InProcessConnection(Connection):
-    """A redis-py connection over an EngineSocket."""
+def transport_of(store: Store) -> InProcessTransport | str:
+    """Return the engine's transport in this process, or the path of the owner's socket in an attached process.
 
-    def __init__(self, *, rillet_transport: InProcessTransport, **options: Any) -> None:
-        self._transport = rillet_transport
+    Raise ConnectionRefusedError if the store is closed.
+    """
+    transport = store.transport
+    if isinstance(transport, InProcessTransport):
+        if transport.closed:
+            raise ConnectionRefusedError("the store is closed")
+        return transport
+    assert isinstance(transport, AttachedTransport)
+    if transport.closed:
+        raise ConnectionRefusedError("the store is closed")
+    return transport.path
+
+
+def find_owner(store: Store) -> None:
+    """Let an attached store whose owner has ended attach to the new owner, or become it."""
+    try:
+        store.execute("PING")
+    except StoreClosed:
+        raise ConnectionRefusedError("the store is closed") from None
+    except StoreError:
+        store.execute("PING")
+
+
+class StoreConnection(Connection):
+    """A redis-py connection to a store in this process or to the socket of the store's owner."""
+
+    def __init__(self, *, rillet_store: Store, **options: Any) -> None:
+        self._store = rillet_store
         super().__init__(**options)  # type: ignore[no-untyped-call]
 
     def _connect(self) -> Any:
-        if self._transport.closed:
-            raise redis.ConnectionError("the store is closed")
-        connected = EngineSocket(self._transport)
+        connected = self._open()
         connected.settimeout(self.socket_timeout)
         return connected
+
+    def _open(self) -> EngineSocket | socket.socket:
+        there = transport_of(self._store)
+        if isinstance(there, str):
+            with contextlib.suppress(OSError):
+                return self._open_unix(there)
+            find_owner(self._store)
+            there = transport_of(self._store)
+        return self._open_unix(there) if isinstance(there, str) else EngineSocket(there)
+
+    def _open_unix(self, path: str) -> socket.socket:
+        opened = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            opened.settimeout(self.socket_connect_timeout)
+            opened.connect(path)
+        except BaseException:
+            opened.close()
+            raise
+        return opened
 
     def can_read(self, timeout: float | None = 0) -> bool:
         """Return whether a reply has arrived. With hiredis, redis-py would poll a file descriptor."""
         if not self._sock:
             self.connect()  # type: ignore[no-untyped-call]
         reader = getattr(self._parser, "_reader", None)
-        if reader is None:
+        if reader is None or not isinstance(self._sock, EngineSocket):
             return bool(super().can_read(timeout))  # type: ignore[arg-type]
-        return bool(reader.has_data()) or bool(self._sock.readable(timeout))  # type: ignore[attr-defined]
+        return bool(reader.has_data()) or self._sock.readable(timeout)
+
+    def _host_error(self) -> str:
+        return repr(self._store)
 
     def repr_pieces(self) -> list[tuple[str, Any]]:
         """Return the fields for redis-py's `repr` of a connection."""
-        return [("store", "in process"), ("db", self.db)]
+        return [("store", self._store), ("db", self.db)]
 
 
 def client_of(store: Store, **options: Any) -> redis.Redis:
@@ -207,36 +215,39 @@ def client_of(store: Store, **options: Any) -> redis.Redis:
     transport = store.transport
     client: redis.Redis
     if isinstance(transport, ClusterTransport):
-        client = _cluster_client(str(store.url), **options)
+        client = _cluster_client(str(store.url), **{**DEFAULTS, **options})
+    elif isinstance(transport, ServerTransport) and not isinstance(transport, AttachedTransport):
+        where = parse_url(str(store.url))  # type: ignore[no-untyped-call]
+        client = redis.Redis.from_pool(ConnectionPool(**{**DEFAULTS, **where, **options}))
     else:
-        if isinstance(transport, InProcessTransport):
-            where: dict[str, Any] = {"connection_class": InProcessConnection, "rillet_transport": transport}
-        elif isinstance(transport, AttachedTransport):
-            where = {"connection_class": UnixDomainSocketConnection, "path": transport.path}
-        else:
-            assert isinstance(transport, ServerTransport)
-            where = dict(parse_url(str(store.url)))  # type: ignore[no-untyped-call]
-        client = redis.Redis.from_pool(ConnectionPool(**{**where, **options}))
+        where = {"connection_class": StoreConnection, "rillet_store": store}
+        client = redis.Redis.from_pool(ConnectionPool(**{**STORE_DEFAULTS, **where, **options}))
     # The client keeps a reference, so that the garbage collector does not close the store.
     client.rillet_store = store  # type: ignore[attr-defined]
     return client
 
 
-def _cluster_client(url: str, **options: Any) -> Any:
-    """Return redis-py's cluster client for a url with any number of nodes; redis-py accepts one node in a url."""
-    from redis.cluster import ClusterNode
-
+def cluster_nodes(url: str) -> tuple[str, list[tuple[str, int]]]:
+    """Split a url of a cluster into a url of its first node, as redis-py accepts it, and the other nodes."""
     scheme, _, rest = url.partition("+cluster://")
     place, slash, path = rest.partition("/")
     place, question, query = place.partition("?")
     credentials, at, hosts = place.rpartition("@")
     first, *others = hosts.split(",")
     nodes = [one.rpartition(":") if ":" in one.rpartition("]")[2] else (one, ":", "6379") for one in others]
+    return (f"{scheme}://{credentials}{at}{first}{slash}{path}{question}{query}",
+            [(host.strip("[]"), int(port)) for host, _, port in nodes])  # fmt: skip
+
+
+def _cluster_client(url: str, **options: Any) -> Any:
+    """Return redis-py's cluster client for a url with any number of nodes; redis-py accepts one node in a url."""
+    from redis.cluster import ClusterNode
+
+    first, others = cluster_nodes(url)
     node_of: Any = ClusterNode
-    startup = [node_of(host.strip("[]"), int(port)) for host, _, port in nodes]
     cluster: Any = redis.RedisCluster
-    return cluster.from_url(f"{scheme}://{credentials}{at}{first}{slash}{path}{question}{query}",
-                            startup_nodes=startup, **options)  # fmt: skip
+    return cluster.from_url(first, startup_nodes=[node_of(host, port) for host, port in others], **options)
 
 
-__all__ = ["EngineSocket", "InProcessConnection", "client_of"]
+__all__ = ["DEFAULTS", "STORE_DEFAULTS", "EngineSocket", "StoreConnection", "client_of", "cluster_nodes", "find_owner",
+           "transport_of"]  # fmt: skip

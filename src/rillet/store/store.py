@@ -21,6 +21,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -41,6 +42,7 @@ from rillet.types.stream.id import StreamID
 
 if TYPE_CHECKING:
     import redis
+    from redis.asyncio import Redis as AsyncRedis
 
 # The number of threads in which asyncio calls of an attached store or of a server wait at the same time.
 _MAX_WORKERS = 512
@@ -197,11 +199,26 @@ class Store:
     # -- other APIs ------------------------------------------------------------------------------------
 
     def redis(self, **options: Any) -> redis.Redis:
-        """Return a redis-py client for this store; in process it uses no socket. Options: those of redis.Redis."""
+        """Return a redis-py client for this store; in process it uses no socket. Options: those of redis.Redis.
+
+        Only socket_timeout has another default: None, so that a blocking command waits as long as its own timeout.
+        """
+        self._alive()
+        _require_redis_py("store.redis()")
         from rillet.store.redis_py import client_of
 
-        self._alive()
         return client_of(self, **options)
+
+    def redis_async(self, **options: Any) -> AsyncRedis:
+        """Return a redis.asyncio client for this store; in process it runs on the event loop, without a socket.
+
+        Options: those of redis.asyncio.Redis, with socket_timeout=None by default. A waiting call takes no thread.
+        """
+        self._alive()
+        _require_redis_py("store.redis_async()")
+        from rillet.store.redis_async import async_client_of
+
+        return async_client_of(self, **options)
 
     def aio(self) -> AsyncStore:
         """Return the asyncio API of this store."""
@@ -294,6 +311,12 @@ class Store:
 
     def __repr__(self) -> str:
         return f"Store({self._backend!r})" if self._backend is not None else "Store(closed)"
+
+
+def _require_redis_py(call: str) -> None:
+    if find_spec("redis") is None:
+        raise ModuleNotFoundError(f"{call} needs redis-py, which is not installed: pip install 'rillet[redis]'",
+                                  name="redis")  # fmt: skip
 
 
 _open_stores: weakref.WeakSet[Store] = weakref.WeakSet()

@@ -1,0 +1,136 @@
+"""RedisSession: one session of the engine in this process, as a byte stream: command bytes in, reply bytes out.
+
+The connections of redis-py use it in place of a socket: EngineSocket (redis_py) for threads, EngineStream (redis_async)
+for an event loop.
+
+    run(data)      feed bytes, run the complete commands      -> Ran
+    collect()      the reply of a blocked command, if any     -> Ran, or None at the end of the session
+    Ran            reply bytes, and the position of the log that must be safe before the bytes are delivered
+
+No method waits. The frontend waits until `on_wake` is called or `seconds_left()` have passed, then calls `collect`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from rillet.errors import Misconf
+from rillet.protocol.command_parser import CommandParser
+from rillet.store.transports.in_process import InProcessTransport, Wakener
+
+_REPLY_LIMIT = 1 << 62
+
+
+class Ran(NamedTuple):
+    """Reply bytes, the engine's log (None in memory), and the log position that the replies acknowledge (0: none)."""
+
+    replies: bytes
+    log: Any
+    position: int
+
+    @property
+    def settled(self) -> bool:
+        """True if the replies may be delivered now; Misconf if the log failed."""
+        return not self.position or bool(self.log.settled(self.position))
+
+
+class _Wakener(Wakener):
+    """Notes the log position of the reply, then calls the frontend's function."""
+
+    __slots__ = ("_on_wake",)
+
+    def __init__(self, engine: Any, on_wake: Callable[[], None]) -> None:
+        super().__init__(engine)
+        self._on_wake = on_wake
+
+    def __call__(self) -> None:
+        self.note()
+        self._on_wake()
+
+
+class RedisSession:
+    """A session of the engine; `on_wake` is called, from any thread, when the session has output or has ended."""
+
+    def __init__(self, transport: InProcessTransport, on_wake: Callable[[], None]) -> None:
+        self.transport = transport
+        self._parser = CommandParser()
+        self._on_wake = on_wake
+        self._wakener = _Wakener(transport.engine, on_wake)
+        with transport.lock:
+            self._session: Any = transport.open_session(self._wakener)
+        self._parser.authenticated = not transport.engine.settings.requirepass
+
+    @property
+    def ended(self) -> bool:
+        """True if the session was closed, by either side, or the store was."""
+        session = self._session
+        return session is None or session.closing or self.transport.closed
+
+    def run(self, data: bytes) -> Ran:
+        """Run the commands that are complete after these bytes; BrokenPipeError if the session has ended."""
+        with self.transport.lock:
+            if self._session is None or self.transport.closed:
+                raise BrokenPipeError("the connection is closed")
+            self._parser.feed(bytes(data))
+            return self._drain()
+
+    def collect(self) -> Ran | None:
+        """Return the output since the last call; None at the end. Time out a blocked command whose deadline passed."""
+        with self.transport.lock:
+            session = self._session
+            if session is None or self.transport.closed:
+                return None
+            left = self.seconds_left()
+            if left is not None and left <= 0:
+                self.transport.engine.blocking.time_has_come(session)
+            if session.out.used:
+                return self._drain()
+            return None if session.closing else Ran(b"", None, 0)
+
+    def _drain(self) -> Ran:
+        """Run complete commands and take the output. The caller must hold the lock."""
+        session = self._session
+        engine = self.transport.engine
+        log = engine.log
+        # If another client's command served this session, that client may already have failed to write the log.
+        since, self._wakener.since = self._wakener.since, None
+        began = 0 if log is None else log.position if since is None else since
+        engine.drain(session, self._parser, _REPLY_LIMIT)
+        return Ran(session.out.take(), log, 0 if log is None else log.write(began))
+
+    def seconds_left(self) -> float | None:
+        """Return the seconds until `collect` must be called for a blocked command's deadline; None without one."""
+        blocked = None if self._session is None else self._session.blocked
+        if blocked is None or not blocked.wakes_at:
+            return None
+        return float(blocked.wakes_at - self.transport.engine.clock.now_ms()) / 1000
+
+    def failed(self, ran: Ran, error: Misconf) -> bytes:
+        """Return the last bytes of a session whose writes are not in the log: the error; then the session ends."""
+        with self.transport.lock:
+            ran.log.write()  # closes the write gate: the engine rejects later writes
+            if self._session is not None:
+                self.transport.engine.blocking.fail(self._session, error)
+                self._session.out.take()
+                self._session.closing = True
+        return b"-%b\r\n" % str(error).encode()
+
+    def end_if_blocked(self) -> bool:
+        """End the session if one of its commands is blocked, so that it receives nothing; return whether it was."""
+        with self.transport.lock:
+            if self._session is None or self._session.blocked is None:
+                return False
+            self.end()
+            return True
+
+    def end(self) -> None:
+        """End the session: blocked commands receive nothing from now on. A second call does nothing."""
+        with self.transport.lock:
+            session, self._session = self._session, None
+            if session is not None:
+                self.transport.close_session(session)
+        self._on_wake()
+
+
+__all__ = ["Ran", "RedisSession"]
