@@ -4,6 +4,7 @@
     rillet serve [redis.conf] [--port N] [--dir D]
     rillet check PATH [--repair]                   check the files of a store or server
     rillet export SOURCE OUT.rdb [--rdb-version N] write the data as an RDB file for any server version
+    rillet import SOURCE TARGET [--merge HOW]      copy files or a server into a store or a server
     rillet pipeline NAME ...                       archive, replay, aggregate ...: the pipelines on Spark
     rillet --version
 
@@ -26,9 +27,11 @@ SUBCOMMANDS = {
     "serve": "serve RESP on a socket: rillet serve [redis.conf] [--port N] [--dir D]",
     "check": "check the files of a store or server for damage: rillet check PATH [--repair]",
     "export": "write the data of a store, a log or an RDB file as an RDB file of any version",
+    "import": "copy an RDB file, a log or a server into a store or a server: rillet import SOURCE TARGET",
     "pipeline": "archive, replay, aggregate and more on Spark: rillet pipeline NAME ...",
 }
 """The subcommands and their help lines."""
+_MODULES = {"import": "import_data"}  # the names that Python reserves
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -42,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.command is None:
         parser.print_help()
         return 2
-    status: int = import_module(f"rillet.cli.{options.command}").run(options)
+    status: int = import_module(f"rillet.cli.{_MODULES.get(options.command, options.command)}").run(options)
     return status
 
 
@@ -55,5 +58,5 @@ def _parser(name_given: str) -> argparse.ArgumentParser:
     for name, line in SUBCOMMANDS.items():
         found = commands.add_parser(name, help=line, description=line)
         if name == name_given:
-            import_module(f"rillet.cli.{name}").add_arguments(found)
+            import_module(f"rillet.cli.{_MODULES.get(name, name)}").add_arguments(found)
     return parser
