@@ -106,12 +106,31 @@ class Server:
             self._listeners.append(listener)
 
     async def _listen_unix(self, path: Path) -> None:
-        if not UNIX_SOCKETS:
+        try:
+            await self.listen_unix(path)
+        except CannotListen:
             await self._close_listeners()
+            raise
+        self.unix_path = path
+
+    async def listen(self, host: str, port: int) -> asyncio.Server:
+        """Listen on one more TCP address; port 0 takes a free port. CannotListen if that fails."""
+        try:
+            listener = await self.loop.create_server(
+                self._new_connection, host, port, backlog=self.settings.tcp_backlog
+            )
+        except OSError as error:
+            reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+            raise CannotListen(f"cannot listen on {host}:{port}: {reason}") from error
+        self._listeners.append(listener)
+        return listener
+
+    async def listen_unix(self, path: Path) -> asyncio.Server:
+        """Listen on a Unix socket, in place of one that a killed process left; CannotListen if that fails."""
+        if not UNIX_SOCKETS:
             raise CannotListen(f"cannot listen on {path}: this operating system has no Unix sockets")
         # asyncio and uvloop would silently replace the socket of a running server that listens on this path.
         if answers(path):
-            await self._close_listeners()
             raise CannotListen(f"cannot listen on {path}: another server listens there")
         with contextlib.suppress(OSError):
             if stat.S_ISSOCK(path.stat().st_mode):
@@ -121,10 +140,15 @@ class Server:
                 self._new_connection, str(path), backlog=self.settings.tcp_backlog
             )
         except OSError as error:
-            await self._close_listeners()
             raise CannotListen(f"cannot listen on {path}: {error.strerror or error}") from error
-        self.unix_path = path
         self._listeners.append(listener)
+        return listener
+
+    def stop_listening(self, listener: asyncio.Server) -> None:
+        """Accept no more clients on this address; its connected clients stay."""
+        if listener in self._listeners:
+            self._listeners.remove(listener)
+            listener.close()
 
     def _new_connection(self) -> Any:
         return self._connection(self)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from rillet.errors import StoreBusy, StoreClosed, StoreError
+from rillet.keyspace.clock import Clock
 from rillet.persistence.rdb.writer import write_rdb
 from rillet.runtime.engine import Engine
 from rillet.runtime.settings import Settings
@@ -25,6 +26,7 @@ from rillet.store.directory import Directory
 from rillet.store.encoding import decode
 from rillet.store.owner import Owner
 from rillet.store.recovery import Recovery
+from rillet.store.serving import MemoryServer, ServerLoop, unix_url
 from rillet.store.snapshots import copy_file, save_in_background
 from rillet.store.transports.cluster import ClusterTransport
 from rillet.store.transports.in_process import FairLock, InProcessTransport
@@ -66,6 +68,10 @@ class Backend(ABC):
         """Return the path of the Unix socket of the store's owner, or None if there is no owner."""
         return None
 
+    def where(self) -> ServerLoop | None:
+        """Return the server around the engine in this process, which listens for `store.serve`; None without one."""
+        return None
+
     @abstractmethod
     def close(self) -> None:
         """Close the transport and release the store's files."""
@@ -74,8 +80,10 @@ class Backend(ABC):
 class MemoryBackend(Backend):
     """An engine in memory and its lock. A forked child has a copy of the engine."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._transport = InProcessTransport(Engine(settings), threading.RLock())
+    def __init__(self, settings: Settings, clock: Clock | None = None) -> None:
+        self._transport = InProcessTransport(Engine(settings, clock), threading.RLock())
+        self._server: MemoryServer | None = None
+        self._guard = threading.Lock()
 
     def transport(self) -> InProcessTransport:
         return self._transport
@@ -90,9 +98,23 @@ class MemoryBackend(Backend):
     def after_fork(self) -> InProcessTransport:
         self._transport.lock = threading.RLock()  # a thread of the parent may have held the lock at the fork
         self._transport.forget_dead_threads()  # the session of a thread that ended would still receive entries
+        self._guard = threading.Lock()
+        if self._server is not None:
+            self._server.forget_in_child()
+            self._server = None
         return self._transport
 
+    def where(self) -> ServerLoop:
+        with self._guard:
+            if self._server is None:
+                self._server = MemoryServer(self._transport.engine, self._transport.lock)
+            return self._server.where
+
     def close(self) -> None:
+        with self._guard:
+            server, self._server = self._server, None
+        if server is not None:
+            server.close()
         self._transport.close()
 
     def __repr__(self) -> str:
@@ -186,6 +208,15 @@ class DirectoryBackend(Backend):
     def socket(self) -> str | None:
         owner = self._directory.owner()
         return owner[1] if owner else None
+
+    @property
+    def url(self) -> str | None:  # type: ignore[override]
+        """The url of the owner's Unix socket."""
+        path = self.socket() if UNIX_SOCKETS else None
+        return None if path is None else unix_url(path)
+
+    def where(self) -> ServerLoop | None:
+        return None if self._owner is None else self._owner.where
 
     def close(self) -> None:
         if self._owner is not None and self._owner.is_this_thread():

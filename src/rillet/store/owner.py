@@ -12,8 +12,6 @@ the base file itself, and all callers wait.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
 import threading
 import warnings
 from collections.abc import Callable, Mapping
@@ -26,70 +24,14 @@ from rillet.persistence.write_gate import WriteGate
 from rillet.runtime.engine import Engine
 from rillet.runtime.host import DefaultHost
 from rillet.runtime.settings import SettingError, Settings
-from rillet.server.connection import ClientConnection
 from rillet.server.host import ServerHost
 from rillet.server.server import UNIX_SOCKETS, Server, event_loop_factory
 from rillet.store.directory import LOG_FOLDER, Directory
+from rillet.store.guarded_server import TURNS_OF_AN_ACCEPT, GuardedConnection, GuardedServer, redirect_to_null
 from rillet.store.recovery import recover
+from rillet.store.serving import ServerLoop
 from rillet.store.snapshots import StoreSnapshots
 from rillet.store.transports.in_process import FairLock
-
-_TURNS_OF_AN_ACCEPT = 5
-
-
-def _guarded(method: Any) -> Any:
-    """Return a connection's method, changed to hold `server.guard`, the engine's lock, while it runs."""
-
-    def guarded(self: GuardedConnection, *args: object) -> None:
-        with self.server.guard:
-            method(self, *args)
-
-    return guarded
-
-
-class GuardedConnection(ClientConnection):
-    """A connection whose engine is shared with other threads."""
-
-    __slots__ = ()
-    connection_made = _guarded(ClientConnection.connection_made)
-    data_received = _guarded(ClientConnection.data_received)
-    resume_writing = _guarded(ClientConnection.resume_writing)
-    connection_lost = _guarded(ClientConnection.connection_lost)
-    _expired = _guarded(ClientConnection._expired)
-
-    def _woken(self) -> None:
-        # Any thread may wake a blocked client, but only the event loop's thread may change timers.
-        self.server.loop.call_soon_threadsafe(self._resume)
-
-    def _relieve(self) -> None:
-        """Leave the messages to the event loop's next iteration, because only the loop's thread may send."""
-
-    def _resume(self) -> None:
-        with self.server.guard:
-            self._stop_timer()
-            super()._resume()
-
-    def close(self) -> None:
-        """Close the socket in the event loop's thread, because any thread may run CLIENT KILL."""
-        try:
-            here = asyncio.get_running_loop() is self.server.loop
-        except RuntimeError:
-            here = False
-        if here:
-            super().close()
-        else:
-            self.session.closing = True
-            self.server.loop.call_soon_threadsafe(super().close)
-
-
-class GuardedServer(Server):
-    """A server whose connections may receive messages from other threads."""
-
-    def call_soon(self, function: Callable[[], None]) -> None:
-        """Call a function in the event loop's next iteration; may be called from any thread."""
-        # If the loop has ended, its clients are disconnected, and their messages are dropped.
-        with contextlib.suppress(RuntimeError):
-            self.loop.call_soon_threadsafe(function)
 
 
 class OwnerHost(ServerHost):
@@ -201,7 +143,7 @@ class Owner:
         await self._server.wait()
         # asyncio accepts a connection a few iterations before it creates the connection's object. Wait for the object,
         # so that `stop` closes the connection; otherwise only the garbage collector would close it.
-        for _ in range(_TURNS_OF_AN_ACCEPT):
+        for _ in range(TURNS_OF_AN_ACCEPT):
             await asyncio.sleep(0)
         await self._server.stop()
 
@@ -219,19 +161,19 @@ class Owner:
     def forget_in_child(self) -> None:
         """Release the parent's files and sockets in a forked child, so that the parent can continue to serve.
 
-        The child's copies of Python objects still contain the parent's file descriptors and would close them again. So
-        each descriptor is redirected to /dev/null instead of closed, and `_from_parents` keeps these objects alive.
+        `_from_parents` keeps the objects alive, because their descriptors were only redirected.
         """
-        null = os.open(os.devnull, os.O_RDWR)
-        numbers = [*_descriptors(self._server), *self.log.descriptors(), *self._spawned.descriptors(),
-                   *self.snapshots.descriptors()]
-        for number in numbers:
-            os.dup2(null, number, inheritable=False)
-        os.close(null)
+        redirect_to_null(self._server, *self.log.descriptors(), *self._spawned.descriptors(),
+                         *self.snapshots.descriptors())  # fmt: skip
         self._spawned.forget_in_child()
         self.snapshots.forget_in_child()
         self.directory.forget_in_child()
         _from_parents.append(self)
+
+    @property
+    def where(self) -> ServerLoop:
+        """The server, and the event loop of its thread."""
+        return ServerLoop(self._server, self._loop)
 
     def is_this_thread(self) -> bool:
         """Return whether the caller is the thread that serves attached processes."""
@@ -251,13 +193,3 @@ class Owner:
 
 
 _from_parents: list[Owner] = []
-
-
-def _descriptors(server: Server) -> list[int]:
-    """Return the file descriptors of a server's listening and connected sockets."""
-    numbers = [sock.fileno() for listener in server._listeners for sock in listener.sockets]
-    for connection in server.connections:
-        sock = connection.transport.get_extra_info("socket") if connection.transport is not None else None
-        if sock is not None:
-            numbers.append(sock.fileno())
-    return numbers

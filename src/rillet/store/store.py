@@ -34,6 +34,7 @@ from rillet.store.channels import Names, Subscription, one_reply
 from rillet.store.directory import Directory
 from rillet.store.encoding import Value, decode, encode, encode_name, id_of_reply, parse_id
 from rillet.store.recovery import Recovery
+from rillet.store.serving import StoreServer, serve
 from rillet.store.stream import Stream
 from rillet.store.transports.cluster import ClusterTransport
 from rillet.store.transports.in_process import InProcessTransport
@@ -81,6 +82,7 @@ class Store:
         self._transport = backend.transport()
         self._workers: ThreadPoolExecutor | None = None
         self._subscriptions: weakref.WeakSet[Subscription] = weakref.WeakSet()
+        self._servers: list[StoreServer] = []
         self._finalizer = weakref.finalize(self, backend.close)
         _open_stores.add(self)
 
@@ -220,6 +222,24 @@ class Store:
 
         return async_client_of(self, **options)
 
+    def serve(self, port: int = 0, *, host: str = "127.0.0.1",
+              unix: str | os.PathLike[str] | None = None) -> StoreServer:
+        """Serve this store on a socket, for code that takes a URL: `with store.serve() as served: served.url`.
+
+        port: 0 takes a free TCP port. unix: the path of a Unix socket, in place of TCP. CannotListen if the address is
+        in use. A store of `rillet.connect` is a server already: the result has its url, and nothing listens.
+        """
+        backend = self._alive()
+        if isinstance(backend, ServerBackend):
+            if port or unix is not None:
+                raise StoreError(f"{self!r} is a server already: use store.url, or start a server on that address")
+            return StoreServer(self, None, str(backend.url), None, None)
+        password = decode(self.execute("CONFIG", "GET", "requirepass")[1])
+        path = None if unix is None else str(Path(unix).absolute())
+        served = serve(self, backend.where(), port, host, path, password)
+        self._servers = [*(one for one in self._servers if not one.closed), served]
+        return served
+
     def aio(self) -> AsyncStore:
         """Return the asyncio API of this store."""
         self._alive()
@@ -269,8 +289,12 @@ class Store:
 
     @property
     def url(self) -> str | None:
-        """The url of `rillet.connect`; None for other stores."""
-        return self._alive().url
+        """A url under which other processes of this machine reach the data; None for a store in memory without `serve`.
+
+        The url of `rillet.connect`, the Unix socket of a directory's owner, or the oldest socket of `serve`.
+        """
+        served = [one.url for one in self._servers if not one.closed]
+        return self._alive().url or (served[0] if served else None)
 
     def _alive(self) -> Backend:
         if self._backend is None:
@@ -291,6 +315,8 @@ class Store:
         _open_stores.discard(self)
         for subscription in list(self._subscriptions):
             subscription.close()
+        for served in self._servers:
+            served.close()
         try:
             backend.close()
         finally:

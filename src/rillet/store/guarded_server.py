@@ -1,0 +1,95 @@
+"""A server whose engine is shared with the threads of the process: each access to the engine holds the lock."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Callable
+from typing import Any
+
+from rillet.server.connection import ClientConnection
+from rillet.server.server import Server
+
+# Loop iterations after which asyncio has created the object of a connection that it accepted.
+TURNS_OF_AN_ACCEPT = 5
+
+
+def _guarded(method: Any) -> Any:
+    """Return a connection's method, changed to hold `server.guard`, the engine's lock, while it runs."""
+
+    def guarded(self: GuardedConnection, *args: object) -> None:
+        with self.server.guard:
+            method(self, *args)
+
+    return guarded
+
+
+class GuardedConnection(ClientConnection):
+    """A connection whose engine is shared with other threads."""
+
+    __slots__ = ()
+    connection_made = _guarded(ClientConnection.connection_made)
+    data_received = _guarded(ClientConnection.data_received)
+    resume_writing = _guarded(ClientConnection.resume_writing)
+    connection_lost = _guarded(ClientConnection.connection_lost)
+    _expired = _guarded(ClientConnection._expired)
+
+    def _woken(self) -> None:
+        # Any thread may wake a blocked client, but only the event loop's thread may change timers.
+        self.server.loop.call_soon_threadsafe(self._resume)
+
+    def _relieve(self) -> None:
+        """Leave the messages to the event loop's next iteration, because only the loop's thread may send."""
+
+    def _resume(self) -> None:
+        with self.server.guard:
+            self._stop_timer()
+            super()._resume()
+
+    def close(self) -> None:
+        """Close the socket in the event loop's thread, because any thread may run CLIENT KILL."""
+        try:
+            here = asyncio.get_running_loop() is self.server.loop
+        except RuntimeError:
+            here = False
+        if here:
+            super().close()
+        else:
+            self.session.closing = True
+            self.server.loop.call_soon_threadsafe(super().close)
+
+
+class GuardedServer(Server):
+    """A server whose connections may receive messages from other threads."""
+
+    def call_soon(self, function: Callable[[], None]) -> None:
+        """Call a function in the event loop's next iteration; may be called from any thread."""
+        # If the loop has ended, its clients are disconnected, and their messages are dropped.
+        with contextlib.suppress(RuntimeError):
+            self.loop.call_soon_threadsafe(function)
+
+
+def descriptors(server: Server) -> list[int]:
+    """Return the file descriptors of a server's listening and connected sockets."""
+    numbers = [sock.fileno() for listener in server._listeners for sock in listener.sockets]
+    for connection in server.connections:
+        sock = connection.transport.get_extra_info("socket") if connection.transport is not None else None
+        if sock is not None:
+            numbers.append(sock.fileno())
+    return numbers
+
+
+def redirect_to_null(server: Server, *more: int) -> None:
+    """In a forked child: let the sockets of the parent's server, and `more` descriptors, lead to /dev/null.
+
+    The child's copies of Python objects still contain the parent's file descriptors and would close them again. So each
+    descriptor is redirected instead of closed; the caller keeps the objects alive.
+    """
+    null = os.open(os.devnull, os.O_RDWR)
+    for number in (*descriptors(server), *more):
+        os.dup2(null, number, inheritable=False)
+    os.close(null)
+
+
+__all__ = ["TURNS_OF_AN_ACCEPT", "GuardedConnection", "GuardedServer", "descriptors", "redirect_to_null"]
