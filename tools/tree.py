@@ -15,7 +15,7 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1] / "src"
-PUBLIC = {"Stream", "Group", "Consumer", "Message"}
+PUBLIC = {"Stream", "Group", "Consumer", "Message", "Hash", "Set", "List", "String"}
 
 
 def modules() -> dict[str, Path]:

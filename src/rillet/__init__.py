@@ -18,16 +18,34 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rillet.errors import CommandError, Corrupt, RilletError, StoreError
-    from rillet.store import ChannelMessage, Consumer, Group, Store, Stream, Subscription, connect, open
+    from rillet.errors import CommandError, Corrupt, InvalidValue, RilletError, StoreError
+    from rillet.store import (
+        ChannelMessage,
+        Consumer,
+        Counter,
+        Group,
+        Hash,
+        List,
+        Set,
+        SortedSet,
+        Store,
+        Stream,
+        String,
+        Subscription,
+        codecs,
+        connect,
+        open,
+    )
     from rillet.types.stream.id import StreamID
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    **dict.fromkeys(("CommandError", "Corrupt", "RilletError", "StoreError"), "rillet.errors"),
+    **dict.fromkeys(("CommandError", "Corrupt", "InvalidValue", "RilletError", "StoreError"), "rillet.errors"),
     **dict.fromkeys(
-        ("ChannelMessage", "Consumer", "Group", "Store", "Stream", "Subscription", "connect", "open"), "rillet.store"
+        "ChannelMessage Consumer Counter Group Hash List Set SortedSet Store Stream String Subscription codecs connect "
+        "open".split(),
+        "rillet.store",
     ),
     "StreamID": "rillet.types.stream.id",
 }
@@ -38,14 +56,22 @@ __all__ = [
     "CommandError",
     "Consumer",
     "Corrupt",
+    "Counter",
     "Group",
+    "Hash",
+    "InvalidValue",
+    "List",
     "RilletError",
+    "Set",
+    "SortedSet",
     "Store",
     "StoreError",
     "Stream",
     "StreamID",
+    "String",
     "Subscription",
     "__version__",
+    "codecs",
     "compiled",
     "connect",
     "open",

@@ -3,6 +3,7 @@
     RilletError
     ├── Corrupt                external bytes are malformed (DUMP, RDB, AOF, listpack)
     │   └── LogCorrupt         a log, manifest or RDB file is damaged: has path and offset
+    ├── InvalidValue           a stored value is not of the type of its codec; also a ValueError
     ├── ProtocolError          a client violated RESP; the text is what Redis sends before it closes the connection
     ├── CommandError           a command was rejected; str(error) is the RESP error line
     │   ├── WrongType  NoGroup  BusyGroup  BusyKey  NoAuth  WrongPass  NoProto  NoPerm
@@ -36,6 +37,10 @@ class LogCorrupt(Corrupt):
         self.path = path
         self.offset = offset
         self.reason = reason
+
+
+class InvalidValue(RilletError, ValueError):
+    """Stored bytes are not a value of the codec that reads them: text that is not a number, or JSON of another type."""
 
 
 class ProtocolError(RilletError):

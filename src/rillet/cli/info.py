@@ -18,6 +18,7 @@ from rillet._compiled import by_speed
 OPTIONAL = {
     "uvloop": "the server's event loop",
     "anycrc": "CRC-64 of DUMP payloads and RDB files",
+    "msgspec": "JSON and MessagePack values (rillet.codecs)",
     "redis": "remote stores, and store.redis()",
     "hiredis": "redis-py's fast parser",
     "pyspark": "the Spark source and sink",

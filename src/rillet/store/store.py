@@ -33,6 +33,7 @@ from rillet.store.backend import Backend, DirectoryBackend, MemoryBackend, Serve
 from rillet.store.channels import Names, Subscription, one_reply
 from rillet.store.directory import Directory
 from rillet.store.encoding import Value, decode, encode, encode_name, id_of_reply, parse_id
+from rillet.store.keys import KeyCommands
 from rillet.store.recovery import Recovery
 from rillet.store.serving import StoreServer, serve
 from rillet.store.stream import Stream
@@ -74,7 +75,7 @@ def connect(url: str) -> Store:
     return Store(ServerBackend(url))
 
 
-class Store:
+class Store(KeyCommands):
     """Streams and keys in this process, in a directory, or on a server. Safe to use from several threads."""
 
     def __init__(self, backend: Backend) -> None:

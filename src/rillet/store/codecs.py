@@ -1,0 +1,359 @@
+"""Codecs: how a Python value becomes the bytes that Redis stores, and how these bytes become a value again.
+
+    store.hash("k")                              text           str in, str out
+    store.hash("k", codec=codecs.raw)            raw            bytes in, bytes out
+    store.hash("k", codec=text_of(int))          text_of(T)     a number, date, enum ... as plain text: 42
+    store.hash("k", codec=codecs.json)           json           any JSON value
+    store.hash("k", codec=json_of(list[int]))    json_of(T)     JSON, decoded as T and checked
+    store.hash("k", codec=codecs.msgpack)        msgpack, msgpack_of(T)
+
+Any object with `encode(value) -> bytes` and `decode(bytes) -> value` is a codec. Two values are the same set member if
+the codec returns the same bytes for both.
+
+Each type has one text. `text_of` writes it as it is, and JSON writes it between quotation marks where JSON has no such
+type. Redis, Spark and every other client can read it.
+
+    type             text                                    example
+    str              UTF-8; other bytes as surrogates        Zürich
+    bytes            the bytes; in JSON as base64            \\x00\\x01
+    int              decimal, so that INCR works             -42
+    float            the shortest text that reads back       99.9, 1e+16, inf, nan  (in JSON, msgspec writes null for
+                                                             inf and nan; the standard library raises ValueError)
+    bool             true, false                             true
+    None             the empty text; in JSON null
+    datetime         ISO 8601, Z for UTC, no zone if naive   2026-11-22T10:30:00Z, 2026-11-22T10:30:00.250000+01:00
+    date, time       ISO 8601                                2026-11-22, 10:30:00
+    Decimal          its digits                              99.90
+    UUID             36 characters                           12345678-1234-5678-1234-567812345678
+    Enum             the text of its value                   red
+    another type     JSON: list, dict, dataclass, msgspec.Struct, int | str ...
+
+The empty text of None and of "" would be equal, so `text_of(str | None)` is rejected. Use json_of(str | None) there.
+MessagePack has these differences: an aware datetime becomes a timestamp in UTC, and bytes stay bytes.
+
+`json` and `msgpack` use msgspec (`pip install 'rillet[codecs]'`). Without it, the standard library handles `json`, and
+json_of for the types that JSON has, with the same bytes.
+
+A value of another type raises TypeError on write. Bytes that are not a T raise InvalidValue on read.
+
+Rejected: pickle, because reading a value would execute code of its writer. "True" and "None" for bool and None, because
+they would be read as texts by every other client. A text for None such as "null", because a column of numbers in which
+null occurs would become a column of texts in Arrow.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import json as _standard_json
+import re
+from collections.abc import Callable
+from datetime import date, datetime, time
+from decimal import Decimal, InvalidOperation
+from enum import Enum, Flag
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Protocol, TypeVar, Union, get_args, get_origin, overload
+from uuid import UUID
+
+from rillet.errors import InvalidValue
+from rillet.store.encoding import decode, encode
+
+V = TypeVar("V")
+_INTEGER = re.compile(rb"-?[0-9]+")
+_JSON_TYPES = (int, float, str, bool, list, dict, NoneType)
+
+
+class Codec(Protocol[V]):
+    """Converts values of type V to bytes and back."""
+
+    def encode(self, value: V, /) -> bytes:
+        """Return the bytes to store; raise TypeError for a value of another type."""
+
+    def decode(self, raw: bytes, /) -> V:
+        """Return the value of stored bytes; raise InvalidValue if they are not a value of this codec."""
+
+
+class _Codec(Generic[V]):
+    """A codec of two functions. Codecs with the same name and type are equal."""
+
+    __slots__ = ("decode", "encode", "name", "type")
+
+    def __init__(self, name: str, type: Any, encode: Callable[[V], bytes], decode: Callable[[bytes], V]) -> None:
+        self.name = name
+        self.type = type
+        self.encode = encode
+        self.decode = decode
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Codec) and (self.name, self.type) == (other.name, other.type)
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def __repr__(self) -> str:
+        return self.name if self.type is Any else f"{self.name}_of({_name(self.type)})"
+
+
+def _name(type: Any) -> str:
+    return getattr(type, "__name__", str(type)) if get_origin(type) is None else str(type)
+
+
+# ---- raw and text ----------------------------------------------------------------------------------------------------
+
+
+def _bytes_of(value: Any) -> bytes:
+    if not isinstance(value, (bytes, bytearray, memoryview)):
+        raise TypeError(f"the codec raw stores bytes, not {type(value).__name__}")
+    return bytes(value)
+
+
+raw: Codec[bytes] = _Codec("raw", Any, _bytes_of, bytes)
+"""Bytes in, bytes out."""
+
+text: Codec[str] = _Codec("text", Any, encode, decode)
+"""str in, str out. It also writes bytes, int and float, as the fields of an entry do, and reads them as str."""
+
+
+@overload
+def text_of(type: type[V]) -> Codec[V]: ...
+@overload
+def text_of(type: Any) -> Codec[Any]: ...
+def text_of(type: Any) -> Codec[Any]:
+    """Return the codec that writes values of a type as the text in this module's table; JSON for other types."""
+    forms = _forms_of(type)
+    return json_of(type) if forms is None else _Codec("text", type, *forms)
+
+
+_Forms = tuple[Callable[[Any], bytes], Callable[[bytes], Any]]
+
+
+def _forms_of(type: Any) -> _Forms | None:
+    """Return the two functions of a type that has a text; None for a type that is written as JSON."""
+    type = getattr(type, "__supertype__", type)  # NewType
+    if get_origin(type) is Annotated:
+        return _annotated_forms(type)
+    if get_origin(type) in (Union, UnionType):
+        members = [member for member in get_args(type) if member is not NoneType]
+        forms = _forms_of(members[0]) if len(members) == 1 else None
+        return None if forms is None else _optional_forms(type, *forms)
+    if type in _SCALARS:
+        return _SCALARS[type]
+    if _is_subclass(type, Flag):
+        return _number_forms(type)
+    if _is_subclass(type, Enum):
+        return _enum_forms(type)
+    return None
+
+
+def _annotated_forms(type: Any) -> _Forms | None:
+    """Return the functions of Annotated[T, Meta(...)]: the text of T; msgspec checks the constraints on read."""
+    forms = _forms_of(get_args(type)[0])
+    if forms is None:
+        return None
+    write, read = forms
+
+    def checked(raw: bytes) -> Any:
+        value, msgspec = read(raw), _msgspec(f"text_of({type})")
+        try:
+            return msgspec.convert(value, type)
+        except msgspec.ValidationError as error:
+            raise InvalidValue(f"{error}, got {decode(raw)!r}") from None
+
+    return write, checked
+
+
+def _optional_forms(type: Any, write: Callable[[Any], bytes], read: Callable[[bytes], Any]) -> _Forms:
+    """Return the functions of `T | None`; raise TypeError if T also has a value whose text is empty."""
+    try:
+        read(b"")
+    except InvalidValue:
+        return lambda value: b"" if value is None else write(value), lambda raw: None if raw == b"" else read(raw)
+    raise TypeError(f"text_of({type}): None and an empty value have the same text; use json_of({type})")
+
+
+def _scalar(type: Any, write: Callable[[Any], bytes], read: Callable[[str], Any]) -> _Forms:
+    """Return the functions of a type, with the checks of the value and of the text."""
+
+    def checked_write(value: Any) -> bytes:
+        if not isinstance(value, type) or (_RELATED.get(type) and isinstance(value, _RELATED[type])):
+            raise TypeError(f"text_of({type.__name__}) stores {type.__name__}, not {value.__class__.__name__}")
+        return write(value)
+
+    def checked_read(raw: bytes) -> Any:
+        try:
+            return read(raw.decode())
+        except (ValueError, KeyError, InvalidOperation):
+            raise InvalidValue(f"expected {type.__name__}, got {decode(raw)!r}") from None
+
+    return checked_write, checked_read
+
+
+# A value of the second type is also an instance of the first, but has another text.
+_RELATED: dict[Any, type] = {int: bool, date: datetime}
+
+
+def _read_integer(digits: str) -> int:
+    if _INTEGER.fullmatch(digits.encode()) is None:
+        raise ValueError(digits)
+    return int(digits)
+
+
+def _write_float(value: Any) -> bytes:
+    return float.__repr__(float(value)).encode()
+
+
+def _read_float(digits: str) -> float:
+    if "_" in digits or digits != digits.strip():
+        raise ValueError(digits)
+    return float(digits)
+
+
+def _write_iso(value: datetime | time) -> bytes:
+    """Return ISO 8601 with Z in place of +00:00, as msgspec and add_arrow write it."""
+    iso = value.isoformat()
+    return (iso[:-6] + "Z" if iso.endswith("+00:00") else iso).encode()
+
+
+def _write_float_or_int(value: Any) -> bytes:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"text_of(float) stores float, not {type(value).__name__}")
+    return _write_float(value)
+
+
+def _is_subclass(kind: Any, parent: type) -> bool:
+    return isinstance(kind, type) and issubclass(kind, parent)
+
+
+def _number_forms(flag: Any) -> _Forms:
+    return _scalar(flag, lambda value: b"%d" % value.value, lambda digits: flag(_read_integer(digits)))
+
+
+def _enum_forms(enum: Any) -> _Forms:
+    """Return the functions of an Enum; raise TypeError if two of its values have the same text."""
+    texts = {member: _text_of_value(member) for member in enum}
+    members = {decode(written): member for member, written in texts.items()}
+    if len(members) != len(texts):
+        raise TypeError(f"text_of({enum.__name__}): two members have the same text")
+    return _scalar(enum, texts.__getitem__, members.__getitem__)
+
+
+def _text_of_value(member: Enum) -> bytes:
+    forms = _forms_of(type(member.value))
+    if forms is None:
+        raise TypeError(f"text_of({type(member).__name__}): the value {member.value!r} has no text")
+    return forms[0](member.value)
+
+
+_BOOLS = {"true": True, "false": False}
+_SCALARS: dict[Any, _Forms] = {
+    bytes: (raw.encode, raw.decode),
+    str: (_scalar(str, encode, str)[0], decode),  # any bytes are a str
+    bool: _scalar(bool, lambda value: b"true" if value else b"false", _BOOLS.__getitem__),
+    int: _scalar(int, lambda value: b"%d" % value, _read_integer),
+    float: (_write_float_or_int, _scalar(float, _write_float, _read_float)[1]),
+    NoneType: _scalar(NoneType, lambda value: b"", {"": None}.__getitem__),
+    datetime: _scalar(datetime, _write_iso, datetime.fromisoformat),
+    date: _scalar(date, _write_iso, date.fromisoformat),
+    time: _scalar(time, _write_iso, time.fromisoformat),
+    Decimal: _scalar(Decimal, lambda value: str(value).encode(), Decimal),
+    UUID: _scalar(UUID, lambda value: str(value).encode(), UUID),
+}
+
+# ---- JSON and MessagePack --------------------------------------------------------------------------------------------
+
+
+@overload
+def json_of(type: type[V]) -> Codec[V]: ...
+@overload
+def json_of(type: Any) -> Codec[Any]: ...
+def json_of(type: Any) -> Codec[Any]:
+    """Return the codec that writes JSON and reads it as values of a type, which it checks.
+
+    Dataclasses, TypedDicts, msgspec Structs and containers of them need msgspec; without it they raise ImportError.
+    """
+    try:
+        import msgspec
+    except ModuleNotFoundError:
+        if type is not Any and type not in _JSON_TYPES:
+            _msgspec(f"json_of({_name(type)})")
+        return _Codec("json", type, _standard_encode, _standard_decoder(type))
+    return _Codec("json", type, msgspec.json.Encoder().encode, _checked_decoder(msgspec.json.Decoder(type).decode))
+
+
+@overload
+def msgpack_of(type: type[V]) -> Codec[V]: ...
+@overload
+def msgpack_of(type: Any) -> Codec[Any]: ...
+def msgpack_of(type: Any) -> Codec[Any]:
+    """Return the codec that writes MessagePack and reads it as values of a type, which it checks."""
+    module = _msgspec("MessagePack").msgpack
+    return _Codec("msgpack", type, module.Encoder().encode, _checked_decoder(module.Decoder(type).decode))
+
+
+def _msgspec(use: str) -> Any:
+    """Return the module msgspec; raise ImportError with the command that installs it."""
+    try:
+        import msgspec
+    except ModuleNotFoundError:
+        raise ImportError(f"{use} needs msgspec: pip install 'rillet[codecs]'") from None
+    return msgspec
+
+
+def _checked_decoder(read: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
+    """Return a decoder that raises InvalidValue in place of msgspec's errors, which are ValueErrors."""
+
+    def checked(raw: bytes) -> Any:
+        try:
+            return read(raw)
+        except ValueError as error:
+            raise InvalidValue(f"{error}; got {raw[:80]!r}") from None
+
+    return checked
+
+
+def _standard_encode(value: Any) -> bytes:
+    form = _standard_json.dumps(value, default=_json_form, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return form.encode()
+
+
+def _json_form(value: Any) -> Any:
+    """Return a value that JSON has for a value that it has not: the same as msgspec's."""
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, (bytes, bytearray)):
+        return base64.b64encode(value).decode()
+    if isinstance(value, (set, frozenset)):
+        return list(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    forms = _SCALARS.get(type(value))
+    if forms is None:
+        raise TypeError(f"{type(value).__name__} has no JSON form without msgspec: pip install 'rillet[codecs]'")
+    return forms[0](value).decode()
+
+
+def _standard_decoder(type: Any) -> Callable[[bytes], Any]:
+    """Return a decoder that uses the standard library and checks the type of the value."""
+
+    def read(raw: bytes) -> Any:
+        value = _standard_json.loads(raw.decode())
+        if type is float and value.__class__ is int:
+            return float(value)
+        if type is not Any and value.__class__ is not type:
+            raise ValueError(f"Expected {type.__name__}")
+        return value
+
+    return _checked_decoder(read)
+
+
+if TYPE_CHECKING:
+    json: Codec[Any]
+    msgpack: Codec[Any]
+
+
+def __getattr__(name: str) -> Any:
+    """Create the codecs `json` and `msgpack` at their first use, because they import msgspec."""
+    if name not in ("json", "msgpack"):
+        raise AttributeError(f"module 'rillet.store.codecs' has no attribute {name!r}")
+    globals()[name] = codec = json_of(Any) if name == "json" else msgpack_of(Any)
+    return codec

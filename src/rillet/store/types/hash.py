@@ -1,0 +1,218 @@
+"""Hash: fields and values under one key, with the interface of a dict.
+
+    prices = store.hash("prices", codec=text_of(Decimal))
+    prices["apple"] = Decimal("1.20")           HSET
+    prices.update(pear="2.00", plum="0.80")     one HSET
+    prices.setdefault("apple", Decimal(1))      HSETNX and HGET: atomic
+    for name, price in prices.items(): ...      HSCAN, a thousand fields at a time
+
+Iteration reads pages and needs little memory. A field that exists during the whole iteration is yielded at least once;
+as with HSCAN, a field may be yielded twice if the hash changes meanwhile. `get_all` reads everything at one moment.
+
+Fields are text; bytes that are not UTF-8 become surrogates, which are converted back on write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import ItemsView, Iterable, Iterator, Mapping, MutableMapping, ValuesView
+from typing import Any, TypeVar, overload
+
+from rillet.store.encoding import decode, encode
+from rillet.store.types.stored_key import MISSING, StoredKey, V, replies_of, same_data, transaction
+
+T = TypeVar("T")
+Name = str | bytes
+
+
+class Hash(StoredKey[V], MutableMapping[str, V]):
+    """A hash of the store as a MutableMapping from field to value. See the module for iteration and cost."""
+
+    __slots__ = ()
+    __hash__ = None  # type: ignore[assignment]
+
+    # -- one field -----------------------------------------------------------------------------------
+
+    def get_value(self, field: Name) -> V:
+        """Return the value of a field; KeyError if there is none (HGET). O(1)"""
+        raw = self.store.run([b"HGET", self.key, encode(field)])
+        if raw is None:
+            raise KeyError(field)
+        return self._decode(raw)
+
+    def set_value(self, field: Name, value: V) -> bool:
+        """Set a field; return whether it is new (HSET). O(1)"""
+        return bool(self.store.run([b"HSET", self.key, encode(field), self._encode(value)]))
+
+    @overload
+    def get(self, field: Name, default: None = None, /) -> V | None: ...
+    @overload
+    def get(self, field: Name, default: V, /) -> V: ...
+    @overload
+    def get(self, field: Name, default: T, /) -> V | T: ...
+    def get(self, field: Name, default: Any = None, /) -> Any:
+        """Return the value of a field, or the default (HGET). O(1)"""
+        raw = self.store.run([b"HGET", self.key, encode(field)])
+        return default if raw is None else self._decode(raw)
+
+    def setdefault(self, field: Name, default: V) -> V:
+        """Set a field if it is missing; return its value (HSETNX, HGET). Atomic. O(1)"""
+        name, value = encode(field), self._encode(default)
+        raw = None
+        while raw is None:  # another client may delete the field between the two commands
+            _, raw = self.store.run_many([[b"HSETNX", self.key, name, value], [b"HGET", self.key, name]])
+        return self._decode(raw)
+
+    def add(self, field: Name, value: V) -> bool:
+        """Set a field only if it is missing; return whether it was (HSETNX). O(1)"""
+        return bool(self.store.run([b"HSETNX", self.key, encode(field), self._encode(value)]))
+
+    def contains(self, field: object) -> bool:
+        """Return whether a field exists (HEXISTS). O(1)"""
+        return isinstance(field, (str, bytes)) and bool(self.store.run([b"HEXISTS", self.key, encode(field)]))
+
+    @overload
+    def pop(self, field: Name, /) -> V: ...
+    @overload
+    def pop(self, field: Name, default: V, /) -> V: ...
+    @overload
+    def pop(self, field: Name, default: T, /) -> V | T: ...
+    def pop(self, field: Name, default: Any = MISSING, /) -> Any:
+        """Remove a field and return its value, or the default; KeyError without one (HGET, HDEL in MULTI). O(1)"""
+        name = encode(field)
+        commands = transaction([b"HGET", self.key, name], [b"HDEL", self.key, name])
+        raw, _ = replies_of(self.store.run_many(commands))
+        if raw is None and default is MISSING:
+            raise KeyError(field)
+        return default if raw is None else self._decode(raw)
+
+    def popitem(self) -> tuple[str, V]:
+        """Remove a random field and return it with its value; KeyError if the hash is empty (HRANDFIELD, pop)."""
+        while True:
+            field = self.random()
+            if field is None:
+                raise KeyError(f"the hash {self.name!r} is empty")
+            value = self.pop(field, MISSING)
+            if value is not MISSING:  # another client may have removed the field meanwhile
+                return field, value
+
+    def random(self) -> str | None:
+        """Return a random field; None if the hash is empty (HRANDFIELD). O(1)"""
+        raw = self.store.run([b"HRANDFIELD", self.key])
+        return None if raw is None else decode(raw)
+
+    def incr(self, field: Name, by: int = 1) -> int:
+        """Add to the integer in a field, 0 if missing; return the result (HINCRBY). O(1)"""
+        return int(self.store.run([b"HINCRBY", self.key, encode(field), b"%d" % by]))
+
+    def incr_float(self, field: Name, by: float) -> float:
+        """Add to the number in a field, 0 if missing; return the result (HINCRBYFLOAT). O(1)"""
+        return float(self.store.run([b"HINCRBYFLOAT", self.key, encode(field), encode(by)]))
+
+    # -- several fields ------------------------------------------------------------------------------
+
+    def mget(self, fields: Iterable[Name]) -> list[V | None]:
+        """Return the values of several fields in order, None for a missing one (HMGET). O(fields)"""
+        names = [encode(field) for field in fields]
+        if not names:
+            return []
+        return [None if raw is None else self._decode(raw) for raw in self.store.run([b"HMGET", self.key, *names])]
+
+    def update(self, fields: Any = (), /, **more: V) -> None:
+        """Set fields from a mapping, from pairs, or from keyword arguments, in one command (HSET). O(fields)"""
+        argv = [b"HSET", self.key]
+        for field, value in (*_pairs(fields), *more.items()):
+            argv += (encode(field), self._encode(value))
+        if len(argv) > 2:
+            self.store.run(argv)
+
+    def remove(self, *fields: Name) -> int:
+        """Remove fields; return how many existed (HDEL). O(fields)"""
+        return int(self.store.run([b"HDEL", self.key, *map(encode, fields)])) if fields else 0
+
+    def clear(self) -> None:
+        """Delete the key (DEL). O(fields)"""
+        self.delete()
+
+    def size(self) -> int:
+        """Return the number of fields (HLEN). O(1)"""
+        return int(self.store.run([b"HLEN", self.key]))
+
+    # -- all fields ----------------------------------------------------------------------------------
+
+    def get_all(self) -> dict[str, V]:
+        """Return all fields and values, as they are at one moment (HGETALL). O(fields)"""
+        return {decode(field): self._decode(raw) for field, raw in _flat_pairs(self.store.run([b"HGETALL", self.key]))}
+
+    def scan(self, match: str | bytes | None = None) -> Iterator[tuple[str, V]]:
+        """Yield the fields that match a glob, with their values, a page at a time (HSCAN)."""
+        for page in self._scan(b"HSCAN", match):
+            for field, raw in _flat_pairs(page):
+                yield decode(field), self._decode(raw)
+
+    def values(self) -> ValuesView[V]:
+        """Return a view of the values; iteration uses HSCAN."""
+        return _Values(self)
+
+    def items(self) -> ItemsView[str, V]:
+        """Return a view of the fields with their values; iteration uses HSCAN."""
+        return _Items(self)
+
+    # -- operators -----------------------------------------------------------------------------------
+
+    def __getitem__(self, field: Name) -> V:
+        return self.get_value(field)
+
+    def __setitem__(self, field: Name, value: V) -> None:
+        self.set_value(field, value)
+
+    def __delitem__(self, field: Name) -> None:
+        if not self.remove(field):
+            raise KeyError(field)
+
+    def __contains__(self, field: object) -> bool:
+        return self.contains(field)
+
+    def __len__(self) -> int:
+        return self.size()
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the fields, a page at a time (HSCAN)."""
+        for page in self._scan(b"HSCAN"):
+            yield from map(decode, page[::2])
+
+    def __eq__(self, other: object) -> bool:
+        """Compare with a mapping: all fields and values are read."""
+        if not isinstance(other, Mapping):
+            return NotImplemented
+        return same_data(self, other) or self.get_all() == dict(other.items())
+
+
+class _Items(ItemsView[str, V]):
+    """The items of a hash, read with HSCAN."""
+
+    _mapping: Hash[V]
+
+    def __iter__(self) -> Iterator[tuple[str, V]]:
+        return self._mapping.scan()
+
+
+class _Values(ValuesView[V]):
+    """The values of a hash, read with HSCAN."""
+
+    _mapping: Hash[V]
+
+    def __iter__(self) -> Iterator[V]:
+        return (value for _, value in self._mapping.scan())
+
+    def __contains__(self, value: object) -> bool:
+        return any(value == other for other in self)
+
+
+def _pairs(fields: Any) -> Iterable[tuple[Any, Any]]:
+    """Return the pairs of a mapping or of an iterable of pairs."""
+    return fields.items() if isinstance(fields, Mapping) else fields
+
+
+def _flat_pairs(reply: Any) -> Iterable[tuple[bytes, bytes]]:
+    """Return the pairs of a reply: alternating fields and values, or a map (RESP3)."""
+    return reply.items() if isinstance(reply, dict) else zip(reply[::2], reply[1::2], strict=True)

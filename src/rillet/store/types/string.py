@@ -1,0 +1,151 @@
+"""String: one value under one key. Counter: a number under one key.
+
+    session = store.string("session:42", codec=json_of(Session))
+    session.set_value(Session(...), expire=3600)       SET EX
+    session.get_value()                                GET: the value, or None
+    lock = store.string("lock")
+    lock.set_value("me", nx=True, expire=30)           True if the key did not exist
+
+    visits = store.counter("visits")
+    visits.incr()                                      INCRBY: 1
+    visits.incr(10)                                    INCRBY: 11
+
+`append`, `get_range` and `set_range` work on the bytes of the value, whatever the codec is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+from rillet.store.encoding import encode
+from rillet.store.types.stored_key import StoredKey, V, milliseconds_of, unix_milliseconds_of
+
+
+class String(StoredKey[V]):
+    """A string of the store: one value, which the codec encodes."""
+
+    __slots__ = ()
+
+    def get_value(self) -> V | None:
+        """Return the value, None if there is no key (GET). O(length)"""
+        raw = self.store.run([b"GET", self.key])
+        return None if raw is None else self._decode(raw)
+
+    def set_value(self, value: V, *, expire: float | timedelta | None = None, expire_at: datetime | None = None,
+                  keep_expiry: bool = False, nx: bool = False, xx: bool = False) -> bool:  # fmt: skip
+        """Set the value; return False if nx or xx prevented it (SET). O(length)
+
+        expire: seconds until the key expires; expire_at: a time with a zone; keep_expiry: keep the present expiry.
+        nx: only if the key does not exist; xx: only if it exists.
+        """
+        argv = [b"SET", self.key, self._encode(value), *_options(expire, expire_at, keep_expiry, nx, xx)]
+        return self.store.run(argv) is not None
+
+    def get_and_set(self, value: V, *, expire: float | timedelta | None = None, expire_at: datetime | None = None,
+                    keep_expiry: bool = False, nx: bool = False, xx: bool = False) -> V | None:  # fmt: skip
+        """Set the value as set_value does; return the previous value, None if there was none (SET GET). Atomic."""
+        argv = [b"SET", self.key, self._encode(value), *_options(expire, expire_at, keep_expiry, nx, xx), b"GET"]
+        raw = self.store.run(argv)
+        return None if raw is None else self._decode(raw)
+
+    def get_and_delete(self) -> V | None:
+        """Delete the key; return its value, None if there was none (GETDEL). Atomic."""
+        raw = self.store.run([b"GETDEL", self.key])
+        return None if raw is None else self._decode(raw)
+
+    def get_and_expire(self, seconds: float | timedelta | None) -> V | None:
+        """Return the value and let the key expire after that time, never if None (GETEX). Atomic."""
+        expiry = [b"PERSIST"] if seconds is None else [b"PX", milliseconds_of(seconds)]
+        raw = self.store.run([b"GETEX", self.key, *expiry])
+        return None if raw is None else self._decode(raw)
+
+    # -- the bytes of the value ----------------------------------------------------------------------
+
+    def append(self, data: str | bytes) -> int:
+        """Add bytes, or text as UTF-8, at the end; return the length in bytes (APPEND). O(data)"""
+        return int(self.store.run([b"APPEND", self.key, encode(data)]))
+
+    def get_range(self, start: int = 0, end: int = -1) -> bytes:
+        """Return the bytes from offset start to offset end, both included; -1 is the last (GETRANGE). O(returned)"""
+        raw: bytes = self.store.run([b"GETRANGE", self.key, b"%d" % start, b"%d" % end])
+        return raw
+
+    def set_range(self, offset: int, data: str | bytes) -> int:
+        """Overwrite bytes from an offset on; return the length in bytes (SETRANGE). O(data)
+
+        A gap between the end of the value and the offset becomes zero bytes.
+        """
+        return int(self.store.run([b"SETRANGE", self.key, b"%d" % offset, encode(data)]))
+
+    def size(self) -> int:
+        """Return the length of the value in bytes, 0 if there is no key (STRLEN). O(1)"""
+        return int(self.store.run([b"STRLEN", self.key]))
+
+
+class Counter(StoredKey[int]):
+    """A number of the store, 0 if the key does not exist. Every change is atomic."""
+
+    __slots__ = ()
+
+    def get_value(self) -> int:
+        """Return the number (GET). O(1)"""
+        raw = self.store.run([b"GET", self.key])
+        return 0 if raw is None else self._decode(raw)
+
+    def set_value(self, number: int, *, expire: float | timedelta | None = None) -> None:
+        """Set the number; expire: seconds until the key expires (SET). O(1)"""
+        self.store.run([b"SET", self.key, self._encode(number), *_options(expire, None, False, False, False)])
+
+    def incr(self, by: int = 1) -> int:
+        """Add to the number; return the result (INCRBY). O(1)"""
+        return int(self.store.run([b"INCRBY", self.key, b"%d" % by]))
+
+    def decr(self, by: int = 1) -> int:
+        """Subtract from the number; return the result (DECRBY). O(1)"""
+        return int(self.store.run([b"DECRBY", self.key, b"%d" % by]))
+
+    def incr_float(self, by: float) -> float:
+        """Add to the number; return the result (INCRBYFLOAT). O(1)
+
+        The number may then have a fraction: read it with get_float.
+        """
+        return float(self.store.run([b"INCRBYFLOAT", self.key, encode(by)]))
+
+    def get_float(self) -> float:
+        """Return the number, which may have a fraction (GET). O(1)"""
+        raw = self.store.run([b"GET", self.key])
+        return 0.0 if raw is None else float(raw)
+
+    def reset(self) -> int:
+        """Delete the key; return the number that it had (GETDEL). Atomic. O(1)"""
+        raw = self.store.run([b"GETDEL", self.key])
+        return 0 if raw is None else self._decode(raw)
+
+    def __int__(self) -> int:
+        return self.get_value()
+
+    def __float__(self) -> float:
+        return self.get_float()
+
+
+def _options(expire: float | timedelta | None, expire_at: datetime | None, keep_expiry: bool, nx: bool,
+             xx: bool) -> Iterator[bytes]:  # fmt: skip
+    """Yield the options of SET; raise ValueError for more than one expiry, or nx with xx."""
+    if (expire is not None) + (expire_at is not None) + keep_expiry > 1:
+        raise ValueError("pass one of expire, expire_at and keep_expiry")
+    if nx and xx:
+        raise ValueError("pass nx or xx, not both: a key that must exist and not exist is never set")
+    if expire is not None:
+        yield from (b"PX", milliseconds_of(expire))
+    if expire_at is not None:
+        yield from (b"PXAT", unix_milliseconds_of(expire_at))
+    if keep_expiry:
+        yield b"KEEPTTL"
+    if nx:
+        yield b"NX"
+    if xx:
+        yield b"XX"
+
+
+__all__ = ["Counter", "String"]

@@ -1,0 +1,57 @@
+"""The kinds of stores of the tests beside this file: those of tests/store, a server over RESP3, and a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rillet
+from rillet.store import Store
+from tests.cluster import Cluster, running_cluster
+from tests.judge import Judge, redis_binary
+from tests.store.conftest import KINDS, ONCE, Frontend, _make
+
+
+def _parameters() -> list[Any]:
+    once = (*ONCE, "cluster")
+    return [
+        pytest.param(kind, marks=pytest.mark.once if kind in once else ()) for kind in (*KINDS, "resp3", "cluster")
+    ]
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    if redis_binary() is None:
+        pytest.skip("redis-server is not installed (Debian: apt-get install redis-server)")
+    with running_cluster() as nodes:
+        yield nodes
+
+
+def _connected(request: pytest.FixtureRequest, kind: str) -> Store:
+    if kind == "cluster":
+        nodes: Cluster = request.getfixturevalue("cluster")
+        nodes.flush()
+        return rillet.connect(nodes.url)
+    judge: Judge = request.getfixturevalue("judge")
+    store = rillet.connect(f"redis://127.0.0.1:{judge.port}/0?protocol=3")
+    store.execute("FLUSHALL")
+    return store
+
+
+@pytest.fixture(params=_parameters())
+def frontend(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Frontend]:
+    with ExitStack() as stack:
+        if request.param in ("resp3", "cluster"):
+            store = stack.enter_context(_connected(request, request.param))
+            yield Frontend(request.param, store, lambda: store)
+        else:
+            yield _make(request, request.param, tmp_path / "store.rillet", stack)
+
+
+@pytest.fixture
+def store(frontend: Frontend) -> Store:
+    return frontend.store
