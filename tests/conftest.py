@@ -4,6 +4,7 @@
 
     RILLET_EXPECT=compiled|interpreted   the build that must be imported
     RILLET_NO_CYTHON=1                   Cython cannot be imported, as on a user's machine
+    RILLET_EXAMPLES=N                    examples of each property (30)
 
 Tests that need an optional server or suite are collected only where that server or suite is present. One line at the
 end of the run counts the tests that were left out and names the variables that enable them.
@@ -45,11 +46,11 @@ DEFAULTS = {
 }
 
 
-# No deadline for an example: its duration depends on the machine and its load.
-settings.register_profile("rillet", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-# `make test` runs the same properties on the faster compiled build, with 100 examples each.
-settings.register_profile("interpreted", parent=settings.get_profile("rillet"), max_examples=40)
-settings.load_profile("interpreted" if os.environ.get("RILLET_EXPECT") == "interpreted" else "rillet")
+# No deadline for an example: its duration depends on the machine and its load. `make test` runs each property at both
+# speeds; `make test-long` sets a higher number of examples.
+settings.register_profile("rillet", deadline=None, suppress_health_check=[HealthCheck.too_slow],
+                          max_examples=int(os.environ.get("RILLET_EXAMPLES", "30")))  # fmt: skip
+settings.load_profile("rillet")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

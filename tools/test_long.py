@@ -23,6 +23,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 COMPILED = ROOT / "build" / "compiled"
+EXAMPLES = "500"  # examples of each property; `make test` runs 30
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,14 @@ def _marked(folder: str) -> Callable[[int], list[str]]:
     return lambda _seed: ["-m", "pytest", "-q", "-m", "long", "--timeout=1800", f"tests/{folder}"]
 
 
+def _properties(folder: str) -> Callable[[int], list[str]]:
+    """Return the tests of a folder with more examples of each property, generated from another seed."""
+    return lambda seed: [
+        "-m", "pytest", "-q", "-m", "not long and not spark", "--timeout=1800", f"--hypothesis-seed={seed}",
+        f"tests/{folder}",
+    ]  # fmt: skip
+
+
 def _module(name: str, *arguments: str, seed: str = "--seed") -> Callable[[int], list[str]]:
     return lambda number: ["-m", name, *arguments, *([seed] if seed else []), str(number)]
 
@@ -60,6 +69,7 @@ JOBS = (
     Job("power-loss", _module("tests.persistence.power_loss", "--seeds", "1", "--commands", "1000")),
     Job("kill", _module("tests.persistence.killing", "--rounds", "20"), interpreted=False),
     Job("ledger", _module("tests.spark.ledger", "--strikes", "6"), interpreted=False),
+    *(Job(f"properties-{folder}", _properties(folder)) for folder in ("columns", "structs", "types", "protocol")),
     *(Job(f"long-{folder}", _marked(folder), interpreted=folder != "spark") for folder in MARKED),
 )  # fmt: skip
 
@@ -68,6 +78,7 @@ def environment(compiled: bool) -> dict[str, str]:
     """Return the environment that selects a build."""
     build = COMPILED if compiled else ROOT / "src"
     own = {"PYTHONPATH": f"{build}{os.pathsep}{ROOT}", "RILLET_EXPECT": "compiled" if compiled else "interpreted"}
+    own["RILLET_EXAMPLES"] = EXAMPLES
     return {**os.environ, **own, "PYSPARK_PYTHON": sys.executable, **({} if compiled else {"RILLET_NO_CYTHON": "1"})}
 
 

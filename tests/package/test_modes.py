@@ -84,6 +84,7 @@ def built_extensions(folder: Path) -> set[str]:
     return {p.relative_to(folder).as_posix().removesuffix(suffix) for p in folder.rglob(f"*{suffix}")}
 
 
+@pytest.mark.once
 def test_listed_modules_are_those_that_import_the_shim() -> None:
     assert sorted(COMPILED) == sorted(typed_sources())
 

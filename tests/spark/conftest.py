@@ -12,6 +12,7 @@ from rillet.spark.java import JavaMissing, require_java
 from rillet.spark.options import parse
 from tests.cluster import Cluster, running_cluster
 from tests.judge import Judge, redis_binary
+from tests.spark.standalone import SMALL_JAVA
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,8 +37,9 @@ def spark() -> Iterator[SparkSession]:
         pytest.skip(str(missing))
     from rillet.spark import session
 
-    # Few shuffle partitions and no progress of idle queries: the data here is small.
-    started = session("local[2]", "rillet tests", spark_sql_shuffle_partitions="2", spark_driver_memory="1g")
+    # Few shuffle partitions and a quick JIT: the data here is small.
+    started = session("local[2]", "rillet tests", spark_sql_shuffle_partitions="2", spark_driver_memory="1g",
+                      spark_driver_extraJavaOptions=SMALL_JAVA)  # fmt: skip
     started.sparkContext.setLogLevel("OFF")
     yield started
     started.stop()

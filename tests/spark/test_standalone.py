@@ -90,6 +90,7 @@ def test_source_sink_and_archive_on_several_executors_and_nodes(
         assert servers.call(b"followed", b"XLEN", b"followed") == everything[0]
 
 
+@pytest.mark.long
 def test_executors_lost_at_the_worst_moments(standalone: Standalone, judge: Judge, url: str, tmp_path: Path) -> None:
     per_batch, batches = 1000, 4
     events = list(range(per_batch * batches))

@@ -24,6 +24,8 @@ from rillet.store import Store
 from rillet.store.transports.in_process import InProcessTransport
 from tests.judge import redis_binary, running_redis
 
+pytestmark = pytest.mark.once  # processes, sockets or files: the speed makes no difference
+
 WRITERS = 8
 
 
