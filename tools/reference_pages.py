@@ -35,6 +35,7 @@ CLASSES = (
     "rillet.store.types.string.Counter", "rillet.store.types.stored_key.StoredKey", "rillet.store.codecs",
     "rillet.store.group.Group", "rillet.store.group.Consumer", "rillet.store.group.Message",
     "rillet.store.channels.Subscription", "rillet.store.channels.ChannelMessage", "rillet.store.aio.AsyncStore",
+    "rillet.store.serving.StoreServer", "rillet.testing.clock.StoreClock", "rillet.testing.plugin",
     "rillet.types.stream.id.StreamID", "rillet.errors",
 )  # fmt: skip
 
