@@ -90,6 +90,11 @@ class _Codec(Generic[V]):
     def __hash__(self) -> int:
         return hash(self.name)
 
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        if self.type is Any and self.name in ("raw", "text"):
+            return self.name
+        return {"text": text_of, "json": json_of, "msgpack": msgpack_of}[self.name], (self.type,)
+
     def __repr__(self) -> str:
         return self.name if self.type is Any else f"{self.name}_of({_name(self.type)})"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import pickle
 import subprocess
 import sys
 from collections.abc import Callable
@@ -199,6 +200,19 @@ def test_equal_codecs() -> None:
 
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
+PICKLED: list[tuple[Any, object]] = [
+    (codecs.raw, b"\xff"), (codecs.text, "x"), (codecs.json, [None]), (codecs.msgpack, [b"x"]),
+    (text_of(Color), Color.RED), (text_of(int | None), None), (json_of(list[int]), [1]), (msgpack_of(int), 5),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("codec", "value"), PICKLED, ids=repr)
+def test_a_codec_survives_pickling(codec: Any, value: object) -> None:
+    again = pickle.loads(pickle.dumps(codec))
+    assert again == codec
+    assert again.decode(again.encode(value)) == value
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**63) | FINITE | st.text(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 import rillet
 from rillet.errors import CommandError, StoreClosed, StoreError
 from rillet.store import Counter, Hash, List, Set, SortedSet, Store, Stream, String, codecs
-from tests.store.conftest import Frontend
+from tests.store.conftest import Frontend, only
 
 
 def _fill(store: Store) -> None:
@@ -160,3 +161,33 @@ def test_a_type_without_a_class(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(Store, "run", lambda self, argv: b"ReJSON-RL")
         with pytest.raises(StoreError, match=r"has the type 'ReJSON-RL', which has no class: use execute\(\)"):
             _ = store["k"]
+
+
+@only("memory", "owner", "attached", "redis", "cluster")
+def test_each_change_is_atomic_among_threads(store: Store) -> None:
+    """Eight threads change the same keys: each field is popped once, each default is set once, and no step is lost."""
+    names = [f"field-{n}" for n in range(50)]
+    popped: list[tuple[str, str]] = []
+    defaults: list[tuple[str, str]] = []
+
+    def work(worker: int) -> None:
+        for name in names:
+            value = store.hash("pop").pop(name, None)
+            if value is not None:
+                popped.append((name, value))
+            defaults.append((name, store.hash("defaults").setdefault(name, str(worker))))
+            store.counter("counter").incr()
+            store.zset("scores").incr("member", 0.5)
+
+    store.hash("pop").update(dict.fromkeys(names, "v"))
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert sorted(popped) == [(name, "v") for name in sorted(names)]
+    assert "pop" not in store
+    assert set(defaults) == set(store.hash("defaults").items())
+    assert len(defaults) == 8 * len(names)
+    assert store.counter("counter").get_value() == 8 * len(names)
+    assert store.zset("scores") == {"member": 4.0 * len(names)}

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import ItemsView, Iterable, Iterator, Mapping, MutableMapping, ValuesView
 from typing import Any, TypeVar, overload
 
-from rillet.store.encoding import decode, encode
+from rillet.store.encoding import decode, encode, encode_name
 from rillet.store.types.stored_key import MISSING, StoredKey, V, replies_of, same_data, transaction
 
 T = TypeVar("T")
@@ -34,14 +34,14 @@ class Hash(StoredKey[V], MutableMapping[str, V]):
 
     def get_value(self, field: Name) -> V:
         """Return the value of a field; KeyError if there is none (HGET). O(1)"""
-        raw = self.store.run([b"HGET", self.key, encode(field)])
+        raw = self.store.run([b"HGET", self.key, encode_name(field)])
         if raw is None:
             raise KeyError(field)
         return self._decode(raw)
 
     def set_value(self, field: Name, value: V) -> bool:
         """Set a field; return whether it is new (HSET). O(1)"""
-        return bool(self.store.run([b"HSET", self.key, encode(field), self._encode(value)]))
+        return bool(self.store.run([b"HSET", self.key, encode_name(field), self._encode(value)]))
 
     @overload
     def get(self, field: Name, default: None = None, /) -> V | None: ...
@@ -51,12 +51,12 @@ class Hash(StoredKey[V], MutableMapping[str, V]):
     def get(self, field: Name, default: T, /) -> V | T: ...
     def get(self, field: Name, default: Any = None, /) -> Any:
         """Return the value of a field, or the default (HGET). O(1)"""
-        raw = self.store.run([b"HGET", self.key, encode(field)])
+        raw = self.store.run([b"HGET", self.key, encode_name(field)])
         return default if raw is None else self._decode(raw)
 
     def setdefault(self, field: Name, default: V) -> V:
         """Set a field if it is missing; return its value (HSETNX, HGET). Atomic. O(1)"""
-        name, value = encode(field), self._encode(default)
+        name, value = encode_name(field), self._encode(default)
         raw = None
         while raw is None:  # another client may delete the field between the two commands
             _, raw = self.store.run_many([[b"HSETNX", self.key, name, value], [b"HGET", self.key, name]])
@@ -64,11 +64,11 @@ class Hash(StoredKey[V], MutableMapping[str, V]):
 
     def add(self, field: Name, value: V) -> bool:
         """Set a field only if it is missing; return whether it was (HSETNX). O(1)"""
-        return bool(self.store.run([b"HSETNX", self.key, encode(field), self._encode(value)]))
+        return bool(self.store.run([b"HSETNX", self.key, encode_name(field), self._encode(value)]))
 
     def contains(self, field: object) -> bool:
         """Return whether a field exists (HEXISTS). O(1)"""
-        return isinstance(field, (str, bytes)) and bool(self.store.run([b"HEXISTS", self.key, encode(field)]))
+        return isinstance(field, (str, bytes)) and bool(self.store.run([b"HEXISTS", self.key, encode_name(field)]))
 
     @overload
     def pop(self, field: Name, /) -> V: ...
@@ -78,7 +78,7 @@ class Hash(StoredKey[V], MutableMapping[str, V]):
     def pop(self, field: Name, default: T, /) -> V | T: ...
     def pop(self, field: Name, default: Any = MISSING, /) -> Any:
         """Remove a field and return its value, or the default; KeyError without one (HGET, HDEL in MULTI). O(1)"""
-        name = encode(field)
+        name = encode_name(field)
         commands = transaction([b"HGET", self.key, name], [b"HDEL", self.key, name])
         raw, _ = replies_of(self.store.run_many(commands))
         if raw is None and default is MISSING:
@@ -102,17 +102,17 @@ class Hash(StoredKey[V], MutableMapping[str, V]):
 
     def incr(self, field: Name, by: int = 1) -> int:
         """Add to the integer in a field, 0 if missing; return the result (HINCRBY). O(1)"""
-        return int(self.store.run([b"HINCRBY", self.key, encode(field), b"%d" % by]))
+        return int(self.store.run([b"HINCRBY", self.key, encode_name(field), b"%d" % by]))
 
     def incr_float(self, field: Name, by: float) -> float:
         """Add to the number in a field, 0 if missing; return the result (HINCRBYFLOAT). O(1)"""
-        return float(self.store.run([b"HINCRBYFLOAT", self.key, encode(field), encode(by)]))
+        return float(self.store.run([b"HINCRBYFLOAT", self.key, encode_name(field), encode(by)]))
 
     # -- several fields ------------------------------------------------------------------------------
 
     def mget(self, fields: Iterable[Name]) -> list[V | None]:
         """Return the values of several fields in order, None for a missing one (HMGET). O(fields)"""
-        names = [encode(field) for field in fields]
+        names = [encode_name(field) for field in fields]
         if not names:
             return []
         return [None if raw is None else self._decode(raw) for raw in self.store.run([b"HMGET", self.key, *names])]
@@ -121,13 +121,13 @@ class Hash(StoredKey[V], MutableMapping[str, V]):
         """Set fields from a mapping, from pairs, or from keyword arguments, in one command (HSET). O(fields)"""
         argv = [b"HSET", self.key]
         for field, value in (*_pairs(fields), *more.items()):
-            argv += (encode(field), self._encode(value))
+            argv += (encode_name(field), self._encode(value))
         if len(argv) > 2:
             self.store.run(argv)
 
     def remove(self, *fields: Name) -> int:
         """Remove fields; return how many existed (HDEL). O(fields)"""
-        return int(self.store.run([b"HDEL", self.key, *map(encode, fields)])) if fields else 0
+        return int(self.store.run([b"HDEL", self.key, *map(encode_name, fields)])) if fields else 0
 
     def clear(self) -> None:
         """Delete the key (DEL). O(fields)"""

@@ -101,7 +101,8 @@ class Set(StoredKey[V], MutableSet[V]):
     def scan(self, match: str | bytes | None = None) -> Iterator[V]:
         """Yield the members that match a glob, a page at a time (SSCAN)."""
         for page in self._scan(b"SSCAN", match):
-            yield from map(self._decode, page)
+            for raw in page:
+                yield self._decode(raw)
 
     # -- several sets --------------------------------------------------------------------------------
 
@@ -109,24 +110,24 @@ class Set(StoredKey[V], MutableSet[V]):
         """Return the members of this set and of all others (SUNION). O(members)"""
         if self._on_server(others):
             return self._combined(b"SUNION", others)
-        return self.members().union(*map(_members, others))
+        return self.members().union(*self._operands(others))
 
     def intersection(self, *others: Iterable[V]) -> set[V]:
         """Return the members that are also in all others (SINTER). O(members of the smallest * sets)"""
         if self._on_server(others):
             return self._combined(b"SINTER", others)
-        return self.members().intersection(*map(_members, others))
+        return self.members().intersection(*self._operands(others))
 
     def difference(self, *others: Iterable[V]) -> set[V]:
         """Return the members that are in none of the others (SDIFF). O(members)"""
         if self._on_server(others):
             return self._combined(b"SDIFF", others)
-        return self.members().difference(*map(_members, others))
+        return self.members().difference(*self._operands(others))
 
     def symmetric_difference(self, other: Iterable[V]) -> set[V]:
         """Return the members that are in one of the two sets only (SDIFF twice; not atomic). O(members)"""
         if not self._on_server([other]):
-            return self.members().symmetric_difference(_members(other))
+            return self.members().symmetric_difference(*self._operands([other]))
         key = _key(other)
         replies = self.store.run_many([[b"SDIFF", self.key, key], [b"SDIFF", key, self.key]])
         return {self._decode(raw) for reply in replies for raw in reply}
@@ -134,7 +135,7 @@ class Set(StoredKey[V], MutableSet[V]):
     def isdisjoint(self, other: Iterable[Any]) -> bool:
         """Return whether the sets have no member in common (SINTERCARD LIMIT 1). O(members of the smaller)"""
         if not self._on_server([other]):
-            return self.members().isdisjoint(_members(other))
+            return self.members().isdisjoint(*self._operands([other]))
         return not self.store.run([b"SINTERCARD", b"2", self.key, _key(other), b"LIMIT", b"1"])
 
     def update(self, *others: Iterable[V]) -> None:
@@ -142,7 +143,7 @@ class Set(StoredKey[V], MutableSet[V]):
         if others and self._on_server(others):
             self._store_combined(b"SUNIONSTORE", others)
             return
-        argv = [b"SADD", self.key, *(self._encode(value) for other in others for value in other)]
+        argv = [b"SADD", self.key, *(self._encode(value) for other in self._operands(others) for value in other)]
         if len(argv) > 2:
             self.store.run(argv)
 
@@ -152,18 +153,19 @@ class Set(StoredKey[V], MutableSet[V]):
             self._store_combined(b"SINTERSTORE", others)
         else:
             members = self.members()
-            self._remove(members - members.intersection(*map(_members, others)))
+            self._remove(members.difference(members.intersection(*self._operands(others))))
 
     def difference_update(self, *others: Iterable[V]) -> None:
         """Remove the members of others (SDIFFSTORE, or one SREM). O(members)"""
         if others and self._on_server(others):
             self._store_combined(b"SDIFFSTORE", others)
         else:
-            self._remove(value for other in others for value in other)
+            self._remove([value for other in self._operands(others) for value in other])
 
     def symmetric_difference_update(self, other: Iterable[V]) -> None:
         """Remove the common members, add the other ones of `other` (SMEMBERS, SREM, SADD: not atomic). O(members)"""
-        members, values = self.members(), _members(other)
+        members = self.members()
+        values: set[V] = set(*self._operands([other]))
         self._remove(members & values)
         self.update(values - members)
 
@@ -177,6 +179,13 @@ class Set(StoredKey[V], MutableSet[V]):
         return all(
             isinstance(other, Set) and other.store is self.store and other.codec == self.codec for other in others
         )
+
+    def _operands(self, others: Iterable[Iterable[T]]) -> list[Iterable[T]]:
+        """Return the others, with the members of each Set as a set of this process."""
+        operands = []
+        for other in others:
+            operands.append(other.members() if isinstance(other, Set) else other)
+        return operands
 
     def _combined(self, command: bytes, others: Iterable[Any]) -> set[V]:
         return set(map(self._decode, self.store.run([command, self.key, *map(_key, others)])))

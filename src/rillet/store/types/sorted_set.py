@@ -236,7 +236,8 @@ class SortedSet(StoredKey[V], MutableMapping[V, float]):
     def scan(self, match: str | bytes | None = None) -> Iterator[tuple[V, float]]:
         """Yield the members that match a glob, with their scores, in no order (ZSCAN)."""
         for page in self._scan(b"ZSCAN", match):
-            yield from self._scored(page)
+            for pair in self._scored(page):  # noqa: UP028  # see the rules in stored_key
+                yield pair
 
     def pages(self, *, reverse: bool = False) -> Iterator[list[tuple[V, float]]]:
         """Yield all members with their scores in order, in lists of a thousand (ZRANGE)."""

@@ -8,7 +8,8 @@ The methods follow three rules, so that an asyncio class can be derived from eac
 
 - A method builds a command, runs it with `store.run` or `store.run_many`, and converts the reply.
 - An operator calls a method that has a name: `h["f"]` calls `h.get_value("f")`, `len(h)` calls `h.size()`.
-- A generator reads pages with `store.run`.
+- A generator reads pages with `store.run`, and yields each value in a loop: an asynchronous generator has no
+  `yield from`.
 """
 
 from __future__ import annotations
@@ -85,6 +86,9 @@ class StoredKey(Generic[V]):
             cursor, page = self.store.run([command, self.key, cursor, *glob, b"COUNT", b"%d" % PAGE])
             yield page
             more = cursor != b"0"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.store, self.key, self.codec)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
