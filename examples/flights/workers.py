@@ -125,8 +125,8 @@ def share_out(store: Store, workers: int, kill_at: int, progress: Callable[[int]
         killed,
         _number(store, "claimed"),
         _number(store, "twice"),
-        info["pending"],
-        info["lag"],
+        info.pending,
+        info.lag,
     )
 
 

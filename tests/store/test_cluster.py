@@ -36,7 +36,7 @@ def test_streams_in_different_slots(store: Store) -> None:
     for n in range(20):
         stream = store.stream(f"stream-{n}")
         assert stream.add({"n": n}, 1) is not None
-        assert stream.add_many([{"n": m} for m in range(50)]) == 50
+        assert len(stream.add_many([{"n": m} for m in range(50)])) == 50
         assert len(stream) == 51
         assert stream.range(count=1)[0]["n"] == str(n)
         assert stream.info()["length"] == 51
@@ -107,6 +107,31 @@ def test_groups_and_dead_letters(store: Store) -> None:
         stream.range("x")
 
 
+def test_several_streams_at_once(store: Store, nodes: Cluster) -> None:
+    names = [nodes.key_of(share, "a") for share in range(MASTERS)]
+    for name in names:
+        store.stream(name).add({"n": 1}, 1)
+    assert {name: len(entries) for name, entries in store.read(dict.fromkeys(names, "0")).items()} == dict.fromkeys(
+        names, 1
+    )
+    workers = store.consumer("g", "w", names)
+    assert sorted(message.stream.name for message in workers.read()) == sorted(names)
+    assert len(list(workers.messages(stop_when_empty=True))) == len(names)
+    assert len(list(workers.messages(block=None, timeout=0))) == 0
+    for call in (
+        lambda: store.read(dict.fromkeys(names, "0"), block=1), lambda: workers.read(block=1),
+        lambda: workers.messages(),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match="a cluster cannot wait for streams in different slots"):
+            call()
+    tagged = ["{t}.a", "{t}.b"]
+    store.stream(tagged[1]).add({"n": 1}, 1)
+    assert list(store.read(dict.fromkeys(tagged, "0"), block=1)) == tagged[1:]
+    together = store.consumer("g", "w", tagged)
+    assert [message.stream.name for message in together.messages(timeout=0.01)] == tagged[1:]
+    assert together.ack(*together.consumers[1].read(after="0")) == 1
+
+
 def waiting(nodes: Cluster, key: str, work: Callable[[], Any]) -> tuple[threading.Thread, list[Any]]:
     """Return a thread in which something waits for a key by now, and where its result will be."""
     result: list[Any] = []
@@ -146,10 +171,10 @@ def test_slots_that_move_are_followed(store: Store, nodes: Cluster) -> None:
     with nodes.moving("events") as move:
         move.migrate()  # ASK
         stream.add({"n": 2}, ids[1])
-        assert stream.add_many([(ids[2], {"n": 3}), (ids[3], {"n": 4})]) == 2
+        assert stream.add_many([(ids[2], {"n": 3}), (ids[3], {"n": 4})]) == [(3, 1), (4, 1)]
         move.finish()  # MOVED
         stream.add({"n": 5}, ids[4])
-        assert stream.add_many([(ids[5], {"n": 6}), (ids[6], {"n": 7})]) == 2
+        assert stream.add_many([(ids[5], {"n": 6}), (ids[6], {"n": 7})]) == [(6, 1), (7, 1)]
         assert store.execute_many([("XLEN", "events"), ("XLEN", nodes.key_of(0, "x"))]) == [7, 0]
     assert [str(entry.id) for entry in stream] == ids[:7]
     assert list(store.keys()) == ["events"]

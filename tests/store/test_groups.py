@@ -6,7 +6,8 @@ import pytest
 
 from rillet.errors import NoGroup, WrongType
 from rillet.store import Store
-from rillet.store.group import Consumer, PendingEntry
+from rillet.store.group import Consumer
+from rillet.store.records import PendingEntry
 from rillet.types.stream.id import StreamID
 
 
@@ -26,8 +27,8 @@ def test_each_message_goes_to_one_consumer_and_is_acknowledged(store: Store) -> 
     assert not first[0].ack()
     assert group.ack(*(message.id for message in second)) == 2
     assert group.pending_count() == 0
-    assert group.info()["lag"] == 1
-    assert group.info()["entries-read"] == 4
+    assert group.info().lag == group.lag == 1
+    assert group.info().entries_read == 4
     assert [message["n"] for message in one.read(noack=True)] == ["5"]
     assert group.pending_count() == 0
     assert one.read() == []
@@ -39,7 +40,7 @@ def test_group_is_created_once_and_begins_where_it_is_told(store: Store) -> None
     assert stream.group("late", start="$").consumer("c").read() == []
     assert stream.group("late").consumer("c").read() == []
     assert len(stream.group("all").consumer("c").read()) == 1
-    assert [one["name"] for one in stream.groups()] == ["all", "late"]
+    assert [one.name for one in stream.groups()] == ["all", "late"]
     late = stream.group("late", create=False)
     late.set_id("0")
     assert len(late.consumer("c").read()) == 1
@@ -66,7 +67,7 @@ def test_pending_tells_whose_and_how_often(store: Store) -> None:
     assert [found.id.ms for found in one.pending()] == [1, 2]
     assert [found.id.ms for found in one.group.pending(start="(1", end=2)] == [2]
     assert one.group.pending(idle=1000) == []
-    assert {found["name"]: found["pending"] for found in one.group.consumers()} == {"one": 2, "two": 1}
+    assert {found.name: found.pending for found in one.group.consumers()} == {"one": 2, "two": 1}
     assert one.group.delete_consumer("two") == 1
     assert one.group.delete_consumer("none") == 0
 
@@ -139,7 +140,7 @@ def test_dead_letters_that_cannot_be_written_stay_pending(store: Store) -> None:
     with pytest.raises(WrongType):
         list(one.messages(max_deliveries=1, dead_letters="dead", stop_when_empty=True))
     assert one.group.pending_count() == 1
-    assert list(one.messages(max_deliveries=1, stop_when_empty=True)) == []
+    assert list(one.messages(max_deliveries=1, on_exhausted="drop", stop_when_empty=True)) == []
     assert one.group.pending_count() == 0
 
 

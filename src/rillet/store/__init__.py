@@ -1,14 +1,16 @@
 """The store: the Python API, over an engine in this process, a directory's owner, or a server.
 
-Read in this order: `store` (Store, open, connect), `stream`, `group`, `keys` and `types` (all other types of keys),
-`codecs`, `transports` (how a command reaches an engine),
-`backend`, `directory` and `owner` (durable stores), `channels` (messages that are not stored), `redis_py`, `aio`.
+Read in this order: `store` (Store, open, connect), `stream`, `group`, `delivery`, `keys` and `types` (all other types of
+keys), `codecs`, `transports` (how a command reaches an engine), `backend`, `directory` and `owner` (durable stores),
+`channels` (messages that are not stored), `redis_py`, `aio`.
 """
 
 from rillet.store import codecs
 from rillet.store.channels import ChannelMessage, Subscription
 from rillet.store.entry import Entry
-from rillet.store.group import Consumer, Group, Message, PendingEntry
+from rillet.store.group import Consumer, Group, MultiConsumer
+from rillet.store.message import Message
+from rillet.store.records import ConsumerInfo, GroupInfo, PendingEntry, PendingSummary
 from rillet.store.store import Store, connect, open
 from rillet.store.stream import Stream
 from rillet.store.types.hash import Hash
@@ -17,5 +19,6 @@ from rillet.store.types.set import Set
 from rillet.store.types.sorted_set import SortedSet
 from rillet.store.types.string import Counter, String
 
-__all__ = ["ChannelMessage", "Consumer", "Counter", "Entry", "Group", "Hash", "List", "Message", "PendingEntry", "Set",
-           "SortedSet", "Store", "Stream", "String", "Subscription", "codecs", "connect", "open"]  # fmt: skip
+__all__ = ["ChannelMessage", "Consumer", "ConsumerInfo", "Counter", "Entry", "Group", "GroupInfo", "Hash", "List",
+           "Message", "MultiConsumer", "PendingEntry", "PendingSummary", "Set", "SortedSet", "Store", "Stream", "String",
+           "Subscription", "codecs", "connect", "open"]  # fmt: skip

@@ -18,13 +18,16 @@ import contextlib
 import os
 from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from rillet.errors import StoreClosed, StoreError
 from rillet.store.channels import ChannelMessage, InProcessChannels, Names, Subscription, one_reply
+from rillet.store.delivery import DeliveryOptions, Stop, delivery
 from rillet.store.encoding import Fields, IDLike, Value, encode
 from rillet.store.entry import Entry, entries_of, stream_part
-from rillet.store.group import Consumer, Group, Message, PendingEntry, delivery
+from rillet.store.group import Consumer, Group
+from rillet.store.message import Message
+from rillet.store.records import GroupInfo, PendingEntry
 from rillet.store.stream import BATCH, LAST_ID, Stream
 from rillet.store.transports.in_process import InProcessTransport, waker
 from rillet.store.transports.transport import raised
@@ -117,9 +120,10 @@ class AsyncStream(AsyncCalls):
         found: StreamID | None = await self._call(self.plain.add, fields, id, **trim)
         return found
 
-    async def add_many(self, entries: Iterable[Fields | tuple[IDLike, Fields]]) -> int:
+    async def add_many(self, entries: Iterable[Fields | tuple[IDLike, Fields]], **how: Any) -> list[StreamID]:
         """Append entries; see Stream.add_many."""
-        return int(await self._in_thread(self.plain.add_many, entries))
+        found: list[StreamID] = await self._in_thread(self.plain.add_many, entries, **how)
+        return found
 
     async def range(self, start: IDLike = "-", end: IDLike = "+", count: int | None = None) -> list[Entry]:
         """Return entries; see Stream.range."""
@@ -222,9 +226,9 @@ class AsyncGroup(AsyncCalls):
         found: list[PendingEntry] = await self._call(self.plain.pending, count, **options)
         return found
 
-    async def info(self) -> dict[str, Any]:
-        """Return the fields of XINFO GROUPS for this group."""
-        found: dict[str, Any] = await self._call(self.plain.info)
+    async def info(self) -> GroupInfo:
+        """Return the state of the group; see Group.info."""
+        found: GroupInfo = await self._call(self.plain.info)
         return found
 
 
@@ -239,6 +243,9 @@ class AsyncConsumer(AsyncCalls):
     async def read(self, count: int = 100, *, block: float | None = None, after: IDLike = ">", noack: bool = False,
                    claim_idle: float | None = None) -> list[Message]:  # fmt: skip
         """Return messages; see Consumer.read."""
+        if after != ">":
+            found: list[Message] = await self._call(self.plain.read, count, after=after)
+            return found
         reply = await self._run(self.plain.read_command(count, block, after, noack, claim_idle))
         return self.plain.messages_of(stream_part(reply))
 
@@ -253,16 +260,20 @@ class AsyncConsumer(AsyncCalls):
 
     async def messages(self, count: int = 100, *, block: float | None = 1.0, claim_idle: float | None = None,
                        max_deliveries: int | None = None, dead_letters: str | bytes | None = None,
-                       stop_when_empty: bool = False) -> AsyncIterator[Message]:  # fmt: skip
+                       on_exhausted: Literal["drop"] | None = None, stop_when_empty: bool = False,
+                       stop: Stop | None = None, timeout: float | None = None) -> AsyncIterator[Message]:  # fmt: skip
         """Yield messages; see Consumer.messages."""
-        steps = delivery(self.plain, count, block, claim_idle, max_deliveries, dead_letters, stop_when_empty)
+        options = DeliveryOptions(count, block, claim_idle, max_deliveries, dead_letters, on_exhausted, stop_when_empty,
+                                  stop, timeout)  # fmt: skip
+        steps = delivery((self.plain,), options)
         reply: Any = None
         with contextlib.suppress(StopIteration):
             while True:
                 step = steps.send(reply)
                 reply = None
-                if isinstance(step, Message):
-                    yield step
+                if isinstance(step, tuple):
+                    for message in step:
+                        yield message
                 else:
                     reply = await self._run(step)
 

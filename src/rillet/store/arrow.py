@@ -29,7 +29,7 @@ from rillet.columns.row_packing import RowPacker
 from rillet.commands.stream.arguments import Interval
 from rillet.errors import Corrupt, StoreError
 from rillet.protocol.reply_parser import ReplyError
-from rillet.store.encoding import IDLike, encode_id
+from rillet.store.positions import Position, encode_position
 from rillet.store.schema_discovery import DiscoveredSchema
 from rillet.store.transports.transport import error_of, raised
 from rillet.types.stream.id import StreamID
@@ -56,7 +56,7 @@ def require_pyarrow(what: str) -> Any:
 
 
 def to_arrow(
-    stream: Stream, start: IDLike, end: IDLike, count: int | None, schema: Any, columns: Sequence[str] | None,
+    stream: Stream, start: Position, end: Position, count: int | None, schema: Any, columns: Sequence[str] | None,
     fields: str,
 ) -> Any:  # fmt: skip
     """Return the entries from start to end as a pyarrow.Table."""
@@ -95,11 +95,11 @@ def to_polars(table: Any) -> Any:
     return polars.from_arrow(table)
 
 
-def bounds(start: IDLike, end: IDLike) -> tuple[StreamID, StreamID]:
+def bounds(start: Position, end: Position) -> tuple[StreamID, StreamID]:
     """Return the ID before a range and the last ID of the range; raise CommandError if an ID is malformed."""
     interval = Interval()
-    interval.read_start(encode_id(start))
-    interval.read_end(encode_id(end))
+    interval.read_start(encode_position(start))
+    interval.read_end(encode_position(end))
     first = (interval.start_ms << 64 | interval.start_seq) - 1
     after = StreamID(first >> 64, first & (2**64 - 1)) if first >= 0 else StreamID(0, 0)
     return after, StreamID(interval.end_ms, interval.end_seq)

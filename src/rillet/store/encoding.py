@@ -2,6 +2,7 @@
 
     add({"total": 9.5})     ->  [b"XADD", b"orders", b"*", b"total", b"9.5"]    encode, append_fields
     $15\\r\\n1700000000000-0  ->  StreamID(1700000000000, 0)                      id_of_reply, parse_id
+    [b"total", b"9.5"]      ->  {"total": "9.5"}                              decode_fields, find_field
 
 These functions run for every call of the store's API, so they are compiled: encoding an entry with five fields takes
 0.4 microseconds instead of 1.7, and parsing its ID 0.3 instead of 1.
@@ -13,6 +14,7 @@ back unchanged. A bool or None has no standard text form, so both are rejected i
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Any, TypeAlias
 
 try:
@@ -67,6 +69,8 @@ def encode_id(value: object) -> bytes:
     """Return the text of an ID: a StreamID, "ms-seq", "ms", "$" and the like, or an int of milliseconds."""
     if isinstance(value, float):
         raise TypeError("an ID must be a StreamID, text, or an int of milliseconds, not a float")
+    if isinstance(value, datetime):
+        raise TypeError("a datetime is a time at which many entries may lie, not the ID of one: read them with range()")
     return encode(value)
 
 
@@ -98,7 +102,8 @@ def append_fields(argv: list[bytes], fields: object) -> cython.bint:
 def _pairs(fields: Any) -> list[tuple[object, object]]:
     """Return the (field, value) pairs of any mapping or iterable except a plain dict."""
     if isinstance(fields, Mapping):
-        return list(fields.items())
+        raw = getattr(fields, "pairs", None)  # of an Entry: every field, also if a name occurs twice
+        return raw if isinstance(raw, list) else list(fields.items())
     if isinstance(fields, (str, bytes, bytearray, memoryview)):
         raise TypeError(f"fields must be a mapping or (field, value) pairs, not {type(fields).__name__}")
     pairs = list(fields)
@@ -151,6 +156,28 @@ def _id_between(raw: bytes, start: cython.Py_ssize_t, stop: cython.Py_ssize_t) -
     return StreamID.parse(raw[start:stop])
 
 
+@cython.ccall
 def decode(raw: bytes) -> str:
     """Return the text of UTF-8 bytes; invalid bytes become surrogates, which `encode` converts back."""
     return raw.decode("utf-8", "surrogateescape")
+
+
+@cython.ccall
+def decode_fields(flat: list[bytes]) -> dict[str, str]:
+    """Return alternating names and values as a dict of text; a name that occurs twice has its last value."""
+    fields: dict[str, str] = {}
+    at: cython.Py_ssize_t
+    for at in range(0, len(flat) - 1, 2):
+        fields[decode(flat[at])] = decode(flat[at + 1])
+    return fields
+
+
+@cython.ccall
+def find_field(flat: list[bytes], name: bytes) -> object:
+    """Return the last value of that name among alternating names and values, as bytes; None if there is none."""
+    at: cython.Py_ssize_t = len(flat) - 2
+    while at >= 0:
+        if flat[at] == name:
+            return flat[at + 1]
+        at -= 2
+    return None

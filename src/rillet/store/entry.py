@@ -2,34 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import ItemsView, Iterator, KeysView, Mapping, ValuesView
 from typing import Any
 
-from rillet.store.encoding import decode, parse_id
+from rillet.store.encoding import decode, decode_fields, encode, find_field, parse_id
 from rillet.types.stream.id import StreamID
 
+_FEW = 16  # names and values up to which a search for one field is faster than decoding all fields once
 
-class Entry:
-    """An entry of a stream: its `id` and its fields in order. `entry["name"]` is the last value of a field.
 
-    `fields` is a dict of text; `pairs` are the raw (field, value) bytes, for fields that occur twice or are not text.
+class Entry(Mapping[str, str]):
+    """An entry of a stream: its `id`, and a read-only mapping of its fields to their values, as text, in order.
+
+    `entry["name"]` is the last value of a field; `fields` is a dict of all fields. `pairs` are the raw (field, value)
+    bytes, for fields that occur twice or are not text. Two entries are equal if their IDs and raw fields are.
     The ID and the texts are decoded on demand, because most readers use only a part of a batch.
     """
 
-    __slots__ = ("raw_id", "flat", "_id")
-    _id: StreamID
+    __slots__ = ("raw_id", "flat", "_id", "_text")
+    _id: StreamID | None
+    _text: dict[str, str] | None
 
     def __init__(self, raw_id: bytes, flat: list[bytes]) -> None:
         self.raw_id = raw_id
         self.flat = flat
+        self._id = self._text = None
 
     @property
     def id(self) -> StreamID:
         """The entry's ID."""
-        try:
-            return self._id
-        except AttributeError:
-            self._id = parse_id(self.raw_id)
-            return self._id
+        found = self._id
+        if found is None:
+            found = self._id = parse_id(self.raw_id)
+        return found
 
     @property
     def pairs(self) -> list[tuple[bytes, bytes]]:
@@ -38,12 +43,44 @@ class Entry:
 
     @property
     def fields(self) -> dict[str, str]:
-        """The fields as text; a field that occurs twice has its last value."""
-        text = [word.decode("utf-8", "surrogateescape") for word in self.flat]
-        return dict(zip(text[::2], text[1::2], strict=True))
+        """The fields as text, in a new dict; a field that occurs twice has its last value."""
+        return decode_fields(self.flat) if self._text is None else self._text.copy()
+
+    def _decoded(self) -> dict[str, str]:
+        """Return the fields as text; the same dict for every call."""
+        text = self._text
+        if text is None:
+            text = self._text = decode_fields(self.flat)
+        return text
 
     def __getitem__(self, field: str) -> str:
-        return self.fields[field]
+        if self._text is None and len(self.flat) <= _FEW and isinstance(field, str):
+            raw: Any = find_field(self.flat, encode(field))
+            if raw is None:
+                raise KeyError(field)
+            return decode(raw)
+        return self._decoded()[field]
+
+    def __contains__(self, field: object) -> bool:
+        return field in self._decoded()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._decoded())
+
+    def __len__(self) -> int:
+        return len(self._decoded())
+
+    def keys(self) -> KeysView[str]:
+        """Return the names of the fields."""
+        return self._decoded().keys()
+
+    def values(self) -> ValuesView[str]:
+        """Return the values of the fields."""
+        return self._decoded().values()
+
+    def items(self) -> ItemsView[str, str]:
+        """Return the fields and their values."""
+        return self._decoded().items()
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Entry) and (self.id, self.flat) == (other.id, other.flat)
@@ -65,11 +102,15 @@ def entries_of(reply: Any) -> list[Entry]:
     return [Entry(raw_id, flat or []) for raw_id, flat in reply or ()]
 
 
+def stream_parts(reply: Any) -> list[tuple[bytes, Any]]:
+    """Return (key, entries) of each stream in an XREAD or XREADGROUP reply (RESP2: pairs, RESP3: a map)."""
+    return list(reply.items() if isinstance(reply, dict) else reply or ())
+
+
 def stream_part(reply: Any) -> Any:
-    """Return the entries of the one stream in an XREAD or XREADGROUP reply (RESP2: pairs, RESP3: a map)."""
-    if not reply:
-        return []
-    return next(iter(reply.values())) if isinstance(reply, dict) else reply[0][1]
+    """Return the entries of the one stream in an XREAD or XREADGROUP reply."""
+    parts = stream_parts(reply)
+    return parts[0][1] if parts else []
 
 
 def named(reply: Any) -> dict[str, Any]:

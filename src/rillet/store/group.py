@@ -9,63 +9,48 @@ A delivered message is pending until it is acknowledged. If its consumer dies, a
 it has been idle for `claim_idle` seconds. A message that was delivered more than `max_deliveries` times goes to the
 dead-letter stream instead: its fields, followed by its origin in the fields _stream, _group, _id and _deliveries.
 
-Two methods require the commands of Redis 8.4 and 8.8, which rillet has: `read(claim_idle=...)` claims and reads in one
-call, and `nack` releases a message so that another consumer can claim it at once.
+A MultiConsumer reads the groups of the same name of several streams with one command.
+
+Some methods require newer commands, which rillet has: `nack` Redis 8.8, `read(claim_idle=...)` Redis 8.4,
+`ack(delete=...)` Redis 8.2.
 """
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Generator, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal, overload
 
+from rillet.errors import BusyGroup
+from rillet.store.delivery import (
+    DeliveryOptions,
+    Stop,
+    counted,
+    delivery,
+    drive,
+    new_messages_of,
+    read_commands,
+)
 from rillet.store.encoding import IDLike, decode, encode_id, encode_name, parse_id
-from rillet.store.entry import Entry, milliseconds, named, stream_part
+from rillet.store.entry import milliseconds, stream_part
+from rillet.store.message import Message, new_messages, old_messages
+from rillet.store.policies import RefPolicy, chunks, policy_arguments
+from rillet.store.positions import Position, encode_after, encode_position, milliseconds_of
+from rillet.store.records import (
+    ConsumerInfo,
+    GroupInfo,
+    PendingEntry,
+    PendingSummary,
+    consumers_of,
+    pending_of,
+    summary_of,
+)
+from rillet.store.slots import by_slot
 from rillet.types.stream.id import StreamID
 
 if TYPE_CHECKING:
     from rillet.store.store import Store
     from rillet.store.stream import Stream
-
-
-class PendingEntry(NamedTuple):
-    """A pending message: its consumer, the milliseconds since its delivery, and the number of deliveries."""
-
-    id: StreamID
-    consumer: str
-    idle_ms: int
-    deliveries: int
-
-
-class Message(Entry):
-    """An entry delivered to a consumer: call `ack()` when it is handled, `nack()` to let another consumer try.
-
-    deliveries: the number of earlier deliveries; idle_ms: the milliseconds since the last delivery. Only
-    `read(claim_idle=...)` sets these two.
-    """
-
-    __slots__ = ("deliveries", "group", "idle_ms")
-
-    def __init__(self, raw_id: bytes, flat: list[bytes], group: Group, idle_ms: int | None = None,
-                 deliveries: int | None = None) -> None:  # fmt: skip
-        self.raw_id = raw_id
-        self.flat = flat
-        self.group = group
-        self.idle_ms = idle_ms
-        self.deliveries = deliveries
-
-    def ack(self) -> bool:
-        """Acknowledge the message; return False if it was acknowledged before."""
-        return self.group.ack(self.raw_id) == 1
-
-    def nack(self, mode: str = "fail", *, deliveries: int | None = None) -> bool:
-        """Release the message (see Group.nack); return False if it is no longer pending."""
-        return self.group.nack(self.raw_id, mode=mode, deliveries=deliveries) == 1
-
-
-def pending_of(reply: Any) -> list[PendingEntry]:
-    """Return the messages of an XPENDING reply with a range."""
-    return [PendingEntry(parse_id(raw_id), decode(who), int(age), int(times)) for raw_id, who, age, times in reply]
 
 
 class Group:
@@ -79,13 +64,28 @@ class Group:
         self.key = encode_name(name)
         self.name = decode(self.key)
 
+    # -- messages --------------------------------------------------------------------------------------
+
     def consumer(self, name: str | bytes) -> Consumer:
         """Return the consumer of that name; its first read creates it."""
         return Consumer(self, name)
 
-    def ack(self, *ids: IDLike) -> int:
-        """Acknowledge messages and return how many were pending (XACK). O(1) each"""
-        return int(self.store.execute(b"XACK", self.stream.key, self.key, *map(encode_id, ids)))
+    def ack(self, *ids: IDLike, delete: RefPolicy | None = None) -> int:
+        """Acknowledge messages and return how many were pending (XACK). O(1) each
+
+        delete: also delete the entries (XACKDEL, Redis 8.2): "ACKED" only those that no group still needs, "DELREF"
+        with the references of other groups, "KEEPREF" without these. A thousand IDs are one command; a longer list is
+        several.
+        """
+        acknowledged = 0
+        policy = policy_arguments(delete)
+        for some in chunks([encode_id(one) for one in ids]):
+            if not policy:
+                acknowledged += int(self.store.run([b"XACK", self.stream.key, self.key, *some]))
+                continue
+            argv = [b"XACKDEL", self.stream.key, self.key, *policy, b"IDS", b"%d" % len(some), *some]
+            acknowledged += sum(result != -1 for result in self.store.run(argv))
+        return acknowledged
 
     def nack(self, *ids: IDLike, mode: str = "fail", deliveries: int | None = None, force: bool = False) -> int:
         """Release messages, so that the next claim gets them first; return how many were pending (XNACK). O(1) each
@@ -93,82 +93,203 @@ class Group:
         mode: "fail" keeps the delivery count; "silent" decrements it; "fatal" sets the highest possible count.
         deliveries: sets the delivery count to this number. force: also release entries that are not pending.
         """
-        argv = [b"XNACK", self.stream.key, self.key, encode_name(mode), b"IDS", b"%d" % len(ids), *map(encode_id, ids)]
-        if deliveries is not None:
-            argv += [b"RETRYCOUNT", b"%d" % deliveries]
+        released = 0
+        options = [] if deliveries is None else [b"RETRYCOUNT", b"%d" % deliveries]
         if force:
-            argv.append(b"FORCE")
-        return int(self.store.run(argv))
+            options.append(b"FORCE")
+        for some in chunks([encode_id(one) for one in ids]):
+            argv = [b"XNACK", self.stream.key, self.key, encode_name(mode), b"IDS", b"%d" % len(some), *some, *options]
+            released += int(self.store.run(argv))
+        return released
 
-    def set_id(self, id: IDLike) -> None:
-        """Set the ID after which the group delivers next (XGROUP SETID)."""
-        self.store.execute(b"XGROUP", b"SETID", self.stream.key, self.key, encode_id(id))
+    # -- administration --------------------------------------------------------------------------------
+
+    def create(self, start: Position = "0", *, entries_read: int | None = None, mkstream: bool = True) -> bool:
+        """Create the group, to deliver the entries after `start`; return False if it exists (XGROUP CREATE).
+
+        entries_read: the number of entries up to `start`, from which the server computes the lag (Redis 7.0).
+        mkstream: create a missing stream; otherwise the server's error is raised.
+        """
+        argv = [b"XGROUP", b"CREATE", self.stream.key, self.key, encode_after(start)]
+        if mkstream:
+            argv.append(b"MKSTREAM")
+        try:
+            self.store.run(argv + _entries_read(entries_read))
+        except BusyGroup:
+            return False
+        return True
+
+    def set_id(self, id: Position, *, entries_read: int | None = None) -> None:
+        """Set the ID after which the group delivers next (XGROUP SETID); entries_read: see `create`."""
+        argv = [b"XGROUP", b"SETID", self.stream.key, self.key, encode_after(id)]
+        self.store.run(argv + _entries_read(entries_read))
 
     def delete(self) -> bool:
-        """Delete the group and its pending entries (XGROUP DESTROY)."""
-        return bool(self.store.execute(b"XGROUP", b"DESTROY", self.stream.key, self.key))
+        """Delete the group and its pending entries (XGROUP DESTROY); return whether it existed. O(pending)"""
+        return bool(self.store.run([b"XGROUP", b"DESTROY", self.stream.key, self.key]))
+
+    def create_consumer(self, name: str | bytes) -> bool:
+        """Create a consumer; return False if it exists (XGROUP CREATECONSUMER). A first read also creates it."""
+        return bool(self.store.run([b"XGROUP", b"CREATECONSUMER", self.stream.key, self.key, encode_name(name)]))
 
     def delete_consumer(self, name: str | bytes) -> int:
-        """Delete a consumer and its pending messages; return the number of these messages."""
-        return int(self.store.execute(b"XGROUP", b"DELCONSUMER", self.stream.key, self.key, self.consumer(name).key))
+        """Delete a consumer and its pending messages; return the number of these messages (XGROUP DELCONSUMER)."""
+        return int(self.store.run([b"XGROUP", b"DELCONSUMER", self.stream.key, self.key, encode_name(name)]))
 
-    def consumers(self) -> list[dict[str, Any]]:
-        """Return the fields of XINFO CONSUMERS, a dict for each consumer."""
-        return [named(one) for one in self.store.execute(b"XINFO", b"CONSUMERS", self.stream.key, self.key)]
+    # -- state -----------------------------------------------------------------------------------------
 
-    def info(self) -> dict[str, Any]:
-        """Return the fields of XINFO GROUPS for this group; KeyError if the group does not exist."""
+    def consumers(self) -> list[ConsumerInfo]:
+        """Return the consumers, sorted by name (XINFO CONSUMERS)."""
+        return consumers_of(self.store.run([b"XINFO", b"CONSUMERS", self.stream.key, self.key]))
+
+    def info(self) -> GroupInfo:
+        """Return the state of the group (XINFO GROUPS); KeyError if it does not exist."""
         for one in self.stream.groups():
-            if one["name"] == self.name:
+            if one.name == self.name:
                 return one
         raise KeyError(self.name)
 
+    @property
+    def lag(self) -> int | None:
+        """The number of entries that were not delivered yet; None if unknown (see GroupInfo)."""
+        return self.info().lag
+
     def pending_count(self) -> int:
         """Return the number of pending messages of all consumers (XPENDING). O(1)"""
-        return int(self.store.execute(b"XPENDING", self.stream.key, self.key)[0])
+        return self.pending_summary().total
 
-    def pending(self, count: int = 100, *, consumer: str | bytes | None = None, idle: float = 0.0, start: IDLike = "-",
-                end: IDLike = "+") -> list[PendingEntry]:  # fmt: skip
+    def pending_summary(self) -> PendingSummary:
+        """Return the number of pending messages, their lowest and highest ID, and the number of each consumer."""
+        return summary_of(self.store.run([b"XPENDING", self.stream.key, self.key]))
+
+    def pending(self, count: int = 100, *, consumer: str | bytes | None = None, idle: float = 0.0,
+                start: Position = "-", end: Position = "+") -> list[PendingEntry]:  # fmt: skip
         """Return up to `count` pending messages, lowest ID first; idle: the minimum seconds since delivery."""
         return pending_of(self.store.run(self.pending_command(count, consumer, idle, start, end)))
 
-    def pending_command(self, count: int, consumer: str | bytes | None, idle: float, start: IDLike,
-                        end: IDLike) -> list[bytes]:  # fmt: skip
+    def pending_command(self, count: int, consumer: str | bytes | None, idle: float, start: Position,
+                        end: Position) -> list[bytes]:  # fmt: skip
         """Return the XPENDING command that `pending` sends."""
-        argv = [b"XPENDING", self.stream.key, self.key, b"IDLE", b"%d" % round(idle * 1000), encode_id(start),
-                encode_id(end), b"%d" % count]  # fmt: skip
+        argv = [b"XPENDING", self.stream.key, self.key]
+        if idle:  # an option since Redis 6.2
+            argv += [b"IDLE", b"%d" % round(idle * 1000)]
+        argv += [encode_position(start), encode_position(end), b"%d" % count]
         return argv if consumer is None else [*argv, encode_name(consumer)]
 
     def __repr__(self) -> str:
         return f"Group({self.stream.name!r}, {self.name!r})"
 
 
-class Consumer:
-    """A reader of a group. Iterating yields messages without end and waits for new ones."""
+def _entries_read(number: int | None) -> list[bytes]:
+    return [] if number is None else [b"ENTRIESREAD", b"%d" % number]
 
-    __slots__ = ("group", "name", "key", "store")
 
-    def __init__(self, group: Group, name: str | bytes) -> None:
-        self.group = group
-        self.store: Store = group.store
+class _Reader:
+    """The part that Consumer and MultiConsumer share: iteration over messages."""
+
+    __slots__ = ("key", "name", "store")
+    store: Store
+
+    def __init__(self, name: str | bytes) -> None:
         self.key = encode_name(name)
         self.name = decode(self.key)
 
-    def ack(self, *messages: Message) -> int:
-        """Acknowledge messages and return how many were pending (XACK). O(1) each"""
-        return self.group.ack(*(message.raw_id for message in messages))
+    def parts(self) -> Sequence[Consumer]:
+        """Return the consumer in the group of each stream."""
+        raise NotImplementedError
 
-    def read(self, count: int = 100, *, block: float | None = None, after: IDLike = ">", noack: bool = False,
+    @overload
+    def messages(self, count: int = 100, *, batch: None = None, block: float | None = 1.0,
+                 claim_idle: float | None = None, max_deliveries: int | None = None,
+                 dead_letters: str | bytes | None = None, on_exhausted: Literal["drop"] | None = None,
+                 stop_when_empty: bool = False, stop: Stop | None = None,
+                 timeout: float | None = None) -> Iterator[Message]: ...  # fmt: skip
+
+    @overload
+    def messages(self, count: int = 100, *, batch: int, block: float | None = 1.0,
+                 claim_idle: float | None = None, max_deliveries: int | None = None,
+                 dead_letters: str | bytes | None = None, on_exhausted: Literal["drop"] | None = None,
+                 stop_when_empty: bool = False, stop: Stop | None = None,
+                 timeout: float | None = None) -> Iterator[list[Message]]: ...  # fmt: skip
+
+    def messages(self, count: int = 100, *, batch: int | None = None, block: float | None = 1.0,
+                 claim_idle: float | None = None, max_deliveries: int | None = None,
+                 dead_letters: str | bytes | None = None, on_exhausted: Literal["drop"] | None = None,
+                 stop_when_empty: bool = False, stop: Stop | None = None,
+                 timeout: float | None = None) -> Iterator[Message] | Iterator[list[Message]]:  # fmt: skip
+        """Yield this consumer's own pending messages (after a restart), then stale messages, then new messages.
+
+        count: the most messages that one command reads. batch: yield lists of up to that many messages instead of
+        single ones; a list has what one command returned, so it may be shorter.
+        block: seconds that a read waits for new messages, 0 without limit, None to poll without waiting.
+        claim_idle: seconds after which pending messages of other consumers are stale; None claims nothing.
+        max_deliveries, dead_letters: a message delivered more often goes to that stream and is acknowledged. Without
+        such a stream, on_exhausted="drop" acknowledges it. ValueError if neither is given.
+        stop_when_empty: end when no message is left instead of waiting for more.
+        stop: an event or a function; when it is set or returns True, end after the current message or batch. Messages
+        that were read and not yielded are given back: they stay pending, their delivery count is as before the read,
+        and others may claim them. A waiting read notices it within a second.
+        timeout: end after that many seconds without a message.
+        """
+        options = DeliveryOptions(count, block, claim_idle, max_deliveries, dead_letters, on_exhausted, stop_when_empty,
+                                  stop, timeout, batch)  # fmt: skip
+        keys = [consumer.group.stream.key for consumer in self.parts()]
+        by_slot(self.store, keys, options.block is not None and not stop_when_empty)  # raises before the first read
+        return self._handed_out(options)
+
+    def _handed_out(self, options: DeliveryOptions) -> Iterator[Any]:
+        steps = delivery(self.parts(), options)
+        reply: Any = None
+        while True:
+            try:
+                step = steps.send(reply)
+            except StopIteration:
+                return
+            reply = None
+            if isinstance(step, list):
+                reply = self.store.run(step)
+            elif options.batch is None:
+                yield from step
+            else:
+                yield list(step)
+
+    def __iter__(self) -> Iterator[Message]:
+        """Yield messages without end; see `messages`."""
+        return self.messages()
+
+
+class Consumer(_Reader):
+    """A reader of a group. Iterating yields messages without end and waits for new ones."""
+
+    __slots__ = ("group",)
+
+    def __init__(self, group: Group, name: str | bytes) -> None:
+        super().__init__(name)
+        self.group = group
+        self.store = group.store
+
+    def parts(self) -> Sequence[Consumer]:
+        return (self,)
+
+    def ack(self, *messages: Message, delete: RefPolicy | None = None) -> int:
+        """Acknowledge messages and return how many were pending; see Group.ack."""
+        return self.group.ack(*(message.raw_id for message in messages), delete=delete)
+
+    # -- reading ---------------------------------------------------------------------------------------
+
+    def read(self, count: int = 100, *, block: float | None = None, after: Position = ">", noack: bool = False,
              claim_idle: float | None = None) -> list[Message]:  # fmt: skip
         """Return new messages or, if `after` is an ID, this consumer's pending messages after that ID (XREADGROUP).
 
         block: seconds to wait for a new message, 0 without limit; noack: the messages are acknowledged at once.
         claim_idle: first claim messages that were pending for that many seconds; `block` also waits for such messages.
         """
-        argv = self.read_command(count, block, after, noack, claim_idle)
-        return self.messages_of(stream_part(self.store.run(argv)))
+        reply = stream_part(self.store.run(self.read_command(count, block, after, noack, claim_idle)))
+        if encode_after(after) == b">":
+            return self.messages_of(reply)
+        return drive(self.store, counted(self, old_messages(reply, self.group)))
 
-    def read_command(self, count: int, block: float | None, after: IDLike, noack: bool,
+    def read_command(self, count: int, block: float | None, after: Position, noack: bool,
                      claim_idle: float | None = None) -> list[bytes]:  # fmt: skip
         """Return the XREADGROUP command that `read` sends."""
         argv = [b"XREADGROUP", b"GROUP", self.group.key, self.key, b"COUNT", b"%d" % count]
@@ -178,106 +299,127 @@ class Consumer:
             argv += [b"CLAIM", b"%d" % round(claim_idle * 1000)]
         if noack:
             argv.append(b"NOACK")
-        return [*argv, b"STREAMS", self.group.stream.key, encode_id(after)]
+        return [*argv, b"STREAMS", self.group.stream.key, encode_after(after)]
 
-    def claim(self, idle: float, count: int = 100, start: IDLike = "0-0") -> tuple[StreamID, list[Message]]:
+    def messages_of(self, reply: Any) -> list[Message]:
+        """Return the messages of a reply with new messages."""
+        return new_messages(reply, self.group)
+
+    # -- claiming --------------------------------------------------------------------------------------
+
+    def claim(self, idle: float, count: int = 100, start: Position = "0-0") -> tuple[StreamID, list[Message]]:
         """Claim messages that were pending for `idle` seconds (XAUTOCLAIM); return (start of the next call, messages).
 
         Messages whose entries were deleted leave the pending list. The start (0, 0) means that the whole list was read.
         """
         reply = self.store.run(self.claim_command(idle, count, start))
-        return parse_id(reply[0]), self.messages_of(reply[1])
+        return parse_id(reply[0]), drive(self.store, counted(self, old_messages(reply[1], self.group)))
 
-    def claim_command(self, idle: float, count: int, start: IDLike) -> list[bytes]:
+    def claim_command(self, idle: float, count: int, start: Position) -> list[bytes]:
         """Return the XAUTOCLAIM command that `claim` sends."""
         return [b"XAUTOCLAIM", self.group.stream.key, self.group.key, self.key, b"%d" % round(idle * 1000),
-                encode_id(start), b"COUNT", b"%d" % count]  # fmt: skip
+                encode_position(start), b"COUNT", b"%d" % count]  # fmt: skip
+
+    def claim_all(self, idle: float, *, count: int = 100) -> Iterator[Message]:
+        """Claim and yield all messages that were pending for `idle` seconds, in pages of `count` (XAUTOCLAIM)."""
+        start: Position = "0-0"
+        while True:
+            start, messages = self.claim(idle, count, start)
+            yield from messages
+            if start == StreamID(0, 0):
+                return
+
+    @overload
+    def claim_ids(self, *ids: IDLike, idle: float = 0.0, set_idle: float | None = None,
+                  delivered_at: datetime | None = None, deliveries: int | None = None, force: bool = False,
+                  last_id: IDLike | None = None, just_ids: Literal[False] = False) -> list[Message]: ...  # fmt: skip
+
+    @overload
+    def claim_ids(self, *ids: IDLike, idle: float = 0.0, set_idle: float | None = None,
+                  delivered_at: datetime | None = None, deliveries: int | None = None, force: bool = False,
+                  last_id: IDLike | None = None, just_ids: Literal[True]) -> list[StreamID]: ...  # fmt: skip
+
+    def claim_ids(self, *ids: IDLike, idle: float = 0.0, set_idle: float | None = None,
+                  delivered_at: datetime | None = None, deliveries: int | None = None, force: bool = False,
+                  last_id: IDLike | None = None, just_ids: bool = False) -> list[Message] | list[StreamID]:  # fmt: skip
+        """Claim the given pending messages and return them, lowest ID of each command first (XCLAIM). O(log n) each
+
+        idle: only messages that were pending for that many seconds. set_idle: seconds that the messages count as idle
+        after the claim, or delivered_at: the time of their delivery; by default they were delivered now.
+        deliveries: the new delivery count; by default it grows by one. force: also claim entries that are not pending.
+        last_id: raise the group's last delivered ID to this one.
+        just_ids: return IDs, without the entries and without counting a delivery.
+        """
+        options: list[bytes] = []
+        if set_idle is not None:
+            options += [b"IDLE", b"%d" % round(set_idle * 1000)]
+        if delivered_at is not None:
+            options += [b"TIME", b"%d" % milliseconds_of(delivered_at)]
+        if deliveries is not None:
+            options += [b"RETRYCOUNT", b"%d" % deliveries]
+        options += [b"FORCE"] if force else []
+        options += [b"JUSTID"] if just_ids else []
+        if last_id is not None:
+            options += [b"LASTID", encode_id(last_id)]
+        claimed: list[Any] = []
+        for some in chunks([encode_id(one) for one in ids]):
+            claimed += self.store.run([b"XCLAIM", self.group.stream.key, self.group.key, self.key,
+                                       b"%d" % round(idle * 1000), *some, *options])  # fmt: skip
+        if just_ids:
+            return [parse_id(raw_id) for raw_id in claimed]
+        return drive(self.store, counted(self, old_messages(claimed, self.group)))
+
+    # -- state -----------------------------------------------------------------------------------------
 
     def pending(self, count: int = 100, idle: float = 0.0) -> list[PendingEntry]:
         """Return the pending messages of this consumer, lowest ID first."""
         return self.group.pending(count, consumer=self.key, idle=idle)
 
-    def messages(self, count: int = 100, *, block: float | None = 1.0, claim_idle: float | None = None,
-                 max_deliveries: int | None = None, dead_letters: str | bytes | None = None,
-                 stop_when_empty: bool = False) -> Iterator[Message]:  # fmt: skip
-        """Yield this consumer's own pending messages (after a restart), then stale messages, then new messages.
-
-        claim_idle: seconds after which pending messages of other consumers are stale; None claims nothing.
-        max_deliveries, dead_letters: a pending message delivered more often goes to that stream and is acknowledged.
-        stop_when_empty: end when no message is left instead of waiting for more.
-        """
-        steps = delivery(self, count, block, claim_idle, max_deliveries, dead_letters, stop_when_empty)
-        reply: Any = None
-        with contextlib.suppress(StopIteration):
-            while True:
-                step = steps.send(reply)
-                reply = None
-                if isinstance(step, Message):
-                    yield step
-                else:
-                    reply = self.store.run(step)
-
-    def messages_of(self, reply: Any) -> list[Message]:
-        """Return the messages of a reply; a message whose entry was deleted while pending has no fields."""
-        return [Message(one[0], one[1] or [], self.group, *one[2:]) for one in reply or () if one is not None]
-
-    def __iter__(self) -> Iterator[Message]:
-        """Yield messages without end; see `messages`."""
-        return self.messages()
+    def info(self) -> ConsumerInfo:
+        """Return the state of the consumer (XINFO CONSUMERS); KeyError if it does not exist."""
+        for one in self.group.consumers():
+            if one.name == self.name:
+                return one
+        raise KeyError(self.name)
 
     def __repr__(self) -> str:
         return f"Consumer({self.group.stream.name!r}, {self.group.name!r}, {self.name!r})"
 
 
-Steps: TypeAlias = "Generator[list[bytes] | Message, Any, None]"
+class MultiConsumer(_Reader):
+    """A reader of the groups of the same name of several streams; one command reads them all.
 
-
-def delivery(consumer: Consumer, count: int, block: float | None, claim_idle: float | None, max_deliveries: int | None,
-             dead_letters: str | bytes | None, stop_when_empty: bool) -> Steps:  # fmt: skip
-    """Yield the commands of a consumer in order, receive their replies with send(), and yield the messages.
-
-    `Consumer.messages` and its asyncio counterpart drive this generator, so it contains no waiting.
+    Iterating yields messages without end and waits for new ones in any of the streams. `message.stream` is the stream
+    of a message. On a cluster the streams must be in the same slot, unless no read waits.
     """
-    after: IDLike = "0-0"
-    while own := consumer.messages_of(stream_part((yield consumer.read_command(count, None, after, False)))):
-        after = own[-1].raw_id
-        yield from _fit(consumer, own, max_deliveries, dead_letters)
-    cursor: IDLike = "0-0"
-    while True:
-        stale: list[Message] = []
-        if claim_idle is not None:
-            reply = yield consumer.claim_command(claim_idle, count, cursor)
-            # The pending list may be longer than one reply: the next call continues at the returned ID.
-            cursor, stale = parse_id(reply[0]), consumer.messages_of(reply[1])
-            yield from _fit(consumer, stale, max_deliveries, dead_letters)
-        busy = stop_when_empty or bool(stale)
-        reply = yield consumer.read_command(count, None if busy else block, ">", False)
-        fresh = consumer.messages_of(stream_part(reply))
-        yield from fresh
-        if stop_when_empty and not fresh and not stale and cursor in ("0-0", StreamID(0, 0)):
-            return
 
+    __slots__ = ("consumers",)
 
-def _fit(consumer: Consumer, messages: list[Message], limit: int | None,
-         dead_letters: str | bytes | None) -> Steps:  # fmt: skip
-    """Yield the messages to handle; acknowledge those with a deleted entry; move failed ones to the dead letters.
+    def __init__(self, groups: Sequence[Group], name: str | bytes) -> None:
+        super().__init__(name)
+        if not groups:
+            raise ValueError("a consumer needs at least one stream: streams is empty")
+        self.consumers = tuple(group.consumer(name) for group in groups)
+        self.store = groups[0].store
 
-    First the dead letter is written, then the message is acknowledged. Rejected: a transaction. EXEC continues after a
-    command that fails, so a dead-letter key of another type would lose the message. A crash between the two commands
-    can write the dead letter twice, but never loses the message.
-    """
-    group = consumer.group
-    worn: dict[bytes, int] = {}
-    if limit is not None and messages:
-        found = yield group.pending_command(len(messages), consumer.key, 0.0, messages[0].raw_id, messages[-1].raw_id)
-        worn = {raw_id: times for raw_id, _, _, times in found if times > limit}
-    for message in messages:
-        times = worn.get(message.raw_id)
-        if times is not None and message.flat and dead_letters is not None:
-            origin = [b"_stream", group.stream.key, b"_group", group.key, b"_id", message.raw_id, b"_deliveries",
-                      b"%d" % times]  # fmt: skip
-            yield [b"XADD", encode_name(dead_letters), b"*", *message.flat, *origin]
-        if times is not None or not message.flat:
-            yield [b"XACK", group.stream.key, group.key, message.raw_id]
-        else:
-            yield message
+    def parts(self) -> Sequence[Consumer]:
+        return self.consumers
+
+    def read(self, count: int = 100, *, block: float | None = None, noack: bool = False,
+             claim_idle: float | None = None) -> list[Message]:  # fmt: skip
+        """Return new messages, up to `count` of each stream (XREADGROUP); see Consumer.read."""
+        found: list[Message] = []
+        for argv in read_commands(self.consumers, count, block, noack, claim_idle):
+            found += new_messages_of(self.store.run(argv), self.consumers)
+        return found
+
+    def ack(self, *messages: Message, delete: RefPolicy | None = None) -> int:
+        """Acknowledge messages, with one command for each stream; return how many were pending; see Group.ack."""
+        by_group: dict[Group, list[bytes]] = {}
+        for message in messages:
+            by_group.setdefault(message.group, []).append(message.raw_id)
+        return sum(group.ack(*ids, delete=delete) for group, ids in by_group.items())
+
+    def __repr__(self) -> str:
+        names = [consumer.group.stream.name for consumer in self.consumers]
+        return f"MultiConsumer({names!r}, {self.consumers[0].group.name!r}, {self.name!r})"

@@ -19,7 +19,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
@@ -28,14 +28,19 @@ from typing import TYPE_CHECKING, Any, Literal
 from rillet.errors import StoreClosed, StoreError
 from rillet.protocol.reply_parser import parse_all
 from rillet.runtime.settings import Settings
+from rillet.store import several
 from rillet.store.aio import AsyncStore
 from rillet.store.backend import Backend, DirectoryBackend, MemoryBackend, ServerBackend
 from rillet.store.channels import Names, Subscription, one_reply
 from rillet.store.directory import Directory
 from rillet.store.encoding import Value, decode, encode, encode_name, id_of_reply, parse_id
+from rillet.store.entry import Entry
+from rillet.store.group import MultiConsumer
 from rillet.store.keys import KeyCommands
+from rillet.store.positions import Position
 from rillet.store.recovery import Recovery
 from rillet.store.serving import StoreServer, serve
+from rillet.store.several import Positions, StreamLike
 from rillet.store.stream import Stream
 from rillet.store.transports.cluster import ClusterTransport
 from rillet.store.transports.in_process import InProcessTransport
@@ -155,6 +160,23 @@ class Store(KeyCommands):
     def streams(self) -> list[Stream]:
         """Return all streams of the store, sorted by name. O(keys)"""
         return [Stream(self, name) for name in sorted(set(self.keys(kind="stream")))]
+
+    def read(self, after: Positions, count: int | None = None, block: float | None = None) -> dict[str, list[Entry]]:
+        """Return the entries of several streams after a position in each: read({"orders": "0", "jobs": "$"}) (XREAD).
+
+        The result has the name of each stream, as in `after`, and its entries.
+        count: the most entries of each stream. block: seconds to wait for a new entry in any stream, 0 without limit.
+        Streams without such entries are absent. A cluster can wait only for streams in the same slot (ValueError).
+        """
+        return several.read(self, after, count, block)
+
+    def consumer(self, group: str | bytes, name: str | bytes, streams: Iterable[StreamLike], *,
+                 start: Position = "0", create: bool = True) -> MultiConsumer:  # fmt: skip
+        """Return a consumer that reads several streams with one command, each through its group of that name.
+
+        Missing groups (and streams) are created to deliver the entries after `start`, unless create is False.
+        """
+        return several.consumer(self, group, name, streams, start, create)
 
     def keys(self, pattern: str = "*", kind: str | None = None) -> Iterator[str]:
         """Yield the keys that match a glob; `kind` selects a type, such as "stream" or "string" (SCAN).

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from rillet.client.pages import reply_pages
-from rillet.errors import BusyGroup
-from rillet.store.encoding import Fields, IDLike, append_fields, decode, encode_id, encode_name, parse_id
+from rillet.store.encoding import Fields, IDLike, Value, append_fields, decode, encode_id, encode_name, parse_id
 from rillet.store.entry import Entry, entries_of, milliseconds, named, stream_part
 from rillet.store.group import Group
+from rillet.store.policies import (
+    RefPolicy,
+    add_arguments,
+    chunks,
+    policy_arguments,
+    producer_arguments,
+    trim_arguments,
+)
+from rillet.store.positions import Position, encode_after, encode_new_id, encode_position, exact_id
+from rillet.store.records import GroupInfo, groups_of
 from rillet.types.stream.id import MAX, StreamID
 
 if TYPE_CHECKING:
@@ -27,7 +36,9 @@ LAST_ID = StreamID(MAX, MAX)  # the highest ID, which XRANGE rejects after "("
 class Stream:
     """A stream of the store. Each method is one command, with the cost that it has in Redis.
 
-    Iterating reads all entries from first to last, a thousand at a time.
+    Iterating reads all entries from first to last, a thousand at a time. `stream[id]` is the entry of an ID, and
+    `id in stream` is True if it exists. Where a method accepts a range or a position, it accepts an ID or an aware
+    datetime, whose fraction of a millisecond is dropped.
     """
 
     __slots__ = ("store", "name", "key")
@@ -39,93 +50,185 @@ class Stream:
 
     # -- writing -------------------------------------------------------------------------------------
 
-    def add(self, fields: Fields, id: IDLike = _NEW, *, maxlen: int | None = None, minid: IDLike | None = None,
-            approximate: bool = True, limit: int | None = None, create: bool = True) -> StreamID | None:  # fmt: skip
+    @overload
+    def add(self, fields: Fields, id: Position = _NEW, *, maxlen: int | None = None, minid: Position | None = None,
+            approximate: bool = True, limit: int | None = None, create: Literal[True] = True,
+            ref_policy: RefPolicy | None = None, idmp: tuple[Value, Value] | None = None,
+            idmpauto: Value | None = None) -> StreamID: ...  # fmt: skip
+
+    @overload
+    def add(self, fields: Fields, id: Position = _NEW, *, maxlen: int | None = None, minid: Position | None = None,
+            approximate: bool = True, limit: int | None = None, create: bool,
+            ref_policy: RefPolicy | None = None, idmp: tuple[Value, Value] | None = None,
+            idmpauto: Value | None = None) -> StreamID | None: ...  # fmt: skip
+
+    def add(self, fields: Fields, id: Position = _NEW, *, maxlen: int | None = None, minid: Position | None = None,
+            approximate: bool = True, limit: int | None = None, create: bool = True,
+            ref_policy: RefPolicy | None = None, idmp: tuple[Value, Value] | None = None,
+            idmpauto: Value | None = None) -> StreamID | None:  # fmt: skip
         """Append an entry and return its ID (XADD); None if create is False and the key does not exist. O(fields)
 
-        maxlen or minid trims the stream afterwards, only whole nodes unless approximate is False.
+        maxlen or minid trims the stream afterwards, only whole nodes unless approximate is False, and at most `limit`
+        entries. ref_policy: what the trim does with entries that groups refer to (Redis 8.2, rillet.store.policies).
+        idmp=(producer, message ID): if this producer added that message ID before, add nothing and return the ID of the
+        earlier entry, so that a producer may repeat a call; idmpauto=producer computes the message ID from the fields
+        (Redis 8.6).
         """
         argv = [b"XADD", self.key]
-        if not create:
-            argv.append(b"NOMKSTREAM")
-        if maxlen is not None or minid is not None:
-            argv += _trim_arguments(maxlen, minid, approximate, limit)
-        argv.append(b"*" if id is _NEW else encode_id(id))
+        if not create or ref_policy is not None or maxlen is not None or minid is not None or limit is not None:
+            argv += add_arguments(create, ref_policy, maxlen, minid, approximate, limit)
+        if idmp is not None or idmpauto is not None:
+            argv += producer_arguments(idmp, idmpauto)
+        argv.append(b"*" if id is _NEW else encode_new_id(id))
         append_fields(argv, fields)
         return self.store.id_of(argv)
 
-    def add_many(self, entries: Iterable[Fields | tuple[IDLike, Fields]], *, batch: int = BATCH) -> int:
-        """Append entries and return their number. An item is the fields, or (id, fields) to set the ID.
+    @overload
+    def add_many(self, entries: Iterable[Fields | tuple[Position, Fields]], *, batch: int = BATCH,
+                 maxlen: int | None = None, minid: Position | None = None, approximate: bool = True,
+                 limit: int | None = None, create: Literal[True] = True, ref_policy: RefPolicy | None = None,
+                 idmp: tuple[Value, Iterable[Value]] | None = None,
+                 idmpauto: Value | None = None) -> list[StreamID]: ...  # fmt: skip
+
+    @overload
+    def add_many(self, entries: Iterable[Fields | tuple[Position, Fields]], *, batch: int = BATCH,
+                 maxlen: int | None = None, minid: Position | None = None, approximate: bool = True,
+                 limit: int | None = None, create: bool, ref_policy: RefPolicy | None = None,
+                 idmp: tuple[Value, Iterable[Value]] | None = None,
+                 idmpauto: Value | None = None) -> list[StreamID | None]: ...  # fmt: skip
+
+    def add_many(self, entries: Iterable[Fields | tuple[Position, Fields]], *, batch: int = BATCH,
+                 maxlen: int | None = None, minid: Position | None = None, approximate: bool = True,
+                 limit: int | None = None, create: bool = True, ref_policy: RefPolicy | None = None,
+                 idmp: tuple[Value, Iterable[Value]] | None = None,
+                 idmpauto: Value | None = None) -> Any:  # fmt: skip
+        """Append entries and return their IDs. An item is the fields, or (id, fields) to set the ID.
 
         Each batch is one exchange and one write to the log. If an entry is rejected, the other entries of its batch are
-        added, the error is raised, and later batches are not sent.
+        added, the error is raised, and later batches are not sent. The other arguments are those of `add`; idmp has the
+        producer and an iterable with the message ID of each entry.
         """
-        count = 0
+        start = [b"XADD", self.key, *add_arguments(create, ref_policy, maxlen, minid, approximate, limit)]
+        message_ids = None if idmp is None else iter(idmp[1])
+        if message_ids is None or idmpauto is not None:
+            start += producer_arguments(None if idmp is None else (idmp[0], b""), idmpauto)
+        ids: list[StreamID | None] = []
         commands: list[list[bytes]] = []
+        item: Any
         for item in entries:
-            argv = [b"XADD", self.key, b"*"]
+            argv = start.copy()
+            if idmp is not None and message_ids is not None:
+                argv += producer_arguments((idmp[0], _next_of(message_ids)), None)
             # The item is (id, fields), not a tuple of two (field, value) pairs.
             if type(item) is tuple and len(item) == 2 and not _is_pair(item[0]):
-                argv[2] = encode_id(item[0])
-                append_fields(argv, item[1])
+                id, fields = item
+                argv.append(encode_new_id(id))
+                append_fields(argv, fields)
             else:
+                argv.append(b"*")
                 append_fields(argv, item)
             commands.append(argv)
             if len(commands) >= batch:
-                count += self._send(commands)
+                ids += self._send(commands)
                 commands = []
-        return count + self._send(commands)
+        return ids + self._send(commands)
 
-    def _send(self, commands: list[list[bytes]]) -> int:
-        self.store.run_many(commands)
-        return len(commands)
+    def _send(self, commands: list[list[bytes]]) -> list[StreamID | None]:
+        return [None if reply is None else parse_id(reply) for reply in self.store.run_many(commands)]
 
-    def delete(self, *ids: IDLike) -> int:
-        """Delete entries by ID; return how many existed (XDEL). O(1) each"""
-        return int(self.store.execute(b"XDEL", self.key, *map(encode_id, ids)))
+    def delete(self, *ids: IDLike, ref_policy: RefPolicy | None = None) -> int:
+        """Delete entries by ID; return how many were deleted (XDEL, or XDELEX with a policy). O(1) each
 
-    def trim(self, *, maxlen: int | None = None, minid: IDLike | None = None, approximate: bool = False,
-             limit: int | None = None) -> int:  # fmt: skip
-        """Remove the oldest entries; return how many (XTRIM). O(removed)"""
-        return int(self.store.execute(b"XTRIM", self.key, *_trim_arguments(maxlen, minid, approximate, limit)))
+        ref_policy: what happens to the references of groups (Redis 8.2; see rillet.store.policies). With "ACKED" an
+        entry that a group still needs is not deleted. A thousand IDs are one command; a longer list is several.
+        """
+        deleted = 0
+        policy = policy_arguments(ref_policy)
+        for some in chunks([encode_id(one) for one in ids]):
+            if not policy:
+                deleted += int(self.store.run([b"XDEL", self.key, *some]))
+                continue
+            argv = [b"XDELEX", self.key, *policy, b"IDS", b"%d" % len(some), *some]
+            deleted += sum(result == 1 for result in self.store.run(argv))
+        return deleted
+
+    def trim(self, *, maxlen: int | None = None, minid: Position | None = None,
+             max_age: timedelta | float | None = None, approximate: bool = False, limit: int | None = None,
+             ref_policy: RefPolicy | None = None) -> int:  # fmt: skip
+        """Remove the oldest entries; return how many (XTRIM). O(removed)
+
+        maxlen: the number of entries that remain. minid: the first ID, or time, that remains. max_age: a timedelta, or
+        seconds; entries that are older by the clock of the engine or server (TIME) are removed.
+        """
+        if max_age is not None:
+            if maxlen is not None or minid is not None:
+                raise ValueError("pass one of maxlen, minid and max_age: max_age was passed with another one")
+            age = max_age.total_seconds() if isinstance(max_age, timedelta) else max_age
+            seconds, microseconds = map(int, self.store.run([b"TIME"]))
+            minid = max(0, seconds * 1000 + microseconds // 1000 - round(age * 1000))
+        argv = [b"XTRIM", self.key, *trim_arguments(maxlen, minid, approximate, limit), *policy_arguments(ref_policy)]
+        return int(self.store.run(argv))
 
     # -- reading -------------------------------------------------------------------------------------
 
-    def range(self, start: IDLike = "-", end: IDLike = "+", count: int | None = None) -> list[Entry]:
-        """Return the entries from start to end, both included ("(" before an ID excludes it) (XRANGE)."""
+    def range(self, start: Position = "-", end: Position = "+", count: int | None = None) -> list[Entry]:
+        """Return the entries from start to end, both included ("(" before an ID excludes it) (XRANGE).
+
+        A datetime as the start includes the first entry of its millisecond, as the end the last one.
+        """
         return self._range(b"XRANGE", start, end, count)
 
-    def reverse(self, start: IDLike = "+", end: IDLike = "-", count: int | None = None) -> list[Entry]:
+    def reverse(self, start: Position = "+", end: Position = "-", count: int | None = None) -> list[Entry]:
         """Return the entries from the higher ID start down to end (XREVRANGE)."""
         return self._range(b"XREVRANGE", start, end, count)
 
-    def _range(self, command: bytes, start: IDLike, end: IDLike, count: int | None) -> list[Entry]:
-        argv = [command, self.key, encode_id(start), encode_id(end)]
+    def _range(self, command: bytes, start: Position, end: Position, count: int | None) -> list[Entry]:
+        argv = [command, self.key, encode_position(start), encode_position(end)]
         if count is not None:
             argv += [b"COUNT", b"%d" % count]
         return entries_of(self.store.run(argv))
 
     def get(self, id: IDLike) -> Entry | None:
         """Return the entry of that ID, or None. O(log n)"""
-        found = self.range(id, id)
+        exact = exact_id(id)
+        found = self.range(exact, exact)
         return found[0] if found else None
 
-    def read(self, after: IDLike = "0-0", count: int | None = None, block: float | None = None) -> list[Entry]:
-        """Return the entries after an ID, "$" for the last ID (XREAD). block: seconds to wait, 0 without limit."""
+    def __getitem__(self, id: IDLike) -> Entry:
+        """Return the entry of that ID; KeyError if there is none. O(log n)"""
+        if isinstance(id, slice):
+            raise TypeError("a stream has no positions: use range(first, last, count) for the entries between two IDs")
+        found = self.get(id)
+        if found is None:
+            raise KeyError(id)
+        return found
+
+    def __contains__(self, id: object) -> bool:
+        """Return whether an entry of that ID exists; for an Entry, whether it is in this stream. O(log n)"""
+        if isinstance(id, Entry):
+            return self.get(id.id) == id
+        wanted: Any = id
+        return self.get(wanted) is not None
+
+    def read(self, after: Position = "0-0", count: int | None = None, block: float | None = None) -> list[Entry]:
+        """Return the entries after an ID, "$" for the last ID (XREAD). block: seconds to wait, 0 without limit.
+
+        A datetime returns the entries from that time on.
+        """
         return entries_of(stream_part(self.store.run(self.read_command(after, count, block))))
 
-    def read_command(self, after: IDLike, count: int | None, block: float | None) -> list[bytes]:
+    def read_command(self, after: Position, count: int | None, block: float | None) -> list[bytes]:
         """Return the XREAD command that `read` sends."""
         argv: list[bytes] = [b"XREAD"]
         if count is not None:
             argv += [b"COUNT", b"%d" % count]
         if block is not None:
             argv += [b"BLOCK", milliseconds(block)]
-        return [*argv, b"STREAMS", self.key, encode_id(after)]
+        return [*argv, b"STREAMS", self.key, encode_after(after)]
 
-    def follow(self, after: IDLike = "$", block: float = 1.0) -> Iterator[Entry]:
+    def follow(self, after: Position = "$", block: float = 1.0) -> Iterator[Entry]:
         """Yield entries as they are added, without end. block: seconds that each XREAD waits."""
-        last: IDLike = self.last_id if after == "$" else after
+        last: Position = self.last_id if after == "$" else after
         while True:
             for entry in self.read(last, count=BATCH, block=block):
                 last = entry.raw_id
@@ -182,7 +285,7 @@ class Stream:
 
     # -- Arrow -----------------------------------------------------------------------------------------
 
-    def to_arrow(self, start: IDLike = "-", end: IDLike = "+", *, count: int | None = None, schema: Any = None,
+    def to_arrow(self, start: Position = "-", end: Position = "+", *, count: int | None = None, schema: Any = None,
                  columns: Sequence[str] | None = None, fields: str = "infer") -> pyarrow.Table:  # fmt: skip
         """Return the entries from start to end, both included, as a pyarrow.Table. O(entries)
 
@@ -194,14 +297,14 @@ class Stream:
 
         return to_arrow(self, start, end, count, schema, columns, fields)
 
-    def to_pandas(self, start: IDLike = "-", end: IDLike = "+", *, count: int | None = None, schema: Any = None,
+    def to_pandas(self, start: Position = "-", end: Position = "+", *, count: int | None = None, schema: Any = None,
                   columns: Sequence[str] | None = None, fields: str = "infer", **how: Any) -> Any:  # fmt: skip
         """Return a pandas.DataFrame; see to_arrow. Further arguments go to pyarrow's Table.to_pandas."""
         from rillet.store.arrow import to_pandas
 
         return to_pandas(self.to_arrow(start, end, count=count, schema=schema, columns=columns, fields=fields), how)
 
-    def to_polars(self, start: IDLike = "-", end: IDLike = "+", *, count: int | None = None, schema: Any = None,
+    def to_polars(self, start: Position = "-", end: Position = "+", *, count: int | None = None, schema: Any = None,
                   columns: Sequence[str] | None = None, fields: str = "infer") -> polars.DataFrame:  # fmt: skip
         """Return a polars.DataFrame; see to_arrow."""
         from rillet.store.arrow import to_polars
@@ -211,7 +314,7 @@ class Stream:
         return frame
 
     def add_arrow(self, table: Any, *, id_column: str | None = None, columns: Sequence[str] | None = None,
-                  maxlen: int | None = None, minid: IDLike | None = None, approximate: bool = True,
+                  maxlen: int | None = None, minid: Position | None = None, approximate: bool = True,
                   limit: int | None = None) -> int:  # fmt: skip
         """Append each row of a table as an entry and return how many. O(rows)
 
@@ -224,22 +327,25 @@ class Stream:
 
         trimming = []
         if maxlen is not None or minid is not None:
-            trimming = _trim_arguments(maxlen, minid, approximate, limit)
+            trimming = trim_arguments(maxlen, minid, approximate, limit)
         return add_arrow(self, table, id_column, columns, trimming)
 
     # -- groups ----------------------------------------------------------------------------------------
 
-    def group(self, name: str | bytes, start: IDLike = "0", *, create: bool = True) -> Group:
-        """Return the consumer group; if missing, create it (and the stream) to deliver the entries after `start`."""
+    def group(self, name: str | bytes, start: Position = "0", *, create: bool = True,
+              entries_read: int | None = None) -> Group:  # fmt: skip
+        """Return the consumer group; if missing, create it (and the stream) to deliver the entries after `start`.
+
+        entries_read: the number of entries up to `start`; see Group.create, which returns whether the group was new.
+        """
         group = Group(self, name)
         if create:
-            with contextlib.suppress(BusyGroup):
-                self.store.execute(b"XGROUP", b"CREATE", self.key, group.key, encode_id(start), b"MKSTREAM")
+            group.create(start, entries_read=entries_read)
         return group
 
-    def groups(self) -> list[dict[str, Any]]:
-        """Return the fields of XINFO GROUPS, a dict for each group."""
-        return [named(one) for one in self.store.execute(b"XINFO", b"GROUPS", self.key)]
+    def groups(self) -> list[GroupInfo]:
+        """Return the state of each group, sorted by name (XINFO GROUPS)."""
+        return groups_of(self.store.run([b"XINFO", b"GROUPS", self.key]))
 
     def __repr__(self) -> str:
         return f"Stream({self.name!r})"
@@ -249,10 +355,7 @@ def _is_pair(item: object) -> bool:
     return isinstance(item, (tuple, list)) and type(item) is not StreamID
 
 
-def _trim_arguments(maxlen: int | None, minid: IDLike | None, approximate: bool, limit: int | None) -> list[bytes]:
-    if (maxlen is None) == (minid is None):
-        passed = "neither was" if maxlen is None else "both were"
-        raise ValueError(f"pass either maxlen or minid: {passed} passed")
-    threshold = [b"MAXLEN", b"%d" % maxlen] if maxlen is not None else [b"MINID", encode_id(minid)]
-    argv = [threshold[0], b"~" if approximate else b"=", threshold[1]]
-    return argv if limit is None else [*argv, b"LIMIT", b"%d" % limit]
+def _next_of(message_ids: Iterator[Value]) -> Value:
+    for one in message_ids:
+        return one
+    raise ValueError("idmp has fewer message IDs than there are entries")

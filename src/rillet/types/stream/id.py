@@ -28,6 +28,8 @@ C struct returned by value, which interpreted code does not have.
 from __future__ import annotations
 
 import re
+from datetime import UTC, timedelta
+from datetime import datetime as DateTime
 from typing import NamedTuple
 
 try:
@@ -41,6 +43,8 @@ _SIGNED_MAX = cython.declare(cython.ulonglong, 0x7FFF_FFFF_FFFF_FFFF)
 _LONGEST_TEXT = 127
 _SCRATCH = cython.declare(bytearray, bytearray(41))
 
+_EPOCH = DateTime(1970, 1, 1, tzinfo=UTC)
+
 _STRTOULL = re.compile(rb"[ \t-\r]*([+-]?)([0-9]+)")
 _CANONICAL_NEGATIVE = re.compile(rb"-[1-9][0-9]*")
 
@@ -53,6 +57,11 @@ class StreamID(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.ms}-{self.seq}"
+
+    @property
+    def datetime(self) -> DateTime:
+        """The time of the ID's milliseconds, in UTC; OverflowError after the year 9999."""
+        return _EPOCH + timedelta(milliseconds=self.ms)
 
     def pack(self) -> bytes:
         """Return the 16-byte key of the radix trees."""

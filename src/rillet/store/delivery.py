@@ -1,0 +1,260 @@
+"""The commands of a consumer, in order, without input or output: `delivery` yields commands and receives replies.
+
+    own      XREADGROUP ... 0-0     messages that this consumer received before a restart
+    stale    XAUTOCLAIM             messages that were pending for another consumer for claim_idle seconds
+    new      XREADGROUP ... >       new messages; the only command that waits
+
+The synchronous and the asyncio API drive the same generators: they run each yielded list of bytes as a command and send
+its reply back; they hand out each yielded tuple of messages.
+
+**Deliveries.** A new message was delivered once. For the others one XPENDING follows, because the replies with old
+messages do not contain the number. It lists only messages of this consumer, so a message that another consumer claimed
+in between is dropped here. Rejected: XREADGROUP with CLAIM, whose reply contains the number, but which needs Redis 8.4.
+
+**The end.** `stop` and `timeout` end the iteration between two messages. Messages that were read and not handed out are
+given back then: XCLAIM sets their delivery count to the value before the read, and their idle time to claim_idle, so
+that other consumers may claim them at once. They stay pending for this consumer, so that its restart finds them first.
+Rejected: XNACK, which needs Redis 8.8, and after which a restart would not find them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
+
+from rillet.store.encoding import encode_name
+from rillet.store.entry import milliseconds, stream_part, stream_parts
+from rillet.store.message import Message, new_messages, old_messages
+from rillet.store.slots import by_slot
+
+if TYPE_CHECKING:
+    from rillet.store.group import Consumer
+    from rillet.store.store import Store
+
+T = TypeVar("T")
+Commands: TypeAlias = Generator[list[bytes], Any, T]  # yields commands, receives their replies, returns a result
+Steps: TypeAlias = "Generator[list[bytes] | tuple[Message, ...], Any, None]"
+
+STOP_CHECK = 1.0  # the most seconds after which a waiting consumer notices `stop`
+
+
+class HasIsSet(Protocol):
+    """An event: threading.Event, asyncio.Event, multiprocessing.Event."""
+
+    def is_set(self) -> bool:
+        """Return whether the event has occurred."""
+
+
+Stop: TypeAlias = "Callable[[], bool] | HasIsSet"
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryOptions:
+    """The arguments of Consumer.messages."""
+
+    count: int = 100
+    block: float | None = 1.0
+    claim_idle: float | None = None
+    max_deliveries: int | None = None
+    dead_letters: str | bytes | None = None
+    on_exhausted: Literal["drop"] | None = None
+    stop_when_empty: bool = False
+    stop: Stop | None = None
+    timeout: float | None = None
+    batch: int | None = None
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for options that would lose messages or do nothing."""
+        if self.on_exhausted not in (None, "drop"):
+            raise ValueError(f"on_exhausted must be 'drop' or None, not {self.on_exhausted!r}")
+        if self.max_deliveries is None:
+            if self.dead_letters is not None or self.on_exhausted is not None:
+                raise ValueError("dead_letters and on_exhausted apply after max_deliveries deliveries: pass it too")
+        elif (self.dead_letters is None) == (self.on_exhausted is None):
+            raise ValueError(
+                "max_deliveries needs a place for the messages that exceed it: pass either dead_letters='a stream', "
+                "or on_exhausted='drop' to acknowledge and lose them"
+            )
+        for name, value in (("count", self.count), ("batch", self.batch)):
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be at least 1, not {value}")
+
+
+class _End:
+    """Decides when an iteration over messages ends: at `stop`, or after `timeout` seconds without a message."""
+
+    def __init__(self, options: DeliveryOptions) -> None:
+        self.options = options
+        self.stopped = False
+        stop: Any = options.stop
+        self._stop: Callable[[], bool] | None = getattr(stop, "is_set", stop)
+        self.handed_out()
+
+    def handed_out(self) -> None:
+        """Note that a message was handled: the time without a message begins again."""
+        self._since = time.monotonic()
+
+    def requested(self) -> bool:
+        """Return whether `stop` is set; once it was, always True."""
+        if not self.stopped and self._stop is not None:
+            self.stopped = bool(self._stop())
+        return self.stopped
+
+    def reached(self) -> bool:
+        """Return whether the iteration ends before the next read."""
+        timeout = self.options.timeout
+        return self.requested() or (timeout is not None and time.monotonic() - self._since >= timeout)
+
+    def block(self) -> float | None:
+        """Return how long the next read may wait, in seconds; 0 without limit, None for a read that does not wait."""
+        wait = self.options.block
+        if wait is None or self.options.stop_when_empty:
+            return None
+        limits = [wait] if wait > 0 else []
+        if self._stop is not None:
+            limits.append(STOP_CHECK)
+        if self.options.timeout is not None:
+            limits.append(max(0.001, self.options.timeout - (time.monotonic() - self._since)))
+        return min(limits) if limits else 0
+
+
+def drive(store: Store, commands: Commands[T]) -> T:
+    """Run the commands of a generator, and return its result."""
+    reply: Any = None
+    while True:
+        try:
+            argv = commands.send(reply)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        reply = store.run(argv)
+
+
+def delivery(consumers: Sequence[Consumer], options: DeliveryOptions) -> Steps:
+    """Yield the commands of a consumer in order, receive their replies with send(), and yield tuples of messages.
+
+    consumers: the consumer in the group of each stream; several are read by one command.
+    """
+    end = _End(options)
+    count = options.batch or options.count
+    for consumer in consumers:
+        after = b"0-0"
+        while not end.reached() and (own := stream_part((yield consumer.read_command(count, None, after, False)))):
+            after = own[-1][0]
+            messages = yield from _to_handle(consumer, old_messages(own, consumer.group), options)
+            yield from _hand_out([consumer], messages, options, end)
+    cursors = [b"0-0"] * len(consumers)
+    while not end.reached():
+        stale = False
+        for place, consumer in enumerate(consumers if options.claim_idle is not None else ()):
+            reply = yield consumer.claim_command(options.claim_idle or 0.0, count, cursors[place])
+            # The pending list may be longer than one reply: the next call continues at the returned ID.
+            cursors[place] = reply[0]
+            messages = yield from _to_handle(consumer, old_messages(reply[1], consumer.group), options)
+            stale = stale or bool(reply[1])
+            yield from _hand_out([consumer], messages, options, end)
+            if end.stopped:
+                return
+        fresh: list[Message] = []
+        for argv in read_commands(consumers, count, None if stale else end.block()):
+            fresh += new_messages_of((yield argv), consumers)
+        yield from _hand_out(consumers, fresh, options, end)
+        if options.stop_when_empty and not fresh and not stale and all(cursor == b"0-0" for cursor in cursors):
+            return
+
+
+def read_commands(
+    consumers: Sequence[Consumer], count: int, block: float | None, noack: bool = False,
+    claim_idle: float | None = None,
+) -> list[list[bytes]]:  # fmt: skip
+    """Return the XREADGROUP of new messages of several streams: one command, or one for each slot of a cluster."""
+    group = consumers[0].group
+    argv = [b"XREADGROUP", b"GROUP", group.key, consumers[0].key, b"COUNT", b"%d" % count]
+    if block is not None:
+        argv += [b"BLOCK", milliseconds(block)]
+    if claim_idle is not None:
+        argv += [b"CLAIM", b"%d" % round(claim_idle * 1000)]
+    if noack:
+        argv.append(b"NOACK")
+    keys = by_slot(group.store, [consumer.group.stream.key for consumer in consumers], block is not None)
+    return [[*argv, b"STREAMS", *some, *[b">"] * len(some)] for some in keys]
+
+
+def new_messages_of(reply: Any, consumers: Iterable[Consumer]) -> list[Message]:
+    """Return the messages of an XREADGROUP reply with several streams."""
+    groups = {consumer.group.stream.key: consumer.group for consumer in consumers}
+    return [message for key, part in stream_parts(reply) for message in new_messages(part, groups[key])]
+
+
+def counted(consumer: Consumer, messages: list[Message]) -> Commands[list[Message]]:
+    """Set the delivery counts of old messages (XPENDING); return the messages that still belong to the consumer."""
+    if not messages:
+        return messages
+    first, last = min(messages, key=_id_of), max(messages, key=_id_of)
+    counts: dict[bytes, int] = {}
+    missing = {message.raw_id for message in messages}
+    start, size = first.raw_id, len(messages) + 1
+    while missing:
+        # The consumer may have other pending messages between these, so the list may need several replies.
+        page = yield consumer.group.pending_command(size, consumer.key, 0.0, start, last.raw_id)
+        counts.update((raw_id, int(times)) for raw_id, _, _, times in page)
+        if len(page) < size:
+            break
+        missing.difference_update(counts)
+        start = b"(" + page[-1][0]
+    kept = [message for message in messages if message.raw_id in counts]
+    for message in kept:
+        message.deliveries = counts[message.raw_id]
+    return kept
+
+
+def _id_of(message: Message) -> Any:
+    return message.id
+
+
+def _to_handle(consumer: Consumer, messages: list[Message], options: DeliveryOptions) -> Commands[list[Message]]:
+    """Return the messages to handle; acknowledge those with a deleted entry; move failed ones to the dead letters.
+
+    First the dead letter is written, then the message is acknowledged. Rejected: a transaction. EXEC continues after a
+    command that fails, so a dead-letter key of another type would lose the message. A crash between the two commands
+    can write the dead letter twice, but never loses the message.
+    """
+    group = consumer.group
+    limit = options.max_deliveries
+    kept = []
+    for message in (yield from counted(consumer, messages)):
+        exhausted = limit is not None and message.deliveries > limit
+        if message.flat and not exhausted:
+            kept.append(message)
+            continue
+        if message.flat and options.dead_letters is not None:
+            origin = [b"_stream", group.stream.key, b"_group", group.key, b"_id", message.raw_id, b"_deliveries",
+                      b"%d" % message.deliveries]  # fmt: skip
+            yield [b"XADD", encode_name(options.dead_letters), b"*", *message.flat, *origin]
+        yield [b"XACK", group.stream.key, group.key, message.raw_id]
+    return kept
+
+
+def _hand_out(consumers: Sequence[Consumer], messages: list[Message], options: DeliveryOptions, end: _End) -> Steps:
+    """Yield messages one at a time or in batches; after `stop`, give the remaining messages back."""
+    size = options.batch or 1
+    for start in range(0, len(messages), size):
+        if end.requested():
+            for consumer in consumers:
+                own = [message for message in messages[start:] if message.group is consumer.group]
+                yield from _give_back(consumer, own, options.claim_idle or 0.0)
+            return
+        yield tuple(messages[start : start + size])
+        end.handed_out()
+
+
+def _give_back(consumer: Consumer, messages: list[Message], idle: float) -> Commands[None]:
+    """Restore the delivery counts of messages that were not handed out, unless another consumer has claimed them."""
+    by_count: dict[int, list[bytes]] = {}
+    for message in (yield from counted(consumer, messages)):
+        by_count.setdefault(message.deliveries - 1, []).append(message.raw_id)
+    for count, ids in by_count.items():
+        yield [b"XCLAIM", consumer.group.stream.key, consumer.group.key, consumer.key, b"0", *ids,
+               b"IDLE", b"%d" % round(idle * 1000), b"RETRYCOUNT", b"%d" % count, b"JUSTID"]  # fmt: skip

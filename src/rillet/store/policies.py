@@ -1,0 +1,72 @@
+"""Arguments of XADD, XTRIM, XDELEX and XACKDEL: trimming, references of groups, and message IDs of producers.
+
+A group refers to an entry while the entry is pending in the group. A policy (Redis 8.2) defines what a deletion does:
+
+    KEEPREF    delete the entry; the references stay, without an entry
+    DELREF     delete the entry and the references
+    ACKED      delete only entries that every group has read and acknowledged
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Literal, TypeAlias
+
+from rillet.store.encoding import Value, encode
+from rillet.store.positions import Position, encode_position
+
+RefPolicy: TypeAlias = Literal["KEEPREF", "DELREF", "ACKED"]
+_POLICIES = {"KEEPREF": b"KEEPREF", "DELREF": b"DELREF", "ACKED": b"ACKED"}
+
+IDS_PER_COMMAND = 1000  # so that a list of a million IDs does not block the server in one command
+
+
+def policy_arguments(policy: RefPolicy | None) -> list[bytes]:
+    """Return the argument for a policy, none for None; raise ValueError for another text."""
+    if policy is None:
+        return []
+    word = _POLICIES.get(policy)
+    if word is None:
+        raise ValueError(f"the policy for references must be 'KEEPREF', 'DELREF' or 'ACKED', not {policy!r}")
+    return [word]
+
+
+def trim_arguments(maxlen: int | None, minid: Position | None, approximate: bool, limit: int | None) -> list[bytes]:
+    """Return the arguments MAXLEN or MINID with their threshold; raise ValueError unless exactly one is given."""
+    if (maxlen is None) == (minid is None):
+        passed = "neither was" if maxlen is None else "both were"
+        raise ValueError(f"pass either maxlen or minid: {passed} passed")
+    operator = b"~" if approximate else b"="
+    argv = [b"MAXLEN", operator, b"%d" % maxlen] if maxlen is not None else []
+    if minid is not None:
+        argv = [b"MINID", operator, encode_position(minid)]
+    return argv if limit is None else [*argv, b"LIMIT", b"%d" % limit]
+
+
+def add_arguments(
+    create: bool, ref_policy: RefPolicy | None, maxlen: int | None, minid: Position | None, approximate: bool,
+    limit: int | None,
+) -> list[bytes]:  # fmt: skip
+    """Return the options of XADD between the key and the ID, without those of a producer."""
+    argv = policy_arguments(ref_policy) if create else [b"NOMKSTREAM", *policy_arguments(ref_policy)]
+    if maxlen is not None or minid is not None:
+        argv += trim_arguments(maxlen, minid, approximate, limit)
+    elif limit is not None:
+        raise ValueError("limit is the most entries that a trim removes: pass maxlen or minid too")
+    return argv
+
+
+def producer_arguments(idmp: tuple[Value, Value] | None, idmpauto: Value | None) -> list[bytes]:
+    """Return the arguments IDMP or IDMPAUTO of XADD (Redis 8.6); raise ValueError if both are given."""
+    if idmp is not None and idmpauto is not None:
+        raise ValueError("pass either idmp=(producer, message ID) or idmpauto=producer: both were passed")
+    if idmp is not None:
+        producer, message = idmp
+        return [b"IDMP", encode(producer), encode(message)]
+    return [] if idmpauto is None else [b"IDMPAUTO", encode(idmpauto)]
+
+
+def chunks(ids: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
+    """Yield a list of IDs in parts that one command may have."""
+    for start in range(0, len(ids), IDS_PER_COMMAND):
+        yield ids[start : start + IDS_PER_COMMAND]

@@ -1,0 +1,99 @@
+"""Records of XINFO and XPENDING: the state of groups, consumers and pending entries, with types and units."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from rillet.store.encoding import decode, parse_id
+from rillet.store.entry import named
+from rillet.types.stream.id import StreamID
+
+
+class PendingEntry(NamedTuple):
+    """A pending message: its consumer, the milliseconds since its delivery, and the number of deliveries.
+
+    A released message (XNACK) has no consumer, and -1 milliseconds.
+    """
+
+    id: StreamID
+    consumer: str
+    idle_ms: int
+    deliveries: int
+
+
+class PendingSummary(NamedTuple):
+    """The pending messages of a group: their number, the lowest and highest ID, and the number for each consumer.
+
+    The IDs are None if nothing is pending. `consumers` has only the consumers with pending messages.
+    """
+
+    total: int
+    first_id: StreamID | None
+    last_id: StreamID | None
+    consumers: dict[str, int]
+
+
+class ConsumerInfo(NamedTuple):
+    """A consumer of a group, and the number of its pending messages (XINFO CONSUMERS).
+
+    idle_ms: milliseconds since the consumer last sent a command. inactive_ms: milliseconds since it last received or
+    claimed a message; None if it never did, or if the server is older than Redis 7.2.
+    """
+
+    name: str
+    pending: int
+    idle_ms: int
+    inactive_ms: int | None
+
+
+class GroupInfo(NamedTuple):
+    """The state of a group (XINFO GROUPS): the numbers of its consumers and of its pending messages, and its position.
+
+    entries_read: the number of entries that were delivered; lag: the number that remain. Both are None if unknown:
+    after entries between the position and the end were deleted, or on servers older than Redis 7.0.
+    """
+
+    name: str
+    consumers: int
+    pending: int
+    last_delivered_id: StreamID
+    entries_read: int | None
+    lag: int | None
+
+
+def pending_of(reply: Any) -> list[PendingEntry]:
+    """Return the messages of an XPENDING reply with a range."""
+    return [PendingEntry(parse_id(raw_id), decode(who), int(age), int(times)) for raw_id, who, age, times in reply]
+
+
+def summary_of(reply: Any) -> PendingSummary:
+    """Return the summary of an XPENDING reply without a range."""
+    total, first, last, consumers = reply
+    return PendingSummary(
+        int(total),
+        None if first is None else parse_id(first),
+        None if last is None else parse_id(last),
+        {decode(name): int(number) for name, number in consumers or ()},
+    )
+
+
+def consumers_of(reply: Any) -> list[ConsumerInfo]:
+    """Return the consumers of an XINFO CONSUMERS reply."""
+    found = []
+    for fields in map(named, reply):
+        inactive = fields.get("inactive", -1)
+        found.append(
+            ConsumerInfo(fields["name"], fields["pending"], fields["idle"], None if inactive == -1 else inactive)
+        )
+    return found
+
+
+def groups_of(reply: Any) -> list[GroupInfo]:
+    """Return the groups of an XINFO GROUPS reply."""
+    return [
+        GroupInfo(
+            fields["name"], fields["consumers"], fields["pending"], StreamID.parse(fields["last-delivered-id"]),
+            fields.get("entries-read"), fields.get("lag"),
+        )
+        for fields in map(named, reply)
+    ]  # fmt: skip

@@ -1,0 +1,58 @@
+"""Several streams in one command: the XREAD of `Store.read`, and the consumer of `Store.consumer`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from rillet.store.encoding import decode, encode_name
+from rillet.store.entry import Entry, entries_of, milliseconds, stream_parts
+from rillet.store.group import MultiConsumer
+from rillet.store.positions import Position, encode_after
+from rillet.store.slots import by_slot
+from rillet.store.stream import Stream
+
+if TYPE_CHECKING:
+    from rillet.store.store import Store
+
+StreamLike: TypeAlias = "str | bytes | Stream"
+# The keys are of type StreamLike. The annotation is Any, because a mapping is invariant in its keys: mypy would reject
+# a dict[str, StreamID] as Mapping[StreamLike, Position].
+Positions: TypeAlias = "Mapping[Any, Position]"
+
+
+def read(store: Store, after: Positions, count: int | None, block: float | None) -> dict[str, list[Entry]]:
+    """Return the entries of each stream after its position, by the stream's name; see Store.read."""
+    if not after:
+        raise ValueError("pass at least one stream and the position after which to read it: {'orders': '0'}")
+    found: dict[str, list[Entry]] = {}
+    for argv in read_commands(store, after, count, block):
+        found.update((decode(key), entries_of(part)) for key, part in stream_parts(store.run(argv)))
+    return found
+
+
+def read_commands(store: Store, after: Positions, count: int | None, block: float | None) -> list[list[bytes]]:
+    """Return the XREAD of several streams: one command, or one for each slot of a cluster."""
+    positions = {key_of(stream): encode_after(position) for stream, position in after.items()}
+    argv = [b"XREAD"]
+    if count is not None:
+        argv += [b"COUNT", b"%d" % count]
+    if block is not None:
+        argv += [b"BLOCK", milliseconds(block)]
+    keys = by_slot(store, list(positions), block is not None)
+    return [[*argv, b"STREAMS", *some, *(positions[key] for key in some)] for some in keys]
+
+
+def key_of(stream: StreamLike) -> bytes:
+    """Return the key of a stream or of its name."""
+    return stream.key if isinstance(stream, Stream) else encode_name(stream)
+
+
+def consumer(
+    store: Store, group: str | bytes, name: str | bytes, streams: Iterable[StreamLike], start: Position, create: bool
+) -> MultiConsumer:  # fmt: skip
+    """Return a consumer of the group of that name in each stream; see Store.consumer."""
+    if isinstance(streams, (str, bytes)):
+        raise TypeError(f"streams must be a list of names, not one name: pass [{streams!r}]")
+    keys = dict.fromkeys(key_of(stream) for stream in streams)
+    return MultiConsumer([Stream(store, key).group(group, start, create=create) for key in keys], name)
