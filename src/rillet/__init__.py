@@ -18,14 +18,47 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rillet.errors import CommandError, Corrupt, InvalidValue, RilletError, StoreError
+    from rillet.errors import (
+        BusyGroup,
+        BusyKey,
+        CommandError,
+        Corrupt,
+        ExecAbort,
+        InvalidValue,
+        Loading,
+        LogCorrupt,
+        Misconf,
+        NewerFormat,
+        NoAuth,
+        NoGroup,
+        NoPerm,
+        NoProto,
+        NoScript,
+        NotAStore,
+        ProtocolError,
+        ReadOnly,
+        RilletError,
+        StoreBusy,
+        StoreClosed,
+        StoreError,
+        Unblocked,
+        WrongPass,
+        WrongType,
+    )
     from rillet.store import (
         ChannelMessage,
         Consumer,
+        ConsumerInfo,
         Counter,
+        Entry,
         Group,
+        GroupInfo,
         Hash,
         List,
+        Message,
+        MultiConsumer,
+        PendingEntry,
+        PendingSummary,
         Set,
         SortedSet,
         Store,
@@ -36,40 +69,80 @@ if TYPE_CHECKING:
         connect,
         open,
     )
+    from rillet.store.aio import AsyncConsumer, AsyncGroup, AsyncStore, AsyncStream, AsyncSubscription
     from rillet.types.stream.id import StreamID
 
 __version__ = "0.1.0"
 
+_ERRORS = """
+    BusyGroup BusyKey CommandError Corrupt ExecAbort InvalidValue Loading LogCorrupt Misconf NewerFormat
+    NoAuth NoGroup NoPerm NoProto NoScript NotAStore ProtocolError ReadOnly RilletError StoreBusy StoreClosed
+    StoreError Unblocked WrongPass WrongType
+"""
+_STORE = """
+    ChannelMessage Consumer ConsumerInfo Counter Entry Group GroupInfo Hash List Message MultiConsumer
+    PendingEntry PendingSummary Set SortedSet Store Stream String Subscription codecs connect open
+"""
+_AIO = "AsyncConsumer AsyncGroup AsyncStore AsyncStream AsyncSubscription"
 _HOMES = {
-    **dict.fromkeys(("CommandError", "Corrupt", "InvalidValue", "RilletError", "StoreError"), "rillet.errors"),
-    **dict.fromkeys(
-        "ChannelMessage Consumer Counter Group Hash List Set SortedSet Store Stream String Subscription codecs connect "
-        "open".split(),
-        "rillet.store",
-    ),
+    **dict.fromkeys(_ERRORS.split(), "rillet.errors"),
+    **dict.fromkeys(_STORE.split(), "rillet.store"),
+    **dict.fromkeys(_AIO.split(), "rillet.store.aio"),
     "StreamID": "rillet.types.stream.id",
 }
 """The module that defines each public name."""
 
 __all__ = [
+    "AsyncConsumer",
+    "AsyncGroup",
+    "AsyncStore",
+    "AsyncStream",
+    "AsyncSubscription",
+    "BusyGroup",
+    "BusyKey",
     "ChannelMessage",
     "CommandError",
     "Consumer",
+    "ConsumerInfo",
     "Corrupt",
     "Counter",
+    "Entry",
+    "ExecAbort",
     "Group",
+    "GroupInfo",
     "Hash",
     "InvalidValue",
     "List",
+    "Loading",
+    "LogCorrupt",
+    "Message",
+    "Misconf",
+    "MultiConsumer",
+    "NewerFormat",
+    "NoAuth",
+    "NoGroup",
+    "NoPerm",
+    "NoProto",
+    "NoScript",
+    "NotAStore",
+    "PendingEntry",
+    "PendingSummary",
+    "ProtocolError",
+    "ReadOnly",
     "RilletError",
     "Set",
     "SortedSet",
     "Store",
+    "StoreBusy",
+    "StoreClosed",
     "StoreError",
     "Stream",
     "StreamID",
     "String",
     "Subscription",
+    "Unblocked",
+    "WrongPass",
+    "WrongType",
     "__version__",
     "codecs",
     "compiled",

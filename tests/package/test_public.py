@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 import rillet
+from rillet import errors, store
 from rillet.cli import info, main
+from rillet.store import aio
 from rillet.types.compat import COMPATS
 
 FOLDER = str(Path(rillet.__file__).resolve().parent.parent)
@@ -28,6 +30,12 @@ def test_every_public_name_is_there() -> None:
     for name in rillet.__all__:
         assert getattr(rillet, name) is not None
         assert name in dir(rillet)
+
+
+def test_every_error_and_every_class_of_the_api_is_public() -> None:
+    raised = {name for name, value in vars(errors).items() if isinstance(value, type)}
+    asyncio = {name for name in vars(aio) if name.startswith("Async")} - {"AsyncCalls", "AsyncIterator"}
+    assert raised | asyncio | set(store.__all__) <= set(rillet.__all__)
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
