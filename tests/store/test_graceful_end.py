@@ -1,0 +1,68 @@
+"""A worker process that gets SIGTERM finishes its message, gives the others back, and ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import rillet
+from tests.package.test_docs import programs
+from tests.store.process import ROOT
+
+pytestmark = pytest.mark.once
+
+WORKER = """
+import signal, sys, threading
+import rillet
+
+stop = threading.Event()
+signal.signal(signal.SIGTERM, lambda *_: stop.set())
+with rillet.open(sys.argv[1]) as store:
+    worker = store.stream("jobs").group("workers").consumer("one")
+    for message in worker.messages(stop=stop, claim_idle=60):
+        print("begin", message["n"], flush=True)
+        sys.stdin.readline()
+        message.ack()
+        print("end", message["n"], flush=True)
+    print("pending", [(found.id.ms, found.deliveries) for found in worker.pending()], flush=True)
+"""
+
+
+def _start(folder: Path, program: str, *arguments: str) -> subprocess.Popen[str]:
+    source = str(Path(rillet.__file__).parent.parent)
+    return subprocess.Popen(
+        [sys.executable, "-u", "-c", program, *arguments], env={**os.environ, "PYTHONPATH": source}, cwd=folder,
+        text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    )  # fmt: skip
+
+
+def test_a_worker_finishes_its_message_and_ends(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    with rillet.open(path) as store:
+        store.stream("jobs").add_many((n, {"n": n}) for n in (1, 2, 3))
+    with _start(tmp_path, WORKER, str(path)) as worker:
+        assert worker.stdout is not None
+        assert worker.stdout.readline() == "begin 1\n"
+        worker.send_signal(signal.SIGTERM)
+        output, _ = worker.communicate("\n", timeout=60)
+    assert output == "end 1\npending [(2, 0), (3, 0)]\n"
+    assert worker.returncode == 0
+
+
+def test_the_program_of_the_workers_page_ends_on_sigterm(tmp_path: Path) -> None:
+    (program,) = (found for found in programs(ROOT / "docs" / "workers.md") if "SIGTERM" in found)
+    with rillet.open(tmp_path / "events.rillet") as store:
+        store.stream("jobs").add({"n": 1}, 1)
+    with _start(tmp_path, program) as worker:
+        assert worker.stdout is not None
+        assert worker.stdout.readline() == "handle 1-0 {'n': '1'}\n"
+        worker.send_signal(signal.SIGTERM)  # while it waits for the next message
+        worker.communicate(timeout=60)
+    assert worker.returncode == 0
+    with rillet.open(tmp_path / "events.rillet") as store:
+        assert store.stream("jobs").group("workers").pending_count() == 0
