@@ -1,7 +1,7 @@
 """The store: the Python API, over an engine in this process, a directory's owner, or a server.
 
-Read in this order: `store` (Store, open, connect), `stream`, `group`, `delivery`, `keys` and `types` (all other types of
-keys), `codecs`, `transports` (how a command reaches an engine), `backend`, `directory` and `owner` (durable stores),
+Read in this order: `store` (Store, open, connect), `stream`, `group`, `delivery`, `keys` and `types` (all other types
+of keys), `codecs`, `transports` (how a command reaches an engine), `backend`, `directory` and `owner` (durable stores),
 `channels` (messages that are not stored), `redis_py`, `aio`.
 """
 
@@ -20,5 +20,5 @@ from rillet.store.types.sorted_set import SortedSet
 from rillet.store.types.string import Counter, String
 
 __all__ = ["ChannelMessage", "Consumer", "ConsumerInfo", "Counter", "Entry", "Group", "GroupInfo", "Hash", "List",
-           "Message", "MultiConsumer", "PendingEntry", "PendingSummary", "Set", "SortedSet", "Store", "Stream", "String",
-           "Subscription", "codecs", "connect", "open"]  # fmt: skip
+           "Message", "MultiConsumer", "PendingEntry", "PendingSummary", "Set", "SortedSet", "Store", "Stream",
+           "String", "Subscription", "codecs", "connect", "open"]  # fmt: skip
