@@ -201,6 +201,8 @@ def test_timeout_ends_an_iteration_without_messages(store: Store) -> None:
     assert list(one.messages(timeout=0.05, block=0)) != []  # its own, which were not acknowledged
     assert one.group.ack(1, 2) == 2
     assert list(one.messages(timeout=0.05, block=0)) == []
+    one.group.stream.add({"n": 3}, 3)
+    assert [message.ack() for message in one.messages(timeout=0)] == [True]
     assert list(one.messages(timeout=0, block=None)) == []
     assert list(one.messages(timeout=0.02, block=None, claim_idle=0)) == []
 

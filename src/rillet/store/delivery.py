@@ -102,10 +102,10 @@ class _End:
             self.stopped = bool(self._stop())
         return self.stopped
 
-    def reached(self) -> bool:
-        """Return whether the iteration ends before the next read."""
+    def expired(self) -> bool:
+        """Return whether `timeout` seconds have passed since the last message."""
         timeout = self.options.timeout
-        return self.requested() or (timeout is not None and time.monotonic() - self._since >= timeout)
+        return timeout is not None and time.monotonic() - self._since >= timeout
 
     def block(self) -> float | None:
         """Return how long the next read may wait, in seconds; 0 without limit, None for a read that does not wait."""
@@ -141,12 +141,12 @@ def delivery(consumers: Sequence[Consumer], options: DeliveryOptions) -> Steps:
     count = options.batch or options.count
     for consumer in consumers:
         after = b"0-0"
-        while not end.reached() and (own := stream_part((yield consumer.read_command(count, None, after, False)))):
+        while not end.requested() and (own := stream_part((yield consumer.read_command(count, None, after, False)))):
             after = own[-1][0]
             messages = yield from _to_handle(consumer, old_messages(own, consumer.group), options)
             yield from _hand_out([consumer], messages, options, end)
     cursors = [b"0-0"] * len(consumers)
-    while not end.reached():
+    while not end.requested():
         stale = False
         for place, consumer in enumerate(consumers if options.claim_idle is not None else ()):
             reply = yield consumer.claim_command(options.claim_idle or 0.0, count, cursors[place])
@@ -161,8 +161,9 @@ def delivery(consumers: Sequence[Consumer], options: DeliveryOptions) -> Steps:
         for argv in read_commands(consumers, count, None if stale else end.block()):
             fresh += new_messages_of((yield argv), consumers)
         yield from _hand_out(consumers, fresh, options, end)
-        if options.stop_when_empty and not fresh and not stale and all(cursor == b"0-0" for cursor in cursors):
-            return
+        if not fresh and not stale:
+            if end.expired() or (options.stop_when_empty and all(cursor == b"0-0" for cursor in cursors)):
+                return
 
 
 def read_commands(

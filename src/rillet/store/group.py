@@ -184,7 +184,7 @@ def _entries_read(number: int | None) -> list[bytes]:
     return [] if number is None else [b"ENTRIESREAD", b"%d" % number]
 
 
-class _Reader:
+class MessageReader:
     """The part that Consumer and MultiConsumer share: iteration over messages."""
 
     __slots__ = ("key", "name", "store")
@@ -258,7 +258,7 @@ class _Reader:
         return self.messages()
 
 
-class Consumer(_Reader):
+class Consumer(MessageReader):
     """A reader of a group. Iterating yields messages without end and waits for new ones."""
 
     __slots__ = ("group",)
@@ -386,7 +386,7 @@ class Consumer(_Reader):
         return f"Consumer({self.group.stream.name!r}, {self.group.name!r}, {self.name!r})"
 
 
-class MultiConsumer(_Reader):
+class MultiConsumer(MessageReader):
     """A reader of the groups of the same name of several streams; one command reads them all.
 
     Iterating yields messages without end and waits for new ones in any of the streams. `message.stream` is the stream
