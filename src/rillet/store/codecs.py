@@ -34,6 +34,9 @@ MessagePack has these differences: an aware datetime becomes a timestamp in UTC,
 `json` and `msgpack` use msgspec (`pip install 'rillet[codecs]'`). Without it, the standard library handles `json`, and
 json_of for the types that JSON has, with the same bytes.
 
+Type checkers derive the type of the values from the codec. For a union they need an annotation:
+`codec: Codec[int | None] = text_of(int | None)`.
+
 A value of another type raises TypeError on write. Bytes that are not a T raise InvalidValue on read.
 
 Rejected: pickle, because reading a value would execute code of its writer. "True" and "None" for bool and None, because

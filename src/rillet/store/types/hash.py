@@ -149,6 +149,12 @@ class Hash(StoredKey[V], MutableMapping[str, V]):
             for field, raw in _flat_pairs(page):
                 yield decode(field), self._decode(raw)
 
+    def scan_fields(self, match: str | bytes | None = None) -> Iterator[str]:
+        """Yield the fields that match a glob, a page at a time (HSCAN)."""
+        for page in self._scan(b"HSCAN", match):
+            for field in page[::2]:
+                yield decode(field)
+
     def values(self) -> ValuesView[V]:
         """Return a view of the values; iteration uses HSCAN."""
         return _Values(self)
@@ -176,9 +182,7 @@ class Hash(StoredKey[V], MutableMapping[str, V]):
         return self.size()
 
     def __iter__(self) -> Iterator[str]:
-        """Yield the fields, a page at a time (HSCAN)."""
-        for page in self._scan(b"HSCAN"):
-            yield from map(decode, page[::2])
+        return self.scan_fields()
 
     def __eq__(self, other: object) -> bool:
         """Compare with a mapping: all fields and values are read."""
