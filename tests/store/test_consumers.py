@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from random import Random
 from typing import Any
 
 import pytest
@@ -65,6 +66,35 @@ def test_messages_of_others_between_the_claimed_ones_do_not_disturb_the_counts(s
         seen.append((message.id.ms, message.deliveries))
         message.ack()
     assert sorted(seen) == [(n, 3 if n in (1, 42) else 2) for n in range(1, 43)]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_counts_agree_with_the_group_whatever_the_consumers_do(store: Store, seed: int) -> None:
+    random = Random(seed)
+    stream = store.stream("s")
+    group = stream.group("g")
+    consumers = [group.consumer(name) for name in ("a", "b")]
+    for step in range(1, 60):
+        consumer = random.choice(consumers)
+        after = StreamID(random.randrange(step), 0)
+        match random.randrange(7):
+            case 0 | 1:
+                stream.add_many((step * 10 + n, {"n": n}) for n in range(random.randrange(4)))
+                _agree(consumer.read(random.randrange(1, 5)))
+            case 2:
+                _agree(consumer.read(random.randrange(1, 9), after=after))
+            case 3:
+                _agree(consumer.claim(0, random.randrange(1, 5), after)[1])
+            case 4:
+                ids = [found.id for found in group.pending()]
+                _agree(consumer.claim_ids(*random.sample(ids, min(len(ids), 3))))
+            case 5:
+                group.ack(*(found.id for found in group.pending(2, start=after)))
+            case _:
+                stop = iter(range(100))
+                some = random.randrange(4)
+                for message in consumer.messages(3, stop=lambda stop=stop, some=some: next(stop) > some, timeout=0):
+                    _agree([message])
 
 
 class _Interrupted:

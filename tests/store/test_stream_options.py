@@ -187,6 +187,16 @@ def test_a_repeated_message_of_a_producer_is_added_once(store: Store) -> None:
     ):
         with pytest.raises(ValueError, match="both were passed"):
             call()
+    stream.configure_idmp(duration=timedelta(minutes=5), max_entries=2)
+    info = stream.info()
+    assert (info["idmp-duration"], info["idmp-maxsize"]) == (300, 2)
+    limited = [stream.add({"n": 1}, idmp=("limited", n)) for n in range(3)]
+    assert stream.add({"n": 1}, idmp=("limited", 2)) == limited[2]
+    assert stream.add({"n": 1}, idmp=("limited", 0)) > limited[2]
+    stream.configure_idmp(duration=60.4)
+    assert (stream.info()["idmp-duration"], stream.info()["idmp-maxsize"]) == (60, 2)
+    with pytest.raises(CommandError, match="IDMP-DURATION must be between 1 and 86400 seconds"):
+        stream.configure_idmp(duration=0)
     with pytest.raises(CommandError, match="only with auto-generated IDs"):
         stream.add({"n": 1}, "99999999999999-1", idmpauto="p")
 

@@ -72,7 +72,7 @@ class Stream:
         entries. ref_policy: what the trim does with entries that groups refer to (Redis 8.2, rillet.store.policies).
         idmp=(producer, message ID): if this producer added that message ID before, add nothing and return the ID of the
         earlier entry, so that a producer may repeat a call; idmpauto=producer computes the message ID from the fields
-        (Redis 8.6).
+        (Redis 8.6). A stream stores 100 message IDs per producer for 100 seconds, unless configure_idmp changes this.
         """
         argv = [b"XADD", self.key]
         if not create or ref_policy is not None or maxlen is not None or minid is not None or limit is not None:
@@ -168,6 +168,20 @@ class Stream:
             minid = max(0, seconds * 1000 + microseconds // 1000 - round(age * 1000))
         argv = [b"XTRIM", self.key, *trim_arguments(maxlen, minid, approximate, limit), *policy_arguments(ref_policy)]
         return int(self.store.run(argv))
+
+    def configure_idmp(self, *, duration: timedelta | float | None = None, max_entries: int | None = None) -> None:
+        """Set how many message IDs per producer an existing stream stores, and for how long (XCFGSET, Redis 8.6).
+
+        duration: a timedelta, or seconds, rounded to whole ones (1 to 86400); max_entries: 1 to 10000. None keeps a
+        value. A change forgets all stored message IDs.
+        """
+        argv = [b"XCFGSET", self.key]
+        if duration is not None:
+            seconds = duration.total_seconds() if isinstance(duration, timedelta) else duration
+            argv += [b"IDMP-DURATION", b"%d" % round(seconds)]
+        if max_entries is not None:
+            argv += [b"IDMP-MAXSIZE", b"%d" % max_entries]
+        self.store.run(argv)
 
     # -- reading -------------------------------------------------------------------------------------
 
