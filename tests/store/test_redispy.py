@@ -209,6 +209,48 @@ def test_a_client_after_a_fork(frontend: Frontend) -> None:
     client.connection_pool.disconnect()
 
 
+@IN_PROCESS
+def test_client_kill_ends_a_waiting_connection(frontend: Frontend) -> None:
+    client = frontend.store.redis(retry=None)
+    name = "victim"
+    errors: list[Exception] = []
+
+    def wait() -> None:
+        try:
+            frontend.store.redis(client_name=name).blpop("l", 0)
+        except redis.ConnectionError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    while frontend.store.info()["blocked_clients"] != "1":
+        threading.Event().wait(0.005)
+    victim = next(one["id"] for one in client.client_list() if one["name"] == name)
+    assert client.client_kill_filter(_id=victim) == 1
+    thread.join(60)
+    assert len(errors) == 1
+    assert victim not in [one["id"] for one in client.client_list()]
+    client.connection_pool.disconnect()
+
+
+@only("owner")
+def test_client_pause_holds_a_connection_back(frontend: Frontend) -> None:
+    with frontend.store.redis() as client, frontend.store.redis() as other:
+        assert client.ping()
+        assert client.client_pause(600_000, all=False)
+        results: list[Any] = []
+        thread = threading.Thread(target=lambda: results.append(other.set("k", "v")))
+        thread.start()
+        while client.info("clients")["blocked_clients"] != 1:
+            threading.Event().wait(0.005)
+        assert client.get("k") is None
+        client.client_unpause()
+        thread.join(60)
+        assert results == [True]
+        for one in (client, other):
+            one.connection_pool.disconnect()
+
+
 def test_without_redis_py_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 

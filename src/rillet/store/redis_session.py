@@ -59,6 +59,7 @@ class RedisSession:
         self._wakener = _Wakener(transport.engine, on_wake)
         with transport.lock:
             self._session: Any = transport.open_session(self._wakener)
+            self._session.transport = self  # CLIENT KILL closes the session through it, and CLIENT PAUSE applies
         self._parser.authenticated = not transport.engine.settings.requirepass
 
     @property
@@ -124,11 +125,16 @@ class RedisSession:
             self.end()
             return True
 
+    def close(self) -> None:
+        """End the session, for CLIENT KILL."""
+        self.end()
+
     def end(self) -> None:
         """End the session: blocked commands receive nothing from now on. A second call does nothing."""
         with self.transport.lock:
             session, self._session = self._session, None
             if session is not None:
+                session.transport = None
                 self.transport.close_session(session)
         self._on_wake()
 
