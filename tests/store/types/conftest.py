@@ -16,11 +16,14 @@ from tests.judge import Judge, redis_binary
 from tests.store.conftest import KINDS, ONCE, Frontend, _make
 
 
-def _parameters() -> list[Any]:
+def _parameters(kinds: tuple[str, ...]) -> list[Any]:
     once = (*ONCE, "cluster")
-    return [
-        pytest.param(kind, marks=pytest.mark.once if kind in once else ()) for kind in (*KINDS, "resp3", "cluster")
-    ]
+    return [pytest.param(kind, marks=pytest.mark.once if kind in once else ()) for kind in kinds]
+
+
+def only(*kinds: str) -> pytest.MarkDecorator:
+    """Return a mark that runs a test with `frontend` or `store` for these kinds only."""
+    return pytest.mark.parametrize("frontend", _parameters(kinds), indirect=True)
 
 
 @pytest.fixture(scope="session")
@@ -42,7 +45,7 @@ def _connected(request: pytest.FixtureRequest, kind: str) -> Store:
     return store
 
 
-@pytest.fixture(params=_parameters())
+@pytest.fixture(params=_parameters((*KINDS, "resp3", "cluster")))
 def frontend(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Frontend]:
     with ExitStack() as stack:
         if request.param in ("resp3", "cluster"):

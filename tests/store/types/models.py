@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from hypothesis import strategies as st
 
+from tests.store.types.conftest import only
+
 # The stores of the property tests: the engine in this process, and a server in both versions of the protocol.
-MODELLED = pytest.mark.parametrize("frontend", ["memory", "redis", "resp3"], indirect=True)
+MODELLED = only("memory", "redis", "resp3")
 NAMES = st.sampled_from(["key", "ключ", ""])
 
 

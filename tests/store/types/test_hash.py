@@ -9,10 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import rillet
 from rillet.errors import CommandError, InvalidValue, WrongType
 from rillet.store import Hash, Store, codecs
 from rillet.store.codecs import json_of, text_of
+from tests.store.types.conftest import only
 from tests.store.types.models import MODELLED, NAMES, compare
 
 
@@ -148,9 +148,14 @@ def test_like_a_dict(store: Store, actions: list[tuple[Any, ...]], name: str) ->
     assert store.exists(name) == bool(model)
 
 
-@given(fields=st.dictionaries(st.text(), st.recursive(st.none() | st.integers() | st.text(), st.lists)))
-def test_json_values_survive(fields: dict[str, Any]) -> None:
-    with rillet.open() as store:
-        stored = store.hash("h", codec=codecs.json)
-        stored.update(fields)
-        assert stored == fields
+JSON = st.recursive(st.none() | st.integers() | st.text(max_size=5), st.lists, max_leaves=4)
+
+
+@only("memory")
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(fields=st.dictionaries(st.text(max_size=5), JSON, max_size=5))
+def test_json_values_survive(store: Store, fields: dict[str, Any]) -> None:
+    stored = store.hash("h", codec=codecs.json)
+    stored.clear()
+    stored.update(fields)
+    assert stored == fields

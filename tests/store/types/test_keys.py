@@ -12,7 +12,8 @@ import pytest
 import rillet
 from rillet.errors import CommandError, StoreClosed, StoreError
 from rillet.store import Counter, Hash, List, Set, SortedSet, Store, Stream, String, codecs
-from tests.store.conftest import Frontend, only
+from tests.store.conftest import Frontend
+from tests.store.types.conftest import only
 
 
 def _fill(store: Store) -> None:
