@@ -68,6 +68,20 @@ def test_times_as_positions(store: Store) -> None:
         stream.delete(_at(1001))  # type: ignore[arg-type]
 
 
+def test_a_range_is_scanned_in_pages(store: Store) -> None:
+    stream = store.stream("s")
+    stream.add_many((n, {"n": n}) for n in range(1, 12))
+    for page in (1, 3, 10, 11, 100):
+        assert [entry.id.ms for entry in stream.scan(2, "(11-0", page=page)] == list(range(2, 11))
+        assert [entry.id.ms for entry in stream.scan(_at(3), 9, reverse=True, page=page)] == list(range(9, 2, -1))
+    edge = store.stream("edge")
+    edge.add({"n": 1}, "18446744073709551615-18446744073709551615")
+    assert len(list(edge.scan(page=1))) == len(list(edge.scan(page=1, reverse=True))) == 1
+    assert stream.length() == len(stream) == 11
+    assert stream.contains(5)
+    assert not stream.contains("5-1")
+
+
 def test_trim_by_age(store: Store) -> None:
     stream = store.stream("s")
     now = store.stream("clock").add({"a": 1}).ms

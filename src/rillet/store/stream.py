@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
-from rillet.client.pages import reply_pages
 from rillet.store.encoding import Fields, IDLike, Value, append_fields, decode, encode_id, encode_name, parse_id
 from rillet.store.entry import Entry, entries_of, milliseconds, named, stream_part
 from rillet.store.group import Group
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
 BATCH = 1000
 _NEW = "*"
-LAST_ID = StreamID(MAX, MAX)  # the highest ID, which XRANGE rejects after "("
+LAST_ID = StreamID(MAX, MAX)
 
 
 class Stream:
@@ -218,11 +217,12 @@ class Stream:
         return found
 
     def __contains__(self, id: object) -> bool:
+        """Return whether an entry exists; see `contains`."""
+        return self.contains(cast("IDLike | Entry", id))
+
+    def contains(self, id: IDLike | Entry) -> bool:
         """Return whether an entry of that ID exists; for an Entry, whether it is in this stream. O(log n)"""
-        if isinstance(id, Entry):
-            return self.get(id.id) == id
-        wanted: Any = id
-        return self.get(wanted) is not None
+        return self.get(id.id) == id if isinstance(id, Entry) else self.get(id) is not None
 
     def read(self, after: Position = "0-0", count: int | None = None, block: float | None = None) -> list[Entry]:
         """Return the entries after an ID, "$" for the last ID (XREAD). block: seconds to wait, 0 without limit.
@@ -248,26 +248,35 @@ class Stream:
                 last = entry.raw_id
                 yield entry
 
+    def scan(self, start: Position = "-", end: Position = "+", *, reverse: bool = False,
+             page: int = BATCH) -> Iterator[Entry]:  # fmt: skip
+        """Yield the entries from start to end, both included, or from end to start if `reverse`; `page` per command."""
+        name, first, last = b"XRANGE", encode_position(start), encode_position(end)
+        if reverse:
+            name, first, last = b"XREVRANGE", last, first
+        beyond = StreamID(0, 0) if reverse else LAST_ID  # XRANGE rejects it after "("
+        while True:
+            entries = entries_of(self.store.run([name, self.key, first, last, b"COUNT", b"%d" % page]))
+            yield from entries
+            if len(entries) < page or entries[-1].id == beyond:
+                return
+            first = b"(" + entries[-1].raw_id
+
     def __iter__(self) -> Iterator[Entry]:
         """Yield every entry, first to last, until the end is reached."""
-        return self._entries(b"XRANGE", b"-", b"+", LAST_ID)
+        return self.scan()
 
     def __reversed__(self) -> Iterator[Entry]:
         """Yield every entry, last to first."""
-        return self._entries(b"XREVRANGE", b"+", b"-", StreamID(0, 0))
+        return self.scan(reverse=True)
 
-    def _entries(self, name: bytes, start: bytes, end: bytes, last: StreamID) -> Iterator[Entry]:
-        """Yield the entries of a range, a page at a time; `last` is the ID at which the range ends."""
-        count = b"%d" % BATCH
-        for page in reply_pages(
-            self.store.run, lambda first: (name, self.key, first, end, b"COUNT", count), start, BATCH,
-            lambda entry: None if parse_id(entry[0]) == last else b"(" + entry[0],
-        ):  # fmt: skip
-            yield from entries_of(page)
+    def length(self) -> int:
+        """Return the number of entries (XLEN). O(1)"""
+        return int(self.store.run([b"XLEN", self.key]))
 
     def __len__(self) -> int:
-        """Return the number of entries (XLEN). O(1)"""
-        return int(self.store.execute(b"XLEN", self.key))
+        """Return the number of entries; see `length`."""
+        return self.length()
 
     def __bool__(self) -> bool:
         """Return True, even if the stream is empty: without this method, `bool` would use the length."""
@@ -275,7 +284,7 @@ class Stream:
 
     def exists(self) -> bool:
         """Return whether the key exists."""
-        return bool(self.store.execute(b"EXISTS", self.key))
+        return bool(self.store.run([b"EXISTS", self.key]))
 
     @property
     def first_id(self) -> StreamID | None:
@@ -295,7 +304,7 @@ class Stream:
             argv.append(b"FULL")
             if count is not None:
                 argv += [b"COUNT", b"%d" % count]
-        return named(self.store.execute(*argv))
+        return named(self.store.run(argv))
 
     # -- Arrow -----------------------------------------------------------------------------------------
 
