@@ -63,6 +63,19 @@ def test_a_message_given_back_is_delivered_again(group: Group) -> None:
         group.nack(1, mode="loud")
 
 
+@RILLET
+def test_consumers_release_messages(frontend: Frontend, group: Group) -> None:
+    one = group.consumer("one")
+    assert one.nack(*one.read(after="0"), deliveries=4) == 2
+    assert one.nack() == 0
+    assert _told(group.consumer("two").claim(3600)[1]) == [("1", 5), ("2", 5)]
+    several = frontend.store.consumer("h", "one", ["s", "t"])
+    frontend.store.stream("t").add({"n": 1}, 1)
+    messages = several.read()
+    assert several.nack(*messages, mode="silent") == 4
+    assert sorted(message.deliveries for message in several.messages(claim_idle=3600, timeout=0)) == [1, 1, 1, 1]
+
+
 def _waiting(store: Store, call: Callable[[], Any]) -> Future[Any]:
     """Run the call in a thread and return once a client of the store waits in it."""
     pool = ThreadPoolExecutor(1)

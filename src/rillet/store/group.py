@@ -275,6 +275,10 @@ class Consumer(MessageReader):
         """Acknowledge messages and return how many were pending; see Group.ack."""
         return self.group.ack(*(message.raw_id for message in messages), delete=delete)
 
+    def nack(self, *messages: Message, mode: str = "fail", deliveries: int | None = None) -> int:
+        """Release messages, so that the next claim gets them first; return how many were pending; see Group.nack."""
+        return self.group.nack(*(message.raw_id for message in messages), mode=mode, deliveries=deliveries)
+
     # -- reading ---------------------------------------------------------------------------------------
 
     def read(self, count: int = 100, *, block: float | None = None, after: Position = ">", noack: bool = False,
@@ -386,6 +390,13 @@ class Consumer(MessageReader):
         return f"Consumer({self.group.stream.name!r}, {self.group.name!r}, {self.name!r})"
 
 
+def _by_group(messages: Sequence[Message]) -> dict[Group, list[bytes]]:
+    ids: dict[Group, list[bytes]] = {}
+    for message in messages:
+        ids.setdefault(message.group, []).append(message.raw_id)
+    return ids
+
+
 class MultiConsumer(MessageReader):
     """A reader of the groups of the same name of several streams; one command reads them all.
 
@@ -415,10 +426,11 @@ class MultiConsumer(MessageReader):
 
     def ack(self, *messages: Message, delete: RefPolicy | None = None) -> int:
         """Acknowledge messages, with one command for each stream; return how many were pending; see Group.ack."""
-        by_group: dict[Group, list[bytes]] = {}
-        for message in messages:
-            by_group.setdefault(message.group, []).append(message.raw_id)
-        return sum(group.ack(*ids, delete=delete) for group, ids in by_group.items())
+        return sum(group.ack(*ids, delete=delete) for group, ids in _by_group(messages).items())
+
+    def nack(self, *messages: Message, mode: str = "fail", deliveries: int | None = None) -> int:
+        """Release messages, with one command for each stream; return how many were pending; see Group.nack."""
+        return sum(group.nack(*ids, mode=mode, deliveries=deliveries) for group, ids in _by_group(messages).items())
 
     def __repr__(self) -> str:
         names = [consumer.group.stream.name for consumer in self.consumers]
