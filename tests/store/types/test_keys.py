@@ -116,6 +116,28 @@ def test_names_that_are_not_names(store: Store) -> None:
     assert next(iter(store)) == store.set(every).name
 
 
+def test_arguments_of_a_wrong_type_change_nothing() -> None:
+    with rillet.open() as store:
+        target: Any = store
+        calls: list[tuple[Any, str]] = [
+            (lambda: target.counter("k").incr(1.5), "'float' object cannot be interpreted as an integer"),
+            (lambda: target.hash("k").incr("f", 1.5), "'float' object cannot be interpreted as an integer"),
+            (lambda: target.list("k")[1.5], "'float' object cannot be interpreted as an integer"),
+            (lambda: target.set("k").pop_many(1.5), "'float' object cannot be interpreted as an integer"),
+            (lambda: target.hash("k").update(5), "expected a mapping or pairs, got 5"),
+            (lambda: target.hash("k").update("ab"), "expected a mapping or pairs, got 'ab'"),
+            (lambda: target.hash("k").update([("a", "b", "c")]), r"\('a', 'b', 'c'\) is not a pair"),
+            (lambda: target.zset("k").update({"a": None}), "None has no standard text form"),
+            (lambda: target.zset("k").add(["ab"]), "'ab' is not a pair"),
+            (lambda: target.expire("k", "5"), "expected seconds or a timedelta, got '5'"),
+            (lambda: target.set("k") | 5, "unsupported operand type"),
+        ]  # fmt: skip
+        for call, text in calls:
+            with pytest.raises(TypeError, match=text):
+                call()
+        assert list(store) == []
+
+
 def test_a_closed_store_raises_an_error(frontend: Frontend) -> None:
     store = frontend.store
     objects: list[Any] = [store.hash("h"), store.set("s"), store.zset("z"), store.list("l")]

@@ -18,7 +18,16 @@ from collections.abc import ItemsView, Iterable, Iterator, Mapping, MutableMappi
 from typing import Any, TypeVar, overload
 
 from rillet.store.encoding import decode, encode, encode_name
-from rillet.store.types.stored_key import MISSING, StoredKey, V, replies_of, same_data, transaction
+from rillet.store.types.stored_key import (
+    MISSING,
+    StoredKey,
+    V,
+    integer_of,
+    pairs_of,
+    replies_of,
+    same_data,
+    transaction,
+)
 
 T = TypeVar("T")
 Name = str | bytes
@@ -102,7 +111,7 @@ class Hash(StoredKey[V], MutableMapping[str, V]):
 
     def incr(self, field: Name, by: int = 1) -> int:
         """Add to the integer in a field, 0 if missing; return the result (HINCRBY). O(1)"""
-        return int(self.store.run([b"HINCRBY", self.key, encode_name(field), b"%d" % by]))
+        return int(self.store.run([b"HINCRBY", self.key, encode_name(field), integer_of(by)]))
 
     def incr_float(self, field: Name, by: float) -> float:
         """Add to the number in a field, 0 if missing; return the result (HINCRBYFLOAT). O(1)"""
@@ -120,7 +129,7 @@ class Hash(StoredKey[V], MutableMapping[str, V]):
     def update(self, fields: Any = (), /, **more: V) -> None:
         """Set fields from a mapping, from pairs, or from keyword arguments, in one command (HSET). O(fields)"""
         argv = [b"HSET", self.key]
-        for field, value in (*_pairs(fields), *more.items()):
+        for field, value in (*pairs_of(fields), *more.items()):
             argv += (encode_name(field), self._encode(value))
         if len(argv) > 2:
             self.store.run(argv)
@@ -210,11 +219,6 @@ class _Values(ValuesView[V]):
 
     def __contains__(self, value: object) -> bool:
         return any(value == other for other in self)
-
-
-def _pairs(fields: Any) -> Iterable[tuple[Any, Any]]:
-    """Return the pairs of a mapping or of an iterable of pairs."""
-    return fields.items() if isinstance(fields, Mapping) else fields
 
 
 def _flat_pairs(reply: Any) -> Iterable[tuple[bytes, bytes]]:

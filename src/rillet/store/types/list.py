@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, TypeVar, overload
 
 from rillet.errors import CommandError
-from rillet.store.types.stored_key import MISSING, PAGE, StoredKey, V, same_data, seconds_of
+from rillet.store.types.stored_key import MISSING, PAGE, StoredKey, V, integer_of, same_data, seconds_of
 
 T = TypeVar("T")
 End = Literal["left", "right"]
@@ -76,11 +76,11 @@ class List(StoredKey[V], Sequence[V]):
 
     def pop_many(self, count: int) -> list[V]:
         """Remove up to `count` values from the right end; return them, the last one first (RPOP). O(count)"""
-        return list(map(self._decode, self.store.run([b"RPOP", self.key, b"%d" % count]) or ()))
+        return list(map(self._decode, self.store.run([b"RPOP", self.key, integer_of(count)]) or ()))
 
     def popleft_many(self, count: int) -> list[V]:
         """Remove up to `count` values from the left end; return them (LPOP). O(count)"""
-        return list(map(self._decode, self.store.run([b"LPOP", self.key, b"%d" % count]) or ()))
+        return list(map(self._decode, self.store.run([b"LPOP", self.key, integer_of(count)]) or ()))
 
     def move(self, to: List[V], source: End = "left", target: End = "right", *, block: float | None = None) -> V | None:
         """Move a value from an end of this list to an end of another; return it (LMOVE, BLMOVE). Atomic. O(1)
@@ -104,7 +104,7 @@ class List(StoredKey[V], Sequence[V]):
 
     def get_value(self, index: int) -> V:
         """Return the value at an index, which may be negative; IndexError beyond the ends (LINDEX). O(index)"""
-        raw = self.store.run([b"LINDEX", self.key, b"%d" % index])
+        raw = self.store.run([b"LINDEX", self.key, integer_of(index)])
         if raw is None:
             raise IndexError(f"the list {self.name!r} has no index {index}")
         return self._decode(raw)
@@ -112,7 +112,7 @@ class List(StoredKey[V], Sequence[V]):
     def set_value(self, index: int, value: V) -> None:
         """Replace the value at an index; IndexError beyond the ends (LSET). O(index)"""
         try:
-            self.store.run([b"LSET", self.key, b"%d" % index, self._encode(value)])
+            self.store.run([b"LSET", self.key, integer_of(index), self._encode(value)])
         except CommandError as error:
             if str(error) not in ("ERR index out of range", "ERR no such key"):
                 raise
@@ -120,11 +120,11 @@ class List(StoredKey[V], Sequence[V]):
 
     def range(self, start: int = 0, end: int = -1) -> list[V]:
         """Return the values from index start to end, both included; -1 is the last (LRANGE). O(start + returned)"""
-        return list(map(self._decode, self.store.run([b"LRANGE", self.key, b"%d" % start, b"%d" % end])))
+        return list(map(self._decode, self.store.run([b"LRANGE", self.key, integer_of(start), integer_of(end)])))
 
     def trim(self, start: int, end: int) -> None:
         """Keep only the values from index start to index end, both included (LTRIM). O(removed)"""
-        self.store.run([b"LTRIM", self.key, b"%d" % start, b"%d" % end])
+        self.store.run([b"LTRIM", self.key, integer_of(start), integer_of(end)])
 
     def insert_before(self, pivot: V, value: V) -> int:
         """Insert a value before the first value that equals pivot; return the length (LINSERT). O(n)
@@ -146,7 +146,7 @@ class List(StoredKey[V], Sequence[V]):
 
     def remove(self, value: V, count: int = 1) -> int:
         """Remove the first `count` equal values, from the right if negative, all if 0; return how many (LREM). O(n)"""
-        return int(self.store.run([b"LREM", self.key, b"%d" % count, self._encode(value)]))
+        return int(self.store.run([b"LREM", self.key, integer_of(count), self._encode(value)]))
 
     def index(self, value: V, start: int = 0, stop: int | None = None) -> int:
         """Return the index of the first equal value; ValueError if there is none (LPOS). O(n)
@@ -189,7 +189,7 @@ class List(StoredKey[V], Sequence[V]):
         """Yield all values in order, in lists of a thousand (LRANGE)."""
         start, more = 0, True
         while more:
-            raws = self.store.run([b"LRANGE", self.key, b"%d" % start, b"%d" % (start + PAGE - 1)])
+            raws = self.store.run([b"LRANGE", self.key, integer_of(start), integer_of(start + PAGE - 1)])
             yield list(map(self._decode, raws))
             start, more = start + PAGE, len(raws) == PAGE
 

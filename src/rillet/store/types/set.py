@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator, MutableSet
 from collections.abc import Set as AbstractSet
 from typing import Any, TypeVar
 
-from rillet.store.types.stored_key import StoredKey, V, same_data
+from rillet.store.types.stored_key import StoredKey, V, integer_of, same_data
 
 T = TypeVar("T")
 
@@ -69,7 +69,7 @@ class Set(StoredKey[V], MutableSet[V]):
 
     def pop_many(self, count: int) -> set[V]:
         """Remove up to `count` random members and return them (SPOP). O(count)"""
-        return set(map(self._decode, self.store.run([b"SPOP", self.key, b"%d" % count])))
+        return set(map(self._decode, self.store.run([b"SPOP", self.key, integer_of(count)])))
 
     def random(self) -> V | None:
         """Return a random member, which stays; None if the set is empty (SRANDMEMBER). O(1)"""
@@ -80,7 +80,7 @@ class Set(StoredKey[V], MutableSet[V]):
         """Return up to `count` different random members, which stay (SRANDMEMBER). O(count)"""
         if count < 0:
             raise ValueError(f"count must not be negative, got {count}")
-        return list(map(self._decode, self.store.run([b"SRANDMEMBER", self.key, b"%d" % count])))
+        return list(map(self._decode, self.store.run([b"SRANDMEMBER", self.key, integer_of(count)])))
 
     def move(self, value: V, to: Set[V]) -> bool:
         """Move a member to another set of the same store; return whether it existed (SMOVE). Atomic. O(1)"""

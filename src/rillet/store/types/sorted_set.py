@@ -22,7 +22,18 @@ from itertools import chain
 from typing import Any, TypeVar, overload
 
 from rillet.store.encoding import encode
-from rillet.store.types.stored_key import MISSING, PAGE, StoredKey, V, replies_of, same_data, seconds_of, transaction
+from rillet.store.types.stored_key import (
+    MISSING,
+    PAGE,
+    StoredKey,
+    V,
+    integer_of,
+    pairs_of,
+    replies_of,
+    same_data,
+    seconds_of,
+    transaction,
+)
 
 T = TypeVar("T")
 Bound = float | str | bytes
@@ -109,13 +120,13 @@ class SortedSet(StoredKey[V], MutableMapping[V, float]):
         flags = ((nx, b"NX"), (xx, b"XX"), (gt, b"GT"), (lt, b"LT"), (changed, b"CH"))
         argv = [b"ZADD", self.key, *(word for wanted, word in flags if wanted)]
         size = len(argv)
-        for member, score in _pairs(members):
+        for member, score in pairs_of(members):
             argv += (encode(score), self._encode(member))
         return int(self.store.run(argv)) if len(argv) > size else 0
 
     def update(self, members: Any = (), /, **more: float) -> None:
         """Set the scores of members from a mapping, pairs, or keyword arguments, in one command (ZADD)."""
-        self.add(chain(_pairs(members), _pairs(more)))
+        self.add(chain(pairs_of(members), pairs_of(more)))
 
     def mget(self, members: Iterable[V]) -> list[float | None]:
         """Return the scores of several members in order, None for a missing one (ZMSCORE). O(members)"""
@@ -128,7 +139,7 @@ class SortedSet(StoredKey[V], MutableMapping[V, float]):
 
     def remove_range(self, start: int, end: int) -> int:
         """Remove the members from rank start to rank end; return how many (ZREMRANGEBYRANK). O(log n + removed)"""
-        return int(self.store.run([b"ZREMRANGEBYRANK", self.key, b"%d" % start, b"%d" % end]))
+        return int(self.store.run([b"ZREMRANGEBYRANK", self.key, integer_of(start), integer_of(end)]))
 
     def remove_range_by_score(self, low: Bound = "-inf", high: Bound = "+inf") -> int:
         """Remove the members with scores from low to high; return how many (ZREMRANGEBYSCORE). O(log n + removed)"""
@@ -166,8 +177,8 @@ class SortedSet(StoredKey[V], MutableMapping[V, float]):
 
         reverse: ranks count from the highest score.
         """
-        rev = [b"REV"] if reverse else []
-        return self._scored(self.store.run([b"ZRANGE", self.key, b"%d" % start, b"%d" % end, *rev, b"WITHSCORES"]))
+        argv = [b"ZRANGE", self.key, integer_of(start), integer_of(end), *([b"REV"] if reverse else []), b"WITHSCORES"]
+        return self._scored(self.store.run(argv))
 
     def range_by_score(self, low: Bound = "-inf", high: Bound = "+inf", *, offset: int = 0, count: int | None = None,
                        reverse: bool = False) -> list[tuple[V, float]]:  # fmt: skip
@@ -210,11 +221,11 @@ class SortedSet(StoredKey[V], MutableMapping[V, float]):
 
     def pop_min_many(self, count: int) -> list[tuple[V, float]]:
         """Remove up to `count` members with the lowest scores; return members and scores (ZPOPMIN)."""
-        return self._scored(self.store.run([b"ZPOPMIN", self.key, b"%d" % count]))
+        return self._scored(self.store.run([b"ZPOPMIN", self.key, integer_of(count)]))
 
     def pop_max_many(self, count: int) -> list[tuple[V, float]]:
         """Remove up to `count` members with the highest scores; return members and scores (ZPOPMAX)."""
-        return self._scored(self.store.run([b"ZPOPMAX", self.key, b"%d" % count]))
+        return self._scored(self.store.run([b"ZPOPMAX", self.key, integer_of(count)]))
 
     def popitem(self) -> tuple[V, float]:
         """Remove the member with the highest score, the last of the mapping; KeyError if there is none (ZPOPMAX)."""
@@ -244,7 +255,7 @@ class SortedSet(StoredKey[V], MutableMapping[V, float]):
         rev = [b"REV"] if reverse else []
         start, more = 0, True
         while more:
-            argv = [b"ZRANGE", self.key, b"%d" % start, b"%d" % (start + PAGE - 1), *rev, b"WITHSCORES"]
+            argv = [b"ZRANGE", self.key, integer_of(start), integer_of(start + PAGE - 1), *rev, b"WITHSCORES"]
             page = self._scored(self.store.run(argv))
             yield page
             start, more = start + PAGE, len(page) == PAGE
@@ -318,11 +329,6 @@ class _Scores(ValuesView[float]):
         return isinstance(score, (int, float)) and self._mapping.count(score, score) > 0
 
 
-def _pairs(members: Any) -> Iterable[tuple[Any, Any]]:
-    """Return the pairs of a mapping or of an iterable of pairs."""
-    return members.items() if isinstance(members, Mapping) else members
-
-
 def _range_arguments(key: bytes, by: bytes, low: bytes, high: bytes, offset: int, count: int | None,
                      reverse: bool) -> list[bytes]:  # fmt: skip
     """Return ZRANGE BYSCORE or BYLEX; with REV, Redis expects the higher bound first."""
@@ -330,7 +336,7 @@ def _range_arguments(key: bytes, by: bytes, low: bytes, high: bytes, offset: int
     if reverse:
         argv.append(b"REV")
     if offset or count is not None:
-        argv += [b"LIMIT", b"%d" % offset, b"%d" % (-1 if count is None else count)]
+        argv += [b"LIMIT", integer_of(offset), integer_of(-1 if count is None else count)]
     return argv
 
 

@@ -14,8 +14,9 @@ The methods follow three rules, so that an asyncio class can be derived from eac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
+from operator import index
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from rillet.errors import InvalidValue
@@ -116,9 +117,29 @@ def same_data(one: StoredKey[Any], other: object) -> bool:
     )
 
 
+def pairs_of(values: Any) -> Iterable[tuple[Any, Any]]:
+    """Return the pairs of a mapping or of an iterable of pairs; raise TypeError for anything else."""
+    if isinstance(values, Mapping):
+        return values.items()
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+        raise TypeError(f"expected a mapping or pairs, got {values!r}")
+    pairs = list(values)
+    for pair in pairs:
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+            raise TypeError(f"expected a mapping or pairs; {pair!r} is not a pair")
+    return pairs
+
+
+def integer_of(number: int) -> bytes:
+    """Return an integer as an argument; raise TypeError for a float, which would lose its fraction."""
+    return b"%d" % index(number)
+
+
 def milliseconds_of(seconds: float | timedelta) -> bytes:
     """Return a duration in milliseconds as an argument; a positive duration is at least 1."""
     duration = seconds.total_seconds() if isinstance(seconds, timedelta) else seconds
+    if not isinstance(duration, (int, float)):
+        raise TypeError(f"expected seconds or a timedelta, got {seconds!r}")
     return b"%d" % (max(1, round(duration * 1000)) if duration > 0 else round(duration * 1000))
 
 

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from rillet.store.encoding import encode
-from rillet.store.types.stored_key import StoredKey, V, milliseconds_of, unix_milliseconds_of
+from rillet.store.types.stored_key import StoredKey, V, integer_of, milliseconds_of, unix_milliseconds_of
 
 
 class String(StoredKey[V]):
@@ -68,7 +68,7 @@ class String(StoredKey[V]):
 
     def get_range(self, start: int = 0, end: int = -1) -> bytes:
         """Return the bytes from offset start to offset end, both included; -1 is the last (GETRANGE). O(returned)"""
-        raw: bytes = self.store.run([b"GETRANGE", self.key, b"%d" % start, b"%d" % end])
+        raw: bytes = self.store.run([b"GETRANGE", self.key, integer_of(start), integer_of(end)])
         return raw
 
     def set_range(self, offset: int, data: str | bytes) -> int:
@@ -76,7 +76,7 @@ class String(StoredKey[V]):
 
         A gap between the end of the value and the offset becomes zero bytes.
         """
-        return int(self.store.run([b"SETRANGE", self.key, b"%d" % offset, encode(data)]))
+        return int(self.store.run([b"SETRANGE", self.key, integer_of(offset), encode(data)]))
 
     def size(self) -> int:
         """Return the length of the value in bytes, 0 if there is no key (STRLEN). O(1)"""
@@ -99,11 +99,11 @@ class Counter(StoredKey[int]):
 
     def incr(self, by: int = 1) -> int:
         """Add to the number; return the result (INCRBY). O(1)"""
-        return int(self.store.run([b"INCRBY", self.key, b"%d" % by]))
+        return int(self.store.run([b"INCRBY", self.key, integer_of(by)]))
 
     def decr(self, by: int = 1) -> int:
         """Subtract from the number; return the result (DECRBY). O(1)"""
-        return int(self.store.run([b"DECRBY", self.key, b"%d" % by]))
+        return int(self.store.run([b"DECRBY", self.key, integer_of(by)]))
 
     def incr_float(self, by: float) -> float:
         """Add to the number; return the result (INCRBYFLOAT). O(1)
