@@ -113,6 +113,15 @@ class _SimulatedFile:
     def fileno(self) -> int:
         return -1
 
+    def end(self) -> int:
+        return len(self._disk.contents[self._number])
+
+    def size_at(self, path: Path) -> int:
+        return self.end() if self._disk.names_of.get(str(path)) == self._number else -1
+
+    def is_removed(self) -> bool:
+        return self._number not in self._disk.names_of.values()
+
 
 class SimulatedDisk(Disk):
     """Files in memory, a journal of their changes, and planned failures of calls."""
@@ -241,6 +250,11 @@ class SimulatedDisk(Disk):
     def size(self, path: Path) -> int:
         """Return the file's size in bytes."""
         return len(self.contents[self._find(str(path))])
+
+    def identity(self, path: Path) -> tuple[int, int] | None:
+        """Return the number of the file or folder at the path, None if there is none."""
+        number = self.names_of.get(str(path), 0 if str(path) in self.folders else None)
+        return None if number is None else (0, number)
 
     def names(self, folder: Path) -> list[str]:
         """Return the names in the folder, none if it does not exist."""

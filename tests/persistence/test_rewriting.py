@@ -137,6 +137,15 @@ class _File:
     def fileno(self) -> int:
         return self.file.fileno()
 
+    def end(self) -> int:
+        return self.file.end()
+
+    def size_at(self, path: Path) -> int:
+        return self.file.size_at(path)
+
+    def is_removed(self) -> bool:
+        return self.file.is_removed()
+
 
 def _names(folder: Path) -> list[str]:
     names = (path.name.removeprefix(f"{NAME}.") for path in folder.iterdir())
@@ -371,7 +380,8 @@ def test_a_removed_folder_is_recreated(tmp_path: Path) -> None:
         shutil.rmtree(folder)
         folder.write_bytes(b"in the way")
         opened.tick()
-        assert opened.failures == ["Errors writing to the AOF file: No such file or directory"]
+        gone = f"{folder}/appendonly.aof.1.incr.aof was removed"
+        assert opened.failures == [f"Errors writing to the AOF file: No such file or directory: {gone}"]
         assert str(opened("SET", "a", "3")).startswith("MISCONF ")
         assert opened("GET", "a") == b"1"
         opened.tick()

@@ -22,6 +22,12 @@ from pathlib import Path
 from rillet.errors import StoreBusy
 from rillet.persistence.file_lock import holder, try_lock
 
+_LOCKS_FOLDERS = hasattr(os, "O_DIRECTORY")
+
+
+class LogLocked(StoreBusy):
+    """Another process, or another object of this process, holds the lock of a log's folder."""
+
 
 class DirectoryLock:
     """A lock on the folder of a log; `take` acquires it."""
@@ -50,9 +56,16 @@ class DirectoryLock:
             if not locked:
                 process = f"process {pid}" if (pid := holder(descriptor)) else "another process"
                 os.close(descriptor)
-                raise StoreBusy(f"{folder} is in use: {process} writes the log there")
+                raise LogLocked(f"{folder} is in use: {process} writes the log there")
         self.release()
         self._descriptor = descriptor
+
+    def holds(self, folder: Path) -> bool:
+        """Return whether the lock is held, and the path leads to the locked folder."""
+        try:
+            return self._descriptor >= 0 and os.path.samestat(os.stat(_locked(folder)), os.fstat(self._descriptor))
+        except FileNotFoundError:
+            return False
 
     def release(self) -> None:
         """Release the lock."""
@@ -62,9 +75,14 @@ class DirectoryLock:
 
 
 def _open(folder: Path) -> int:
-    if hasattr(os, "O_DIRECTORY"):
+    if _LOCKS_FOLDERS:
         return os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    return os.open(folder / ".lock", os.O_RDWR | os.O_CREAT)
+    return os.open(_locked(folder), os.O_RDWR | os.O_CREAT)
 
 
-__all__ = ["DirectoryLock"]
+def _locked(folder: Path) -> Path:
+    """Return what is locked: the folder, or a file in it on Windows."""
+    return folder if _LOCKS_FOLDERS else folder / ".lock"
+
+
+__all__ = ["DirectoryLock", "LogLocked"]

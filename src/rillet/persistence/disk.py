@@ -23,7 +23,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
@@ -49,17 +50,31 @@ class DiskFile(Protocol):
     def fileno(self) -> int:
         """Return the file descriptor, -1 if there is none."""
 
+    def end(self) -> int:
+        """Return the offset after the last write; another process wrote to the file if it is not the expected one."""
+
+    def size_at(self, path: Path) -> int:
+        """Return the size of the file in bytes; -1 if the path does not lead to this file."""
+
+    def is_removed(self) -> bool:
+        """Return whether no path leads to this file."""
+
 
 class _RealFile:
     """A file of the operating system."""
 
-    __slots__ = ("_descriptor",)
+    __slots__ = ("_descriptor", "_status", "end", "write")
 
     def __init__(self, path: Path, flags: int) -> None:
-        self._descriptor = _open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | _BINARY | flags)
+        self._use(_open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | _BINARY | flags))
+        self._status = os.fstat(self._descriptor)
 
-    def write(self, data: bytes | bytearray | memoryview) -> int:
-        return os.write(self._descriptor, data)
+    def _use(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        # A store calls these two for each command. As partial objects they cost no call of a Python function.
+        self.write: Callable[[bytes | bytearray | memoryview], int] = partial(os.write, descriptor)
+        # A write in append mode leaves the position at its end.
+        self.end: Callable[[], int] = partial(os.lseek, descriptor, 0, os.SEEK_CUR)
 
     def sync(self) -> None:
         if hasattr(os, "fdatasync"):
@@ -71,12 +86,24 @@ class _RealFile:
         os.ftruncate(self._descriptor, size)
 
     def close(self) -> None:
-        descriptor, self._descriptor = self._descriptor, -1
+        descriptor = self._descriptor
+        self._use(-1)
         if descriptor >= 0:
             os.close(descriptor)
 
     def fileno(self) -> int:
         return self._descriptor
+
+    def size_at(self, path: Path) -> int:
+        try:
+            found = os.stat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return -1
+        status = self._status
+        return found.st_size if found.st_ino == status.st_ino and found.st_dev == status.st_dev else -1
+
+    def is_removed(self) -> bool:
+        return os.fstat(self._descriptor).st_nlink == 0
 
 
 def _open(path: Path, flags: int) -> int:
@@ -115,6 +142,14 @@ class Disk:
     def size(self, path: Path) -> int:
         """Return the size of the file in bytes."""
         return path.stat().st_size
+
+    def identity(self, path: Path) -> tuple[int, int] | None:
+        """Return numbers that identify the file or folder at the path, None if there is none."""
+        try:
+            found = os.stat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return found.st_dev, found.st_ino
 
     def names(self, folder: Path) -> list[str]:
         """Return the sorted names in the folder; none if it does not exist."""

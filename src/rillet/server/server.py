@@ -58,6 +58,7 @@ class Server:
         self.port = 0
         self._listeners: list[asyncio.Server] = []
         self.unix_path: Path | None = None
+        self._unix_socket: os.stat_result
         self._stopping: asyncio.Event
         self._all_gone: asyncio.Event
         self._cron_paused = False
@@ -112,6 +113,7 @@ class Server:
             await self._close_listeners()
             raise
         self.unix_path = path
+        self._unix_socket = path.stat()
 
     async def listen(self, host: str, port: int) -> asyncio.Server:
         """Listen on one more TCP address; port 0 takes a free port. CannotListen if that fails."""
@@ -330,7 +332,10 @@ class Server:
             for connection in list(self.connections):
                 connection.close()
         if self.unix_path is not None:
-            self.unix_path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                # Another process may have a socket there, if the folder of this one was renamed.
+                if os.path.samestat(self.unix_path.stat(), self._unix_socket):
+                    self.unix_path.unlink()
             self.unix_path = None
 
     async def _close_listeners(self) -> None:

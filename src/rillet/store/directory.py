@@ -10,6 +10,12 @@
 
 The operating system releases the lock when its holder ends, even by a crash. So no manual cleanup is necessary: the
 next process that opens the store gets the lock, replays the log and becomes the owner.
+
+`rillet serve` on the directory locks the log only, and writes owner.json: `rillet.open` attaches to it. A redis-server
+locks nothing; it is found in /proc (persistence.foreign_server), and `lock` raises StoreBusy before it writes anything.
+
+The folder may be renamed while the store is open: the lock goes with it, and another process may create a new folder
+under the old name. So `unlock` removes files only if the path still leads to the locked folder.
 """
 
 from __future__ import annotations
@@ -18,13 +24,18 @@ import contextlib
 import json
 import os
 import tempfile
+import time
 from pathlib import Path
 
 import rillet
 from rillet.errors import NewerFormat, NotAStore, StoreBusy, StoreError
-from rillet.persistence.directory_lock import DirectoryLock
+from rillet.persistence.announcement import NAME as OWNER
+from rillet.persistence.announcement import Announcement, announce, announced
+from rillet.persistence.aof.log import CHECK_SECONDS
+from rillet.persistence.directory_lock import DirectoryLock, LogLocked
 from rillet.persistence.disk import REAL
 from rillet.persistence.file_lock import holder, try_lock
+from rillet.persistence.foreign_server import reject_foreign_server
 
 FORMAT = 1
 MARKER = "rillet.json"
@@ -61,7 +72,8 @@ class Directory:
             check_marker(self.path)
         else:
             # The lock file and a temporary rillet.json may belong to another process that opens the store just now.
-            strange = [name for name in names if name != "lock" and not name.startswith(f".{MARKER}.")]
+            drafts = (f".{MARKER}.", f".{OWNER}.")
+            strange = [name for name in names if name not in ("lock", OWNER) and not name.startswith(drafts)]
             adoptable = SINGLE_FILE in names or (self.snapshot is not None and self.snapshot.name in names)
             if strange and not adoptable and not self.redis_logs():
                 raise NotAStore(
@@ -80,23 +92,22 @@ class Directory:
     # -- ownership -------------------------------------------------------------------------------------
 
     def lock(self) -> bool:
-        """Try to become the owner; return False if another process or another store of this process is the owner."""
-        try:
-            handle = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o644)
-        except OSError as error:
-            raise StoreError(f"{self.path}/lock cannot be opened: {error.strerror}") from error
-        try:
-            locked = try_lock(handle)
-        except OSError as error:
-            os.close(handle)
-            raise StoreError(f"{self.path}/lock cannot be locked: {error.strerror}") from error
-        if not locked:
-            os.close(handle)
+        """Try to become the owner; return False if another process or another store of this process is the owner.
+
+        StoreBusy: a server writes the log, or a redis-server uses the folder.
+        """
+        log = self.path / LOG_FOLDER
+        is_new = not log.exists()
+        checked = not (self.path / "lock").exists()
+        if checked:  # before the lock file is created in a redis-server's folder
+            reject_foreign_server(self.path, log)
+        if not self._lock_file():
             return False
-        self._lock = handle
         try:
-            if (self.path / LOG_FOLDER).exists():
-                self.log_lock.take(self.path / LOG_FOLDER)
+            if log.exists():
+                self.log_lock.take(log)
+            if not checked:
+                reject_foreign_server(self.path, log)
             before = self.owner()
             self.killed = before[0] if before is not None else None
             self._remove_leavings()
@@ -110,7 +121,30 @@ class Directory:
         except OSError as error:
             self.unlock()
             raise StoreError(f"{self.path} cannot be written: {error.strerror}") from error
+        except BaseException:
+            self._unlock()
+            raise
+        if is_new:
+            # If the previous folder of this name was renamed, its owner has noticed that when this method returns.
+            time.sleep(CHECK_SECONDS)
         return True
+
+    def _lock_file(self) -> bool:
+        """Lock the lock file, and create it if necessary; return False if it is locked."""
+        try:
+            handle = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise StoreError(f"{self.path}/lock cannot be opened: {error.strerror}") from error
+        try:
+            locked = try_lock(handle)
+        except OSError as error:
+            os.close(handle)
+            raise StoreError(f"{self.path}/lock cannot be locked: {error.strerror}") from error
+        if locked:
+            self._lock = handle
+        else:
+            os.close(handle)
+        return locked
 
     def claim_log(self) -> None:
         """Lock the log's folder, as a server does; call this again after the folder was removed and created again."""
@@ -118,23 +152,32 @@ class Directory:
 
     def _remove_leavings(self) -> None:
         """Remove the files of an owner that was killed: its socket, owner.json and incomplete temporary files."""
-        owner = self.owner()
-        if owner is not None:
-            _remove_socket(Path(owner[1]), self.path)
-        (self.path / "owner.json").unlink(missing_ok=True)
-        for draft in [*self.path.glob(f".{MARKER}.*"), *self.path.glob(".owner.json.*")]:
+        owner = announced(self.path)
+        if owner is not None and not owner.is_server:
+            _remove_socket(self._socket_of(owner), self.path)
+        (self.path / OWNER).unlink(missing_ok=True)
+        for draft in [*self.path.glob(f".{MARKER}.*"), *self.path.glob(f".{OWNER}.*")]:
             draft.unlink(missing_ok=True)
 
     def unlock(self) -> None:
         """Let another process become the owner; do nothing if this process is not the owner."""
         if self._lock >= 0:
             with contextlib.suppress(OSError):
-                self._remove_leavings()
+                if self.is_here():
+                    self._remove_leavings()
             self._unlock()
+
+    def is_here(self) -> bool:
+        """Return whether the path leads to the folder that this process locked."""
+        try:
+            return os.path.samestat(os.stat(self.path / "lock"), os.fstat(self._lock))
+        except OSError:
+            return False
 
     def _unlock(self) -> None:
         self.log_lock.release()
-        os.close(self._lock)
+        if self._lock >= 0:
+            os.close(self._lock)
         self._lock = -1
 
     def forget_in_child(self) -> None:
@@ -151,15 +194,36 @@ class Directory:
 
     def announce(self, socket: Path) -> None:
         """Write owner.json, in which other processes find the socket of this owner."""
-        self._write("owner.json", {"pid": os.getpid(), "socket": str(socket)})
+        announce(self.path, Announcement(os.getpid(), str(socket)))
 
     def owner(self) -> tuple[int, str] | None:
         """Return (pid, socket path) of the owner from owner.json, or None if that file is missing or invalid."""
+        found = announced(self.path)
+        return None if found is None else (found.pid, str(self._socket_of(found)))
+
+    def _socket_of(self, owner: Announcement) -> Path:
+        """Return the path of an owner's socket, also if the folder was renamed since the owner opened it."""
+        socket, here = Path(owner.socket), self.path / "socket"
+        return here if not owner.is_server and here.exists() else socket
+
+    def log_is_locked(self) -> bool:
+        """Return whether another process, or another store of this process, holds the lock of the log."""
+        lock = DirectoryLock()
         try:
-            found = json.loads((self.path / "owner.json").read_bytes())
-            return int(found["pid"]), str(found["socket"])
-        except (OSError, ValueError, KeyError, TypeError):
-            return None
+            if (self.path / LOG_FOLDER).exists():
+                lock.take(self.path / LOG_FOLDER)
+        except LogLocked:
+            return True
+        except OSError:
+            return False
+        finally:
+            lock.release()
+        return False
+
+    def server(self) -> Announcement | None:
+        """Return the announcement of the server that serves the directory, None if there is none."""
+        found = announced(self.path)
+        return found if found is not None and found.is_server else None
 
     def holder(self) -> int | None:
         """Return the PID of the process that holds the lock, or None if the operating system does not report it."""

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from rillet.errors import CommandError, StoreError
+from rillet.persistence.aof.failures import LogTakenOver
 from rillet.persistence.aof.log import AppendOnlyLog
 from rillet.persistence.aof.rewrite import Rewriting
 from rillet.persistence.aof.rewrite_format import SNAPSHOT, SpawnedBaseWriter
@@ -32,11 +33,13 @@ from rillet.persistence.fork import ChildOutcome
 from rillet.persistence.rdb.snapshots import Snapshots
 from rillet.persistence.write_gate import WriteGate
 from rillet.runtime.engine import Engine
+from rillet.store.encoding import encode
 from rillet.store.transports.transport import wait_for
 
 _PIECE = 1 << 20
 _SIGKILL = 9  # Windows has no such signal, but INFO and the callers expect its number
 _BUSY = "already in progress"
+_SCHEDULED_SECONDS = 600.0  # the longest time that a scheduled snapshot waits for a rewrite of the log
 
 
 class StoreSnapshots(Snapshots):
@@ -62,6 +65,12 @@ class StoreSnapshots(Snapshots):
     def busy(self) -> bool:
         """True while a snapshot or a rewrite of the log reads the log's files."""
         return self.saving or self._rewriting.in_progress
+
+    def write(self) -> None:
+        """Write the RDB file; CommandError if that fails, or if another process may own the folder now. O(bytes)"""
+        if self._log.removed or isinstance(self._log.obstacle(), LogTakenOver):
+            raise CommandError(f"{self.path.parent} was renamed or removed, or another process writes there")
+        super().write()
 
     def start_child(self, path: Path) -> int:
         """Start the process that writes the RDB file; raise OSError if it cannot be started."""
@@ -124,24 +133,27 @@ def save_in_background(execute: Callable[..., Any]) -> None:
 
     def idle() -> bool:
         found = facts()
-        return found["rdb_bgsave_in_progress"] == found["rdb_bgsave_scheduled"] == "0"
+        return found["rdb_bgsave_in_progress"] == "0" and found.get("rdb_bgsave_scheduled", "0") == "0"
 
     while True:
         before = int(facts()["rdb_saves"])
         try:
-            execute("BGSAVE", "SCHEDULE")
+            reply = execute("BGSAVE", "SCHEDULE")
             break
         except CommandError as error:
             if _BUSY not in str(error):
                 raise StoreError(str(error).removeprefix("ERR ")) from error
         # The running save began before this call, so it may lack recent data. Wait for its end, then try again.
         wait_for(idle, math.inf)
+    if b"scheduled" in encode(reply):  # a server does not report that; it begins after a rewrite of its log
+        wait_for(lambda: int(facts()["rdb_saves"]) != before, _SCHEDULED_SECONDS)
     wait_for(idle, math.inf)
     found = facts()
     if int(found["rdb_saves"]) <= before:
         raise StoreError("the process that owns the store ended while it wrote the RDB file; try again")
     if found["rdb_last_bgsave_status"] != "ok":
-        raise StoreError(f"the RDB file cannot be written: {found['rdb_last_bgsave_error']}")
+        reason = found.get("rdb_last_bgsave_error", "see the server's log")
+        raise StoreError(f"the RDB file cannot be written: {reason}")
 
 
 def copy_file(source: Path, target: Path) -> None:

@@ -3,6 +3,8 @@
     write fails           the bytes stay in the buffer; `AppendOnlyLog.tick` retries once a second
     sync fails, or        the content of the files is unknown and is never reported safe again; the log needs a new
     the file is removed   base, written from memory into new files (rillet.persistence.aof.rewrite)
+    LogTakenOver          another process writes the log, or the path leads elsewhere: nothing is written until
+                          `AppendOnlyLog.tick` finds the file as this process left it
 
 While there is a reason, writes must be rejected (docs/design/0006). A reply that was waiting when the failure occurred
 must be rejected too: its position is below `position`.
@@ -10,7 +12,15 @@ must be rejected too: its position is below `position`.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
+
+
+class LogTakenOver(OSError):
+    """Another process wrote to the log, or the log's path leads to another file or to none; `text` says which."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(errno.EBUSY, text)
 
 
 class AofFailures:
@@ -46,8 +56,11 @@ class AofFailures:
             self.on_recovery()
 
     def position_after(self, since: int | None) -> int:
-        """Return the position of the failure if it is after `since`, so that writes in between may be lost; else 0."""
-        return self.position if since is not None and since < self.position else 0
+        """Return a position that is not settled during the failure if it came after `since`, else 0.
+
+        The position is beyond the end of the log: bytes that follow those of another process may be synced.
+        """
+        return self.position + 1 if since is not None and since < self.position else 0
 
 
 def describe(error: OSError) -> str:
@@ -55,4 +68,4 @@ def describe(error: OSError) -> str:
     return f"Errors writing to the AOF file: {error.strerror or error}"
 
 
-__all__ = ["AofFailures", "describe"]
+__all__ = ["AofFailures", "LogTakenOver", "describe"]

@@ -4,13 +4,20 @@ With `aof-checksums yes` each write is one frame (rillet.persistence.aof.frames)
 frame that is synced before a manifest names the file. Otherwise the file is plain RESP, as Redis writes it.
 
 `size` counts the bytes that the operating system has, `synced` the bytes that are on the disk.
+
+The file belongs to one process. After each write, `append` compares the offset with the expected one, which detects
+bytes of another process (a redis-server that takes no lock). `obstacle` also detects that the path does not lead to
+the file: somebody removed or renamed it, or its folder.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 from pathlib import Path
 
+from rillet.persistence.aof.failures import LogTakenOver
 from rillet.persistence.aof.frames import frame
 from rillet.persistence.disk import Disk, DiskFile, write_all
 
@@ -63,22 +70,48 @@ class AofFile:
         """Write the data; return the number of bytes that the file keeps, and the error that stopped the write.
 
         After an error a partial write is truncated, so that the file ends with a whole command. If that fails too,
-        the file keeps the partial write, and the next write must supply the remaining bytes.
+        the file keeps the partial write, and the next write must supply the remaining bytes. The error LogTakenOver
+        means that the write is complete, but follows bytes of another process.
         """
+        file = self._file
         done = 0
         try:
+            done = file.write(data)
             while done < len(data):
-                done += self._file.write(memoryview(data)[done:] if done else data)
+                done += file.write(memoryview(data)[done:])
         except OSError as error:
             if done:
                 try:
-                    self._file.truncate(self.size)
-                    done = 0
+                    if self._file.size_at(self.path) == self.size + done:  # else another process wrote here
+                        self._file.truncate(self.size)
+                        done = 0
                 except OSError:
-                    self.size += done
+                    pass
+                self.size += done
             return done, error
         self.size += done
-        return done, None
+        end = file.end()
+        return done, None if end == self.size else self._written_by_others(end)
+
+    def obstacle(self) -> OSError | None:
+        """Return why writes to this file must stop, if it is not at its path as this process left it."""
+        try:
+            size = self._file.size_at(self.path)
+            if size == self.size:
+                return None
+            if size >= 0:
+                return self._written_by_others(size)
+            removed = self._file.is_removed()
+        except OSError as error:
+            return error
+        if removed:
+            return FileNotFoundError(errno.ENOENT, f"{os.strerror(errno.ENOENT)}: {self.path} was removed")
+        return LogTakenOver(f"{self.path} was renamed or replaced while the store was open; writes are accepted again "
+                            "when it is back under this name")  # fmt: skip
+
+    def _written_by_others(self, size: int) -> LogTakenOver:
+        return LogTakenOver(f"another process writes to {self.path}, which has {size} bytes instead of {self.size}; "
+                            "end one of the two processes, and open the store again")  # fmt: skip
 
     def sync(self) -> None:
         """Sync all bytes written so far to the disk; OSError if that fails."""

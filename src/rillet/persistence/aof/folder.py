@@ -4,18 +4,25 @@
     <dir>/appendonlydir/<name>.manifest     rillet.persistence.aof.manifest
                        /temp-<name>.incr    collects commands while the log waits for its base (getTempIncrAofName)
                        /temp-<name>.*       drafts; a crash leaves them behind, and `find` removes them
+
+A folder may be renamed while its log is open, and another process may create a new one under the old name. So `commit`
+and `remove_history`, which write by path, first check that the path still leads to the folder that `open_last` opened.
+`obstacle` detects a process that replaced the manifest or continued the file before the current one.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import re
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 from rillet.errors import LogCorrupt
+from rillet.persistence.aof.failures import LogTakenOver
 from rillet.persistence.aof.file import AofFile
 from rillet.persistence.aof.manifest import AofManifest, LogFile, commit, read_manifest, recover
 from rillet.persistence.disk import Disk
@@ -27,13 +34,13 @@ class AofFolder:
     def __init__(self, path: Path, name: str, disk: Disk) -> None:
         self.path = path
         self.name = name
+        self.manifest_path = path / f"{name}.manifest"
         self.disk = disk
         self.manifest = AofManifest()
-
-    @property
-    def manifest_path(self) -> Path:
-        """The path of the manifest."""
-        return self.path / f"{self.name}.manifest"
+        self._folder: tuple[int, int] | None = None  # identity of the folder, None before it is opened
+        self._committed: tuple[int, int] | None = None  # identity of the manifest that this object wrote or read
+        self._closed: tuple[Path, int] | None = None  # path and size of the incremental file before the current one
+        self._writing = threading.Lock()  # held while the manifest is replaced
 
     @property
     def temp_incr(self) -> str:
@@ -131,15 +138,63 @@ class AofFolder:
         except OSError:
             file.close()
             raise
+        self.watch()
         return file
+
+    # -- other processes -----------------------------------------------------------------------------
+
+    def watch(self) -> None:
+        """Record the state of the folder, its manifest and the closed file, with which `obstacle` compares."""
+        self._folder = self.disk.identity(self.path)
+        self._committed = self.disk.identity(self.manifest_path)
+        self._record_closed()
+
+    def forget(self) -> None:
+        """Forget the folder, because the log continues in a new one."""
+        self._folder = self._committed = self._closed = None
+
+    def _record_closed(self) -> None:
+        before = self.manifest.incrs[-2:-1]
+        self._closed = None
+        if before:
+            path = self.path / before[0].name
+            self._closed = (path, self.disk.size(path))
+
+    def obstacle(self) -> LogTakenOver | None:
+        """Return an error if another process replaced the manifest or continued a closed file; from any thread."""
+        if not self._writing.acquire(blocking=False):
+            return None
+        try:
+            if self._committed is not None and self.disk.identity(self.manifest_path) != self._committed:
+                return LogTakenOver(f"another process replaced {self.manifest_path}; end one of the two processes, and "
+                                    "open the store again")  # fmt: skip
+            if self._closed is None:
+                return None
+            path, size = self._closed
+            if self.disk.size(path) > size:
+                return LogTakenOver(f"another process writes to {path}, which this process had closed; end one of the "
+                                    "two processes, and open the store again")  # fmt: skip
+        except OSError:
+            return None  # the file was removed in between: the log no longer needs it
+        finally:
+            self._writing.release()
+        return None
+
+    def _check_folder(self) -> None:
+        """Raise LogTakenOver if the path leads to another folder than the one that was opened, or to none."""
+        if self._folder is not None and self.disk.identity(self.path) != self._folder:
+            raise LogTakenOver(f"{self.path} was renamed, removed or replaced while the store was open")
+
+    # -- changes of the files ------------------------------------------------------------------------
 
     def commit(self, manifest: AofManifest, moves: list[tuple[str, str]]) -> None:
         """Put the manifest in force, and rename the files that it names for the first time; OSError.
 
         A commit that raises may still have reached the disk, so its file numbers are not used again.
         """
+        self._check_folder()
         try:
-            commit(self.manifest_path, manifest, moves, self.disk)
+            self._commit(manifest, moves)
         except OSError:
             current = {file.name for file in self.manifest.files}
             orphans = tuple(replace(file, type="h") for file in manifest.files if file.name not in current)
@@ -147,16 +202,26 @@ class AofFolder:
                                     history=(*orphans, *self.manifest.history))  # fmt: skip
             raise
         self.manifest = manifest
+        with contextlib.suppress(OSError):
+            self._record_closed()
+
+    def _commit(self, manifest: AofManifest, moves: list[tuple[str, str]]) -> None:
+        with self._writing:
+            try:
+                commit(self.manifest_path, manifest, moves, self.disk)
+            finally:
+                self._committed = self.disk.identity(self.manifest_path)
 
     def remove_history(self) -> None:
         """Remove the files that the log no longer needs (aofDelHistoryFiles); from any thread, but not during a
         rotation.
         """
         if self.manifest.history:
+            self._check_folder()
             for file in self.manifest.history:
                 self.disk.remove(self.path / file.name)
             manifest = self.manifest.without_history()
-            commit(self.manifest_path, manifest, [], self.disk)
+            self._commit(manifest, [])
             self.manifest = manifest
 
     def size(self, files: list[LogFile]) -> int:

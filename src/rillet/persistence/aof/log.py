@@ -30,14 +30,13 @@ If the log cannot be written, `on_failure` is called, and writes must be rejecte
 from __future__ import annotations
 
 import contextlib
-import errno
-import os
 from collections.abc import Callable
 from pathlib import Path
+from time import monotonic
 
 from rillet.errors import Misconf
 from rillet.persistence.aof.buffer import AofBuffer
-from rillet.persistence.aof.failures import AofFailures, describe
+from rillet.persistence.aof.failures import AofFailures, LogTakenOver, describe
 from rillet.persistence.aof.file import AofFile
 from rillet.persistence.aof.folder import AofFolder
 from rillet.persistence.aof.loader import LoadResult, replay
@@ -50,6 +49,9 @@ from rillet.protocol.propagation_buffer import PropagationBuffer
 from rillet.runtime.engine import Engine
 
 _SECOND = 1.0
+# The longest time that acknowledged writes may pass between two checks of the log's path. Writes with longer intervals,
+# and all writes under `always`, are checked each. A check costs about 2 us.
+CHECK_SECONDS = 0.002
 
 
 class AppendOnlyLog:
@@ -77,6 +79,10 @@ class AppendOnlyLog:
         # The size of all files before the current file, and the size of the log after the last rewrite.
         self.closed_size = 0
         self.base_size = 0
+        # Whether the files were given up because they were removed: others may have begun a log under the same path.
+        self.removed = False
+        self._checked_until = 0.0
+        self._replayed = 0
         self._foreign_tail = False  # the last file ends with commands of another server, without checksums
         self._last_check = float("-inf")
 
@@ -157,6 +163,7 @@ class AppendOnlyLog:
         result = replay(engine, paths, progress, disk=self.disk, truncates=self.load_truncated,
                         corrupt_tail=self.corrupt_tail_max_size)  # fmt: skip
         self._foreign_tail = result.foreign
+        self._replayed = result.bytes
         return result
 
     def start(self, engine: Engine, write_base: Callable[[Path], str] | None = None) -> None:
@@ -165,6 +172,8 @@ class AppendOnlyLog:
         write_base: writes a base to the path, for a log without files (aofOpenIfNeededOnServerStart).
         """
         files = self.files
+        if files.size(self.manifest.loaded) != self._replayed:
+            raise LogTakenOver(f"another process writes to {self.folder}: its files grew while they were read")
         self.file = files.open_last(write_base, checksums=self.checksums, new_file=self._foreign_tail)
         self.size = self.syncer.synced = self.file.size
         self.closed_size = files.size(self.manifest.loaded[:-1])
@@ -210,14 +219,18 @@ class AppendOnlyLog:
             if self.feed.used:
                 error = self._write_buffer()
                 if error is not None:
-                    failures.fail(error, self.position)
+                    return self._enter_failure(error)
             return self.size + len(self.buffer.unwritten)
         if self.feed.used:
             self._write_temp_incr()
         return failures.position_after(since) if failures.reason is not None else self.size
 
     def _write_buffer(self) -> OSError | None:
-        """Write the bytes of an earlier failed write, then the new commands; keep the bytes that cannot be written."""
+        """Write the bytes of an earlier failed write, then the new commands; keep the bytes that cannot be written.
+
+        The check of the file follows the write and precedes the reply, so that no reply acknowledges a write that is
+        not found under the log's path.
+        """
         assert self.file is not None
         buffer = self.buffer
         data = self.file.frame(buffer.feed.take(), len(buffer.unwritten))
@@ -226,7 +239,23 @@ class AppendOnlyLog:
         written, error = self.file.append(data)
         buffer.unwritten = b"" if error is None else data[written:]
         self.size += written
+        if error is None and monotonic() >= self._checked_until:
+            self._checked_until = 0.0 if self.syncer.fsync == "always" else monotonic() + CHECK_SECONDS
+            return self.file.obstacle()
         return error
+
+    def obstacle(self) -> OSError | None:
+        """Return why writes to the log must stop: its files were removed, renamed or replaced, or others wrote them."""
+        return None if self.file is None else self.file.obstacle() or self.files.obstacle()
+
+    def _enter_failure(self, error: OSError) -> int:
+        """Reject writes because of the error, and return the position for which the current replies wait."""
+        if isinstance(error, FileNotFoundError):
+            self.removed = True
+            self._give_up_files(error)
+        else:
+            self.failures.fail(error, self.position)
+        return self.failures.position_after(-1)
 
     def _write_temp_incr(self) -> None:
         """Write the buffer to the temporary file; an error makes the current rewrite fail."""
@@ -293,15 +322,17 @@ class AppendOnlyLog:
         assert self.file is not None
         if self.failures.reason is not None:
             self._retry()
-        elif not self.disk.exists(self.file.path):
-            self._give_up_files(FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)))
+        elif (error := self.obstacle()) is not None:
+            self._enter_failure(error)
         if self.state == ON and not self.threads and self.syncer.fsync == "everysec":
             self.sync_soon()
 
     def _retry(self) -> None:
-        error = self._write_buffer()
+        error = self.obstacle() or self._write_buffer()
         if error is None:
             self.failures.recover()
+        elif isinstance(error, FileNotFoundError):
+            self._enter_failure(error)
         else:
             self.failures.note(error, self.position)
 
@@ -320,6 +351,7 @@ class AppendOnlyLog:
 
         The base lacks bytes whose write failed after the base was begun: the failure lasts until they are written.
         """
+        self.removed = False
         if self.failures.reason is not None and self.state == ON and not self.buffer.unwritten:
             self.failures.recover()
 
@@ -353,11 +385,10 @@ class AppendOnlyLog:
             if reported is not None:
                 self._retry()
             self.write()
-            if failures.reason is None:
-                with syncer.lock:
-                    syncer.sync_pending()
-                    if syncer.error is None and self.file is not None:
-                        self.file.seal()
+            with syncer.lock:
+                syncer.sync_pending()
+                if syncer.error is None and self.file is not None and failures.reason is None:
+                    self.file.seal()
         error = syncer.error
         self.rotation.drop_temp_incr()
         self.state = OFF

@@ -57,11 +57,13 @@ class Rewriting:
     """The rewrites of one log, one at a time; every method requires the engine's lock.
 
     writer: writes the base. from_memory: writes the base if the log's files cannot be trusted. busy: returns whether
-    another child works, so that no rewrite may start.
+    another child works, so that no rewrite may start. claim: called before a log whose files were removed continues in
+    a new folder; OSError if another process has a log there.
     """
 
     def __init__(self, log: AppendOnlyLog, engine: Engine, writer: BaseWriter, *, from_memory: BaseWriter | None = None,
-                 busy: Callable[[], bool] = lambda: False, say: Say = lambda text: None) -> None:  # fmt: skip
+                 busy: Callable[[], bool] = lambda: False, say: Say = lambda text: None,
+                 claim: Callable[[], None] = lambda: None) -> None:  # fmt: skip
         self.log = log
         self.engine = engine
         self.scheduled = False
@@ -74,6 +76,7 @@ class Rewriting:
         self._at_work: BaseWriter = writer
         self._busy = busy
         self._say = say
+        self._claim = claim
         self._phase = IDLE
         self._rounds = 0
         self._now = 0.0
@@ -120,6 +123,7 @@ class Rewriting:
         self._at_work = self._from_memory if waiting or log.state == OFF else self._writer
         try:
             if waiting:
+                self._claim()
                 log.rotation.open_temp_incr()
             elif log.state == ON:
                 log.rotation.rotate()

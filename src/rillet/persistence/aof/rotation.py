@@ -45,6 +45,9 @@ class AofRotation:
                 syncer.sync_pending()
             if syncer.error is not None or reason is not None or log.state != ON:
                 raise syncer.error or OSError(errno.EIO, reason or "the log is not open")
+            obstacle = log.obstacle()
+            if obstacle is not None:
+                raise obstacle
             manifest = folder.manifest.with_incr(log.name)
             added = manifest.incrs[-1]
             # If the commit fails but reaches the disk, the manifest names a file without commands. That is harmless.
@@ -69,6 +72,7 @@ class AofRotation:
             log.state = WAIT_REWRITE
             log.syncer.error = None
             log.disk.make_folder(folder.path)
+            folder.watch()
             path = folder.path / folder.temp_incr
             log.file = AofFile.create(log.disk, path, seq=folder.manifest.incr_seq + 1, checksums=log.checksums)
 

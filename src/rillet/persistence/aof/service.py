@@ -20,8 +20,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from rillet.errors import CommandError, Corrupt, Misconf, StoreError
+from rillet.errors import CommandError, Corrupt, Misconf, StoreBusy, StoreError
 from rillet.persistence.aof.base import write_base
+from rillet.persistence.aof.failures import LogTakenOver
 from rillet.persistence.aof.loader import LoadResult, load_snapshot
 from rillet.persistence.aof.log import AppendOnlyLog
 from rillet.persistence.aof.rewrite import Rewriting
@@ -58,7 +59,8 @@ class AofService:
         self.log = AppendOnlyLog(folder, name=name, fsync=settings.appendfsync, on_failure=self._failed,
                                  on_recovery=self._recovered)  # fmt: skip
         self.log.checksums = settings.aof_checksums
-        self.rewriting = Rewriting(self.log, engine, writer, from_memory=from_memory, busy=busy, say=self._say)
+        self.rewriting = Rewriting(self.log, engine, writer, from_memory=from_memory, busy=busy, say=self._say,
+                                   claim=self._claim)  # fmt: skip
         self._take_settings()
 
     # -- opening and closing -------------------------------------------------------------------------
@@ -126,6 +128,25 @@ class AofService:
             self._lock.take(self.log.folder)
         self._gate.set(LOG, None)
         self._say("AOF write error looks solved, Redis can write again.", warning=True)
+
+    def _claim(self) -> None:
+        """Lock the folder that replaces a removed one; LogTakenOver if another process has a log there."""
+        log, lock = self.log, self._lock
+        if not log.removed or lock.holds(log.folder):
+            return
+        self._reject_other_log()
+        try:
+            lock.take(log.folder)
+            self._reject_other_log()  # it may have been written since the first check
+        except StoreBusy as error:
+            raise LogTakenOver(str(error)) from error
+        except OSError:
+            lock.release()
+            raise
+
+    def _reject_other_log(self) -> None:
+        if self.log.files.manifest_path.exists():
+            raise LogTakenOver(f"{self.log.folder} was removed, and another process has begun a log there")
 
     def lose(self, reason: str) -> None:
         """Reject writes and rewrites from now on, because a failed load left only a part of the data in memory."""

@@ -1,0 +1,95 @@
+"""Finds a redis-server that uses a directory: it takes no lock, but Linux shows its files in /proc.
+
+    /proc/<pid>/cwd          redis-server works in its `dir`
+    /proc/<pid>/fd/<n>       it keeps the last file of its log open
+    /proc/<pid>/fdinfo/<n>   whether a file is open for writing: a reader of the log does no harm
+
+Files are compared by device and inode, so a server in a container with other paths is found, too. Processes of other
+users are hidden from a process without privileges, and other systems have no /proc: there `AppendOnlyLog.obstacle`
+detects the server when it writes. O(processes)
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from rillet.errors import StoreBusy
+
+PROC = Path("/proc")
+_SERVERS = ("redis-server", "valkey-server", "keydb-server")
+# A killed process keeps its files open until the kernel has closed all of them.
+_DYING_SECONDS = 0.5
+_PAUSE = 0.01
+_ACCESS_MODE = os.O_RDONLY | os.O_WRONLY | os.O_RDWR
+
+Identity = tuple[int, int]
+
+
+def reject_foreign_server(folder: Path, log_folder: Path) -> None:
+    """Raise StoreBusy with the process ID if a server without a lock uses the folder or writes the log."""
+    deadline = time.monotonic() + _DYING_SECONDS
+    while (found := foreign_server(folder, log_folder)) is not None:
+        if time.monotonic() > deadline:
+            pid, name = found
+            raise StoreBusy(f"{folder} is in use by process {pid} ({name}): stop it first, or use rillet.connect() to "
+                            "reach it")  # fmt: skip
+        time.sleep(_PAUSE)
+
+
+def foreign_server(folder: Path, log_folder: Path) -> tuple[int, str] | None:
+    """Return the process ID and the name of a process that uses the folder as a server; None if none is visible."""
+    here = _identity(folder)
+    files = {_identity(path) for path in _written_files(folder, log_folder)} - {None}
+    if here is None:
+        return None
+    for pid in _processes():
+        try:
+            name = (PROC / pid / "comm").read_text().strip()
+            is_here = _identity(PROC / pid / "cwd") == here
+            if is_here and name in _SERVERS:
+                return int(pid), name
+            if files and (is_here or name in _SERVERS) and _writes(PROC / pid, files):
+                return int(pid), name
+        except (OSError, ValueError):
+            continue  # the process ended, or belongs to another user
+    return None
+
+
+def _written_files(folder: Path, log_folder: Path) -> Iterator[Path]:
+    """Yield the files to which a server appends: the incremental files, and the single file before Redis 7."""
+    yield from folder.glob("*.aof")
+    yield from log_folder.glob("*.incr.aof")
+
+
+def _processes() -> Iterator[str]:
+    own = str(os.getpid())
+    try:
+        names = sorted((name for name in os.listdir(PROC) if name.isdigit()), key=int)
+    except OSError:
+        return
+    yield from (name for name in names if name != own)
+
+
+def _identity(path: Path) -> Identity | None:
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _writes(process: Path, files: set[Identity | None]) -> bool:
+    """Return whether the process has one of the files open for writing."""
+    for number in os.listdir(process / "fd"):
+        if _identity(process / "fd" / number) in files:
+            lines = (process / "fdinfo" / number).read_text().splitlines()
+            flags = next((int(line.split()[1], 8) for line in lines if line.startswith("flags:")), 0)
+            if flags & _ACCESS_MODE != os.O_RDONLY:
+                return True
+    return False
+
+
+__all__ = ["foreign_server", "reject_foreign_server"]
