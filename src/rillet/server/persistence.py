@@ -9,15 +9,20 @@ Both share one child process at a time, one cron, one write gate, and the shutdo
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Callable
 from pathlib import Path
 
-from rillet.errors import CommandError, Misconf
+from rillet.errors import CommandError, Misconf, StoreError
+from rillet.persistence.announcement import NAME as OWNER
+from rillet.persistence.announcement import Announcement, announce, announced
 from rillet.persistence.aof.loader import LoadResult
 from rillet.persistence.aof.rewrite_format import PURPOSE, ForkedBaseWriter
 from rillet.persistence.aof.service import AofService
 from rillet.persistence.aof.states import OFF
 from rillet.persistence.directory_lock import DirectoryLock
+from rillet.persistence.foreign_server import reject_foreign_server
 from rillet.persistence.fork import Children
 from rillet.persistence.write_gate import WriteGate
 from rillet.runtime.engine import Engine
@@ -28,19 +33,27 @@ from rillet.server.rdb_service import RdbService
 from rillet.server.serve_while_loading import LoadingPhase
 from rillet.server.server import Server
 
+_STORE_LOG = "appendonlydir"  # rillet.store.directory
+# The address at which a server that listens on this address answers on the same machine.
+_LOOPBACK = {"127.0.0.1": "127.0.0.1", "0.0.0.0": "127.0.0.1", "*": "127.0.0.1", "::1": "[::1]", "::": "[::1]",
+             "::*": "[::1]", "localhost": "127.0.0.1"}  # fmt: skip
+
 
 class ServerPersistence:
     """The log and the RDB file of a server's engine; is_store: the folder is the directory of a rillet store."""
 
     def __init__(self, engine: Engine, folder: Path, *, is_store: bool = False) -> None:
         self._engine = engine
+        self._folder = folder
+        self._lock = DirectoryLock()
+        self._server: Server | None = None
         self._is_store = is_store
         self._unloaded = UnloadedFiles(engine.settings, folder)
         self.children = children = Children()
         settings, gate = engine.settings, WriteGate(engine)
         self.aof = AofService(
             engine, folder / settings.appenddirname, settings.appendfilename, ForkedBaseWriter(engine, children),
-            lock=DirectoryLock(), gate=gate, on_failure=lambda text: say(text, WARNING), say=say_line,
+            lock=self._lock, gate=gate, on_failure=lambda text: say(text, WARNING), say=say_line,
             busy=lambda: children.active is not None and not children.is_at(PURPOSE),
         )  # fmt: skip
         self.rdb = RdbService(engine, children, gate, self.aof.prepare_shutdown)
@@ -62,14 +75,35 @@ class ServerPersistence:
     def _open_log(self, progress: Callable[[int, int], None] | None = None) -> None:
         if self._is_store:
             say(f"{self._snapshots.path.parent} is the directory of a rillet store: the append-only log is on")
+        log = self.aof.log.folder
+        reject_foreign_server(self._folder, log)
+        try:
+            self._lock.take(log)
+        except OSError as error:
+            raise StoreError(f"{error.filename or log} cannot be opened: {error.strerror}") from error
+        self._announce()  # now, so that rillet.open waits while the log is loaded
         adopted = self._snapshots.path if self._is_store else None
         result = self.aof.open(progress, begin_with_base=True, adopt=adopted)
         if result.torn:
             say(result.torn, WARNING)
         say(_summary(result))
 
+    def _announce(self) -> None:
+        """Write owner.json, so that rillet.open attaches to this server; only for the log that a store would open."""
+        if self._server is not None and self.aof.log.folder == self._folder / _STORE_LOG:
+            with contextlib.suppress(OSError):  # the server does not depend on the file
+                announce(self._folder, address_of(self._server))
+
+    def _withdraw(self) -> None:
+        """Remove owner.json before the lock of the log is released."""
+        found = announced(self._folder)
+        if found is not None and found.run_id == self._engine.run_id:
+            with contextlib.suppress(OSError):
+                (self._folder / OWNER).unlink()
+
     def close(self) -> None:
         """Write and sync the log, and stop logging."""
+        self._withdraw()
         try:
             self.aof.close()
         except Misconf as error:
@@ -80,6 +114,7 @@ class ServerPersistence:
         """Run the periodic jobs on the server's timer, and shut the server down on a signal."""
         # After CONFIG SET appendonly no, the replies that wait for a sync of the log can be sent.
         self.aof.on_closed = lambda: server.call_soon(server.flush)
+        self._server = server
         self.rdb.attach(server)
         server.cron_jobs.append(self._cron)
 
@@ -101,7 +136,11 @@ class ServerPersistence:
         if name == "appendonly" and self._engine.settings.appendonly and self.aof.log.state == OFF:
             self._unloaded.set_log_aside()
         self.rdb.setting_changed(name)
+        if name == "appendonly" and not self._engine.settings.appendonly:
+            self._withdraw()
         self.aof.setting_changed(name)
+        if name == "appendonly" and self.aof.log.state != OFF:
+            self._announce()
 
     def info(self) -> dict[str, object]:
         """Return the fields of INFO persistence."""
@@ -124,6 +163,15 @@ class ServerPersistence:
     def load_log(self) -> None:
         """Empty the databases and replay the log (DEBUG LOADAOF)."""
         say(_summary(self.aof.reload()))
+
+
+def address_of(server: Server) -> Announcement:
+    """Return the addresses of a server for processes on the same machine."""
+    socket = str(server.unix_path.absolute()) if server.unix_path is not None else ""
+    hosts = [address.lstrip("-") for address in server.settings.bind.split()]
+    everywhere = [_LOOPBACK[host] for host in hosts if host in _LOOPBACK]
+    url = f"redis://{(everywhere or hosts)[0]}:{server.port}" if server.port and hosts else ""
+    return Announcement(os.getpid(), socket, url, server.engine.run_id)
 
 
 def _summary(result: LoadResult) -> str:

@@ -9,6 +9,7 @@ A backend provides a transport, and a new transport after the first one broke.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from abc import ABC, abstractmethod
@@ -18,6 +19,7 @@ from typing import Any
 
 from rillet.errors import StoreBusy, StoreClosed, StoreError
 from rillet.keyspace.clock import Clock
+from rillet.persistence.directory_lock import LogLocked
 from rillet.persistence.rdb.writer import write_rdb
 from rillet.runtime.engine import Engine
 from rillet.runtime.settings import Settings
@@ -26,6 +28,7 @@ from rillet.store.directory import Directory
 from rillet.store.encoding import decode
 from rillet.store.owner import Owner
 from rillet.store.recovery import Recovery
+from rillet.store.server_attachment import ServedTransport, server_of
 from rillet.store.serving import MemoryServer, ServerLoop, unix_url
 from rillet.store.snapshots import copy_file, save_in_background
 from rillet.store.transports.cluster import ClusterTransport
@@ -34,6 +37,9 @@ from rillet.store.transports.server import AttachedTransport, ServerTransport, o
 from rillet.store.transports.transport import Transport, wait_for
 
 ATTACH_SECONDS = 60.0  # time that a process waits for an owner that is still replaying its log
+# Time that a process waits for a server that ended, before it opens the directory itself: the server may be restarting.
+RESTART_SECONDS = 3.0
+ANNOUNCE_SECONDS = 1.0  # time that a process waits for the holder of the log's lock to announce itself
 Execute = Callable[..., Any]
 
 
@@ -146,7 +152,8 @@ class DirectoryBackend(Backend):
                 self._transport = None
                 broken.abandon()
             if self._transport is None:
-                self._transport = self._own() or self._attach()
+                served = isinstance(broken, ServedTransport)
+                self._transport = self._attach_to_server(RESTART_SECONDS if served else 0) or self._own_or_attach()
             return self._transport
 
     @property
@@ -155,7 +162,10 @@ class DirectoryBackend(Backend):
 
     def save(self, execute: Execute, path: Path | None) -> Path:
         save_in_background(execute)
-        made = self._directory.path / decode(execute("CONFIG", "GET", "dbfilename")[1])
+        folder = self._directory.path
+        if isinstance(self._transport, ServedTransport):
+            folder = Path(decode(execute("CONFIG", "GET", "dir")[1]))
+        made = folder / decode(execute("CONFIG", "GET", "dbfilename")[1])
         if path is not None and path != made:
             copy_file(made, path)
         return path or made
@@ -183,17 +193,46 @@ class DirectoryBackend(Backend):
             raise
         return InProcessTransport(self._owner.engine, lock)
 
+    def _attach_to_server(self, seconds: float) -> Transport | None:
+        """Attach to the `rillet serve` that serves the directory; None if there is none within `seconds`."""
+        found: list[ServedTransport] = []
+
+        def try_once() -> bool:
+            server = server_of(self._directory)
+            found.extend([server] if server is not None else [])
+            return bool(found)
+
+        return found[0] if wait_for(try_once, seconds) else None
+
+    def _own_or_attach(self) -> Transport:
+        try:
+            own = self._own()
+        except LogLocked:
+            # A server that has just locked the log announces itself; an owner may just create its lock file.
+            if wait_for(self._is_announced, ANNOUNCE_SECONDS):
+                return self._attach()
+            raise
+        return own or self._attach()
+
+    def _is_announced(self) -> bool:
+        owner = self._directory.owner()
+        server = self._directory.server()
+        return server is not None or (owner is not None and answers(owner[1]))
+
     def _attach(self) -> Transport:
         found: list[Transport] = []
 
         def try_once() -> bool:
             owner = self._directory.owner()
-            if owner is not None and answers(owner[1]):
+            if owner is not None and self._directory.server() is None and answers(owner[1]):
                 found.append(AttachedTransport(owner[1]))
+            elif (served := self._attach_to_server(0)) is not None:
+                found.append(served)
             else:
-                own = self._own()  # the owner may have ended meanwhile
-                if own is not None:
-                    found.append(own)
+                with contextlib.suppress(LogLocked):
+                    own = self._own()  # the owner may have ended meanwhile
+                    if own is not None:
+                        found.append(own)
             return bool(found)
 
         if not wait_for(try_once, ATTACH_SECONDS if UNIX_SOCKETS else 0):
@@ -202,16 +241,18 @@ class DirectoryBackend(Backend):
             holder = f"process {number}" if number else "another process"
             if not UNIX_SOCKETS:
                 raise StoreBusy(f"{self.path} is open in {holder}; without Unix sockets only one process can open it")
-            raise StoreBusy(f"{self.path} is open in {holder}, which does not respond")
+            raise StoreBusy(f"{self.path} is open in {holder}, which does not respond; try again, or end that process")
         return found[0]
 
     def socket(self) -> str | None:
         owner = self._directory.owner()
-        return owner[1] if owner else None
+        return owner[1] or None if owner else None
 
     @property
     def url(self) -> str | None:  # type: ignore[override]
-        """The url of the owner's Unix socket."""
+        """The url of the owner's Unix socket, or of the server to which the store is attached."""
+        if isinstance(self._transport, ServedTransport):
+            return self._transport.path
         path = self.socket() if UNIX_SOCKETS else None
         return None if path is None else unix_url(path)
 
