@@ -2,7 +2,7 @@
 
     rillet info                                    the build and the optional packages that are installed
     rillet serve [redis.conf] [--port N] [--dir D]
-    rillet check PATH [--repair]                   check the files of a store or server
+    rillet check PATH [--repair] [--salvage OUT]   check the files of a store or server; save what is sound
     rillet export SOURCE OUT.rdb [--rdb-version N] write the data as an RDB file for any server version
     rillet import SOURCE TARGET [--merge HOW]      copy files or a server into a store or a server
     rillet pipeline NAME ...                       archive, replay, aggregate ...: the pipelines on Spark
@@ -25,7 +25,7 @@ import rillet
 SUBCOMMANDS = {
     "info": "show the build and the optional packages that are installed",
     "serve": "serve RESP on a socket: rillet serve [redis.conf] [--port N] [--dir D]",
-    "check": "check the files of a store or server for damage: rillet check PATH [--repair]",
+    "check": "check the files of a store or server for damage: rillet check PATH [--repair] [--salvage OUT]",
     "export": "write the data of a store, a log or an RDB file as an RDB file of any version",
     "import": "copy an RDB file, a log or a server into a store or a server: rillet import SOURCE TARGET",
     "pipeline": "archive, replay, aggregate and more on Spark: rillet pipeline NAME ...",

@@ -1,10 +1,14 @@
-"""`rillet check PATH [--repair]`: check the files of a store or server for damage.
+"""`rillet check PATH [--repair] [--salvage OUT]`: check the files of a store or server for damage.
 
 PATH is the directory of a store or a server, the folder or the manifest of a log, a log of one file, or an RDB file.
 The command changes nothing without --repair. With --repair, it cuts a file before its torn last record, and keeps a
 copy of the original file beside it.
 
-Exit status: 0 no damage (or repaired), 1 damage, 2 nothing could be checked.
+With --salvage, it writes everything sound around any damage to OUT: an RDB file if OUT ends with .rdb, otherwise the
+directory of a new store, which rillet.open, rillet serve and redis-server --appendonly yes can open. It lists the bytes
+that were lost, with the keys and the number of commands if they are known. PATH is not changed.
+
+Exit status: 0 no damage (or repaired, or nothing lost), 1 damage, 2 nothing could be checked.
 """
 
 from __future__ import annotations
@@ -13,9 +17,15 @@ import argparse
 import sys
 from pathlib import Path
 
-from rillet.errors import NewerFormat, NotAStore, RilletError
-from rillet.persistence.checking import CheckReport, Damage, check, repair
+from rillet.errors import NewerFormat, NotAStore, RilletError, StoreError
+from rillet.persistence.checking import MANY_DATABASES, CheckReport, Damage, check, repair
+from rillet.persistence.rdb.reader import kept_of
+from rillet.persistence.rdb.writer import write_rdb
+from rillet.persistence.salvage import salvage
+from rillet.runtime.engine import Engine
+from rillet.runtime.settings import Settings
 from rillet.store.directory import MARKER, check_marker
+from rillet.store.key_transfer import write_directory
 from rillet.store.progress import ProgressBar
 
 SOUND, DAMAGED, NOTHING = 0, 1, 2
@@ -24,6 +34,8 @@ SOUND, DAMAGED, NOTHING = 0, 1, 2
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("path", type=Path, help="a directory of a store or server, a log, or an RDB file")
     parser.add_argument("--repair", action="store_true", help="remove a torn last record; a copy of the file is kept")
+    parser.add_argument("--salvage", type=Path, metavar="OUT",
+                        help="write everything sound to OUT, a new directory or an RDB file")  # fmt: skip
     parser.add_argument("--quiet", action="store_true", help="print damage only")
 
 
@@ -31,6 +43,8 @@ def run(options: argparse.Namespace) -> int:
     """Check the files, print the report, repair torn files on request; return the exit status."""
     path: Path = options.path
     try:
+        if options.salvage is not None:
+            return _salvage(path, options.salvage, options.quiet)
         report = _checked(path)
         _print(report, options.quiet)
         if options.repair and any(damage.torn for damage in report.damages):
@@ -51,6 +65,34 @@ def run(options: argparse.Namespace) -> int:
             print("sound")
         return SOUND
     return DAMAGED
+
+
+def _salvage(path: Path, out: Path, quiet: bool) -> int:
+    """Write the sound data of a damaged file or directory to `out`, and print the losses; return the exit status."""
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise StoreError(f"{out} exists: --salvage expects a new name")
+    if path.resolve() in (out.resolve(), *out.resolve().parents):
+        raise StoreError(f"{out} is inside {path}: --salvage does not change the damaged files")
+    engine = Engine(Settings(databases=MANY_DATABASES, aof_checksums=True, rdb_foreign="keep"))
+    report = salvage(path, engine)
+    if out.suffix == ".rdb":
+        write_rdb(out, engine)
+    else:
+        write_directory(out, engine)
+    for loss in report.losses:
+        print(f"LOST {loss}")
+    for line in [] if quiet else report.remarks:
+        print(line)
+    lost = sum(loss.end - loss.start for loss in report.losses)
+    commands = sum(loss.commands for loss in report.losses)
+    said = f"{report.keys:,} keys" + (f" after {report.commands:,} commands" if report.commands else "")
+    places = f"{len(report.losses)} place{'s' if len(report.losses) != 1 else ''}"
+    said += f"; lost: {lost:,} bytes in {places}" if report.losses else "; nothing was lost"
+    print(f"{out}: {said}" + (f", with {commands:,} command{'s' if commands != 1 else ''}" if commands else ""))
+    kept = kept_of(engine)
+    if kept.functions or kept.values or kept.before or kept.after:
+        print(f"{out} has function libraries or modules' data: rillet opens it with rdb-foreign keep or skip")
+    return DAMAGED if report.losses else SOUND
 
 
 def _checked(path: Path) -> CheckReport:

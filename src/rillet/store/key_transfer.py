@@ -1,6 +1,6 @@
 """Copies all keys from files or a server into an engine or a server, with DUMP and RESTORE (`rillet import`).
 
-    FileSource     an engine that loaded an RDB file or a log ──┐            ┌──► EngineTarget    becomes a new store
+    FileSource     an engine that loaded an RDB file or a log ──┐             ┌──► EngineTarget    becomes a new store
     ServerSource   SCAN, then PTTL and DUMP in batches ─────────┴─ DumpedKey ─┴──► ServerTarget    RESTORE in batches
 
 A server may be a cluster: each key is read from and written to the node that serves it, and redirections are followed
@@ -494,5 +494,5 @@ def write_directory(path: Path, engine: Engine) -> None:
         directory.unlock()
 
 
-__all__ = ["Copied", "EngineTarget", "FileSource", "Merge", "DumpedKey", "ServerSource", "ServerTarget",
+__all__ = ["Copied", "DumpedKey", "EngineTarget", "FileSource", "Merge", "ServerSource", "ServerTarget",
            "copy_keys", "encoded", "rdb_version_of", "server_options", "socket_options", "write_directory"]  # fmt: skip

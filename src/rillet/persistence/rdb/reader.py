@@ -270,7 +270,7 @@ class _RdbFile:
         if kind == _FUNCTION:
             reader.string()
         elif kind == _FUNCTION_PREVIEW:
-            library = self._preview_library()
+            library = preview_library(reader)
         else:
             reader.length()
             if reader.length() != _PART_UNSIGNED:
@@ -284,17 +284,6 @@ class _RdbFile:
             place.append(raw)
         else:
             self.skipped += 1
-
-    def _preview_library(self) -> bytes:
-        """Read a function library of the 7.0 previews; return it in the final format (rdbFunctionLoad)."""
-        reader = self.reader
-        name, engine = reader.string(), reader.string()
-        if reader.length():
-            reader.string()  # the library's description, which the final format lacks
-        out = RdbWriter()
-        out.byte(_FUNCTION)
-        out.string(b"#!%b name=%b\n%b" % (engine, name, reader.string()))
-        return bytes(out.out)
 
     def _module_value(self) -> None:
         """Read past a module's value: each of its parts begins with a type (rdb.c: rdbLoadCheckModuleValue)."""
@@ -383,4 +372,16 @@ class _RdbFile:
             )
 
 
-__all__ = ["HEADER", "MAGICS", "Kept", "KeptValue", "Loaded", "Unknown", "kept_of", "load_rdb", "load_rdb_from"]
+def preview_library(reader: RdbReader) -> bytes:
+    """Read a function library of the 7.0 previews after its opcode; return it in the final format (rdbFunctionLoad)."""
+    name, engine = reader.string(), reader.string()
+    if reader.length():
+        reader.string()  # the library's description, which the final format lacks
+    out = RdbWriter()
+    out.byte(_FUNCTION)
+    out.string(b"#!%b name=%b\n%b" % (engine, name, reader.string()))
+    return bytes(out.out)
+
+
+__all__ = ["HEADER", "MAGICS", "Kept", "KeptValue", "Loaded", "Unknown", "kept_of", "load_rdb", "load_rdb_from",
+           "preview_library"]  # fmt: skip
