@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import rillet
+from rillet.cli import main
 from tests.server.harness import running
 from tests.server.test_lifecycle import LOG, refused
 
@@ -38,6 +39,14 @@ def test_a_server_serves_the_data_of_a_store(store: Path) -> None:
     with rillet.open(store) as opened:
         assert opened.execute("DBSIZE") == 4
         assert opened.execute("GET", "by-the-server") == b"1"
+
+
+def test_import_into_a_store_that_a_server_serves(store: Path, tmp_path: Path) -> None:
+    with rillet.open(tmp_path / "other", appendfsync="no") as other:
+        other.execute("SET", "imported", "1")
+    with running(store) as server, server.client() as client:
+        assert main(["import", "--merge", "refuse", str(tmp_path / "other"), str(store)]) == 0
+        assert client.call("GET imported") == b"$1\r\n1\r\n"
 
 
 def test_an_explicit_appendonly_no_is_refused(store: Path) -> None:
@@ -95,6 +104,7 @@ def test_a_log_that_is_not_loaded_is_reported_and_kept(tmp_path: Path) -> None:
     aside = tmp_path / "appendonlydir.not-loaded"
     assert {one.name: one.read_bytes() for one in aside.iterdir()} == kept
     assert f"# The append-only log that was not loaded is now in {aside}" in said
+    assert main(["export", str(tmp_path), str(tmp_path / "out.rdb")]) == 0  # the folder is not a second log
     with running(tmp_path, *LOG) as server, server.client() as client:
         assert client.call("KEYS *") == b"*1\r\n$9\r\nin-memory\r\n"
 

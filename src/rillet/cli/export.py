@@ -26,7 +26,7 @@ from typing import Any, cast
 from rillet.errors import LogCorrupt, NewerFormat, RilletError, StoreError
 from rillet.persistence.aof.loader import replay
 from rillet.persistence.aof.manifest import read_manifest
-from rillet.persistence.checking import MANY_DATABASES, held
+from rillet.persistence.checking import MANY_DATABASES, NOT_LOADED, held
 from rillet.persistence.disk import Disk, DiskFile
 from rillet.persistence.rdb.reader import HEADER, MAGICS, Unknown, load_rdb
 from rillet.persistence.rdb.writer import OLDEST_VERSION, Lost, write_rdb
@@ -132,7 +132,8 @@ def find_files(path: Path) -> list[Path]:
         raise StoreError(f"{path} does not exist")
     if not path.is_dir():
         return _of_manifest(path) if path.name.endswith(".manifest") else [path]
-    found = [one for one in (*path.glob("*.manifest"), *path.glob("*/*.manifest")) if not one.name.startswith("temp-")]
+    found = [one for one in (*path.glob("*.manifest"), *path.glob("*/*.manifest"))
+             if not one.name.startswith("temp-") and NOT_LOADED not in one.parent.name]  # fmt: skip
     if not found:
         found = [*path.glob("*.aof")] or [one for one in path.glob("*.rdb") if not one.name.startswith("temp-")]
     if len(found) != 1:

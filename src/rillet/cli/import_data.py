@@ -39,7 +39,6 @@ from rillet.store.key_transfer import (
     ServerTarget,
     copy_keys,
     server_options,
-    socket_options,
     write_directory,
 )
 from rillet.store.progress import ProgressBar
@@ -141,9 +140,9 @@ class _Import:
             options, only = server_options(self.target, self.options.timeout)
         else:
             store = self.stack.enter_context(rillet.open(self.target))
-            if store.socket is None:
+            if store.url is None:
                 raise StoreError(f"{self.target} exists: without Unix sockets, import into a new directory")
-            options, only = socket_options(store.socket, self.options.timeout), None
+            options, only = server_options(store.url, self.options.timeout)[0], None
         target = ServerTarget(options, _now_ms, only)
         self.stack.enter_context(closing(target))
         return target

@@ -41,6 +41,8 @@ from rillet.runtime.settings import Settings
 from rillet.types.stream.value import Stream
 
 MANY_DATABASES = 128
+NOT_LOADED = ".not-loaded"
+"""What the name of a file or folder ends with, before a number, that a server did not load and therefore renamed."""
 
 Progress = Callable[[int, int], None]
 
@@ -267,4 +269,4 @@ def _damages(path: Path, report: CheckReport) -> Iterator[None]:
         report.damages.append(Damage(Path(error.filename or path), -1, f"cannot be read: {error.strerror}"))
 
 
-__all__ = ["MANY_DATABASES", "CheckReport", "Damage", "check", "held", "repair"]
+__all__ = ["MANY_DATABASES", "NOT_LOADED", "CheckReport", "Damage", "check", "held", "repair"]

@@ -17,7 +17,7 @@ from pathlib import Path
 from rillet.errors import LogCorrupt, StoreError
 from rillet.persistence.aof.manifest import read_manifest
 from rillet.persistence.aof.salvage import salvage_log
-from rillet.persistence.checking import held
+from rillet.persistence.checking import NOT_LOADED, held
 from rillet.persistence.rdb.reader import HEADER, MAGICS
 from rillet.persistence.rdb.salvage import LostBytes, Salvaged, salvage_rdb
 from rillet.runtime.engine import Engine
@@ -54,7 +54,7 @@ def _files(path: Path, report: Salvaged) -> list[Path]:
             report.remarks.append(f"{path}: read as a log, because its name does not end with .rdb")
         return [path]
     manifests = [one for one in (*path.glob("*.manifest"), *path.glob("*/*.manifest"))
-                 if not one.name.startswith("temp-")]  # fmt: skip
+                 if not one.name.startswith("temp-") and NOT_LOADED not in one.parent.name]  # fmt: skip
     if len(manifests) > 1:
         names = ", ".join(sorted(one.name for one in manifests))
         raise StoreError(f"{path} holds more than one log: give one of {names}")

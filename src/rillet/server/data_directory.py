@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from rillet.errors import StoreBusy, StoreError
+from rillet.persistence.checking import NOT_LOADED
 from rillet.persistence.directory_lock import DirectoryLock
 from rillet.runtime.settings import SettingError, Settings
 from rillet.server.log_lines import WARNING, say
@@ -112,7 +113,7 @@ class UnloadedFiles:
 
 def _keep(path: Path) -> Path:
     """Give a file a second name, so that replacing the first name does not destroy it; OSError."""
-    kept = path.with_name(f"{path.name}.not-loaded")
+    kept = path.with_name(path.name + NOT_LOADED)
     if kept.exists() and kept.samefile(path):
         return kept
     kept = _free_name(path)
@@ -125,7 +126,7 @@ def _keep(path: Path) -> Path:
 
 def _free_name(path: Path) -> Path:
     """Return the path with `.not-loaded` and, if that exists, a number."""
-    names = (f"{path.name}.not-loaded{f'-{number}' if number > 1 else ''}" for number in range(1, 1 << 20))
+    names = (f"{path.name}{NOT_LOADED}{f'-{number}' if number > 1 else ''}" for number in range(1, 1 << 20))
     return next(path.with_name(name) for name in names if not path.with_name(name).exists())
 
 

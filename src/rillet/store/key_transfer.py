@@ -23,7 +23,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
-from rillet.client.address import Address
 from rillet.client.servers import ClientOptions, Servers
 from rillet.errors import Corrupt, StoreBusy, StoreError
 from rillet.persistence.aof.rewrite_format import InlineBaseWriter
@@ -468,11 +467,6 @@ def server_options(url: str, timeout: float = 60.0) -> tuple[ClientOptions, int 
     return options, address.db if names_one else None
 
 
-def socket_options(path: str, timeout: float = 60.0) -> ClientOptions:
-    """Return the options for a Unix socket."""
-    return ClientOptions(Address(unix=path), timeout)
-
-
 # -- a new store ---------------------------------------------------------------------------------------
 
 
@@ -495,4 +489,4 @@ def write_directory(path: Path, engine: Engine) -> None:
 
 
 __all__ = ["Copied", "DumpedKey", "EngineTarget", "FileSource", "Merge", "ServerSource", "ServerTarget",
-           "copy_keys", "encoded", "rdb_version_of", "server_options", "socket_options", "write_directory"]  # fmt: skip
+           "copy_keys", "encoded", "rdb_version_of", "server_options", "write_directory"]  # fmt: skip
