@@ -1,0 +1,236 @@
+"""fakeredis's own tests, with a rillet store in the place of fakeredis: how many pass, family by family.
+
+    RILLET_SUITE_FAKEREDIS   the unpacked source distribution of fakeredis 2.40, from the package index
+    its folder `packages`    what the tests import: pip install --no-deps --target packages pytest-asyncio valkey
+
+Most of these tests have one form for a real server and one for fakeredis, with the same expectations. Here the second
+form runs, and fakeredis_twin.py makes its clients: clients of a store in memory, without a socket. Tests for fakeredis
+alone (`fake_only`, test_internals) and for other servers (Dragonfly, KiviDB) are left out. Each test counts twice, for
+RESP2 and RESP3.
+
+The tests also want the address of a real server, and ask for its version. For compat 7.0 that is the redis-server of
+the machine, for newest a `rillet serve`.
+
+Nothing of the suite is kept here: it runs in a copy in a temporary folder, with a free port in place of its 6390.
+To count again: python -m tests.conformance.test_fakeredis twin|fake|real COMPAT FAMILY ...
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from xml.etree import ElementTree
+
+import pytest
+
+import rillet
+from tests.judge import running_redis
+from tests.package.test_modes import ROOT
+from tests.server.harness import running
+
+VARIABLE = "RILLET_SUITE_FAKEREDIS"
+TIMEOUT = 900
+_VERSIONS = "test_mixins/test_specific_redis_versions"
+
+# The files of each family of commands.
+FAMILIES = {
+    "strings": ["test_mixins/test_string_commands.py"],
+    "lists": ["test_mixins/test_list_commands.py"],
+    "sets": ["test_mixins/test_set_commands.py"],
+    "hashes": ["test_mixins/test_hash_commands.py"],
+    "sorted sets": ["test_mixins/test_sortedset_commands.py", "test_mixins/test_sortedset_zadd.py"],
+    "streams": ["test_mixins/test_streams_commands.py", "test_mixins/test_stream_groups.py",
+                "test_mixins/test_stream_trimming.py"],
+    "keys": ["test_mixins/test_generic_commands.py", "test_mixins/test_generic_scan_commands.py"],
+    "transactions": ["test_mixins/test_transactions_commands.py"],
+    "channels": ["test_mixins/test_pubsub_commands.py", "test_keyspace_notifications.py"],
+    "connection": ["test_mixins/test_connection_commands.py"],
+    "server": ["test_mixins/test_server_commands.py"],
+    "asyncio": ["test_async"],
+    "streams, Redis 8": [f"{_VERSIONS}/test_redis_8_2_stream_ref_policy.py",
+                         f"{_VERSIONS}/test_redis_8_4_xreadgroup_claim.py",
+                         f"{_VERSIONS}/test_redis_8_6_idmp.py", f"{_VERSIONS}/test_redis_8_8_stream_cmds.py"],
+    "other commands of Redis 8": [
+        *(f"{_VERSIONS}/test_redis_{name}.py" for name in (
+            "8_0_hash_expire", "8_4_digest_delex", "8_4_msetex", "8_8_increx", "8_8_zset_count", "8_10_himport",
+            "8_8_array_commands",
+        )),
+        "test_subkey_notifications.py",
+    ],
+    "expiry of hash fields": ["test_mixins/test_hash_expire_commands.py"],
+    "bitmaps": ["test_mixins/test_bitmap_commands.py"],
+    "geo": ["test_mixins/test_geo_commands.py"],
+    "ACL": ["test_mixins/test_acl_commands.py"],
+    "scripts and functions": ["test_mixins/test_scripting_commands.py", "test_mixins/test_function_commands.py"],
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Passed:
+    """How many tests of a family run, and how many pass: with rillet, with fakeredis, and on a genuine server."""
+
+    tests: int
+    rillet: int
+    fakeredis: int
+    genuine: int | None = None
+
+
+# For newest no genuine server was at hand. The tests of scripts need the package lupa, and are not counted.
+RECORDED: dict[str, dict[str, Passed]] = {
+    "7.0": {
+        "strings": Passed(152, 152, 152, 152),
+        "lists": Passed(164, 164, 164, 164),
+        "sets": Passed(112, 104, 110, 110),
+        "hashes": Passed(76, 76, 76, 76),
+        "sorted sets": Passed(296, 294, 296, 296),
+        "streams": Passed(197, 193, 197, 193),
+        "keys": Passed(232, 194, 232, 232),
+        "transactions": Passed(46, 46, 46, 46),
+        "channels": Passed(47, 47, 47, 46),
+        "connection": Passed(67, 61, 67, 65),
+        "server": Passed(18, 10, 18, 18),
+        "asyncio": Passed(52, 50, 50, 50),
+        "bitmaps": Passed(62, 16, 62, 62),
+        "geo": Passed(52, 0, 50, 50),
+        "ACL": Passed(18, 0, 18, 10),
+    },
+    "newest": {
+        "hashes": Passed(80, 78, 80),
+        "streams": Passed(197, 197, 197),
+        "streams, Redis 8": Passed(160, 160, 160),
+        "expiry of hash fields": Passed(96, 6, 96),
+    },
+}
+# Families whose commands rillet does not have yet: their rows follow the others.
+LATER = ("bitmaps", "geo", "ACL", "expiry of hash fields", "other commands of Redis 8")
+
+
+def source() -> Path | None:
+    """Return the folder of the suite, or None if the variable is not set."""
+    named = os.environ.get(VARIABLE, "")
+    return Path(named).resolve() if named else None
+
+
+@contextmanager
+def reference(compat: str, folder: Path) -> Iterator[int]:
+    """Run the server whose version the tests ask for, and yield its port."""
+    if compat == "7.0":
+        with running_redis() as judge:
+            yield judge.port
+    else:
+        with running(folder, "--compat", compat) as server:
+            yield server.port
+
+
+def lay_out(suite: Path, folder: Path, port: int) -> None:
+    """Copy the suite into a folder, as if fakeredis was installed there; its tests find the server at the port."""
+    for name in ("fakeredis", "test"):
+        shutil.copytree(suite / name, folder / name)
+    shutil.copy(suite / "pyproject.toml", folder)
+    information = (suite / "PKG-INFO").read_text(encoding="utf-8")
+    version = information.split("\nVersion: ", 1)[1].split("\n", 1)[0]
+    (folder / f"fakeredis-{version}.dist-info").mkdir()
+    (folder / f"fakeredis-{version}.dist-info" / "METADATA").write_text(information, encoding="utf-8")
+    for module in (folder / "test").rglob("*.py"):
+        module.write_text(module.read_text(encoding="utf-8").replace("6390", str(port)), encoding="utf-8")
+
+
+def run(suite: Path, compat: str, family: str, what: str = "twin") -> tuple[int, int, dict[str, str]]:
+    """Run a family against "twin" (rillet), "fake" (fakeredis) or "real" (the server).
+
+    Return the number of tests that pass, the number that run, and the reason of each test that fails.
+    """
+    form = "real" if what == "real" else "fake"
+    with TemporaryDirectory(prefix="rillet-fakeredis-") as name:
+        folder = Path(name)
+        (folder / "server").mkdir()
+        with reference(compat, folder / "server") as port:
+            lay_out(suite, folder, port)
+            places = (folder, Path(rillet.__file__).parent.parent, ROOT, suite / "packages")
+            environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, places)), "RILLET_TWIN_COMPAT": compat}
+            command = [sys.executable, "-m", "pytest", "-q", "-p", "pytest_asyncio", "-p", "no:cacheprovider",
+                       "-m", f"{form} and not fake_only", "--timeout=60", "--junit-xml=outcome.xml",
+                       *(["-p", "tests.conformance.fakeredis_twin"] if what == "twin" else []),
+                       *(f"test/{file}" for file in FAMILIES[family])]  # fmt: skip
+            done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=TIMEOUT)
+        outcome = folder / "outcome.xml"
+        assert outcome.exists(), done.stdout + done.stderr
+        return read_outcome(outcome.read_text(encoding="utf-8"))
+
+
+def read_outcome(xml: str) -> tuple[int, int, dict[str, str]]:
+    """Read pytest's JUnit file: the number of tests that passed, that ran, and the reason of each failure."""
+    passed: set[str] = set()
+    failed: dict[str, str] = {}
+    for case in ElementTree.fromstring(xml).iter("testcase"):
+        name = f"{case.get('classname')}.{case.get('name')}"
+        problem = next((one for one in case if one.tag in ("failure", "error")), None)
+        if problem is not None:
+            failed[name] = (problem.get("message") or "").replace("\n", " ")
+        elif case.find("skipped") is None:
+            passed.add(name)
+    passed -= failed.keys()  # a test whose teardown failed occurs twice
+    return len(passed), len(passed) + len(failed), failed
+
+
+CASES = [(compat, family) for compat, families in RECORDED.items() for family in families]
+
+
+@pytest.mark.slow
+@pytest.mark.once
+@pytest.mark.environment(VARIABLE)
+@pytest.mark.timeout(TIMEOUT + 60)
+@pytest.mark.parametrize(("compat", "family"), CASES)
+def test_a_family_passes_as_many_tests_as_before(compat: str, family: str) -> None:
+    suite = source()
+    assert suite is not None
+    passed, ran, failed = run(suite, compat, family)
+    expected = RECORDED[compat][family]
+    reasons = [f"  {name}: {why[:200]}" for name, why in failed.items()]
+    report = "\n".join([f"{compat} {family}: {passed} of {ran} pass", *reasons])
+    print(report)
+    assert (passed, ran) == (expected.rillet, expected.tests), report
+
+
+def row(compat: str, family: str, one: Passed) -> str:
+    """Return a row of docs/instead-of-fakeredis.md."""
+    genuine = "" if one.genuine is None else one.genuine
+    return f"| {compat} | {family} | {one.tests} | {one.rillet} | {one.fakeredis} | {genuine} |"
+
+
+def table() -> list[str]:
+    """Return the rows of docs/instead-of-fakeredis.md, as recorded here: first the families that rillet has."""
+    rows = [(family in LATER, row(compat, family, one))
+            for compat, families in RECORDED.items() for family, one in families.items()]  # fmt: skip
+    return [text for _, text in sorted(rows, key=lambda one: one[0])]
+
+
+def test_the_page_has_the_recorded_numbers() -> None:
+    page = (ROOT / "docs" / "instead-of-fakeredis.md").read_text(encoding="utf-8")
+    rows = [line for line in page.splitlines() if line.startswith(tuple(f"| {compat} | " for compat in RECORDED))]
+    assert rows == table()
+
+
+def test_the_outcome_of_pytest_is_parsed() -> None:
+    xml = (
+        '<testsuites><testsuite><testcase classname="a" name="one"/><testcase classname="a" name="two"><failure '
+        'message="no&#10;reply"/></testcase><testcase classname="a" name="three"><skipped/></testcase><testcase '
+        'classname="a" name="four"/><testcase classname="a" name="four"><error message="teardown"/></testcase>'
+        "</testsuite></testsuites>"
+    )
+    assert read_outcome(xml) == (1, 3, {"a.two": "no reply", "a.four": "teardown"})
+
+
+if __name__ == "__main__":
+    folder = source()
+    assert folder is not None, f"{VARIABLE} names no folder"
+    for chosen in sys.argv[3:] or FAMILIES:
+        good, total, reasons = run(folder, sys.argv[2], chosen, sys.argv[1])
+        print(f"{chosen}: {good} of {total}", *(f"  {name}: {why[:160]}" for name, why in reasons.items()), sep="\n")
