@@ -129,6 +129,13 @@ def test_a_record_that_swallows_others(tmp_path: Path) -> None:
     assert keys(engine) >= {b"key-%d" % number for number in range(9) if number != 3}
 
 
+def test_a_value_that_ends_too_early(tmp_path: Path) -> None:
+    broken = KEYS[3].replace(b"\x07value", b"\x03value")
+    engine, report = saved(tmp_path, b"\xfe\x00\xfb\x09\x00", *KEYS[:3], broken, *KEYS[4:])
+    assert len(keys(engine)) == 9
+    assert any("the key 'key-3' precedes a gap: its value may be cut" in remark for remark in report.remarks)
+
+
 def test_a_truncated_file(tmp_path: Path) -> None:
     path = tmp_path / "x.rdb"
     path.write_bytes(file(10, b"\xfe\x00", *KEYS)[:-20])

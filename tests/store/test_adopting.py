@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import rillet
-from rillet.errors import LogCorrupt, NewerFormat, NotAStore
+from rillet.errors import LogCorrupt, NewerFormat, NotAStore, StoreError
 from rillet.persistence.checking import check
 from tests.judge import redis_binary, running_redis
 from tests.persistence.rdb_files import file, key, text
@@ -72,6 +72,26 @@ def test_a_rejected_rdb_file_stays_and_is_tried_again(tmp_path: Path) -> None:
     (tmp_path / "dump.rdb").write_bytes(sound)
     with rillet.open(tmp_path) as store:
         assert store.execute("GET", "k") == b"v"
+
+
+def test_a_failure_before_the_manifest_is_committed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The directory can be opened again as before, whatever was written."""
+    sound = file(10, key(0, b"k", text(b"v")))
+    (tmp_path / "dump.rdb").write_bytes(sound)
+
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    for name in ("rillet.persistence.aof.folder.commit", "rillet.persistence.aof.manifest.write_file",
+                 "rillet.persistence.aof.service.write_base"):  # fmt: skip
+        with monkeypatch.context() as patched:
+            patched.setattr(name, fail)
+            with pytest.raises(StoreError, match="No space left on device"):
+                rillet.open(tmp_path)
+        assert (tmp_path / "dump.rdb").read_bytes() == sound
+    with rillet.open(tmp_path) as store:
+        assert store.execute("GET", "k") == b"v"
+    assert check(tmp_path).sound
 
 
 @pytest.mark.skipif(redis_binary() is None, reason="redis-server is not installed")

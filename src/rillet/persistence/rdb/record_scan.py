@@ -254,21 +254,26 @@ class RdbScan:
 
         A record that only seems to be one adds a key too many, or swallows records and has too few.
         """
-        return min(places, key=lambda place: (not self._is_possible(place), -self._keys_within(place, window), place))
+        before = self._counts(self.records[:-_LOOK_BACK])
+        return min(places, key=lambda place: (
+            not self._is_possible(place, *before), -self._keys_within(place, window), place))  # fmt: skip
 
-    def _is_possible(self, place: int) -> bool:
-        """Return whether the current database may have the keys that were read and those that follow."""
-        stated, read = self._counts(place)
+    def _is_possible(self, place: int, stated: int, read: int) -> bool:
+        """Return whether the current database may have the keys that were read and those that follow.
+
+        stated, read: the counts before the last records.
+        """
+        last = [record for record in self.records[-_LOOK_BACK:] if record.end <= place]
+        again, more = self._counts(last)
+        stated, read = (again, more) if again >= 0 else (stated, read + more)
+        # If the last records are sound, a key in the gap is lost; if not, one of them is.
+        read -= not all(self._is_sound(record) for record in last if record.key >= 0)
         return stated < 0 or read > stated or read + self._fates[place].here <= stated
 
-    def _counts(self, place: int) -> tuple[int, int]:
-        """Return the keys that the file states for the database at a place (-1: unknown), and how many were read."""
-        # If the last records are sound, a key in the gap is lost; if not, one of them is.
-        before = [record for record in self.records[-_LOOK_BACK:] if record.key >= 0 and record.end <= place]
-        read = 0 if all(map(self._is_sound, before)) else -1
-        for record in reversed(self.records):
-            if record.end > place:
-                continue
+    def _counts(self, records: list[RdbRecord]) -> tuple[int, int]:
+        """Return the keys that the file states for the last database (-1: unknown), and how many were read. O(keys)"""
+        read = 0
+        for record in reversed(records):
             if record.key < 0 and record.kind in (SIZES, DATABASE):
                 return (_length(self.data, record.start + 1)[0] if record.kind == SIZES else -1), read
             read += record.key >= 0

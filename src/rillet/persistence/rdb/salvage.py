@@ -90,6 +90,7 @@ class _RdbSalvage:
         self.loaded = 0  # keys of the current database that were loaded
         self.damaged = False  # whether the current database lost a key
         self.losses = 0
+        self.last_name = b""
 
     def run(self) -> int:
         scan = RdbScan(self.data, self._is_sound)
@@ -183,8 +184,8 @@ class _RdbSalvage:
                 track(database, name, value)
             if record.expires >= 0:
                 database.set_expire(name, record.expires)
+        self.last_name = name
         self.loaded += 1
-        self.report.keys += 1
 
     def _damage(self) -> None:
         self.damaged = True
@@ -204,6 +205,10 @@ class _RdbSalvage:
         self._damage()
         if following is None:
             return
+        if name is None and self.last_name:
+            # The bytes are not the beginning of a key: perhaps the end of the value before them.
+            self.report.remarks.append(f"{self.path}: offset {begin}: the key {_shown(self.last_name)} precedes a gap: "
+                                       "its value may be cut")  # fmt: skip
         sizes = following.kind == SIZES and following.key < 0
         if (sizes and (self.stated >= 0 or self.loaded)) or (following.key >= 0 and 0 <= self.stated <= self.loaded):
             # The gap contains the beginning of another database.
