@@ -138,9 +138,10 @@ class Loading(CommandError):
 
 
 class ReadOnly(CommandError):
-    """A write command was sent to a read-only server."""
+    """A write was sent to a read-only server, or to a store that is open read-only (Redis: shared.roslaveerr)."""
 
     prefix = "READONLY"
+    default = "You can't write against a read only replica."
 
 
 class NoScript(CommandError):

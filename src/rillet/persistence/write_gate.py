@@ -1,15 +1,17 @@
 """The write gate: the reasons for which an engine rejects writes (server.c: writeCommandsDeniedByDiskError).
 
 A failed snapshot and a log that cannot be written are separate causes, set and cleared independently. While both
-apply, Redis reports the snapshot. The engine has one text, `Engine.refusal`, which only this module sets.
+apply, Redis reports the snapshot. A store that is open read-only rejects writes for ever. The engine has one text,
+`Engine.refusal`, which only this module sets.
 """
 
 from __future__ import annotations
 
+from rillet.runtime.admission import READ_ONLY
 from rillet.runtime.engine import Engine
 
 SNAPSHOT, LOG = "snapshot", "log"
-_ORDER = (SNAPSHOT, LOG)
+_ORDER = (READ_ONLY, SNAPSHOT, LOG)
 
 
 class WriteGate:
@@ -34,4 +36,4 @@ class WriteGate:
         self._engine.refusal = next((self._reasons[one] for one in _ORDER if one in self._reasons), None)
 
 
-__all__ = ["LOG", "SNAPSHOT", "WriteGate"]
+__all__ = ["LOG", "READ_ONLY", "SNAPSHOT", "WriteGate"]

@@ -13,11 +13,13 @@ try:
 except ModuleNotFoundError:  # Cython is not installed: run interpreted
     from rillet import _cython as cython
 
-from rillet.errors import CommandError, ExecAbort, Loading, Misconf, NoAuth
+from rillet.errors import CommandError, ExecAbort, Loading, Misconf, NoAuth, ReadOnly
 from rillet.runtime.registry import Command
 from rillet.runtime.session import Session
 from rillet.runtime.session_state import IN_MULTI, SUBSCRIBED, TRUSTED, UNAUTHENTICATED
 
+# The value of Engine.refusal for a store that is open read-only; other values are texts of MISCONF errors.
+READ_ONLY = "read-only"
 # Commands that run inside MULTI instead of being queued.
 _NOT_QUEUED = frozenset((b"exec", b"discard", b"multi", b"watch", b"quit", b"reset"))
 # Commands that a RESP2 session with subscriptions may run.
@@ -77,7 +79,10 @@ def _check(engine: Any, session: Session, entry: Command | None, argv: list[byte
         raise CommandError("Command not allowed inside a transaction")
     trusted = session.state & TRUSTED
     if engine.refusal is not None and not trusted and _may_write(session, entry):
-        raise Misconf(engine.refusal)
+        if engine.refusal != READ_ONLY:
+            raise Misconf(engine.refusal)
+        if entry.fullname != "ping":
+            raise ReadOnly()
     if session.state & SUBSCRIBED and session.out.resp == 2 and entry.fullname.encode() not in _WHILE_SUBSCRIBED:
         raise CommandError(
             f"Can't execute '{entry.fullname}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET "
@@ -109,4 +114,4 @@ def _unknown_command(argv: list[bytes]) -> str:
     return f"unknown command '{_text(argv[0][:128])}', with args beginning with: {_text(arguments)}"
 
 
-__all__ = ["admit"]
+__all__ = ["READ_ONLY", "admit"]

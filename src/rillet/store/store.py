@@ -38,6 +38,7 @@ from rillet.store.entry import Entry
 from rillet.store.group import MultiConsumer
 from rillet.store.keys import KeyCommands
 from rillet.store.positions import Position
+from rillet.store.read_only import ReadOnlyBackend
 from rillet.store.recovery import Recovery
 from rillet.store.serving import StoreServer, serve
 from rillet.store.several import Positions, StreamLike
@@ -57,19 +58,26 @@ _workers_guard = threading.Lock()
 
 
 def open(path: str | os.PathLike[str] | None = None, *, appendfsync: Literal["always", "everysec", "no"] = "everysec",
-         progress: Callable[[int, int], None] | None = None, **settings: Any) -> Store:  # fmt: skip
+         readonly: bool = False, progress: Callable[[int, int], None] | None = None,
+         **settings: Any) -> Store:  # fmt: skip
     """Open a store: in memory without a path, durable in a directory with one.
 
     appendfsync: "always" (a call returns when its change is on disk), "everysec" (a power loss loses at most the last
     second; a crash of this process loses nothing), "no" (the system decides when to sync).
+    readonly: load the data that the directory holds now, also while another process owns it, and change no file; writes
+    raise ReadOnly.
     settings: any parameter of redis.conf, with `_` in place of `-`.
     progress(bytes read, total bytes) is called while the log is replayed, in place of the bar that a terminal shows.
     Each write to the log has a checksum (aof_checksums=False writes the same bytes as redis-server).
     """
     if path is None:
+        if readonly:
+            raise ValueError("readonly=True needs the path of a directory")
         return Store(MemoryBackend(Settings(**settings)))
     if appendfsync not in ("always", "everysec", "no"):
         raise ValueError(f"appendfsync must be 'always', 'everysec' or 'no', not {appendfsync!r}")
+    if readonly:
+        return Store(ReadOnlyBackend(path, Settings(**settings), progress))
     settings.setdefault("aof_checksums", True)
     given = Settings(appendfsync=appendfsync, **settings)
     return Store(DirectoryBackend(Directory(path, given.dbfilename), given, progress))

@@ -16,6 +16,7 @@ from typing import Any
 from rillet.commands.arguments import text
 from rillet.commands.server import command
 from rillet.keyspace.database import Database
+from rillet.runtime.admission import READ_ONLY
 from rillet.runtime.registry import TABLE, Command
 from rillet.runtime.session import Session
 from rillet.runtime.session_state import SUBSCRIBED
@@ -103,7 +104,7 @@ def _persistence(engine: Any) -> Facts:
         "rdb_last_load_keys_loaded": 0, "aof_enabled": int(engine.log is not None), "aof_rewrite_in_progress": 0,
         "aof_rewrite_scheduled": 0, "aof_last_rewrite_time_sec": -1, "aof_current_rewrite_time_sec": -1,
         "aof_last_bgrewrite_status": "ok", "aof_rewrites": 0, "aof_rewrites_consecutive_failures": 0,
-        "aof_last_write_status": "ok" if engine.refusal is None else "err", "aof_last_cow_size": 0,
+        "aof_last_write_status": "ok" if engine.refusal in (None, READ_ONLY) else "err", "aof_last_cow_size": 0,
         **forks,
     }  # fmt: skip
 

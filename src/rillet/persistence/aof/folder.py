@@ -21,11 +21,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from rillet.errors import LogCorrupt
+from rillet.errors import LogCorrupt, StoreError
 from rillet.persistence.aof.failures import LogTakenOver
 from rillet.persistence.aof.file import AofFile
 from rillet.persistence.aof.manifest import AofManifest, LogFile, commit, read_manifest, recover
-from rillet.persistence.disk import Disk
+from rillet.persistence.disk import REAL, Disk
 
 
 class AofFolder:
@@ -229,4 +229,44 @@ class AofFolder:
         return sum(self.disk.size(self.path / file.name) for file in files)
 
 
-__all__ = ["AofFolder"]
+def log_files(folder: Path, single: str, disk: Disk = REAL) -> list[Path]:
+    """Return the files of the log in a folder in the order of their replay, without repairs; none if there is no log.
+
+    An interrupted first commit counts if it would be completed by `find`, and the single file of a server before 7.0
+    (`single`, beside the folder) if it would be adopted. StoreError, LogCorrupt.
+    """
+    names = disk.names(folder)
+    manifests = [name for name in names if name.endswith(".manifest") and not name.startswith("temp-")]
+    drafts = [name for name in names if name.endswith(".manifest") and name.startswith("temp-")]
+    if len(manifests) > 1:
+        logs = ", ".join(name.removesuffix(".manifest") for name in manifests)
+        raise StoreError(f"{folder} holds several logs: {logs}; leave only one")
+    if manifests:
+        loaded = read_manifest(folder / manifests[0], disk).loaded
+    elif drafts and not (loaded := _complete_draft(folder / drafts[0], disk)):
+        return []
+    elif not drafts:
+        _reject_orphans(folder, names, disk)
+        return []
+    paths = [folder / file.name for file in loaded]
+    old = folder.parent / single
+    return [old if path.name == single and not disk.exists(path) and disk.exists(old) else path for path in paths]
+
+
+def _complete_draft(draft: Path, disk: Disk) -> list[LogFile]:
+    """Return the files of a manifest that was not renamed yet, if all of them have their names; see `recover`."""
+    try:
+        loaded = read_manifest(draft, disk).loaded
+    except LogCorrupt:
+        return []
+    return loaded if all(disk.exists(draft.parent / file.name) for file in loaded) else []
+
+
+def _reject_orphans(folder: Path, names: list[str], disk: Disk) -> None:
+    for name in names:
+        if re.fullmatch(r".+\.\d+\.(base|incr)\.(rdb|aof)", name) and not name.startswith("temp-"):
+            if disk.size(folder / name):
+                raise LogCorrupt(str(folder), 0, f"the manifest is missing, but {name} exists")
+
+
+__all__ = ["AofFolder", "log_files"]
