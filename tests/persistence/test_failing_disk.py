@@ -162,30 +162,49 @@ def test_closing_raises_if_the_sync_fails(tmp_path: Path, monkeypatch: pytest.Mo
     opened.__exit__()
 
 
-def test_a_partly_written_command_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+class Writes:
+    """Replaces os.write before a file is opened, because an open file keeps the function; `now` is what a call does."""
+
+    def __init__(self) -> None:
+        self.real: Any = os.write
+        self.now: Any = self.real
+
+    def __call__(self, file: int, data: bytes) -> int:
+        written: int = self.now(file, data)
+        return written
+
+
+@pytest.fixture
+def writes(monkeypatch: pytest.MonkeyPatch) -> Writes:
+    writes = Writes()
+    monkeypatch.setattr(os, "write", writes)
+    return writes
+
+
+def test_a_partly_written_command_is_cut_off(tmp_path: Path, writes: Writes) -> None:
     with Opened(tmp_path) as opened:
         opened("SET", "a", "1")
         size = opened.log.size
-        real = os.write
+        real = writes.real
 
         def write_a_little(file: int, data: bytes) -> int:
             if len(data) < 20:
                 raise OSError(28, "No space left on device")
             return real(file, bytes(data[:15]))
 
-        monkeypatch.setattr(os, "write", write_a_little)
+        writes.now = write_a_little
         with pytest.raises(Misconf, match="No space left"):
             opened("SET", "b", "2")
-        monkeypatch.undo()
+        writes.now = writes.real
         assert (tmp_path / "appendonly.aof.1.incr.aof").stat().st_size == size
 
 
-def test_partial_writes_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = os.write
+def test_partial_writes_are_completed(tmp_path: Path, writes: Writes) -> None:
+    real = writes.real
     with Opened(tmp_path) as opened:
-        monkeypatch.setattr(os, "write", lambda file, data: real(file, bytes(data[:7])))
+        writes.now = lambda file, data: real(file, bytes(data[:7]))
         opened("SET", "a", "x" * 100)
-        monkeypatch.undo()
+        writes.now = writes.real
         before = opened.state()
     with Opened(tmp_path) as again:
         assert again.state() == before
@@ -217,7 +236,7 @@ def _fail(_file: int, _data: bytes) -> int:
 @pytest.mark.parametrize("disk", ["works", "fails"])
 @pytest.mark.parametrize("door", DOORS)
 def test_a_blocked_client_receives_nothing_that_the_log_lacks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, door: str, disk: str
+    tmp_path: Path, writes: Writes, door: str, disk: str
 ) -> None:
     """A client of the owner's socket adds an entry; its thread releases the lock before it flushes the log."""
     with rillet.open(tmp_path / "store", appendfsync="always") as store, ThreadPoolExecutor(1) as pool:
@@ -228,7 +247,7 @@ def test_a_blocked_client_receives_nothing_that_the_log_lacks(
         while b"l" not in link.engine.databases[0].blocking_keys:
             threading.Event().wait(0.002)
         if disk == "fails":
-            monkeypatch.setattr(os, "write", _fail)
+            writes.now = _fail
         with link.lock:
             link.engine.execute(link.engine.session(), [b"RPUSH", b"l", b"v"])
             assert log.feed.used
@@ -237,13 +256,13 @@ def test_a_blocked_client_receives_nothing_that_the_log_lacks(
         else:
             with pytest.warns(RuntimeWarning, match="writes are refused"), pytest.raises(Exception, match="MISCONF"):
                 call.result(60)
-            monkeypatch.undo()
+            writes.now = writes.real
         assert not log.feed.used
 
 
 @pytest.mark.parametrize("door", DOORS)
 def test_a_blocked_client_is_rejected_if_another_thread_met_the_failure(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, door: str
+    tmp_path: Path, writes: Writes, door: str
 ) -> None:
     """The serving thread writes the log and fails before the blocked thread checks the result."""
     with rillet.open(tmp_path / "store", appendfsync="always") as store, ThreadPoolExecutor(1) as pool:
@@ -252,11 +271,11 @@ def test_a_blocked_client_is_rejected_if_another_thread_met_the_failure(
         call = pool.submit(DOORS[door], store)
         while b"l" not in link.engine.databases[0].blocking_keys:
             threading.Event().wait(0.002)
-        monkeypatch.setattr(os, "write", _fail)
+        writes.now = _fail
         with link.lock:
             link.engine.execute(link.engine.session(), [b"RPUSH", b"l", b"v"])
             with pytest.warns(RuntimeWarning, match="writes are refused"):
                 link.engine.log.write()
         with pytest.raises(Exception, match="MISCONF"):
             call.result(60)
-        monkeypatch.undo()
+        writes.now = writes.real
