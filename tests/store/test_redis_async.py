@@ -281,6 +281,37 @@ def test_every_acknowledged_write_is_synced(tmp_path: Any) -> None:
         assert store.execute("LLEN", "l") == 50
 
 
+def test_a_client_with_a_single_connection(frontend: Frontend) -> None:
+    client: Any = frontend.store.redis_async(single_connection_client=True)
+
+    async def main() -> None:
+        assert await client.client_id() == await client.client_id()
+        await client.execute_command("SELECT", 3)
+        await client.set("k", "three")
+        assert frontend.store.execute("EXISTS", "k") == 0
+
+    run(client, main())
+
+
+def test_on_uvloop() -> None:
+    uvloop = pytest.importorskip("uvloop")
+    with rillet.open() as store, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        client: Any = store.redis_async()
+
+        async def main() -> None:
+            waiting = asyncio.create_task(client.blpop(["l"], 0))
+            cancelled = asyncio.create_task(client.blpop(["l"], 0))
+            await until_blocked(client, 2)
+            cancelled.cancel()
+            assert await client.rpush("l", "a", "b") == 2
+            assert (await waiting)[1] == b"a"
+            assert await client.lrange("l", 0, -1) == [b"b"]
+            assert await client.blpop(["none"], 0.01) is None
+            await client.aclose()
+
+        runner.run(main())
+
+
 @pytest.mark.once
 def test_a_cluster(request: pytest.FixtureRequest) -> None:
     from tests.cluster import running_cluster

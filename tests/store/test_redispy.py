@@ -209,6 +209,16 @@ def test_a_client_after_a_fork(frontend: Frontend) -> None:
     client.connection_pool.disconnect()
 
 
+def test_a_client_with_a_single_connection(frontend: Frontend) -> None:
+    with frontend.store.redis(single_connection_client=True) as client:
+        assert client.client_id() == client.client_id()
+        client.execute_command("SELECT", 3)
+        client.set("k", "three")
+        assert client.get("k") == b"three"
+    assert frontend.store.execute("EXISTS", "k") == 0
+    client.connection_pool.disconnect()
+
+
 @IN_PROCESS
 def test_client_kill_ends_a_waiting_connection(frontend: Frontend) -> None:
     client = frontend.store.redis(retry=None)

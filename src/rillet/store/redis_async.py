@@ -313,17 +313,21 @@ class StorePool(ConnectionPool):
             connection.end()
 
 
-def async_client_of(store: Store, **options: Any) -> redis.asyncio.Redis:
-    """Return a redis.asyncio client for the store's engine or server; `options` are those of redis-py's connections."""
+def async_client_of(store: Store, *, single_connection_client: bool = False, **options: Any) -> redis.asyncio.Redis:
+    """Return a redis.asyncio client for the store's engine or server; options as for redis_py.client_of."""
     transport = store.transport
     client: redis.asyncio.Redis
     if isinstance(transport, ClusterTransport):
         client = _cluster_client(str(store.url), **{**DEFAULTS, **options})
     elif isinstance(transport, ServerTransport) and not isinstance(transport, AttachedTransport):
         where: dict[str, Any] = dict(parse_url(str(store.url)))
-        client = redis.asyncio.Redis.from_pool(ConnectionPool(**{**DEFAULTS, **where, **options}))
+        pool = ConnectionPool(**{**DEFAULTS, **where, **options})
+        client = redis.asyncio.Redis(connection_pool=pool, single_connection_client=single_connection_client)
+        client.auto_close_connection_pool = True
     else:
-        client = redis.asyncio.Redis.from_pool(StorePool(store, **{**STORE_DEFAULTS, **options}))
+        pool = StorePool(store, **{**STORE_DEFAULTS, **options})
+        client = redis.asyncio.Redis(connection_pool=pool, single_connection_client=single_connection_client)
+        client.auto_close_connection_pool = True
     # The client keeps a reference, so that the garbage collector does not close the store.
     client.rillet_store = store  # type: ignore[attr-defined]
     return client

@@ -210,18 +210,25 @@ class StoreConnection(Connection):
         return [("store", self._store), ("db", self.db)]
 
 
-def client_of(store: Store, **options: Any) -> redis.Redis:
-    """Return a redis-py client for the store's engine or server; `options` are those of redis-py's connections."""
+def client_of(store: Store, *, single_connection_client: bool = False, **options: Any) -> redis.Redis:
+    """Return a redis-py client for the store's engine or server.
+
+    options: those of redis-py's connections and pools. single_connection_client: use one connection, as redis.Redis.
+    """
     transport = store.transport
     client: redis.Redis
     if isinstance(transport, ClusterTransport):
         client = _cluster_client(str(store.url), **{**DEFAULTS, **options})
     elif isinstance(transport, ServerTransport) and not isinstance(transport, AttachedTransport):
         where = parse_url(str(store.url))  # type: ignore[no-untyped-call]
-        client = redis.Redis.from_pool(ConnectionPool(**{**DEFAULTS, **where, **options}))
+        pool = ConnectionPool(**{**DEFAULTS, **where, **options})
+        client = redis.Redis(connection_pool=pool, single_connection_client=single_connection_client)
+        client.auto_close_connection_pool = True
     else:
         where = {"connection_class": StoreConnection, "rillet_store": store}
-        client = redis.Redis.from_pool(ConnectionPool(**{**STORE_DEFAULTS, **where, **options}))
+        pool = ConnectionPool(**{**STORE_DEFAULTS, **where, **options})
+        client = redis.Redis(connection_pool=pool, single_connection_client=single_connection_client)
+        client.auto_close_connection_pool = True
     # The client keeps a reference, so that the garbage collector does not close the store.
     client.rillet_store = store  # type: ignore[attr-defined]
     return client
