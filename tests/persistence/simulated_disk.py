@@ -113,11 +113,9 @@ class _SimulatedFile:
     def fileno(self) -> int:
         return -1
 
-    def end(self) -> int:
-        return len(self._disk.contents[self._number])
-
     def size_at(self, path: Path) -> int:
-        return self.end() if self._disk.names_of.get(str(path)) == self._number else -1
+        is_there = self._disk.names_of.get(str(path)) == self._number
+        return len(self._disk.contents[self._number]) if is_there else -1
 
     def is_removed(self) -> bool:
         return self._number not in self._disk.names_of.values()

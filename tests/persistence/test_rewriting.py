@@ -137,9 +137,6 @@ class _File:
     def fileno(self) -> int:
         return self.file.fileno()
 
-    def end(self) -> int:
-        return self.file.end()
-
     def size_at(self, path: Path) -> int:
         return self.file.size_at(path)
 

@@ -50,9 +50,6 @@ class DiskFile(Protocol):
     def fileno(self) -> int:
         """Return the file descriptor, -1 if there is none."""
 
-    def end(self) -> int:
-        """Return the offset after the last write; another process wrote to the file if it is not the expected one."""
-
     def size_at(self, path: Path) -> int:
         """Return the size of the file in bytes; -1 if the path does not lead to this file."""
 
@@ -63,7 +60,7 @@ class DiskFile(Protocol):
 class _RealFile:
     """A file of the operating system."""
 
-    __slots__ = ("_descriptor", "_status", "end", "write")
+    __slots__ = ("_descriptor", "_status", "write")
 
     def __init__(self, path: Path, flags: int) -> None:
         self._use(_open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | _BINARY | flags))
@@ -71,10 +68,8 @@ class _RealFile:
 
     def _use(self, descriptor: int) -> None:
         self._descriptor = descriptor
-        # A store calls these two for each command. As partial objects they cost no call of a Python function.
+        # A store calls this for each command. A partial object costs no call of a Python function.
         self.write: Callable[[bytes | bytearray | memoryview], int] = partial(os.write, descriptor)
-        # A write in append mode leaves the position at its end.
-        self.end: Callable[[], int] = partial(os.lseek, descriptor, 0, os.SEEK_CUR)
 
     def sync(self) -> None:
         if hasattr(os, "fdatasync"):

@@ -5,9 +5,8 @@ frame that is synced before a manifest names the file. Otherwise the file is pla
 
 `size` counts the bytes that the operating system has, `synced` the bytes that are on the disk.
 
-The file belongs to one process. After each write, `append` compares the offset with the expected one, which detects
-bytes of another process (a redis-server that takes no lock). `obstacle` also detects that the path does not lead to
-the file: somebody removed or renamed it, or its folder.
+The file belongs to one process. `obstacle` compares the size of the file at its path with `size`, by one call of stat.
+It detects bytes of another process (a redis-server takes no lock), and a file or folder that was removed or renamed.
 """
 
 from __future__ import annotations
@@ -70,8 +69,7 @@ class AofFile:
         """Write the data; return the number of bytes that the file keeps, and the error that stopped the write.
 
         After an error a partial write is truncated, so that the file ends with a whole command. If that fails too,
-        the file keeps the partial write, and the next write must supply the remaining bytes. The error LogTakenOver
-        means that the write is complete, but follows bytes of another process.
+        the file keeps the partial write, and the next write must supply the remaining bytes.
         """
         file = self._file
         done = 0
@@ -90,8 +88,7 @@ class AofFile:
                 self.size += done
             return done, error
         self.size += done
-        end = file.end()
-        return done, None if end == self.size else self._written_by_others(end)
+        return done, None
 
     def obstacle(self) -> OSError | None:
         """Return why writes to this file must stop, if it is not at its path as this process left it."""
