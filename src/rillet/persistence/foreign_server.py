@@ -46,16 +46,27 @@ def foreign_server(folder: Path, log_folder: Path) -> tuple[int, str] | None:
     if here is None:
         return None
     for pid in _processes():
+        process = f"{PROC}/{pid}"
         try:
-            name = (PROC / pid / "comm").read_text().strip()
-            is_here = _identity(PROC / pid / "cwd") == here
-            if is_here and name in _SERVERS:
+            place = _identity(f"{process}/cwd")
+            if place is None:
+                continue  # a thread of the kernel
+            name = _name(process)
+            if place == here and name in _SERVERS:
                 return int(pid), name
-            if files and (is_here or name in _SERVERS) and _writes(PROC / pid, files):
+            if files and (place == here or name in _SERVERS) and _writes(process, files):
                 return int(pid), name
         except (OSError, ValueError):
             continue  # the process ended, or belongs to another user
     return None
+
+
+def _name(process: str) -> str:
+    descriptor = os.open(f"{process}/comm", os.O_RDONLY)
+    try:
+        return os.read(descriptor, 64).decode("utf-8", "replace").strip()
+    finally:
+        os.close(descriptor)
 
 
 def _written_files(folder: Path, log_folder: Path) -> Iterator[Path]:
@@ -73,7 +84,7 @@ def _processes() -> Iterator[str]:
     yield from (name for name in names if name != own)
 
 
-def _identity(path: Path) -> Identity | None:
+def _identity(path: Path | str) -> Identity | None:
     try:
         found = os.stat(path)
     except FileNotFoundError:
@@ -81,11 +92,11 @@ def _identity(path: Path) -> Identity | None:
     return found.st_dev, found.st_ino
 
 
-def _writes(process: Path, files: set[Identity | None]) -> bool:
+def _writes(process: str, files: set[Identity | None]) -> bool:
     """Return whether the process has one of the files open for writing."""
-    for number in os.listdir(process / "fd"):
-        if _identity(process / "fd" / number) in files:
-            lines = (process / "fdinfo" / number).read_text().splitlines()
+    for number in os.listdir(f"{process}/fd"):
+        if _identity(f"{process}/fd/{number}") in files:
+            lines = Path(f"{process}/fdinfo/{number}").read_text().splitlines()
             flags = next((int(line.split()[1], 8) for line in lines if line.startswith("flags:")), 0)
             if flags & _ACCESS_MODE != os.O_RDONLY:
                 return True
