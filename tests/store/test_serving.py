@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
 import socket
@@ -174,3 +175,26 @@ def test_a_dropped_store_stops_serving() -> None:
     gc.collect()
     with socket.socket() as probe, pytest.raises(ConnectionRefusedError):
         probe.connect(("127.0.0.1", int(url.rpartition(":")[2].partition("/")[0])))
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("by", ["tcp", "unix"])
+def test_a_store_that_is_attached_to_a_server(tmp_path: Path, by: str) -> None:
+    from tests.server.harness import running
+
+    extra = ("--unixsocket", str(tmp_path / "server.sock")) if by == "unix" else ()
+    with running(tmp_path, "--appendonly", "yes", *extra), rillet.open(tmp_path) as store:
+        assert not store.owner
+        assert store.url is not None
+        client, other = store.redis(), store.redis_async()
+        assert client.set("k", "v")
+
+        async def main() -> None:
+            assert await other.get("k") == b"v"
+            await other.aclose()
+
+        asyncio.run(main())
+        with store.serve() as served, redis.Redis.from_url(served.url) as third, rillet.connect(store.url) as fourth:
+            assert third.get("k") == b"v"
+            assert fourth.execute("GET", "k") == b"v"
+        client.close()

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 import redis.asyncio
 from redis.asyncio.connection import Connection, ConnectionPool, parse_url
 
+from rillet.client.address import Address
 from rillet.errors import Misconf
 from rillet.store.redis_py import DEFAULTS, STORE_DEFAULTS, cluster_nodes, find_owner, transport_of
 from rillet.store.redis_session import Ran, RedisSession
@@ -256,21 +257,24 @@ class AsyncStoreConnection(Connection):
     async def _connect(self) -> None:
         self.end()
         there = transport_of(self._store)
-        if isinstance(there, str):
+        if isinstance(there, Address):
             try:
-                return await self._open_unix(there)
+                return await self._open_socket(there)
             except OSError:
                 await asyncio.get_running_loop().run_in_executor(None, find_owner, self._store)
             there = transport_of(self._store)
-        if isinstance(there, str):
-            await self._open_unix(there)
+        if isinstance(there, Address):
+            await self._open_socket(there)
         else:
             opened: Any = EngineStream(there)
             self._stream = self._reader = self._writer = opened
 
-    async def _open_unix(self, path: str) -> None:
+    async def _open_socket(self, address: Address) -> None:
         async with asyncio.timeout(self.socket_connect_timeout):
-            self._reader, self._writer = await asyncio.open_unix_connection(path)
+            if address.unix is not None:
+                self._reader, self._writer = await asyncio.open_unix_connection(address.unix)
+            else:
+                self._reader, self._writer = await asyncio.open_connection(address.host, address.port)
 
     def end(self) -> None:
         """End the session in this process at once, from any thread and without an event loop."""

@@ -9,7 +9,7 @@ few methods: sent bytes go to the engine, and replies wait in a buffer until the
 Each connection has its own session, as over a network, so the connections of a pool keep MULTI and WATCH apart.
 
 A connection follows its store: it asks the store for the current transport each time it connects. In an attached
-process it opens the owner's Unix socket. If the owner has ended, the store finds or becomes the new owner first.
+process it connects to the owner's socket. If the owner has ended, the store finds or becomes the new owner first.
 
 redis-py 8 gives up a read after 5 seconds by default, and sends the command again. A command that waits longer in the
 engine (BLPOP with a timeout of 7) would fail, so the default here is redis-py's earlier one: no limit.
@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 import redis
 from redis.connection import Connection, ConnectionPool, parse_url
 
+from rillet.client.address import Address
 from rillet.errors import Misconf, StoreClosed, StoreError
 from rillet.store.redis_session import Ran, RedisSession
 from rillet.store.transports.cluster import ClusterTransport
@@ -136,8 +137,8 @@ class EngineSocket:
         return -1
 
 
-def transport_of(store: Store) -> InProcessTransport | str:
-    """Return the engine's transport in this process, or the path of the owner's socket in an attached process.
+def transport_of(store: Store) -> InProcessTransport | Address:
+    """Return the engine's transport in this process, or the address of the owner in an attached process.
 
     Raise ConnectionRefusedError if the store is closed.
     """
@@ -149,7 +150,7 @@ def transport_of(store: Store) -> InProcessTransport | str:
     assert isinstance(transport, AttachedTransport)
     if transport.closed:
         raise ConnectionRefusedError("the store is closed")
-    return transport.path
+    return transport.options.server
 
 
 def find_owner(store: Store) -> None:
@@ -176,18 +177,20 @@ class StoreConnection(Connection):
 
     def _open(self) -> EngineSocket | socket.socket:
         there = transport_of(self._store)
-        if isinstance(there, str):
+        if isinstance(there, Address):
             with contextlib.suppress(OSError):
-                return self._open_unix(there)
+                return self._open_socket(there)
             find_owner(self._store)
             there = transport_of(self._store)
-        return self._open_unix(there) if isinstance(there, str) else EngineSocket(there)
+        return self._open_socket(there) if isinstance(there, Address) else EngineSocket(there)
 
-    def _open_unix(self, path: str) -> socket.socket:
+    def _open_socket(self, address: Address) -> socket.socket:
+        if address.unix is None:
+            return socket.create_connection(address.node, self.socket_connect_timeout)
         opened = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             opened.settimeout(self.socket_connect_timeout)
-            opened.connect(path)
+            opened.connect(address.unix)
         except BaseException:
             opened.close()
             raise

@@ -26,12 +26,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
+from rillet.client.address import Address
 from rillet.errors import StoreError
 from rillet.runtime.engine import Engine
 from rillet.runtime.host import DefaultHost
 from rillet.server.host import ServerHost
 from rillet.server.server import CannotListen, Server, event_loop_factory
 from rillet.store.guarded_server import TURNS_OF_AN_ACCEPT, GuardedConnection, GuardedServer, redirect_to_null
+from rillet.store.transports.server import AttachedTransport
 
 if TYPE_CHECKING:
     from rillet.store.store import Store
@@ -174,7 +176,11 @@ class Relay(Listener):
         task: Any = asyncio.current_task()
         self._clients.add(task)
         try:
-            there, back = await asyncio.open_unix_connection(await self._owner())
+            address = await self._owner()
+            if address.unix is not None:
+                there, back = await asyncio.open_unix_connection(address.unix)
+            else:
+                there, back = await asyncio.open_connection(address.host, address.port)
             copying = [asyncio.ensure_future(_copy(reader, back)), asyncio.ensure_future(_copy(there, writer))]
             try:
                 await asyncio.wait(copying, return_when=asyncio.FIRST_COMPLETED)
@@ -189,16 +195,18 @@ class Relay(Listener):
             writer.close()
             self._clients.discard(task)
 
-    async def _owner(self) -> str:
-        """Return the path of the owner's socket; if the owner has ended, let the store find or become the owner."""
+    async def _owner(self) -> Address:
+        """Return the address of the owner; if the owner has ended, let the store find or become the owner."""
         store = self._store()
         if store is None:
             raise StoreError("the store is closed")
         await asyncio.get_running_loop().run_in_executor(None, store.execute, "PING")
-        path = store.socket
-        if path is None:
+        transport = store.transport
+        if isinstance(transport, AttachedTransport):
+            return transport.options.server
+        if store.socket is None:
             raise StoreError("the store has no owner")
-        return path
+        return Address(unix=store.socket)
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
