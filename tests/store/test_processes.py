@@ -114,7 +114,7 @@ def test_several_attached_stores_agree_on_the_new_owner(tmp_path: Path) -> None:
 
 def test_the_owner_closes_in_good_order(tmp_path: Path) -> None:
     with Other(tmp_path / "store") as owner:
-        owner.ask("store.stream('s').add_many([{'a': 1}] * 100)")
+        owner.ask("len(store.stream('s').add_many([{'a': 1}] * 100))")
         with rillet.open(tmp_path / "store") as store:
             assert len(store.stream("s")) == 100
             assert owner.ask("store.close()") is None
