@@ -156,7 +156,7 @@ class EmbeddedStore:
         told = self._ask("[e.id.ms * 3 + e.id.seq for e in store.stream('events').reverse(count=1)]")
         there = told[0] - FIRST_MS * 3 + 1 if told else 0
         entries = [(id_of(n), {"n": str(n)}) for n in numbers if n >= there]
-        self._ask(f"store.stream('events').add_many({entries!r})")
+        self._ask(f"len(store.stream('events').add_many({entries!r}))")
 
     def strike(self, source: random.Random) -> None:
         self.other.kill()

@@ -289,7 +289,7 @@ def test_another_process_takes_the_place_of_a_stores_owner(tmp_path: Path) -> No
 
     def add(owner: Other, numbers: range) -> None:
         entries = [(f"{n + 1}-0", {"n": str(n)}) for n in numbers]
-        owner.ask(f"store.stream('events').add_many({entries!r})")
+        owner.ask(f"len(store.stream('events').add_many({entries!r}))")
 
     owner = Other(path, appendfsync="always")
     add(owner, range(20))
