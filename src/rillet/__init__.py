@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         Loading,
         LogCorrupt,
         Misconf,
+        NestedCall,
         NewerFormat,
         NoAuth,
         NoGroup,
@@ -35,12 +36,14 @@ if TYPE_CHECKING:
         NoProto,
         NoScript,
         NotAStore,
+        OutcomeUnknown,
         ProtocolError,
         ReadOnly,
         RilletError,
         StoreBusy,
         StoreClosed,
         StoreError,
+        TransactionConflict,
         Unblocked,
         WrongPass,
         WrongType,
@@ -70,24 +73,28 @@ if TYPE_CHECKING:
         open,
     )
     from rillet.store.aio import AsyncConsumer, AsyncGroup, AsyncStore, AsyncStream, AsyncSubscription
+    from rillet.store.transaction import AsyncTransaction, Queued, StoreTransaction
     from rillet.types.stream.id import StreamID
 
 __version__ = "0.1.0"
 
 _ERRORS = """
-    BusyGroup BusyKey CommandError Corrupt ExecAbort InvalidValue Loading LogCorrupt Misconf NewerFormat
-    NoAuth NoGroup NoPerm NoProto NoScript NotAStore ProtocolError ReadOnly RilletError StoreBusy StoreClosed
-    StoreError Unblocked WrongPass WrongType
+    BusyGroup BusyKey CommandError Corrupt ExecAbort InvalidValue Loading LogCorrupt Misconf NestedCall
+    NewerFormat NoAuth NoGroup NoPerm NoProto NoScript NotAStore OutcomeUnknown ProtocolError
+    ReadOnly RilletError StoreBusy StoreClosed StoreError TransactionConflict
+    Unblocked WrongPass WrongType
 """
 _STORE = """
     ChannelMessage Consumer ConsumerInfo Counter Entry Group GroupInfo Hash List Message MultiConsumer
     PendingEntry PendingSummary Set SortedSet Store Stream String Subscription codecs connect open
 """
 _AIO = "AsyncConsumer AsyncGroup AsyncStore AsyncStream AsyncSubscription"
+_TRANSACTION = "AsyncTransaction Queued StoreTransaction"
 _HOMES = {
     **dict.fromkeys(_ERRORS.split(), "rillet.errors"),
     **dict.fromkeys(_STORE.split(), "rillet.store"),
     **dict.fromkeys(_AIO.split(), "rillet.store.aio"),
+    **dict.fromkeys(_TRANSACTION.split(), "rillet.store.transaction"),
     "StreamID": "rillet.types.stream.id",
 }
 """The module that defines each public name."""
@@ -98,6 +105,7 @@ __all__ = [
     "AsyncStore",
     "AsyncStream",
     "AsyncSubscription",
+    "AsyncTransaction",
     "BusyGroup",
     "BusyKey",
     "ChannelMessage",
@@ -118,6 +126,7 @@ __all__ = [
     "Message",
     "Misconf",
     "MultiConsumer",
+    "NestedCall",
     "NewerFormat",
     "NoAuth",
     "NoGroup",
@@ -125,9 +134,11 @@ __all__ = [
     "NoProto",
     "NoScript",
     "NotAStore",
+    "OutcomeUnknown",
     "PendingEntry",
     "PendingSummary",
     "ProtocolError",
+    "Queued",
     "ReadOnly",
     "RilletError",
     "Set",
@@ -136,10 +147,12 @@ __all__ = [
     "StoreBusy",
     "StoreClosed",
     "StoreError",
+    "StoreTransaction",
     "Stream",
     "StreamID",
     "String",
     "Subscription",
+    "TransactionConflict",
     "Unblocked",
     "WrongPass",
     "WrongType",

@@ -87,6 +87,7 @@ COMPILED = (
     "columns/node_decoder",
     "columns/node_pages",
     "store/encoding",
+    "store/transports/lock",
 )
 
 

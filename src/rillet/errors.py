@@ -10,6 +10,8 @@
     │   ├── ExecAbort  Unblocked  Misconf  Loading  ReadOnly  NoScript
     └── StoreError             the store on disk cannot be opened or written
         ├── NotAStore  NewerFormat  StoreClosed  StoreBusy
+        ├── TransactionConflict  another client changed a watched key
+        └── NestedCall         a signal handler called the store while the engine ran a command of the same thread
 
 The text of a CommandError is `<prefix> <message>`, identical to Redis's text if Redis has this error.
 """
@@ -168,3 +170,11 @@ class StoreClosed(StoreError):
 
 class StoreBusy(StoreError):
     """Another process has the store open, and attaching to it failed."""
+
+
+class NestedCall(StoreError):
+    """A signal handler called the store while the same thread was executing a command; nothing was executed."""
+
+
+class TransactionConflict(StoreError):
+    """Another client changed a watched key during a transaction; nothing was executed: run the transaction again."""

@@ -13,7 +13,7 @@ import pytest
 import rillet
 from rillet.store import Store
 from rillet.store.transports import in_process as local_module
-from rillet.store.transports.in_process import FairLock, InProcessTransport
+from rillet.store.transports.in_process import InProcessTransport
 
 
 class _Interrupts:
@@ -67,7 +67,6 @@ def _free(lock: Any) -> bool:
 def test_a_call_that_is_interrupted_anywhere(tmp_path: Path, fsync: Literal["always", "everysec"], many: bool) -> None:
     with rillet.open(tmp_path / "store", appendfsync=fsync) as store:
         assert isinstance(store.transport, InProcessTransport)
-        assert isinstance(store.transport.lock, FairLock)
         at = 1
         while True:
             word = f"{fsync} {at}"

@@ -39,7 +39,7 @@ def ready(connections: Iterable[Connection], seconds: float | None, writing: boo
 
 
 @functools.lru_cache(8)
-def _context(tls: Tls) -> ssl.SSLContext:
+def tls_context(tls: Tls) -> ssl.SSLContext:
     """Return the SSL context for a connection; loading the system's certificates takes some milliseconds."""
     try:
         context = ssl.create_default_context(cafile=tls.ca_file)
@@ -102,7 +102,7 @@ class Connection:
     def _encrypted(self, connected: socket.socket, tls: Tls) -> ssl.SSLSocket:
         """Perform the TLS handshake; raise ConnectorError, without a retry, if a certificate is rejected."""
         try:
-            return _context(tls).wrap_socket(connected, server_hostname=self.address.host)
+            return tls_context(tls).wrap_socket(connected, server_hostname=self.address.host)
         except ssl.SSLCertVerificationError as error:
             connected.close()
             raise ConnectorError(

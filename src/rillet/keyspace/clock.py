@@ -55,6 +55,10 @@ class Clock:
             return now.tv_sec * 1_000_000_000 + now.tv_nsec
         return time.perf_counter_ns()
 
+    def uptime_ms(self) -> int:
+        """Return monotonic milliseconds from an arbitrary origin, for deadlines: setting the time changes nothing."""
+        return self.ticks() // 1_000_000
+
     def sleep(self, seconds: float) -> None:
         """Block the whole process for a number of seconds (DEBUG SLEEP)."""
         time.sleep(seconds)

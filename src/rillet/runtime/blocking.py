@@ -45,8 +45,8 @@ class BlockedClient:
 
     serve(session, key) -> bool   tries to reply because key changed; True unblocks the session
     expired(session)              writes the reply of a timeout
-    deadline                      ms since the epoch; 0 = none
-    retry_at                      time of a retry without a change of a key, ms since the epoch; 0 = none
+    deadline                      ms of Clock.uptime_ms; 0 = none
+    retry_at                      time of a retry without a change of a key, ms of Clock.uptime_ms; 0 = none
     postponed                     CLIENT PAUSE holds the session back, and its command has not run yet
     queue                         the name of its queue in KeyWaiters; None = it waits alone
     number                        its position in the order of arrival
@@ -72,7 +72,7 @@ class BlockedClient:
 
     @property
     def wakes_at(self) -> int:
-        """The time at which Blocking.time_has_come must be called (ms since the epoch); 0 = never."""
+        """The time at which Blocking.time_has_come must be called (ms of Clock.uptime_ms); 0 = never."""
         if self.deadline and self.retry_at:
             return min(self.deadline, self.retry_at)
         return self.deadline or self.retry_at
@@ -179,7 +179,7 @@ class Blocking:
     def block(self, session: Session, keys: list[bytes], timeout_ms: int,
               serve: Callable[[Any, bytes], bool], expired: Callable[[Any], None], queue: bytes | None = None) -> None:
         """Block the session until one of its keys is ready (blocked.c: blockForKeys). O(keys)"""
-        deadline = self._clock.now_ms() + timeout_ms if timeout_ms else 0
+        deadline = self._clock.uptime_ms() + timeout_ms if timeout_ms else 0
         self._arrivals += 1
         blocked = BlockedClient(session, session.db, list(dict.fromkeys(keys)), deadline, serve, expired, session.argv,
                                 queue, self._arrivals)  # fmt: skip
@@ -216,9 +216,14 @@ class Blocking:
 
     # -- timeouts ------------------------------------------------------------------------------------
 
+    def uptime_at(self, when: int) -> int:
+        """Convert a time in ms since the epoch to ms of Clock.uptime_ms; 0 stays 0."""
+        return when and when + self._clock.uptime_ms() - self._clock.now_ms()
+
     def retry_at(self, session: Session, when: int) -> None:
         """Try to serve a blocked session at a time (ms since the epoch), even if its keys do not change."""
         blocked = session.blocked
+        when = self.uptime_at(when)
         before = blocked.wakes_at
         blocked.retry_at = when
         if blocked.wakes_at < before or before == 0:
@@ -229,7 +234,7 @@ class Blocking:
         blocked = session.blocked
         if blocked is None or blocked.postponed:
             return
-        now = self._clock.now_ms()
+        now = self._clock.uptime_ms()
         if blocked.deadline and blocked.deadline <= now:
             self.expire(session)
         elif blocked.retry_at and blocked.retry_at <= now:

@@ -315,7 +315,7 @@ class ClientConnection:
 
     def _start_timer(self, deadline: int) -> None:
         if deadline:
-            delay = max(0, deadline - self.engine.clock.now_ms()) / 1000
+            delay = max(0, deadline - self.engine.clock.uptime_ms()) / 1000
             self._timer = self.server.loop.call_later(delay, self._expired)
 
     def _stop_timer(self) -> None:
@@ -328,8 +328,8 @@ class ClientConnection:
         blocked = self.session.blocked
         if blocked is None:
             return
-        # The loop's clock and the wall clock may differ by a millisecond.
-        if blocked.wakes_at <= self.engine.clock.now_ms():
+        # The loop's clock and the engine's clock may differ by a millisecond.
+        if blocked.wakes_at <= self.engine.clock.uptime_ms():
             self.engine.blocking.time_has_come(self.session)
         if self.session.blocked is blocked and self._timer is None:
             self._start_timer(blocked.wakes_at)

@@ -6,9 +6,13 @@
     async for entry in stream.follow():
         ...
 
-In process a command takes microseconds and runs in the event loop. A command that blocks suspends its task and uses no
-thread, so a thousand tasks can wait. In an attached process, over a server, or with `appendfsync always`,
-every call runs in a worker thread. The methods are those of the synchronous objects.
+In process a command takes microseconds and runs in the event loop. A command that blocks, or that waits for the disk
+(`appendfsync always`), suspends its task and uses no thread, so ten thousand tasks can wait. Attached to another
+process or over a server, commands go through asyncio connections (rillet.store.transports.async_server). Methods that
+need several commands, and everything on a cluster, run in a worker thread. The methods are those of the synchronous
+objects.
+
+A cancelled call has no effect on the data: see rillet.store.transports.undelivered.
 """
 
 from __future__ import annotations
@@ -23,14 +27,17 @@ from typing import TYPE_CHECKING, Any, Literal
 from rillet.errors import StoreClosed, StoreError
 from rillet.store.channels import ChannelMessage, InProcessChannels, Names, Subscription, one_reply
 from rillet.store.delivery import DeliveryOptions, Stop, delivery
-from rillet.store.encoding import Fields, IDLike, Value, encode
+from rillet.store.encoding import Fields, IDLike, Value, encode, encode_id, parse_id
 from rillet.store.entry import Entry, entries_of, stream_part
 from rillet.store.group import Consumer, Group
 from rillet.store.message import Message
 from rillet.store.records import GroupInfo, PendingEntry
 from rillet.store.stream import BATCH, LAST_ID, Stream
+from rillet.store.transaction import AsyncTransaction
+from rillet.store.transports.cluster import ClusterTransport
 from rillet.store.transports.in_process import InProcessTransport, waker
-from rillet.store.transports.transport import raised
+from rillet.store.transports.server import ServerTransport
+from rillet.store.transports.transport import Transport, raised
 from rillet.types.stream.id import StreamID
 
 if TYPE_CHECKING:
@@ -58,17 +65,45 @@ class AsyncCalls:
     async def _run(self, argv: list[bytes]) -> Any:
         """Run a command that may block."""
         transport = self._store.transport
-        if isinstance(transport, InProcessTransport) and not self._store.may_wait:
-            try:
-                return raised(await transport.execute_async(argv))
-            except StoreError:
-                if transport is self._store.transport:
-                    raise
-        return await self._in_thread(self._store.run, argv)
+        try:
+            return raised(await self._execute(transport, argv))
+        except StoreError as error:
+            replacement = await asyncio.to_thread(self._store.replacement, transport, error)
+            return raised(await self._execute(replacement, argv))
+
+    async def _execute(self, transport: Transport, argv: list[bytes]) -> Any:
+        if isinstance(transport, InProcessTransport):
+            return await transport.execute_async(argv)
+        if isinstance(transport, ServerTransport) and not isinstance(transport, ClusterTransport):
+            return await transport.for_loop().execute(argv)
+        return await self._in_thread(transport.execute, argv)
 
 
 class AsyncStore(AsyncCalls):
     """The asyncio API of a Store; closing it closes the store."""
+
+    def transaction(self, watch: Iterable[str | bytes] = ()) -> AsyncTransaction:
+        """Return an asynchronous context manager whose commands run together; see Store.transaction."""
+        return AsyncTransaction(self, watch)
+
+    def exclusive(self, key: bytes) -> Any:
+        """Return an asynchronous context manager that yields a coroutine function: list of commands -> replies."""
+        transport = self._store.transport
+        if isinstance(transport, InProcessTransport):
+            return transport.exclusive_async(key)
+        if isinstance(transport, ServerTransport) and not isinstance(transport, ClusterTransport):
+            return transport.for_loop().exclusive(key)
+        return self._exclusive_in_threads(transport, key)
+
+    @contextlib.asynccontextmanager
+    async def _exclusive_in_threads(self, transport: Transport, key: bytes) -> AsyncIterator[Any]:
+        """Run the commands of a transaction on a cluster, each exchange in a worker thread."""
+        exclusive = transport.exclusive(key)
+        run = await self._in_thread(exclusive.__enter__)
+        try:
+            yield lambda commands: self._in_thread(run, commands)
+        finally:
+            await self._in_thread(exclusive.__exit__, None, None, None)
 
     async def execute(self, *args: Value) -> Any:
         """Run any command; see Store.execute."""
@@ -107,6 +142,13 @@ class AsyncStore(AsyncCalls):
         await self.close()
 
 
+class _Commands:
+    """In place of a store, for a Stream whose `add` returns its command instead of running it."""
+
+    def id_of(self, argv: list[bytes]) -> list[bytes]:
+        return argv
+
+
 class AsyncStream(AsyncCalls):
     """The asyncio API of a Stream."""
 
@@ -114,11 +156,16 @@ class AsyncStream(AsyncCalls):
         super().__init__(store)
         self.plain = stream
         self.name = stream.name
+        self._command: Any = Stream(_Commands(), stream.name)  # type: ignore[arg-type]
 
     async def add(self, fields: Fields, id: IDLike = "*", **trim: Any) -> StreamID | None:
         """Append an entry; see Stream.add."""
-        found: StreamID | None = await self._call(self.plain.add, fields, id, **trim)
-        return found
+        if not self._store.may_wait:
+            now: StreamID | None = self.plain.add(fields, id, **trim)
+            return now
+        reply = await self._run(self._command.add(fields, id, **trim))
+        made: StreamID | None = None if reply is None else parse_id(reply)
+        return made
 
     async def add_many(self, entries: Iterable[Fields | tuple[IDLike, Fields]], **how: Any) -> list[StreamID]:
         """Append entries; see Stream.add_many."""
@@ -215,7 +262,9 @@ class AsyncGroup(AsyncCalls):
 
     async def ack(self, *ids: IDLike) -> int:
         """Acknowledge messages; see Group.ack."""
-        return int(await self._call(self.plain.ack, *ids))
+        if not ids or not self._store.may_wait or len(ids) > BATCH:
+            return int(await self._call(self.plain.ack, *ids))
+        return int(await self._run([b"XACK", self.plain.stream.key, self.plain.key, *map(encode_id, ids)]))
 
     async def nack(self, *ids: IDLike, **how: Any) -> int:
         """Release messages; see Group.nack."""

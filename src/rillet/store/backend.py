@@ -32,7 +32,8 @@ from rillet.store.server_attachment import ServedTransport, server_of
 from rillet.store.serving import MemoryServer, ServerLoop, unix_url
 from rillet.store.snapshots import copy_file, save_in_background
 from rillet.store.transports.cluster import ClusterTransport
-from rillet.store.transports.in_process import FairLock, InProcessTransport
+from rillet.store.transports.in_process import InProcessTransport
+from rillet.store.transports.lock import engine_lock
 from rillet.store.transports.server import AttachedTransport, ServerTransport, options_of
 from rillet.store.transports.transport import Transport, wait_for
 
@@ -87,7 +88,7 @@ class MemoryBackend(Backend):
     """An engine in memory and its lock. A forked child has a copy of the engine."""
 
     def __init__(self, settings: Settings, clock: Clock | None = None) -> None:
-        self._transport = InProcessTransport(Engine(settings, clock), threading.RLock())
+        self._transport = InProcessTransport(Engine(settings, clock), engine_lock())
         self._server: MemoryServer | None = None
         self._guard = threading.Lock()
 
@@ -102,7 +103,7 @@ class MemoryBackend(Backend):
         return path
 
     def after_fork(self) -> InProcessTransport:
-        self._transport.lock = threading.RLock()  # a thread of the parent may have held the lock at the fork
+        self._transport.lock = engine_lock()  # a thread of the parent may have held the lock at the fork
         self._transport.forget_dead_threads()  # the session of a thread that ended would still receive entries
         self._guard = threading.Lock()
         if self._server is not None:
@@ -185,7 +186,7 @@ class DirectoryBackend(Backend):
     def _own(self) -> InProcessTransport | None:
         if not self._directory.lock():
             return None
-        lock = FairLock()
+        lock = engine_lock()
         try:
             self._owner = Owner(self._directory, self._settings, lock, self._progress)
         except BaseException:

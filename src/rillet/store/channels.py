@@ -47,7 +47,8 @@ _MESSAGES = (b"message", b"pmessage", b"smessage")
 # Each SUBSCRIBE command, and the matching UNSUBSCRIBE command.
 _KINDS = {b"SUBSCRIBE": b"UNSUBSCRIBE", b"PSUBSCRIBE": b"PUNSUBSCRIBE", b"SSUBSCRIBE": b"SUNSUBSCRIBE"}
 _SHARDED = (b"SSUBSCRIBE", b"SUNSUBSCRIBE")
-_NOT_CALLED = frozenset((*_KINDS, *_KINDS.values()))
+_TRANSACTION = ("MULTI", "EXEC", "DISCARD", "WATCH", "UNWATCH")
+_NOT_CALLED = frozenset((*_KINDS, *_KINDS.values(), *(name.encode() for name in _TRANSACTION)))
 Names = Iterable["str | bytes"]
 
 
@@ -232,11 +233,18 @@ class ClusterChannels(ServerChannels):
 
 
 def one_reply(argv: list[bytes]) -> list[bytes]:
-    """Return the command; raise CommandError if it subscribes (its replies never end), ValueError if it is empty."""
+    """Return the command; raise CommandError if it subscribes (its replies never end) or is part of a transaction.
+
+    ValueError if it is empty.
+    """
     if not argv:
         raise ValueError("the command is empty: pass at least its name")
     if argv[0].upper() in _NOT_CALLED:
         name = decode(argv[0]).upper()
+        if name in _TRANSACTION:
+            raise CommandError(
+                f"{name} belongs to one connection, which threads and tasks would share: use `with store.transaction()`"
+            )
         raise CommandError(f"{name} has more than one reply and cannot be executed: use Store.subscribe()")
     return argv
 

@@ -31,7 +31,6 @@ from rillet.store.guarded_server import TURNS_OF_AN_ACCEPT, GuardedConnection, G
 from rillet.store.recovery import recover
 from rillet.store.serving import ServerLoop
 from rillet.store.snapshots import StoreSnapshots
-from rillet.store.transports.in_process import FairLock
 
 
 class OwnerHost(ServerHost):
@@ -73,7 +72,7 @@ class OwnerHost(ServerHost):
 class Owner:
     """The process that holds the lock of a store's directory."""
 
-    def __init__(self, directory: Directory, settings: Settings, lock: FairLock,
+    def __init__(self, directory: Directory, settings: Settings, lock: Any,
                  progress: Callable[[int, int], None] | None = None) -> None:
         self.directory = directory
         self.engine = Engine(settings)

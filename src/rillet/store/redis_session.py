@@ -105,7 +105,7 @@ class RedisSession:
         blocked = None if self._session is None else self._session.blocked
         if blocked is None or not blocked.wakes_at:
             return None
-        return float(blocked.wakes_at - self.transport.engine.clock.now_ms()) / 1000
+        return float(blocked.wakes_at - self.transport.engine.clock.uptime_ms()) / 1000
 
     def failed(self, ran: Ran, error: Misconf) -> bytes:
         """Return the last bytes of a session whose writes are not in the log: the error; then the session ends."""

@@ -23,9 +23,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from rillet.errors import StoreClosed, StoreError
+from rillet.errors import NestedCall, StoreClosed, StoreError, TransactionConflict
 from rillet.protocol.reply_parser import parse_all
 from rillet.runtime.settings import Settings
 from rillet.store import several
@@ -43,6 +43,7 @@ from rillet.store.recovery import Recovery
 from rillet.store.serving import StoreServer, serve
 from rillet.store.several import Positions, StreamLike
 from rillet.store.stream import Stream
+from rillet.store.transaction import StoreTransaction
 from rillet.store.transports.cluster import ClusterTransport
 from rillet.store.transports.in_process import InProcessTransport
 from rillet.store.transports.transport import NotSent, Transport, raised
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
 # The number of threads in which asyncio calls of an attached store or of a server wait at the same time.
 _MAX_WORKERS = 512
 _workers_guard = threading.Lock()
+Result = TypeVar("Result")
 
 
 def open(path: str | os.PathLike[str] | None = None, *, appendfsync: Literal["always", "everysec", "no"] = "everysec",
@@ -107,8 +109,15 @@ class Store(KeyCommands):
         return self.run(one_reply([encode(arg) for arg in args]))
 
     def execute_many(self, commands: Sequence[Sequence[Any]]) -> list[Any]:
-        """Run commands in order, in one exchange and one write to the log; raise the first error at the end."""
-        return self.run_many([one_reply([encode(arg) for arg in argv]) for argv in commands])
+        """Run commands in order, in one exchange and one write to the log; raise the first error at the end.
+
+        They may be one transaction, from MULTI to EXEC.
+        """
+        argvs = [[encode(arg) for arg in argv] for argv in commands]
+        whole = len(argvs) > 1 and (argvs[0], argvs[-1]) == ([b"MULTI"], [b"EXEC"])
+        for argv in argvs[1:-1] if whole else argvs:
+            one_reply(argv)
+        return self.run_many(argvs)
 
     def run(self, argv: list[bytes]) -> Any:
         """Run one command whose arguments are bytes, and return its reply; see `execute`."""
@@ -116,7 +125,7 @@ class Store(KeyCommands):
         try:
             return raised(transport.execute(argv))
         except StoreError as error:
-            return raised(self._replacement(transport, error).execute(argv))
+            return raised(self.replacement(transport, error).execute(argv))
 
     def run_many(self, commands: Sequence[list[bytes]]) -> list[Any]:
         """Run several commands whose arguments are bytes; see `execute_many`."""
@@ -124,7 +133,7 @@ class Store(KeyCommands):
         try:
             replies = transport.execute_many(commands)
         except StoreError as error:
-            replies = self._replacement(transport, error).execute_many(commands)
+            replies = self.replacement(transport, error).execute_many(commands)
         return [raised(reply) for reply in replies]
 
     def id_of(self, argv: list[bytes]) -> StreamID | None:
@@ -141,10 +150,10 @@ class Store(KeyCommands):
         made: StreamID | None = None if reply is None else parse_id(reply)
         return made
 
-    def _replacement(self, transport: Transport, error: StoreError) -> Transport:
+    def replacement(self, transport: Transport, error: StoreError) -> Transport:
         """Replace a failed transport; return the new one if the command may be sent again, else raise the error."""
         backend = self._backend
-        if backend is None or isinstance(error, StoreClosed):
+        if backend is None or isinstance(error, (StoreClosed, NestedCall)):
             raise error
         try:
             self._transport = backend.replace(transport)
@@ -158,6 +167,32 @@ class Store(KeyCommands):
         """Replace a transport that failed, and return the new one."""
         self._transport = self._alive().replace(broken)
         return self._transport
+
+    # -- transactions ----------------------------------------------------------------------------------
+
+    def transaction(self, watch: Iterable[str | bytes] = ()) -> StoreTransaction:
+        """Return a context manager whose commands are executed together, or not at all; see rillet.store.transaction.
+
+        watch: keys; if another client changes one of them during the block, TransactionConflict is raised.
+        """
+        self._alive()
+        return StoreTransaction(self, watch)
+
+    def transact(self, function: Callable[[StoreTransaction], Result], watch: Iterable[str | bytes], *,
+                 tries: int = 1000) -> Result:  # fmt: skip
+        """Call function(transaction) in a transaction, again while other clients change the watched keys; return its
+        result. TransactionConflict after `tries` calls.
+        """
+        keys = list(watch)
+        while True:
+            tries -= 1
+            try:
+                with self.transaction(keys) as transaction:
+                    result = function(transaction)
+                return result
+            except TransactionConflict:
+                if tries <= 0:
+                    raise
 
     # -- streams and keys ------------------------------------------------------------------------------
 

@@ -7,6 +7,8 @@ watcher as dirty; EXEC then replies null and runs nothing.
 
 from __future__ import annotations
 
+from typing import Any
+
 from rillet.commands.connection import command
 from rillet.errors import CommandError, ExecAbort
 from rillet.keyspace.database import Watcher
@@ -61,12 +63,36 @@ def exec_(session: Session, argv: list[bytes]) -> None:
     session.enter("exec")
     try:
         session.out.array(len(queue))
-        for entry, queued in queue:
-            engine.call(session, entry, queued)
+        _run_all(session, engine, queue)
     finally:
         session.enter("exec ends")
         # The engine has acted on the effects of each queued command; EXEC itself has no effects.
         session.command, session.argv, session.dirty, session.propagated = received, argv, 0, None
+
+
+def _run_all(session: Session, engine: Any, queue: list[Any]) -> None:
+    """Run every queued command; an interrupt (KeyboardInterrupt ...) is raised after the last one.
+
+    In a store, an interrupt may arrive at any step of Python. It must not tear the transaction. A command that had no
+    effect before the interrupt runs again.
+    """
+    at = mark = 0
+    interrupt: BaseException | None = None
+    while at < len(queue):
+        try:
+            while at < len(queue):
+                entry, queued = queue[at]
+                mark = session.out.mark()
+                engine.call(session, entry, queued)
+                at += 1
+        except BaseException as error:
+            interrupt = error
+            if session.argv is queue[at][1] and (session.dirty or session.propagated is not None):
+                at += 1
+            else:
+                session.out.truncate(mark)
+    if interrupt is not None:
+        raise interrupt
 
 
 def _watched_changed(watcher: Watcher) -> bool:

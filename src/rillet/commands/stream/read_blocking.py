@@ -46,7 +46,7 @@ def block_or_reply_null(session: Session, reply: ReadReply) -> cython.bint:
     # nothing, the others are not tried. Clients with CLAIM have no queue, because their idle times may differ.
     queue: bytes | None = arguments.group if arguments.min_idle < 0 else None
     session.block(arguments.keys, arguments.timeout, read.serve, read.expired, queue)
-    session.blocked.retry_at = reply.retry_at()
+    session.blocked.retry_at = session.engine.blocking.uptime_at(reply.retry_at())
     return True
 
 

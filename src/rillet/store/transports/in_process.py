@@ -4,13 +4,22 @@
     thread B ── session B ─┼── lock ── engine ── log
     blocked task ──────────┘
 
-Each thread has its own session, so SELECT, MULTI and WATCH belong to the thread. The lock makes a command atomic, and
-the log is written while it is held. A thread that must wait for the disk (`appendfsync always`) releases the lock first
-and waits until the log is synced past its offset: one sync serves all threads that wrote before it. A command that
-blocks releases the lock and sleeps until the engine wakes its session.
+Each thread has its own session, so SELECT belongs to the thread. The lock makes a command atomic, and the log is
+written while it is held. A thread that must wait for the disk (`appendfsync always`) releases the lock first and waits
+until the log is synced past its offset: one sync serves all threads that wrote before it. A command that blocks
+releases the lock and sleeps until the engine wakes its session.
 
-A task of an event loop uses the session of the loop's thread. If its command blocks, that session stays with the task
-until it is served, and the thread gets a new session in the same state, so other tasks continue.
+**A call inside a call** (a signal handler that uses the store while the same thread is in a call) gets a separate
+session for the duration of the call. If the interrupted call is inside the engine, a command may be half executed; then
+only reads inside reads are possible, and others raise NestedCall. In the compiled build the common commands contain no
+step at which a handler can run.
+
+**An interrupted call** (KeyboardInterrupt, or any other exception in the middle) ends its session, so that no later
+call receives its reply or its transaction. The thread continues with a new session in the same database.
+
+A task of an event loop uses a session of the loop's thread. If its command blocks, that session stays with the task
+until it is served, and other tasks continue with a new one. **A cancelled task** leaves no trace: its command is
+unblocked, and if it was just served, the reply goes back (rillet.store.transports.undelivered).
 """
 
 from __future__ import annotations
@@ -18,18 +27,27 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar, TypeVarTuple, Unpack
 
 from rillet.client.address import Address
 from rillet.client.servers import ClientOptions
 from rillet.columns.receive_buffer import ReceiveBuffer
-from rillet.errors import CommandError, Misconf, StoreClosed
+from rillet.errors import CommandError, Misconf, NestedCall, StoreClosed
 from rillet.protocol.command_parser import CommandParser
 from rillet.protocol.reply_parser import parse_all
+from rillet.runtime import session_state
 from rillet.runtime.engine import Engine
+from rillet.runtime.registry import TABLE
 from rillet.runtime.session import Session
+from rillet.store.transports.lock import COMPILED_STEPS
+from rillet.store.transports.shield import THREAD_NAME, EngineThread
 from rillet.store.transports.transport import errors_among
+from rillet.store.transports.undelivered import Undelivered, put_back
+
+Result = TypeVar("Result")
+Arguments = TypeVarTuple("Arguments")
 
 
 class Wakener:
@@ -57,50 +75,41 @@ class Wakener:
             self.since = log.position - 1
 
 
+class ThreadWakener(Wakener):
+    """What a waiting thread sleeps on: a lock of the interpreter, because an interrupt cannot break its state."""
+
+    __slots__ = ("_awake",)
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.since = None
+        self._awake = threading.Lock()
+        self._awake.acquire()
+
+    def __call__(self) -> None:
+        self.note()
+        with contextlib.suppress(RuntimeError):  # it was released already
+            self._awake.release()
+
+    def sleep(self, seconds: float | None) -> None:
+        """Sleep until the session is woken, or for a number of seconds."""
+        self._awake.acquire(timeout=-1 if seconds is None else min(seconds, threading.TIMEOUT_MAX))
+
+
 class TaskWakener(Wakener):
     """The event that a waiting asyncio task waits for."""
 
     __slots__ = ("_loop", "awaited")
 
     def __init__(self, engine: Engine, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(engine)
+        self._engine = engine
+        self.since = None
         self._loop = loop
         self.awaited = asyncio.Event()
 
     def __call__(self) -> None:
         self.note()
         waker(self._loop, self.awaited)()
-
-
-_ReentrantLock: Any = type(threading.RLock())
-
-
-class FairLock(_ReentrantLock):  # type: ignore[misc]
-    """A reentrant lock that is granted in the order of the requests.
-
-    A plain lock is free only for a moment between two commands of a busy thread, too short for a thread that must be
-    woken first: attached clients would wait for tens of milliseconds while the owner's process adds in a loop. Here,
-    waiting threads hold a turnstile lock, and the busy thread queues behind them.
-
-    A KeyboardInterrupt can occur between any two steps of Python and must not leave the lock held, or the process would
-    hang at its end. So `__exit__` is that of Python's own lock, which cannot be interrupted.
-    """
-
-    __slots__ = ("_turnstile",)
-
-    def __init__(self) -> None:
-        self._turnstile = threading.Lock()
-
-    def __enter__(self) -> bool:
-        if self._is_owned():
-            return bool(self.acquire())
-        try:
-            with self._turnstile:
-                return bool(self.acquire())
-        except BaseException:
-            if self._is_owned():
-                self.release()
-            raise
 
 
 class _MessageDelivery:
@@ -159,36 +168,55 @@ class InProcessPages:
         self._requests.clear()
 
 
+class _OfThread(threading.local):
+    """What a thread has: its session, and whether one of its calls is under way."""
+
+    session: Session | None = None
+    busy = False
+    draining = False
+
+
 class InProcessTransport:
     """Runs commands on the engine in this process. Each thread has a session; a lock makes each command atomic."""
 
-    def __init__(self, engine: Engine, lock: contextlib.AbstractContextManager[Any]) -> None:
+    def __init__(self, engine: Engine, lock: Any) -> None:
         self.engine = engine
         self.lock = lock
         self.closed = False
-        self._thread = threading.local()
+        self.undelivered = Undelivered()
+        self._thread = _OfThread()
         self._sessions: dict[Session, threading.Thread] = {}
         self._extra_sessions: dict[Session, None] = {}
+        self._shield = None if COMPILED_STEPS else EngineThread()
+        self._disk: ThreadPoolExecutor | None = None
+        self._syncing: asyncio.Future[None] | None = None
 
     # -- sessions --------------------------------------------------------------------------------------
 
     def session(self) -> Session:
         """Return this thread's session."""
-        session: Session | None = getattr(self._thread, "session", None)
+        session = self._thread.session
         if session is None:
             if self.closed:
                 raise StoreClosed("the store is closed")
-            with self.lock:
-                self.forget_dead_threads()
-                session = self._new_session()
-            self._thread.session = session
+            session = self._thread.session = self._shielded(self._open_session)
         return session
+
+    def _open_session(self) -> Session:
+        with self.lock:
+            self.forget_dead_threads()
+            return self._new_session()
 
     def _new_session(self) -> Session:
         session = self.engine.session()
-        session.on_wake = Wakener(self.engine)
-        self._sessions[session] = threading.current_thread()
+        session.on_wake = ThreadWakener(self.engine)
+        self._sessions[session] = self._caller()
         return session
+
+    def _caller(self) -> threading.Thread:
+        """Return the thread for which a session is opened: the main thread, if its engine thread opens the session."""
+        current = threading.current_thread()
+        return threading.main_thread() if self._shield is not None and current.name == THREAD_NAME else current
 
     def forget_dead_threads(self) -> None:
         for session, thread in list(self._sessions.items()):
@@ -218,24 +246,127 @@ class InProcessTransport:
         if self._sessions.pop(session, None) is not None:
             self.engine.close_session(session)
 
+    def _successor(self, session: Session) -> Session:
+        """Return a new session with the same state (database, user, ...) as another one."""
+        successor = self._new_session()
+        successor.db, successor.name, successor.user = session.db, session.name, session.user
+        successor.out.resp = session.out.resp
+        return successor
+
+    def _abandon(self, session: Session, argv: list[bytes] | None = None) -> None:
+        """End the session of an interrupted call. What a blocked command had just taken is put back."""
+        if self._thread.session is session:
+            self._thread.session = None
+            if not self.closed:
+                with self.lock:
+                    self._thread.session = self._successor(session)
+        if self._shield is not None:
+            self._shield.later(self._end_interrupted, session, argv)
+        else:
+            self._end_interrupted(session, argv)
+
+    def _end_interrupted(self, session: Session, argv: list[bytes] | None) -> None:
+        with self.lock:
+            reply = session.out.take() if argv is not None and session.blocked is None else b""
+            self._end(session)
+            if reply and argv is not None:
+                self._put_back(argv, parse_all(reply)[0])
+
+    def _put_back(self, argv: list[bytes], reply: Any) -> None:
+        """Restore what a reply took away, because nobody will receive it. The caller must hold the lock."""
+        self.undelivered.keep(argv, reply)
+        commands = put_back(argv, reply)
+        if commands and not self.closed:
+            session = self.engine.session()
+            for command in commands:
+                self.engine.execute(session, command)
+            self.engine.close_session(session)
+            if self.engine.log is not None:
+                self.engine.log.write()
+
+    # -- calls inside calls ----------------------------------------------------------------------------
+
+    def _nested(self, commands: Sequence[list[bytes]]) -> list[bytes]:
+        """Run commands of a call that interrupted another call of this thread; return their replies."""
+        outer, busy, draining = self._thread.session, self._thread.busy, self._thread.draining
+        inside = self.lock._is_owned()
+        if inside:
+            self._check_nested(commands, draining)
+        with self.lock:
+            session = self._new_session()
+        self._thread.session, self._thread.busy, self._thread.draining = session, inside, False
+        try:
+            if inside:
+                return [self._run_now(session, argv) for argv in commands]
+            return [self.execute_raw(argv) for argv in commands]
+        finally:
+            self._thread.session, self._thread.busy, self._thread.draining = outer, busy, draining
+            with self.lock:
+                self._end(session)
+
+    def _check_nested(self, commands: Sequence[list[bytes]], draining: bool) -> None:
+        """Raise NestedCall unless the commands can run while this thread's outer call holds the engine."""
+        running = [one for one in self._sessions if one.state & session_state.RUNNING]
+        reads = all(self._reads(argv) for argv in commands)
+        if draining or self.engine.propagation.depth or self.engine.log is not None:
+            outer_reads = not draining and not any(
+                one.state & session_state.IN_EXEC or one.command is None or one.command.write for one in running
+            )
+            if not reads or not outer_reads:
+                raise NestedCall(
+                    "this call came from a signal handler or callback that interrupted another call of the same thread "
+                    "inside the engine, and one of the two writes: call the store from another thread, or set a flag "
+                    "in the handler and call the store later"
+                )
+
+    def _reads(self, argv: list[bytes]) -> bool:
+        entry = TABLE.find(argv[0])
+        return entry is not None and "readonly" in entry.flags
+
+    def _run_now(self, session: Session, argv: list[bytes]) -> bytes:
+        """Run one command; a command that blocks replies as if its timeout had expired."""
+        raw = self._run(session, argv)
+        if raw is None:
+            self.engine.blocking.expire(session)
+            raw = session.out.take()
+        return raw
+
     # -- commands --------------------------------------------------------------------------------------
 
     def execute_raw(self, argv: list[bytes]) -> bytes:
         """Run one command and return the bytes of its reply; wait if the command blocks."""
-        session: Session | None = getattr(self._thread, "session", None)
+        local = self._thread
+        if local.busy or (self._shield is not None and self.lock._is_owned()):
+            return self._nested([argv])[0]
+        session = local.session
         if session is None:
             session = self.session()
+        local.busy = True
         try:
-            with self.lock:
-                raw = self._run(session, argv)
-                log = self.engine.log
-                position = 0 if log is None else log.write()
+            if self._shield is not None:
+                raw, log, position = self._shield.run(self._step, session, argv)
+            else:
+                with self.lock as alone:
+                    if not alone:
+                        return self._nested([argv])[0]
+                    raw = self._run(session, argv)
+                    log = self.engine.log
+                    position = 0 if log is None else log.write()
             if position:
                 raw = self._once_safe(log, position, session, raw)
             return self._wait(session) if raw is None else raw
         except BaseException:
-            self._give_up(session)
+            self._abandon(session, argv)
             raise
+        finally:
+            local.busy = False
+
+    def _step(self, session: Session, argv: list[bytes]) -> tuple[bytes | None, Any, int]:
+        """Run one command; return its reply (None if it blocks), the log, and the offset to wait for."""
+        with self.lock:
+            raw = self._run(session, argv)
+            log = self.engine.log
+            return raw, log, 0 if log is None else log.write()
 
     def _run(self, session: Session, argv: list[bytes]) -> bytes | None:
         """Run one command; return None if it blocks. The caller must hold the lock."""
@@ -251,28 +382,47 @@ class InProcessTransport:
         try:
             log.wait(position)
         except Misconf as error:
-            with self.lock:
-                log.write()  # closes the write gate: the engine rejects later writes
-                if raw is None:
-                    self.engine.blocking.fail(session, error)
-                    session.out.take()
-            return b"-%b\r\n" % str(error).encode()
+            return self._not_logged(log, session, raw, error)
         return raw
+
+    def _not_logged(self, log: Any, session: Session, raw: bytes | None, error: Misconf) -> bytes:
+        """Return the error reply for a command whose change is not in the log; unblock its session."""
+        with self.lock:
+            log.write()  # closes the write gate: the engine rejects later writes
+            if raw is None:
+                self.engine.blocking.fail(session, error)
+                session.out.take()
+        return b"-%b\r\n" % str(error).encode()
 
     def execute(self, argv: list[bytes]) -> Any:
         """Run one command and return its parsed reply."""
-        return parse_all(self.execute_raw(argv))[0]
+        kept = self.undelivered.take(argv)
+        return parse_all(self.execute_raw(argv))[0] if kept is None else kept
 
     def execute_many(self, commands: Sequence[list[bytes]]) -> list[Any]:
         """Run commands under one lock and one write of the log; a blocking command replies as if it had timed out."""
         if not commands:
             return []
+        local = self._thread
+        if local.busy or self.lock._is_owned():
+            return parse_all(b"".join(self._nested(commands)))
         session = self.session()
+        local.busy = True
         try:
-            return self._execute_many(session, commands)
+            raw, log, position = self._shielded(self._step_many, session, commands)
+            if position:
+                try:
+                    log.wait(position)
+                except Misconf as error:
+                    with self.lock:
+                        log.write()
+                    return [error] * len(commands)
+            return parse_all(raw)
         except BaseException:
-            self._give_up(session)
+            self._abandon(session)
             raise
+        finally:
+            local.busy = False
 
     def execute_packed(self, data: bytes, receiver: ReceiveBuffer | None = None) -> bytes:
         """Run commands in RESP encoding under one lock and one write of the log; return the bytes of their replies.
@@ -280,31 +430,49 @@ class InProcessTransport:
         The commands must not block. Most take the engine's fast path, which creates no objects.
         If there is a receiver, the replies become its buffer, and the result is empty.
         """
+        local = self._thread
+        if local.busy or self.lock._is_owned():
+            raw = b"".join(self._nested(parse_all(data)))
+            if receiver is None:
+                return raw
+            receiver.feed(raw)
+            return b""
         session = self.session()
+        local.busy = local.draining = True
         try:
-            with self.lock:
-                if self.closed:
-                    raise StoreClosed("the store is closed")
-                log = self.engine.log
-                began = 0 if log is None else log.position
-                parser = CommandParser()
-                parser.feed(data)
-                while self.engine.drain(session, parser, 1 << 62):
-                    pass
-                raw: bytes | None = b""
-                if receiver is None:
-                    raw = session.out.take()
-                else:
-                    receiver.exchange(session.out)
-                position = 0 if log is None else log.write(began)
-            if position:
-                raw = self._once_safe(log, position, session, raw)
-                if receiver is not None and raw:  # the log failed, so `raw` is an error reply
-                    receiver.pos = receiver.end
-                    receiver.feed(raw)
+            return self._execute_packed(session, data, receiver)
         except BaseException:
-            self._give_up(session)
+            self._abandon(session)
             raise
+        finally:
+            local.busy = local.draining = False
+
+    def _step_packed(
+        self, session: Session, data: bytes, receiver: ReceiveBuffer | None
+    ) -> tuple[bytes | None, Any, int]:
+        with self.lock:
+            if self.closed:
+                raise StoreClosed("the store is closed")
+            log = self.engine.log
+            began = 0 if log is None else log.position
+            parser = CommandParser()
+            parser.feed(data)
+            while self.engine.drain(session, parser, 1 << 62):
+                pass
+            raw: bytes | None = b""
+            if receiver is None:
+                raw = session.out.take()
+            else:
+                receiver.exchange(session.out)
+            return raw, log, 0 if log is None else log.write(began)
+
+    def _execute_packed(self, session: Session, data: bytes, receiver: ReceiveBuffer | None) -> bytes:
+        raw, log, position = self._shielded(self._step_packed, session, data, receiver)
+        if position:
+            raw = self._once_safe(log, position, session, raw)
+            if receiver is not None and raw:  # the log failed, so `raw` is an error reply
+                receiver.pos = receiver.end
+                receiver.feed(raw)
         assert raw is not None
         return raw
 
@@ -320,7 +488,8 @@ class InProcessTransport:
         """Yield the source from which client.pages.RangeReader reads: the engine in this process."""
         yield InProcessPages(self)
 
-    def _execute_many(self, session: Session, commands: Sequence[list[bytes]]) -> list[Any]:
+    def _step_many(self, session: Session, commands: Sequence[list[bytes]]) -> tuple[bytes, Any, int]:
+        """Run commands; return their replies, the log, and the offset to wait for."""
         with self.lock:
             if self.closed:
                 raise StoreClosed("the store is closed")
@@ -330,26 +499,60 @@ class InProcessTransport:
                 if not self.engine.execute(session, argv):
                     # No other thread can unblock the session while this thread holds the lock.
                     self.engine.blocking.expire(session)
-            raw = session.out.take()
-            position = 0 if log is None else log.write(began)
-        if position:
-            try:
-                log.wait(position)
-            except Misconf as error:
-                with self.lock:
-                    log.write()
-                return [error] * len(commands)
-        return parse_all(raw)
+            return session.out.take(), log, 0 if log is None else log.write(began)
+
+    def _shielded(self, step: Callable[[Unpack[Arguments]], Result], *arguments: *Arguments) -> Result:
+        """Run a step of the engine so that no signal handler can interrupt it."""
+        return step(*arguments) if self._shield is None else self._shield.run(step, *arguments)
+
+    @contextlib.contextmanager
+    def exclusive(self, key: bytes) -> Iterator[Callable[[Sequence[list[bytes]]], list[Any]]]:
+        """Yield a function that runs commands in a session of its own; see Transport."""
+        session = self._shielded(self._open_session)
+
+        def run(commands: Sequence[list[bytes]]) -> list[Any]:
+            raw, log, position = self._shielded(self._step_many, session, commands)
+            if position:
+                raw = self._once_safe(log, position, session, raw) or raw
+            return _for_each(parse_all(raw), len(commands))
+
+        try:
+            yield run
+        finally:
+            self._shielded(self._close_exclusive, session)
+
+    def _close_exclusive(self, session: Session) -> None:
+        with self.lock:
+            self._end(session)
+
+    @contextlib.asynccontextmanager
+    async def exclusive_async(
+        self, key: bytes
+    ) -> AsyncIterator[Callable[[Sequence[list[bytes]]], Awaitable[list[Any]]]]:
+        """Yield a coroutine function that runs commands in a session of its own."""
+        session = self._shielded(self._open_session)
+
+        async def run(commands: Sequence[list[bytes]]) -> list[Any]:
+            raw, log, position = self._shielded(self._step_many, session, commands)
+            if position:
+                raw = await self._synced(log, position, session, raw) or raw
+            return _for_each(parse_all(raw), len(commands))
+
+        try:
+            yield run
+        finally:
+            self._shielded(self._close_exclusive, session)
 
     # -- waiting ---------------------------------------------------------------------------------------
 
     def _wait(self, session: Session) -> bytes:
         """Wait until a blocked session has its reply, its timeout expires, or the caller is interrupted."""
-        event: threading.Event = session.on_wake.event
-        while (remaining := self._remaining(session)) is None or remaining > 0:
-            event.wait(None if remaining is None else min(remaining, threading.TIMEOUT_MAX))
-            event.clear()
-        return self._served(session)
+        while (remaining := self._shielded(self._remaining, session)) is None or remaining > 0:
+            session.on_wake.sleep(remaining)
+        raw, log, position = self._shielded(self._served, session)
+        if position:
+            raw = self._once_safe(log, position, session, raw) or b""
+        return raw
 
     def _remaining(self, session: Session) -> float | None:
         """Return the seconds until a blocked session's timeout (None: no timeout), or 0 if it has its reply."""
@@ -357,84 +560,135 @@ class InProcessTransport:
             blocked = session.blocked
             if blocked is None or self.closed:
                 return 0.0
-            if blocked.wakes_at and blocked.wakes_at <= self.engine.clock.now_ms():
+            if blocked.wakes_at and blocked.wakes_at <= self.engine.clock.uptime_ms():
                 self.engine.blocking.time_has_come(session)
                 if session.blocked is None:
                     return 0.0
             if not blocked.wakes_at:
                 return None
-            left = (blocked.wakes_at - self.engine.clock.now_ms()) / 1000
+            left = (blocked.wakes_at - self.engine.clock.uptime_ms()) / 1000
             return max(0.001, float(left))
 
-    def _served(self, session: Session) -> bytes:
-        """Return the reply of a blocked session after the write that produced the reply is in the log.
+    def _served(self, session: Session) -> tuple[bytes, Any, int]:
+        """Return the reply of a session that was blocked, the log, and the offset for which the reply must wait.
 
         The client whose command unblocked the session may write the log only at the end of its event loop's iteration.
         """
         with self.lock:
-            raw: bytes | None = session.out.take()
+            raw = session.out.take()
             log = self.engine.log
             since, session.on_wake.since = session.on_wake.since, None
             position = 0 if log is None else log.write(since)
         if not raw:
             raise StoreClosed("the store was closed while this call waited")
-        if position:
-            raw = self._once_safe(log, position, session, raw)
-        assert raw is not None
-        return raw
+        return raw, log, position
 
-    def _give_up(self, session: Session) -> None:
-        """Reset the session after an interrupted call, so that the next call does not receive its reply."""
-        with self.lock:
-            self.engine.blocking.fail(session, CommandError("interrupted"))
-            session.out.take()
+    # -- asyncio -----------------------------------------------------------------------------------------
 
     async def execute_async(self, argv: list[bytes]) -> Any:
-        """Run one command from a task; if it blocks, only the task waits."""
+        """Run one command from a task; if it blocks, or waits for the disk, only the task waits."""
+        kept = self.undelivered.take(argv)
+        if kept is not None:
+            return kept
         session = self.session()
+        local = self._thread
+        local.busy = True
         try:
-            with self.lock:
-                raw = self._run(session, argv)
-                log = self.engine.log
-                position = 0 if log is None else log.write()
-                blocks = raw is None
-                if blocks:
-                    session.on_wake = TaskWakener(self.engine, asyncio.get_running_loop())
-                    event = session.on_wake.awaited
-                    self._thread.session = self._successor(session)
-            if position:
-                raw = self._once_safe(log, position, session, raw)
+            raw, log, position, successor = self._shielded(self._step_async, session, argv, asyncio.get_running_loop())
+            if successor is not None:
+                local.session = successor
         except BaseException:
-            self._give_up(session)
-            raise
-        if raw is None:
-            raw = await self._wait_async(session, event)
-        elif blocks:
-            with self.lock:
-                self._end(session)
-        return parse_all(raw)[0]
-
-    async def _wait_async(self, session: Session, event: asyncio.Event) -> bytes:
-        try:
-            while (remaining := self._remaining(session)) is None or remaining > 0:
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(remaining):
-                        await event.wait()
-                event.clear()
-            return self._served(session)
-        except BaseException:
-            self._give_up(session)
+            self._abandon(session)
             raise
         finally:
-            with self.lock:
-                self._end(session)
+            local.busy = False
+        if raw is not None and not position:
+            return parse_all(raw)[0]
+        return await self._finish(session, argv, raw, log, position)
 
-    def _successor(self, session: Session) -> Session:
-        """Return a new session with the same state (database, user, ...) as a blocked session."""
-        successor = self._new_session()
-        successor.db, successor.name, successor.user = session.db, session.name, session.user
-        successor.out.resp = session.out.resp
-        return successor
+    def _step_async(
+        self, session: Session, argv: list[bytes], loop: asyncio.AbstractEventLoop
+    ) -> tuple[bytes | None, Any, int, Session | None]:
+        """Run a task's command as `_step` does; if it blocks, return also a new session for the other tasks."""
+        with self.lock:
+            raw = self._run(session, argv)
+            log = self.engine.log
+            position = 0 if log is None else log.write()
+            if raw is not None:
+                return raw, log, position, None
+            session.on_wake = TaskWakener(self.engine, loop)
+            return None, log, position, self._successor(session)
+
+    async def _finish(self, session: Session, argv: list[bytes], raw: bytes | None, log: Any, position: int) -> Any:
+        """Wait until a task's command has its reply and until the log is safe; undo the command if it is cancelled."""
+        blocks = raw is None
+        try:
+            if position:
+                raw = await self._synced(log, position, session, raw)
+            if raw is None:
+                while (remaining := self._shielded(self._remaining, session)) is None or remaining > 0:
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(remaining):
+                            await session.on_wake.awaited.wait()
+                    session.on_wake.awaited.clear()
+                raw, log, position = self._shielded(self._served, session)
+                if position:
+                    raw = await self._synced(log, position, session, raw)
+            assert raw is not None
+            return parse_all(raw)[0]
+        except BaseException:
+            with self.lock:
+                if raw is None and session.blocked is None:
+                    raw = session.out.take()  # it was served, and the task was cancelled before it ran again
+                if raw and not self.closed:
+                    self._put_back(argv, parse_all(raw)[0])
+            raise
+        finally:
+            if blocks:
+                with self.lock:
+                    self._end(session)
+
+    async def execute_many_async(self, commands: Sequence[list[bytes]]) -> list[Any]:
+        """Run commands from a task under one lock; only the task waits for the disk."""
+        if not commands:
+            return []
+        session = self.session()
+        self._thread.busy = True
+        try:
+            raw, log, position = self._shielded(self._step_many, session, commands)
+        except BaseException:
+            self._abandon(session)
+            raise
+        finally:
+            self._thread.busy = False
+        if position:
+            try:
+                await self._settled(log, position)
+            except Misconf as error:
+                with self.lock:
+                    log.write()
+                return [error] * len(commands)
+        return parse_all(raw)
+
+    async def _synced(self, log: Any, position: int, session: Session, raw: bytes | None) -> bytes | None:
+        """Return the reply once the log is synced past the offset; an error reply if the log failed."""
+        try:
+            await self._settled(log, position)
+        except Misconf as error:
+            return self._not_logged(log, session, raw, error)
+        return raw
+
+    async def _settled(self, log: Any, position: int) -> None:
+        """Wait until the log is synced past the offset. One thread syncs for all tasks that wait meanwhile."""
+        while not log.settled(position):
+            syncing = self._syncing
+            if syncing is None or syncing.done():
+                if self._disk is None:
+                    self._disk = ThreadPoolExecutor(1, "rillet-disk")
+                loop = asyncio.get_running_loop()
+                syncing = self._syncing = loop.run_in_executor(self._disk, log.wait, log.size)
+            with contextlib.suppress(Misconf):
+                await asyncio.shield(syncing)
 
     # -- closing ---------------------------------------------------------------------------------------
 
@@ -448,6 +702,15 @@ class InProcessTransport:
             for session in list(self._extra_sessions):
                 self.close_session(session)
                 session.on_wake()
+        if self._shield is not None:
+            self._shield.stop()
+        if self._disk is not None:
+            self._disk.shutdown(wait=False)
+
+
+def _for_each(replies: list[Any], count: int) -> list[Any]:
+    """Return a reply for each command; if the log failed, there is one error for all of them."""
+    return replies if len(replies) == count else replies * count
 
 
 def waker(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> Callable[[], None]:

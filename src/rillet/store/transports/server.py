@@ -7,10 +7,13 @@ because the caller may send commands between two batches.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 from rillet.client.address import Address
 from rillet.client.connection import RECEIVE, Connection
@@ -19,7 +22,9 @@ from rillet.client.protocol import pack_all
 from rillet.client.servers import ClientOptions, Servers
 from rillet.errors import CommandError, StoreClosed, StoreError
 from rillet.protocol.reply_parser import ReplyError
+from rillet.store.transports.async_server import AsyncServerTransport
 from rillet.store.transports.transport import ERROR_CLASSES, NotSent, error_of, errors_among
+from rillet.store.transports.undelivered import Undelivered
 
 PATIENCE = 1.0  # seconds that a call follows redirections and waits for nodes that are not ready
 Result = TypeVar("Result")
@@ -36,15 +41,27 @@ def options_of(url: str) -> ClientOptions:
         raise StoreError(f"{url.rpartition('@')[2]!r} is not the address of a server: {reason}") from None
 
 
+class _OfThread(threading.local):
+    """What a thread has: its connections, and whether one of its calls is under way."""
+
+    client: Servers | None = None
+    busy = False
+
+    def __init__(self) -> None:
+        self.spares: list[Servers] = []  # connections for calls inside calls
+
+
 class ServerTransport:
     """A server: redis://, rediss://, unix://."""
 
     def __init__(self, options: ClientOptions) -> None:
         self.options = options
         self.closed = False
-        self._thread = threading.local()
+        self.undelivered = Undelivered()
+        self._of_loops: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncServerTransport] = WeakKeyDictionary()
+        self._thread = _OfThread()
         self._clients: dict[Servers, threading.Thread] = {}
-        self._guard = threading.Lock()
+        self._guard = threading.RLock()  # a signal handler may need it inside a call that holds it
 
     # ---- connections ----
 
@@ -52,7 +69,7 @@ class ServerTransport:
         """Return the client of the calling thread, with its connections."""
         if self.closed:
             raise StoreClosed("the store is closed")
-        client: Servers | None = getattr(self._thread, "client", None)
+        client = self._thread.client
         if client is None:
             client = Servers(self.options, unlimited=True)
             with self._guard:
@@ -93,16 +110,44 @@ class ServerTransport:
                 self._clients.pop(client, None)
             client.close()
 
+    @contextmanager
+    def exclusive(self, key: bytes) -> Iterator[Callable[[Sequence[list[bytes]]], list[Any]]]:
+        """Yield a function that runs commands on a connection of its own; see Transport."""
+        with self.page_source() as servers:
+            yield lambda commands: servers.replies(key, commands)
+
     def _call(self, function: Callable[[], Result]) -> Result:
-        """Run a function that calls the server; if it fails, raise StoreError or the server's CommandError."""
+        """Run a function that calls the server; if it fails, raise StoreError or the server's CommandError.
+
+        A call inside a call (a signal handler that uses the store) gets separate connections: the replies on those of
+        the interrupted call belong to that call.
+        """
+        local = self._thread
+        if not local.busy:
+            local.busy = True
+            try:
+                return self._guarded(function)
+            finally:
+                local.busy = False
+        outer, local.client = local.client, local.spares.pop() if local.spares else None
+        try:
+            return self._guarded(function)
+        finally:
+            nested, local.client = local.client, outer
+            if nested is not None:
+                local.spares.append(nested)
+
+    def _guarded(self, function: Callable[[], Result]) -> Result:
         try:
             return function()
         except ConnectorError as error:
             raise self.failed(error) from error
         except BaseException:
             # Close the connection: the next call must not receive replies that belong to the interrupted call.
-            client: Servers | None = getattr(self._thread, "client", None)
+            client, self._thread.client = self._thread.client, None
             if client is not None:
+                with self._guard:
+                    self._clients.pop(client, None)
                 client.close()
             raise
 
@@ -115,17 +160,45 @@ class ServerTransport:
         reason = str(error).removeprefix("rillet: ")
         return StoreError(f"the server at {self.options.place()} did not answer: {reason}")
 
+    # ---- asyncio ----
+
+    def for_loop(self) -> AsyncServerTransport:
+        """Return the connections of the running event loop."""
+        loop = asyncio.get_running_loop()
+        found = self._of_loops.get(loop)
+        if found is None or found.closed:
+            if self.closed:
+                raise StoreClosed("the store is closed")
+            with self._guard:
+                found = self._of_loops[loop] = self._async_transport()
+        return found
+
+    def _async_transport(self) -> AsyncServerTransport:
+        return AsyncServerTransport(self.options.address, self.undelivered, self.failed)
+
+    def _close_loops(self) -> None:
+        with self._guard:
+            loops, self._of_loops = list(self._of_loops.items()), WeakKeyDictionary()
+        for loop, connections in loops:
+            with contextlib.suppress(RuntimeError):  # the loop has ended, and so have its connections
+                loop.call_soon_threadsafe(connections.close)
+
     # ---- commands ----
 
     def execute(self, argv: list[bytes]) -> Any:
         """Send one command and return its reply."""
+        kept = self.undelivered.take(argv)
+        if kept is not None:
+            return kept
         return self.execute_many([argv])[0]
 
     def execute_many(self, commands: Sequence[list[bytes]]) -> list[Any]:
         """Send all commands at once and return their replies."""
         if not commands:
             return []
-        stateful = any(argv[0].upper() in _STATEFUL for argv in commands)
+        # A whole transaction leaves no state behind.
+        whole = (commands[0], commands[-1]) == ([b"MULTI"], [b"EXEC"])
+        stateful = any(argv[0].upper() in _STATEFUL for argv in (commands[1:-1] if whole else commands))
         return self._call(lambda: self._exchange(pack_all(commands), len(commands), stateful))
 
     def append_packed(self, key: bytes, data: bytes, count: int) -> list[tuple[int, CommandError]]:
@@ -165,6 +238,7 @@ class ServerTransport:
         self._close_connections()
 
     def _close_connections(self) -> None:
+        self._close_loops()
         with self._guard:
             clients = list(self._clients)
             self._clients.clear()
@@ -191,6 +265,14 @@ class AttachedTransport(ServerTransport):
         except ConnectionLost as error:
             raise self.not_sent(error) from error
 
+    def _async_transport(self) -> AsyncServerTransport:
+        return AsyncServerTransport(self._reachable_address, self.undelivered, self.failed, self.not_sent)
+
+    def _reachable_address(self) -> Address:
+        if self._abandoned:
+            raise NotSent(f"the process that owned the store ended ({self.path})")
+        return self.options.address()
+
     def not_sent(self, error: ConnectorError) -> NotSent:
         """Return the exception for a connection that could not be made."""
         reason = getattr(error.__cause__, "strerror", None) or error
@@ -213,8 +295,9 @@ class AttachedTransport(ServerTransport):
     def forget_in_child(self) -> None:
         """Close a forked child's copies of the connections, which the parent keeps using."""
         self._abandoned = True
+        self._of_loops = WeakKeyDictionary()  # the parent's event loops do not run here
         clients, self._clients = self._clients, {}
-        self._guard = threading.Lock()
-        self._thread = threading.local()
+        self._guard = threading.RLock()  # a signal handler may need it inside a call that holds it
+        self._thread = _OfThread()
         for client in clients:
             client.close()

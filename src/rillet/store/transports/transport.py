@@ -52,6 +52,12 @@ class Transport(Protocol):
     def page_source(self) -> Any:
         """Return a context manager that yields the servers from which client.pages.RangeReader reads."""
 
+    def exclusive(self, key: bytes) -> Any:
+        """Return a context manager that yields a function: list of commands -> replies, on a separate connection.
+
+        In a cluster, the commands go to the node of the key.
+        """
+
     def close(self) -> None:
         """Close the connections to the engine, or its sessions."""
 

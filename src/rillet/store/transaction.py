@@ -1,0 +1,226 @@
+"""Transactions: commands that are executed together or not at all (Redis: MULTI, EXEC, WATCH).
+
+    with store.transaction() as transaction:
+        transaction.add("orders", {"total": "99.90"})
+        transaction.execute("INCR", "count")
+    # here both were executed, and no other command ran between them
+
+    with store.transaction(watch=["stock"]) as transaction:
+        left = int(store.execute("GET", "stock"))
+        if left:
+            taken = transaction.execute("DECR", "stock")
+    print(taken.result)
+
+The commands are collected and sent in one exchange at the end of the block, on a separate connection or session, from
+MULTI to EXEC. So other threads, tasks and signal handlers cannot add to a transaction, an exception in the block
+discards it, and an interrupt cannot tear it. If another client changed a watched key since the block began, nothing is
+executed and TransactionConflict is raised; `store.transact(function, watch=...)` repeats the function meanwhile.
+
+In a cluster, all keys of a transaction must have the same slot: {user:1}:stock, {user:1}:orders.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from rillet.errors import CommandError, StoreError, TransactionConflict
+from rillet.store.encoding import Fields, IDLike, Value, append_fields, encode, encode_id, encode_name, parse_id
+from rillet.store.transports.transport import raised
+
+if TYPE_CHECKING:
+    from rillet.store.aio import AsyncStore
+    from rillet.store.message import Message
+    from rillet.store.store import Store
+
+Result = TypeVar("Result")
+TRANSACTION_COMMANDS = frozenset((b"MULTI", b"EXEC", b"DISCARD", b"WATCH", b"UNWATCH"))
+
+
+class Queued:
+    """A command of a transaction. `result` is its reply after the block; StoreError before."""
+
+    __slots__ = ("_convert", "_reply", "argv")
+
+    def __init__(self, argv: list[bytes], convert: Callable[[Any], Any] | None) -> None:
+        self.argv = argv
+        self._convert = convert
+        self._reply: Any = _PENDING
+
+    @property
+    def result(self) -> Any:
+        """The reply; raise it if it is an error."""
+        if self._reply is _PENDING:
+            raise StoreError("the transaction was not executed: read the result after the `with` block")
+        reply = raised(self._reply)
+        return reply if self._convert is None or reply is None else self._convert(reply)
+
+    def __repr__(self) -> str:
+        return f"Queued({self.argv[0].decode(errors='replace')})"
+
+
+_PENDING = object()
+
+
+class TransactionCommands:
+    """The commands of one transaction; see the module."""
+
+    def __init__(self, watch: Iterable[str | bytes]) -> None:
+        self._watch = [encode_name(key) for key in watch]
+        self._queue: list[Queued] = []
+
+    def execute(self, *args: Value) -> Queued:
+        """Add any command."""
+        return self._add([encode(arg) for arg in args])
+
+    def add(self, stream: str | bytes, fields: Fields, id: IDLike = "*") -> Queued:
+        """Add an XADD; the result is the StreamID of the entry."""
+        argv = [b"XADD", encode_name(stream), encode_id(id)]
+        append_fields(argv, fields)
+        return self._add(argv, parse_id)
+
+    def ack(self, *messages: Message) -> list[Queued]:
+        """Add an XACK for each message; each result is 1, or 0 if the message was not pending."""
+        return [self._add([b"XACK", one.group.stream.key, one.group.key, one.raw_id]) for one in messages]
+
+    def _add(self, argv: list[bytes], convert: Callable[[Any], Any] | None = None) -> Queued:
+        if not argv:
+            raise ValueError("the command is empty: pass at least its name")
+        if argv[0].upper() in TRANSACTION_COMMANDS:
+            raise CommandError(f"{argv[0].decode().upper()} is not a command of a transaction: the block sends it")
+        queued = Queued(argv, convert)
+        self._queue.append(queued)
+        return queued
+
+    @property
+    def _key(self) -> bytes:
+        """The key that selects the node of a cluster: the first watched key, or the first command's."""
+        first = self._watch or [one.argv[1] for one in self._queue if len(one.argv) > 1] or [b""]
+        return first[0]
+
+    def _opening(self) -> list[list[bytes]]:
+        return [[b"WATCH", *self._watch]] if self._watch else []
+
+    def _commands(self) -> list[list[bytes]]:
+        if self._queue:
+            return [[b"MULTI"], *(one.argv for one in self._queue), [b"EXEC"]]
+        return [[b"UNWATCH"]] if self._watch else []
+
+    def _finish(self, replies: Sequence[Any]) -> None:
+        """Give each command its reply; raise the first error."""
+        if not self._queue:
+            return
+        *_, executed = replies
+        if isinstance(executed, CommandError):
+            # EXECABORT follows the error of the command that could not be queued.
+            raise next(raised_error(reply) for reply in replies if isinstance(reply, CommandError))
+        if executed is None:
+            raise TransactionConflict(
+                "another client changed a watched key during the transaction: nothing was executed; run it again"
+            )
+        for queued, reply in zip(self._queue, executed, strict=True):
+            queued._reply = reply
+        for reply in executed:
+            raised(reply)
+
+
+def raised_error(reply: CommandError) -> CommandError:
+    """Return the exception that `raised` raises for an error reply."""
+    try:
+        raised(reply)
+    except CommandError as error:
+        return error
+    raise AssertionError(reply)
+
+
+class StoreTransaction(TransactionCommands):
+    """A transaction of a Store: a context manager. Use it in one thread, for one block."""
+
+    def __init__(self, store: Store, watch: Iterable[str | bytes]) -> None:
+        super().__init__(watch)
+        self._store = store
+        self._exclusive: Any = None
+        self._run: Callable[[list[list[bytes]]], list[Any]] | None = None
+
+    def _open(self) -> Callable[[list[list[bytes]]], list[Any]]:
+        if self._run is None:
+            self._exclusive = self._store.transport.exclusive(self._key)
+            self._run = self._exclusive.__enter__()
+        return self._run
+
+    def __enter__(self) -> StoreTransaction:
+        if self._watch:
+            try:
+                for reply in self._open()(self._opening()):
+                    raised(reply)
+            except BaseException as error:
+                self._close(error)
+                raise
+        return self
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        commands = self._commands() if error is None else []
+        try:
+            replies = self._open()(commands) if commands else []
+        except BaseException as failure:
+            self._close(failure)
+            raise
+        self._close(error)
+        if error is None:
+            self._finish(replies)
+
+    def _close(self, error: BaseException | None) -> None:
+        exclusive, self._exclusive = self._exclusive, None
+        if exclusive is not None:
+            if error is None:
+                exclusive.__exit__(None, None, None)
+            else:
+                exclusive.__exit__(type(error), error, error.__traceback__)
+
+
+class AsyncTransaction(TransactionCommands):
+    """A transaction of an AsyncStore: an asynchronous context manager, used by one task for one block."""
+
+    def __init__(self, store: AsyncStore, watch: Iterable[str | bytes]) -> None:
+        super().__init__(watch)
+        self._store = store
+        self._exclusive: Any = None
+        self._run: Callable[[list[list[bytes]]], Awaitable[list[Any]]] | None = None
+
+    async def _open(self) -> Callable[[list[list[bytes]]], Awaitable[list[Any]]]:
+        if self._run is None:
+            self._exclusive = self._store.exclusive(self._key)
+            self._run = await self._exclusive.__aenter__()
+        return self._run
+
+    async def __aenter__(self) -> AsyncTransaction:
+        if self._watch:
+            try:
+                for reply in await (await self._open())(self._opening()):
+                    raised(reply)
+            except BaseException as error:
+                await self._close(error)
+                raise
+        return self
+
+    async def __aexit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        commands = self._commands() if error is None else []
+        try:
+            replies = await (await self._open())(commands) if commands else []
+        except BaseException as failure:
+            await self._close(failure)
+            raise
+        await self._close(error)
+        if error is None:
+            self._finish(replies)
+
+    async def _close(self, error: BaseException | None) -> None:
+        exclusive, self._exclusive = self._exclusive, None
+        if exclusive is not None:
+            if error is None:
+                await exclusive.__aexit__(None, None, None)
+            else:
+                await exclusive.__aexit__(type(error), error, error.__traceback__)
+
+
+__all__ = ["TRANSACTION_COMMANDS", "AsyncTransaction", "Queued", "StoreTransaction", "TransactionCommands"]

@@ -1,0 +1,410 @@
+"""AsyncServerTransport: a server reached from an event loop, with asyncio's own transports; no thread waits.
+
+    task ─┐
+    task ─┼─ shared connection ─────────── pipelined: replies arrive in the order of the commands
+    task ─┘
+    task ─── connection of its own ─────── while a command blocks (BLPOP, XREAD BLOCK ...); kept for the next one
+
+All commands of one turn of the event loop leave in one system call. Transactions have a
+connection of their own (`exclusive`).
+
+**A cancelled call has no effect.** A command that is not sent yet is dropped. A blocked one is unblocked (CLIENT
+UNBLOCK on the shared connection); if its reply was already under way, or if the command takes data without blocking,
+the reply is put back (rillet.store.transports.undelivered). The cancellation waits for this, a round trip, before it is
+raised, so that the next command finds the data. If the server does not answer within SETTLE seconds, the connection is
+closed; it is then unknown what the server did.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import ssl
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any
+
+from rillet import commands
+from rillet.client.address import Address
+from rillet.client.connection import tls_context
+from rillet.client.errors import ConnectionLost, ConnectorError
+from rillet.client.protocol import ClientProtocol
+from rillet.errors import CommandError, StoreClosed, StoreError
+from rillet.protocol.command_parser import pack_command
+from rillet.protocol.reply_parser import INCOMPLETE, ReplyError
+from rillet.runtime.registry import TABLE
+from rillet.store.transports.undelivered import Undelivered, put_back, takes
+
+SETTLE = 2.0  # seconds that a cancellation waits for the server
+_UNBLOCK_AGAIN = 0.02  # seconds after which CLIENT UNBLOCK is repeated: it may have overtaken the command
+_CONNECTING = 64  # connections that are opened at the same time: the backlog of a listening socket is finite
+
+
+def blocks(argv: list[bytes]) -> bool:
+    """Return whether the command may block its connection."""
+    name = argv[0].upper()
+    if name in (b"XREAD", b"XREADGROUP"):
+        return b"BLOCK" in (word.upper() for word in argv[1:7])
+    entry = TABLE.find(name)
+    return entry is not None and "blocking" in entry.flags
+
+
+class AsyncConnection(asyncio.Protocol):
+    """One connection: commands go out in order, and each reply completes the oldest future."""
+
+    def __init__(self, address: Address, loop: asyncio.AbstractEventLoop) -> None:
+        self.address = address
+        self.id = b""  # CLIENT ID, of a connection on which commands block
+        self.closed = False
+        self._loop = loop
+        self._protocol = ClientProtocol(address)
+        self._transport: Any = None
+        self._waiting: deque[asyncio.Future[Any]] = deque()
+        self._output: list[bytes] = []
+        self._opened: asyncio.Future[None] = loop.create_future()
+        self._writable: asyncio.Future[None] | None = None
+
+    # -- asyncio.Protocol --------------------------------------------------------------------------------
+
+    def connection_made(self, transport: Any) -> None:
+        """Send the opening commands (AUTH, SELECT)."""
+        self._transport = transport
+        opening = self._protocol.open()
+        if opening:
+            transport.write(opening)
+        else:
+            self._opened.set_result(None)
+
+    def data_received(self, data: bytes) -> None:
+        """Complete the futures of the replies that arrived."""
+        protocol, waiting = self._protocol, self._waiting
+        try:
+            protocol.feed(data)
+            while (reply := protocol.next_reply()) is not INCOMPLETE:
+                if not waiting:  # such as "ERR max number of clients reached"
+                    raise ConnectorError(f"rillet: {self.address}: {reply}", str(reply))
+                future = waiting.popleft()
+                if not future.done():
+                    future.set_result(reply)
+            if not self._opened.done() and protocol.opened:
+                self._opened.set_result(None)
+        except Exception as error:
+            self._fail(error)
+            self._transport.abort()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Fail the calls that wait for a reply."""
+        self._fail(ConnectionLost(f"rillet: the connection to {self.address} was lost: {error or 'closed'}"))
+
+    def pause_writing(self) -> None:
+        """Hold back commands while the server reads too slowly."""
+        self._writable = self._loop.create_future()
+
+    def resume_writing(self) -> None:
+        """Continue to send commands."""
+        if self._writable is not None:
+            self._writable.set_result(None)
+            self._writable = None
+
+    # -- commands ----------------------------------------------------------------------------------------
+
+    async def opened(self) -> None:
+        """Wait until the server has accepted the opening commands."""
+        await self._opened
+
+    async def ready(self) -> None:
+        """Wait until the server reads again, if it stopped."""
+        while self._writable is not None:
+            await asyncio.shield(self._writable)
+
+    def call(self, data: bytes) -> asyncio.Future[Any]:
+        """Send one command in RESP encoding in this turn of the loop; return the future of its reply."""
+        future = self._loop.create_future()
+        if self.closed:
+            future.set_exception(ConnectionLost(f"rillet: the connection to {self.address} was lost"))
+            return future
+        self._waiting.append(future)
+        if not self._output:
+            self._loop.call_soon(self._flush)
+        self._output.append(data)
+        return future
+
+    def _flush(self) -> None:
+        data, self._output = self._output, []
+        if not self.closed:
+            self._transport.write(b"".join(data))
+
+    @property
+    def idle(self) -> bool:
+        """True if no reply is awaited."""
+        return not self._waiting
+
+    def _fail(self, error: Exception) -> None:
+        self.closed = True
+        if not self._opened.done():
+            self._opened.set_exception(error)
+        while self._waiting:
+            future = self._waiting.popleft()
+            if not future.done():
+                future.set_exception(error)
+                future.exception()  # no warning if its task was cancelled meanwhile
+
+    def close(self, error: Exception | None = None) -> None:
+        """Close the connection; calls that wait raise the error."""
+        self._fail(error or ConnectionLost(f"rillet: the connection to {self.address} was closed"))
+        if self._opened.done():
+            self._opened.exception()
+        if self._transport is not None:
+            self._transport.abort()
+
+
+class AsyncServerTransport:
+    """Runs commands on a server for the tasks of one event loop."""
+
+    def __init__(self, address: Callable[[], Address], undelivered: Undelivered,
+                 failed: Callable[[ConnectorError], StoreError | CommandError],
+                 not_sent: Callable[[ConnectorError], StoreError] | None = None) -> None:  # fmt: skip
+        commands.load()
+        self._address = address
+        self._undelivered = undelivered
+        self._failed = failed
+        self._not_sent = not_sent
+        self._loop = asyncio.get_running_loop()
+        self._shared: AsyncConnection | None = None
+        self._sharing: asyncio.Task[AsyncConnection] | None = None
+        self._idle: list[AsyncConnection] = []
+        self._busy: set[AsyncConnection] = set()
+        self._connecting = asyncio.Semaphore(_CONNECTING)
+        self._ends: Any = None
+        self.closed = False
+
+    # -- connections -------------------------------------------------------------------------------------
+
+    async def _connect(self) -> AsyncConnection:
+        """Open a connection; raise NotSent if the server cannot be reached."""
+        if self._ends is None:
+            self._ends = self._until_the_loop_ends()
+            await anext(self._ends)
+        address = self._address()
+        try:
+            async with self._connecting:
+                connection = await _connected(address, self._loop)
+                await connection.opened()
+        except ConnectionLost as error:
+            raise (self._not_sent or self._failed)(error) from error
+        except ConnectorError as error:
+            raise self._failed(error) from error
+        return connection
+
+    async def _share(self) -> AsyncConnection:
+        """Return the shared connection; several tasks open it once."""
+        shared = self._shared
+        if shared is not None and not shared.closed:
+            return shared
+        if self.closed:
+            raise StoreClosed("the store is closed")
+        if self._sharing is None:
+            self._sharing = self._loop.create_task(self._connect())
+            self._sharing.add_done_callback(self._shared_opened)
+        return await asyncio.shield(self._sharing)
+
+    def _shared_opened(self, task: asyncio.Task[AsyncConnection]) -> None:
+        self._sharing = None
+        if not task.cancelled() and task.exception() is None:
+            self._shared = task.result()
+            if self.closed:
+                self._shared.close()
+
+    async def _exclusive(self) -> AsyncConnection:
+        """Return a connection for one task."""
+        if self.closed:
+            raise StoreClosed("the store is closed")
+        while self._idle:
+            connection = self._idle.pop()
+            if not connection.closed:
+                self._busy.add(connection)
+                return connection
+        connection = await self._connect()
+        try:
+            connection.id = b"%d" % await connection.call(pack_command([b"CLIENT", b"ID"]))
+        except BaseException as error:
+            connection.close()
+            if isinstance(error, ConnectorError):
+                raise self._failed(error) from error
+            raise
+        self._busy.add(connection)
+        return connection
+
+    def _release(self, connection: AsyncConnection) -> None:
+        """Keep a connection for the next command that blocks, if no reply is outstanding on it."""
+        self._busy.discard(connection)
+        if connection.closed or not connection.idle or self.closed:
+            connection.close()
+        else:
+            self._idle.append(connection)
+
+    # -- commands ----------------------------------------------------------------------------------------
+
+    async def execute(self, argv: list[bytes]) -> Any:
+        """Run one command and return its reply; an error reply is returned, not raised."""
+        kept = self._undelivered.take(argv)
+        if kept is not None:
+            return kept
+        if blocks(argv):
+            return await self._execute_blocking(argv)
+        shared = await self._share()
+        if shared._writable is not None:
+            await shared.ready()
+        reply = shared.call(pack_command(argv))
+        try:
+            if not takes(argv):
+                return await reply
+            try:
+                return await asyncio.shield(reply)
+            except asyncio.CancelledError:
+                await self._settled(self._restored(argv, reply), shared)
+                raise
+        except ConnectorError as error:
+            raise self._failed(error) from error
+
+    async def execute_many(self, argvs: Sequence[list[bytes]]) -> list[Any]:
+        """Run commands in one exchange and return their replies."""
+        if not argvs:
+            return []
+        shared = await self._share()
+        if shared._writable is not None:
+            await shared.ready()
+        replies = [shared.call(pack_command(argv)) for argv in argvs]
+        try:
+            return [await reply for reply in replies]
+        except ConnectorError as error:
+            raise self._failed(error) from error
+
+    async def _execute_blocking(self, argv: list[bytes]) -> Any:
+        connection = await self._exclusive()
+        try:
+            reply = connection.call(pack_command(argv))
+            try:
+                return await asyncio.shield(reply)
+            except asyncio.CancelledError:
+                await self._settled(self._unblocked(connection, argv, reply), connection)
+                raise
+        except ConnectorError as error:
+            raise self._failed(error) from error
+        finally:
+            self._release(connection)
+
+    # -- transactions ------------------------------------------------------------------------------------
+
+    @contextlib.asynccontextmanager
+    async def exclusive(self, key: bytes) -> AsyncIterator[Callable[[Sequence[list[bytes]]], Awaitable[list[Any]]]]:
+        """Yield a coroutine function that runs commands on a connection of its own; closed if the block fails."""
+        connection = await self._exclusive()
+
+        async def run(argvs: Sequence[list[bytes]]) -> list[Any]:
+            return [await reply for reply in [connection.call(pack_command(argv)) for argv in argvs]]
+
+        try:
+            yield run
+        except ConnectorError as error:
+            connection.close()
+            raise self._failed(error) from error
+        except BaseException:
+            connection.close()
+            raise
+        finally:
+            self._release(connection)
+
+    # -- cancellation ------------------------------------------------------------------------------------
+
+    async def _settled(self, undoing: Awaitable[None], connection: AsyncConnection) -> None:
+        """Finish the undoing of a cancelled call, even if the task is cancelled again; give up after SETTLE seconds."""
+        task = asyncio.ensure_future(undoing)
+        limit = self._loop.time() + SETTLE
+        while not task.done() and self._loop.time() < limit:
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait([task], timeout=limit - self._loop.time())
+        if not task.done():
+            task.cancel()
+            connection.close()
+        elif not task.cancelled():
+            task.exception()  # the connection broke: what the server did is unknown, as for any other call
+
+    async def _unblocked(self, connection: AsyncConnection, argv: list[bytes], reply: asyncio.Future[Any]) -> None:
+        """Unblock the command of a connection; put back what it took if its reply was already under way."""
+        shared = await self._share()
+        unblock = pack_command([b"CLIENT", b"UNBLOCK", connection.id])
+        while not reply.done():
+            answer = await shared.call(unblock)
+            if isinstance(answer, ReplyError):  # not permitted: the server unblocks a client that has gone
+                connection.close()
+                return
+            if not reply.done():
+                await asyncio.wait([reply], timeout=_UNBLOCK_AGAIN)
+        await self._restored(argv, reply)
+
+    async def _restored(self, argv: list[bytes], reply: asyncio.Future[Any]) -> None:
+        """Put back what a command took, once its reply is there."""
+        taken = await reply
+        self._undelivered.keep(argv, taken)
+        restoring = put_back(argv, taken)
+        if restoring:
+            shared = await self._share()
+            for answer in [shared.call(pack_command(command)) for command in restoring]:
+                await answer
+
+    async def _until_the_loop_ends(self) -> AsyncIterator[None]:
+        """Close the connections when the event loop ends: asyncio then closes every open generator."""
+        try:
+            yield
+        finally:
+            self.close()
+            await asyncio.sleep(0)
+
+    # -- closing -----------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Close every connection; calls that wait raise StoreClosed. In the thread of the event loop."""
+        self.closed = True
+        error = StoreClosed("the store was closed while this call waited")
+        for connection in [*self._idle, *self._busy, *([self._shared] if self._shared is not None else [])]:
+            connection.close(error)
+        self._idle.clear()
+
+
+async def _connected(address: Address, loop: asyncio.AbstractEventLoop) -> AsyncConnection:
+    """Open a connection to an address; ConnectionLost if no server answers there."""
+    pause = 0.001
+    while True:
+        try:
+            if address.unix is None:
+                context = None if address.tls is None else tls_context(address.tls)
+                name = None if context is None else address.host
+                _, made = await loop.create_connection(
+                    lambda: AsyncConnection(address, loop), address.host, address.port, ssl=context,
+                    server_hostname=name,
+                )  # fmt: skip
+                return made
+            if not hasattr(loop, "create_unix_connection"):
+                raise ConnectorError(f"rillet: {address}: this system has no Unix sockets")
+            _, made = await loop.create_unix_connection(lambda: AsyncConnection(address, loop), address.unix)
+            return made
+        except BlockingIOError:  # the backlog of the listening Unix socket is full
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, 0.1)
+        except ssl.SSLCertVerificationError as error:
+            raise ConnectorError(
+                f"rillet: the certificate of {address} is not accepted: {error.verify_message} "
+                "(set caFile to the certificate of the authority)"
+            ) from error
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                raise ConnectorError(
+                    f"rillet: {address}: no more files can be opened, and each waiting call needs a connection: "
+                    "raise the limit of open files (ulimit -n)"
+                ) from error
+            raise ConnectionLost(f"rillet: no server answers at {address}: {error}") from error
+
+
+__all__ = ["AsyncConnection", "AsyncServerTransport", "blocks"]

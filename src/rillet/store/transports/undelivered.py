@@ -1,0 +1,140 @@
+"""Replies that nobody received: the caller was cancelled or interrupted after the engine had served its command.
+
+A cancelled call must not consume data. What happens to a reply that arrives after the cancellation:
+
+    BLPOP, LMPOP, ZPOPMIN, SPOP ...      its elements are put back where they were (`put_back`)
+    BLMOVE, RPOPLPUSH ...                the element is moved back
+    XREADGROUP, XAUTOCLAIM, XCLAIM       the next call of that consumer gets the reply (`Undelivered`); its entries
+                                         are pending meanwhile, so another process can claim them
+    any other command                    nothing: the command took nothing away
+
+Redis does the same when a client disconnects only if the reply was not produced yet; a reply that was already sent to a
+broken connection is lost there. In process, no other command runs between the reply and `put_back`.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from rillet.errors import CommandError
+
+# Command -> (index of the key or of the numkeys argument, the command that reverses it) for commands whose reply is
+# described in `put_back`.
+_POPS = {b"LPOP": b"LPUSH", b"RPOP": b"RPUSH"}
+_BLOCKING_POPS = {b"BLPOP": b"LPUSH", b"BRPOP": b"RPUSH"}
+_MOVES = {b"LMOVE", b"BLMOVE", b"RPOPLPUSH", b"BRPOPLPUSH"}
+_SORTED_POPS = {b"ZPOPMIN", b"ZPOPMAX"}
+_BLOCKING_SORTED_POPS = {b"BZPOPMIN", b"BZPOPMAX"}
+_MULTI_POPS = {b"LMPOP", b"BLMPOP", b"ZMPOP", b"BZMPOP"}
+_TAKES = frozenset(
+    {*_POPS, *_BLOCKING_POPS, *_MOVES, *_SORTED_POPS, *_BLOCKING_SORTED_POPS, *_MULTI_POPS, b"SPOP"}
+)
+_DELIVERS = frozenset((b"XREADGROUP", b"XAUTOCLAIM", b"XCLAIM"))
+
+
+def takes(argv: list[bytes]) -> bool:
+    """Return whether the command removes data that its reply contains, or delivers messages to a consumer."""
+    name = argv[0].upper()
+    return name in _TAKES or name in _DELIVERS
+
+
+def put_back(argv: list[bytes], reply: Any) -> list[list[bytes]]:
+    """Return the commands that restore what `reply` took away; none if the command took nothing.
+
+    The commands are exact as long as no other client has changed the key since.
+    """
+    if reply is None or isinstance(reply, (CommandError, int)) or reply == []:
+        return []
+    name = argv[0].upper()
+    if name in _POPS:
+        taken = reply if isinstance(reply, list) else [reply]
+        return [[_POPS[name], argv[1], *reversed(taken)]]
+    if name in _BLOCKING_POPS:
+        key, value = reply
+        return [[_BLOCKING_POPS[name], key, value]]
+    if name in _MOVES:
+        return _move_back(name, argv, reply)
+    if name in _SORTED_POPS:
+        return [[b"ZADD", argv[1], *_scored(reply)]]
+    if name in _BLOCKING_SORTED_POPS:
+        key, member, score = reply
+        return [[b"ZADD", key, _number(score), member]]
+    if name in _MULTI_POPS:
+        key, taken = reply
+        if name.endswith(b"ZMPOP"):
+            return [[b"ZADD", key, *_scored(taken)]]
+        side = argv[2 + int(argv[1])] if name == b"LMPOP" else argv[3 + int(argv[2])]
+        return [[b"LPUSH" if side.upper() == b"LEFT" else b"RPUSH", key, *reversed(taken)]]
+    if name == b"SPOP":
+        return [[b"SADD", argv[1], *(reply if isinstance(reply, (list, set)) else [reply])]]
+    return []
+
+
+def _move_back(name: bytes, argv: list[bytes], value: bytes) -> list[list[bytes]]:
+    """Return the commands that move an element back to the list from which it came."""
+    source, target = argv[1], argv[2]
+    came_from, went_to = (argv[3].upper(), argv[4].upper()) if name.endswith(b"LMOVE") else (b"RIGHT", b"LEFT")
+    count = b"1" if went_to == b"LEFT" else b"-1"  # the first equal element from the end to which it went
+    return [[b"LREM", target, count, value], [b"LPUSH" if came_from == b"LEFT" else b"RPUSH", source, value]]
+
+
+def _scored(reply: Any) -> list[bytes]:
+    """Return the score and member arguments of ZADD for members and scores in a flat list (RESP2) or in pairs."""
+    pairs = reply if isinstance(reply[0], list) else zip(reply[::2], reply[1::2], strict=True)
+    return [word for member, score in pairs for word in (_number(score), member)]
+
+
+def _number(score: Any) -> bytes:
+    return score if isinstance(score, bytes) else float.__repr__(score).encode()
+
+
+class Undelivered:
+    """Messages that were delivered to a consumer whose call was cancelled; its next call gets them. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[bytes, ...], list[Any]] = {}
+        self._guard = threading.Lock()
+
+    def keep(self, argv: list[bytes], reply: Any) -> None:
+        """Keep a reply for the next call of the same consumer, if it contains messages."""
+        place = _consumer_of(argv)
+        if place is not None and reply and not isinstance(reply, CommandError):
+            with self._guard:
+                self._kept.setdefault(place, []).append(reply)
+
+    def take(self, argv: list[bytes]) -> Any:
+        """Return the oldest kept reply for this command's consumer, None if there is none."""
+        if not self._kept:
+            return None
+        place = _consumer_of(argv)
+        if place is None:
+            return None
+        with self._guard:
+            replies = self._kept.get(place)
+            if not replies:
+                return None
+            reply = replies.pop(0)
+            if not replies:
+                del self._kept[place]
+        return reply
+
+
+def _consumer_of(argv: list[bytes]) -> tuple[bytes, ...] | None:
+    """Return the command's name with its streams, group and consumer; None if it delivers no new messages."""
+    name = argv[0].upper()
+    if name == b"XREADGROUP":
+        words = [word.upper() for word in argv]
+        try:
+            at, streams = words.index(b"GROUP", 1), words.index(b"STREAMS", 1)
+        except ValueError:
+            return None
+        if b">" not in argv[streams + 1 :]:
+            return None  # a consumer's own pending messages can be read again
+        return (name, argv[at + 1], argv[at + 2], *argv[streams + 1 :])
+    if name in (b"XAUTOCLAIM", b"XCLAIM") and len(argv) > 3:
+        return (name, *argv[1:4])
+    return None
+
+
+__all__ = ["Undelivered", "put_back", "takes"]

@@ -1,0 +1,195 @@
+"""A cancelled call of the asyncio API takes nothing: the data is still there, or the consumer's next call gets it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rillet
+from rillet.store import Store
+from tests.store.conftest import Frontend
+
+
+def _run(body: Coroutine[Any, Any, None]) -> None:
+    async def limited() -> None:
+        async with asyncio.timeout(60):
+            await body
+
+    asyncio.run(limited())
+
+
+async def _blocked(store: Store, count: int) -> None:
+    """Wait until the server reports this number of blocked clients."""
+    while int((await asyncio.to_thread(store.info))["blocked_clients"]) != count:
+        await asyncio.sleep(0.002)
+
+
+async def _cancelled(*tasks: asyncio.Task[Any]) -> None:
+    for task in tasks:
+        task.cancel()
+    for result in await asyncio.gather(*tasks, return_exceptions=True):
+        assert isinstance(result, asyncio.CancelledError)
+
+
+def test_a_read_that_timed_out_consumes_nothing(frontend: Frontend) -> None:
+    async def body() -> None:
+        store = frontend.store.aio()
+        stream = store.stream("s")
+        group = await stream.group("g")
+        consumer = group.consumer("c")
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(consumer.read(block=20), 0.2)
+        made = await stream.add({"n": 1})
+        assert [message.id for message in await consumer.read()] == [made]
+        assert len(await group.pending()) == 1
+
+    _run(body())
+
+
+def test_cancelled_pops_take_nothing(frontend: Frontend) -> None:
+    async def body() -> None:
+        store = frontend.store.aio()
+        pops = [asyncio.create_task(store.execute("BLPOP", "l", 0)) for _ in range(3)]
+        await _blocked(frontend.store, 3)
+        await _cancelled(*pops)
+        assert await store.execute("RPUSH", "l", "a", "b", "c") == 3
+        assert await store.execute("LRANGE", "l", 0, -1) == [b"a", b"b", b"c"]
+
+    _run(body())
+
+
+# Each blocking command, the command that serves it, and a question with its answer after the cancellation.
+SERVED: list[tuple[list[object], list[object], list[object], object]] = [
+    (["BLPOP", "l", 0], ["RPUSH", "l", "x"], ["LRANGE", "l", 0, -1], [b"x"]),
+    (["BRPOP", "l", 0], ["RPUSH", "l", "x", "y"], ["LRANGE", "l", 0, -1], [b"x", b"y"]),
+    (["BLMPOP", 0, 1, "l", "RIGHT", "COUNT", 2], ["RPUSH", "l", "x", "y", "z"], ["LRANGE", "l", 0, -1],
+     [b"x", b"y", b"z"]),
+    (["BLMOVE", "l", "to", "LEFT", "RIGHT", 0], ["RPUSH", "l", "x", "y"], ["LRANGE", "l", 0, -1], [b"x", b"y"]),
+    (["BZPOPMIN", "z", 0], ["ZADD", "z", 1.5, "m"], ["ZRANGE", "z", 0, -1, "WITHSCORES"], [b"m", b"1.5"]),
+    (["BZMPOP", 0, 1, "z", "MAX", "COUNT", 2], ["ZADD", "z", 1, "m", 2, "n"], ["ZRANGE", "z", 0, -1], [b"m", b"n"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("pop", "push", "question", "answer"), SERVED, ids=lambda value: str(value[0]))
+def test_a_pop_that_is_cancelled_when_it_was_just_served_puts_back(
+    frontend: Frontend, pop: list[Any], push: list[Any], question: list[Any], answer: object
+) -> None:
+    async def body() -> None:
+        store = frontend.store.aio()
+        for _ in range(3):
+            task = asyncio.create_task(store.execute(*pop))
+            await _blocked(frontend.store, 1)
+            frontend.store.execute(*push)  # synchronous: the loop has not seen the reply yet
+            await _cancelled(task)
+            await _blocked(frontend.store, 0)
+            assert await store.execute(*question) == answer
+            await store.delete("l", "to", "z")
+
+    _run(body())
+
+
+def test_a_read_that_is_cancelled_when_it_was_just_served_is_delivered_to_the_next_call(frontend: Frontend) -> None:
+    async def body() -> None:
+        store = frontend.store.aio()
+        stream = store.stream("s")
+        consumer = (await stream.group("g")).consumer("c")
+        for number in range(3):
+            task = asyncio.create_task(consumer.read(block=20))
+            await _blocked(frontend.store, 1)
+            made = frontend.store.stream("s").add({"n": number})
+            await _cancelled(task)
+            assert [message.id for message in await consumer.read(block=5)] == [made]
+
+    _run(body())
+
+
+def test_cancelled_messages_leave_no_read_behind(frontend: Frontend) -> None:
+    async def body() -> None:
+        store = frontend.store.aio()
+        stream = store.stream("s")
+        consumer = (await stream.group("g")).consumer("c")
+
+        async def work() -> None:
+            async for _ in consumer.messages(block=0):
+                raise AssertionError("there is no message")
+
+        task = asyncio.create_task(work())
+        await _blocked(frontend.store, 1)
+        await _cancelled(task)
+        await _blocked(frontend.store, 0)
+        made = await stream.add({"n": 1})
+        assert [message.id for message in await consumer.read()] == [made]
+
+    _run(body())
+
+
+def test_commands_cancelled_at_random_lose_and_double_nothing(frontend: Frontend) -> None:
+    """Producers push numbers; consumers pop under timeouts of almost no time. Each number is received once."""
+
+    async def body() -> None:
+        store = frontend.store.aio()
+        received: list[int] = []
+        total = 200
+
+        async def consume() -> None:
+            patience = 0.0005  # grows until a reply arrives in time, so that a slow machine gets through too
+            while len(received) < total:
+                patience *= 1.5
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(min(patience, 1)):
+                        reply = await store.execute("BLPOP", "l", 0)
+                        received.append(int(reply[1]))
+                        patience = 0.0005
+
+        consumers = [asyncio.create_task(consume()) for _ in range(4)]
+        for number in range(total):
+            await store.execute("RPUSH", "l", number)
+            if number % 10 == 0:
+                await asyncio.sleep(0.001)
+        await asyncio.gather(*consumers)
+        assert sorted(received) == list(range(total))
+        assert await store.execute("LLEN", "l") == 0
+
+    _run(body())
+
+
+def test_a_store_that_syncs_every_write_delivers_after_a_cancellation(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with rillet.open(tmp_path / "store", appendfsync="always").aio() as store:
+            stream = store.stream("s")
+            consumer = (await stream.group("g")).consumer("c")
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(consumer.read(block=20), 0.1)
+            made = await stream.add({"n": 1})
+            assert [message.id for message in await consumer.read()] == [made]
+            await asyncio.gather(*(stream.add({"n": n}) for n in range(200)))
+            assert await stream.length() == 201
+
+    _run(body())
+
+
+@pytest.mark.parametrize("count", [600])
+def test_more_tasks_wait_than_a_pool_has_threads(frontend: Frontend, count: int) -> None:
+    async def body() -> None:
+        store = frontend.store.aio()
+        stream = store.stream("s")
+        readers = [asyncio.create_task(stream.read("$", block=50)) for _ in range(count)]
+        await _blocked(frontend.store, count)
+        made = await stream.add({"n": 1})
+        for entries in await asyncio.gather(*readers):
+            assert [entry.id for entry in entries] == [made]
+
+    _run(body())
+
+
+def test_a_transaction_is_refused_on_the_shared_interface(frontend: Frontend) -> None:
+    for name in ("MULTI", "EXEC", "DISCARD", "WATCH", "UNWATCH"):
+        with pytest.raises(rillet.errors.CommandError, match=r"store\.transaction"):
+            frontend.store.execute(name, *(["k"] if name == "WATCH" else []))
+
+

@@ -1,0 +1,156 @@
+"""A call inside a call: signal handlers and interrupts swap no replies, and leave no lock and no session behind."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+import rillet
+from rillet.errors import NestedCall
+from rillet.store import Store
+from tests.store.conftest import Frontend, only
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="sets an interval timer")
+
+
+@contextlib.contextmanager
+def every(seconds: float, handler: Callable[[], None]) -> Iterator[None]:
+    """Call the handler at intervals, as a signal handler of this thread; up to three calls are inside each other."""
+    depth = 0
+
+    def on_signal(*_: object) -> None:
+        nonlocal depth
+        if depth < 3:
+            depth += 1
+            try:
+                handler()
+            finally:
+                depth -= 1
+
+    signal.signal(signal.SIGALRM, on_signal)
+    signal.setitimer(signal.ITIMER_REAL, seconds, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, signal.SIG_IGN)
+
+
+def test_a_signal_handler_reads_and_no_reply_is_swapped(store: Store) -> None:
+    store.execute("SET", "outer", "o")
+    store.execute("SET", "inner", "i")
+    seen: list[object] = []
+
+    def handler() -> None:
+        seen.append(store.execute("GET", "inner"))
+
+    with every(0.0005, handler):
+        while len(seen) < 100:
+            assert store.execute("GET", "outer") == b"o"
+    assert set(seen) == {b"i"}
+
+
+def test_a_signal_handler_writes_or_is_refused_and_each_entry_is_there_once(store: Store) -> None:
+    outer, inner = store.stream("outer"), store.stream("inner")
+    added, refused, asked = [], 0, 0
+
+    def handler() -> None:
+        nonlocal refused, asked
+        asked += 1
+        try:
+            added.append(inner.add({"n": asked}))
+        except NestedCall:
+            refused += 1
+
+    mine: list[object] = []
+    with every(0.0005, handler):
+        while asked < 100 or not added:
+            mine.append(outer.add({"n": len(mine)}))
+    assert [entry.id for entry in outer] == mine
+    assert [entry.id for entry in inner] == sorted(added)  # a handler may interrupt a handler
+    assert len(added) + refused == asked
+    if not (store.owner or rillet.compiled()):
+        assert refused == 0
+
+
+def test_a_signal_handler_runs_while_a_call_waits(store: Store) -> None:
+    stream = store.stream("s")
+    fired: list[object] = []
+
+    def handler() -> None:
+        if not fired:
+            fired.append(stream.add({"n": 1}))
+
+    with every(0.05, handler):
+        entries = stream.read("$", block=20)
+    assert [entry.id for entry in entries] == fired
+
+
+class Interrupt(Exception):
+    """What the handler of these tests raises."""
+
+
+# An interrupt inside socket.create_connection leaves the socket to the garbage collector.
+LEAVES_SOCKETS = pytest.mark.filterwarnings(
+    "ignore:unclosed:ResourceWarning", "ignore:Exception ignored in.*socket:pytest.PytestUnraisableExceptionWarning"
+)
+
+
+@LEAVES_SOCKETS
+def test_interrupts_leave_no_lock_and_no_waiting_session(frontend: Frontend) -> None:
+    store = frontend.store
+    rounds = 0
+    armed = [False]
+
+    def handler() -> None:
+        if armed[0]:
+            armed[0] = False
+            raise Interrupt
+
+    with every(0.0007, handler):
+        while rounds < 150:
+            rounds += 1
+            with contextlib.suppress(Interrupt):
+                armed[0] = True
+                store.execute("BLPOP", "empty", "0.002")
+            armed[0] = False
+    done = threading.Event()
+
+    def other() -> None:
+        store.execute("SET", "k", "v")
+        done.set()
+
+    threading.Thread(target=other, daemon=True).start()
+    assert done.wait(30), "a lock is still held"
+    store.execute("RPUSH", "empty", "x")
+    assert store.execute("LLEN", "empty") == 1, "a session of an interrupted call still waits"
+
+
+@LEAVES_SOCKETS
+@only("memory", "owner", "attached", "redis")
+def test_an_interrupted_batch_leaves_no_transaction(frontend: Frontend) -> None:
+    store = frontend.store
+    armed = [False]
+    rounds = torn = 0
+
+    def handler() -> None:
+        if armed[0]:
+            armed[0] = False
+            raise Interrupt
+
+    batch = [["MULTI"], ["INCR", "a"], *(["PING"] for _ in range(50)), ["INCR", "b"], ["EXEC"]]
+    with every(0.0005, handler):
+        while rounds < 120:
+            rounds += 1
+            with contextlib.suppress(Interrupt):
+                armed[0] = True
+                store.execute_many(batch)
+            armed[0] = False
+            torn += store.execute("GET", "a") != store.execute("GET", "b")
+    assert torn == 0
+    assert store.execute("PING") == b"PONG"
