@@ -10,6 +10,7 @@
     │   ├── ExecAbort  Unblocked  Misconf  Loading  ReadOnly  NoScript
     └── StoreError             the store on disk cannot be opened or written
         ├── NotAStore  NewerFormat  StoreClosed  StoreBusy
+        ├── OutcomeUnknown     the connection broke after a command was sent: it may or may not have been executed
         ├── TransactionConflict  another client changed a watched key
         └── NestedCall         a signal handler called the store while the engine ran a command of the same thread
 
@@ -178,3 +179,7 @@ class NestedCall(StoreError):
 
 class TransactionConflict(StoreError):
     """Another client changed a watched key during a transaction; nothing was executed: run the transaction again."""
+
+
+class OutcomeUnknown(StoreError):
+    """The connection broke after the command was sent and before its reply; it may or may not have been executed."""

@@ -7,8 +7,10 @@ import threading
 
 import pytest
 
+import rillet
 from rillet.errors import CommandError, StoreError, TransactionConflict
 from rillet.store import Store
+from tests.judge import Judge
 from tests.store.conftest import Frontend
 
 
@@ -128,3 +130,11 @@ def test_tasks_do_not_share_a_transaction(frontend: Frontend) -> None:
                 transaction.execute("INCR", "n")
 
     asyncio.run(body())
+
+
+def test_a_connection_is_replaced_after_a_transaction(judge: Judge) -> None:
+    with rillet.connect(f"redis://127.0.0.1:{judge.port}") as store, judge.client() as other:
+        store.execute("DEL", "n")
+        store.execute_many([["MULTI"], ["INCR", "n"], ["EXEC"]])
+        other.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+        assert store.execute("GET", "n") == b"1"

@@ -24,7 +24,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from rillet.errors import StoreClosed, StoreError
+from rillet.errors import OutcomeUnknown, StoreClosed, StoreError
 from rillet.store.channels import ChannelMessage, InProcessChannels, Names, Subscription, one_reply
 from rillet.store.delivery import DeliveryOptions, Stop, delivery
 from rillet.store.encoding import Fields, IDLike, Value, encode, encode_id, parse_id
@@ -68,7 +68,7 @@ class AsyncCalls:
         try:
             return raised(await self._execute(transport, argv))
         except StoreError as error:
-            replacement = await asyncio.to_thread(self._store.replacement, transport, error)
+            replacement = await asyncio.to_thread(self._store.replacement, transport, error, argv)
             return raised(await self._execute(replacement, argv))
 
     async def _execute(self, transport: Transport, argv: list[bytes]) -> Any:
@@ -324,7 +324,10 @@ class AsyncConsumer(AsyncCalls):
                     for message in step:
                         yield message
                 else:
-                    reply = await self._run(step)
+                    try:
+                        reply = await self._run(step)
+                    except OutcomeUnknown:  # what the command delivered is pending: begin again
+                        steps = delivery((self.plain,), options)
 
     def __aiter__(self) -> AsyncIterator[Message]:
         """Yield messages without end."""

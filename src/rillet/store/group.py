@@ -21,7 +21,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from rillet.errors import BusyGroup
+from rillet.errors import BusyGroup, OutcomeUnknown
 from rillet.store.delivery import (
     DeliveryOptions,
     Stop,
@@ -247,7 +247,12 @@ class MessageReader:
                 return
             reply = None
             if isinstance(step, list):
-                reply = self.store.run(step)
+                try:
+                    reply = self.store.run(step)
+                except OutcomeUnknown:
+                    # What the command delivered is pending for this consumer: begin again with the pending messages.
+                    steps.close()
+                    steps = delivery(self.parts(), options)
             elif options.batch is None:
                 yield from step
             else:

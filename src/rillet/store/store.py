@@ -25,7 +25,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from rillet.errors import NestedCall, StoreClosed, StoreError, TransactionConflict
+from rillet.errors import NestedCall, OutcomeUnknown, StoreClosed, StoreError, TransactionConflict
 from rillet.protocol.reply_parser import parse_all
 from rillet.runtime.settings import Settings
 from rillet.store import several
@@ -46,7 +46,7 @@ from rillet.store.stream import Stream
 from rillet.store.transaction import StoreTransaction
 from rillet.store.transports.cluster import ClusterTransport
 from rillet.store.transports.in_process import InProcessTransport
-from rillet.store.transports.transport import NotSent, Transport, raised
+from rillet.store.transports.transport import NotSent, Transport, raised, repeatable
 from rillet.types.stream.id import StreamID
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class Store(KeyCommands):
         try:
             return raised(transport.execute(argv))
         except StoreError as error:
-            return raised(self.replacement(transport, error).execute(argv))
+            return raised(self.replacement(transport, error, argv).execute(argv))
 
     def run_many(self, commands: Sequence[list[bytes]]) -> list[Any]:
         """Run several commands whose arguments are bytes; see `execute_many`."""
@@ -150,8 +150,11 @@ class Store(KeyCommands):
         made: StreamID | None = None if reply is None else parse_id(reply)
         return made
 
-    def replacement(self, transport: Transport, error: StoreError) -> Transport:
-        """Replace a failed transport; return the new one if the command may be sent again, else raise the error."""
+    def replacement(self, transport: Transport, error: StoreError, argv: list[bytes] | None = None) -> Transport:
+        """Replace a failed transport; return the new one if the command may be sent again, else raise the error.
+
+        argv: the command, if it is one; a repeatable command is sent again although its outcome is unknown.
+        """
         backend = self._backend
         if backend is None or isinstance(error, (StoreClosed, NestedCall)):
             raise error
@@ -159,6 +162,8 @@ class Store(KeyCommands):
             self._transport = backend.replace(transport)
         except StoreError as other:
             raise (other if isinstance(error, NotSent) else error) from other
+        if isinstance(error, OutcomeUnknown) and argv is not None and repeatable(argv):
+            return self._transport
         if not isinstance(error, NotSent) or self._transport is transport:
             raise error
         return self._transport

@@ -20,7 +20,7 @@ from rillet.client.connection import RECEIVE, Connection
 from rillet.client.errors import AddressError, ConnectionLost, ConnectorError
 from rillet.client.protocol import pack_all
 from rillet.client.servers import ClientOptions, Servers
-from rillet.errors import CommandError, StoreClosed, StoreError
+from rillet.errors import CommandError, OutcomeUnknown, StoreClosed, StoreError
 from rillet.protocol.reply_parser import ReplyError
 from rillet.store.transports.async_server import AsyncServerTransport
 from rillet.store.transports.transport import ERROR_CLASSES, NotSent, error_of, errors_among
@@ -158,6 +158,11 @@ class ServerTransport:
         if error.line and (error.line.partition(" ")[0] in ERROR_CLASSES or not isinstance(error, ConnectionLost)):
             return error_of(error.line)
         reason = str(error).removeprefix("rillet: ")
+        if isinstance(error, ConnectionLost):
+            return OutcomeUnknown(
+                f"the server at {self.options.place()} did not answer: {reason}; the command may or may not have been "
+                "executed"
+            )
         return StoreError(f"the server at {self.options.place()} did not answer: {reason}")
 
     # ---- asyncio ----
@@ -207,7 +212,11 @@ class ServerTransport:
 
     def _exchange(self, data: bytes, count: int, stateful: bool = False) -> list[Any]:
         """Send commands in RESP encoding on this thread's connection and return their replies."""
-        connection = self.connection()
+        try:
+            connection = self.connection()
+        except ConnectionLost as error:
+            reason = str(error).removeprefix("rillet: ")
+            raise NotSent(f"the server at {self.options.place()} did not answer: {reason}") from error
         connection.has_state = connection.has_state or stateful
         replies: list[Any] = []
         failed_to_log = False
@@ -261,7 +270,13 @@ class AttachedTransport(ServerTransport):
         if self._abandoned:
             raise NotSent(f"the process that owned the store ended ({self.path})")
         try:
-            return servers.connection(b"")
+            connection = servers.connection(b"")
+            # An owner that ended while this connection was idle closed it: nothing was sent, so the next owner can be
+            # asked. A connection with a selected database is not replaced.
+            if not connection.has_state and connection.stale():
+                servers.forget(connection)
+                connection = servers.connection(b"")
+            return connection
         except ConnectionLost as error:
             raise self.not_sent(error) from error
 
@@ -281,7 +296,7 @@ class AttachedTransport(ServerTransport):
     def failed(self, error: ConnectorError) -> StoreError | CommandError:
         """Return the exception to raise after a failed call of the owner."""
         if isinstance(error, ConnectionLost) and not self.closed:
-            return StoreError(
+            return OutcomeUnknown(
                 f"the process that owns the store ended before it replied ({self.path}); the command may or may not "
                 "have been executed"
             )

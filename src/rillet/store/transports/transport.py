@@ -8,8 +8,9 @@
 Every transport uses the same reply parser, so a store behaves the same through each of them. An error reply becomes the
 exception class of its prefix (`error_of`).
 
-A connection that breaks during an exchange raises StoreError. The command may have been executed, so the store does not
-send the command again. Only if no connection could be made (NotSent), the store tries another transport.
+A connection that breaks during an exchange raises OutcomeUnknown: the command may have been executed. The store sends
+it again only if that does no harm (`repeatable`). If no connection could be made (NotSent), the store tries another
+transport.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from rillet import errors
+from rillet import commands, errors
 from rillet.errors import CommandError, StoreError
 from rillet.protocol.reply_parser import ReplyError
+from rillet.runtime.registry import TABLE
 
 # Commands that affect only the connection that sends them.
 CONNECTION_COMMANDS = frozenset((b"MULTI", b"EXEC", b"DISCARD", b"WATCH", b"UNWATCH"))
@@ -60,6 +62,13 @@ class Transport(Protocol):
 
     def close(self) -> None:
         """Close the connections to the engine, or its sessions."""
+
+
+def repeatable(argv: list[bytes]) -> bool:
+    """Return whether a command may be executed twice: it only reads, or its second execution changes nothing (XACK)."""
+    commands.load()
+    entry = TABLE.find(argv[0])
+    return entry is not None and ("readonly" in entry.flags or entry.name == "xack")
 
 
 def error_of(line: str) -> CommandError:

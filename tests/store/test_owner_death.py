@@ -1,0 +1,79 @@
+"""The owner of a directory is killed: the other processes continue, and no message is lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import rillet
+from rillet.store.transports.server import AttachedTransport
+
+pytestmark = [pytest.mark.once, pytest.mark.skipif(sys.platform == "win32", reason="needs Unix sockets")]
+
+WORKER = """
+import pathlib, sys, rillet
+folder = pathlib.Path(sys.argv[1])
+name = sys.argv[2]
+with rillet.open(folder / "store", appendfsync="always") as store, (folder / name).open("w") as handled:
+    consumer = store.stream("jobs").group("workers").consumer(name)
+    print("ready", flush=True)
+    for message in consumer.messages(block=.2, claim_idle=1, stop=(folder / "stop").exists):
+        handled.write(message["n"] + "\\n")
+        handled.flush()
+        message.ack()
+"""
+MESSAGES = 400
+
+
+def start(folder: Path, name: str) -> subprocess.Popen[str]:
+    worker = subprocess.Popen(
+        [sys.executable, "-c", WORKER, str(folder), name], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONPATH": str(Path(rillet.__file__).parent.parent)},
+    )  # fmt: skip
+    assert worker.stdout is not None
+    assert worker.stdout.readline() == "ready\n"
+    return worker
+
+
+def handled(folder: Path, names: list[str]) -> set[int]:
+    return {int(line) for name in names for line in (folder / name).read_text().split("\n")[:-1]}
+
+
+def test_workers_continue_after_their_owner_was_killed(tmp_path: Path) -> None:
+    names = ["one", "two", "three", "four"]
+    with rillet.open(tmp_path / "store", appendfsync="always") as store:
+        store.stream("jobs").add_many({"n": n} for n in range(MESSAGES))
+    owner, *others = [start(tmp_path, name) for name in names]
+    while len(handled(tmp_path, names)) < MESSAGES // 10:
+        time.sleep(0.001)
+    owner.kill()
+    owner.wait()
+    while len(handled(tmp_path, names)) < MESSAGES:
+        assert [other.poll() for other in others] == [None] * 3, [other.stderr.read() for other in others]  # type: ignore
+        time.sleep(0.01)
+    (tmp_path / "stop").touch()
+    for other in others:
+        said = other.communicate(timeout=60)[1]  # the new owner reports the end of the old one
+        assert not said or said.count("\n") == 1 and "ended without closing" in said
+        assert other.returncode == 0
+    assert handled(tmp_path, names) == set(range(MESSAGES))
+    with rillet.open(tmp_path / "store") as store:
+        assert store.stream("jobs").group("workers").pending_count() == 0
+    owner.communicate()
+
+
+def test_an_idle_client_sends_its_next_command_to_the_next_owner(tmp_path: Path) -> None:
+    owner = start(tmp_path, "one")
+    with rillet.open(tmp_path / "store") as store:
+        assert isinstance(store.transport, AttachedTransport)
+        assert store.execute("SET", "k", 1) == b"OK"
+        os.kill(owner.pid, signal.SIGKILL)
+        owner.communicate()
+        assert store.execute("INCR", "k") == 2
+        assert store.owner
