@@ -100,9 +100,6 @@ def test_several_attached_stores_agree_on_the_new_owner(tmp_path: Path) -> None:
             other.ask("store.stream('s').add({'a': 1}) is not None")
         owner.kill()
         for other in others:
-            other.tell("store.execute('PING')")
-        assert all("ended before it replied" in other.answer() for other in others)
-        for other in others:
             other.tell("store.stream('s').add({'a': 2}) is not None")
         assert [other.answer() for other in others] == ["True"] * 3
         assert sum(other.ask("store.owner") for other in others) == 1
@@ -114,13 +111,12 @@ def test_several_attached_stores_agree_on_the_new_owner(tmp_path: Path) -> None:
 
 def test_the_owner_closes_in_good_order(tmp_path: Path) -> None:
     with Other(tmp_path / "store") as owner:
-        owner.ask("len(store.stream('s').add_many([{'a': 1}] * 100))")
+        assert owner.ask("len(store.stream('s').add_many([{'a': 1}] * 100))") == 100
         with rillet.open(tmp_path / "store") as store:
             assert len(store.stream("s")) == 100
             assert owner.ask("store.close()") is None
-            with pytest.raises(StoreError, match="ended before it replied"):
-                store.stream("s").add({"a": 2})
-            assert len(store.stream("s")) == 100
+            assert store.stream("s").add({"a": 2}) is not None  # nothing was sent to the first owner
+            assert len(store.stream("s")) == 101
             assert store.owner
 
 
