@@ -68,7 +68,7 @@ def test_what_a_cluster_cannot_do_is_said(store: Store, nodes: Cluster) -> None:
     with pytest.raises(CommandError, match="^CROSSSLOT Keys in request don't hash to the same slot"):
         store.execute("XREAD", "STREAMS", first, second, "0", "0")
     for words in (("MULTI",), ("WATCH", first)):
-        with pytest.raises(CommandError, match=f"{words[0]} belongs to one connection, and a cluster has many"):
+        with pytest.raises(CommandError, match=f"{words[0]} belongs to one connection"):
             store.execute(*words)
     with pytest.raises(CommandError, match=r"use keys\(\), which reads every node"):
         store.execute("SCAN", "0")
@@ -155,8 +155,10 @@ def test_waiting_and_the_end(store: Store, nodes: Cluster) -> None:
         assert client.xlen("s") == 1
     thread, result = waiting(nodes, "s", lambda: store.stream("s").read("$", block=0))
     nodes.owner("s").run("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
-    thread.join(60)
-    assert isinstance(result[0], StoreError)  # and is not sent again: it may have been carried out
+    while thread.is_alive():  # a read is sent again
+        nodes.owner("s").run("XADD", "s", "*", "a", "1")
+        thread.join(0.05)
+    assert len(result[0]) >= 1
     thread, result = waiting(nodes, "s", lambda: store.stream("s").read("$", block=0))
     store.close()
     thread.join(60)
@@ -194,8 +196,8 @@ def test_a_transaction_goes_where_its_slot_has_gone(store: Store, nodes: Cluster
     with nodes.moving(stream) as move:
         move.migrate()
         assert count() == 2  # ASK
-        with pytest.raises(CommandError, match="^ASK "):
-            count([("INCR", f"{{{stream}}}alone"), *transaction])  # which would count twice
+        with pytest.raises(CommandError, match=r"store\.transaction"):
+            count([("INCR", f"{{{stream}}}alone"), *transaction])
         move.finish()
         assert [count(), count()] == [3, 4]  # MOVED, and known
     assert len(store.stream(stream)) == 4

@@ -118,7 +118,7 @@ def test_interrupts_leave_no_lock_and_no_waiting_session(frontend: Frontend) -> 
             with contextlib.suppress(Interrupt):
                 armed[0] = True
                 store.execute("BLPOP", "empty", "0.002")
-            armed[0] = False
+                armed[0] = False
     done = threading.Event()
 
     def other() -> None:
@@ -150,7 +150,7 @@ def test_an_interrupted_batch_leaves_no_transaction(frontend: Frontend) -> None:
             with contextlib.suppress(Interrupt):
                 armed[0] = True
                 store.execute_many(batch)
-            armed[0] = False
+                armed[0] = False
             torn += store.execute("GET", "a") != store.execute("GET", "b")
     assert torn == 0
     assert store.execute("PING") == b"PONG"

@@ -286,6 +286,10 @@ class InProcessTransport:
 
     # -- calls inside calls ----------------------------------------------------------------------------
 
+    def _inside(self) -> bool:
+        """Return whether this thread is inside a command of another call."""
+        return bool(self.lock._is_owned() and self.engine.propagation.depth)
+
     def _nested(self, commands: Sequence[list[bytes]]) -> list[bytes]:
         """Run commands of a call that interrupted another call of this thread; return their replies."""
         outer, busy, draining = self._thread.session, self._thread.busy, self._thread.draining
@@ -336,7 +340,7 @@ class InProcessTransport:
     def execute_raw(self, argv: list[bytes]) -> bytes:
         """Run one command and return the bytes of its reply; wait if the command blocks."""
         local = self._thread
-        if local.busy or (self._shield is not None and self.lock._is_owned()):
+        if local.busy:
             return self._nested([argv])[0]
         session = local.session
         if session is None:
@@ -344,10 +348,12 @@ class InProcessTransport:
         local.busy = True
         try:
             if self._shield is not None:
-                raw, log, position = self._shield.run(self._step, session, argv)
+                if self._inside():
+                    return self._nested([argv])[0]
+                raw, log, position = self._shielded(self._step, session, argv)
             else:
                 with self.lock as alone:
-                    if not alone:
+                    if not alone and self.engine.propagation.depth:
                         return self._nested([argv])[0]
                     raw = self._run(session, argv)
                     log = self.engine.log
@@ -404,7 +410,7 @@ class InProcessTransport:
         if not commands:
             return []
         local = self._thread
-        if local.busy or self.lock._is_owned():
+        if local.busy or self._inside():
             return parse_all(b"".join(self._nested(commands)))
         session = self.session()
         local.busy = True
@@ -431,7 +437,7 @@ class InProcessTransport:
         If there is a receiver, the replies become its buffer, and the result is empty.
         """
         local = self._thread
-        if local.busy or self.lock._is_owned():
+        if local.busy or self._inside():
             raw = b"".join(self._nested(parse_all(data)))
             if receiver is None:
                 return raw
@@ -503,7 +509,9 @@ class InProcessTransport:
 
     def _shielded(self, step: Callable[[Unpack[Arguments]], Result], *arguments: *Arguments) -> Result:
         """Run a step of the engine so that no signal handler can interrupt it."""
-        return step(*arguments) if self._shield is None else self._shield.run(step, *arguments)
+        if self._shield is None or self.lock._is_owned():  # the engine's thread could not have the lock
+            return step(*arguments)
+        return self._shield.run(step, *arguments)
 
     @contextlib.contextmanager
     def exclusive(self, key: bytes) -> Iterator[Callable[[Sequence[list[bytes]]], list[Any]]]:
