@@ -74,9 +74,10 @@ def _run_all(session: Session, engine: Any, queue: list[Any]) -> None:
     """Run every queued command; an interrupt (KeyboardInterrupt ...) is raised after the last one.
 
     In a store, an interrupt may arrive at any step of Python. It must not tear the transaction. A command that had no
-    effect before the interrupt runs again.
+    effect before the interrupt runs again, once.
     """
     at = mark = 0
+    repeated = -1
     interrupt: BaseException | None = None
     while at < len(queue):
         try:
@@ -87,10 +88,12 @@ def _run_all(session: Session, engine: Any, queue: list[Any]) -> None:
                 at += 1
         except BaseException as error:
             interrupt = error
-            if session.argv is queue[at][1] and (session.dirty or session.propagated is not None):
+            begun = session.argv is queue[at][1] and (session.dirty or session.propagated is not None)
+            if begun or repeated == at:
                 at += 1
             else:
                 session.out.truncate(mark)
+                repeated = at
     if interrupt is not None:
         raise interrupt
 

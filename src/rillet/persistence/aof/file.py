@@ -5,6 +5,8 @@ frame that is synced before a manifest names the file. Otherwise the file is pla
 
 `size` counts the bytes that the operating system has, `synced` the bytes that are on the disk.
 
+This module and log.py are compiled, so that no interrupt (KeyboardInterrupt ...) comes between a write and its count.
+
 The file belongs to one process. `obstacle` compares the size of the file at its path with `size`, by one call of stat.
 It detects bytes of another process (a redis-server takes no lock), and a file or folder that was removed or renamed.
 """
@@ -15,6 +17,11 @@ import contextlib
 import errno
 import os
 from pathlib import Path
+
+try:
+    import cython
+except ModuleNotFoundError:  # Cython is not installed: run interpreted
+    from rillet import _cython as cython
 
 from rillet.persistence.aof.failures import LogTakenOver
 from rillet.persistence.aof.frames import frame
@@ -72,7 +79,7 @@ class AofFile:
         the file keeps the partial write, and the next write must supply the remaining bytes.
         """
         file = self._file
-        done = 0
+        done: cython.Py_ssize_t = 0
         try:
             done = file.write(data)
             while done < len(data):

@@ -34,6 +34,11 @@ from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
 
+try:
+    import cython
+except ModuleNotFoundError:  # Cython is not installed: run interpreted
+    from rillet import _cython as cython
+
 from rillet.errors import Misconf
 from rillet.persistence.aof.buffer import AofBuffer
 from rillet.persistence.aof.failures import AofFailures, LogTakenOver, describe
@@ -236,6 +241,7 @@ class AppendOnlyLog:
         """
         file, buffer = self.file, self.buffer
         assert file is not None
+        written: cython.Py_ssize_t
         before = buffer.unwritten
         data = file.frame(self.feed.take(), len(before))
         if before:
