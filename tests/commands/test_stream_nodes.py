@@ -187,6 +187,6 @@ def test_the_commands_exist_with_every_compat_and_are_never_logged(compat: str) 
 def test_the_commands_work_in_a_transaction_and_through_a_store() -> None:
     with rillet.open() as store:
         store.stream("s").add({"a": "1"}, id="1-1")
-        store.execute("MULTI")
-        store.execute("RILLET.XRANK", "s", "+")
-        assert store.execute("EXEC") == [[1]]
+        with store.transaction() as transaction:
+            rank = transaction.execute("RILLET.XRANK", "s", "+")
+        assert rank.result == [1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import signal
 import sys
 import threading
@@ -32,12 +33,14 @@ def every(seconds: float, handler: Callable[[], None]) -> Iterator[None]:
             finally:
                 depth -= 1
 
+    gc.disable()  # an exception that the handler raises inside a callback of the collector would be lost
     signal.signal(signal.SIGALRM, on_signal)
     signal.setitimer(signal.ITIMER_REAL, seconds, seconds)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
+        gc.enable()
         signal.signal(signal.SIGALRM, signal.SIG_IGN)
 
 
