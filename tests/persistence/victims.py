@@ -280,7 +280,7 @@ def _serve(store: rillet.Store, connection: socket.socket) -> None:
                 data = data[_FRAME.size + len(frame) :]
                 try:
                     for part in _parts(pickle.loads(frame)):
-                        _answer(connection, store.execute_many(part) if len(part) > 1 else [store.execute(*part[0])])
+                        _answer(connection, store.run_many(part) if len(part) > 1 else [store.run(part[0])])
                 except StoreError:  # the owner was killed; it is unknown whether this command was executed
                     return
 
