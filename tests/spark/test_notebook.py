@@ -20,9 +20,12 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 def test_the_notebook_runs(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
+    notebook = find_spec("examples.flights.notebook")
+    assert notebook is not None
+    assert notebook.origin is not None
     monkeypatch.setenv("RILLET_FLIGHTS", "3000")
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    cells = runpy.run_module("examples.flights.notebook")
+    cells = runpy.run_path(notebook.origin)
     assert cells["spark"] is spark  # the session that is there
     said = capsys.readouterr().out
 
