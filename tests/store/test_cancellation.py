@@ -12,6 +12,7 @@ import pytest
 
 import rillet
 from rillet.store import Store
+from rillet.store.transports.async_server import blocks
 from tests.store.conftest import Frontend
 
 
@@ -193,3 +194,29 @@ def test_a_transaction_is_refused_on_the_shared_interface(frontend: Frontend) ->
             frontend.store.execute(name, *(["k"] if name == "WATCH" else []))
 
 
+READS = [
+    (["XREAD", "COUNT", 5, "BLOCK", 0, "STREAMS", "s", "$"], True),
+    (["XREAD", "STREAMS", "BLOCK", "$"], False),
+    (["XREADGROUP", "GROUP", "g", "c", "COUNT", 5, "NOACK", "CLAIM", 5, "block", 0, "STREAMS", "s", ">"], True),
+    (["XREADGROUP", "GROUP", "BLOCK", "BLOCK", "COUNT", 5, "STREAMS", "s", ">"], False),
+]
+
+
+@pytest.mark.parametrize(("command", "expected"), READS)
+def test_the_commands_that_block_are_known(command: list[object], expected: bool) -> None:
+    assert blocks([str(word).encode() for word in command]) is expected
+
+
+def test_a_blocking_read_with_many_options_delays_no_other_call(frontend: Frontend) -> None:
+    async def body() -> None:
+        store = frontend.store.aio()
+        stream = store.stream("s")
+        await stream.group("g")
+        options = "COUNT 5 NOACK COUNT 5 NOACK BLOCK 0".split()
+        waiting = asyncio.create_task(store.execute("XREADGROUP", "GROUP", "g", "c", *options, "STREAMS", "s", ">"))
+        await _blocked(frontend.store, 1)
+        made = await stream.add({"n": 1})
+        ((_, entries),) = await waiting
+        assert entries == [[str(made).encode(), [b"n", b"1"]]]
+
+    _run(body())

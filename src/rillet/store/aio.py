@@ -35,9 +35,10 @@ from rillet.store.records import GroupInfo, PendingEntry
 from rillet.store.stream import BATCH, LAST_ID, Stream
 from rillet.store.transaction import AsyncTransaction
 from rillet.store.transports.cluster import ClusterTransport
-from rillet.store.transports.in_process import InProcessTransport, waker
+from rillet.store.transports.in_process import InProcessTransport
 from rillet.store.transports.server import ServerTransport
 from rillet.store.transports.transport import Transport, raised
+from rillet.store.transports.wakeners import waker
 from rillet.types.stream.id import StreamID
 
 if TYPE_CHECKING:

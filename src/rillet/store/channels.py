@@ -38,7 +38,7 @@ from rillet.store.encoding import decode, encode_name
 from rillet.store.transports.cluster import ClusterTransport
 from rillet.store.transports.in_process import InProcessTransport
 from rillet.store.transports.server import AttachedTransport, ServerTransport
-from rillet.store.transports.transport import Transport, raised
+from rillet.store.transports.transport import TRANSACTION_COMMANDS, Transport, raised
 
 if TYPE_CHECKING:
     from rillet.store.store import Store
@@ -47,8 +47,7 @@ _MESSAGES = (b"message", b"pmessage", b"smessage")
 # Each SUBSCRIBE command, and the matching UNSUBSCRIBE command.
 _KINDS = {b"SUBSCRIBE": b"UNSUBSCRIBE", b"PSUBSCRIBE": b"PUNSUBSCRIBE", b"SSUBSCRIBE": b"SUNSUBSCRIBE"}
 _SHARDED = (b"SSUBSCRIBE", b"SUNSUBSCRIBE")
-_TRANSACTION = ("MULTI", "EXEC", "DISCARD", "WATCH", "UNWATCH")
-_NOT_CALLED = frozenset((*_KINDS, *_KINDS.values(), *(name.encode() for name in _TRANSACTION)))
+_NOT_CALLED = frozenset((*_KINDS, *_KINDS.values())) | TRANSACTION_COMMANDS
 Names = Iterable["str | bytes"]
 
 
@@ -239,9 +238,10 @@ def one_reply(argv: list[bytes]) -> list[bytes]:
     """
     if not argv:
         raise ValueError("the command is empty: pass at least its name")
-    if argv[0].upper() in _NOT_CALLED:
-        name = decode(argv[0]).upper()
-        if name in _TRANSACTION:
+    word = argv[0].upper()
+    if word in _NOT_CALLED:
+        name = decode(word)
+        if word in TRANSACTION_COMMANDS:
             raise CommandError(
                 f"{name} belongs to one connection, which threads and tasks would share: use `with store.transaction()`"
             )

@@ -171,16 +171,23 @@ def read_commands(
     claim_idle: float | None = None,
 ) -> list[list[bytes]]:  # fmt: skip
     """Return the XREADGROUP of new messages of several streams: one command, or one for each slot of a cluster."""
-    group = consumers[0].group
-    argv = [b"XREADGROUP", b"GROUP", group.key, consumers[0].key, b"COUNT", b"%d" % count]
+    argv = read_options(consumers[0], count, block, noack, claim_idle)
+    keys = by_slot(consumers[0].store, [consumer.group.stream.key for consumer in consumers], block is not None)
+    return [[*argv, b"STREAMS", *some, *[b">"] * len(some)] for some in keys]
+
+
+def read_options(
+    consumer: Consumer, count: int, block: float | None, noack: bool, claim_idle: float | None
+) -> list[bytes]:
+    """Return the XREADGROUP of a consumer up to its STREAMS."""
+    argv = [b"XREADGROUP", b"GROUP", consumer.group.key, consumer.key, b"COUNT", b"%d" % count]
     if block is not None:
         argv += [b"BLOCK", milliseconds(block)]
     if claim_idle is not None:
         argv += [b"CLAIM", b"%d" % round(claim_idle * 1000)]
     if noack:
         argv.append(b"NOACK")
-    keys = by_slot(group.store, [consumer.group.stream.key for consumer in consumers], block is not None)
-    return [[*argv, b"STREAMS", *some, *[b">"] * len(some)] for some in keys]
+    return argv
 
 
 def new_messages_of(reply: Any, consumers: Iterable[Consumer]) -> list[Message]:

@@ -91,7 +91,7 @@ def append_fields(argv: list[bytes], fields: object) -> cython.bint:
             argv.append(encode(field))
             argv.append(encode(value))
     else:
-        for field, value in _pairs(fields):
+        for field, value in pairs_of(fields):
             argv.append(encode(field))
             argv.append(encode(value))
     if len(argv) == before:
@@ -99,17 +99,17 @@ def append_fields(argv: list[bytes], fields: object) -> cython.bint:
     return True
 
 
-def _pairs(fields: Any) -> list[tuple[object, object]]:
-    """Return the (field, value) pairs of any mapping or iterable except a plain dict."""
-    if isinstance(fields, Mapping):
-        raw = getattr(fields, "pairs", None)  # of an Entry: every field, also if a name occurs twice
-        return raw if isinstance(raw, list) else list(fields.items())
-    if isinstance(fields, (str, bytes, bytearray, memoryview)):
-        raise TypeError(f"fields must be a mapping or (field, value) pairs, not {type(fields).__name__}")
-    pairs = list(fields)
+def pairs_of(values: Any) -> Iterable[tuple[Any, Any]]:
+    """Return the pairs of a mapping or of an iterable of pairs; raise TypeError for anything else."""
+    if isinstance(values, Mapping):
+        raw = getattr(values, "pairs", None)  # of an Entry: every field, also if a name occurs twice
+        return raw if isinstance(raw, list) else values.items()
+    if isinstance(values, (str, bytes, bytearray, memoryview)) or not isinstance(values, Iterable):
+        raise TypeError(f"expected a mapping or pairs, got {values!r}")
+    pairs = list(values)
     for pair in pairs:
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-            raise TypeError(f"fields must be a mapping or (field, value) pairs; {pair!r} is not a pair")
+            raise TypeError(f"expected a mapping or pairs; {pair!r} is not a pair")
     return pairs
 
 

@@ -30,9 +30,10 @@ from rillet.store.delivery import (
     drive,
     new_messages_of,
     read_commands,
+    read_options,
 )
 from rillet.store.encoding import IDLike, decode, encode_id, encode_name, parse_id
-from rillet.store.entry import milliseconds, stream_part
+from rillet.store.entry import stream_part
 from rillet.store.message import Message, new_messages, old_messages
 from rillet.store.policies import RefPolicy, chunks, policy_arguments
 from rillet.store.positions import Position, encode_after, encode_position, milliseconds_of
@@ -301,13 +302,7 @@ class Consumer(MessageReader):
     def read_command(self, count: int, block: float | None, after: Position, noack: bool,
                      claim_idle: float | None = None) -> list[bytes]:  # fmt: skip
         """Return the XREADGROUP command that `read` sends."""
-        argv = [b"XREADGROUP", b"GROUP", self.group.key, self.key, b"COUNT", b"%d" % count]
-        if block is not None:
-            argv += [b"BLOCK", milliseconds(block)]
-        if claim_idle is not None:
-            argv += [b"CLAIM", b"%d" % round(claim_idle * 1000)]
-        if noack:
-            argv.append(b"NOACK")
+        argv = read_options(self, count, block, noack, claim_idle)
         return [*argv, b"STREAMS", self.group.stream.key, encode_after(after)]
 
     def messages_of(self, reply: Any) -> list[Message]:

@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 
 from rillet.errors import Misconf
 from rillet.protocol.command_parser import CommandParser
-from rillet.store.transports.in_process import InProcessTransport, Wakener
+from rillet.store.transports.in_process import InProcessTransport
+from rillet.store.transports.wakeners import Wakener
 
 _REPLY_LIMIT = 1 << 62
 
@@ -36,7 +37,7 @@ class Ran(NamedTuple):
 
 
 class _Wakener(Wakener):
-    """Notes the log position of the reply, then calls the frontend's function."""
+    """Calls the frontend's function."""
 
     __slots__ = ("_on_wake",)
 
@@ -44,8 +45,8 @@ class _Wakener(Wakener):
         super().__init__(engine)
         self._on_wake = on_wake
 
-    def __call__(self) -> None:
-        self.note()
+    def wake(self) -> None:
+        """Call the function."""
         self._on_wake()
 
 

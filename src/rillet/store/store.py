@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     import redis
     from redis.asyncio import Redis as AsyncRedis
 
-# The number of threads in which asyncio calls of an attached store or of a server wait at the same time.
+# The most threads for asyncio calls that need one: several commands in turn, a cluster, building a table.
 _MAX_WORKERS = 512
 _workers_guard = threading.Lock()
 Result = TypeVar("Result")

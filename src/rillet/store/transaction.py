@@ -22,11 +22,12 @@ In a cluster, all keys of a transaction must have the same slot: {user:1}:stock,
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from rillet.errors import CommandError, StoreError, TransactionConflict
 from rillet.store.encoding import Fields, IDLike, Value, append_fields, encode, encode_id, encode_name, parse_id
-from rillet.store.transports.transport import raised
+from rillet.store.transports.transport import TRANSACTION_COMMANDS, raised
 
 if TYPE_CHECKING:
     from rillet.store.aio import AsyncStore
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from rillet.store.store import Store
 
 Result = TypeVar("Result")
-TRANSACTION_COMMANDS = frozenset((b"MULTI", b"EXEC", b"DISCARD", b"WATCH", b"UNWATCH"))
+AsyncRun: TypeAlias = Callable[[list[list[bytes]]], Awaitable[list[Any]]]
 
 
 class Queued:
@@ -113,7 +114,8 @@ class TransactionCommands:
         *_, executed = replies
         if isinstance(executed, CommandError):
             # EXECABORT follows the error of the command that could not be queued.
-            raise next(raised_error(reply) for reply in replies if isinstance(reply, CommandError))
+            for reply in replies:
+                raised(reply)
         if executed is None:
             raise TransactionConflict(
                 "another client changed a watched key during the transaction: nothing was executed; run it again"
@@ -124,58 +126,38 @@ class TransactionCommands:
             raised(reply)
 
 
-def raised_error(reply: CommandError) -> CommandError:
-    """Return the exception that `raised` raises for an error reply."""
-    try:
-        raised(reply)
-    except CommandError as error:
-        return error
-    raise AssertionError(reply)
-
-
 class StoreTransaction(TransactionCommands):
     """A transaction of a Store: a context manager. Use it in one thread, for one block."""
 
     def __init__(self, store: Store, watch: Iterable[str | bytes]) -> None:
         super().__init__(watch)
         self._store = store
-        self._exclusive: Any = None
+        self._connection = ExitStack()
         self._run: Callable[[list[list[bytes]]], list[Any]] | None = None
 
-    def _open(self) -> Callable[[list[list[bytes]]], list[Any]]:
-        if self._run is None:
-            self._exclusive = self._store.transport.exclusive(self._key)
-            self._run = self._exclusive.__enter__()
-        return self._run
+    def _send(self, commands: list[list[bytes]]) -> list[Any]:
+        """Run commands on the transaction's connection; the first commands open it."""
+        if not commands:
+            return []
+        run = self._run
+        if run is None:
+            run = self._run = self._connection.enter_context(self._store.transport.exclusive(self._key))
+        return run(commands)
 
     def __enter__(self) -> StoreTransaction:
-        if self._watch:
-            try:
-                for reply in self._open()(self._opening()):
-                    raised(reply)
-            except BaseException as error:
-                self._close(error)
-                raise
+        with self._connection as until_watched:
+            for reply in self._send(self._opening()):
+                raised(reply)
+            self._connection = until_watched.pop_all()
         return self
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        commands = self._commands() if error is None else []
-        try:
-            replies = self._open()(commands) if commands else []
-        except BaseException as failure:
-            self._close(failure)
-            raise
-        self._close(error)
-        if error is None:
-            self._finish(replies)
-
-    def _close(self, error: BaseException | None) -> None:
-        exclusive, self._exclusive = self._exclusive, None
-        if exclusive is not None:
-            if error is None:
-                exclusive.__exit__(None, None, None)
-            else:
-                exclusive.__exit__(type(error), error, error.__traceback__)
+        if error is not None:
+            self._connection.__exit__(kind, error, trace)
+            return
+        with self._connection:
+            replies = self._send(self._commands())
+        self._finish(replies)
 
 
 class AsyncTransaction(TransactionCommands):
@@ -184,43 +166,33 @@ class AsyncTransaction(TransactionCommands):
     def __init__(self, store: AsyncStore, watch: Iterable[str | bytes]) -> None:
         super().__init__(watch)
         self._store = store
-        self._exclusive: Any = None
-        self._run: Callable[[list[list[bytes]]], Awaitable[list[Any]]] | None = None
+        self._connection = AsyncExitStack()
+        self._run: AsyncRun | None = None
 
-    async def _open(self) -> Callable[[list[list[bytes]]], Awaitable[list[Any]]]:
-        if self._run is None:
-            self._exclusive = self._store.exclusive(self._key)
-            self._run = await self._exclusive.__aenter__()
-        return self._run
+    async def _send(self, commands: list[list[bytes]]) -> list[Any]:
+        """Run commands on the transaction's connection; the first commands open it."""
+        if not commands:
+            return []
+        run = self._run
+        if run is None:
+            exclusive: AbstractAsyncContextManager[AsyncRun] = self._store.exclusive(self._key)
+            run = self._run = await self._connection.enter_async_context(exclusive)
+        return await run(commands)
 
     async def __aenter__(self) -> AsyncTransaction:
-        if self._watch:
-            try:
-                for reply in await (await self._open())(self._opening()):
-                    raised(reply)
-            except BaseException as error:
-                await self._close(error)
-                raise
+        async with self._connection as until_watched:
+            for reply in await self._send(self._opening()):
+                raised(reply)
+            self._connection = until_watched.pop_all()
         return self
 
     async def __aexit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        commands = self._commands() if error is None else []
-        try:
-            replies = await (await self._open())(commands) if commands else []
-        except BaseException as failure:
-            await self._close(failure)
-            raise
-        await self._close(error)
-        if error is None:
-            self._finish(replies)
-
-    async def _close(self, error: BaseException | None) -> None:
-        exclusive, self._exclusive = self._exclusive, None
-        if exclusive is not None:
-            if error is None:
-                await exclusive.__aexit__(None, None, None)
-            else:
-                await exclusive.__aexit__(type(error), error, error.__traceback__)
+        if error is not None:
+            await self._connection.__aexit__(kind, error, trace)
+            return
+        async with self._connection:
+            replies = await self._send(self._commands())
+        self._finish(replies)
 
 
-__all__ = ["TRANSACTION_COMMANDS", "AsyncTransaction", "Queued", "StoreTransaction", "TransactionCommands"]
+__all__ = ["AsyncTransaction", "Queued", "StoreTransaction", "TransactionCommands"]

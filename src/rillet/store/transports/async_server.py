@@ -3,10 +3,10 @@
     task ─┐
     task ─┼─ shared connection ─────────── pipelined: replies arrive in the order of the commands
     task ─┘
-    task ─── connection of its own ─────── while a command blocks (BLPOP, XREAD BLOCK ...); kept for the next one
+    task ─── separate connection ───────── while a command blocks (BLPOP, XREAD BLOCK ...); kept for the next one
 
-All commands of one turn of the event loop leave in one system call. Transactions have a
-connection of their own (`exclusive`).
+All commands of one turn of the event loop leave in one system call. A transaction has a separate connection
+(`exclusive`).
 
 **A cancelled call has no effect.** A command that is not sent yet is dropped. A blocked one is unblocked (CLIENT
 UNBLOCK on the shared connection); if its reply was already under way, or if the command takes data without blocking,
@@ -45,7 +45,14 @@ def blocks(argv: list[bytes]) -> bool:
     """Return whether the command may block its connection."""
     name = argv[0].upper()
     if name in (b"XREAD", b"XREADGROUP"):
-        return b"BLOCK" in (word.upper() for word in argv[1:7])
+        at = 4 if name == b"XREADGROUP" else 1  # after GROUP, the group and the consumer, which may be named BLOCK
+        for word in argv[at:]:
+            option = word.upper()
+            if option == b"BLOCK":
+                return True
+            if option == b"STREAMS":
+                return False
+        return False
     entry = TABLE.find(name)
     return entry is not None and "blocking" in entry.flags
 
@@ -299,7 +306,7 @@ class AsyncServerTransport:
 
     @contextlib.asynccontextmanager
     async def exclusive(self, key: bytes) -> AsyncIterator[Callable[[Sequence[list[bytes]]], Awaitable[list[Any]]]]:
-        """Yield a coroutine function that runs commands on a connection of its own; closed if the block fails."""
+        """Yield a coroutine function that runs commands on a separate connection; closed if the block fails."""
         connection = await self._exclusive()
 
         async def run(argvs: Sequence[list[bytes]]) -> list[Any]:

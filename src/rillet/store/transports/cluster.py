@@ -25,7 +25,7 @@ from rillet.errors import CommandError
 from rillet.protocol.reply_parser import parse_all
 from rillet.runtime.registry import TABLE
 from rillet.store.transports.server import ServerTransport
-from rillet.store.transports.transport import CONNECTION_COMMANDS, errors_among
+from rillet.store.transports.transport import TRANSACTION_COMMANDS, errors_among
 
 EVERY_MASTER = frozenset(
     (b"FLUSHALL", b"FLUSHDB", b"CONFIG", b"SCRIPT", b"FUNCTION", b"SAVE", b"BGSAVE", b"BGREWRITEAOF")
@@ -50,7 +50,7 @@ class ClusterTransport(ServerTransport):
     def execute(self, argv: list[bytes]) -> Any:
         """Send one command to the node of its key, or to every master."""
         name = argv[0].upper()
-        if name in CONNECTION_COMMANDS:
+        if name in TRANSACTION_COMMANDS:
             raise CommandError(
                 f"{name.decode()} belongs to one connection, and a cluster has many: "
                 "execute_many accepts MULTI to EXEC for keys of one slot; use redis() for other transactions"

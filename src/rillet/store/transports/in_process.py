@@ -31,141 +31,22 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar, TypeVarTuple, Unpack
 
-from rillet.client.address import Address
-from rillet.client.servers import ClientOptions
 from rillet.columns.receive_buffer import ReceiveBuffer
 from rillet.errors import CommandError, Misconf, NestedCall, StoreClosed
 from rillet.protocol.command_parser import CommandParser
 from rillet.protocol.reply_parser import parse_all
 from rillet.runtime import session_state
 from rillet.runtime.engine import Engine
-from rillet.runtime.registry import TABLE
 from rillet.runtime.session import Session
+from rillet.store.transports.in_process_pages import InProcessPages
 from rillet.store.transports.lock import COMPILED_STEPS
 from rillet.store.transports.shield import THREAD_NAME, EngineThread
-from rillet.store.transports.transport import errors_among
+from rillet.store.transports.transport import errors_among, only_reads
 from rillet.store.transports.undelivered import Undelivered, put_back
+from rillet.store.transports.wakeners import MessageDelivery, TaskWakener, ThreadWakener
 
 Result = TypeVar("Result")
 Arguments = TypeVarTuple("Arguments")
-
-
-class Wakener:
-    """The event that a waiting thread waits for; the engine sets it when the session has its reply.
-
-    since: the offset of the log before the reply. The session needs it to detect that the log failed after this offset,
-    because another client, whose command served the session, may have received the error.
-    """
-
-    __slots__ = ("_engine", "event", "since")
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self.event = threading.Event()
-        self.since: int | None = None
-
-    def __call__(self) -> None:
-        self.note()
-        self.event.set()
-
-    def note(self) -> None:
-        """Record the current offset of the log. The caller must hold the lock."""
-        log = self._engine.log
-        if log is not None and log.failure is None:
-            self.since = log.position - 1
-
-
-class ThreadWakener(Wakener):
-    """What a waiting thread sleeps on: a lock of the interpreter, because an interrupt cannot break its state."""
-
-    __slots__ = ("_awake",)
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self.since = None
-        self._awake = threading.Lock()
-        self._awake.acquire()
-
-    def __call__(self) -> None:
-        self.note()
-        with contextlib.suppress(RuntimeError):  # it was released already
-            self._awake.release()
-
-    def sleep(self, seconds: float | None) -> None:
-        """Sleep until the session is woken, or for a number of seconds."""
-        self._awake.acquire(timeout=-1 if seconds is None else min(seconds, threading.TIMEOUT_MAX))
-
-
-class TaskWakener(Wakener):
-    """The event that a waiting asyncio task waits for."""
-
-    __slots__ = ("_loop", "awaited")
-
-    def __init__(self, engine: Engine, loop: asyncio.AbstractEventLoop) -> None:
-        self._engine = engine
-        self.since = None
-        self._loop = loop
-        self.awaited = asyncio.Event()
-
-    def __call__(self) -> None:
-        self.note()
-        waker(self._loop, self.awaited)()
-
-
-class _MessageDelivery:
-    """Delivers messages to a subscription or redis-py connection: wakes it, or closes it if it does not read."""
-
-    __slots__ = ("_above_since", "_engine", "_on_wake", "_session")
-
-    def __init__(self, engine: Engine, session: Session, on_wake: Callable[[], None]) -> None:
-        self._engine = engine
-        self._session = session
-        self._on_wake = on_wake
-        self._above_since = 0
-
-    def __call__(self) -> None:
-        session = self._session
-        limit = self._engine.settings.client_output_buffer_limit.pubsub
-        reached, self._above_since = limit.reached(session.out.used, self._above_since, self._engine.clock.now_ms())
-        if reached:
-            session.closing = True
-            session.out.take()
-        self._on_wake()
-
-
-class InProcessPages:
-    """Lets client.pages.RangeReader read from the engine as from a server: send commands, receive reply bytes."""
-
-    replica = lost = False
-    waits = False
-    options = ClientOptions(Address())
-    address = "this process"
-
-    def __init__(self, transport: InProcessTransport) -> None:
-        self._transport = transport
-        self._requests: list[bytes] = []
-
-    def connection(self, key: bytes) -> InProcessPages:
-        """Return this object as the connection for a key: the engine serves every key."""
-        return self
-
-    readers = connection
-
-    def send(self, data: bytes) -> None:
-        """Keep commands in RESP encoding for `receive`."""
-        self._requests.append(data)
-
-    def receive(self, decoder: ReceiveBuffer) -> None:
-        """Run the commands of the oldest `send`; the replies become the decoder's buffer, without a copy."""
-        self._transport.execute_packed(self._requests.pop(0), decoder)
-
-    def redirected(self, key: bytes, error: str) -> bool:
-        """Return False: the engine redirects nothing."""
-        return False
-
-    def forget(self, connection: object) -> None:
-        """Drop the commands that did not run yet."""
-        self._requests.clear()
 
 
 class _OfThread(threading.local):
@@ -232,7 +113,7 @@ class InProcessTransport:
             raise StoreClosed("the store is closed")
         session = self.engine.session()
         session.on_wake = on_wake
-        session.on_message = _MessageDelivery(self.engine, session, on_wake)
+        session.on_message = MessageDelivery(self.engine, session, on_wake)
         self._extra_sessions[session] = None
         return session
 
@@ -242,9 +123,10 @@ class InProcessTransport:
             self.engine.close_session(session)
 
     def _end(self, session: Session) -> None:
-        """Close a session. The caller must hold the lock."""
-        if self._sessions.pop(session, None) is not None:
-            self.engine.close_session(session)
+        """Close a session."""
+        with self.lock:
+            if self._sessions.pop(session, None) is not None:
+                self.engine.close_session(session)
 
     def _successor(self, session: Session) -> Session:
         """Return a new session with the same state (database, user, ...) as another one."""
@@ -305,13 +187,12 @@ class InProcessTransport:
             return [self.execute_raw(argv) for argv in commands]
         finally:
             self._thread.session, self._thread.busy, self._thread.draining = outer, busy, draining
-            with self.lock:
-                self._end(session)
+            self._end(session)
 
     def _check_nested(self, commands: Sequence[list[bytes]], draining: bool) -> None:
         """Raise NestedCall unless the commands can run while this thread's outer call holds the engine."""
         running = [one for one in self._sessions if one.state & session_state.RUNNING]
-        reads = all(self._reads(argv) for argv in commands)
+        reads = all(only_reads(argv) for argv in commands)
         if draining or self.engine.propagation.depth or self.engine.log is not None:
             outer_reads = not draining and not any(
                 one.state & session_state.IN_EXEC or one.command is None or one.command.write for one in running
@@ -322,10 +203,6 @@ class InProcessTransport:
                     "inside the engine, and one of the two writes: call the store from another thread, or set a flag "
                     "in the handler and call the store later"
                 )
-
-    def _reads(self, argv: list[bytes]) -> bool:
-        entry = TABLE.find(argv[0])
-        return entry is not None and "readonly" in entry.flags
 
     def _run_now(self, session: Session, argv: list[bytes]) -> bytes:
         """Run one command; a command that blocks replies as if its timeout had expired."""
@@ -415,15 +292,7 @@ class InProcessTransport:
         session = self.session()
         local.busy = True
         try:
-            raw, log, position = self._shielded(self._step_many, session, commands)
-            if position:
-                try:
-                    log.wait(position)
-                except Misconf as error:
-                    with self.lock:
-                        log.write()
-                    return [error] * len(commands)
-            return parse_all(raw)
+            return self._run_batch(session, commands)
         except BaseException:
             self._abandon(session)
             raise
@@ -492,7 +361,14 @@ class InProcessTransport:
     @contextlib.contextmanager
     def page_source(self) -> Iterator[InProcessPages]:
         """Yield the source from which client.pages.RangeReader reads: the engine in this process."""
-        yield InProcessPages(self)
+        yield InProcessPages(self.execute_packed)
+
+    def _run_batch(self, session: Session, commands: Sequence[list[bytes]]) -> list[Any]:
+        """Run commands in a session and return their replies."""
+        raw, log, position = self._shielded(self._step_many, session, commands)
+        if position:
+            raw = self._once_safe(log, position, session, raw) or raw
+        return _for_each(parse_all(raw), len(commands))
 
     def _step_many(self, session: Session, commands: Sequence[list[bytes]]) -> tuple[bytes, Any, int]:
         """Run commands; return their replies, the log, and the offset to wait for."""
@@ -515,41 +391,24 @@ class InProcessTransport:
 
     @contextlib.contextmanager
     def exclusive(self, key: bytes) -> Iterator[Callable[[Sequence[list[bytes]]], list[Any]]]:
-        """Yield a function that runs commands in a session of its own; see Transport."""
+        """Yield a function that runs commands in a separate session; see Transport."""
         session = self._shielded(self._open_session)
 
-        def run(commands: Sequence[list[bytes]]) -> list[Any]:
-            raw, log, position = self._shielded(self._step_many, session, commands)
-            if position:
-                raw = self._once_safe(log, position, session, raw) or raw
-            return _for_each(parse_all(raw), len(commands))
-
         try:
-            yield run
+            yield lambda commands: self._run_batch(session, commands)
         finally:
-            self._shielded(self._close_exclusive, session)
-
-    def _close_exclusive(self, session: Session) -> None:
-        with self.lock:
-            self._end(session)
+            self._shielded(self._end, session)
 
     @contextlib.asynccontextmanager
     async def exclusive_async(
         self, key: bytes
     ) -> AsyncIterator[Callable[[Sequence[list[bytes]]], Awaitable[list[Any]]]]:
-        """Yield a coroutine function that runs commands in a session of its own."""
+        """Yield a coroutine function that runs commands in a separate session."""
         session = self._shielded(self._open_session)
-
-        async def run(commands: Sequence[list[bytes]]) -> list[Any]:
-            raw, log, position = self._shielded(self._step_many, session, commands)
-            if position:
-                raw = await self._synced(log, position, session, raw) or raw
-            return _for_each(parse_all(raw), len(commands))
-
         try:
-            yield run
+            yield lambda commands: self._run_batch_async(session, commands)
         finally:
-            self._shielded(self._close_exclusive, session)
+            self._shielded(self._end, session)
 
     # -- waiting ---------------------------------------------------------------------------------------
 
@@ -653,30 +512,28 @@ class InProcessTransport:
             raise
         finally:
             if blocks:
-                with self.lock:
-                    self._end(session)
+                self._end(session)
 
     async def execute_many_async(self, commands: Sequence[list[bytes]]) -> list[Any]:
-        """Run commands from a task under one lock; only the task waits for the disk."""
+        """Run commands from a task under one lock and one write of the log; see execute_many."""
         if not commands:
             return []
-        session = self.session()
-        self._thread.busy = True
+        return await self._run_batch_async(self.session(), commands)
+
+    async def _run_batch_async(self, session: Session, commands: Sequence[list[bytes]]) -> list[Any]:
+        """Run commands in a session and return their replies; only the task waits for the disk."""
+        local = self._thread
+        local.busy = True
         try:
             raw, log, position = self._shielded(self._step_many, session, commands)
         except BaseException:
             self._abandon(session)
             raise
         finally:
-            self._thread.busy = False
+            local.busy = False
         if position:
-            try:
-                await self._settled(log, position)
-            except Misconf as error:
-                with self.lock:
-                    log.write()
-                return [error] * len(commands)
-        return parse_all(raw)
+            raw = await self._synced(log, position, session, raw) or raw
+        return _for_each(parse_all(raw), len(commands))
 
     async def _synced(self, log: Any, position: int, session: Session, raw: bytes | None) -> bytes | None:
         """Return the reply once the log is synced past the offset; an error reply if the log failed."""
@@ -719,14 +576,3 @@ class InProcessTransport:
 def _for_each(replies: list[Any], count: int) -> list[Any]:
     """Return a reply for each command; if the log failed, there is one error for all of them."""
     return replies if len(replies) == count else replies * count
-
-
-def waker(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> Callable[[], None]:
-    """Return a function that sets an asyncio event of the loop and can be called from any thread."""
-
-    def wake() -> None:
-        # An event loop that was closed needs no wake-up; call_soon_threadsafe raises RuntimeError.
-        with contextlib.suppress(RuntimeError):
-            loop.call_soon_threadsafe(event.set)
-
-    return wake

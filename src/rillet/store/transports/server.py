@@ -112,7 +112,7 @@ class ServerTransport:
 
     @contextmanager
     def exclusive(self, key: bytes) -> Iterator[Callable[[Sequence[list[bytes]]], list[Any]]]:
-        """Yield a function that runs commands on a connection of its own; see Transport."""
+        """Yield a function that runs commands on a separate connection; see Transport."""
         with self.page_source() as servers:
             yield lambda commands: servers.replies(key, commands)
 
@@ -266,17 +266,10 @@ class AttachedTransport(ServerTransport):
 
     def connection(self) -> Connection:
         """Return this thread's connection to the owner; raise NotSent if the owner cannot be reached."""
-        servers = self.servers()
         if self._abandoned:
             raise NotSent(f"the process that owned the store ended ({self.path})")
         try:
-            connection = servers.connection(b"")
-            # An owner that ended while this connection was idle closed it: nothing was sent, so the next owner can be
-            # asked. A connection with a selected database is not replaced.
-            if not connection.has_state and connection.stale():
-                servers.forget(connection)
-                connection = servers.connection(b"")
-            return connection
+            return super().connection()
         except ConnectionLost as error:
             raise self.not_sent(error) from error
 

@@ -1,4 +1,4 @@
-"""EngineThread: in the interpreted build, commands of the main thread run in a thread of their own.
+"""EngineThread: in the interpreted build, the commands of the main thread run in another thread.
 
 Python runs signal handlers in the main thread only, between any two steps of interpreted code: also in the middle of a
 command, between two changes that belong together. An exception from the handler (KeyboardInterrupt) would leave a

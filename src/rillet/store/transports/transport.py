@@ -24,8 +24,8 @@ from rillet.errors import CommandError, StoreError
 from rillet.protocol.reply_parser import ReplyError
 from rillet.runtime.registry import TABLE
 
-# Commands that affect only the connection that sends them.
-CONNECTION_COMMANDS = frozenset((b"MULTI", b"EXEC", b"DISCARD", b"WATCH", b"UNWATCH"))
+# The commands from which `store.transaction()` builds a transaction; they affect only the connection that sends them.
+TRANSACTION_COMMANDS = frozenset((b"MULTI", b"EXEC", b"DISCARD", b"WATCH", b"UNWATCH"))
 
 # Maps the first word of an error reply to its exception class: WRONGTYPE -> WrongType, ERR -> CommandError.
 ERROR_CLASSES: dict[str, type[CommandError]] = {
@@ -64,11 +64,16 @@ class Transport(Protocol):
         """Close the connections to the engine, or its sessions."""
 
 
-def repeatable(argv: list[bytes]) -> bool:
-    """Return whether a command may be executed twice: it only reads, or its second execution changes nothing (XACK)."""
+def only_reads(argv: list[bytes]) -> bool:
+    """Return whether a command has the flag `readonly` in the command table."""
     commands.load()
     entry = TABLE.find(argv[0])
-    return entry is not None and ("readonly" in entry.flags or entry.name == "xack")
+    return entry is not None and "readonly" in entry.flags
+
+
+def repeatable(argv: list[bytes]) -> bool:
+    """Return whether a command may be executed twice: it only reads, or its second execution changes nothing (XACK)."""
+    return only_reads(argv) or argv[0].upper() == b"XACK"
 
 
 def error_of(line: str) -> CommandError:

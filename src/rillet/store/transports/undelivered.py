@@ -1,4 +1,4 @@
-"""Replies that nobody received: the caller was cancelled or interrupted after the engine had served its command.
+"""Replies without a receiver: the caller was cancelled or interrupted after the engine had executed its command.
 
 A cancelled call must not consume data. What happens to a reply that arrives after the cancellation:
 
@@ -19,17 +19,14 @@ from typing import Any
 
 from rillet.errors import CommandError
 
-# Command -> (index of the key or of the numkeys argument, the command that reverses it) for commands whose reply is
-# described in `put_back`.
+# Each pop of a list, and the command that puts its elements back.
 _POPS = {b"LPOP": b"LPUSH", b"RPOP": b"RPUSH"}
 _BLOCKING_POPS = {b"BLPOP": b"LPUSH", b"BRPOP": b"RPUSH"}
 _MOVES = {b"LMOVE", b"BLMOVE", b"RPOPLPUSH", b"BRPOPLPUSH"}
 _SORTED_POPS = {b"ZPOPMIN", b"ZPOPMAX"}
 _BLOCKING_SORTED_POPS = {b"BZPOPMIN", b"BZPOPMAX"}
 _MULTI_POPS = {b"LMPOP", b"BLMPOP", b"ZMPOP", b"BZMPOP"}
-_TAKES = frozenset(
-    {*_POPS, *_BLOCKING_POPS, *_MOVES, *_SORTED_POPS, *_BLOCKING_SORTED_POPS, *_MULTI_POPS, b"SPOP"}
-)
+_TAKES = frozenset({*_POPS, *_BLOCKING_POPS, *_MOVES, *_SORTED_POPS, *_BLOCKING_SORTED_POPS, *_MULTI_POPS, b"SPOP"})
 _DELIVERS = frozenset((b"XREADGROUP", b"XAUTOCLAIM", b"XCLAIM"))
 
 

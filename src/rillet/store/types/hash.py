@@ -17,13 +17,12 @@ from __future__ import annotations
 from collections.abc import ItemsView, Iterable, Iterator, Mapping, MutableMapping, ValuesView
 from typing import Any, TypeVar, overload
 
-from rillet.store.encoding import decode, encode, encode_name
+from rillet.store.encoding import decode, encode, encode_name, pairs_of
 from rillet.store.types.stored_key import (
     MISSING,
     StoredKey,
     V,
     integer_of,
-    pairs_of,
     replies_of,
     same_data,
     transaction,

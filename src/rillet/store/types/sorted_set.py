@@ -21,14 +21,13 @@ from collections.abc import ItemsView, Iterable, Iterator, Mapping, MutableMappi
 from itertools import chain
 from typing import Any, TypeVar, overload
 
-from rillet.store.encoding import encode
+from rillet.store.encoding import encode, pairs_of
 from rillet.store.types.stored_key import (
     MISSING,
     PAGE,
     StoredKey,
     V,
     integer_of,
-    pairs_of,
     replies_of,
     same_data,
     seconds_of,

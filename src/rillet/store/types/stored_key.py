@@ -14,7 +14,7 @@ The methods follow three rules, so that an asyncio class can be derived from eac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from operator import index
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -110,24 +110,8 @@ def _located(read: Callable[[bytes], V], key: bytes) -> Callable[[bytes], V]:
 def same_data(one: StoredKey[Any], other: object) -> bool:
     """Return whether an object is of the same class, store and key, with an equal codec."""
     return (
-        isinstance(other, type(one))
-        and one.store is other.store
-        and one.key == other.key
-        and one.codec == other.codec
+        isinstance(other, type(one)) and one.store is other.store and one.key == other.key and one.codec == other.codec
     )
-
-
-def pairs_of(values: Any) -> Iterable[tuple[Any, Any]]:
-    """Return the pairs of a mapping or of an iterable of pairs; raise TypeError for anything else."""
-    if isinstance(values, Mapping):
-        return values.items()
-    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
-        raise TypeError(f"expected a mapping or pairs, got {values!r}")
-    pairs = list(values)
-    for pair in pairs:
-        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-            raise TypeError(f"expected a mapping or pairs; {pair!r} is not a pair")
-    return pairs
 
 
 def integer_of(number: int) -> bytes:
