@@ -83,3 +83,10 @@ def test_a_server_does_not_start_without_its_log_file(tmp_path: Path) -> None:
         said, errors = process.communicate(timeout=60)
     assert process.returncode == 1, said
     assert "Can't open the log file: No such file or directory" in errors, said
+
+
+def test_the_server_logs_the_settings_that_have_no_effect(tmp_path: Path) -> None:
+    log = tmp_path / "server.log"
+    with running(tmp_path, "--logfile", str(log), "--daemonize", "yes", "--tcp-keepalive", "60"):
+        pass
+    assert "* Settings without an effect in rillet: daemonize, tcp-keepalive\n" in log.read_text()

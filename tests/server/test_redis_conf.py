@@ -72,3 +72,11 @@ def test_the_acl_line_of_the_default_user_is_accepted() -> None:
     for refused in (f"user default on #{SECRET} ~* &* +@all", "user default on nopass ~a* +@all", "user alice on"):
         with pytest.raises(ConfigurationError):
             taken(refused)
+
+
+def test_directives_without_an_effect_are_reported(tmp_path: Path) -> None:
+    file = tmp_path / "redis.conf"
+    file.write_text("daemonize no\ntcp-keepalive 300\nslowlog-max-len 128\nio-threads 1\nlua-time-limit 5000\n")
+    assert load([str(file)]).without_effect == ("slowlog-max-len", "lua-time-limit")
+    found = load(["--daemonize", "yes", "--io-threads", "4", "--hz", "20", "--port", "0"]).without_effect
+    assert found == ("daemonize", "io-threads")

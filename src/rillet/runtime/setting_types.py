@@ -65,6 +65,11 @@ class SettingType:
     written: Callable[[Any], Lines] | None = None
 
     @property
+    def ignored(self) -> bool:
+        """Whether the setting is accepted, shown and rewritten, without an effect."""
+        return self.about.startswith("Ignored")
+
+    @property
     def attribute(self) -> str:
         """The attribute of Settings that holds the value; an alias has the attribute of its target."""
         return (self.alias or self.name).replace("-", "_")

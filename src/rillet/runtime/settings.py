@@ -378,12 +378,27 @@ class Settings:
             if parameter.alias:
                 continue
             setattr(self, parameter.attribute, parameter.default)
-            value = values.pop(parameter.attribute, parameter.default)
-            if isinstance(value, str) and not isinstance(parameter.default, str):
-                value = self.value_of(parameter, value)
-            setattr(self, parameter.attribute, value)
+            if parameter.attribute in values:
+                setattr(self, parameter.attribute, self._valid(parameter, values.pop(parameter.attribute)))
         if values:
             raise TypeError("unknown settings: " + ", ".join(sorted(values)))
+
+    def _valid(self, parameter: SettingType, value: Any) -> Any:
+        """Return the value of an argument: text as in redis.conf, a bool, a number, or an object that needs no check.
+
+        The error names the setting.
+        """
+        default = parameter.default
+        if isinstance(value, type(default)) and not isinstance(default, (str, int)):
+            return value
+        try:
+            if isinstance(value, bool):
+                return self.value_of(parameter, "yes" if value else "no")
+            if not isinstance(value, (str, int)):
+                raise SettingError("text, a number or a bool expected")
+            return self.value_of(parameter, str(value))
+        except SettingError as error:
+            raise SettingError(f"{parameter.attribute}={value!r}: {str(error).removeprefix('ERR ')}") from None
 
     if TYPE_CHECKING:
         # For mypy: every setting is an attribute. Defined at run time, this method would slow down every access.

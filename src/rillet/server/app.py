@@ -62,6 +62,8 @@ async def _serve(configuration: Configuration, folder: Path, is_store: bool, loo
     try:
         await server.start()
         say(f"{version} has started, as Redis {settings.compat.redis_version}, PID: {os.getpid()}")
+        if configuration.without_effect:
+            say(f"Settings without an effect in rillet: {', '.join(configuration.without_effect)}")
         if not await persistence.open(server.is_stopping):
             return 0
         where = [f"{settings.bind.split()[0]}:{server.port}"] if server.port else []

@@ -65,11 +65,15 @@ class ConfigurationError(StoreError):
 
 @dataclass
 class Configuration:
-    """The settings of a server, the file that CONFIG REWRITE writes, and the names of the settings that were given."""
+    """The settings of a server, the file that CONFIG REWRITE writes, and the names of the settings that were given.
+
+    without_effect: the given directives that change nothing in rillet, for a line in the server's log.
+    """
 
     settings: Settings
     file: Path | None = None
     given: frozenset[str] = frozenset()
+    without_effect: tuple[str, ...] = ()
 
 
 def load(arguments: Sequence[str], stdin: BinaryIO | None = None) -> Configuration:
@@ -85,7 +89,8 @@ def load(arguments: Sequence[str], stdin: BinaryIO | None = None) -> Configurati
     for where, line in _options(rest):
         reader.apply(line, where)
     reader.finish()
-    return Configuration(reader.settings, None if file is None else file.absolute(), frozenset(reader.given))
+    return Configuration(reader.settings, None if file is None else file.absolute(), frozenset(reader.given),
+                         tuple(reader.without_effect))  # fmt: skip
 
 
 def _options(rest: list[str]) -> Iterator[tuple[str, bytes]]:
@@ -118,6 +123,7 @@ class _Reader:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.given: set[str] = set()
+        self.without_effect: dict[str, None] = {}
         self._saved = False
         # A hash of the password, and the line that contains it; compared with the password at the end.
         self._hash: tuple[str, str] | None = None
@@ -157,6 +163,8 @@ class _Reader:
                 raise ConfigurationError(f"{place}: {str(error).removeprefix('ERR ')}") from None
         elif name and name not in IGNORED:
             raise ConfigurationError(f"{place}: unknown directive {texts[0]!r}")
+        elif name and (name not in PARAMETERS or texts[1:] != [PARAMETERS[name].default]):
+            self.without_effect[name] = None
 
     def _include(self, pattern: str, depth: int) -> None:
         """Apply an included file, or all files that match the pattern, possibly none."""
@@ -178,6 +186,8 @@ class _Reader:
                 value = (*self.settings.save, *value)
             self._saved = True
         setattr(self.settings, parameter.attribute, value)
+        if parameter.ignored and value != parameter.default:
+            self.without_effect[parameter.name] = None
         self.given.add(parameter.name)
 
     def _user(self, rules: list[str], place: str) -> None:

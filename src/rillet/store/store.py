@@ -27,7 +27,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from rillet.errors import NestedCall, OutcomeUnknown, StoreClosed, StoreError, TransactionConflict
 from rillet.protocol.reply_parser import parse_all
-from rillet.runtime.settings import Settings
 from rillet.store import several
 from rillet.store.aio import AsyncStore
 from rillet.store.backend import Backend, DirectoryBackend, MemoryBackend, ServerBackend
@@ -42,6 +41,7 @@ from rillet.store.read_only import ReadOnlyBackend
 from rillet.store.recovery import Recovery
 from rillet.store.serving import StoreServer, serve
 from rillet.store.several import Positions, StreamLike
+from rillet.store.store_settings import FILES, MEMORY, settings_of
 from rillet.store.stream import Stream
 from rillet.store.transaction import StoreTransaction
 from rillet.store.transports.cluster import ClusterTransport
@@ -62,26 +62,25 @@ Result = TypeVar("Result")
 def open(path: str | os.PathLike[str] | None = None, *, appendfsync: Literal["always", "everysec", "no"] = "everysec",
          readonly: bool = False, progress: Callable[[int, int], None] | None = None,
          **settings: Any) -> Store:  # fmt: skip
-    """Open a store: in memory without a path, durable in a directory with one.
+    """Open a store: in memory without a path or with ":memory:", durable in a directory with one.
 
     appendfsync: "always" (a call returns when its change is on disk), "everysec" (a power loss loses at most the last
     second; a crash of this process loses nothing), "no" (the system decides when to sync).
     readonly: load the data that the directory holds now, also while another process owns it, and change no file; writes
     raise ReadOnly.
-    settings: any parameter of redis.conf, with `_` in place of `-`.
+    settings: parameters of redis.conf, with `_` in place of `-`. ValueError for one that would have no effect.
     progress(bytes read, total bytes) is called while the log is replayed, in place of the bar that a terminal shows.
     Each write to the log has a checksum (aof_checksums=False writes the same bytes as redis-server).
     """
-    if path is None:
+    if path is None or os.fspath(path) == ":memory:":
         if readonly:
             raise ValueError("readonly=True needs the path of a directory")
-        return Store(MemoryBackend(Settings(**settings)))
+        return Store(MemoryBackend(settings_of(MEMORY, {"appendfsync": appendfsync, **settings})))
     if appendfsync not in ("always", "everysec", "no"):
         raise ValueError(f"appendfsync must be 'always', 'everysec' or 'no', not {appendfsync!r}")
     if readonly:
-        return Store(ReadOnlyBackend(path, Settings(**settings), progress))
-    settings.setdefault("aof_checksums", True)
-    given = Settings(appendfsync=appendfsync, **settings)
+        return Store(ReadOnlyBackend(path, settings_of(FILES, settings), progress))
+    given = settings_of(FILES, {"aof_checksums": True, "appendfsync": appendfsync, **settings})
     return Store(DirectoryBackend(Directory(path, given.dbfilename), given, progress))
 
 

@@ -23,9 +23,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from rillet.keyspace.clock import ManualClock
-from rillet.runtime.settings import Settings
 from rillet.store.backend import MemoryBackend
 from rillet.store.store import Store
+from rillet.store.store_settings import MEMORY, settings_of
 from rillet.store.transports.in_process import InProcessTransport
 
 _US = timedelta(microseconds=1)
@@ -44,7 +44,7 @@ class StoreClock:
 
     def open(self, **settings: Any) -> Store:
         """Open a store in memory that follows this clock; settings as for `rillet.open`."""
-        store = Store(MemoryBackend(Settings(**settings), self._clock))
+        store = Store(MemoryBackend(settings_of(MEMORY, settings), self._clock))
         self._stores.add(store)
         return store
 

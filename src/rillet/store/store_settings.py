@@ -1,0 +1,63 @@
+"""The settings that `rillet.open` accepts: those that have an effect on a store of that kind.
+
+    every store               encodings, limits of clients, keyspace events, passwords, `hz`, `compat` ...
+    a store in a directory    also the log and the RDB file
+    neither                   the sockets and the log file of `rillet serve`; features that rillet lacks (`maxmemory`);
+                              settings without an effect that a redis.conf may contain
+
+A setting that would have no effect is refused: a store with `maxmemory="100mb"` would grow beyond that size. The value
+that describes rillet correctly (`maxmemory=0`) is accepted everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rillet.runtime.settings import PARAMETERS, SettingError, Settings
+
+FILES = "a store in a directory"
+MEMORY = "a store in memory"
+
+_SERVER_ONLY = frozenset(
+    "bind port unixsocket shutdown-on-sigint shutdown-on-sigterm appendonly appenddirname dir loglevel logfile".split()
+)
+_FILES_ONLY = frozenset(
+    "aof-checksums appendfsync no-appendfsync-on-rewrite auto-aof-rewrite-percentage auto-aof-rewrite-min-size "
+    "aof-load-truncated aof-load-corrupt-tail-max-size aof-use-rdb-preamble aof-timestamp-enabled aof-disable-auto-gc "
+    "appendfilename save stop-writes-on-bgsave-error dbfilename rdb-key-save-delay key-load-delay "
+    "lazyfree-lazy-expire lazyfree-lazy-server-del lazyfree-lazy-user-del".split()
+)
+_INSTEAD = {
+    "bind": "store.serve() listens on a socket",
+    "port": "store.serve() listens on a socket",
+    "unixsocket": "store.serve() listens on a socket",
+    "appendonly": "a store with a path has a log",
+    "dir": "the path of the store is its directory",
+}
+_OLD_NAMES = {old.replace("-", "_"): entry.attribute for old, entry in PARAMETERS.items() if entry.alias}
+
+
+def settings_of(kind: str, given: Mapping[str, Any]) -> Settings:
+    """Return the settings of a store (FILES or MEMORY); ValueError if one is invalid or would have no effect."""
+    try:
+        settings = Settings(**{_OLD_NAMES.get(name, name): value for name, value in given.items()})
+    except SettingError as error:
+        raise ValueError(str(error).removeprefix("ERR ")) from None
+    for parameter in PARAMETERS.values():
+        if getattr(settings, parameter.attribute) == parameter.default:
+            continue
+        name = parameter.name
+        if parameter.ignored:
+            reason = "has no effect in rillet"
+        elif name in _SERVER_ONLY:
+            reason = f"is a setting of rillet serve and has no effect on a store; {_INSTEAD.get(name, 'omit it')}"
+        elif name in _FILES_ONLY and kind == MEMORY:
+            reason = "has no effect on a store in memory; pass a path to open a store with files"
+        else:
+            continue
+        raise ValueError(f"{parameter.attribute}={given.get(parameter.attribute)!r} {reason}")
+    return settings
+
+
+__all__ = ["FILES", "MEMORY", "settings_of"]
