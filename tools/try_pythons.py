@@ -14,15 +14,14 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 OLDEST = (3, 11)
 CANDIDATES = ("3.11", "3.12", "3.13", "3.14", "3.15")
-PACKAGES = (
-    "anycrc", "cython", "hiredis", "hypothesis", "polars", "pyarrow", "pytest", "pytest-timeout", "python-lzf", "redis",
-    "rich", "setuptools>=77", "uvloop", "xxhash", "build", "selenium",
-)  # fmt: skip
+EXTRAS = ("server", "crc", "codecs", "redis", "arrow", "pandas", "polars", "dev")
+ALSO = ("rich", "selenium", "xxhash")  # what tests of the demo, of the site and of the formats import
 
 
 def find_python(version: str) -> str | None:
@@ -37,14 +36,21 @@ def find_python(version: str) -> str | None:
     return None
 
 
+def packages(pyspark: str | None) -> list[str]:
+    """Return what the suite needs, from the extras of pyproject.toml."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    listed = {one for extra in EXTRAS for one in extras[extra] if not one.startswith("rillet[")}
+    return [*sorted(listed), *ALSO, *([f"pyspark=={pyspark}"] if pyspark else [])]
+
+
 def prepare(version: str, python: str, pyspark: str | None) -> Path:
     """Return the folder of the environment: a virtual environment and a compiled build."""
     folder = ROOT / "build" / "pythons" / (version + (f"-pyspark-{pyspark}" if pyspark else ""))
     own = folder / "venv" / "bin" / "python"
     if not own.exists():
         subprocess.run([python, "-m", "venv", str(folder / "venv")], check=True)
-        packages = [*PACKAGES, *([f"pyspark=={pyspark}"] if pyspark else [])]
-        subprocess.run([str(own), "-m", "pip", "install", "-q", "--disable-pip-version-check", *packages], check=True)
+        pip = [str(own), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
+        subprocess.run([*pip, *packages(pyspark)], check=True)
     environment = {**os.environ, "RILLET_REQUIRE_EXTENSIONS": "1", "RILLET_C_DIR": str(folder / "c")}
     build = ["setup.py", "-q", "build", "--build-lib", str(folder / "compiled"), "--build-temp", str(folder / "temp")]
     with (folder / "compile.log").open("w") as log:
