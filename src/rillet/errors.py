@@ -19,9 +19,22 @@ The text of a CommandError is `<prefix> <message>`, identical to Redis's text if
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class RilletError(Exception):
-    """The base class of all exceptions that rillet raises."""
+    """The base class of all exceptions that rillet raises. They can be pickled, so a worker process can raise them."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (type(self), self.args, self.__dict__)
+
+
+def _restored(kind: type[RilletError], args: tuple[Any, ...], attributes: dict[str, Any]) -> RilletError:
+    """Return a pickled error; its constructor is not called, because `args` has the complete text."""
+    error = kind.__new__(kind)
+    error.args = args
+    error.__dict__.update(attributes)
+    return error
 
 
 class Corrupt(RilletError):

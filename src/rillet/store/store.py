@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from rillet.errors import NestedCall, OutcomeUnknown, StoreClosed, StoreError, TransactionConflict
 from rillet.protocol.reply_parser import parse_all
@@ -79,21 +79,46 @@ def open(path: str | os.PathLike[str] | None = None, *, appendfsync: Literal["al
     if appendfsync not in ("always", "everysec", "no"):
         raise ValueError(f"appendfsync must be 'always', 'everysec' or 'no', not {appendfsync!r}")
     if readonly:
-        return Store(ReadOnlyBackend(path, settings_of(FILES, settings), progress))
+        snapshot = ReadOnlyBackend(path, settings_of(FILES, settings), progress)
+        return Store(snapshot, (_open_existing, os.path.abspath(path), {"readonly": True, **settings}))
     given = settings_of(FILES, {"aof_checksums": True, "appendfsync": appendfsync, **settings})
-    return Store(DirectoryBackend(Directory(path, given.dbfilename), given, progress))
+    backend = DirectoryBackend(Directory(path, given.dbfilename), given, progress)
+    return Store(backend, (_open_existing, os.path.abspath(path), {"appendfsync": appendfsync, **settings}))
 
 
 def connect(url: str) -> Store:
     """Return the same API over a server: redis://host:port/db, rediss://, unix://, redis+cluster://host:port,..."""
-    return Store(ServerBackend(url))
+    return Store(ServerBackend(url), (_connected, url, {}))
+
+
+def _open_existing(path: str, options: dict[str, Any]) -> Store:
+    """Open the directory of a pickled store; StoreError if it does not exist, for example on another machine."""
+    if not os.path.isdir(path):
+        raise StoreError(
+            f"{path}, the directory of a store that was sent to this process, does not exist here: a store in a "
+            "directory can be sent to processes of the same machine; on other machines, use a server and rillet.connect"
+        )
+    return open(path, **options)
+
+
+def _connected(url: str, _options: dict[str, Any]) -> Store:
+    return connect(url)
+
+
+# A function that opens a pickled store, its path or url, and its options.
+Opening: TypeAlias = "tuple[Callable[[str, dict[str, Any]], Store], str, dict[str, Any]]"
 
 
 class Store(KeyCommands):
-    """Streams and keys in this process, in a directory, or on a server. Safe to use from several threads."""
+    """Streams and keys in this process, in a directory, or on a server. Safe to use from several threads.
 
-    def __init__(self, backend: Backend) -> None:
+    A store can be pickled, and with it its streams, groups, consumers, keys and messages: another process that loads
+    it opens the same directory, or connects to the same server. A store in memory cannot (TypeError).
+    """
+
+    def __init__(self, backend: Backend, opening: Opening | None = None) -> None:
         self._backend: Backend | None = backend
+        self._opening = opening
         self._transport = backend.transport()
         self._workers: ThreadPoolExecutor | None = None
         self._subscriptions: weakref.WeakSet[Subscription] = weakref.WeakSet()
@@ -398,6 +423,16 @@ class Store(KeyCommands):
         if self._backend is not None:
             self._transport = self._backend.after_fork()
             self._workers = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        self._alive()
+        if self._opening is None:
+            raise TypeError(
+                "a store in memory cannot be pickled, because its data is in this process only: open it with a path, "
+                "or send rillet.connect(url) of store.serve(), and call rillet.connect in the other process"
+            )
+        function, place, options = self._opening
+        return function, (place, options)
 
     def __enter__(self) -> Store:
         return self
