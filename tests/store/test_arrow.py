@@ -26,6 +26,7 @@ from rillet.types.stream.id import StreamID  # noqa: E402
 from tests.cluster import running_cluster  # noqa: E402
 from tests.judge import redis_binary  # noqa: E402
 from tests.server.harness import running  # noqa: E402
+from tests.store.conftest import RILLET  # noqa: E402
 
 MOMENT = pa.timestamp("us", "UTC")
 
@@ -108,6 +109,21 @@ def test_a_table_comes_back_as_it_went(store: Store, monkeypatch: pytest.MonkeyP
     ]
     assert store.stream("short").add_arrow(table.slice(10), maxlen=5, approximate=False) == 50
     assert [entry["n"] for entry in store.stream("short")] == ["55", "56", "57", "58", "59"]
+
+
+@RILLET
+def test_a_table_is_added_with_a_policy_for_references(store: Store) -> None:
+    stream = store.stream("s")
+    stream.add_many((n, {"n": n}) for n in range(1, 4))
+    group = stream.group("g")
+    assert len(group.consumer("c").read(2)) == 2
+    table = pa.table({"n": [4, 5]})
+    assert stream.add_arrow(table, maxlen=1, approximate=False, ref_policy="ACKED") == 2
+    assert [entry["n"] for entry in stream] == ["1", "2", "3", "4", "5"]  # no group has acknowledged them
+    assert stream.add_arrow(table, maxlen=1, approximate=False, ref_policy="DELREF") == 2
+    assert (stream.length(), group.pending_count()) == (1, 0)
+    with pytest.raises(ValueError, match="limit is the most entries that a trim removes: pass maxlen or minid too"):
+        stream.add_arrow(table, limit=3)
 
 
 def test_what_values_are_as_texts(store: Store) -> None:

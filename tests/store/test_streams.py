@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
 
 from rillet.errors import BusyGroup, CommandError, ExecAbort, NoGroup, StoreClosed, WrongType
-from rillet.store import Store
+from rillet.store import Store, delivery
 from rillet.store.entry import Entry
 from rillet.store.transports.transport import raised
 from rillet.types.stream.id import StreamID
@@ -258,6 +259,36 @@ def test_a_closed_store_raises_an_error(frontend: Frontend) -> None:
     for call in calls:
         with pytest.raises(StoreClosed):
             call()
+
+
+def test_follow_ends_at_stop_and_at_timeout(frontend: Frontend) -> None:
+    stream = frontend.store.stream("s")
+    stream.add_many((n, {"n": n}) for n in range(1, 4))
+    stop = threading.Event()
+    found = []
+    for entry in stream.follow("0", stop=stop):
+        found.append(entry["n"])
+        if entry["n"] == "2":
+            stop.set()
+    assert found == ["1", "2"]
+    assert list(stream.follow("0", stop=stop)) == []
+    assert [entry["n"] for entry in stream.follow("1", block=60, timeout=0.05)] == ["2", "3"]
+    assert list(stream.follow(timeout=0)) == []
+
+
+def test_a_waiting_follow_notices_stop(frontend: Frontend, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delivery, "STOP_CHECK", 0.02)
+    stream = frontend.store.stream("s")
+    asked = []
+
+    def stop() -> bool:
+        asked.append(1)
+        if len(asked) == 2:  # the first read found nothing
+            frontend.another().stream("s").add({"n": 1})
+        return len(asked) == 4
+
+    assert [entry["n"] for entry in stream.follow("0", block=60, stop=stop)] == ["1"]
+    assert len(asked) == 4
 
 
 def test_context_manager_closes_also_after_an_error(frontend: Frontend) -> None:

@@ -174,14 +174,14 @@ def batches(stream: Stream, columns: Columns, pages: PageRange) -> Iterator[None
 
 
 def add_arrow(
-    stream: Stream, table: Any, id_column: str | None, columns: Sequence[str] | None, trimming: list[bytes]
+    stream: Stream, table: Any, id_column: str | None, columns: Sequence[str] | None, options: list[bytes]
 ) -> int:
     """Append the rows of a table as entries; return how many. The error for a rejected row names the row."""
     pa = require_pyarrow("add_arrow")
     if not isinstance(table, (pa.Table, pa.RecordBatch, pa.RecordBatchReader)):
         table = pa.table(table)
     chosen = fields_of(table.schema, id_column, columns)
-    packer = RowPacker([b"XADD", stream.key, *trimming])
+    packer = RowPacker([b"XADD", stream.key, *options])
     batches = table if isinstance(table, pa.RecordBatchReader) else table.to_batches()
     added = 0
     for batch in batches:

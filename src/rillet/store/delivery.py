@@ -82,7 +82,7 @@ class DeliveryOptions:
                 raise ValueError(f"{name} must be at least 1, not {value}")
 
 
-class _End:
+class End:
     """Decides when an iteration over messages ends: at `stop`, or after `timeout` seconds without a message."""
 
     def __init__(self, options: DeliveryOptions) -> None:
@@ -137,7 +137,7 @@ def delivery(consumers: Sequence[Consumer], options: DeliveryOptions) -> Steps:
 
     consumers: the consumer in the group of each stream; several are read by one command.
     """
-    end = _End(options)
+    end = End(options)
     count = options.batch or options.count
     for consumer in consumers:
         after = b"0-0"
@@ -245,7 +245,7 @@ def _to_handle(consumer: Consumer, messages: list[Message], options: DeliveryOpt
     return kept
 
 
-def _hand_out(consumers: Sequence[Consumer], messages: list[Message], options: DeliveryOptions, end: _End) -> Steps:
+def _hand_out(consumers: Sequence[Consumer], messages: list[Message], options: DeliveryOptions, end: End) -> Steps:
     """Yield messages one at a time or in batches; after `stop`, give the remaining messages back."""
     size = options.batch or 1
     for start in range(0, len(messages), size):

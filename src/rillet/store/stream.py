@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 from rillet.store.encoding import Fields, IDLike, Value, append_fields, decode, encode_id, encode_name, parse_id
 from rillet.store.entry import Entry, entries_of, milliseconds, named, stream_part
+from rillet.store.delivery import DeliveryOptions, End, Stop
 from rillet.store.group import Group
 from rillet.store.policies import (
     RefPolicy,
@@ -240,13 +241,25 @@ class Stream:
             argv += [b"BLOCK", milliseconds(block)]
         return [*argv, b"STREAMS", self.key, encode_after(after)]
 
-    def follow(self, after: Position = "$", block: float = 1.0) -> Iterator[Entry]:
-        """Yield entries as they are added, without end. block: seconds that each XREAD waits."""
+    def follow(self, after: Position = "$", block: float = 1.0, *, stop: Stop | None = None,
+               timeout: float | None = None) -> Iterator[Entry]:  # fmt: skip
+        """Yield entries as they are added, without end. block: seconds that each XREAD waits.
+
+        stop: an event or a function; when it is set or returns True, end after the current entry. A waiting read
+        notices it within a second. timeout: end after that many seconds without an entry.
+        """
+        end = End(DeliveryOptions(block=block, stop=stop, timeout=timeout))
         last: Position = self.last_id if after == "$" else after
-        while True:
-            for entry in self.read(last, count=BATCH, block=block):
+        while not end.requested():
+            entries = self.read(last, count=BATCH, block=end.block())
+            for entry in entries:
+                if end.requested():
+                    return
                 last = entry.raw_id
                 yield entry
+                end.handed_out()
+            if not entries and end.expired():
+                return
 
     def scan(self, start: Position = "-", end: Position = "+", *, reverse: bool = False,
              page: int = BATCH) -> Iterator[Entry]:  # fmt: skip
@@ -338,20 +351,19 @@ class Stream:
 
     def add_arrow(self, table: Any, *, id_column: str | None = None, columns: Sequence[str] | None = None,
                   maxlen: int | None = None, minid: Position | None = None, approximate: bool = True,
-                  limit: int | None = None) -> int:  # fmt: skip
+                  limit: int | None = None, ref_policy: RefPolicy | None = None) -> int:  # fmt: skip
         """Append each row of a table as an entry and return how many. O(rows)
 
         table: Arrow's Table, RecordBatch or RecordBatchReader, a DataFrame of pandas or polars. Columns become fields;
         a map column named `fields` contains the fields. Nulls are omitted, and so are the columns stream, id, id_ms,
         id_seq and timestamp unless `columns` names them. id_column contains the IDs, or timestamps. Rows are sent in
         chunks. The error for a rejected row names the row; earlier chunks are added, later chunks are not sent.
+        maxlen, minid, approximate, limit, ref_policy: as for `add`.
         """
         from rillet.store.arrow import add_arrow
 
-        trimming = []
-        if maxlen is not None or minid is not None:
-            trimming = trim_arguments(maxlen, minid, approximate, limit)
-        return add_arrow(self, table, id_column, columns, trimming)
+        options = add_arguments(True, ref_policy, maxlen, minid, approximate, limit)
+        return add_arrow(self, table, id_column, columns, options)
 
     # -- groups ----------------------------------------------------------------------------------------
 
