@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
+from rillet.store.delivery import DeliveryOptions, End, Stop
 from rillet.store.encoding import Fields, IDLike, Value, append_fields, decode, encode_id, encode_name, parse_id
 from rillet.store.entry import Entry, entries_of, milliseconds, named, stream_part
-from rillet.store.delivery import DeliveryOptions, End, Stop
 from rillet.store.group import Group
 from rillet.store.policies import (
     RefPolicy,
