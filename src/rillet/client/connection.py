@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import select
 import selectors
 import socket
 import ssl
@@ -22,7 +23,9 @@ from rillet.client.protocol import ClientProtocol, pack_all
 from rillet.columns.receive_buffer import ReceiveBuffer
 from rillet.protocol.reply_parser import INCOMPLETE, ReplyError
 
+ONE_CALL = 1 << 12  # a Unix socket takes so many bytes at once or not at all
 RECEIVE = 1 << 18  # maximum bytes per system call; larger calls are not faster
+_REPLY = 1 << 16  # for replies that are parsed: a larger buffer would be allocated anew for each reply
 _BLOCKED = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 # select() fails for file descriptors above 1023; Windows has no poll().
@@ -67,6 +70,10 @@ class Connection:
     def __init__(self, address: Address, timeout: float | None) -> None:
         self.address = address
         self._socket = self._connect(timeout)
+        self._poll: Any = None
+        if hasattr(select, "poll"):
+            self._poll = select.poll()
+            self._poll.register(self._socket, select.POLLIN)
         self._protocol = ClientProtocol(address)
         try:
             opening = self._protocol.open()
@@ -142,7 +149,13 @@ class Connection:
 
     def stale(self) -> bool:
         """Return whether the server has closed this idle connection; all replies must have been read before."""
-        return ready([self], 0)
+        if self._poll is None:
+            return ready([self], 0)
+        return bool(self._poll.poll(0))
+
+    def closed_before(self, error: ConnectionLost) -> bool:
+        """Return whether a failed `send` of at most ONE_CALL bytes sent nothing: the Unix socket was closed before."""
+        return self.address.unix is not None and isinstance(error.__cause__, BrokenPipeError)
 
     # ---- sending and receiving bytes ----
 
@@ -191,7 +204,7 @@ class Connection:
     def _feed(self) -> None:
         """Wait for more bytes and add them to the parser."""
         try:
-            received = self._socket.recv(RECEIVE)
+            received = self._socket.recv(_REPLY)
         except OSError as error:
             raise self._lost(error) from error
         self._feed_received(received)
@@ -269,4 +282,4 @@ class Connection:
         return ConnectionLost(f"rillet: the connection to {self.address} was lost: {lost}{hint}")
 
 
-__all__ = ["RECEIVE", "Connection", "ready"]
+__all__ = ["ONE_CALL", "RECEIVE", "Connection", "ready"]

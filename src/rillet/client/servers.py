@@ -122,6 +122,9 @@ class Servers:
 
     def connection(self, key: bytes) -> Connection:
         """Return the connection to the node that serves a key; ConnectionLost if the node is unreachable."""
+        if not self._seeds:  # one server: nothing is redirected
+            connection = self._used[key] = self._reach(None)
+            return connection
         connection, asking = self._serving(key)
         if asking:
             connection.call(b"ASKING")
@@ -210,6 +213,8 @@ class Servers:
 
     def _reach(self, slot: int | None) -> Connection:
         """Return the connection to the master of a slot (None: to the only server); wait for an election."""
+        if slot is None and not self.waits:
+            return self._open(None)
         patience = Patience(self.options.timeout)
         while True:
             shard = None if slot is None else self._map().owners[slot]
@@ -221,8 +226,6 @@ class Servers:
                 return self._open(shard.master)
             except ConnectionLost as error:
                 self._stale = True
-                if slot is None and not self.waits:
-                    raise
                 if not patience.again():
                     raise self._stays_away(error) from error
 

@@ -12,15 +12,16 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, TypeVar, TypeVarTuple, Unpack
 from weakref import WeakKeyDictionary
 
 from rillet.client.address import Address
-from rillet.client.connection import RECEIVE, Connection
+from rillet.client.connection import ONE_CALL, RECEIVE, Connection
 from rillet.client.errors import AddressError, ConnectionLost, ConnectorError
 from rillet.client.protocol import pack_all
 from rillet.client.servers import ClientOptions, Servers
 from rillet.errors import CommandError, OutcomeUnknown, StoreClosed, StoreError
+from rillet.protocol.command_parser import pack_command
 from rillet.protocol.reply_parser import ReplyError
 from rillet.store.transports.async_server import AsyncServerTransport
 from rillet.store.transports.transport import ERROR_CLASSES, NotSent, error_of, errors_among
@@ -28,6 +29,7 @@ from rillet.store.transports.undelivered import Undelivered
 
 PATIENCE = 1.0  # seconds that a call follows redirections and waits for nodes that are not ready
 Result = TypeVar("Result")
+Arguments = TypeVarTuple("Arguments")
 # Commands after which a connection has state that a new connection would lack.
 _STATEFUL = frozenset((b"SELECT", b"MULTI", b"WATCH", b"AUTH", b"HELLO", b"CLIENT", b"READONLY"))
 
@@ -81,14 +83,16 @@ class ServerTransport:
             self._thread.client = client
         return client
 
-    def connection(self) -> Connection:
+    def connection(self, size: int) -> Connection:
         """Return this thread's connection to the server; open a new one if the server closed the old one.
 
         A connection with a selected database or an open transaction is not replaced: the next call fails instead.
+        size: of the data that the caller will send. If it is small, a Unix socket needs no check before the send.
         """
         servers = self.servers()
         connection = servers.connection(b"")
-        if not connection.has_state and connection.stale():
+        checked = size > ONE_CALL or connection.address.unix is None
+        if checked and not connection.has_state and connection.stale():
             servers.forget(connection)
             connection = servers.connection(b"")
         return connection
@@ -116,7 +120,7 @@ class ServerTransport:
         with self.page_source() as servers:
             yield lambda commands: servers.replies(key, commands)
 
-    def _call(self, function: Callable[[], Result]) -> Result:
+    def _call(self, function: Callable[[Unpack[Arguments]], Result], *arguments: *Arguments) -> Result:
         """Run a function that calls the server; if it fails, raise StoreError or the server's CommandError.
 
         A call inside a call (a signal handler that uses the store) gets separate connections: the replies on those of
@@ -126,20 +130,20 @@ class ServerTransport:
         if not local.busy:
             local.busy = True
             try:
-                return self._guarded(function)
+                return self._guarded(function, *arguments)
             finally:
                 local.busy = False
         outer, local.client = local.client, local.spares.pop() if local.spares else None
         try:
-            return self._guarded(function)
+            return self._guarded(function, *arguments)
         finally:
             nested, local.client = local.client, outer
             if nested is not None:
                 local.spares.append(nested)
 
-    def _guarded(self, function: Callable[[], Result]) -> Result:
+    def _guarded(self, function: Callable[[Unpack[Arguments]], Result], *arguments: *Arguments) -> Result:
         try:
-            return function()
+            return function(*arguments)
         except ConnectorError as error:
             raise self.failed(error) from error
         except BaseException:
@@ -195,7 +199,7 @@ class ServerTransport:
         kept = self.undelivered.take(argv)
         if kept is not None:
             return kept
-        return self.execute_many([argv])[0]
+        return self._call(self._exchange, pack_command(argv), 1, argv[0].upper() in _STATEFUL)[0]
 
     def execute_many(self, commands: Sequence[list[bytes]]) -> list[Any]:
         """Send all commands at once and return their replies."""
@@ -204,27 +208,19 @@ class ServerTransport:
         # A whole transaction leaves no state behind.
         whole = (commands[0], commands[-1]) == ([b"MULTI"], [b"EXEC"])
         stateful = any(argv[0].upper() in _STATEFUL for argv in (commands[1:-1] if whole else commands))
-        return self._call(lambda: self._exchange(pack_all(commands), len(commands), stateful))
+        return self._call(self._exchange, pack_all(commands), len(commands), stateful)
 
     def append_packed(self, key: bytes, data: bytes, count: int) -> list[tuple[int, CommandError]]:
         """Send commands in RESP encoding; return each error reply with the position of its command."""
-        return errors_among(self._call(lambda: self._exchange(data, count)))
+        return errors_among(self._call(self._exchange, data, count, False))
 
-    def _exchange(self, data: bytes, count: int, stateful: bool = False) -> list[Any]:
+    def _exchange(self, data: bytes, count: int, stateful: bool) -> list[Any]:
         """Send commands in RESP encoding on this thread's connection and return their replies."""
-        try:
-            connection = self.connection()
-        except ConnectionLost as error:
-            reason = str(error).removeprefix("rillet: ")
-            raise NotSent(f"the server at {self.options.place()} did not answer: {reason}") from error
+        connection = self._sent(data)
         connection.has_state = connection.has_state or stateful
         replies: list[Any] = []
         failed_to_log = False
         try:
-            if len(data) > RECEIVE:
-                connection.send_large(data)
-            else:
-                connection.send(data)
             while len(replies) < count:
                 reply = connection.reply()
                 replies.append(reply)
@@ -238,6 +234,26 @@ class ServerTransport:
         if failed_to_log:
             self.servers().forget(connection)
         return replies
+
+    def _sent(self, data: bytes) -> Connection:
+        """Send commands on this thread's connection, and return it; raise NotSent if no server is there."""
+        while True:
+            try:
+                connection = self.connection(len(data))
+            except ConnectionLost as error:
+                reason = str(error).removeprefix("rillet: ")
+                raise NotSent(f"the server at {self.options.place()} did not answer: {reason}") from error
+            try:
+                if len(data) > RECEIVE:
+                    connection.send_large(data)
+                else:
+                    connection.send(data)
+            except ConnectionLost as error:
+                self.servers().forget(connection)
+                if connection.has_state or len(data) > ONE_CALL or not connection.closed_before(error):
+                    raise
+            else:
+                return connection
 
     # ---- closing ----
 
@@ -264,12 +280,12 @@ class AttachedTransport(ServerTransport):
         self.path = path
         self._abandoned = False
 
-    def connection(self) -> Connection:
+    def connection(self, size: int) -> Connection:
         """Return this thread's connection to the owner; raise NotSent if the owner cannot be reached."""
         if self._abandoned:
             raise NotSent(f"the process that owned the store ended ({self.path})")
         try:
-            return super().connection()
+            return super().connection(size)
         except ConnectionLost as error:
             raise self.not_sent(error) from error
 
