@@ -19,7 +19,7 @@ timed       = --durations=30 --durations-min=1 --junit-xml=build/times-$(1).xml
 MINUTES     = 30
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve test test-fast test-interpreted test-spark test-compiled test-once test-long wheel bench lint docs
+.PHONY: help setup demo serve test test-fast test-interpreted test-spark test-compiled test-once test-long wheel bench lint aio docs
 
 help:
 	@echo 'make setup      a virtual environment in .venv, the packages, the compiled build, a Java if there is none'
@@ -30,6 +30,7 @@ help:
 	@echo 'make test-long  fuzzers, kills and crash points for 30 minutes: MINUTES=480 for a night'
 	@echo 'make bench      speed against redis-server, as ratios: a table, and JSON in build/'
 	@echo 'make lint       ruff, mypy, import-linter, codespell'
+	@echo 'make aio        write the asyncio API again, after a change of the synchronous one'
 	@echo 'make wheel      a compiled wheel and an sdist in dist/, tried in a new environment'
 	@echo 'make docs       run every example in docs/ and README.md, and build the site in build/site'
 	@echo
@@ -103,7 +104,12 @@ lint: $(VENV)/packages.stamp
 	@PYTHONPATH=src $(BIN)/lint-imports --no-cache
 	@$(BIN)/codespell
 	@$(BIN)/python -m tools.tree
+	@$(BIN)/python -m tools.make_aio --check
 	@echo 'rillet: lint is clean'
+
+# The asyncio classes are made from the synchronous ones. A test compares the files with what this writes.
+aio: $(VENV)/packages.stamp
+	@$(BIN)/python -m tools.make_aio
 
 # Three steps: run every example, build the site in strict mode, and search it in a browser if Chromium is installed.
 docs: $(COMPILED)/.stamp

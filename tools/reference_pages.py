@@ -35,9 +35,16 @@ CLASSES = (
     "rillet.store.keys.KeyCommands", "rillet.store.types.hash.Hash", "rillet.store.types.set.Set",
     "rillet.store.types.sorted_set.SortedSet", "rillet.store.types.list.List", "rillet.store.types.string.String",
     "rillet.store.types.string.Counter", "rillet.store.types.stored_key.StoredKey", "rillet.store.codecs",
-    "rillet.store.channels.Subscription", "rillet.store.channels.ChannelMessage", "rillet.store.aio.AsyncStore",
+    "rillet.store.channels.Subscription", "rillet.store.channels.ChannelMessage",
     "rillet.store.serving.StoreServer", "rillet.testing.clock.StoreClock", "rillet.testing.plugin",
-    "rillet.types.stream.id.StreamID", "rillet.errors",
+    "rillet.types.stream.id.StreamID", "rillet.errors", "rillet.store.aio.store.AsyncStore",
+    "rillet.store.aio.runner.AsyncRunner", "rillet.store.aio.keys.AsyncKeyCommands",
+    "rillet.store.aio.stream.AsyncStream", "rillet.store.aio.group.AsyncGroup", "rillet.store.aio.group.AsyncConsumer",
+    "rillet.store.aio.group.AsyncMultiConsumer", "rillet.store.aio.group.AsyncMessageReader",
+    "rillet.store.aio.message.AsyncMessage", "rillet.store.aio.hash.AsyncHash", "rillet.store.aio.set.AsyncSet",
+    "rillet.store.aio.sorted_set.AsyncSortedSet", "rillet.store.aio.list.AsyncList",
+    "rillet.store.aio.string.AsyncString", "rillet.store.aio.string.AsyncCounter",
+    "rillet.store.aio.stored_key.AsyncStoredKey", "rillet.store.aio.subscription.AsyncSubscription",
 )  # fmt: skip
 
 

@@ -72,7 +72,21 @@ if TYPE_CHECKING:
         connect,
         open,
     )
-    from rillet.store.aio import AsyncConsumer, AsyncGroup, AsyncStore, AsyncStream, AsyncSubscription
+    from rillet.store.aio import (
+        AsyncConsumer,
+        AsyncCounter,
+        AsyncGroup,
+        AsyncHash,
+        AsyncList,
+        AsyncMessage,
+        AsyncMultiConsumer,
+        AsyncSet,
+        AsyncSortedSet,
+        AsyncStore,
+        AsyncStream,
+        AsyncString,
+        AsyncSubscription,
+    )
     from rillet.store.transaction import AsyncTransaction, Queued, StoreTransaction
     from rillet.types.stream.id import StreamID
 
@@ -88,7 +102,10 @@ _STORE = """
     ChannelMessage Consumer ConsumerInfo Counter Entry Group GroupInfo Hash List Message MultiConsumer
     PendingEntry PendingSummary Set SortedSet Store Stream String Subscription codecs connect open
 """
-_AIO = "AsyncConsumer AsyncGroup AsyncStore AsyncStream AsyncSubscription"
+_AIO = """
+    AsyncConsumer AsyncCounter AsyncGroup AsyncHash AsyncList AsyncMessage AsyncMultiConsumer AsyncSet
+    AsyncSortedSet AsyncStore AsyncStream AsyncString AsyncSubscription
+"""
 _TRANSACTION = "AsyncTransaction Queued StoreTransaction"
 _HOMES = {
     **dict.fromkeys(_ERRORS.split(), "rillet.errors"),
@@ -101,9 +118,17 @@ _HOMES = {
 
 __all__ = [
     "AsyncConsumer",
+    "AsyncCounter",
     "AsyncGroup",
+    "AsyncHash",
+    "AsyncList",
+    "AsyncMessage",
+    "AsyncMultiConsumer",
+    "AsyncSet",
+    "AsyncSortedSet",
     "AsyncStore",
     "AsyncStream",
+    "AsyncString",
     "AsyncSubscription",
     "AsyncTransaction",
     "BusyGroup",

@@ -426,11 +426,17 @@ class MultiConsumer(MessageReader):
 
     def ack(self, *messages: Message, delete: RefPolicy | None = None) -> int:
         """Acknowledge messages, with one command for each stream; return how many were pending; see Group.ack."""
-        return sum(group.ack(*ids, delete=delete) for group, ids in _by_group(messages).items())
+        acknowledged = 0
+        for group, ids in _by_group(messages).items():
+            acknowledged += group.ack(*ids, delete=delete)
+        return acknowledged
 
     def nack(self, *messages: Message, mode: str = "fail", deliveries: int | None = None) -> int:
         """Release messages, with one command for each stream; return how many were pending; see Group.nack."""
-        return sum(group.nack(*ids, mode=mode, deliveries=deliveries) for group, ids in _by_group(messages).items())
+        released = 0
+        for group, ids in _by_group(messages).items():
+            released += group.nack(*ids, mode=mode, deliveries=deliveries)
+        return released
 
     def __repr__(self) -> str:
         names = [consumer.group.stream.name for consumer in self.consumers]

@@ -33,7 +33,9 @@ Name = str | bytes
 AnyKey = Stream | Hash[str] | Set[str] | SortedSet[str] | List[str] | String[str]
 
 _INTEGERS = text_of(int)
-_CLASSES: dict[bytes, Any] = {b"hash": Hash, b"set": Set, b"zset": SortedSet, b"list": List, b"string": String}
+_CLASSES: dict[bytes, Any] = {
+    b"hash": Hash, b"list": List, b"set": Set, b"string": String, b"zset": SortedSet,
+}  # fmt: skip
 
 
 class CommandRunner(ABC):

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from rillet.client.cluster import slot_of
 from rillet.store.encoding import decode
 from rillet.store.transports.cluster import ClusterTransport
-
-if TYPE_CHECKING:
-    from rillet.store.store import Store
+from rillet.store.transports.transport import Transport
 
 
-def by_slot(store: Store, keys: Sequence[bytes], waits: bool) -> list[list[bytes]]:
+class HasTransport(Protocol):
+    """A store: Store or AsyncStore."""
+
+    @property
+    def transport(self) -> Transport:
+        """The transport to the engine."""
+
+
+def by_slot(store: HasTransport, keys: Sequence[bytes], waits: bool) -> list[list[bytes]]:
     """Return the keys in groups that one command may have: on a cluster those of one slot, elsewhere all of them.
 
     Raise ValueError if the command waits and needs several groups, because one call cannot wait for several replies.

@@ -231,7 +231,10 @@ class Store(KeyCommands):
 
     def streams(self) -> list[Stream]:
         """Return all streams of the store, sorted by name. O(keys)"""
-        return [Stream(self, name) for name in sorted(set(self.keys(kind="stream")))]
+        names = set()
+        for name in self.keys(kind="stream"):
+            names.add(name)
+        return [Stream(self, name) for name in sorted(names)]
 
     def read(self, after: Positions, count: int | None = None, block: float | None = None) -> dict[str, list[Entry]]:
         """Return the entries of several streams after a position in each: read({"orders": "0", "jobs": "$"}) (XREAD).
@@ -266,7 +269,7 @@ class Store(KeyCommands):
 
     def delete(self, *names: Value) -> int:
         """Delete keys; return how many existed."""
-        if isinstance(self._transport, ClusterTransport):  # a cluster rejects DEL with keys of several slots
+        if isinstance(self.transport, ClusterTransport):  # a cluster rejects DEL with keys of several slots
             return sum(self.execute_many([("DEL", name) for name in names]))
         return int(self.execute("DEL", *names))
 

@@ -30,7 +30,7 @@ from rillet.store.encoding import Fields, IDLike, Value, append_fields, encode, 
 from rillet.store.transports.transport import TRANSACTION_COMMANDS, raised
 
 if TYPE_CHECKING:
-    from rillet.store.aio import AsyncStore
+    from rillet.store.aio import AsyncMessage, AsyncStore
     from rillet.store.message import Message
     from rillet.store.store import Store
 
@@ -80,7 +80,7 @@ class TransactionCommands:
         append_fields(argv, fields)
         return self._add(argv, parse_id)
 
-    def ack(self, *messages: Message) -> list[Queued]:
+    def ack(self, *messages: Message | AsyncMessage) -> list[Queued]:
         """Add an XACK for each message; each result is 1, or 0 if the message was not pending."""
         return [self._add([b"XACK", one.group.stream.key, one.group.key, one.raw_id]) for one in messages]
 

@@ -76,7 +76,9 @@ class Hash(StoredKey[V], MutableMapping[str, V]):
 
     def contains(self, field: object) -> bool:
         """Return whether a field exists (HEXISTS). O(1)"""
-        return isinstance(field, (str, bytes)) and bool(self.store.run([b"HEXISTS", self.key, encode_name(field)]))
+        if not isinstance(field, (str, bytes)):
+            return False
+        return bool(self.store.run([b"HEXISTS", self.key, encode_name(field)]))
 
     @overload
     def pop(self, field: Name, /) -> V: ...
@@ -123,7 +125,8 @@ class Hash(StoredKey[V], MutableMapping[str, V]):
         names = [encode_name(field) for field in fields]
         if not names:
             return []
-        return [None if raw is None else self._decode(raw) for raw in self.store.run([b"HMGET", self.key, *names])]
+        raws = self.store.run([b"HMGET", self.key, *names])
+        return [None if raw is None else self._decode(raw) for raw in raws]
 
     def update(self, fields: Any = (), /, **more: V) -> None:
         """Set fields from a mapping, from pairs, or from keyword arguments, in one command (HSET). O(fields)"""
@@ -149,7 +152,8 @@ class Hash(StoredKey[V], MutableMapping[str, V]):
 
     def get_all(self) -> dict[str, V]:
         """Return all fields and values, as they are at one moment (HGETALL). O(fields)"""
-        return {decode(field): self._decode(raw) for field, raw in _flat_pairs(self.store.run([b"HGETALL", self.key]))}
+        pairs = _flat_pairs(self.store.run([b"HGETALL", self.key]))
+        return {decode(field): self._decode(raw) for field, raw in pairs}
 
     def scan(self, match: str | bytes | None = None) -> Iterator[tuple[str, V]]:
         """Yield the fields that match a glob, with their values, a page at a time (HSCAN)."""

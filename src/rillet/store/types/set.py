@@ -106,25 +106,25 @@ class Set(StoredKey[V], MutableSet[V]):
 
     # -- several sets --------------------------------------------------------------------------------
 
-    def union(self, *others: Iterable[V]) -> set[V]:
+    def union(self, *others: Iterable[V] | Set[V]) -> set[V]:
         """Return the members of this set and of all others (SUNION). O(members)"""
         if self._on_server(others):
             return self._combined(b"SUNION", others)
         return self.members().union(*self._operands(others))
 
-    def intersection(self, *others: Iterable[V]) -> set[V]:
+    def intersection(self, *others: Iterable[V] | Set[V]) -> set[V]:
         """Return the members that are also in all others (SINTER). O(members of the smallest * sets)"""
         if self._on_server(others):
             return self._combined(b"SINTER", others)
         return self.members().intersection(*self._operands(others))
 
-    def difference(self, *others: Iterable[V]) -> set[V]:
+    def difference(self, *others: Iterable[V] | Set[V]) -> set[V]:
         """Return the members that are in none of the others (SDIFF). O(members)"""
         if self._on_server(others):
             return self._combined(b"SDIFF", others)
         return self.members().difference(*self._operands(others))
 
-    def symmetric_difference(self, other: Iterable[V]) -> set[V]:
+    def symmetric_difference(self, other: Iterable[V] | Set[V]) -> set[V]:
         """Return the members that are in one of the two sets only (SDIFF twice; not atomic). O(members)"""
         if not self._on_server([other]):
             return self.members().symmetric_difference(*self._operands([other]))
@@ -132,13 +132,13 @@ class Set(StoredKey[V], MutableSet[V]):
         replies = self.store.run_many([[b"SDIFF", self.key, key], [b"SDIFF", key, self.key]])
         return {self._decode(raw) for reply in replies for raw in reply}
 
-    def isdisjoint(self, other: Iterable[Any]) -> bool:
+    def isdisjoint(self, other: Iterable[Any] | Set[Any]) -> bool:
         """Return whether the sets have no member in common (SINTERCARD LIMIT 1). O(members of the smaller)"""
         if not self._on_server([other]):
             return self.members().isdisjoint(*self._operands([other]))
         return not self.store.run([b"SINTERCARD", b"2", self.key, _key(other), b"LIMIT", b"1"])
 
-    def update(self, *others: Iterable[V]) -> None:
+    def update(self, *others: Iterable[V] | Set[V]) -> None:
         """Add the members of others (SUNIONSTORE, or one SADD). O(members)"""
         if others and self._on_server(others):
             self._store_combined(b"SUNIONSTORE", others)
@@ -147,7 +147,7 @@ class Set(StoredKey[V], MutableSet[V]):
         if len(argv) > 2:
             self.store.run(argv)
 
-    def intersection_update(self, *others: Iterable[V]) -> None:
+    def intersection_update(self, *others: Iterable[V] | Set[V]) -> None:
         """Keep only the members that are in all others (SINTERSTORE, or SMEMBERS and SREM: not atomic). O(members)"""
         if self._on_server(others):
             self._store_combined(b"SINTERSTORE", others)
@@ -155,14 +155,14 @@ class Set(StoredKey[V], MutableSet[V]):
             members = self.members()
             self._remove(members.difference(members.intersection(*self._operands(others))))
 
-    def difference_update(self, *others: Iterable[V]) -> None:
+    def difference_update(self, *others: Iterable[V] | Set[V]) -> None:
         """Remove the members of others (SDIFFSTORE, or one SREM). O(members)"""
         if others and self._on_server(others):
             self._store_combined(b"SDIFFSTORE", others)
         else:
             self._remove([value for other in self._operands(others) for value in other])
 
-    def symmetric_difference_update(self, other: Iterable[V]) -> None:
+    def symmetric_difference_update(self, other: Iterable[V] | Set[V]) -> None:
         """Remove the common members, add the other ones of `other` (SMEMBERS, SREM, SADD: not atomic). O(members)"""
         members = self.members()
         values: set[V] = set(*self._operands([other]))
@@ -180,9 +180,9 @@ class Set(StoredKey[V], MutableSet[V]):
             isinstance(other, Set) and other.store is self.store and other.codec == self.codec for other in others
         )
 
-    def _operands(self, others: Iterable[Iterable[T]]) -> list[Iterable[T]]:
+    def _operands(self, others: Iterable[Iterable[T] | Set[T]]) -> list[Iterable[T]]:
         """Return the others, with the members of each Set as a set of this process."""
-        operands = []
+        operands: list[Iterable[T]] = []
         for other in others:
             operands.append(other.members() if isinstance(other, Set) else other)
         return operands

@@ -130,7 +130,8 @@ class SortedSet(StoredKey[V], MutableMapping[V, float]):
     def mget(self, members: Iterable[V]) -> list[float | None]:
         """Return the scores of several members in order, None for a missing one (ZMSCORE). O(members)"""
         argv = [b"ZMSCORE", self.key, *map(self._encode, members)]
-        return [None if score is None else float(score) for score in self.store.run(argv)] if len(argv) > 2 else []
+        scores = self.store.run(argv) if len(argv) > 2 else []
+        return [None if score is None else float(score) for score in scores]
 
     def remove(self, *members: V) -> int:
         """Remove members; return how many existed (ZREM). O(log n) each"""

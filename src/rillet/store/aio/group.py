@@ -1,0 +1,427 @@
+"""The asyncio form of rillet.store.group: AsyncGroup, AsyncMessageReader, AsyncConsumer, AsyncMultiConsumer.
+
+Made from store/group.py by `python -m tools.make_aio`; edit that file, then run the command.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+from rillet.errors import BusyGroup, OutcomeUnknown
+from rillet.store.aio.delivery import counted, delivery, drive, new_messages_of, read_commands, read_options
+from rillet.store.aio.message import AsyncMessage, new_messages, old_messages
+from rillet.store.delivery import DeliveryOptions, Stop
+from rillet.store.encoding import IDLike, decode, encode_id, encode_name, parse_id
+from rillet.store.entry import stream_part
+from rillet.store.group import _entries_read
+from rillet.store.policies import RefPolicy, chunks, policy_arguments
+from rillet.store.positions import Position, encode_after, encode_position, milliseconds_of
+from rillet.store.records import (
+    ConsumerInfo,
+    GroupInfo,
+    PendingEntry,
+    PendingSummary,
+    consumers_of,
+    pending_of,
+    summary_of,
+)
+from rillet.store.slots import by_slot
+from rillet.types.stream.id import StreamID
+
+if TYPE_CHECKING:
+    from rillet.store.aio.store import AsyncStore
+    from rillet.store.aio.stream import AsyncStream
+
+
+class AsyncGroup:
+    """A consumer group of a stream: `last-delivered-id`, consumers, and pending entries."""
+
+    __slots__ = ("stream", "name", "key", "store")
+
+    def __init__(self, stream: AsyncStream, name: str | bytes) -> None:
+        self.stream = stream
+        self.store: AsyncStore = stream.store
+        self.key = encode_name(name)
+        self.name = decode(self.key)
+
+    # -- messages --------------------------------------------------------------------------------------
+
+    def consumer(self, name: str | bytes) -> AsyncConsumer:
+        """Return the consumer of that name; its first read creates it."""
+        return AsyncConsumer(self, name)
+
+    async def ack(self, *ids: IDLike, delete: RefPolicy | None = None) -> int:
+        """Acknowledge messages and return how many were pending (XACK). O(1) each
+
+        delete: also delete the entries (XACKDEL, Redis 8.2): "ACKED" only those that no group still needs, "DELREF"
+        with the references of other groups, "KEEPREF" without these. A thousand IDs are one command; a longer list is
+        several.
+        """
+        acknowledged = 0
+        policy = policy_arguments(delete)
+        for some in chunks([encode_id(one) for one in ids]):
+            if not policy:
+                acknowledged += int(await self.store.run([b"XACK", self.stream.key, self.key, *some]))
+                continue
+            argv = [b"XACKDEL", self.stream.key, self.key, *policy, b"IDS", b"%d" % len(some), *some]
+            acknowledged += sum(result != -1 for result in await self.store.run(argv))
+        return acknowledged
+
+    async def nack(self, *ids: IDLike, mode: str = "fail", deliveries: int | None = None, force: bool = False) -> int:
+        """Release messages, so that the next claim gets them first; return how many were pending (XNACK). O(1) each
+
+        mode: "fail" keeps the delivery count; "silent" decrements it; "fatal" sets the highest possible count.
+        deliveries: sets the delivery count to this number. force: also release entries that are not pending.
+        """
+        released = 0
+        options = [] if deliveries is None else [b"RETRYCOUNT", b"%d" % deliveries]
+        if force:
+            options.append(b"FORCE")
+        for some in chunks([encode_id(one) for one in ids]):
+            argv = [b"XNACK", self.stream.key, self.key, encode_name(mode), b"IDS", b"%d" % len(some), *some, *options]
+            released += int(await self.store.run(argv))
+        return released
+
+    # -- administration --------------------------------------------------------------------------------
+
+    async def create(self, start: Position = "0", *, entries_read: int | None = None, mkstream: bool = True) -> bool:
+        """Create the group, to deliver the entries after `start`; return False if it exists (XGROUP CREATE).
+
+        entries_read: the number of entries up to `start`, from which the server computes the lag (Redis 7.0).
+        mkstream: create a missing stream; otherwise the server's error is raised.
+        """
+        argv = [b"XGROUP", b"CREATE", self.stream.key, self.key, encode_after(start)]
+        if mkstream:
+            argv.append(b"MKSTREAM")
+        try:
+            await self.store.run(argv + _entries_read(entries_read))
+        except BusyGroup:
+            return False
+        return True
+
+    async def set_id(self, id: Position, *, entries_read: int | None = None) -> None:
+        """Set the ID after which the group delivers next (XGROUP SETID); entries_read: see `create`."""
+        argv = [b"XGROUP", b"SETID", self.stream.key, self.key, encode_after(id)]
+        await self.store.run(argv + _entries_read(entries_read))
+
+    async def delete(self) -> bool:
+        """Delete the group and its pending entries (XGROUP DESTROY); return whether it existed. O(pending)"""
+        return bool(await self.store.run([b"XGROUP", b"DESTROY", self.stream.key, self.key]))
+
+    async def create_consumer(self, name: str | bytes) -> bool:
+        """Create a consumer; return False if it exists (XGROUP CREATECONSUMER). A first read also creates it."""
+        return bool(await self.store.run([b"XGROUP", b"CREATECONSUMER", self.stream.key, self.key, encode_name(name)]))
+
+    async def delete_consumer(self, name: str | bytes) -> int:
+        """Delete a consumer and its pending messages; return the number of these messages (XGROUP DELCONSUMER)."""
+        return int(await self.store.run([b"XGROUP", b"DELCONSUMER", self.stream.key, self.key, encode_name(name)]))
+
+    # -- state -----------------------------------------------------------------------------------------
+
+    async def consumers(self) -> list[ConsumerInfo]:
+        """Return the consumers, sorted by name (XINFO CONSUMERS)."""
+        return consumers_of(await self.store.run([b"XINFO", b"CONSUMERS", self.stream.key, self.key]))
+
+    async def info(self) -> GroupInfo:
+        """Return the state of the group (XINFO GROUPS); KeyError if it does not exist."""
+        for one in await self.stream.groups():
+            if one.name == self.name:
+                return one
+        raise KeyError(self.name)
+
+    async def lag(self) -> int | None:
+        """The number of entries that were not delivered yet; None if unknown (see GroupInfo)."""
+        return (await self.info()).lag
+
+    async def pending_count(self) -> int:
+        """Return the number of pending messages of all consumers (XPENDING). O(1)"""
+        return (await self.pending_summary()).total
+
+    async def pending_summary(self) -> PendingSummary:
+        """Return the number of pending messages, their lowest and highest ID, and the number of each consumer."""
+        return summary_of(await self.store.run([b"XPENDING", self.stream.key, self.key]))
+
+    async def pending(self, count: int = 100, *, consumer: str | bytes | None = None, idle: float = 0.0,
+                      start: Position = "-", end: Position = "+") -> list[PendingEntry]:  # fmt: skip
+        """Return up to `count` pending messages, lowest ID first; idle: the minimum seconds since delivery."""
+        return pending_of(await self.store.run(self.pending_command(count, consumer, idle, start, end)))
+
+    def pending_command(self, count: int, consumer: str | bytes | None, idle: float, start: Position,
+                        end: Position) -> list[bytes]:  # fmt: skip
+        """Return the XPENDING command that `pending` sends."""
+        argv = [b"XPENDING", self.stream.key, self.key]
+        if idle:  # an option since Redis 6.2
+            argv += [b"IDLE", b"%d" % round(idle * 1000)]
+        argv += [encode_position(start), encode_position(end), b"%d" % count]
+        return argv if consumer is None else [*argv, encode_name(consumer)]
+
+    def __repr__(self) -> str:
+        return f"AsyncGroup({self.stream.name!r}, {self.name!r})"
+
+
+class AsyncMessageReader:
+    """The part that Consumer and MultiConsumer share: iteration over messages."""
+
+    __slots__ = ("key", "name", "store")
+    store: AsyncStore
+
+    def __init__(self, name: str | bytes) -> None:
+        self.key = encode_name(name)
+        self.name = decode(self.key)
+
+    def parts(self) -> Sequence[AsyncConsumer]:
+        """Return the consumer in the group of each stream."""
+        raise NotImplementedError
+
+    @overload
+    def messages(self, count: int = 100, *, batch: None = None, block: float | None = 1.0,
+                 claim_idle: float | None = None, max_deliveries: int | None = None,
+                 dead_letters: str | bytes | None = None, on_exhausted: Literal["drop"] | None = None,
+                 stop_when_empty: bool = False, stop: Stop | None = None,
+                 timeout: float | None = None) -> AsyncIterator[AsyncMessage]: ...  # fmt: skip
+
+    @overload
+    def messages(self, count: int = 100, *, batch: int, block: float | None = 1.0,
+                 claim_idle: float | None = None, max_deliveries: int | None = None,
+                 dead_letters: str | bytes | None = None, on_exhausted: Literal["drop"] | None = None,
+                 stop_when_empty: bool = False, stop: Stop | None = None,
+                 timeout: float | None = None) -> AsyncIterator[list[AsyncMessage]]: ...  # fmt: skip
+
+    def messages(self, count: int = 100, *, batch: int | None = None, block: float | None = 1.0,
+                 claim_idle: float | None = None, max_deliveries: int | None = None,
+                 dead_letters: str | bytes | None = None, on_exhausted: Literal["drop"] | None = None,
+                 stop_when_empty: bool = False, stop: Stop | None = None,
+                 timeout: float | None = None) -> AsyncIterator[AsyncMessage] | AsyncIterator[list[AsyncMessage]]:
+        """Yield this consumer's own pending messages (after a restart), then stale messages, then new messages.
+
+        count: the most messages that one command reads. batch: yield lists of up to that many messages instead of
+        single ones; a list has what one command returned, so it may be shorter.
+        block: seconds that a read waits for new messages, 0 without limit, None to poll without waiting.
+        claim_idle: seconds after which pending messages of other consumers are stale; None claims nothing.
+        max_deliveries, dead_letters: a message delivered more often goes to that stream and is acknowledged. Without
+        such a stream, on_exhausted="drop" acknowledges it. ValueError if neither is given.
+        stop_when_empty: end when no message is left instead of waiting for more.
+        stop: an event or a function; when it is set or returns True, end after the current message or batch. Messages
+        that were read and not yielded are given back: they stay pending, their delivery count is as before the read,
+        and others may claim them. A waiting read notices it within a second.
+        timeout: end after that many seconds without a message.
+        """
+        options = DeliveryOptions(count, block, claim_idle, max_deliveries, dead_letters, on_exhausted, stop_when_empty,
+                                  stop, timeout, batch)  # fmt: skip
+        keys = [consumer.group.stream.key for consumer in self.parts()]
+        by_slot(self.store, keys, options.block is not None and not stop_when_empty)  # raises before the first read
+        return self._handed_out(options)
+
+    async def _handed_out(self, options: DeliveryOptions) -> AsyncIterator[Any]:
+        steps = delivery(self.parts(), options)
+        reply: Any = None
+        while True:
+            try:
+                step = steps.send(reply)
+            except StopIteration:
+                return
+            reply = None
+            if isinstance(step, list):
+                try:
+                    reply = await self.store.run(step)
+                except OutcomeUnknown:
+                    # What the command delivered is pending for this consumer: begin again with the pending messages.
+                    steps.close()
+                    steps = delivery(self.parts(), options)
+            elif options.batch is None:
+                for one in step:
+                    yield one
+            else:
+                yield list(step)
+
+    def __aiter__(self) -> AsyncIterator[AsyncMessage]:
+        """Yield messages without end; see `messages`."""
+        return self.messages()
+
+
+class AsyncConsumer(AsyncMessageReader):
+    """A reader of a group. Iterating yields messages without end and waits for new ones."""
+
+    __slots__ = ("group",)
+
+    def __init__(self, group: AsyncGroup, name: str | bytes) -> None:
+        super().__init__(name)
+        self.group = group
+        self.store = group.store
+
+    def parts(self) -> Sequence[AsyncConsumer]:
+        return (self,)
+
+    async def ack(self, *messages: AsyncMessage, delete: RefPolicy | None = None) -> int:
+        """Acknowledge messages and return how many were pending; see AsyncGroup.ack."""
+        return await self.group.ack(*(message.raw_id for message in messages), delete=delete)
+
+    async def nack(self, *messages: AsyncMessage, mode: str = "fail", deliveries: int | None = None) -> int:
+        """Release messages, so that the next claim gets them first; return how many were pending; see Group.nack."""
+        return await self.group.nack(*(message.raw_id for message in messages), mode=mode, deliveries=deliveries)
+
+    # -- reading ---------------------------------------------------------------------------------------
+
+    async def read(self, count: int = 100, *, block: float | None = None, after: Position = ">", noack: bool = False,
+                   claim_idle: float | None = None) -> list[AsyncMessage]:  # fmt: skip
+        """Return new messages or, if `after` is an ID, this consumer's pending messages after that ID (XREADGROUP).
+
+        block: seconds to wait for a new message, 0 without limit; noack: the messages are acknowledged at once.
+        claim_idle: first claim messages that were pending for that many seconds; `block` also waits for such messages.
+        """
+        reply = stream_part(await self.store.run(self.read_command(count, block, after, noack, claim_idle)))
+        if encode_after(after) == b">":
+            return self.messages_of(reply)
+        return await drive(self.store, counted(self, old_messages(reply, self.group)))
+
+    def read_command(self, count: int, block: float | None, after: Position, noack: bool,
+                     claim_idle: float | None = None) -> list[bytes]:  # fmt: skip
+        """Return the XREADGROUP command that `read` sends."""
+        argv = read_options(self, count, block, noack, claim_idle)
+        return [*argv, b"STREAMS", self.group.stream.key, encode_after(after)]
+
+    def messages_of(self, reply: Any) -> list[AsyncMessage]:
+        """Return the messages of a reply with new messages."""
+        return new_messages(reply, self.group)
+
+    # -- claiming --------------------------------------------------------------------------------------
+
+    async def claim(self, idle: float, count: int = 100,
+                    start: Position = "0-0") -> tuple[StreamID, list[AsyncMessage]]:  # fmt: skip
+        """Claim messages that were pending for `idle` seconds (XAUTOCLAIM); return (start of the next call, messages).
+
+        Messages whose entries were deleted leave the pending list. The start (0, 0) means that the whole list was read.
+        """
+        reply = await self.store.run(self.claim_command(idle, count, start))
+        return parse_id(reply[0]), await drive(self.store, counted(self, old_messages(reply[1], self.group)))
+
+    def claim_command(self, idle: float, count: int, start: Position) -> list[bytes]:
+        """Return the XAUTOCLAIM command that `claim` sends."""
+        return [b"XAUTOCLAIM", self.group.stream.key, self.group.key, self.key, b"%d" % round(idle * 1000),
+                encode_position(start), b"COUNT", b"%d" % count]  # fmt: skip
+
+    async def claim_all(self, idle: float, *, count: int = 100) -> AsyncIterator[AsyncMessage]:
+        """Claim and yield all messages that were pending for `idle` seconds, in pages of `count` (XAUTOCLAIM)."""
+        start: Position = "0-0"
+        while True:
+            start, messages = await self.claim(idle, count, start)
+            for one in messages:
+                yield one
+            if start == StreamID(0, 0):
+                return
+
+    @overload
+    async def claim_ids(self, *ids: IDLike, idle: float = 0.0, set_idle: float | None = None,
+                        delivered_at: datetime | None = None, deliveries: int | None = None, force: bool = False,
+                        last_id: IDLike | None = None,
+                        just_ids: Literal[False] = False) -> list[AsyncMessage]: ...  # fmt: skip
+
+    @overload
+    async def claim_ids(self, *ids: IDLike, idle: float = 0.0, set_idle: float | None = None,
+                        delivered_at: datetime | None = None, deliveries: int | None = None, force: bool = False,
+                        last_id: IDLike | None = None, just_ids: Literal[True]) -> list[StreamID]: ...  # fmt: skip
+
+    async def claim_ids(self, *ids: IDLike, idle: float = 0.0, set_idle: float | None = None,
+                        delivered_at: datetime | None = None, deliveries: int | None = None, force: bool = False,
+                        last_id: IDLike | None = None,
+                        just_ids: bool = False) -> list[AsyncMessage] | list[StreamID]:  # fmt: skip
+        """Claim the given pending messages and return them, lowest ID of each command first (XCLAIM). O(log n) each
+
+        idle: only messages that were pending for that many seconds. set_idle: seconds that the messages count as idle
+        after the claim, or delivered_at: the time of their delivery; by default they were delivered now.
+        deliveries: the new delivery count; by default it grows by one. force: also claim entries that are not pending.
+        last_id: raise the group's last delivered ID to this one.
+        just_ids: return IDs, without the entries and without counting a delivery.
+        """
+        options: list[bytes] = []
+        if set_idle is not None:
+            options += [b"IDLE", b"%d" % round(set_idle * 1000)]
+        if delivered_at is not None:
+            options += [b"TIME", b"%d" % milliseconds_of(delivered_at)]
+        if deliveries is not None:
+            options += [b"RETRYCOUNT", b"%d" % deliveries]
+        options += [b"FORCE"] if force else []
+        options += [b"JUSTID"] if just_ids else []
+        if last_id is not None:
+            options += [b"LASTID", encode_id(last_id)]
+        claimed: list[Any] = []
+        for some in chunks([encode_id(one) for one in ids]):
+            claimed += await self.store.run([b"XCLAIM", self.group.stream.key, self.group.key, self.key,
+                                             b"%d" % round(idle * 1000), *some, *options])  # fmt: skip
+        if just_ids:
+            return [parse_id(raw_id) for raw_id in claimed]
+        return await drive(self.store, counted(self, old_messages(claimed, self.group)))
+
+    # -- state -----------------------------------------------------------------------------------------
+
+    async def pending(self, count: int = 100, idle: float = 0.0) -> list[PendingEntry]:
+        """Return the pending messages of this consumer, lowest ID first."""
+        return await self.group.pending(count, consumer=self.key, idle=idle)
+
+    async def info(self) -> ConsumerInfo:
+        """Return the state of the consumer (XINFO CONSUMERS); KeyError if it does not exist."""
+        for one in await self.group.consumers():
+            if one.name == self.name:
+                return one
+        raise KeyError(self.name)
+
+    def __repr__(self) -> str:
+        return f"AsyncConsumer({self.group.stream.name!r}, {self.group.name!r}, {self.name!r})"
+
+
+def _by_group(messages: Sequence[AsyncMessage]) -> dict[AsyncGroup, list[bytes]]:
+    ids: dict[AsyncGroup, list[bytes]] = {}
+    for message in messages:
+        ids.setdefault(message.group, []).append(message.raw_id)
+    return ids
+
+
+class AsyncMultiConsumer(AsyncMessageReader):
+    """A reader of the groups of the same name of several streams; one command reads them all.
+
+    Iterating yields messages without end and waits for new ones in any of the streams. `message.stream` is the stream
+    of a message. On a cluster the streams must be in the same slot, unless no read waits.
+    """
+
+    __slots__ = ("consumers",)
+
+    def __init__(self, groups: Sequence[AsyncGroup], name: str | bytes) -> None:
+        super().__init__(name)
+        if not groups:
+            raise ValueError("a consumer needs at least one stream: streams is empty")
+        self.consumers = tuple(group.consumer(name) for group in groups)
+        self.store = groups[0].store
+
+    def parts(self) -> Sequence[AsyncConsumer]:
+        return self.consumers
+
+    async def read(self, count: int = 100, *, block: float | None = None, noack: bool = False,
+                   claim_idle: float | None = None) -> list[AsyncMessage]:  # fmt: skip
+        """Return new messages, up to `count` of each stream (XREADGROUP); see AsyncConsumer.read."""
+        found: list[AsyncMessage] = []
+        for argv in read_commands(self.consumers, count, block, noack, claim_idle):
+            found += new_messages_of(await self.store.run(argv), self.consumers)
+        return found
+
+    async def ack(self, *messages: AsyncMessage, delete: RefPolicy | None = None) -> int:
+        """Acknowledge messages, with one command for each stream; return how many were pending; see AsyncGroup.ack."""
+        acknowledged = 0
+        for group, ids in _by_group(messages).items():
+            acknowledged += await group.ack(*ids, delete=delete)
+        return acknowledged
+
+    async def nack(self, *messages: AsyncMessage, mode: str = "fail", deliveries: int | None = None) -> int:
+        """Release messages, with one command for each stream; return how many were pending; see AsyncGroup.nack."""
+        released = 0
+        for group, ids in _by_group(messages).items():
+            released += await group.nack(*ids, mode=mode, deliveries=deliveries)
+        return released
+
+    def __repr__(self) -> str:
+        names = [consumer.group.stream.name for consumer in self.consumers]
+        return f"AsyncMultiConsumer({names!r}, {self.consumers[0].group.name!r}, {self.name!r})"
+
+
+__all__ = ["AsyncConsumer", "AsyncGroup", "AsyncMessageReader", "AsyncMultiConsumer"]

@@ -1,0 +1,157 @@
+"""The asyncio form of rillet.store.types.hash: AsyncHash.
+
+Made from store/types/hash.py by `python -m tools.make_aio`; edit that file, then run the command.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+from typing import Any, overload
+
+from rillet.store.aio.stored_key import AsyncStoredKey
+from rillet.store.encoding import decode, encode, encode_name, pairs_of
+from rillet.store.types.hash import Name, T, _flat_pairs
+from rillet.store.types.stored_key import MISSING, V, integer_of, replies_of, transaction
+
+
+class AsyncHash(AsyncStoredKey[V]):
+    """A hash of the store; see rillet.store.types.hash. `async for` reads the fields, a thousand at a time."""
+
+    __slots__ = ()
+
+    # -- one field -----------------------------------------------------------------------------------
+
+    async def get_value(self, field: Name) -> V:
+        """Return the value of a field; KeyError if there is none (HGET). O(1)"""
+        raw = await self.store.run([b"HGET", self.key, encode_name(field)])
+        if raw is None:
+            raise KeyError(field)
+        return self._decode(raw)
+
+    async def set_value(self, field: Name, value: V) -> bool:
+        """Set a field; return whether it is new (HSET). O(1)"""
+        return bool(await self.store.run([b"HSET", self.key, encode_name(field), self._encode(value)]))
+
+    @overload
+    async def get(self, field: Name, default: None = None, /) -> V | None: ...
+    @overload
+    async def get(self, field: Name, default: V, /) -> V: ...
+    @overload
+    async def get(self, field: Name, default: T, /) -> V | T: ...
+    async def get(self, field: Name, default: Any = None, /) -> Any:
+        """Return the value of a field, or the default (HGET). O(1)"""
+        raw = await self.store.run([b"HGET", self.key, encode_name(field)])
+        return default if raw is None else self._decode(raw)
+
+    async def setdefault(self, field: Name, default: V) -> V:
+        """Set a field if it is missing; return its value (HSETNX, HGET). Atomic. O(1)"""
+        name, value = encode_name(field), self._encode(default)
+        raw = None
+        while raw is None:  # another client may delete the field between the two commands
+            _, raw = await self.store.run_many([[b"HSETNX", self.key, name, value], [b"HGET", self.key, name]])
+        return self._decode(raw)
+
+    async def add(self, field: Name, value: V) -> bool:
+        """Set a field only if it is missing; return whether it was (HSETNX). O(1)"""
+        return bool(await self.store.run([b"HSETNX", self.key, encode_name(field), self._encode(value)]))
+
+    async def contains(self, field: object) -> bool:
+        """Return whether a field exists (HEXISTS). O(1)"""
+        if not isinstance(field, (str, bytes)):
+            return False
+        return bool(await self.store.run([b"HEXISTS", self.key, encode_name(field)]))
+
+    @overload
+    async def pop(self, field: Name, /) -> V: ...
+    @overload
+    async def pop(self, field: Name, default: V, /) -> V: ...
+    @overload
+    async def pop(self, field: Name, default: T, /) -> V | T: ...
+    async def pop(self, field: Name, default: Any = MISSING, /) -> Any:
+        """Remove a field and return its value, or the default; KeyError without one (HGET, HDEL in MULTI). O(1)"""
+        name = encode_name(field)
+        commands = transaction([b"HGET", self.key, name], [b"HDEL", self.key, name])
+        raw, _ = replies_of(await self.store.run_many(commands))
+        if raw is None and default is MISSING:
+            raise KeyError(field)
+        return default if raw is None else self._decode(raw)
+
+    async def popitem(self) -> tuple[str, V]:
+        """Remove a random field and return it with its value; KeyError if the hash is empty (HRANDFIELD, pop)."""
+        while True:
+            field = await self.random()
+            if field is None:
+                raise KeyError(f"the hash {self.name!r} is empty")
+            value = await self.pop(field, MISSING)
+            if value is not MISSING:  # another client may have removed the field meanwhile
+                return field, value
+
+    async def random(self) -> str | None:
+        """Return a random field; None if the hash is empty (HRANDFIELD). O(1)"""
+        raw = await self.store.run([b"HRANDFIELD", self.key])
+        return None if raw is None else decode(raw)
+
+    async def incr(self, field: Name, by: int = 1) -> int:
+        """Add to the integer in a field, 0 if missing; return the result (HINCRBY). O(1)"""
+        return int(await self.store.run([b"HINCRBY", self.key, encode_name(field), integer_of(by)]))
+
+    async def incr_float(self, field: Name, by: float) -> float:
+        """Add to the number in a field, 0 if missing; return the result (HINCRBYFLOAT). O(1)"""
+        return float(await self.store.run([b"HINCRBYFLOAT", self.key, encode_name(field), encode(by)]))
+
+    # -- several fields ------------------------------------------------------------------------------
+
+    async def mget(self, fields: Iterable[Name]) -> list[V | None]:
+        """Return the values of several fields in order, None for a missing one (HMGET). O(fields)"""
+        names = [encode_name(field) for field in fields]
+        if not names:
+            return []
+        raws = await self.store.run([b"HMGET", self.key, *names])
+        return [None if raw is None else self._decode(raw) for raw in raws]
+
+    async def update(self, fields: Any = (), /, **more: V) -> None:
+        """Set fields from a mapping, from pairs, or from keyword arguments, in one command (HSET). O(fields)"""
+        argv = [b"HSET", self.key]
+        for field, value in (*pairs_of(fields), *more.items()):
+            argv += (encode_name(field), self._encode(value))
+        if len(argv) > 2:
+            await self.store.run(argv)
+
+    async def remove(self, *fields: Name) -> int:
+        """Remove fields; return how many existed (HDEL). O(fields)"""
+        return int(await self.store.run([b"HDEL", self.key, *map(encode_name, fields)])) if fields else 0
+
+    async def clear(self) -> None:
+        """Delete the key (DEL). O(fields)"""
+        await self.delete()
+
+    async def size(self) -> int:
+        """Return the number of fields (HLEN). O(1)"""
+        return int(await self.store.run([b"HLEN", self.key]))
+
+    # -- all fields ----------------------------------------------------------------------------------
+
+    async def get_all(self) -> dict[str, V]:
+        """Return all fields and values, as they are at one moment (HGETALL). O(fields)"""
+        pairs = _flat_pairs(await self.store.run([b"HGETALL", self.key]))
+        return {decode(field): self._decode(raw) for field, raw in pairs}
+
+    async def scan(self, match: str | bytes | None = None) -> AsyncIterator[tuple[str, V]]:
+        """Yield the fields that match a glob, with their values, a page at a time (HSCAN)."""
+        async for page in self._scan(b"HSCAN", match):
+            for field, raw in _flat_pairs(page):
+                yield decode(field), self._decode(raw)
+
+    async def scan_fields(self, match: str | bytes | None = None) -> AsyncIterator[str]:
+        """Yield the fields that match a glob, a page at a time (HSCAN)."""
+        async for page in self._scan(b"HSCAN", match):
+            for field in page[::2]:
+                yield decode(field)
+
+    # -- operators -----------------------------------------------------------------------------------
+
+    def __aiter__(self) -> AsyncIterator[str]:
+        return self.scan_fields()
+
+
+__all__ = ["AsyncHash"]

@@ -1,0 +1,70 @@
+"""The asyncio form of rillet.store.message: AsyncMessage.
+
+Made from store/message.py by `python -m tools.make_aio`; edit that file, then run the command.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rillet.store.entry import Entry
+from rillet.store.policies import RefPolicy
+
+if TYPE_CHECKING:
+    from rillet.store.aio.group import AsyncGroup
+    from rillet.store.aio.stream import AsyncStream
+
+
+class AsyncMessage(Entry):
+    """An entry delivered to a consumer: call `ack()` when it is handled, `nack()` to let another consumer try.
+
+    deliveries: how often the message was delivered, including this time; 1 for a new message. idle_ms: the milliseconds
+    between the delivery before and this one; 0 for a new message; None unless `read(claim_idle=...)` returned it.
+    """
+
+    __slots__ = ("deliveries", "group", "idle_ms")
+
+    def __init__(self, raw_id: bytes, flat: list[bytes], group: AsyncGroup, idle_ms: int | None = None,
+                 deliveries: int = 1) -> None:  # fmt: skip
+        self.raw_id = raw_id
+        self.flat = flat
+        self._id = self._text = None
+        self.group = group
+        self.idle_ms = idle_ms
+        self.deliveries = deliveries
+
+    @property
+    def stream(self) -> AsyncStream:
+        """The stream of the message."""
+        return self.group.stream
+
+    async def ack(self, *, delete: RefPolicy | None = None) -> bool:
+        """Acknowledge the message (see AsyncGroup.ack); return False if it was acknowledged before."""
+        return await self.group.ack(self.raw_id, delete=delete) == 1
+
+    async def nack(self, mode: str = "fail", *, deliveries: int | None = None) -> bool:
+        """Release the message (see AsyncGroup.nack); return False if it is no longer pending."""
+        return await self.group.nack(self.raw_id, mode=mode, deliveries=deliveries) == 1
+
+
+def new_messages(reply: Any, group: AsyncGroup) -> list[AsyncMessage]:
+    """Return the messages of the part of an XREADGROUP reply (`>`) that belongs to one stream.
+
+    With CLAIM, an entry has two more elements: its idle time, and the number of its deliveries before this one.
+    """
+    found = []
+    for raw_id, flat, *claimed in reply or ():
+        idle_ms, before = claimed or (0, 0)
+        found.append(AsyncMessage(raw_id, flat or [], group, int(idle_ms), int(before) + 1))
+    return found
+
+
+def old_messages(reply: Any, group: AsyncGroup) -> list[AsyncMessage]:
+    """Return the messages of a reply with pending entries, without their number of deliveries.
+
+    A message whose entry was deleted has no fields. Servers before Redis 7 have null in its place in claims.
+    """
+    return [AsyncMessage(one[0], one[1] or [], group) for one in reply or () if one is not None]
+
+
+__all__ = ["AsyncMessage", "new_messages", "old_messages"]

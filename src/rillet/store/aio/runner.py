@@ -1,0 +1,253 @@
+"""AsyncRunner: how the commands of an AsyncStore run, and what is written by hand because it differs from Store.
+
+    store                          a command                               a command that blocks
+    in this process                runs on the event loop                  suspends its task (a session of its own)
+    attached, or on a server       a connection that all tasks share       a connection of its own
+    a cluster                      a worker thread, at most 512            the same
+
+With `appendfsync="always"` a task is suspended until its change is on disk; one thread syncs for all tasks that wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
+
+from rillet.errors import StoreError, TransactionConflict
+from rillet.store.aio.subscription import AsyncSubscription
+from rillet.store.channels import Names
+from rillet.store.encoding import decode, encode, parse_id
+from rillet.store.recovery import Recovery
+from rillet.store.serving import StoreServer
+from rillet.store.transaction import AsyncTransaction
+from rillet.store.transports.cluster import ClusterTransport
+from rillet.store.transports.in_process import InProcessTransport
+from rillet.store.transports.server import ServerTransport
+from rillet.store.transports.transport import Transport, raised
+from rillet.types.stream.id import StreamID
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from redis.asyncio import Redis as AsyncRedis
+
+    from rillet.store.store import Store
+
+P = ParamSpec("P")
+Result = TypeVar("Result")
+_PAGE = 1000  # keys that a thread reads at a time
+
+
+class AsyncRunner:
+    """Runs commands for tasks. `synchronous` is the Store; the two share everything, and closing one closes both."""
+
+    def __init__(self, store: Store) -> None:
+        self.synchronous = store
+
+    # -- commands --------------------------------------------------------------------------------------
+
+    async def run(self, argv: list[bytes]) -> Any:
+        """Run one command whose arguments are bytes, and return its reply; see `execute`."""
+        transport = self.synchronous.transport
+        try:
+            return raised(await self._execute(transport, argv))
+        except StoreError as error:
+            replacement = await asyncio.to_thread(self.synchronous.replacement, transport, error, argv)
+            return raised(await self._execute(replacement, argv))
+
+    async def run_many(self, commands: Sequence[list[bytes]]) -> list[Any]:
+        """Run several commands whose arguments are bytes; see `execute_many`."""
+        transport = self.synchronous.transport
+        try:
+            replies = await self._execute_many(transport, commands)
+        except StoreError as error:
+            replacement = await asyncio.to_thread(self.synchronous.replacement, transport, error)
+            replies = await self._execute_many(replacement, commands)
+        return [raised(reply) for reply in replies]
+
+    async def id_of(self, argv: list[bytes]) -> StreamID | None:
+        """Run a command that replies with a stream ID or null; the fast path of `AsyncStream.add`."""
+        store = self.synchronous
+        if not store.may_wait:
+            return store.id_of(argv)
+        reply = await self.run(argv)
+        made: StreamID | None = None if reply is None else parse_id(reply)
+        return made
+
+    async def _execute(self, transport: Transport, argv: list[bytes]) -> Any:
+        if isinstance(transport, InProcessTransport):
+            return await transport.execute_async(argv)
+        if isinstance(transport, ServerTransport) and not isinstance(transport, ClusterTransport):
+            return await transport.for_loop().execute(argv)
+        return await self.in_thread(transport.execute, argv)
+
+    async def _execute_many(self, transport: Transport, commands: Sequence[list[bytes]]) -> list[Any]:
+        if isinstance(transport, InProcessTransport):
+            return await transport.execute_many_async(commands)
+        if isinstance(transport, ServerTransport) and not isinstance(transport, ClusterTransport):
+            return await transport.for_loop().execute_many(commands)
+        return await self.in_thread(transport.execute_many, commands)
+
+    async def in_thread(self, function: Callable[P, Result], *args: P.args, **kwargs: P.kwargs) -> Result:
+        """Run a function in a worker thread of the store; a cancelled task does not stop it."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self.synchronous.workers(), lambda: function(*args, **kwargs))
+
+    # -- keys ------------------------------------------------------------------------------------------
+
+    async def keys(self, pattern: str = "*", kind: str | None = None) -> AsyncIterator[str]:
+        """Yield the keys that match a glob; `kind` selects a type, such as "stream" or "string" (SCAN).
+
+        A cluster yields the keys of each master in turn. As with SCAN, a key may occur twice while a server resizes.
+        """
+        if isinstance(self.transport, ClusterTransport):
+            async for name in self._keys_of_cluster(pattern, kind):
+                yield name
+            return
+        extra = [] if kind is None else [b"TYPE", encode(kind)]
+        cursor, more = b"0", True
+        while more:
+            cursor, names = await self.run([b"SCAN", cursor, b"MATCH", encode(pattern), b"COUNT", b"1000", *extra])
+            for raw in names:
+                yield decode(raw)
+            more = cursor != b"0"
+
+    async def _keys_of_cluster(self, pattern: str, kind: str | None) -> AsyncIterator[str]:
+        """Read the keys of a cluster in one thread, because its connections belong to the thread."""
+        names = self.synchronous.keys(pattern, kind)
+        loop = asyncio.get_running_loop()
+        thread = ThreadPoolExecutor(1, "rillet-keys")
+        try:
+            while page := await loop.run_in_executor(thread, _next_page, names):
+                for name in page:
+                    yield name
+        finally:
+            thread.shutdown(wait=False)
+
+    # -- transactions ----------------------------------------------------------------------------------
+
+    def transaction(self, watch: Iterable[str | bytes] = ()) -> AsyncTransaction:
+        """Return an asynchronous context manager whose commands are executed together, or not at all.
+
+        watch: keys; if another client changes one of them during the block, TransactionConflict is raised.
+        """
+        return AsyncTransaction(cast(Any, self), watch)
+
+    async def transact(self, function: Callable[[AsyncTransaction], Awaitable[Result]], watch: Iterable[str | bytes], *,
+                       tries: int = 1000) -> Result:  # fmt: skip
+        """Await function(transaction) in a transaction, again while other clients change the watched keys; return its
+        result. TransactionConflict after `tries` calls.
+        """
+        keys = list(watch)
+        while True:
+            tries -= 1
+            try:
+                async with self.transaction(keys) as transaction:
+                    result = await function(transaction)
+                return result
+            except TransactionConflict:
+                if tries <= 0:
+                    raise
+
+    def exclusive(self, key: bytes) -> Any:
+        """Return an asynchronous context manager that yields a coroutine function: list of commands -> replies."""
+        transport = self.transport
+        if isinstance(transport, InProcessTransport):
+            return transport.exclusive_async(key)
+        if isinstance(transport, ServerTransport) and not isinstance(transport, ClusterTransport):
+            return transport.for_loop().exclusive(key)
+        return self._exclusive_in_threads(transport, key)
+
+    @contextlib.asynccontextmanager
+    async def _exclusive_in_threads(self, transport: Transport, key: bytes) -> AsyncIterator[Any]:
+        """Run the commands of a transaction on a cluster, each exchange in a worker thread."""
+        exclusive = transport.exclusive(key)
+        run = await self.in_thread(exclusive.__enter__)
+        try:
+            yield lambda commands: self.in_thread(run, commands)
+        finally:
+            await self.in_thread(exclusive.__exit__, None, None, None)
+
+    # -- channels --------------------------------------------------------------------------------------
+
+    async def subscribe(self, *channels: str | bytes, patterns: Names = (), shards: Names = ()) -> AsyncSubscription:
+        """Subscribe to channels, to globs of channel names, and to shard channels; see AsyncSubscription."""
+        store = self.synchronous
+        if store.may_wait:
+            plain = await self.in_thread(store.subscribe, *channels, patterns=patterns, shards=shards)
+        else:
+            plain = store.subscribe(*channels, patterns=patterns, shards=shards)
+        return AsyncSubscription(self, plain)
+
+    # -- files, other APIs -------------------------------------------------------------------------------
+
+    async def save(self, path: str | os.PathLike[str] | None = None) -> Path:
+        """Write a snapshot of all data to an RDB file; see Store.save. A worker thread writes it."""
+        return await self.in_thread(self.synchronous.save, path)
+
+    async def serve(self, port: int = 0, *, host: str = "127.0.0.1",
+                    unix: str | os.PathLike[str] | None = None) -> StoreServer:  # fmt: skip
+        """Serve this store on a socket, in a thread; see Store.serve. Close the result with its `close`."""
+        return await self.in_thread(self.synchronous.serve, port, host=host, unix=unix)
+
+    def redis_async(self, **options: Any) -> AsyncRedis:
+        """Return a redis.asyncio client for this store; see Store.redis_async."""
+        return self.synchronous.redis_async(**options)
+
+    # -- state -------------------------------------------------------------------------------------------
+
+    @property
+    def transport(self) -> Transport:
+        """The transport to the engine."""
+        return self.synchronous.transport
+
+    @property
+    def path(self) -> str | None:
+        """The directory of a durable store, else None."""
+        return self.synchronous.path
+
+    @property
+    def recovery(self) -> Recovery | None:
+        """The result of the recovery when this process opened the directory as owner; see rillet.store.recovery."""
+        return self.synchronous.recovery
+
+    @property
+    def owner(self) -> bool:
+        """True if the engine runs in this process."""
+        return self.synchronous.owner
+
+    @property
+    def socket(self) -> str | None:
+        """The Unix socket on which the store's owner listens; None in memory and over a server."""
+        return self.synchronous.socket
+
+    @property
+    def url(self) -> str | None:
+        """A url under which other processes of this machine reach the data; see Store.url."""
+        return self.synchronous.url
+
+    async def close(self) -> None:
+        """Write the unwritten part of the log and release the directory; later calls raise StoreClosed."""
+        await asyncio.to_thread(self.synchronous.close)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"Async{self.synchronous!r}"
+
+
+def _next_page(names: Iterator[str]) -> list[str]:
+    return list(islice(names, _PAGE))
+
+
+__all__ = ["AsyncRunner"]

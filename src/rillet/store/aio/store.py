@@ -1,0 +1,96 @@
+"""The asyncio form of rillet.store.store: AsyncStore.
+
+Made from store/store.py by `python -m tools.make_aio`; edit that file, then run the command.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from rillet.store.aio import several
+from rillet.store.aio.group import AsyncMultiConsumer
+from rillet.store.aio.keys import AsyncKeyCommands
+from rillet.store.aio.runner import AsyncRunner
+from rillet.store.aio.several import StreamLike
+from rillet.store.aio.stream import AsyncStream
+from rillet.store.channels import one_reply
+from rillet.store.encoding import Value, decode, encode, encode_name
+from rillet.store.entry import Entry
+from rillet.store.positions import Position
+from rillet.store.several import Positions
+from rillet.store.transports.cluster import ClusterTransport
+
+
+class AsyncStore(AsyncRunner, AsyncKeyCommands):
+    """The asyncio API of a Store. `synchronous` is that Store; closing one closes both."""
+
+    # -- commands --------------------------------------------------------------------------------------
+
+    async def execute(self, *args: Value) -> Any:
+        """Run any command and return its reply (bytes, int, list, None ...); raise an error reply."""
+        return await self.run(one_reply([encode(arg) for arg in args]))
+
+    async def execute_many(self, commands: Sequence[Sequence[Any]]) -> list[Any]:
+        """Run commands in order, in one exchange and one write to the log; raise the first error at the end.
+
+        They may be one transaction, from MULTI to EXEC.
+        """
+        argvs = [[encode(arg) for arg in argv] for argv in commands]
+        whole = len(argvs) > 1 and (argvs[0], argvs[-1]) == ([b"MULTI"], [b"EXEC"])
+        for argv in argvs[1:-1] if whole else argvs:
+            one_reply(argv)
+        return await self.run_many(argvs)
+
+    # -- streams and keys ------------------------------------------------------------------------------
+
+    def stream(self, name: str | bytes) -> AsyncStream:
+        """Return the stream of that name; its first entry creates the key."""
+        return AsyncStream(self, name)
+
+    async def streams(self) -> list[AsyncStream]:
+        """Return all streams of the store, sorted by name. O(keys)"""
+        names = set()
+        async for name in self.keys(kind="stream"):
+            names.add(name)
+        return [AsyncStream(self, name) for name in sorted(names)]
+
+    async def read(self, after: Positions, count: int | None = None,
+                   block: float | None = None) -> dict[str, list[Entry]]:  # fmt: skip
+        """Return the entries of several streams after a position in each: read({"orders": "0", "jobs": "$"}) (XREAD).
+
+        The result has the name of each stream, as in `after`, and its entries.
+        count: the most entries of each stream. block: seconds to wait for a new entry in any stream, 0 without limit.
+        Streams without such entries are absent. A cluster can wait only for streams in the same slot (ValueError).
+        """
+        return await several.read(self, after, count, block)
+
+    async def consumer(self, group: str | bytes, name: str | bytes, streams: Iterable[StreamLike], *,
+                       start: Position = "0", create: bool = True) -> AsyncMultiConsumer:  # fmt: skip
+        """Return a consumer that reads several streams with one command, each through its group of that name.
+
+        Missing groups (and streams) are created to deliver the entries after `start`, unless create is False.
+        """
+        return await several.consumer(self, group, name, streams, start, create)
+
+    async def delete(self, *names: Value) -> int:
+        """Delete keys; return how many existed."""
+        if isinstance(self.transport, ClusterTransport):  # a cluster rejects DEL with keys of several slots
+            return sum(await self.execute_many([("DEL", name) for name in names]))
+        return int(await self.execute("DEL", *names))
+
+    # -- channels ------------------------------------------------------------------------------------
+
+    async def publish(self, channel: str | bytes, data: Value, *, shard: bool = False) -> int:
+        """Send a message to the current subscribers of a channel; return their number. The message is not stored."""
+        return int(await self.execute("SPUBLISH" if shard else "PUBLISH", encode_name(channel), data))
+
+    # -- other APIs ------------------------------------------------------------------------------------
+
+    async def info(self) -> dict[str, str]:
+        """Return the fields of INFO."""
+        lines = decode(await self.execute("INFO")).splitlines()
+        return dict(line.split(":", 1) for line in lines if ":" in line and not line.startswith("#"))
+
+
+__all__ = ["AsyncStore"]

@@ -1,0 +1,90 @@
+"""The asyncio form of rillet.store.types.stored_key: AsyncStoredKey.
+
+Made from store/types/stored_key.py by `python -m tools.make_aio`; edit that file, then run the command.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Generic
+
+from rillet.store.codecs import Codec, text
+from rillet.store.encoding import decode, encode, encode_name
+from rillet.store.types.stored_key import PAGE, V, _located, milliseconds_of, ttl_of, unix_milliseconds_of
+
+if TYPE_CHECKING:
+    from rillet.store.aio.store import AsyncStore
+
+
+class AsyncStoredKey(Generic[V]):
+    """A key of a store, with a codec for its values. Two objects are of the same data if store and key are equal."""
+
+    __slots__ = ("_decode", "_encode", "codec", "key", "store")
+
+    def __init__(self, store: AsyncStore, name: str | bytes, codec: Codec[V]) -> None:
+        self.store = store
+        self.key = encode_name(name)
+        self.codec = codec
+        self._encode = codec.encode
+        self._decode: Callable[[bytes], V] = codec.decode
+        if codec is not text:
+            self._decode = _located(codec.decode, self.key)
+
+    @property
+    def name(self) -> str:
+        """The name of the key as text."""
+        return decode(self.key)
+
+    # -- the key -------------------------------------------------------------------------------------
+
+    async def exists(self) -> bool:
+        """Return whether the key exists, that is, has an element (EXISTS). O(1)"""
+        return bool(await self.store.run([b"EXISTS", self.key]))
+
+    async def delete(self) -> bool:
+        """Delete the key with all elements; return whether it existed (DEL). O(elements)"""
+        return bool(await self.store.run([b"DEL", self.key]))
+
+    async def expire(self, seconds: float | timedelta) -> bool:
+        """Let the key expire after that time; return whether the key exists (PEXPIRE). O(1)"""
+        return bool(await self.store.run([b"PEXPIRE", self.key, milliseconds_of(seconds)]))
+
+    async def expire_at(self, moment: datetime) -> bool:
+        """Let the key expire at a time with a zone; return whether the key exists (PEXPIREAT). O(1)"""
+        return bool(await self.store.run([b"PEXPIREAT", self.key, unix_milliseconds_of(moment)]))
+
+    async def persist(self) -> bool:
+        """Remove the expiry; return whether the key had one (PERSIST). O(1)"""
+        return bool(await self.store.run([b"PERSIST", self.key]))
+
+    async def ttl(self) -> float | None:
+        """Return the seconds until the key expires, None without an expiry; KeyError if there is no key. O(1)"""
+        return ttl_of(await self.store.run([b"PTTL", self.key]), self.key)
+
+    # -- for subclasses --------------------------------------------------------------------------------
+
+    async def _scan(self, command: bytes, match: str | bytes | None = None) -> AsyncIterator[list[Any]]:
+        """Yield the replies of HSCAN, SSCAN or ZSCAN, of about PAGE elements each."""
+        cursor, more = b"0", True
+        glob = [] if match is None else [b"MATCH", encode(match)]
+        while more:
+            cursor, page = await self.store.run([command, self.key, cursor, *glob, b"COUNT", b"%d" % PAGE])
+            yield page
+            more = cursor != b"0"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.store, self.key, self.codec)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"
+
+
+def same_data(one: AsyncStoredKey[Any], other: object) -> bool:
+    """Return whether an object is of the same class, store and key, with an equal codec."""
+    return (
+        isinstance(other, type(one)) and one.store is other.store and one.key == other.key and one.codec == other.codec
+    )
+
+
+__all__ = ["AsyncStoredKey", "same_data"]

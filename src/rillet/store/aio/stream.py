@@ -1,0 +1,353 @@
+"""The asyncio form of rillet.store.stream: AsyncStream.
+
+Made from store/stream.py by `python -m tools.make_aio`; edit that file, then run the command.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+from rillet.store.aio.group import AsyncGroup
+from rillet.store.delivery import DeliveryOptions, End, Stop
+from rillet.store.encoding import Fields, IDLike, Value, append_fields, decode, encode_id, encode_name, parse_id
+from rillet.store.entry import Entry, entries_of, milliseconds, named, stream_part
+from rillet.store.policies import RefPolicy, add_arguments, chunks, policy_arguments, producer_arguments, trim_arguments
+from rillet.store.positions import Position, encode_after, encode_new_id, encode_position, exact_id
+from rillet.store.records import GroupInfo, groups_of
+from rillet.store.stream import _NEW, BATCH, LAST_ID, Stream, _is_pair, _next_of
+from rillet.types.stream.id import StreamID
+
+if TYPE_CHECKING:
+    import polars
+    import pyarrow
+
+    from rillet.store.aio.store import AsyncStore
+
+
+class AsyncStream:
+    """A stream of the store. Each method is one command, with the cost that it has in Redis.
+
+    `async for` reads all entries from first to last, a thousand at a time. Where a method accepts a range or a
+    position, it accepts an ID or an aware datetime, whose fraction of a millisecond is dropped.
+    """
+
+    __slots__ = ("store", "name", "key")
+
+    def __init__(self, store: AsyncStore, name: str | bytes) -> None:
+        self.store = store
+        self.key = encode_name(name)
+        self.name = decode(self.key)
+
+    # -- writing -------------------------------------------------------------------------------------
+
+    @overload
+    async def add(self, fields: Fields, id: Position = _NEW, *, maxlen: int | None = None,
+                  minid: Position | None = None, approximate: bool = True, limit: int | None = None,
+                  create: Literal[True] = True, ref_policy: RefPolicy | None = None,
+                  idmp: tuple[Value, Value] | None = None, idmpauto: Value | None = None) -> StreamID: ...  # fmt: skip
+
+    @overload
+    async def add(self, fields: Fields, id: Position = _NEW, *, maxlen: int | None = None,
+                  minid: Position | None = None, approximate: bool = True, limit: int | None = None, create: bool,
+                  ref_policy: RefPolicy | None = None, idmp: tuple[Value, Value] | None = None,
+                  idmpauto: Value | None = None) -> StreamID | None: ...  # fmt: skip
+
+    async def add(self, fields: Fields, id: Position = _NEW, *, maxlen: int | None = None,
+                  minid: Position | None = None, approximate: bool = True, limit: int | None = None,
+                  create: bool = True, ref_policy: RefPolicy | None = None, idmp: tuple[Value, Value] | None = None,
+                  idmpauto: Value | None = None) -> StreamID | None:  # fmt: skip
+        """Append an entry and return its ID (XADD); None if create is False and the key does not exist. O(fields)
+
+        maxlen or minid trims the stream afterwards, only whole nodes unless approximate is False, and at most `limit`
+        entries. ref_policy: what the trim does with entries that groups refer to (Redis 8.2, rillet.store.policies).
+        idmp=(producer, message ID): if this producer added that message ID before, add nothing and return the ID of the
+        earlier entry, so that a producer may repeat a call; idmpauto=producer computes the message ID from the fields
+        (Redis 8.6). A stream stores 100 message IDs per producer for 100 seconds, unless configure_idmp changes this.
+        """
+        argv = [b"XADD", self.key]
+        if not create or ref_policy is not None or maxlen is not None or minid is not None or limit is not None:
+            argv += add_arguments(create, ref_policy, maxlen, minid, approximate, limit)
+        if idmp is not None or idmpauto is not None:
+            argv += producer_arguments(idmp, idmpauto)
+        argv.append(b"*" if id is _NEW else encode_new_id(id))
+        append_fields(argv, fields)
+        return await self.store.id_of(argv)
+
+    @overload
+    async def add_many(self, entries: Iterable[Fields | tuple[Position, Fields]], *, batch: int = BATCH,
+                       maxlen: int | None = None, minid: Position | None = None, approximate: bool = True,
+                       limit: int | None = None, create: Literal[True] = True, ref_policy: RefPolicy | None = None,
+                       idmp: tuple[Value, Iterable[Value]] | None = None,
+                       idmpauto: Value | None = None) -> list[StreamID]: ...  # fmt: skip
+
+    @overload
+    async def add_many(self, entries: Iterable[Fields | tuple[Position, Fields]], *, batch: int = BATCH,
+                       maxlen: int | None = None, minid: Position | None = None, approximate: bool = True,
+                       limit: int | None = None, create: bool, ref_policy: RefPolicy | None = None,
+                       idmp: tuple[Value, Iterable[Value]] | None = None,
+                       idmpauto: Value | None = None) -> list[StreamID | None]: ...  # fmt: skip
+
+    async def add_many(self, entries: Iterable[Fields | tuple[Position, Fields]], *, batch: int = BATCH,
+                       maxlen: int | None = None, minid: Position | None = None, approximate: bool = True,
+                       limit: int | None = None, create: bool = True, ref_policy: RefPolicy | None = None,
+                       idmp: tuple[Value, Iterable[Value]] | None = None,
+                       idmpauto: Value | None = None) -> Any:  # fmt: skip
+        """Append entries and return their IDs. An item is the fields, or (id, fields) to set the ID.
+
+        Each batch is one exchange and one write to the log. If an entry is rejected, the other entries of its batch are
+        added, the error is raised, and later batches are not sent. The other arguments are those of `add`; idmp has the
+        producer and an iterable with the message ID of each entry.
+        """
+        start = [b"XADD", self.key, *add_arguments(create, ref_policy, maxlen, minid, approximate, limit)]
+        message_ids = None if idmp is None else iter(idmp[1])
+        if message_ids is None or idmpauto is not None:
+            start += producer_arguments(None if idmp is None else (idmp[0], b""), idmpauto)
+        ids: list[StreamID | None] = []
+        commands: list[list[bytes]] = []
+        item: Any
+        for item in entries:
+            argv = start.copy()
+            if idmp is not None and message_ids is not None:
+                argv += producer_arguments((idmp[0], _next_of(message_ids)), None)
+            # The item is (id, fields), not a tuple of two (field, value) pairs.
+            if type(item) is tuple and len(item) == 2 and not _is_pair(item[0]):
+                id, fields = item
+                argv.append(encode_new_id(id))
+                append_fields(argv, fields)
+            else:
+                argv.append(b"*")
+                append_fields(argv, item)
+            commands.append(argv)
+            if len(commands) >= batch:
+                ids += await self._send(commands)
+                commands = []
+        return ids + await self._send(commands)
+
+    async def _send(self, commands: list[list[bytes]]) -> list[StreamID | None]:
+        return [None if reply is None else parse_id(reply) for reply in await self.store.run_many(commands)]
+
+    async def delete(self, *ids: IDLike, ref_policy: RefPolicy | None = None) -> int:
+        """Delete entries by ID; return how many were deleted (XDEL, or XDELEX with a policy). O(1) each
+
+        ref_policy: what happens to the references of groups (Redis 8.2; see rillet.store.policies). With "ACKED" an
+        entry that a group still needs is not deleted. A thousand IDs are one command; a longer list is several.
+        """
+        deleted = 0
+        policy = policy_arguments(ref_policy)
+        for some in chunks([encode_id(one) for one in ids]):
+            if not policy:
+                deleted += int(await self.store.run([b"XDEL", self.key, *some]))
+                continue
+            argv = [b"XDELEX", self.key, *policy, b"IDS", b"%d" % len(some), *some]
+            deleted += sum(result == 1 for result in await self.store.run(argv))
+        return deleted
+
+    async def trim(self, *, maxlen: int | None = None, minid: Position | None = None,
+                   max_age: timedelta | float | None = None, approximate: bool = False, limit: int | None = None,
+                   ref_policy: RefPolicy | None = None) -> int:  # fmt: skip
+        """Remove the oldest entries; return how many (XTRIM). O(removed)
+
+        maxlen: the number of entries that remain. minid: the first ID, or time, that remains. max_age: a timedelta, or
+        seconds; entries that are older by the clock of the engine or server (TIME) are removed.
+        """
+        if max_age is not None:
+            if maxlen is not None or minid is not None:
+                raise ValueError("pass one of maxlen, minid and max_age: max_age was passed with another one")
+            age = max_age.total_seconds() if isinstance(max_age, timedelta) else max_age
+            seconds, microseconds = map(int, await self.store.run([b"TIME"]))
+            minid = max(0, seconds * 1000 + microseconds // 1000 - round(age * 1000))
+        argv = [b"XTRIM", self.key, *trim_arguments(maxlen, minid, approximate, limit), *policy_arguments(ref_policy)]
+        return int(await self.store.run(argv))
+
+    async def configure_idmp(self, *, duration: timedelta | float | None = None,
+                             max_entries: int | None = None) -> None:  # fmt: skip
+        """Set how many message IDs per producer an existing stream stores, and for how long (XCFGSET, Redis 8.6).
+
+        duration: a timedelta, or seconds, rounded to whole ones (1 to 86400); max_entries: 1 to 10000. None keeps a
+        value. A change forgets all stored message IDs.
+        """
+        argv = [b"XCFGSET", self.key]
+        if duration is not None:
+            seconds = duration.total_seconds() if isinstance(duration, timedelta) else duration
+            argv += [b"IDMP-DURATION", b"%d" % round(seconds)]
+        if max_entries is not None:
+            argv += [b"IDMP-MAXSIZE", b"%d" % max_entries]
+        await self.store.run(argv)
+
+    # -- reading -------------------------------------------------------------------------------------
+
+    async def range(self, start: Position = "-", end: Position = "+", count: int | None = None) -> list[Entry]:
+        """Return the entries from start to end, both included ("(" before an ID excludes it) (XRANGE).
+
+        A datetime as the start includes the first entry of its millisecond, as the end the last one.
+        """
+        return await self._range(b"XRANGE", start, end, count)
+
+    async def reverse(self, start: Position = "+", end: Position = "-", count: int | None = None) -> list[Entry]:
+        """Return the entries from the higher ID start down to end (XREVRANGE)."""
+        return await self._range(b"XREVRANGE", start, end, count)
+
+    async def _range(self, command: bytes, start: Position, end: Position, count: int | None) -> list[Entry]:
+        argv = [command, self.key, encode_position(start), encode_position(end)]
+        if count is not None:
+            argv += [b"COUNT", b"%d" % count]
+        return entries_of(await self.store.run(argv))
+
+    async def get(self, id: IDLike) -> Entry | None:
+        """Return the entry of that ID, or None. O(log n)"""
+        exact = exact_id(id)
+        found = await self.range(exact, exact)
+        return found[0] if found else None
+
+    async def contains(self, id: IDLike | Entry) -> bool:
+        """Return whether an entry of that ID exists; for an Entry, whether it is in this stream. O(log n)"""
+        return await self.get(id.id) == id if isinstance(id, Entry) else await self.get(id) is not None
+
+    async def read(self, after: Position = "0-0", count: int | None = None, block: float | None = None) -> list[Entry]:
+        """Return the entries after an ID, "$" for the last ID (XREAD). block: seconds to wait, 0 without limit.
+
+        A datetime returns the entries from that time on.
+        """
+        return entries_of(stream_part(await self.store.run(self.read_command(after, count, block))))
+
+    def read_command(self, after: Position, count: int | None, block: float | None) -> list[bytes]:
+        """Return the XREAD command that `read` sends."""
+        argv: list[bytes] = [b"XREAD"]
+        if count is not None:
+            argv += [b"COUNT", b"%d" % count]
+        if block is not None:
+            argv += [b"BLOCK", milliseconds(block)]
+        return [*argv, b"STREAMS", self.key, encode_after(after)]
+
+    async def follow(self, after: Position = "$", block: float = 1.0, *, stop: Stop | None = None,
+                     timeout: float | None = None) -> AsyncIterator[Entry]:  # fmt: skip
+        """Yield entries as they are added, without end. block: seconds that each XREAD waits.
+
+        stop: an event or a function; when it is set or returns True, end after the current entry. A waiting read
+        notices it within a second. timeout: end after that many seconds without an entry.
+        """
+        end = End(DeliveryOptions(block=block, stop=stop, timeout=timeout))
+        last: Position = await self.last_id() if after == "$" else after
+        while not end.requested():
+            entries = await self.read(last, count=BATCH, block=end.block())
+            for entry in entries:
+                if end.requested():
+                    return
+                last = entry.raw_id
+                yield entry
+                end.handed_out()
+            if not entries and end.expired():
+                return
+
+    async def scan(self, start: Position = "-", end: Position = "+", *, reverse: bool = False,
+                   page: int = BATCH) -> AsyncIterator[Entry]:  # fmt: skip
+        """Yield the entries from start to end, both included, or from end to start if `reverse`; `page` per command."""
+        name, first, last = b"XRANGE", encode_position(start), encode_position(end)
+        if reverse:
+            name, first, last = b"XREVRANGE", last, first
+        beyond = StreamID(0, 0) if reverse else LAST_ID  # XRANGE rejects it after "("
+        while True:
+            entries = entries_of(await self.store.run([name, self.key, first, last, b"COUNT", b"%d" % page]))
+            for one in entries:
+                yield one
+            if len(entries) < page or entries[-1].id == beyond:
+                return
+            first = b"(" + entries[-1].raw_id
+
+    def __aiter__(self) -> AsyncIterator[Entry]:
+        """Yield every entry, first to last, until the end is reached."""
+        return self.scan()
+
+    async def length(self) -> int:
+        """Return the number of entries (XLEN). O(1)"""
+        return int(await self.store.run([b"XLEN", self.key]))
+
+    async def exists(self) -> bool:
+        """Return whether the key exists."""
+        return bool(await self.store.run([b"EXISTS", self.key]))
+
+    async def first_id(self) -> StreamID | None:
+        """The ID of the first entry; None for an empty stream."""
+        found = await self.range(count=1)
+        return found[0].id if found else None
+
+    async def last_id(self) -> StreamID:
+        """The last ID that was assigned (0-0 if the stream does not exist); its entry may have been deleted."""
+        return StreamID.parse((await self.info())["last-generated-id"]) if await self.exists() else StreamID(0, 0)
+
+    async def info(self, full: bool = False, count: int | None = None) -> dict[str, Any]:
+        """Return the fields of XINFO STREAM; full=True adds groups, consumers and pending entries."""
+        argv: list[bytes] = [b"XINFO", b"STREAM", self.key]
+        if full:
+            argv.append(b"FULL")
+            if count is not None:
+                argv += [b"COUNT", b"%d" % count]
+        return named(await self.store.run(argv))
+
+    # -- Arrow -----------------------------------------------------------------------------------------
+
+    async def to_arrow(self, start: Position = "-", end: Position = "+", *, count: int | None = None,
+                       schema: Any = None, columns: Sequence[str] | None = None,
+                       fields: str = "infer") -> pyarrow.Table:  # fmt: skip
+        """Return the entries from start to end, both included, as a pyarrow.Table. O(entries)
+
+        schema: Arrow's, or text like "id string, delay double". Without a schema the columns are id, timestamp, and one
+        for each field, of the narrowest type that fits all its values; fields="map" makes one map column of all fields.
+        columns: the names of the columns to return; fewer columns are faster.
+        """
+        return await self.store.in_thread(Stream(self.store.synchronous, self.key).to_arrow, start, end, count=count,
+                                          schema=schema, columns=columns, fields=fields)  # fmt: skip
+
+    async def to_pandas(self, start: Position = "-", end: Position = "+", *, count: int | None = None,
+                        schema: Any = None, columns: Sequence[str] | None = None, fields: str = "infer",
+                        **how: Any) -> Any:  # fmt: skip
+        """Return a pandas.DataFrame; see to_arrow. Further arguments go to pyarrow's Table.to_pandas."""
+        return await self.store.in_thread(Stream(self.store.synchronous, self.key).to_pandas, start, end, count=count,
+                                          schema=schema, columns=columns, fields=fields, **how)  # fmt: skip
+
+    async def to_polars(self, start: Position = "-", end: Position = "+", *, count: int | None = None,
+                        schema: Any = None, columns: Sequence[str] | None = None,
+                        fields: str = "infer") -> polars.DataFrame:  # fmt: skip
+        """Return a polars.DataFrame; see to_arrow."""
+        return await self.store.in_thread(Stream(self.store.synchronous, self.key).to_polars, start, end, count=count,
+                                          schema=schema, columns=columns, fields=fields)  # fmt: skip
+
+    async def add_arrow(self, table: Any, *, id_column: str | None = None, columns: Sequence[str] | None = None,
+                        maxlen: int | None = None, minid: Position | None = None, approximate: bool = True,
+                        limit: int | None = None, ref_policy: RefPolicy | None = None) -> int:  # fmt: skip
+        """Append each row of a table as an entry and return how many. O(rows)
+
+        table: Arrow's Table, RecordBatch or RecordBatchReader, a DataFrame of pandas or polars. Columns become fields;
+        a map column named `fields` contains the fields. Nulls are omitted, and so are the columns stream, id, id_ms,
+        id_seq and timestamp unless `columns` names them. id_column contains the IDs, or timestamps. Rows are sent in
+        chunks. The error for a rejected row names the row; earlier chunks are added, later chunks are not sent.
+        maxlen, minid, approximate, limit, ref_policy: as for `add`.
+        """
+        return await self.store.in_thread(Stream(self.store.synchronous, self.key).add_arrow, table,
+                                          id_column=id_column, columns=columns, maxlen=maxlen, minid=minid,
+                                          approximate=approximate, limit=limit, ref_policy=ref_policy)  # fmt: skip
+
+    # -- groups ----------------------------------------------------------------------------------------
+
+    async def group(self, name: str | bytes, start: Position = "0", *, create: bool = True,
+                    entries_read: int | None = None) -> AsyncGroup:  # fmt: skip
+        """Return the consumer group; if missing, create it (and the stream) to deliver the entries after `start`.
+
+        entries_read: the number of entries up to `start`; see Group.create, which returns whether the group was new.
+        """
+        group = AsyncGroup(self, name)
+        if create:
+            await group.create(start, entries_read=entries_read)
+        return group
+
+    async def groups(self) -> list[GroupInfo]:
+        """Return the state of each group, sorted by name (XINFO GROUPS)."""
+        return groups_of(await self.store.run([b"XINFO", b"GROUPS", self.key]))
+
+    def __repr__(self) -> str:
+        return f"AsyncStream({self.name!r})"
+
+
+__all__ = ["AsyncStream"]

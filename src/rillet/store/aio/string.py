@@ -1,0 +1,117 @@
+"""The asyncio form of rillet.store.types.string: AsyncString, AsyncCounter.
+
+Made from store/types/string.py by `python -m tools.make_aio`; edit that file, then run the command.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from rillet.store.aio.stored_key import AsyncStoredKey
+from rillet.store.encoding import encode
+from rillet.store.types.stored_key import V, integer_of, milliseconds_of
+from rillet.store.types.string import _options
+
+
+class AsyncString(AsyncStoredKey[V]):
+    """A string of the store: one value, which the codec encodes."""
+
+    __slots__ = ()
+
+    async def get_value(self) -> V | None:
+        """Return the value, None if there is no key (GET). O(length)"""
+        raw = await self.store.run([b"GET", self.key])
+        return None if raw is None else self._decode(raw)
+
+    async def set_value(self, value: V, *, expire: float | timedelta | None = None, expire_at: datetime | None = None,
+                        keep_expiry: bool = False, nx: bool = False, xx: bool = False) -> bool:  # fmt: skip
+        """Set the value; return False if nx or xx prevented it (SET). O(length)
+
+        expire: seconds until the key expires; expire_at: a time with a zone; keep_expiry: keep the present expiry.
+        nx: only if the key does not exist; xx: only if it exists.
+        """
+        argv = [b"SET", self.key, self._encode(value), *_options(expire, expire_at, keep_expiry, nx, xx)]
+        return await self.store.run(argv) is not None
+
+    async def get_and_set(self, value: V, *, expire: float | timedelta | None = None, expire_at: datetime | None = None,
+                          keep_expiry: bool = False, nx: bool = False, xx: bool = False) -> V | None:  # fmt: skip
+        """Set the value as set_value does; return the previous value, None if there was none (SET GET). Atomic."""
+        argv = [b"SET", self.key, self._encode(value), *_options(expire, expire_at, keep_expiry, nx, xx), b"GET"]
+        raw = await self.store.run(argv)
+        return None if raw is None else self._decode(raw)
+
+    async def get_and_delete(self) -> V | None:
+        """Delete the key; return its value, None if there was none (GETDEL). Atomic."""
+        raw = await self.store.run([b"GETDEL", self.key])
+        return None if raw is None else self._decode(raw)
+
+    async def get_and_expire(self, seconds: float | timedelta | None) -> V | None:
+        """Return the value and let the key expire after that time, never if None (GETEX). Atomic."""
+        expiry = [b"PERSIST"] if seconds is None else [b"PX", milliseconds_of(seconds)]
+        raw = await self.store.run([b"GETEX", self.key, *expiry])
+        return None if raw is None else self._decode(raw)
+
+    # -- the bytes of the value ----------------------------------------------------------------------
+
+    async def append(self, data: str | bytes) -> int:
+        """Add bytes, or text as UTF-8, at the end; return the length in bytes (APPEND). O(data)"""
+        return int(await self.store.run([b"APPEND", self.key, encode(data)]))
+
+    async def get_range(self, start: int = 0, end: int = -1) -> bytes:
+        """Return the bytes from offset start to offset end, both included; -1 is the last (GETRANGE). O(returned)"""
+        raw: bytes = await self.store.run([b"GETRANGE", self.key, integer_of(start), integer_of(end)])
+        return raw
+
+    async def set_range(self, offset: int, data: str | bytes) -> int:
+        """Overwrite bytes from an offset on; return the length in bytes (SETRANGE). O(data)
+
+        A gap between the end of the value and the offset becomes zero bytes.
+        """
+        return int(await self.store.run([b"SETRANGE", self.key, integer_of(offset), encode(data)]))
+
+    async def size(self) -> int:
+        """Return the length of the value in bytes, 0 if there is no key (STRLEN). O(1)"""
+        return int(await self.store.run([b"STRLEN", self.key]))
+
+
+class AsyncCounter(AsyncStoredKey[int]):
+    """A number of the store, 0 if the key does not exist. Every change is atomic."""
+
+    __slots__ = ()
+
+    async def get_value(self) -> int:
+        """Return the number (GET). O(1)"""
+        raw = await self.store.run([b"GET", self.key])
+        return 0 if raw is None else self._decode(raw)
+
+    async def set_value(self, number: int, *, expire: float | timedelta | None = None) -> None:
+        """Set the number; expire: seconds until the key expires (SET). O(1)"""
+        await self.store.run([b"SET", self.key, self._encode(number), *_options(expire, None, False, False, False)])
+
+    async def incr(self, by: int = 1) -> int:
+        """Add to the number; return the result (INCRBY). O(1)"""
+        return int(await self.store.run([b"INCRBY", self.key, integer_of(by)]))
+
+    async def decr(self, by: int = 1) -> int:
+        """Subtract from the number; return the result (DECRBY). O(1)"""
+        return int(await self.store.run([b"DECRBY", self.key, integer_of(by)]))
+
+    async def incr_float(self, by: float) -> float:
+        """Add to the number; return the result (INCRBYFLOAT). O(1)
+
+        The number may then have a fraction: read it with get_float.
+        """
+        return float(await self.store.run([b"INCRBYFLOAT", self.key, encode(by)]))
+
+    async def get_float(self) -> float:
+        """Return the number, which may have a fraction (GET). O(1)"""
+        raw = await self.store.run([b"GET", self.key])
+        return 0.0 if raw is None else float(raw)
+
+    async def reset(self) -> int:
+        """Delete the key; return the number that it had (GETDEL). Atomic. O(1)"""
+        raw = await self.store.run([b"GETDEL", self.key])
+        return 0 if raw is None else self._decode(raw)
+
+
+__all__ = ["AsyncCounter", "AsyncString"]

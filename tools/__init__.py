@@ -1,0 +1,1 @@
+"""Programs for the development of rillet; see the Makefile."""
