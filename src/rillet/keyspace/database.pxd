@@ -18,6 +18,8 @@ cdef class Database:
     cdef public dict watched_keys
     cdef public dict idmp_keys
     cdef public object on_expired
+    cdef public object on_expiry
+    cdef public long long notify_before
     cdef public object on_ready
     cdef public object on_missed
     cdef public object on_new

@@ -41,6 +41,9 @@ except ModuleNotFoundError:  # Cython is not installed: run interpreted
 from rillet.keyspace.clock import Clock
 from rillet.types.stream.value import Stream
 
+# A value of Database.notify_before: no key is given an expiry before this time.
+NEVER_DUE = -(2**63)
+
 
 @cython.final
 @cython.cclass
@@ -69,8 +72,8 @@ class Database:
 
     __slots__ = (
         "index", "clock", "values", "expires", "blocking_keys", "ready_keys", "watched_keys", "idmp_keys",
-        "on_expired", "on_ready", "on_missed", "on_new", "on_overwritten", "may_expire", "hits", "misses", "_slots",
-        "_serials", "_serial_of", "_next_serial", "_expire_walk",
+        "on_expired", "on_expiry", "notify_before", "on_ready", "on_missed", "on_new", "on_overwritten", "may_expire",
+        "hits", "misses", "_slots", "_serials", "_serial_of", "_next_serial", "_expire_walk",
     )  # fmt: skip
     values: dict[bytes, Any]
     expires: dict[bytes, int]
@@ -93,6 +96,10 @@ class Database:
         self.watched_keys = {}
         self.idmp_keys = {}
         self.on_expired: Callable[[Any, bytes], None] | None = None
+        # Called once, without an argument, when a key gets an expiry before `notify_before` (ms since the epoch). The
+        # call is inside a command, so it must be a function in C, during which no signal handler runs.
+        self.on_expiry: Callable[[], object] | None = None
+        self.notify_before = NEVER_DUE
         self.on_ready: Callable[[Any], None] | None = None
         # Callbacks for notify-keyspace-events, None if disabled; the last one receives the old and the new value.
         self.on_missed: Callable[[Any, bytes], None] | None = None
@@ -263,6 +270,12 @@ class Database:
         """Set the expiry time of an existing key (ms since the epoch). O(1)"""
         assert key in self.values
         self.expires[key] = when
+        if when < self.notify_before and self.on_expiry is not None:
+            self.notify_before = NEVER_DUE
+            try:
+                self.on_expiry()
+            except RuntimeError:  # no thread can be started: the key is deleted when a command accesses it
+                pass
         return True
 
     @cython.ccall

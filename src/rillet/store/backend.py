@@ -26,6 +26,7 @@ from rillet.runtime.settings import Settings
 from rillet.server.server import UNIX_SOCKETS, answers
 from rillet.store.directory import Directory
 from rillet.store.encoding import decode
+from rillet.store.expiry import ActiveExpiry
 from rillet.store.owner import Owner
 from rillet.store.recovery import Recovery
 from rillet.store.server_attachment import ServedTransport, server_of
@@ -63,6 +64,10 @@ class Backend(ABC):
         """Return the transport for later calls after `broken` failed; `broken` itself if it can be used again."""
         return broken
 
+    def before_fork(self, afterwards: list[Callable[[], object]]) -> None:
+        """Prepare a fork of this process; add what the parent must call after the fork."""
+        return
+
     def after_fork(self) -> Transport:
         """Return the transport of a forked child."""
         return self.transport()
@@ -85,10 +90,14 @@ class Backend(ABC):
 
 
 class MemoryBackend(Backend):
-    """An engine in memory and its lock. A forked child has a copy of the engine."""
+    """An engine in memory and its lock. A forked child has a copy of the engine.
 
-    def __init__(self, settings: Settings, clock: Clock | None = None) -> None:
+    active_expiry: delete expired keys that no command accesses; see rillet.store.expiry.
+    """
+
+    def __init__(self, settings: Settings, clock: Clock | None = None, *, active_expiry: bool = True) -> None:
         self._transport = InProcessTransport(Engine(settings, clock), engine_lock())
+        self.expiry = ActiveExpiry(self._transport.engine, self._transport.lock) if active_expiry else None
         self._server: MemoryServer | None = None
         self._guard = threading.Lock()
 
@@ -102,8 +111,16 @@ class MemoryBackend(Backend):
             write_rdb(path, self._transport.engine, draft=path.with_name(f".{path.name}.{os.getpid()}"))
         return path
 
+    def before_fork(self, afterwards: list[Callable[[], object]]) -> None:
+        """Wait until no other thread runs a command, so that the child's copy of the engine is complete."""
+        lock = self._transport.lock
+        afterwards.append(lambda: lock.__exit__(None, None, None))  # first, because an interrupt may follow
+        lock.__enter__()
+
     def after_fork(self) -> InProcessTransport:
-        self._transport.lock = engine_lock()  # a thread of the parent may have held the lock at the fork
+        self._transport.lock = engine_lock()
+        if self.expiry is not None:
+            self.expiry = self.expiry.after_fork(self._transport.lock)
         self._transport.forget_dead_threads()  # the session of a thread that ended would still receive entries
         self._guard = threading.Lock()
         if self._server is not None:
@@ -122,6 +139,9 @@ class MemoryBackend(Backend):
             server, self._server = self._server, None
         if server is not None:
             server.close()
+        if self.expiry is not None:
+            with self._transport.lock:
+                self.expiry.close()
         self._transport.close()
 
     def __repr__(self) -> str:

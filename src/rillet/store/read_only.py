@@ -52,7 +52,7 @@ class ReadOnlyBackend(MemoryBackend):
 
     def __init__(self, path: str | os.PathLike[str], settings: Settings, progress: Progress | None = None) -> None:
         folder = Path(path).absolute()
-        super().__init__(settings)
+        super().__init__(settings, active_expiry=False)
         self.path = str(folder)
         self._recovery = _load(folder, self.transport().engine, progress)
         WriteGate(self.transport().engine).set(READ_ONLY, READ_ONLY)

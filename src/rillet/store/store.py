@@ -16,6 +16,7 @@ becomes an attached client of the parent.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import weakref
@@ -421,6 +422,11 @@ class Store(KeyCommands):
             if self._workers is not None:
                 self._workers.shutdown(wait=False)
 
+    def before_fork(self, afterwards: list[Callable[[], object]]) -> None:
+        """Prepare a fork of this process; add what the parent must call after the fork."""
+        if self._backend is not None:
+            self._backend.before_fork(afterwards)
+
     def after_fork(self) -> None:
         """In a forked child: stop using the parent's files and sockets."""
         if self._backend is not None:
@@ -456,10 +462,27 @@ def _require_redis_py(call: str) -> None:
 _open_stores: weakref.WeakSet[Store] = weakref.WeakSet()
 
 
+# The functions to call after a fork, in the parent, for each thread that forks.
+_forks: dict[int, list[Callable[[], object]]] = {}
+
+
+def _before_fork() -> None:
+    afterwards = _forks[threading.get_ident()] = []
+    for store in sorted(_open_stores, key=id):  # two threads that fork take the locks of stores in the same order
+        store.before_fork(afterwards)
+
+
+def _after_fork_in_parent() -> None:
+    for function in _forks.pop(threading.get_ident(), ()):
+        with contextlib.suppress(RuntimeError):  # an interrupt came before the lock was acquired
+            function()
+
+
 def _after_fork() -> None:
+    _forks.clear()
     for store in list(_open_stores):
         store.after_fork()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork)

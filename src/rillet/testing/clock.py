@@ -44,7 +44,7 @@ class StoreClock:
 
     def open(self, **settings: Any) -> Store:
         """Open a store in memory that follows this clock; settings as for `rillet.open`."""
-        store = Store(MemoryBackend(settings_of(MEMORY, settings), self._clock))
+        store = Store(MemoryBackend(settings_of(MEMORY, settings), self._clock, active_expiry=False))
         self._stores.add(store)
         return store
 
