@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import pytest
 
 import rillet
 from rillet.store import Store
+from rillet.store.aio import AsyncStore
 from rillet.store.transports.async_server import blocks
 from tests.store.conftest import Frontend
 
@@ -90,6 +91,87 @@ def test_a_pop_that_is_cancelled_when_it_was_just_served_puts_back(
             await _blocked(frontend.store, 0)
             assert await store.execute(*question) == answer
             await store.delete("l", "to", "z")
+
+    _run(body())
+
+
+# What fills a key, a call that takes from it, and a question whose answer is as before if the call was cancelled.
+Call = Callable[[AsyncStore], Awaitable[Any]]
+TAKING: dict[str, tuple[Call, Call, Call]] = {
+    "Hash.pop": (
+        lambda store: store.hash("k").update(f="v", g="w"),
+        lambda store: store.hash("k").pop("f"),
+        lambda store: store.hash("k").get_all(),
+    ),
+    "SortedSet.pop": (
+        lambda store: store.zset("k").add({"m": 1.5, "n": 2}),
+        lambda store: store.zset("k").pop("m"),
+        lambda store: store.zset("k").get_all(),
+    ),
+    "SortedSet.pop_min_many": (
+        lambda store: store.zset("k").add({"m": 1.5, "n": 2}),
+        lambda store: store.zset("k").pop_min_many(2),
+        lambda store: store.zset("k").get_all(),
+    ),
+    "Set.pop": (
+        lambda store: store.set("k").update("abc"),
+        lambda store: store.set("k").pop(),
+        lambda store: store.set("k").members(),
+    ),
+    "List.popleft_many": (
+        lambda store: store.list("k").extend("abc"),
+        lambda store: store.list("k").popleft_many(2),
+        lambda store: store.list("k").get_all(),
+    ),
+    "String.get_and_delete": (
+        lambda store: store.string("k").set_value("v"),
+        lambda store: store.string("k").get_and_delete(),
+        lambda store: store.string("k").get_value(),
+    ),
+    "execute_many": (
+        lambda store: store.list("k").extend("abc"),
+        lambda store: store.execute_many([("LPOP", "k"), ("LLEN", "k"), ("RPOP", "k")]),
+        lambda store: store.list("k").get_all(),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TAKING)
+def test_a_call_that_takes_data_is_cancelled_at_any_turn_of_the_loop(frontend: Frontend, name: str) -> None:
+    fill, take, ask = TAKING[name]
+
+    async def body() -> None:
+        store = frontend.store.aio()
+        cancelled = 0
+        for turns in range(6):
+            await store.delete("k")
+            await fill(store)
+            before = await ask(store)
+            task = asyncio.ensure_future(take(store))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            task.cancel()
+            result: Any = (await asyncio.gather(task, return_exceptions=True))[0]
+            if isinstance(result, asyncio.CancelledError):
+                cancelled += 1
+                assert await ask(store) == before
+            else:
+                assert result
+                assert await ask(store) != before
+        assert cancelled  # at least before the call began
+
+    _run(body())
+
+
+def test_a_batch_that_waits_for_the_disk_is_cancelled(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with rillet.open(tmp_path / "store", appendfsync="always").aio() as store:
+            prices = store.hash("prices")
+            await prices.update(apple="1")
+            task = asyncio.ensure_future(prices.pop("apple"))
+            await asyncio.sleep(0)  # it was executed, and waits for the disk
+            await _cancelled(task)
+            assert await prices.get_all() == {"apple": "1"}
 
     _run(body())
 

@@ -76,23 +76,28 @@ class AsyncRunner:
         store = self.synchronous
         if not store.may_wait:
             return store.id_of(argv)
-        reply = await self.run(argv)
+        transport = store.transport
+        try:
+            reply = raised(await self._execute(transport, argv))
+        except StoreError as error:
+            replacement = await asyncio.to_thread(store.replacement, transport, error, argv)
+            reply = raised(await self._execute(replacement, argv))
         made: StreamID | None = None if reply is None else parse_id(reply)
         return made
 
-    async def _execute(self, transport: Transport, argv: list[bytes]) -> Any:
+    def _execute(self, transport: Transport, argv: list[bytes]) -> Awaitable[Any]:
         if isinstance(transport, InProcessTransport):
-            return await transport.execute_async(argv)
+            return transport.execute_async(argv)
         if isinstance(transport, ServerTransport) and not isinstance(transport, ClusterTransport):
-            return await transport.for_loop().execute(argv)
-        return await self.in_thread(transport.execute, argv)
+            return transport.for_loop().execute(argv)
+        return self.in_thread(transport.execute, argv)
 
-    async def _execute_many(self, transport: Transport, commands: Sequence[list[bytes]]) -> list[Any]:
+    def _execute_many(self, transport: Transport, commands: Sequence[list[bytes]]) -> Awaitable[list[Any]]:
         if isinstance(transport, InProcessTransport):
-            return await transport.execute_many_async(commands)
+            return transport.execute_many_async(commands)
         if isinstance(transport, ServerTransport) and not isinstance(transport, ClusterTransport):
-            return await transport.for_loop().execute_many(commands)
-        return await self.in_thread(transport.execute_many, commands)
+            return transport.for_loop().execute_many(commands)
+        return self.in_thread(transport.execute_many, commands)
 
     async def in_thread(self, function: Callable[P, Result], *args: P.args, **kwargs: P.kwargs) -> Result:
         """Run a function in a worker thread of the store; a cancelled task does not stop it."""

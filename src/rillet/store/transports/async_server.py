@@ -34,7 +34,7 @@ from rillet.errors import CommandError, StoreClosed, StoreError
 from rillet.protocol.command_parser import pack_command
 from rillet.protocol.reply_parser import INCOMPLETE, ReplyError
 from rillet.runtime.registry import TABLE
-from rillet.store.transports.undelivered import Undelivered, put_back, takes
+from rillet.store.transports.undelivered import Undelivered, executed, put_back_all, takes, takes_any
 
 SETTLE = 2.0  # seconds that a cancellation waits for the server
 _UNBLOCK_AGAIN = 0.02  # seconds after which CLIENT UNBLOCK is repeated: it may have overtaken the command
@@ -183,6 +183,7 @@ class AsyncServerTransport:
         self._idle: list[AsyncConnection] = []
         self._busy: set[AsyncConnection] = set()
         self._connecting = asyncio.Semaphore(_CONNECTING)
+        self._simple: set[bytes] = set()  # names of commands that neither block nor take data
         self._ends: Any = None
         self.closed = False
 
@@ -197,7 +198,11 @@ class AsyncServerTransport:
         try:
             async with self._connecting:
                 connection = await _connected(address, self._loop)
-                await connection.opened()
+                try:
+                    await connection.opened()
+                except BaseException:
+                    connection.close()
+                    raise
         except ConnectionLost as error:
             raise (self._not_sent or self._failed)(error) from error
         except ConnectorError as error:
@@ -255,17 +260,22 @@ class AsyncServerTransport:
 
     async def execute(self, argv: list[bytes]) -> Any:
         """Run one command and return its reply; an error reply is returned, not raised."""
-        kept = self._undelivered.take(argv)
-        if kept is not None:
-            return kept
-        if blocks(argv):
-            return await self._execute_blocking(argv)
-        shared = await self._share()
+        simple = argv[0] in self._simple
+        if not simple:
+            kept = self._undelivered.take(argv)
+            if kept is not None:
+                return kept
+            if blocks(argv):
+                return await self._execute_blocking(argv)
+            simple = self._note(argv)
+        shared = self._shared
+        if shared is None or shared.closed:
+            shared = await self._share()
         if shared._writable is not None:
             await shared.ready()
         reply = shared.call(pack_command(argv))
         try:
-            if not takes(argv):
+            if simple:
                 return await reply
             try:
                 return await asyncio.shield(reply)
@@ -274,6 +284,16 @@ class AsyncServerTransport:
                 raise
         except ConnectorError as error:
             raise self._failed(error) from error
+
+    def _note(self, argv: list[bytes]) -> bool:
+        """Return whether the command only needs its reply; remember its name if no arguments change this."""
+        if takes(argv):
+            return False
+        name = argv[0].upper()
+        entry = TABLE.find(name)
+        if entry is not None and "blocking" not in entry.flags:
+            self._simple.add(name)
+        return True
 
     async def execute_many(self, argvs: Sequence[list[bytes]]) -> list[Any]:
         """Run commands in one exchange and return their replies."""
@@ -284,6 +304,12 @@ class AsyncServerTransport:
             await shared.ready()
         replies = [shared.call(pack_command(argv)) for argv in argvs]
         try:
+            if takes_any(argvs):
+                try:
+                    await asyncio.shield(replies[-1])  # replies arrive in order
+                except asyncio.CancelledError:
+                    await self._settled(self._restored_all(argvs, replies), shared)
+                    raise
             return [await reply for reply in replies]
         except ConnectorError as error:
             raise self._failed(error) from error
@@ -353,9 +379,14 @@ class AsyncServerTransport:
 
     async def _restored(self, argv: list[bytes], reply: asyncio.Future[Any]) -> None:
         """Put back what a command took, once its reply is there."""
-        taken = await reply
-        self._undelivered.keep(argv, taken)
-        restoring = put_back(argv, taken)
+        await self._restored_all([argv], [reply])
+
+    async def _restored_all(self, argvs: Sequence[list[bytes]], replies: Sequence[asyncio.Future[Any]]) -> None:
+        """Put back what the commands of a batch took, once their replies are there."""
+        pairs = executed(argvs, [await reply for reply in replies])
+        for argv, taken in pairs:
+            self._undelivered.keep(argv, taken)
+        restoring = put_back_all(pairs)
         if restoring:
             shared = await self._share()
             for answer in [shared.call(pack_command(command)) for command in restoring]:

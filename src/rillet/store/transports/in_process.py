@@ -42,7 +42,7 @@ from rillet.store.transports.in_process_pages import InProcessPages
 from rillet.store.transports.lock import COMPILED_STEPS
 from rillet.store.transports.shield import THREAD_NAME, EngineThread
 from rillet.store.transports.transport import errors_among, only_reads
-from rillet.store.transports.undelivered import Undelivered, put_back
+from rillet.store.transports.undelivered import Undelivered, executed, put_back_all
 from rillet.store.transports.wakeners import MessageDelivery, TaskWakener, ThreadWakener
 
 Result = TypeVar("Result")
@@ -155,9 +155,13 @@ class InProcessTransport:
                 self._put_back(argv, parse_all(reply)[0])
 
     def _put_back(self, argv: list[bytes], reply: Any) -> None:
-        """Restore what a reply took away, because nobody will receive it. The caller must hold the lock."""
-        self.undelivered.keep(argv, reply)
-        commands = put_back(argv, reply)
+        """Restore what a command took away, because its reply will not be received. The caller must hold the lock."""
+        self._put_back_all([(argv, reply)])
+
+    def _put_back_all(self, pairs: Sequence[tuple[list[bytes], Any]]) -> None:
+        for argv, reply in pairs:
+            self.undelivered.keep(argv, reply)
+        commands = put_back_all(pairs)
         if commands and not self.closed:
             session = self.engine.session()
             for command in commands:
@@ -532,7 +536,12 @@ class InProcessTransport:
         finally:
             local.busy = False
         if position:
-            raw = await self._synced(log, position, session, raw) or raw
+            try:
+                raw = await self._synced(log, position, session, raw) or raw
+            except asyncio.CancelledError:
+                with self.lock:
+                    self._put_back_all(executed(commands, parse_all(raw)))
+                raise
         return _for_each(parse_all(raw), len(commands))
 
     async def _synced(self, log: Any, position: int, session: Session, raw: bytes | None) -> bytes | None:

@@ -4,6 +4,7 @@ A cancelled call must not consume data. What happens to a reply that arrives aft
 
     BLPOP, LMPOP, ZPOPMIN, SPOP ...      its elements are put back where they were (`put_back`)
     BLMOVE, RPOPLPUSH ...                the element is moved back
+    GETDEL; HGET, HDEL in MULTI ...      the value is set again (a key of GETDEL loses its expiry)
     XREADGROUP, XAUTOCLAIM, XCLAIM       the next call of that consumer gets the reply (`Undelivered`); its entries
                                          are pending meanwhile, so another process can claim them
     any other command                    nothing: the command took nothing away
@@ -15,6 +16,7 @@ broken connection is lost there. In process, no other command runs between the r
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 from rillet.errors import CommandError
@@ -26,7 +28,10 @@ _MOVES = {b"LMOVE", b"BLMOVE", b"RPOPLPUSH", b"BRPOPLPUSH"}
 _SORTED_POPS = {b"ZPOPMIN", b"ZPOPMAX"}
 _BLOCKING_SORTED_POPS = {b"BZPOPMIN", b"BZPOPMAX"}
 _MULTI_POPS = {b"LMPOP", b"BLMPOP", b"ZMPOP", b"BZMPOP"}
-_TAKES = frozenset({*_POPS, *_BLOCKING_POPS, *_MOVES, *_SORTED_POPS, *_BLOCKING_SORTED_POPS, *_MULTI_POPS, b"SPOP"})
+_SINGLE = {b"SPOP", b"GETDEL"}
+_TAKES = frozenset({*_POPS, *_BLOCKING_POPS, *_MOVES, *_SORTED_POPS, *_BLOCKING_SORTED_POPS, *_MULTI_POPS, *_SINGLE})
+# A command that removes what the command before it returned, in one batch: Hash.pop, SortedSet.pop.
+_REMOVES = {b"HDEL": b"HGET", b"ZREM": b"ZSCORE"}
 _DELIVERS = frozenset((b"XREADGROUP", b"XAUTOCLAIM", b"XCLAIM"))
 
 
@@ -34,6 +39,40 @@ def takes(argv: list[bytes]) -> bool:
     """Return whether the command removes data that its reply contains, or delivers messages to a consumer."""
     name = argv[0].upper()
     return name in _TAKES or name in _DELIVERS
+
+
+def takes_any(commands: Sequence[list[bytes]]) -> bool:
+    """Return whether a command of a batch may remove data that a reply of the batch contains."""
+    return any(takes(argv) or argv[0].upper() in _REMOVES for argv in commands)
+
+
+def executed(commands: Sequence[list[bytes]], replies: Sequence[Any]) -> list[tuple[list[bytes], Any]]:
+    """Return the commands of a batch with their replies; those of a transaction are in the reply of EXEC."""
+    if len(commands) > 1 and (commands[0], commands[-1]) == ([b"MULTI"], [b"EXEC"]):
+        return list(zip(commands[1:-1], replies[-1], strict=True)) if isinstance(replies[-1], list) else []
+    return list(zip(commands, replies, strict=True))
+
+
+def put_back_all(pairs: Sequence[tuple[list[bytes], Any]]) -> list[list[bytes]]:
+    """Return the commands that restore what a batch took away, in reverse order."""
+    restoring: list[list[bytes]] = []
+    for place in range(len(pairs) - 1, -1, -1):
+        argv, reply = pairs[place]
+        restoring += put_back(argv, reply)
+        if place and reply == 1:
+            restoring += _put_back_removed(*pairs[place - 1], argv)
+    return restoring
+
+
+def _put_back_removed(reading: list[bytes], value: Any, removing: list[bytes]) -> list[list[bytes]]:
+    """Return the command that restores a field or member that was read and then removed."""
+    name = removing[0].upper()
+    if _REMOVES.get(name) != reading[0].upper() or reading[1:] != removing[1:] or value is None:
+        return []
+    key, field = removing[1], removing[2]
+    if name == b"HDEL":
+        return [[b"HSETNX", key, field, value]]
+    return [[b"ZADD", key, b"NX", _number(value), field]]
 
 
 def put_back(argv: list[bytes], reply: Any) -> list[list[bytes]]:
@@ -63,6 +102,8 @@ def put_back(argv: list[bytes], reply: Any) -> list[list[bytes]]:
             return [[b"ZADD", key, *_scored(taken)]]
         side = argv[2 + int(argv[1])] if name == b"LMPOP" else argv[3 + int(argv[2])]
         return [[b"LPUSH" if side.upper() == b"LEFT" else b"RPUSH", key, *reversed(taken)]]
+    if name == b"GETDEL":
+        return [[b"SET", argv[1], reply, b"NX"]]
     if name == b"SPOP":
         return [[b"SADD", argv[1], *(reply if isinstance(reply, (list, set)) else [reply])]]
     return []
@@ -134,4 +175,4 @@ def _consumer_of(argv: list[bytes]) -> tuple[bytes, ...] | None:
     return None
 
 
-__all__ = ["Undelivered", "put_back", "takes"]
+__all__ = ["Undelivered", "executed", "put_back", "put_back_all", "takes", "takes_any"]
