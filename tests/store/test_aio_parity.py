@@ -32,6 +32,7 @@ VIEW = "a view has len() and `in`, which cannot wait: use `async for`, scan or g
 ABSENT = {
     "Store.after_fork": "the Store does this",
     "Store.aio": "it returns the asyncio API",
+    "Store.before_fork": "the Store does this",
     "Store.may_wait": "a question of the asyncio API itself",
     "Store.redis": "a synchronous client: use redis_async",
     "Store.replace_transport": "part of how Store runs commands",
