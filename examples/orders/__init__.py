@@ -1,0 +1,1 @@
+"""An order service with four workers: see service.py."""
