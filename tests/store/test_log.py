@@ -187,6 +187,8 @@ def test_a_sync_that_fails_and_the_way_back(tmp_path: Path, monkeypatch: pytest.
 
     with rillet.open(tmp_path / "s", appendfsync=fsync) as store:
         store.execute("SET", "k", "1")
+        log = store.transport.engine.log  # type: ignore[attr-defined]
+        _until(lambda: log.synced == log.position)  # a sync of this write may still be due
 
         def fails() -> None:
             monkeypatch.setattr(os, "fdatasync", fail)

@@ -11,6 +11,7 @@ cdef class Blocking:
     cdef Statistics _statistics
     cdef Propagation _propagation
     cdef long long _arrivals
+    cdef object _interrupt
     cpdef bint unblock(self, Session session) except -1
     cpdef bint wake(self, Session session) except -1
     cpdef bint serve_ready(self) except -1

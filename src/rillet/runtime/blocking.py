@@ -166,7 +166,7 @@ class ServingRound:
 class Blocking:
     """The blocked sessions of one engine. `ready` lists the databases with ready keys."""
 
-    __slots__ = ("ready", "_clock", "_statistics", "_propagation", "_arrivals")
+    __slots__ = ("ready", "_clock", "_statistics", "_propagation", "_arrivals", "_interrupt")
     ready: list[Database]
 
     def __init__(self, clock: Clock, statistics: Statistics, propagation: Propagation) -> None:
@@ -175,6 +175,7 @@ class Blocking:
         self._statistics = statistics
         self._propagation = propagation
         self._arrivals = 0
+        self._interrupt: BaseException | None = None
 
     def block(self, session: Session, keys: list[bytes], timeout_ms: int,
               serve: Callable[[Any, bytes], bool], expired: Callable[[Any], None], queue: bytes | None = None) -> None:
@@ -209,9 +210,17 @@ class Blocking:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def wake(self, session: Session) -> cython.bint:
-        """Notify the session's frontend that the session has a reply or a new deadline."""
+        """Notify the session's frontend that the session has a reply or a new deadline.
+
+        The frontend may be interpreted code in a thread that a signal interrupts. Then it is notified again, because
+        the session would wait forever.
+        """
         if session.on_wake is not None:
-            session.on_wake()
+            try:
+                session.on_wake()
+            except BaseException:
+                session.on_wake()
+                raise
         return True
 
     # -- timeouts ------------------------------------------------------------------------------------
@@ -242,6 +251,7 @@ class Blocking:
                 # The session waits for no key, so no other client competes with it.
                 blocked.retry_at = 0
                 self._serve(blocked, b"")
+                self._raise_interrupt()
             elif session.engine.paused:
                 blocked.retry_at = now + _PAUSED_RETRY  # CLIENT PAUSE WRITE also prevents a claim, which is a write
             else:
@@ -291,7 +301,15 @@ class Blocking:
                     waiting = database.blocking_keys.get(key)
                     if waiting is not None:
                         self._serve_key(waiting.turns(), key)
+        self._raise_interrupt()
         return True
+
+    def _raise_interrupt(self) -> None:
+        """Raise the exception that interrupted a frontend while clients were served."""
+        if self._interrupt is not None:
+            error = self._interrupt
+            self._interrupt = None
+            raise error
 
     def _serve_key(self, turns: ServingRound, key: bytes) -> None:
         blocked = turns.next()
@@ -328,7 +346,10 @@ class Blocking:
         if session.pushes is not None:
             session.flush_pushes()
         if done:
-            self.wake(session)
+            try:
+                self.wake(session)
+            except BaseException as error:
+                self._interrupt = error  # raised when the other clients are served too
         return done
 
 

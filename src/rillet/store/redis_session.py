@@ -71,6 +71,16 @@ class RedisSession:
 
     def run(self, data: bytes) -> Ran:
         """Run the commands that are complete after these bytes; BrokenPipeError if the session has ended."""
+        return self.transport.run_step(self._is_steady(data), self._run, data)
+
+    def _is_steady(self, data: bytes) -> bool:
+        """Return whether the bytes are one whole command that nothing can interrupt."""
+        if self._parser.buffered or not data.startswith(b"*") or b"\r\n*" in data:
+            return False
+        words = data.split(b"\r\n", 3)
+        return len(words) > 2 and self.transport.is_steady([words[2]])
+
+    def _run(self, data: bytes) -> Ran:
         with self.transport.lock:
             if self._session is None or self.transport.closed:
                 raise BrokenPipeError("the connection is closed")
@@ -79,6 +89,9 @@ class RedisSession:
 
     def collect(self) -> Ran | None:
         """Return the output since the last call; None at the end. Time out a blocked command whose deadline passed."""
+        return self.transport.run_step(False, self._collect)
+
+    def _collect(self) -> Ran | None:
         with self.transport.lock:
             session = self._session
             if session is None or self.transport.closed:

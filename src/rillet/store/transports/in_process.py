@@ -10,9 +10,9 @@ until the log is synced past its offset: one sync serves all threads that wrote 
 releases the lock and sleeps until the engine wakes its session.
 
 **A call inside a call** (a signal handler that uses the store while the same thread is in a call) gets a separate
-session for the duration of the call. If the interrupted call is inside the engine, a command may be half executed; then
-only reads inside reads are possible, and others raise NestedCall. In the compiled build the common commands contain no
-step at which a handler can run.
+session for the duration of the call. If the interrupted call holds the engine, only reads inside reads are possible,
+and others raise NestedCall. No handler and no exception from outside can come between two steps of a command: see
+rillet.store.transports.shield.
 
 **An interrupted call** (KeyboardInterrupt, or any other exception in the middle) ends its session, so that no later
 call receives its reply or its transaction. The thread continues with a new session in the same database.
@@ -40,7 +40,7 @@ from rillet.runtime.engine import Engine
 from rillet.runtime.session import Session
 from rillet.store.transports.in_process_pages import InProcessPages
 from rillet.store.transports.lock import COMPILED_STEPS
-from rillet.store.transports.shield import THREAD_NAME, EngineThread
+from rillet.store.transports.shield import EngineThread, steady_names
 from rillet.store.transports.transport import errors_among, only_reads
 from rillet.store.transports.undelivered import Undelivered, executed, put_back_all
 from rillet.store.transports.wakeners import MessageDelivery, TaskWakener, ThreadWakener
@@ -68,7 +68,8 @@ class InProcessTransport:
         self._thread = _OfThread()
         self._sessions: dict[Session, threading.Thread] = {}
         self._extra_sessions: dict[Session, None] = {}
-        self._shield = None if COMPILED_STEPS else EngineThread()
+        self._shield = EngineThread()
+        self._steady = steady_names()
         self._disk: ThreadPoolExecutor | None = None
         self._syncing: asyncio.Future[None] | None = None
 
@@ -80,24 +81,20 @@ class InProcessTransport:
         if session is None:
             if self.closed:
                 raise StoreClosed("the store is closed")
-            session = self._thread.session = self._shielded(self._open_session)
+            session = self._thread.session = self._briefly(self._open_session, threading.current_thread())
         return session
 
-    def _open_session(self) -> Session:
+    def _open_session(self, thread: threading.Thread) -> Session:
         with self.lock:
             self.forget_dead_threads()
-            return self._new_session()
+            return self._new_session(thread)
 
-    def _new_session(self) -> Session:
+    def _new_session(self, thread: threading.Thread) -> Session:
+        """Open a session of a thread. The caller must hold the lock."""
         session = self.engine.session()
         session.on_wake = ThreadWakener(self.engine)
-        self._sessions[session] = self._caller()
+        self._sessions[session] = thread
         return session
-
-    def _caller(self) -> threading.Thread:
-        """Return the thread for which a session is opened: the main thread, if its engine thread opens the session."""
-        current = threading.current_thread()
-        return threading.main_thread() if self._shield is not None and current.name == THREAD_NAME else current
 
     def forget_dead_threads(self) -> None:
         for session, thread in list(self._sessions.items()):
@@ -130,7 +127,7 @@ class InProcessTransport:
 
     def _successor(self, session: Session) -> Session:
         """Return a new session with the same state (database, user, ...) as another one."""
-        successor = self._new_session()
+        successor = self._new_session(self._sessions.get(session) or threading.current_thread())
         successor.db, successor.name, successor.user = session.db, session.name, session.user
         successor.out.resp = session.out.resp
         return successor
@@ -142,10 +139,10 @@ class InProcessTransport:
             if not self.closed:
                 with self.lock:
                     self._thread.session = self._successor(session)
-        if self._shield is not None:
-            self._shield.later(self._end_interrupted, session, argv)
-        else:
+        if self.lock._is_owned() or (argv is not None and self.is_steady(argv)):
             self._end_interrupted(session, argv)
+        else:  # after the interrupted command, which the engine's thread may still run
+            self._shield.later(self._end_interrupted, session, argv)
 
     def _end_interrupted(self, session: Session, argv: list[bytes] | None) -> None:
         with self.lock:
@@ -183,7 +180,7 @@ class InProcessTransport:
         if inside:
             self._check_nested(commands, draining)
         with self.lock:
-            session = self._new_session()
+            session = self._new_session(threading.current_thread())
         self._thread.session, self._thread.busy, self._thread.draining = session, inside, False
         try:
             if inside:
@@ -228,17 +225,17 @@ class InProcessTransport:
             session = self.session()
         local.busy = True
         try:
-            if self._shield is not None:
-                if self._inside():
-                    return self._nested([argv])[0]
-                raw, log, position = self._shielded(self._step, session, argv)
-            else:
+            if argv[0] in self._steady and not self.engine.notify_events:
                 with self.lock as alone:
                     if not alone and self.engine.propagation.depth:
                         return self._nested([argv])[0]
                     raw = self._run(session, argv)
                     log = self.engine.log
                     position = 0 if log is None else log.write()
+            else:
+                if self._inside():
+                    return self._nested([argv])[0]
+                raw, log, position = self._shielded(self._step, session, argv)
             if position:
                 raw = self._once_safe(log, position, session, raw)
             return self._wait(session) if raw is None else raw
@@ -369,7 +366,7 @@ class InProcessTransport:
 
     def _run_batch(self, session: Session, commands: Sequence[list[bytes]]) -> list[Any]:
         """Run commands in a session and return their replies."""
-        raw, log, position = self._shielded(self._step_many, session, commands)
+        raw, log, position = self.run_step(self.is_steady(*commands), self._step_many, session, commands)
         if position:
             raw = self._once_safe(log, position, session, raw) or raw
         return _for_each(parse_all(raw), len(commands))
@@ -387,40 +384,54 @@ class InProcessTransport:
                     self.engine.blocking.expire(session)
             return session.out.take(), log, 0 if log is None else log.write(began)
 
+    def is_steady(self, *commands: list[bytes]) -> bool:
+        """Return whether nothing can interrupt any of these commands; see rillet.store.transports.shield."""
+        return not self.engine.notify_events and self._steady.issuperset([argv[0] for argv in commands])
+
+    def run_step(
+        self, steady: bool, step: Callable[[Unpack[Arguments]], Result], *arguments: *Arguments
+    ) -> Result:
+        """Run a step of the engine, in this thread if nothing can interrupt its commands."""
+        return self._briefly(step, *arguments) if steady else self._shielded(step, *arguments)
+
     def _shielded(self, step: Callable[[Unpack[Arguments]], Result], *arguments: *Arguments) -> Result:
-        """Run a step of the engine so that no signal handler can interrupt it."""
-        if self._shield is None or self.lock._is_owned():  # the engine's thread could not have the lock
+        """Run a step of the engine so that no signal handler and no exception from outside can interrupt it."""
+        if self.lock._is_owned():  # the engine's thread could not have the lock
             return step(*arguments)
         return self._shield.run(step, *arguments)
+
+    def _briefly(self, step: Callable[[Unpack[Arguments]], Result], *arguments: *Arguments) -> Result:
+        """Run a step that executes no command, in the compiled build without a hand-over."""
+        return step(*arguments) if COMPILED_STEPS else self._shielded(step, *arguments)
 
     @contextlib.contextmanager
     def exclusive(self, key: bytes) -> Iterator[Callable[[Sequence[list[bytes]]], list[Any]]]:
         """Yield a function that runs commands in a separate session; see Transport."""
-        session = self._shielded(self._open_session)
+        session = self._briefly(self._open_session, threading.current_thread())
 
         try:
             yield lambda commands: self._run_batch(session, commands)
         finally:
-            self._shielded(self._end, session)
+            self._briefly(self._end, session)
 
     @contextlib.asynccontextmanager
     async def exclusive_async(
         self, key: bytes
     ) -> AsyncIterator[Callable[[Sequence[list[bytes]]], Awaitable[list[Any]]]]:
         """Yield a coroutine function that runs commands in a separate session."""
-        session = self._shielded(self._open_session)
+        session = self._briefly(self._open_session, threading.current_thread())
         try:
             yield lambda commands: self._run_batch_async(session, commands)
         finally:
-            self._shielded(self._end, session)
+            self._briefly(self._end, session)
 
     # -- waiting ---------------------------------------------------------------------------------------
 
     def _wait(self, session: Session) -> bytes:
         """Wait until a blocked session has its reply, its timeout expires, or the caller is interrupted."""
-        while (remaining := self._shielded(self._remaining, session)) is None or remaining > 0:
+        while (remaining := self._briefly(self._remaining, session)) is None or remaining > 0:
             session.on_wake.sleep(remaining)
-        raw, log, position = self._shielded(self._served, session)
+        raw, log, position = self._briefly(self._served, session)
         if position:
             raw = self._once_safe(log, position, session, raw) or b""
         return raw
@@ -465,7 +476,8 @@ class InProcessTransport:
         local = self._thread
         local.busy = True
         try:
-            raw, log, position, successor = self._shielded(self._step_async, session, argv, asyncio.get_running_loop())
+            loop = asyncio.get_running_loop()
+            raw, log, position, successor = self.run_step(self.is_steady(argv), self._step_async, session, argv, loop)
             if successor is not None:
                 local.session = successor
         except BaseException:
@@ -497,12 +509,12 @@ class InProcessTransport:
             if position:
                 raw = await self._synced(log, position, session, raw)
             if raw is None:
-                while (remaining := self._shielded(self._remaining, session)) is None or remaining > 0:
+                while (remaining := self._briefly(self._remaining, session)) is None or remaining > 0:
                     with contextlib.suppress(TimeoutError):
                         async with asyncio.timeout(remaining):
                             await session.on_wake.awaited.wait()
                     session.on_wake.awaited.clear()
-                raw, log, position = self._shielded(self._served, session)
+                raw, log, position = self._briefly(self._served, session)
                 if position:
                     raw = await self._synced(log, position, session, raw)
             assert raw is not None
@@ -529,7 +541,7 @@ class InProcessTransport:
         local = self._thread
         local.busy = True
         try:
-            raw, log, position = self._shielded(self._step_many, session, commands)
+            raw, log, position = self.run_step(self.is_steady(*commands), self._step_many, session, commands)
         except BaseException:
             self._abandon(session)
             raise
@@ -576,8 +588,7 @@ class InProcessTransport:
             for session in list(self._extra_sessions):
                 self.close_session(session)
                 session.on_wake()
-        if self._shield is not None:
-            self._shield.stop()
+        self._shield.stop()
         if self._disk is not None:
             self._disk.shutdown(wait=False)
 

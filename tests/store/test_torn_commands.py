@@ -1,0 +1,130 @@
+"""An exception that comes from outside tears no command: each one is executed whole, or not at all."""
+
+from __future__ import annotations
+
+import ctypes
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import rillet
+from rillet.store import Store
+from rillet.store.transports.in_process import InProcessTransport
+
+SIZE = 200  # elements of one command
+ROUNDS = 60
+
+
+class Interrupt(BaseException):
+    """Raised in a thread at a moment that nothing chose."""
+
+
+def _raise_in(thread: threading.Thread) -> None:
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(Interrupt))
+
+
+def _commands(store: Store, number: int) -> Iterator[Callable[[], object]]:
+    """Yield calls, each of which is one command that changes SIZE elements."""
+    words = [f"{number}-{place}" for place in range(SIZE)]
+    scored = [word for place, member in enumerate(words) for word in (place, member)]
+    fields = [word for member in words for word in (member, number)]
+    yield lambda: store.execute("RPUSH", "list", *words)
+    yield lambda: store.execute("ZADD", "zset", *scored)
+    yield lambda: store.execute("SADD", "set", *words)
+    yield lambda: store.execute("HSET", "hash", *fields)
+    yield lambda: store.execute("SUNIONSTORE", f"copy:{number}", "set")
+    yield lambda: store.redis_client.rpush("redis", *words)  # type: ignore[attr-defined]
+
+
+def _assert_whole(store: Store) -> None:
+    """Assert that each command took effect with all elements or none, and that the structures are sound."""
+    transport = store.transport
+    assert isinstance(transport, InProcessTransport)
+    with transport.lock:
+        transport.engine.check()
+    assert store.execute("LLEN", "list") % SIZE == 0
+    assert store.execute("LLEN", "redis") % SIZE == 0
+    assert store.execute("ZCARD", "zset") % SIZE == 0
+    assert store.execute("SCARD", "set") % SIZE == 0
+    assert store.execute("HLEN", "hash") % SIZE == 0
+
+
+def _work(store: Store, numbers: Iterator[int], go: threading.Event) -> None:
+    while not go.is_set():
+        try:
+            for call in _commands(store, next(numbers)):
+                call()
+        except (Interrupt, rillet.StoreError, OSError, AttributeError):
+            continue  # OSError: the connection of the Redis client was closed by the interrupt
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Store]:
+    with rillet.open(path, enable_debug_command="yes") as store:
+        store.redis_client = store.redis()  # type: ignore[attr-defined]
+        yield store
+
+
+def test_exceptions_sent_to_a_thread(tmp_path: Path) -> None:
+    stop = threading.Event()
+    with _opened(tmp_path / "s") as store:
+        numbers = iter(range(1_000_000))
+
+        def work() -> None:
+            while not stop.is_set():
+                try:
+                    _work(store, numbers, stop)
+                except BaseException:
+                    continue
+
+        thread = threading.Thread(target=work, daemon=True)
+        thread.start()
+        for _ in range(ROUNDS):
+            before = store.execute("LLEN", "list")
+            _raise_in(thread)
+            while store.execute("LLEN", "list") == before:
+                assert thread.is_alive()
+            _assert_whole(store)
+        stop.set()
+        thread.join(60)
+        assert not thread.is_alive()
+        digest = store.execute("DEBUG", "DIGEST")
+    with rillet.open(tmp_path / "s", enable_debug_command="yes") as store:
+        assert store.execute("DEBUG", "DIGEST") == digest
+        _assert_whole(store)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="sets an interval timer")
+def test_signal_handlers_that_raise(tmp_path: Path) -> None:
+    raised = 0
+
+    def handler(*_: object) -> None:
+        nonlocal raised
+        raised += 1
+        raise Interrupt
+
+    with _opened(tmp_path / "s") as store:
+        numbers = iter(range(1_000_000))
+        before = signal.signal(signal.SIGALRM, handler)
+        try:
+            while raised < ROUNDS:
+                try:
+                    signal.setitimer(signal.ITIMER_REAL, 0.003)
+                    for call in _commands(store, next(numbers)):
+                        call()
+                except (Interrupt, rillet.StoreError, OSError):
+                    pass
+                finally:
+                    signal.setitimer(signal.ITIMER_REAL, 0)
+                _assert_whole(store)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+        digest = store.execute("DEBUG", "DIGEST")
+    with rillet.open(tmp_path / "s", enable_debug_command="yes") as store:
+        assert store.execute("DEBUG", "DIGEST") == digest
