@@ -1,0 +1,1 @@
+"""A fan-out to 500 asyncio readers: see fanout.py."""
