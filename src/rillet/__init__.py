@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         CommandError,
         Corrupt,
         ExecAbort,
+        InvalidEntry,
         InvalidValue,
         Loading,
         LogCorrupt,
@@ -93,7 +94,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _ERRORS = """
-    BusyGroup BusyKey CommandError Corrupt ExecAbort InvalidValue Loading LogCorrupt Misconf NestedCall
+    BusyGroup BusyKey CommandError Corrupt ExecAbort InvalidEntry InvalidValue Loading LogCorrupt Misconf NestedCall
     NewerFormat NoAuth NoGroup NoPerm NoProto NoScript NotAStore OutcomeUnknown ProtocolError
     ReadOnly RilletError StoreBusy StoreClosed StoreError TransactionConflict
     Unblocked WrongPass WrongType
@@ -144,6 +145,7 @@ __all__ = [
     "Group",
     "GroupInfo",
     "Hash",
+    "InvalidEntry",
     "InvalidValue",
     "List",
     "Loading",

@@ -4,6 +4,7 @@
     ├── Corrupt                external bytes are malformed (DUMP, RDB, AOF, listpack)
     │   └── LogCorrupt         a log, manifest or RDB file is damaged: has path and offset
     ├── InvalidValue           a stored value is not of the type of its codec; also a ValueError
+    │   └── InvalidEntry       an entry is not a value of its stream's type: has entry, field and reason
     ├── ProtocolError          a client violated RESP; the text is what Redis sends before it closes the connection
     ├── CommandError           a command was rejected; str(error) is the RESP error line
     │   ├── WrongType  NoGroup  BusyGroup  BusyKey  NoAuth  WrongPass  NoProto  NoPerm
@@ -57,6 +58,26 @@ class LogCorrupt(Corrupt):
 
 class InvalidValue(RilletError, ValueError):
     """Stored bytes are not a value of the codec that reads them: text that is not a number, or JSON of another type."""
+
+
+class InvalidEntry(InvalidValue):
+    """An entry of a typed stream is not a value of its type (rillet.store.typed).
+
+    entry: the Entry or Message, with its raw fields. field: the name of the invalid field, None if the fields together
+    are invalid. message: the entry, if a consumer received it and may acknowledge it, else None.
+    """
+
+    def __init__(self, stream: str, entry: Any, reason: str, field: str | None = None) -> None:
+        super().__init__(f"stream {stream!r}, entry {entry.id}: {reason}")
+        self.stream = stream
+        self.entry = entry
+        self.reason = reason
+        self.field = field
+
+    @property
+    def message(self) -> Any:
+        """The Message (AsyncMessage in asyncio), or None if the entry was not read by a consumer."""
+        return self.entry if hasattr(self.entry, "ack") else None
 
 
 class ProtocolError(RilletError):

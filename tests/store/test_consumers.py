@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -68,6 +69,10 @@ def test_messages_of_others_between_the_claimed_ones_do_not_disturb_the_counts(s
     assert sorted(seen) == [(n, 3 if n in (1, 42) else 2) for n in range(1, 43)]
 
 
+def _after(steps: Iterator[int], some: int) -> bool:
+    return next(steps) > some
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_counts_agree_with_the_group_whatever_the_consumers_do(store: Store, seed: int) -> None:
     random = Random(seed)
@@ -93,7 +98,7 @@ def test_counts_agree_with_the_group_whatever_the_consumers_do(store: Store, see
             case _:
                 stop = iter(range(100))
                 some = random.randrange(4)
-                for message in consumer.messages(3, stop=lambda stop=stop, some=some: next(stop) > some, timeout=0):
+                for message in consumer.messages(3, stop=partial(_after, stop, some), timeout=0):
                     _agree([message])
 
 

@@ -63,7 +63,7 @@ def test_what_cannot_be_stored_is_a_type_error_before_anything_happens(store: St
         stream.add({"a": 1}, id=1.5)  # type: ignore[call-overload]
     for name in (None, 5, 1.5):
         with pytest.raises(TypeError):
-            store.stream(name)  # type: ignore[arg-type]
+            store.stream(name)  # type: ignore[call-overload]
     assert not stream.exists()
 
 

@@ -265,6 +265,8 @@ class Module:
         public = sorted((name for name in bodies if not name.startswith("_")), key=import_order)
         public = [name for name in public if name.startswith("Async") or name.islower()]
         listed = "\n\n__all__ = [" + ", ".join(f'"{name}"' for name in public) + "]\n"
+        if len(listed.strip()) > WIDTH:
+            listed = "\n\n__all__ = [\n" + "".join(f'    "{name}",\n' for name in public) + "]\n"
         return head + body + listed
 
     def _docstring(self) -> str:

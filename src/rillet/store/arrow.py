@@ -56,7 +56,7 @@ def require_pyarrow(what: str) -> Any:
 
 
 def to_arrow(
-    stream: Stream, start: Position, end: Position, count: int | None, schema: Any, columns: Sequence[str] | None,
+    stream: Stream[Any], start: Position, end: Position, count: int | None, schema: Any, columns: Sequence[str] | None,
     fields: str,
 ) -> Any:  # fmt: skip
     """Return the entries from start to end as a pyarrow.Table."""
@@ -155,7 +155,7 @@ class Columns:
         return pa.Table.from_batches(self.batches, self.schema)
 
 
-def batches(stream: Stream, columns: Columns, pages: PageRange) -> Iterator[None]:
+def batches(stream: Stream[Any], columns: Columns, pages: PageRange) -> Iterator[None]:
     """Read the entries of a range into columns; yield whenever the caller must call `Columns.take`."""
     transport = stream.store.transport
     try:
@@ -174,7 +174,7 @@ def batches(stream: Stream, columns: Columns, pages: PageRange) -> Iterator[None
 
 
 def add_arrow(
-    stream: Stream, table: Any, id_column: str | None, columns: Sequence[str] | None, options: list[bytes]
+    stream: Stream[Any], table: Any, id_column: str | None, columns: Sequence[str] | None, options: list[bytes]
 ) -> int:
     """Append the rows of a table as entries; return how many. The error for a rejected row names the row."""
     pa = require_pyarrow("add_arrow")
@@ -252,7 +252,7 @@ def ids_of(column: Any) -> Any:
     return column
 
 
-def send(stream: Stream, data: bytes, count: int, first: int) -> None:
+def send(stream: Stream[Any], data: bytes, count: int, first: int) -> None:
     """Execute XADD commands in RESP encoding; raise the first error reply, with its row, counted from `first`."""
     for row, reply in stream.store.transport.append_packed(stream.key, data, count):
         if isinstance(reply, ReplyError):

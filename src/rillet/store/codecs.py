@@ -99,11 +99,17 @@ class _Codec(Generic[V]):
         return {"text": text_of, "json": json_of, "msgpack": msgpack_of}[self.name], (self.type,)
 
     def __repr__(self) -> str:
-        return self.name if self.type is Any else f"{self.name}_of({_name(self.type)})"
+        return self.name if self.type is Any else f"{self.name}_of({name_of(self.type)})"
 
 
-def _name(type: Any) -> str:
+def name_of(type: Any) -> str:
+    """Return the name of a type in errors."""
     return getattr(type, "__name__", str(type)) if get_origin(type) is None else str(type)
+
+
+def made(name: str, type: Any, encode: Callable[[Any], bytes], decode: Callable[[bytes], Any]) -> Codec[Any]:
+    """Return a codec of two functions."""
+    return _Codec(name, type, encode, decode)
 
 
 # ---- raw and text ----------------------------------------------------------------------------------------------------
@@ -132,6 +138,29 @@ def text_of(type: Any) -> Codec[Any]:
     return json_of(type) if forms is None else _Codec("text", type, *forms)
 
 
+def has_text(type: Any) -> bool:
+    """Return whether values of a type, or those that are not None, are written as text; otherwise as JSON."""
+    if get_origin(type) in (Union, UnionType):
+        members = [member for member in get_args(type) if member is not NoneType]
+        return len(members) == 1 and has_text(members[0])
+    return _forms_of(type) is not None
+
+
+def forms_of(type: Any) -> _Forms:
+    """Return the functions of a field of a typed stream: text, or JSON that is read again before it is written."""
+    forms = _forms_of(type)
+    if forms is not None:
+        return forms
+    codec: Codec[Any] = json_of(type)
+
+    def write(value: Any) -> bytes:
+        raw = codec.encode(value)
+        codec.decode(raw)
+        return raw
+
+    return write, codec.decode
+
+
 _Forms = tuple[Callable[[Any], bytes], Callable[[bytes], Any]]
 
 
@@ -154,20 +183,30 @@ def _forms_of(type: Any) -> _Forms | None:
 
 
 def _annotated_forms(type: Any) -> _Forms | None:
-    """Return the functions of Annotated[T, Meta(...)]: the text of T; msgspec checks the constraints on read."""
-    forms = _forms_of(get_args(type)[0])
-    if forms is None:
-        return None
+    """Return the functions of Annotated[T, Meta(...)]: the text of T; msgspec checks the constraints."""
+    inner, *metadata = get_args(type)
+    forms = _forms_of(inner)
+    if forms is None or not any(one.__class__.__module__.startswith("msgspec") for one in metadata):
+        return forms
     write, read = forms
+    msgspec = _msgspec(f"text_of({type})")
 
-    def checked(raw: bytes) -> Any:
-        value, msgspec = read(raw), _msgspec(f"text_of({type})")
+    def checked_write(value: Any) -> bytes:
+        raw = write(value)
+        try:
+            msgspec.convert(value, type)
+        except msgspec.ValidationError as error:
+            raise InvalidValue(f"{error}, got {value!r}") from None
+        return raw
+
+    def checked_read(raw: bytes) -> Any:
+        value = read(raw)
         try:
             return msgspec.convert(value, type)
         except msgspec.ValidationError as error:
             raise InvalidValue(f"{error}, got {decode(raw)!r}") from None
 
-    return write, checked
+    return checked_write, checked_read
 
 
 def _optional_forms(type: Any, write: Callable[[Any], bytes], read: Callable[[bytes], Any]) -> _Forms:
@@ -283,9 +322,9 @@ def json_of(type: Any) -> Codec[Any]:
         import msgspec
     except ModuleNotFoundError:
         if type is not Any and type not in _JSON_TYPES:
-            _msgspec(f"json_of({_name(type)})")
+            _msgspec(f"json_of({name_of(type)})")
         return _Codec("json", type, _standard_encode, _standard_decoder(type))
-    return _Codec("json", type, msgspec.json.Encoder().encode, _checked_decoder(msgspec.json.Decoder(type).decode))
+    return _Codec("json", type, msgspec.json.Encoder().encode, checked_decoder(msgspec.json.Decoder(type).decode))
 
 
 @overload
@@ -295,7 +334,7 @@ def msgpack_of(type: Any) -> Codec[Any]: ...
 def msgpack_of(type: Any) -> Codec[Any]:
     """Return the codec that writes MessagePack and reads it as values of a type, which it checks."""
     module = _msgspec("MessagePack").msgpack
-    return _Codec("msgpack", type, module.Encoder().encode, _checked_decoder(module.Decoder(type).decode))
+    return _Codec("msgpack", type, module.Encoder().encode, checked_decoder(module.Decoder(type).decode))
 
 
 def _msgspec(use: str) -> Any:
@@ -307,7 +346,7 @@ def _msgspec(use: str) -> Any:
     return msgspec
 
 
-def _checked_decoder(read: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
+def checked_decoder(read: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
     """Return a decoder that raises InvalidValue in place of msgspec's errors, which are ValueErrors."""
 
     def checked(raw: bytes) -> Any:
@@ -351,7 +390,7 @@ def _standard_decoder(type: Any) -> Callable[[bytes], Any]:
             raise ValueError(f"Expected {type.__name__}")
         return value
 
-    return _checked_decoder(read)
+    return checked_decoder(read)
 
 
 if TYPE_CHECKING:

@@ -3,25 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import ItemsView, Iterator, KeysView, Mapping, ValuesView
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic
 
-from rillet.store.encoding import decode, decode_fields, encode, find_field, parse_id
+from rillet.store.encoding import Fields, decode, decode_fields, encode, find_field, parse_id
 from rillet.types.stream.id import StreamID
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    # The type of the values of a stream. `Stream` without a type is Stream[Fields]: type checkers know the default.
+    T = TypeVar("T", default=Fields)
+else:
+    from typing import TypeVar
+
+    T = TypeVar("T")
 
 _FEW = 16  # names and values up to which a search for one field is faster than decoding all fields once
 
 
-class Entry(Mapping[str, str]):
+class Entry(Mapping[str, str], Generic[T]):
     """An entry of a stream: its `id`, and a read-only mapping of its fields to their values, as text, in order.
 
     `entry["name"]` is the last value of a field; `fields` is a dict of all fields. `pairs` are the raw (field, value)
-    bytes, for fields that occur twice or are not text. Two entries are equal if their IDs and raw fields are.
+    bytes, for fields that occur twice or are not text. `value` is the value of a typed stream (rillet.store.typed).
+    Two entries are equal if their IDs and raw fields are.
     The ID and the texts are decoded on demand, because most readers use only a part of a batch.
     """
 
-    __slots__ = ("raw_id", "flat", "_id", "_text")
+    __slots__ = ("raw_id", "flat", "_id", "_text", "_value")
     _id: StreamID | None
     _text: dict[str, str] | None
+    _value: T  # set for entries of typed streams only
 
     def __init__(self, raw_id: bytes, flat: list[bytes]) -> None:
         self.raw_id = raw_id
@@ -45,6 +57,18 @@ class Entry(Mapping[str, str]):
     def fields(self) -> dict[str, str]:
         """The fields as text, in a new dict; a field that occurs twice has its last value."""
         return decode_fields(self.flat) if self._text is None else self._text.copy()
+
+    @property
+    def value(self) -> T:
+        """The value of an entry of a typed stream; of another entry, its fields."""
+        try:
+            return self._value
+        except AttributeError:
+            fields: T = self._untyped()
+            return fields
+
+    def _untyped(self) -> Any:
+        return self.fields
 
     def _decoded(self) -> dict[str, str]:
         """Return the fields as text; the same dict for every call."""
@@ -89,7 +113,7 @@ class Entry(Mapping[str, str]):
         return hash(self.id)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({str(self.id)!r}, {self.fields!r})"
+        return f"{type(self).__name__}({str(self.id)!r}, {getattr(self, '_value', self.fields)!r})"
 
 
 def milliseconds(block: float) -> bytes:
@@ -97,7 +121,7 @@ def milliseconds(block: float) -> bytes:
     return b"%d" % (max(1, round(block * 1000)) if block > 0 else round(block * 1000))
 
 
-def entries_of(reply: Any) -> list[Entry]:
+def entries_of(reply: Any) -> list[Entry[Any]]:
     """Return the entries of an XRANGE reply; an entry that was deleted while pending has no fields."""
     return [Entry(raw_id, flat or []) for raw_id, flat in reply or ()]
 

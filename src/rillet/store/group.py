@@ -19,10 +19,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
 from rillet.errors import BusyGroup, OutcomeUnknown
 from rillet.store.delivery import (
+    Commands,
     DeliveryOptions,
     Stop,
     counted,
@@ -31,9 +32,11 @@ from rillet.store.delivery import (
     new_messages_of,
     read_commands,
     read_options,
+    run_step,
+    valued,
 )
 from rillet.store.encoding import IDLike, decode, encode_id, encode_name, parse_id
-from rillet.store.entry import stream_part
+from rillet.store.entry import T, stream_part
 from rillet.store.message import Message, new_messages, old_messages
 from rillet.store.policies import RefPolicy, chunks, policy_arguments
 from rillet.store.positions import Position, encode_after, encode_position, milliseconds_of
@@ -54,12 +57,12 @@ if TYPE_CHECKING:
     from rillet.store.stream import Stream
 
 
-class Group:
+class Group(Generic[T]):
     """A consumer group of a stream: `last-delivered-id`, consumers, and pending entries."""
 
     __slots__ = ("stream", "name", "key", "store")
 
-    def __init__(self, stream: Stream, name: str | bytes) -> None:
+    def __init__(self, stream: Stream[T], name: str | bytes) -> None:
         self.stream = stream
         self.store: Store = stream.store
         self.key = encode_name(name)
@@ -67,7 +70,7 @@ class Group:
 
     # -- messages --------------------------------------------------------------------------------------
 
-    def consumer(self, name: str | bytes) -> Consumer:
+    def consumer(self, name: str | bytes) -> Consumer[T]:
         """Return the consumer of that name; its first read creates it."""
         return Consumer(self, name)
 
@@ -185,7 +188,7 @@ def _entries_read(number: int | None) -> list[bytes]:
     return [] if number is None else [b"ENTRIESREAD", b"%d" % number]
 
 
-class MessageReader:
+class MessageReader(Generic[T]):
     """The part that Consumer and MultiConsumer share: iteration over messages."""
 
     __slots__ = ("key", "name", "store")
@@ -195,7 +198,7 @@ class MessageReader:
         self.key = encode_name(name)
         self.name = decode(self.key)
 
-    def parts(self) -> Sequence[Consumer]:
+    def parts(self) -> Sequence[Consumer[T]]:
         """Return the consumer in the group of each stream."""
         raise NotImplementedError
 
@@ -204,20 +207,20 @@ class MessageReader:
                  claim_idle: float | None = None, max_deliveries: int | None = None,
                  dead_letters: str | bytes | None = None, on_exhausted: Literal["drop"] | None = None,
                  stop_when_empty: bool = False, stop: Stop | None = None,
-                 timeout: float | None = None) -> Iterator[Message]: ...  # fmt: skip
+                 timeout: float | None = None) -> Iterator[Message[T]]: ...  # fmt: skip
 
     @overload
     def messages(self, count: int = 100, *, batch: int, block: float | None = 1.0,
                  claim_idle: float | None = None, max_deliveries: int | None = None,
                  dead_letters: str | bytes | None = None, on_exhausted: Literal["drop"] | None = None,
                  stop_when_empty: bool = False, stop: Stop | None = None,
-                 timeout: float | None = None) -> Iterator[list[Message]]: ...  # fmt: skip
+                 timeout: float | None = None) -> Iterator[list[Message[T]]]: ...  # fmt: skip
 
     def messages(self, count: int = 100, *, batch: int | None = None, block: float | None = 1.0,
                  claim_idle: float | None = None, max_deliveries: int | None = None,
                  dead_letters: str | bytes | None = None, on_exhausted: Literal["drop"] | None = None,
                  stop_when_empty: bool = False, stop: Stop | None = None,
-                 timeout: float | None = None) -> Iterator[Message] | Iterator[list[Message]]:  # fmt: skip
+                 timeout: float | None = None) -> Iterator[Message[T]] | Iterator[list[Message[T]]]:  # fmt: skip
         """Yield this consumer's own pending messages (after a restart), then stale messages, then new messages.
 
         count: the most messages that one command reads. batch: yield lists of up to that many messages instead of
@@ -249,7 +252,7 @@ class MessageReader:
             reply = None
             if isinstance(step, list):
                 try:
-                    reply = self.store.run(step)
+                    reply = run_step(self.store, step)
                 except OutcomeUnknown:
                     # What the command delivered is pending for this consumer: begin again with the pending messages.
                     steps.close()
@@ -259,36 +262,36 @@ class MessageReader:
             else:
                 yield list(step)
 
-    def __iter__(self) -> Iterator[Message]:
+    def __iter__(self) -> Iterator[Message[T]]:
         """Yield messages without end; see `messages`."""
         return self.messages()
 
 
-class Consumer(MessageReader):
+class Consumer(MessageReader[T]):
     """A reader of a group. Iterating yields messages without end and waits for new ones."""
 
     __slots__ = ("group",)
 
-    def __init__(self, group: Group, name: str | bytes) -> None:
+    def __init__(self, group: Group[T], name: str | bytes) -> None:
         super().__init__(name)
         self.group = group
         self.store = group.store
 
-    def parts(self) -> Sequence[Consumer]:
+    def parts(self) -> Sequence[Consumer[T]]:
         return (self,)
 
-    def ack(self, *messages: Message, delete: RefPolicy | None = None) -> int:
+    def ack(self, *messages: Message[Any], delete: RefPolicy | None = None) -> int:
         """Acknowledge messages and return how many were pending; see Group.ack."""
         return self.group.ack(*(message.raw_id for message in messages), delete=delete)
 
-    def nack(self, *messages: Message, mode: str = "fail", deliveries: int | None = None) -> int:
+    def nack(self, *messages: Message[Any], mode: str = "fail", deliveries: int | None = None) -> int:
         """Release messages, so that the next claim gets them first; return how many were pending; see Group.nack."""
         return self.group.nack(*(message.raw_id for message in messages), mode=mode, deliveries=deliveries)
 
     # -- reading ---------------------------------------------------------------------------------------
 
     def read(self, count: int = 100, *, block: float | None = None, after: Position = ">", noack: bool = False,
-             claim_idle: float | None = None) -> list[Message]:  # fmt: skip
+             claim_idle: float | None = None) -> list[Message[T]]:  # fmt: skip
         """Return new messages or, if `after` is an ID, this consumer's pending messages after that ID (XREADGROUP).
 
         block: seconds to wait for a new message, 0 without limit; noack: the messages are acknowledged at once.
@@ -296,8 +299,12 @@ class Consumer(MessageReader):
         """
         reply = stream_part(self.store.run(self.read_command(count, block, after, noack, claim_idle)))
         if encode_after(after) == b">":
-            return self.messages_of(reply)
-        return drive(self.store, counted(self, old_messages(reply, self.group)))
+            return drive(self.store, valued(self.key, self.messages_of(reply)))
+        return drive(self.store, self._counted(old_messages(reply, self.group)))
+
+    def _counted(self, messages: list[Message[T]]) -> Commands[list[Message[T]]]:
+        """Set the delivery counts and the values of old messages."""
+        return (yield from valued(self.key, (yield from counted(self, messages))))
 
     def read_command(self, count: int, block: float | None, after: Position, noack: bool,
                      claim_idle: float | None = None) -> list[bytes]:  # fmt: skip
@@ -305,26 +312,26 @@ class Consumer(MessageReader):
         argv = read_options(self, count, block, noack, claim_idle)
         return [*argv, b"STREAMS", self.group.stream.key, encode_after(after)]
 
-    def messages_of(self, reply: Any) -> list[Message]:
+    def messages_of(self, reply: Any) -> list[Message[T]]:
         """Return the messages of a reply with new messages."""
         return new_messages(reply, self.group)
 
     # -- claiming --------------------------------------------------------------------------------------
 
-    def claim(self, idle: float, count: int = 100, start: Position = "0-0") -> tuple[StreamID, list[Message]]:
+    def claim(self, idle: float, count: int = 100, start: Position = "0-0") -> tuple[StreamID, list[Message[T]]]:
         """Claim messages that were pending for `idle` seconds (XAUTOCLAIM); return (start of the next call, messages).
 
         Messages whose entries were deleted leave the pending list. The start (0, 0) means that the whole list was read.
         """
         reply = self.store.run(self.claim_command(idle, count, start))
-        return parse_id(reply[0]), drive(self.store, counted(self, old_messages(reply[1], self.group)))
+        return parse_id(reply[0]), drive(self.store, self._counted(old_messages(reply[1], self.group)))
 
     def claim_command(self, idle: float, count: int, start: Position) -> list[bytes]:
         """Return the XAUTOCLAIM command that `claim` sends."""
         return [b"XAUTOCLAIM", self.group.stream.key, self.group.key, self.key, b"%d" % round(idle * 1000),
                 encode_position(start), b"COUNT", b"%d" % count]  # fmt: skip
 
-    def claim_all(self, idle: float, *, count: int = 100) -> Iterator[Message]:
+    def claim_all(self, idle: float, *, count: int = 100) -> Iterator[Message[T]]:
         """Claim and yield all messages that were pending for `idle` seconds, in pages of `count` (XAUTOCLAIM)."""
         start: Position = "0-0"
         while True:
@@ -336,7 +343,7 @@ class Consumer(MessageReader):
     @overload
     def claim_ids(self, *ids: IDLike, idle: float = 0.0, set_idle: float | None = None,
                   delivered_at: datetime | None = None, deliveries: int | None = None, force: bool = False,
-                  last_id: IDLike | None = None, just_ids: Literal[False] = False) -> list[Message]: ...  # fmt: skip
+                  last_id: IDLike | None = None, just_ids: Literal[False] = False) -> list[Message[T]]: ...  # fmt: skip
 
     @overload
     def claim_ids(self, *ids: IDLike, idle: float = 0.0, set_idle: float | None = None,
@@ -345,7 +352,8 @@ class Consumer(MessageReader):
 
     def claim_ids(self, *ids: IDLike, idle: float = 0.0, set_idle: float | None = None,
                   delivered_at: datetime | None = None, deliveries: int | None = None, force: bool = False,
-                  last_id: IDLike | None = None, just_ids: bool = False) -> list[Message] | list[StreamID]:  # fmt: skip
+                  last_id: IDLike | None = None,
+                  just_ids: bool = False) -> list[Message[T]] | list[StreamID]:  # fmt: skip
         """Claim the given pending messages and return them, lowest ID of each command first (XCLAIM). O(log n) each
 
         idle: only messages that were pending for that many seconds. set_idle: seconds that the messages count as idle
@@ -371,7 +379,7 @@ class Consumer(MessageReader):
                                        b"%d" % round(idle * 1000), *some, *options])  # fmt: skip
         if just_ids:
             return [parse_id(raw_id) for raw_id in claimed]
-        return drive(self.store, counted(self, old_messages(claimed, self.group)))
+        return drive(self.store, self._counted(old_messages(claimed, self.group)))
 
     # -- state -----------------------------------------------------------------------------------------
 
@@ -390,14 +398,14 @@ class Consumer(MessageReader):
         return f"Consumer({self.group.stream.name!r}, {self.group.name!r}, {self.name!r})"
 
 
-def _by_group(messages: Sequence[Message]) -> dict[Group, list[bytes]]:
-    ids: dict[Group, list[bytes]] = {}
+def _by_group(messages: Sequence[Message[Any]]) -> dict[Group[Any], list[bytes]]:
+    ids: dict[Group[Any], list[bytes]] = {}
     for message in messages:
         ids.setdefault(message.group, []).append(message.raw_id)
     return ids
 
 
-class MultiConsumer(MessageReader):
+class MultiConsumer(MessageReader[T]):
     """A reader of the groups of the same name of several streams; one command reads them all.
 
     Iterating yields messages without end and waits for new ones in any of the streams. `message.stream` is the stream
@@ -406,32 +414,32 @@ class MultiConsumer(MessageReader):
 
     __slots__ = ("consumers",)
 
-    def __init__(self, groups: Sequence[Group], name: str | bytes) -> None:
+    def __init__(self, groups: Sequence[Group[T]], name: str | bytes) -> None:
         super().__init__(name)
         if not groups:
             raise ValueError("a consumer needs at least one stream: streams is empty")
         self.consumers = tuple(group.consumer(name) for group in groups)
         self.store = groups[0].store
 
-    def parts(self) -> Sequence[Consumer]:
+    def parts(self) -> Sequence[Consumer[T]]:
         return self.consumers
 
     def read(self, count: int = 100, *, block: float | None = None, noack: bool = False,
-             claim_idle: float | None = None) -> list[Message]:  # fmt: skip
+             claim_idle: float | None = None) -> list[Message[T]]:  # fmt: skip
         """Return new messages, up to `count` of each stream (XREADGROUP); see Consumer.read."""
-        found: list[Message] = []
+        found: list[Message[T]] = []
         for argv in read_commands(self.consumers, count, block, noack, claim_idle):
             found += new_messages_of(self.store.run(argv), self.consumers)
-        return found
+        return drive(self.store, valued(self.key, found))
 
-    def ack(self, *messages: Message, delete: RefPolicy | None = None) -> int:
+    def ack(self, *messages: Message[Any], delete: RefPolicy | None = None) -> int:
         """Acknowledge messages, with one command for each stream; return how many were pending; see Group.ack."""
         acknowledged = 0
         for group, ids in _by_group(messages).items():
             acknowledged += group.ack(*ids, delete=delete)
         return acknowledged
 
-    def nack(self, *messages: Message, mode: str = "fail", deliveries: int | None = None) -> int:
+    def nack(self, *messages: Message[Any], mode: str = "fail", deliveries: int | None = None) -> int:
         """Release messages, with one command for each stream; return how many were pending; see Group.nack."""
         released = 0
         for group, ids in _by_group(messages).items():

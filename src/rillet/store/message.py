@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rillet.store.entry import Entry
+from rillet.errors import InvalidValue
+from rillet.store.entry import Entry, T
 from rillet.store.policies import RefPolicy
 
 if TYPE_CHECKING:
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from rillet.store.stream import Stream
 
 
-class Message(Entry):
+class Message(Entry[T]):
     """An entry delivered to a consumer: call `ack()` when it is handled, `nack()` to let another consumer try.
 
     deliveries: how often the message was delivered, including this time; 1 for a new message. idle_ms: the milliseconds
@@ -21,7 +22,7 @@ class Message(Entry):
 
     __slots__ = ("deliveries", "group", "idle_ms")
 
-    def __init__(self, raw_id: bytes, flat: list[bytes], group: Group, idle_ms: int | None = None,
+    def __init__(self, raw_id: bytes, flat: list[bytes], group: Group[T], idle_ms: int | None = None,
                  deliveries: int = 1) -> None:  # fmt: skip
         self.raw_id = raw_id
         self.flat = flat
@@ -30,8 +31,14 @@ class Message(Entry):
         self.idle_ms = idle_ms
         self.deliveries = deliveries
 
+    def _untyped(self) -> Any:
+        if self.group.stream.form is None:
+            return self.fields
+        cause = "its fields are invalid" if self.flat else "the entry was deleted"
+        raise InvalidValue(f"message {self.id} of {self.stream.name!r} has no value: {cause}; acknowledge it")
+
     @property
-    def stream(self) -> Stream:
+    def stream(self) -> Stream[T]:
         """The stream of the message."""
         return self.group.stream
 
@@ -44,7 +51,7 @@ class Message(Entry):
         return self.group.nack(self.raw_id, mode=mode, deliveries=deliveries) == 1
 
 
-def new_messages(reply: Any, group: Group) -> list[Message]:
+def new_messages(reply: Any, group: Group[T]) -> list[Message[T]]:
     """Return the messages of the part of an XREADGROUP reply (`>`) that belongs to one stream.
 
     With CLAIM, an entry has two more elements: its idle time, and the number of its deliveries before this one.
@@ -56,7 +63,7 @@ def new_messages(reply: Any, group: Group) -> list[Message]:
     return found
 
 
-def old_messages(reply: Any, group: Group) -> list[Message]:
+def old_messages(reply: Any, group: Group[T]) -> list[Message[T]]:
     """Return the messages of a reply with pending entries, without their number of deliveries.
 
     A message whose entry was deleted has no fields. Servers before Redis 7 have null in its place in claims.

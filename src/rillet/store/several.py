@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from rillet.store.encoding import decode, encode_name
-from rillet.store.entry import Entry, entries_of, milliseconds, stream_parts
+from rillet.store.entry import Entry, milliseconds, stream_parts
 from rillet.store.group import MultiConsumer
 from rillet.store.positions import Position, encode_after
 from rillet.store.slots import by_slot
@@ -15,19 +15,21 @@ from rillet.store.stream import Stream
 if TYPE_CHECKING:
     from rillet.store.store import Store
 
-StreamLike: TypeAlias = "str | bytes | Stream"
+StreamLike: TypeAlias = "str | bytes | Stream[Any]"
 # The keys are of type StreamLike. The annotation is Any, because a mapping is invariant in its keys: mypy would reject
 # a dict[str, StreamID] as Mapping[StreamLike, Position].
 Positions: TypeAlias = "Mapping[Any, Position]"
 
 
-def read(store: Store, after: Positions, count: int | None, block: float | None) -> dict[str, list[Entry]]:
+def read(store: Store, after: Positions, count: int | None, block: float | None) -> dict[str, list[Entry[Any]]]:
     """Return the entries of each stream after its position, by the stream's name; see Store.read."""
     if not after:
         raise ValueError("pass at least one stream and the position after which to read it: {'orders': '0'}")
-    found: dict[str, list[Entry]] = {}
+    found: dict[str, list[Entry[Any]]] = {}
+    streams = {key_of(stream): stream_of(store, stream) for stream in after}
     for argv in read_commands(store, after, count, block):
-        found.update((decode(key), entries_of(part)) for key, part in stream_parts(store.run(argv)))
+        for key, part in stream_parts(store.run(argv)):
+            found[decode(key)] = list(streams[key].entries_of(part))
     return found
 
 
@@ -48,11 +50,18 @@ def key_of(stream: StreamLike) -> bytes:
     return stream.key if isinstance(stream, Stream) else encode_name(stream)
 
 
+def stream_of(store: Store, stream: StreamLike) -> Stream[Any]:
+    """Return the stream of a name; a Stream keeps its type."""
+    if not isinstance(stream, Stream):
+        return Stream(store, stream)
+    return stream if stream.store is store else Stream(store, stream.key, stream.form, stream.on_invalid)
+
+
 def consumer(
     store: Store, group: str | bytes, name: str | bytes, streams: Iterable[StreamLike], start: Position, create: bool
-) -> MultiConsumer:  # fmt: skip
+) -> MultiConsumer[Any]:  # fmt: skip
     """Return a consumer of the group of that name in each stream; see Store.consumer."""
     if isinstance(streams, (str, bytes)):
         raise TypeError(f"streams must be a list of names, not one name: pass [{streams!r}]")
-    keys = dict.fromkeys(key_of(stream) for stream in streams)
-    return MultiConsumer([Stream(store, key).group(group, start, create=create) for key in keys], name)
+    by_key = {key_of(stream): stream_of(store, stream) for stream in streams}
+    return MultiConsumer([stream.group(group, start, create=create) for stream in by_key.values()], name)

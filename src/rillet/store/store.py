@@ -24,7 +24,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
+from types import UnionType
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, overload
 
 from rillet.errors import NestedCall, OutcomeUnknown, StoreClosed, StoreError, TransactionConflict
 from rillet.protocol.reply_parser import parse_all
@@ -32,6 +33,7 @@ from rillet.store import several
 from rillet.store.aio import AsyncStore
 from rillet.store.backend import Backend, DirectoryBackend, MemoryBackend, ServerBackend
 from rillet.store.channels import Names, Subscription, one_reply
+from rillet.store.codecs import Codec
 from rillet.store.directory import Directory
 from rillet.store.encoding import Value, decode, encode, encode_name, id_of_reply, parse_id
 from rillet.store.entry import Entry
@@ -48,6 +50,8 @@ from rillet.store.transaction import StoreTransaction
 from rillet.store.transports.cluster import ClusterTransport
 from rillet.store.transports.in_process import InProcessTransport
 from rillet.store.transports.transport import NotSent, Transport, raised, repeatable
+from rillet.store.typed import CodecName, OnInvalid, V, checked_action
+from rillet.store.typed_forms import form_of
 from rillet.types.stream.id import StreamID
 
 if TYPE_CHECKING:
@@ -226,9 +230,39 @@ class Store(KeyCommands):
 
     # -- streams and keys ------------------------------------------------------------------------------
 
-    def stream(self, name: str | bytes) -> Stream:
-        """Return the stream of that name; its first entry creates the key."""
-        return Stream(self, name)
+    @overload
+    def stream(self, name: str | bytes) -> Stream: ...
+
+    @overload
+    def stream(self, name: str | bytes, *, type: UnionType, codec: CodecName | Codec[Any] = "fields",
+               on_invalid: OnInvalid = "raise") -> Stream[Any]: ...  # fmt: skip
+
+    @overload
+    def stream(self, name: str | bytes, *, type: type[V], codec: CodecName | Codec[Any] = "fields",
+               on_invalid: OnInvalid = "raise") -> Stream[V]: ...  # fmt: skip
+
+    @overload
+    def stream(self, name: str | bytes, *, codec: Codec[V], on_invalid: OnInvalid = "raise") -> Stream[V]: ...
+
+    @overload
+    def stream(self, name: str | bytes, *, codec: Literal["raw"],
+               on_invalid: OnInvalid = "raise") -> Stream[bytes]: ...  # fmt: skip
+
+    @overload
+    def stream(self, name: str | bytes, *, codec: Literal["json", "msgpack"],
+               on_invalid: OnInvalid = "raise") -> Stream[Any]: ...  # fmt: skip
+
+    def stream(self, name: str | bytes, *, type: Any = None, codec: CodecName | Codec[Any] = "fields",
+               on_invalid: OnInvalid = "raise") -> Any:  # fmt: skip
+        """Return the stream of that name; its first entry creates the key.
+
+        type: the class of its values: a dataclass, a msgspec Struct, a pydantic model, a TypedDict, or a union of
+        tagged Structs; without it, entries are fields. Each attribute is a field, unless the codec stores the whole
+        value in the field `value`: "json", "msgpack", "raw" or any codec. on_invalid: what happens to an entry that is
+        not a value of the type when it is read: "raise" (InvalidEntry), "skip", or the stream for such entries. See
+        rillet.store.typed.
+        """
+        return Stream(self, name, form_of(type, codec), checked_action(on_invalid))
 
     def streams(self) -> list[Stream]:
         """Return all streams of the store, sorted by name. O(keys)"""
@@ -237,7 +271,8 @@ class Store(KeyCommands):
             names.add(name)
         return [Stream(self, name) for name in sorted(names)]
 
-    def read(self, after: Positions, count: int | None = None, block: float | None = None) -> dict[str, list[Entry]]:
+    def read(self, after: Positions, count: int | None = None,
+             block: float | None = None) -> dict[str, list[Entry[Any]]]:  # fmt: skip
         """Return the entries of several streams after a position in each: read({"orders": "0", "jobs": "$"}) (XREAD).
 
         The result has the name of each stream, as in `after`, and its entries.
@@ -246,11 +281,24 @@ class Store(KeyCommands):
         """
         return several.read(self, after, count, block)
 
+    @overload
+    def consumer(self, group: str | bytes, name: str | bytes, streams: Iterable[str | bytes], *,
+                 start: Position = "0", create: bool = True) -> MultiConsumer: ...  # fmt: skip
+
+    @overload
+    def consumer(self, group: str | bytes, name: str | bytes, streams: Iterable[Stream[V]], *,
+                 start: Position = "0", create: bool = True) -> MultiConsumer[V]: ...  # fmt: skip
+
+    @overload
     def consumer(self, group: str | bytes, name: str | bytes, streams: Iterable[StreamLike], *,
-                 start: Position = "0", create: bool = True) -> MultiConsumer:  # fmt: skip
+                 start: Position = "0", create: bool = True) -> MultiConsumer[Any]: ...  # fmt: skip
+
+    def consumer(self, group: str | bytes, name: str | bytes, streams: Iterable[StreamLike], *,
+                 start: Position = "0", create: bool = True) -> MultiConsumer[Any]:  # fmt: skip
         """Return a consumer that reads several streams with one command, each through its group of that name.
 
-        Missing groups (and streams) are created to deliver the entries after `start`, unless create is False.
+        Missing groups (and streams) are created to deliver the entries after `start`, unless create is False. A typed
+        Stream keeps its type: its messages have a `value`.
         """
         return several.consumer(self, group, name, streams, start, create)
 

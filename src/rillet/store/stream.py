@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, cast, overload
 
 from rillet.store.delivery import DeliveryOptions, End, Stop
-from rillet.store.encoding import Fields, IDLike, Value, append_fields, decode, encode_id, encode_name, parse_id
-from rillet.store.entry import Entry, entries_of, milliseconds, named, stream_part
+from rillet.store.encoding import IDLike, Value, append_fields, decode, encode_id, encode_name, parse_id
+from rillet.store.entry import Entry, T, entries_of, milliseconds, named, stream_part
 from rillet.store.group import Group
 from rillet.store.policies import (
     RefPolicy,
@@ -20,6 +20,7 @@ from rillet.store.policies import (
 )
 from rillet.store.positions import Position, encode_after, encode_new_id, encode_position, exact_id
 from rillet.store.records import GroupInfo, groups_of
+from rillet.store.typed import Form, OnInvalid, append_value, typed_entries
 from rillet.types.stream.id import MAX, StreamID
 
 if TYPE_CHECKING:
@@ -31,9 +32,10 @@ if TYPE_CHECKING:
 BATCH = 1000
 _NEW = "*"
 LAST_ID = StreamID(MAX, MAX)
+BOUNDS = (b"0-0", b"%d-%d" % LAST_ID)  # XRANGE rejects the first and the last ID after "("
 
 
-class Stream:
+class Stream(Generic[T]):
     """A stream of the store. Each method is one command, with the cost that it has in Redis.
 
     Iterating reads all entries from first to last, a thousand at a time. `stream[id]` is the entry of an ID, and
@@ -41,28 +43,32 @@ class Stream:
     datetime, whose fraction of a millisecond is dropped.
     """
 
-    __slots__ = ("store", "name", "key")
+    __slots__ = ("store", "name", "key", "form", "on_invalid")
 
-    def __init__(self, store: Store, name: str | bytes) -> None:
+    def __init__(
+        self, store: Store, name: str | bytes, form: Form[T] | None = None, on_invalid: OnInvalid = "raise"
+    ) -> None:
         self.store = store
         self.key = encode_name(name)
         self.name = decode(self.key)
+        self.form = form
+        self.on_invalid = on_invalid
 
     # -- writing -------------------------------------------------------------------------------------
 
     @overload
-    def add(self, fields: Fields, id: Position = _NEW, *, maxlen: int | None = None, minid: Position | None = None,
+    def add(self, fields: T, id: Position = _NEW, *, maxlen: int | None = None, minid: Position | None = None,
             approximate: bool = True, limit: int | None = None, create: Literal[True] = True,
             ref_policy: RefPolicy | None = None, idmp: tuple[Value, Value] | None = None,
             idmpauto: Value | None = None) -> StreamID: ...  # fmt: skip
 
     @overload
-    def add(self, fields: Fields, id: Position = _NEW, *, maxlen: int | None = None, minid: Position | None = None,
+    def add(self, fields: T, id: Position = _NEW, *, maxlen: int | None = None, minid: Position | None = None,
             approximate: bool = True, limit: int | None = None, create: bool,
             ref_policy: RefPolicy | None = None, idmp: tuple[Value, Value] | None = None,
             idmpauto: Value | None = None) -> StreamID | None: ...  # fmt: skip
 
-    def add(self, fields: Fields, id: Position = _NEW, *, maxlen: int | None = None, minid: Position | None = None,
+    def add(self, fields: T, id: Position = _NEW, *, maxlen: int | None = None, minid: Position | None = None,
             approximate: bool = True, limit: int | None = None, create: bool = True,
             ref_policy: RefPolicy | None = None, idmp: tuple[Value, Value] | None = None,
             idmpauto: Value | None = None) -> StreamID | None:  # fmt: skip
@@ -80,24 +86,31 @@ class Stream:
         if idmp is not None or idmpauto is not None:
             argv += producer_arguments(idmp, idmpauto)
         argv.append(b"*" if id is _NEW else encode_new_id(id))
-        append_fields(argv, fields)
+        self._append(argv, fields)
         return self.store.id_of(argv)
 
+    def _append(self, argv: list[bytes], fields: T) -> None:
+        """Append the fields of an entry, or of a typed stream's value, to a command."""
+        if self.form is None:
+            append_fields(argv, fields)
+        else:
+            append_value(argv, fields, self.form, self.name)
+
     @overload
-    def add_many(self, entries: Iterable[Fields | tuple[Position, Fields]], *, batch: int = BATCH,
+    def add_many(self, entries: Iterable[T | tuple[Position, T]], *, batch: int = BATCH,
                  maxlen: int | None = None, minid: Position | None = None, approximate: bool = True,
                  limit: int | None = None, create: Literal[True] = True, ref_policy: RefPolicy | None = None,
                  idmp: tuple[Value, Iterable[Value]] | None = None,
                  idmpauto: Value | None = None) -> list[StreamID]: ...  # fmt: skip
 
     @overload
-    def add_many(self, entries: Iterable[Fields | tuple[Position, Fields]], *, batch: int = BATCH,
+    def add_many(self, entries: Iterable[T | tuple[Position, T]], *, batch: int = BATCH,
                  maxlen: int | None = None, minid: Position | None = None, approximate: bool = True,
                  limit: int | None = None, create: bool, ref_policy: RefPolicy | None = None,
                  idmp: tuple[Value, Iterable[Value]] | None = None,
                  idmpauto: Value | None = None) -> list[StreamID | None]: ...  # fmt: skip
 
-    def add_many(self, entries: Iterable[Fields | tuple[Position, Fields]], *, batch: int = BATCH,
+    def add_many(self, entries: Iterable[T | tuple[Position, T]], *, batch: int = BATCH,
                  maxlen: int | None = None, minid: Position | None = None, approximate: bool = True,
                  limit: int | None = None, create: bool = True, ref_policy: RefPolicy | None = None,
                  idmp: tuple[Value, Iterable[Value]] | None = None,
@@ -120,13 +133,13 @@ class Stream:
             if idmp is not None and message_ids is not None:
                 argv += producer_arguments((idmp[0], _next_of(message_ids)), None)
             # The item is (id, fields), not a tuple of two (field, value) pairs.
-            if type(item) is tuple and len(item) == 2 and not _is_pair(item[0]):
+            if type(item) is tuple and len(item) == 2 and (self.form is not None or not _is_pair(item[0])):
                 id, fields = item
                 argv.append(encode_new_id(id))
-                append_fields(argv, fields)
+                self._append(argv, fields)
             else:
                 argv.append(b"*")
-                append_fields(argv, item)
+                self._append(argv, item)
             commands.append(argv)
             if len(commands) >= batch:
                 ids += self._send(commands)
@@ -185,30 +198,42 @@ class Stream:
 
     # -- reading -------------------------------------------------------------------------------------
 
-    def range(self, start: Position = "-", end: Position = "+", count: int | None = None) -> list[Entry]:
+    def range(self, start: Position = "-", end: Position = "+", count: int | None = None) -> list[Entry[T]]:
         """Return the entries from start to end, both included ("(" before an ID excludes it) (XRANGE).
 
         A datetime as the start includes the first entry of its millisecond, as the end the last one.
         """
         return self._range(b"XRANGE", start, end, count)
 
-    def reverse(self, start: Position = "+", end: Position = "-", count: int | None = None) -> list[Entry]:
+    def reverse(self, start: Position = "+", end: Position = "-", count: int | None = None) -> list[Entry[T]]:
         """Return the entries from the higher ID start down to end (XREVRANGE)."""
         return self._range(b"XREVRANGE", start, end, count)
 
-    def _range(self, command: bytes, start: Position, end: Position, count: int | None) -> list[Entry]:
+    def _range(self, command: bytes, start: Position, end: Position, count: int | None) -> list[Entry[T]]:
         argv = [command, self.key, encode_position(start), encode_position(end)]
-        if count is not None:
-            argv += [b"COUNT", b"%d" % count]
-        return entries_of(self.store.run(argv))
+        if count is None:
+            return list(self.entries_of(self.store.run(argv)))
+        found: list[Entry[T]] = []
+        wanted = count
+        while True:
+            rows = self.store.run([*argv, b"COUNT", b"%d" % wanted])
+            found += self.entries_of(rows)
+            if not rows or len(rows) < wanted or len(found) >= count or rows[-1][0] in BOUNDS:
+                return found
+            argv[2] = b"(" + rows[-1][0]  # entries were skipped: read as many again
+            wanted = count - len(found)
 
-    def get(self, id: IDLike) -> Entry | None:
+    def entries_of(self, rows: Any) -> Iterable[Entry[T]]:
+        """Return the entries of a reply; those of a typed stream are read one by one, and invalid ones may raise."""
+        return entries_of(rows) if self.form is None else typed_entries(rows, self.form, self.name, self.on_invalid)
+
+    def get(self, id: IDLike) -> Entry[T] | None:
         """Return the entry of that ID, or None. O(log n)"""
         exact = exact_id(id)
         found = self.range(exact, exact)
         return found[0] if found else None
 
-    def __getitem__(self, id: IDLike) -> Entry:
+    def __getitem__(self, id: IDLike) -> Entry[T]:
         """Return the entry of that ID; KeyError if there is none. O(log n)"""
         if isinstance(id, slice):
             raise TypeError("a stream has no positions: use range(first, last, count) for the entries between two IDs")
@@ -219,18 +244,25 @@ class Stream:
 
     def __contains__(self, id: object) -> bool:
         """Return whether an entry exists; see `contains`."""
-        return self.contains(cast("IDLike | Entry", id))
+        return self.contains(cast("IDLike | Entry[Any]", id))
 
-    def contains(self, id: IDLike | Entry) -> bool:
+    def contains(self, id: IDLike | Entry[Any]) -> bool:
         """Return whether an entry of that ID exists; for an Entry, whether it is in this stream. O(log n)"""
-        return self.get(id.id) == id if isinstance(id, Entry) else self.get(id) is not None
+        exact = encode_id(exact_id(id.id if isinstance(id, Entry) else id))
+        rows = self.store.run([b"XRANGE", self.key, exact, exact])
+        return bool(rows) and (not isinstance(id, Entry) or rows[0][1] == id.flat)
 
-    def read(self, after: Position = "0-0", count: int | None = None, block: float | None = None) -> list[Entry]:
+    def read(self, after: Position = "0-0", count: int | None = None, block: float | None = None) -> list[Entry[T]]:
         """Return the entries after an ID, "$" for the last ID (XREAD). block: seconds to wait, 0 without limit.
 
         A datetime returns the entries from that time on.
         """
-        return entries_of(stream_part(self.store.run(self.read_command(after, count, block))))
+        while True:
+            rows = stream_part(self.store.run(self.read_command(after, count, block)))
+            found = list(self.entries_of(rows))
+            if found or not rows:
+                return found
+            after = rows[-1][0]  # all were skipped
 
     def read_command(self, after: Position, count: int | None, block: float | None) -> list[bytes]:
         """Return the XREAD command that `read` sends."""
@@ -242,7 +274,7 @@ class Stream:
         return [*argv, b"STREAMS", self.key, encode_after(after)]
 
     def follow(self, after: Position = "$", block: float = 1.0, *, stop: Stop | None = None,
-               timeout: float | None = None) -> Iterator[Entry]:  # fmt: skip
+               timeout: float | None = None) -> Iterator[Entry[T]]:  # fmt: skip
         """Yield entries as they are added, without end. block: seconds that each XREAD waits.
 
         stop: an event or a function; when it is set or returns True, end after the current entry. A waiting read
@@ -251,35 +283,34 @@ class Stream:
         end = End(DeliveryOptions(block=block, stop=stop, timeout=timeout))
         last: Position = self.last_id if after == "$" else after
         while not end.requested():
-            entries = self.read(last, count=BATCH, block=end.block())
-            for entry in entries:
+            rows = stream_part(self.store.run(self.read_command(last, BATCH, end.block())))
+            for entry in self.entries_of(rows):
                 if end.requested():
                     return
-                last = entry.raw_id
                 yield entry
                 end.handed_out()
-            if not entries and end.expired():
+            if not rows and end.expired():
                 return
+            last = rows[-1][0] if rows else last
 
     def scan(self, start: Position = "-", end: Position = "+", *, reverse: bool = False,
-             page: int = BATCH) -> Iterator[Entry]:  # fmt: skip
+             page: int = BATCH) -> Iterator[Entry[T]]:  # fmt: skip
         """Yield the entries from start to end, both included, or from end to start if `reverse`; `page` per command."""
         name, first, last = b"XRANGE", encode_position(start), encode_position(end)
         if reverse:
             name, first, last = b"XREVRANGE", last, first
-        beyond = StreamID(0, 0) if reverse else LAST_ID  # XRANGE rejects it after "("
         while True:
-            entries = entries_of(self.store.run([name, self.key, first, last, b"COUNT", b"%d" % page]))
-            yield from entries
-            if len(entries) < page or entries[-1].id == beyond:
+            rows = self.store.run([name, self.key, first, last, b"COUNT", b"%d" % page])
+            yield from self.entries_of(rows)
+            if len(rows) < page or rows[-1][0] in BOUNDS:
                 return
-            first = b"(" + entries[-1].raw_id
+            first = b"(" + rows[-1][0]
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[Entry[T]]:
         """Yield every entry, first to last, until the end is reached."""
         return self.scan()
 
-    def __reversed__(self) -> Iterator[Entry]:
+    def __reversed__(self) -> Iterator[Entry[T]]:
         """Yield every entry, last to first."""
         return self.scan(reverse=True)
 
@@ -302,8 +333,8 @@ class Stream:
     @property
     def first_id(self) -> StreamID | None:
         """The ID of the first entry; None for an empty stream."""
-        found = self.range(count=1)
-        return found[0].id if found else None
+        rows = self.store.run([b"XRANGE", self.key, b"-", b"+", b"COUNT", b"1"])
+        return parse_id(rows[0][0]) if rows else None
 
     @property
     def last_id(self) -> StreamID:
@@ -368,7 +399,7 @@ class Stream:
     # -- groups ----------------------------------------------------------------------------------------
 
     def group(self, name: str | bytes, start: Position = "0", *, create: bool = True,
-              entries_read: int | None = None) -> Group:  # fmt: skip
+              entries_read: int | None = None) -> Group[T]:  # fmt: skip
         """Return the consumer group; if missing, create it (and the stream) to deliver the entries after `start`.
 
         entries_read: the number of entries up to `start`; see Group.create, which returns whether the group was new.

@@ -8,32 +8,40 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from rillet.errors import CommandError, InvalidEntry, WrongType
 from rillet.store.aio.message import AsyncMessage, new_messages, old_messages
-from rillet.store.delivery import Commands, DeliveryOptions, End, T
-from rillet.store.encoding import encode_name
-from rillet.store.entry import milliseconds, stream_part, stream_parts
+from rillet.store.delivery import Command, Commands, DeliveryOptions, End, Result
+from rillet.store.encoding import decode, encode, encode_name
+from rillet.store.entry import T, milliseconds, stream_part, stream_parts
+from rillet.store.recovery import LOGGER
 from rillet.store.slots import by_slot
+from rillet.store.typed import InvalidField
 
 if TYPE_CHECKING:
     from rillet.store.aio.group import AsyncConsumer
     from rillet.store.aio.store import AsyncStore
 
-Steps: TypeAlias = "Generator[list[bytes] | tuple[AsyncMessage, ...], Any, None]"
+Steps: TypeAlias = "Generator[Command | tuple[AsyncMessage[Any], ...], Any, None]"
 
 
-async def drive(store: AsyncStore, commands: Commands[T]) -> T:
+async def drive(store: AsyncStore, commands: Commands[Result]) -> Result:
     """Run the commands of a generator, and return its result."""
     reply: Any = None
     while True:
         try:
-            argv = commands.send(reply)
+            command = commands.send(reply)
         except StopIteration as end:
-            result: T = end.value
+            result: Result = end.value
             return result
-        reply = await store.run(argv)
+        reply = await run_step(store, command)
 
 
-def delivery(consumers: Sequence[AsyncConsumer], options: DeliveryOptions) -> Steps:
+async def run_step(store: AsyncStore, command: Any) -> Any:
+    """Run a command or a transaction; return the reply, or the replies."""
+    return await store.run_many(command) if isinstance(command[0], list) else await store.run(command)
+
+
+def delivery(consumers: Sequence[AsyncConsumer[Any]], options: DeliveryOptions) -> Steps:
     """Yield the commands of a consumer in order, receive their replies with send(), and yield tuples of messages.
 
     consumers: the consumer in the group of each stream; several are read by one command.
@@ -58,7 +66,7 @@ def delivery(consumers: Sequence[AsyncConsumer], options: DeliveryOptions) -> St
             yield from _hand_out([consumer], messages, options, end)
             if end.stopped:
                 return
-        fresh: list[AsyncMessage] = []
+        fresh: list[AsyncMessage[Any]] = []
         for argv in read_commands(consumers, count, None if stale else end.block()):
             fresh += new_messages_of((yield argv), consumers)
         yield from _hand_out(consumers, fresh, options, end)
@@ -68,7 +76,7 @@ def delivery(consumers: Sequence[AsyncConsumer], options: DeliveryOptions) -> St
 
 
 def read_commands(
-    consumers: Sequence[AsyncConsumer], count: int, block: float | None, noack: bool = False,
+    consumers: Sequence[AsyncConsumer[Any]], count: int, block: float | None, noack: bool = False,
     claim_idle: float | None = None,
 ) -> list[list[bytes]]:  # fmt: skip
     """Return the XREADGROUP of new messages of several streams: one command, or one for each slot of a cluster."""
@@ -78,7 +86,7 @@ def read_commands(
 
 
 def read_options(
-    consumer: AsyncConsumer, count: int, block: float | None, noack: bool, claim_idle: float | None
+    consumer: AsyncConsumer[Any], count: int, block: float | None, noack: bool, claim_idle: float | None
 ) -> list[bytes]:
     """Return the XREADGROUP of a consumer up to its STREAMS."""
     argv = [b"XREADGROUP", b"GROUP", consumer.group.key, consumer.key, b"COUNT", b"%d" % count]
@@ -91,13 +99,13 @@ def read_options(
     return argv
 
 
-def new_messages_of(reply: Any, consumers: Iterable[AsyncConsumer]) -> list[AsyncMessage]:
+def new_messages_of(reply: Any, consumers: Iterable[AsyncConsumer[T]]) -> list[AsyncMessage[T]]:
     """Return the messages of an XREADGROUP reply with several streams."""
     groups = {consumer.group.stream.key: consumer.group for consumer in consumers}
     return [message for key, part in stream_parts(reply) for message in new_messages(part, groups[key])]
 
 
-def counted(consumer: AsyncConsumer, messages: list[AsyncMessage]) -> Commands[list[AsyncMessage]]:
+def counted(consumer: AsyncConsumer[Any], messages: list[AsyncMessage[T]]) -> Commands[list[AsyncMessage[T]]]:
     """Set the delivery counts of old messages (XPENDING); return the messages that still belong to the consumer."""
     if not messages:
         return messages
@@ -119,12 +127,59 @@ def counted(consumer: AsyncConsumer, messages: list[AsyncMessage]) -> Commands[l
     return kept
 
 
-def _id_of(message: AsyncMessage) -> Any:
+def _id_of(message: AsyncMessage[Any]) -> Any:
     return message.id
 
 
-def _to_handle(consumer: AsyncConsumer, messages: list[AsyncMessage],
-               options: DeliveryOptions) -> Commands[list[AsyncMessage]]:  # fmt: skip
+def valued(consumer: bytes, messages: list[AsyncMessage[T]]) -> Commands[list[AsyncMessage[T]]]:
+    """Set the values of messages of typed streams; return the valid ones, and treat the others as on_invalid says."""
+    kept = []
+    for message in messages:
+        stream = message.group.stream
+        if stream.form is not None and message.flat:  # without fields: the entry was deleted
+            try:
+                message._value = stream.form.read(message.flat)
+            except InvalidField as error:
+                yield from _set_aside(consumer, message, error.in_entry(stream.name, message))
+                continue
+        kept.append(message)
+    return kept
+
+
+def _set_aside(consumer: bytes, message: AsyncMessage[Any], problem: InvalidEntry) -> Commands[None]:
+    """Raise the error, or acknowledge an invalid message and log it, or move it to the dead letters.
+
+    The dead letter and the acknowledgement are one transaction. EXEC continues after a command that fails, so the type
+    of the dead-letter key is read first, and a message whose dead letter was refused becomes pending again.
+    """
+    group, action = message.group, message.group.stream.on_invalid
+    acknowledge = [b"XACK", group.stream.key, group.key, message.raw_id]
+    if action == "raise":
+        raise problem
+    if action == "skip":
+        LOGGER.warning("%s: acknowledged and skipped", problem)
+        yield acknowledge
+        return
+    key = action.key
+    letter = [*dead_letter(key, message), b"_error", encode(problem.reason)]
+    if (yield [b"TYPE", key]) not in (b"stream", b"none"):
+        raise WrongType() from problem
+    if len(by_slot(group.store, [group.stream.key, key], False)) > 1:
+        yield letter
+        yield acknowledge
+    else:
+        replies = yield [[b"MULTI"], letter, acknowledge, [b"EXEC"]]
+        refused = replies[-1][0]
+        if isinstance(refused, CommandError):
+            yield [b"XCLAIM", group.stream.key, group.key, consumer, b"0", message.raw_id,
+                   b"RETRYCOUNT", b"%d" % message.deliveries, b"FORCE", b"JUSTID"]  # fmt: skip
+            raise refused from problem
+    LOGGER.warning("%s: acknowledged and written to %s", problem, decode(key))
+
+
+def _to_handle(
+    consumer: AsyncConsumer[Any], messages: list[AsyncMessage[T]], options: DeliveryOptions
+) -> Commands[list[AsyncMessage[T]]]:
     """Return the messages to handle; acknowledge those with a deleted entry; move failed ones to the dead letters.
 
     First the dead letter is written, then the message is acknowledged. Rejected: a transaction. EXEC continues after a
@@ -140,28 +195,55 @@ def _to_handle(consumer: AsyncConsumer, messages: list[AsyncMessage],
             kept.append(message)
             continue
         if message.flat and options.dead_letters is not None:
-            origin = [b"_stream", group.stream.key, b"_group", group.key, b"_id", message.raw_id, b"_deliveries",
-                      b"%d" % message.deliveries]  # fmt: skip
-            yield [b"XADD", encode_name(options.dead_letters), b"*", *message.flat, *origin]
+            yield dead_letter(encode_name(options.dead_letters), message)
         yield [b"XACK", group.stream.key, group.key, message.raw_id]
     return kept
 
 
-def _hand_out(consumers: Sequence[AsyncConsumer], messages: list[AsyncMessage], options: DeliveryOptions,
-              end: End) -> Steps:  # fmt: skip
-    """Yield messages one at a time or in batches; after `stop`, give the remaining messages back."""
+def dead_letter(key: bytes, message: AsyncMessage[Any]) -> list[bytes]:
+    """Return the XADD that writes a message to a dead-letter stream: its fields, and its origin."""
+    group = message.group
+    return [b"XADD", key, b"*", *message.flat, b"_stream", group.stream.key, b"_group", group.key,
+            b"_id", message.raw_id, b"_deliveries", b"%d" % message.deliveries]  # fmt: skip
+
+
+def _hand_out(
+    consumers: Sequence[AsyncConsumer[Any]], messages: list[AsyncMessage[Any]], options: DeliveryOptions, end: End
+) -> Steps:
+    """Yield messages one at a time or in batches; after `stop`, give the remaining messages back.
+
+    An invalid message of a typed stream is handled when its turn comes. If it raises, the messages before it were
+    yielded, and those after it are given back.
+    """
     size = options.batch or 1
     for start in range(0, len(messages), size):
         if end.requested():
-            for consumer in consumers:
-                own = [message for message in messages[start:] if message.group is consumer.group]
-                yield from _give_back(consumer, own, options.claim_idle or 0.0)
+            yield from _give_back(consumers, messages[start:], options)
             return
-        yield tuple(messages[start : start + size])
+        some = messages[start : start + size]
+        try:
+            valid = yield from valued(consumers[0].key, some)
+        except InvalidEntry as error:
+            place = next(place for place, message in enumerate(some) if message is error.entry)
+            if place:
+                yield tuple(some[:place])
+            yield from _give_back(consumers, messages[start + place + 1 :], options)
+            raise
+        if valid:
+            yield tuple(valid)
         end.handed_out()
 
 
-def _give_back(consumer: AsyncConsumer, messages: list[AsyncMessage], idle: float) -> Commands[None]:
+def _give_back(
+    consumers: Sequence[AsyncConsumer[Any]], messages: list[AsyncMessage[Any]], options: DeliveryOptions
+) -> Commands[None]:
+    """Give messages that were not handed out back to their groups."""
+    for consumer in consumers:
+        own = [message for message in messages if message.group is consumer.group]
+        yield from _restore(consumer, own, options.claim_idle or 0.0)
+
+
+def _restore(consumer: AsyncConsumer[Any], messages: list[AsyncMessage[Any]], idle: float) -> Commands[None]:
     """Restore the delivery counts of messages that were not handed out, unless another consumer has claimed them."""
     by_count: dict[int, list[bytes]] = {}
     for message in (yield from counted(consumer, messages)):
@@ -171,4 +253,14 @@ def _give_back(consumer: AsyncConsumer, messages: list[AsyncMessage], idle: floa
                b"IDLE", b"%d" % round(idle * 1000), b"RETRYCOUNT", b"%d" % count, b"JUSTID"]  # fmt: skip
 
 
-__all__ = ["counted", "delivery", "drive", "new_messages_of", "read_commands", "read_options"]
+__all__ = [
+    "counted",
+    "dead_letter",
+    "delivery",
+    "drive",
+    "new_messages_of",
+    "read_commands",
+    "read_options",
+    "run_step",
+    "valued",
+]

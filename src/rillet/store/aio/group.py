@@ -7,14 +7,23 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
 from rillet.errors import BusyGroup, OutcomeUnknown
-from rillet.store.aio.delivery import counted, delivery, drive, new_messages_of, read_commands, read_options
+from rillet.store.aio.delivery import (
+    counted,
+    delivery,
+    drive,
+    new_messages_of,
+    read_commands,
+    read_options,
+    run_step,
+    valued,
+)
 from rillet.store.aio.message import AsyncMessage, new_messages, old_messages
-from rillet.store.delivery import DeliveryOptions, Stop
+from rillet.store.delivery import Commands, DeliveryOptions, Stop
 from rillet.store.encoding import IDLike, decode, encode_id, encode_name, parse_id
-from rillet.store.entry import stream_part
+from rillet.store.entry import T, stream_part
 from rillet.store.group import _entries_read
 from rillet.store.policies import RefPolicy, chunks, policy_arguments
 from rillet.store.positions import Position, encode_after, encode_position, milliseconds_of
@@ -35,12 +44,12 @@ if TYPE_CHECKING:
     from rillet.store.aio.stream import AsyncStream
 
 
-class AsyncGroup:
+class AsyncGroup(Generic[T]):
     """A consumer group of a stream: `last-delivered-id`, consumers, and pending entries."""
 
     __slots__ = ("stream", "name", "key", "store")
 
-    def __init__(self, stream: AsyncStream, name: str | bytes) -> None:
+    def __init__(self, stream: AsyncStream[T], name: str | bytes) -> None:
         self.stream = stream
         self.store: AsyncStore = stream.store
         self.key = encode_name(name)
@@ -48,7 +57,7 @@ class AsyncGroup:
 
     # -- messages --------------------------------------------------------------------------------------
 
-    def consumer(self, name: str | bytes) -> AsyncConsumer:
+    def consumer(self, name: str | bytes) -> AsyncConsumer[T]:
         """Return the consumer of that name; its first read creates it."""
         return AsyncConsumer(self, name)
 
@@ -161,7 +170,7 @@ class AsyncGroup:
         return f"AsyncGroup({self.stream.name!r}, {self.name!r})"
 
 
-class AsyncMessageReader:
+class AsyncMessageReader(Generic[T]):
     """The part that Consumer and MultiConsumer share: iteration over messages."""
 
     __slots__ = ("key", "name", "store")
@@ -171,7 +180,7 @@ class AsyncMessageReader:
         self.key = encode_name(name)
         self.name = decode(self.key)
 
-    def parts(self) -> Sequence[AsyncConsumer]:
+    def parts(self) -> Sequence[AsyncConsumer[T]]:
         """Return the consumer in the group of each stream."""
         raise NotImplementedError
 
@@ -180,20 +189,20 @@ class AsyncMessageReader:
                  claim_idle: float | None = None, max_deliveries: int | None = None,
                  dead_letters: str | bytes | None = None, on_exhausted: Literal["drop"] | None = None,
                  stop_when_empty: bool = False, stop: Stop | None = None,
-                 timeout: float | None = None) -> AsyncIterator[AsyncMessage]: ...  # fmt: skip
+                 timeout: float | None = None) -> AsyncIterator[AsyncMessage[T]]: ...  # fmt: skip
 
     @overload
     def messages(self, count: int = 100, *, batch: int, block: float | None = 1.0,
                  claim_idle: float | None = None, max_deliveries: int | None = None,
                  dead_letters: str | bytes | None = None, on_exhausted: Literal["drop"] | None = None,
                  stop_when_empty: bool = False, stop: Stop | None = None,
-                 timeout: float | None = None) -> AsyncIterator[list[AsyncMessage]]: ...  # fmt: skip
+                 timeout: float | None = None) -> AsyncIterator[list[AsyncMessage[T]]]: ...  # fmt: skip
 
     def messages(self, count: int = 100, *, batch: int | None = None, block: float | None = 1.0,
                  claim_idle: float | None = None, max_deliveries: int | None = None,
                  dead_letters: str | bytes | None = None, on_exhausted: Literal["drop"] | None = None,
                  stop_when_empty: bool = False, stop: Stop | None = None,
-                 timeout: float | None = None) -> AsyncIterator[AsyncMessage] | AsyncIterator[list[AsyncMessage]]:
+                 timeout: float | None = None) -> AsyncIterator[AsyncMessage[T]] | AsyncIterator[list[AsyncMessage[T]]]:
         """Yield this consumer's own pending messages (after a restart), then stale messages, then new messages.
 
         count: the most messages that one command reads. batch: yield lists of up to that many messages instead of
@@ -225,7 +234,7 @@ class AsyncMessageReader:
             reply = None
             if isinstance(step, list):
                 try:
-                    reply = await self.store.run(step)
+                    reply = await run_step(self.store, step)
                 except OutcomeUnknown:
                     # What the command delivered is pending for this consumer: begin again with the pending messages.
                     steps.close()
@@ -236,36 +245,36 @@ class AsyncMessageReader:
             else:
                 yield list(step)
 
-    def __aiter__(self) -> AsyncIterator[AsyncMessage]:
+    def __aiter__(self) -> AsyncIterator[AsyncMessage[T]]:
         """Yield messages without end; see `messages`."""
         return self.messages()
 
 
-class AsyncConsumer(AsyncMessageReader):
+class AsyncConsumer(AsyncMessageReader[T]):
     """A reader of a group. Iterating yields messages without end and waits for new ones."""
 
     __slots__ = ("group",)
 
-    def __init__(self, group: AsyncGroup, name: str | bytes) -> None:
+    def __init__(self, group: AsyncGroup[T], name: str | bytes) -> None:
         super().__init__(name)
         self.group = group
         self.store = group.store
 
-    def parts(self) -> Sequence[AsyncConsumer]:
+    def parts(self) -> Sequence[AsyncConsumer[T]]:
         return (self,)
 
-    async def ack(self, *messages: AsyncMessage, delete: RefPolicy | None = None) -> int:
+    async def ack(self, *messages: AsyncMessage[Any], delete: RefPolicy | None = None) -> int:
         """Acknowledge messages and return how many were pending; see AsyncGroup.ack."""
         return await self.group.ack(*(message.raw_id for message in messages), delete=delete)
 
-    async def nack(self, *messages: AsyncMessage, mode: str = "fail", deliveries: int | None = None) -> int:
+    async def nack(self, *messages: AsyncMessage[Any], mode: str = "fail", deliveries: int | None = None) -> int:
         """Release messages, so that the next claim gets them first; return how many were pending; see Group.nack."""
         return await self.group.nack(*(message.raw_id for message in messages), mode=mode, deliveries=deliveries)
 
     # -- reading ---------------------------------------------------------------------------------------
 
     async def read(self, count: int = 100, *, block: float | None = None, after: Position = ">", noack: bool = False,
-                   claim_idle: float | None = None) -> list[AsyncMessage]:  # fmt: skip
+                   claim_idle: float | None = None) -> list[AsyncMessage[T]]:  # fmt: skip
         """Return new messages or, if `after` is an ID, this consumer's pending messages after that ID (XREADGROUP).
 
         block: seconds to wait for a new message, 0 without limit; noack: the messages are acknowledged at once.
@@ -273,8 +282,12 @@ class AsyncConsumer(AsyncMessageReader):
         """
         reply = stream_part(await self.store.run(self.read_command(count, block, after, noack, claim_idle)))
         if encode_after(after) == b">":
-            return self.messages_of(reply)
-        return await drive(self.store, counted(self, old_messages(reply, self.group)))
+            return await drive(self.store, valued(self.key, self.messages_of(reply)))
+        return await drive(self.store, self._counted(old_messages(reply, self.group)))
+
+    def _counted(self, messages: list[AsyncMessage[T]]) -> Commands[list[AsyncMessage[T]]]:
+        """Set the delivery counts and the values of old messages."""
+        return (yield from valued(self.key, (yield from counted(self, messages))))
 
     def read_command(self, count: int, block: float | None, after: Position, noack: bool,
                      claim_idle: float | None = None) -> list[bytes]:  # fmt: skip
@@ -282,27 +295,27 @@ class AsyncConsumer(AsyncMessageReader):
         argv = read_options(self, count, block, noack, claim_idle)
         return [*argv, b"STREAMS", self.group.stream.key, encode_after(after)]
 
-    def messages_of(self, reply: Any) -> list[AsyncMessage]:
+    def messages_of(self, reply: Any) -> list[AsyncMessage[T]]:
         """Return the messages of a reply with new messages."""
         return new_messages(reply, self.group)
 
     # -- claiming --------------------------------------------------------------------------------------
 
     async def claim(self, idle: float, count: int = 100,
-                    start: Position = "0-0") -> tuple[StreamID, list[AsyncMessage]]:  # fmt: skip
+                    start: Position = "0-0") -> tuple[StreamID, list[AsyncMessage[T]]]:  # fmt: skip
         """Claim messages that were pending for `idle` seconds (XAUTOCLAIM); return (start of the next call, messages).
 
         Messages whose entries were deleted leave the pending list. The start (0, 0) means that the whole list was read.
         """
         reply = await self.store.run(self.claim_command(idle, count, start))
-        return parse_id(reply[0]), await drive(self.store, counted(self, old_messages(reply[1], self.group)))
+        return parse_id(reply[0]), await drive(self.store, self._counted(old_messages(reply[1], self.group)))
 
     def claim_command(self, idle: float, count: int, start: Position) -> list[bytes]:
         """Return the XAUTOCLAIM command that `claim` sends."""
         return [b"XAUTOCLAIM", self.group.stream.key, self.group.key, self.key, b"%d" % round(idle * 1000),
                 encode_position(start), b"COUNT", b"%d" % count]  # fmt: skip
 
-    async def claim_all(self, idle: float, *, count: int = 100) -> AsyncIterator[AsyncMessage]:
+    async def claim_all(self, idle: float, *, count: int = 100) -> AsyncIterator[AsyncMessage[T]]:
         """Claim and yield all messages that were pending for `idle` seconds, in pages of `count` (XAUTOCLAIM)."""
         start: Position = "0-0"
         while True:
@@ -316,7 +329,7 @@ class AsyncConsumer(AsyncMessageReader):
     async def claim_ids(self, *ids: IDLike, idle: float = 0.0, set_idle: float | None = None,
                         delivered_at: datetime | None = None, deliveries: int | None = None, force: bool = False,
                         last_id: IDLike | None = None,
-                        just_ids: Literal[False] = False) -> list[AsyncMessage]: ...  # fmt: skip
+                        just_ids: Literal[False] = False) -> list[AsyncMessage[T]]: ...  # fmt: skip
 
     @overload
     async def claim_ids(self, *ids: IDLike, idle: float = 0.0, set_idle: float | None = None,
@@ -326,7 +339,7 @@ class AsyncConsumer(AsyncMessageReader):
     async def claim_ids(self, *ids: IDLike, idle: float = 0.0, set_idle: float | None = None,
                         delivered_at: datetime | None = None, deliveries: int | None = None, force: bool = False,
                         last_id: IDLike | None = None,
-                        just_ids: bool = False) -> list[AsyncMessage] | list[StreamID]:  # fmt: skip
+                        just_ids: bool = False) -> list[AsyncMessage[T]] | list[StreamID]:  # fmt: skip
         """Claim the given pending messages and return them, lowest ID of each command first (XCLAIM). O(log n) each
 
         idle: only messages that were pending for that many seconds. set_idle: seconds that the messages count as idle
@@ -352,7 +365,7 @@ class AsyncConsumer(AsyncMessageReader):
                                              b"%d" % round(idle * 1000), *some, *options])  # fmt: skip
         if just_ids:
             return [parse_id(raw_id) for raw_id in claimed]
-        return await drive(self.store, counted(self, old_messages(claimed, self.group)))
+        return await drive(self.store, self._counted(old_messages(claimed, self.group)))
 
     # -- state -----------------------------------------------------------------------------------------
 
@@ -371,14 +384,14 @@ class AsyncConsumer(AsyncMessageReader):
         return f"AsyncConsumer({self.group.stream.name!r}, {self.group.name!r}, {self.name!r})"
 
 
-def _by_group(messages: Sequence[AsyncMessage]) -> dict[AsyncGroup, list[bytes]]:
-    ids: dict[AsyncGroup, list[bytes]] = {}
+def _by_group(messages: Sequence[AsyncMessage[Any]]) -> dict[AsyncGroup[Any], list[bytes]]:
+    ids: dict[AsyncGroup[Any], list[bytes]] = {}
     for message in messages:
         ids.setdefault(message.group, []).append(message.raw_id)
     return ids
 
 
-class AsyncMultiConsumer(AsyncMessageReader):
+class AsyncMultiConsumer(AsyncMessageReader[T]):
     """A reader of the groups of the same name of several streams; one command reads them all.
 
     Iterating yields messages without end and waits for new ones in any of the streams. `message.stream` is the stream
@@ -387,32 +400,32 @@ class AsyncMultiConsumer(AsyncMessageReader):
 
     __slots__ = ("consumers",)
 
-    def __init__(self, groups: Sequence[AsyncGroup], name: str | bytes) -> None:
+    def __init__(self, groups: Sequence[AsyncGroup[T]], name: str | bytes) -> None:
         super().__init__(name)
         if not groups:
             raise ValueError("a consumer needs at least one stream: streams is empty")
         self.consumers = tuple(group.consumer(name) for group in groups)
         self.store = groups[0].store
 
-    def parts(self) -> Sequence[AsyncConsumer]:
+    def parts(self) -> Sequence[AsyncConsumer[T]]:
         return self.consumers
 
     async def read(self, count: int = 100, *, block: float | None = None, noack: bool = False,
-                   claim_idle: float | None = None) -> list[AsyncMessage]:  # fmt: skip
+                   claim_idle: float | None = None) -> list[AsyncMessage[T]]:  # fmt: skip
         """Return new messages, up to `count` of each stream (XREADGROUP); see AsyncConsumer.read."""
-        found: list[AsyncMessage] = []
+        found: list[AsyncMessage[T]] = []
         for argv in read_commands(self.consumers, count, block, noack, claim_idle):
             found += new_messages_of(await self.store.run(argv), self.consumers)
-        return found
+        return await drive(self.store, valued(self.key, found))
 
-    async def ack(self, *messages: AsyncMessage, delete: RefPolicy | None = None) -> int:
+    async def ack(self, *messages: AsyncMessage[Any], delete: RefPolicy | None = None) -> int:
         """Acknowledge messages, with one command for each stream; return how many were pending; see AsyncGroup.ack."""
         acknowledged = 0
         for group, ids in _by_group(messages).items():
             acknowledged += await group.ack(*ids, delete=delete)
         return acknowledged
 
-    async def nack(self, *messages: AsyncMessage, mode: str = "fail", deliveries: int | None = None) -> int:
+    async def nack(self, *messages: AsyncMessage[Any], mode: str = "fail", deliveries: int | None = None) -> int:
         """Release messages, with one command for each stream; return how many were pending; see AsyncGroup.nack."""
         released = 0
         for group, ids in _by_group(messages).items():

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rillet.store.entry import Entry
+from rillet.errors import InvalidValue
+from rillet.store.entry import Entry, T
 from rillet.store.policies import RefPolicy
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from rillet.store.aio.stream import AsyncStream
 
 
-class AsyncMessage(Entry):
+class AsyncMessage(Entry[T]):
     """An entry delivered to a consumer: call `ack()` when it is handled, `nack()` to let another consumer try.
 
     deliveries: how often the message was delivered, including this time; 1 for a new message. idle_ms: the milliseconds
@@ -24,7 +25,7 @@ class AsyncMessage(Entry):
 
     __slots__ = ("deliveries", "group", "idle_ms")
 
-    def __init__(self, raw_id: bytes, flat: list[bytes], group: AsyncGroup, idle_ms: int | None = None,
+    def __init__(self, raw_id: bytes, flat: list[bytes], group: AsyncGroup[T], idle_ms: int | None = None,
                  deliveries: int = 1) -> None:  # fmt: skip
         self.raw_id = raw_id
         self.flat = flat
@@ -33,8 +34,14 @@ class AsyncMessage(Entry):
         self.idle_ms = idle_ms
         self.deliveries = deliveries
 
+    def _untyped(self) -> Any:
+        if self.group.stream.form is None:
+            return self.fields
+        cause = "its fields are invalid" if self.flat else "the entry was deleted"
+        raise InvalidValue(f"message {self.id} of {self.stream.name!r} has no value: {cause}; acknowledge it")
+
     @property
-    def stream(self) -> AsyncStream:
+    def stream(self) -> AsyncStream[T]:
         """The stream of the message."""
         return self.group.stream
 
@@ -47,7 +54,7 @@ class AsyncMessage(Entry):
         return await self.group.nack(self.raw_id, mode=mode, deliveries=deliveries) == 1
 
 
-def new_messages(reply: Any, group: AsyncGroup) -> list[AsyncMessage]:
+def new_messages(reply: Any, group: AsyncGroup[T]) -> list[AsyncMessage[T]]:
     """Return the messages of the part of an XREADGROUP reply (`>`) that belongs to one stream.
 
     With CLAIM, an entry has two more elements: its idle time, and the number of its deliveries before this one.
@@ -59,7 +66,7 @@ def new_messages(reply: Any, group: AsyncGroup) -> list[AsyncMessage]:
     return found
 
 
-def old_messages(reply: Any, group: AsyncGroup) -> list[AsyncMessage]:
+def old_messages(reply: Any, group: AsyncGroup[T]) -> list[AsyncMessage[T]]:
     """Return the messages of a reply with pending entries, without their number of deliveries.
 
     A message whose entry was deleted has no fields. Servers before Redis 7 have null in its place in claims.

@@ -6,12 +6,12 @@ Made from store/several.py by `python -m tools.make_aio`; edit that file, then r
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from rillet.store.aio.group import AsyncMultiConsumer
 from rillet.store.aio.stream import AsyncStream
 from rillet.store.encoding import decode, encode_name
-from rillet.store.entry import Entry, entries_of, milliseconds, stream_parts
+from rillet.store.entry import Entry, milliseconds, stream_parts
 from rillet.store.positions import Position, encode_after
 from rillet.store.several import Positions
 from rillet.store.slots import by_slot
@@ -19,16 +19,19 @@ from rillet.store.slots import by_slot
 if TYPE_CHECKING:
     from rillet.store.aio.store import AsyncStore
 
-StreamLike: TypeAlias = "str | bytes | AsyncStream"
+StreamLike: TypeAlias = "str | bytes | AsyncStream[Any]"
 
 
-async def read(store: AsyncStore, after: Positions, count: int | None, block: float | None) -> dict[str, list[Entry]]:
+async def read(store: AsyncStore, after: Positions, count: int | None,
+               block: float | None) -> dict[str, list[Entry[Any]]]:  # fmt: skip
     """Return the entries of each stream after its position, by the stream's name; see AsyncStore.read."""
     if not after:
         raise ValueError("pass at least one stream and the position after which to read it: {'orders': '0'}")
-    found: dict[str, list[Entry]] = {}
+    found: dict[str, list[Entry[Any]]] = {}
+    streams = {key_of(stream): stream_of(store, stream) for stream in after}
     for argv in read_commands(store, after, count, block):
-        found.update((decode(key), entries_of(part)) for key, part in stream_parts(await store.run(argv)))
+        for key, part in stream_parts(await store.run(argv)):
+            found[decode(key)] = list(streams[key].entries_of(part))
     return found
 
 
@@ -49,13 +52,20 @@ def key_of(stream: StreamLike) -> bytes:
     return stream.key if isinstance(stream, AsyncStream) else encode_name(stream)
 
 
+def stream_of(store: AsyncStore, stream: StreamLike) -> AsyncStream[Any]:
+    """Return the stream of a name; a Stream keeps its type."""
+    if not isinstance(stream, AsyncStream):
+        return AsyncStream(store, stream)
+    return stream if stream.store is store else AsyncStream(store, stream.key, stream.form, stream.on_invalid)
+
+
 async def consumer(store: AsyncStore, group: str | bytes, name: str | bytes, streams: Iterable[StreamLike],
-                   start: Position, create: bool) -> AsyncMultiConsumer:  # fmt: skip
+                   start: Position, create: bool) -> AsyncMultiConsumer[Any]:  # fmt: skip
     """Return a consumer of the group of that name in each stream; see AsyncStore.consumer."""
     if isinstance(streams, (str, bytes)):
         raise TypeError(f"streams must be a list of names, not one name: pass [{streams!r}]")
-    keys = dict.fromkeys(key_of(stream) for stream in streams)
-    return AsyncMultiConsumer([await AsyncStream(store, key).group(group, start, create=create) for key in keys], name)
+    by_key = {key_of(stream): stream_of(store, stream) for stream in streams}
+    return AsyncMultiConsumer([await stream.group(group, start, create=create) for stream in by_key.values()], name)
 
 
-__all__ = ["consumer", "key_of", "read", "read_commands"]
+__all__ = ["consumer", "key_of", "read", "read_commands", "stream_of"]

@@ -6,7 +6,8 @@ Made from store/store.py by `python -m tools.make_aio`; edit that file, then run
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from types import UnionType
+from typing import Any, Literal, overload
 
 from rillet.store.aio import several
 from rillet.store.aio.group import AsyncMultiConsumer
@@ -15,11 +16,14 @@ from rillet.store.aio.runner import AsyncRunner
 from rillet.store.aio.several import StreamLike
 from rillet.store.aio.stream import AsyncStream
 from rillet.store.channels import one_reply
+from rillet.store.codecs import Codec
 from rillet.store.encoding import Value, decode, encode, encode_name
 from rillet.store.entry import Entry
 from rillet.store.positions import Position
 from rillet.store.several import Positions
 from rillet.store.transports.cluster import ClusterTransport
+from rillet.store.typed import CodecName, OnInvalid, V, checked_action
+from rillet.store.typed_forms import form_of
 
 
 class AsyncStore(AsyncRunner, AsyncKeyCommands):
@@ -44,9 +48,39 @@ class AsyncStore(AsyncRunner, AsyncKeyCommands):
 
     # -- streams and keys ------------------------------------------------------------------------------
 
-    def stream(self, name: str | bytes) -> AsyncStream:
-        """Return the stream of that name; its first entry creates the key."""
-        return AsyncStream(self, name)
+    @overload
+    def stream(self, name: str | bytes) -> AsyncStream: ...
+
+    @overload
+    def stream(self, name: str | bytes, *, type: UnionType, codec: CodecName | Codec[Any] = "fields",
+               on_invalid: OnInvalid = "raise") -> AsyncStream[Any]: ...  # fmt: skip
+
+    @overload
+    def stream(self, name: str | bytes, *, type: type[V], codec: CodecName | Codec[Any] = "fields",
+               on_invalid: OnInvalid = "raise") -> AsyncStream[V]: ...  # fmt: skip
+
+    @overload
+    def stream(self, name: str | bytes, *, codec: Codec[V], on_invalid: OnInvalid = "raise") -> AsyncStream[V]: ...
+
+    @overload
+    def stream(self, name: str | bytes, *, codec: Literal["raw"],
+               on_invalid: OnInvalid = "raise") -> AsyncStream[bytes]: ...  # fmt: skip
+
+    @overload
+    def stream(self, name: str | bytes, *, codec: Literal["json", "msgpack"],
+               on_invalid: OnInvalid = "raise") -> AsyncStream[Any]: ...  # fmt: skip
+
+    def stream(self, name: str | bytes, *, type: Any = None, codec: CodecName | Codec[Any] = "fields",
+               on_invalid: OnInvalid = "raise") -> Any:  # fmt: skip
+        """Return the stream of that name; its first entry creates the key.
+
+        type: the class of its values: a dataclass, a msgspec Struct, a pydantic model, a TypedDict, or a union of
+        tagged Structs; without it, entries are fields. Each attribute is a field, unless the codec stores the whole
+        value in the field `value`: "json", "msgpack", "raw" or any codec. on_invalid: what happens to an entry that is
+        not a value of the type when it is read: "raise" (InvalidEntry), "skip", or the stream for such entries. See
+        rillet.store.typed.
+        """
+        return AsyncStream(self, name, form_of(type, codec), checked_action(on_invalid))
 
     async def streams(self) -> list[AsyncStream]:
         """Return all streams of the store, sorted by name. O(keys)"""
@@ -56,7 +90,7 @@ class AsyncStore(AsyncRunner, AsyncKeyCommands):
         return [AsyncStream(self, name) for name in sorted(names)]
 
     async def read(self, after: Positions, count: int | None = None,
-                   block: float | None = None) -> dict[str, list[Entry]]:  # fmt: skip
+                   block: float | None = None) -> dict[str, list[Entry[Any]]]:  # fmt: skip
         """Return the entries of several streams after a position in each: read({"orders": "0", "jobs": "$"}) (XREAD).
 
         The result has the name of each stream, as in `after`, and its entries.
@@ -65,11 +99,24 @@ class AsyncStore(AsyncRunner, AsyncKeyCommands):
         """
         return await several.read(self, after, count, block)
 
+    @overload
+    async def consumer(self, group: str | bytes, name: str | bytes, streams: Iterable[str | bytes], *,
+                       start: Position = "0", create: bool = True) -> AsyncMultiConsumer: ...  # fmt: skip
+
+    @overload
+    async def consumer(self, group: str | bytes, name: str | bytes, streams: Iterable[AsyncStream[V]], *,
+                       start: Position = "0", create: bool = True) -> AsyncMultiConsumer[V]: ...  # fmt: skip
+
+    @overload
     async def consumer(self, group: str | bytes, name: str | bytes, streams: Iterable[StreamLike], *,
-                       start: Position = "0", create: bool = True) -> AsyncMultiConsumer:  # fmt: skip
+                       start: Position = "0", create: bool = True) -> AsyncMultiConsumer[Any]: ...  # fmt: skip
+
+    async def consumer(self, group: str | bytes, name: str | bytes, streams: Iterable[StreamLike], *,
+                       start: Position = "0", create: bool = True) -> AsyncMultiConsumer[Any]:  # fmt: skip
         """Return a consumer that reads several streams with one command, each through its group of that name.
 
-        Missing groups (and streams) are created to deliver the entries after `start`, unless create is False.
+        Missing groups (and streams) are created to deliver the entries after `start`, unless create is False. A typed
+        Stream keeps its type: its messages have a `value`.
         """
         return await several.consumer(self, group, name, streams, start, create)
 

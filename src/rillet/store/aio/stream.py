@@ -7,16 +7,17 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
 from rillet.store.aio.group import AsyncGroup
 from rillet.store.delivery import DeliveryOptions, End, Stop
-from rillet.store.encoding import Fields, IDLike, Value, append_fields, decode, encode_id, encode_name, parse_id
-from rillet.store.entry import Entry, entries_of, milliseconds, named, stream_part
+from rillet.store.encoding import IDLike, Value, append_fields, decode, encode_id, encode_name, parse_id
+from rillet.store.entry import Entry, T, entries_of, milliseconds, named, stream_part
 from rillet.store.policies import RefPolicy, add_arguments, chunks, policy_arguments, producer_arguments, trim_arguments
 from rillet.store.positions import Position, encode_after, encode_new_id, encode_position, exact_id
 from rillet.store.records import GroupInfo, groups_of
-from rillet.store.stream import _NEW, BATCH, LAST_ID, Stream, _is_pair, _next_of
+from rillet.store.stream import _NEW, BATCH, BOUNDS, Stream, _is_pair, _next_of
+from rillet.store.typed import Form, OnInvalid, append_value, typed_entries
 from rillet.types.stream.id import StreamID
 
 if TYPE_CHECKING:
@@ -26,37 +27,41 @@ if TYPE_CHECKING:
     from rillet.store.aio.store import AsyncStore
 
 
-class AsyncStream:
+class AsyncStream(Generic[T]):
     """A stream of the store. Each method is one command, with the cost that it has in Redis.
 
     `async for` reads all entries from first to last, a thousand at a time. Where a method accepts a range or a
     position, it accepts an ID or an aware datetime, whose fraction of a millisecond is dropped.
     """
 
-    __slots__ = ("store", "name", "key")
+    __slots__ = ("store", "name", "key", "form", "on_invalid")
 
-    def __init__(self, store: AsyncStore, name: str | bytes) -> None:
+    def __init__(
+        self, store: AsyncStore, name: str | bytes, form: Form[T] | None = None, on_invalid: OnInvalid = "raise"
+    ) -> None:
         self.store = store
         self.key = encode_name(name)
         self.name = decode(self.key)
+        self.form = form
+        self.on_invalid = on_invalid
 
     # -- writing -------------------------------------------------------------------------------------
 
     @overload
-    async def add(self, fields: Fields, id: Position = _NEW, *, maxlen: int | None = None,
-                  minid: Position | None = None, approximate: bool = True, limit: int | None = None,
-                  create: Literal[True] = True, ref_policy: RefPolicy | None = None,
-                  idmp: tuple[Value, Value] | None = None, idmpauto: Value | None = None) -> StreamID: ...  # fmt: skip
+    async def add(self, fields: T, id: Position = _NEW, *, maxlen: int | None = None, minid: Position | None = None,
+                  approximate: bool = True, limit: int | None = None, create: Literal[True] = True,
+                  ref_policy: RefPolicy | None = None, idmp: tuple[Value, Value] | None = None,
+                  idmpauto: Value | None = None) -> StreamID: ...  # fmt: skip
 
     @overload
-    async def add(self, fields: Fields, id: Position = _NEW, *, maxlen: int | None = None,
-                  minid: Position | None = None, approximate: bool = True, limit: int | None = None, create: bool,
+    async def add(self, fields: T, id: Position = _NEW, *, maxlen: int | None = None, minid: Position | None = None,
+                  approximate: bool = True, limit: int | None = None, create: bool,
                   ref_policy: RefPolicy | None = None, idmp: tuple[Value, Value] | None = None,
                   idmpauto: Value | None = None) -> StreamID | None: ...  # fmt: skip
 
-    async def add(self, fields: Fields, id: Position = _NEW, *, maxlen: int | None = None,
-                  minid: Position | None = None, approximate: bool = True, limit: int | None = None,
-                  create: bool = True, ref_policy: RefPolicy | None = None, idmp: tuple[Value, Value] | None = None,
+    async def add(self, fields: T, id: Position = _NEW, *, maxlen: int | None = None, minid: Position | None = None,
+                  approximate: bool = True, limit: int | None = None, create: bool = True,
+                  ref_policy: RefPolicy | None = None, idmp: tuple[Value, Value] | None = None,
                   idmpauto: Value | None = None) -> StreamID | None:  # fmt: skip
         """Append an entry and return its ID (XADD); None if create is False and the key does not exist. O(fields)
 
@@ -72,24 +77,31 @@ class AsyncStream:
         if idmp is not None or idmpauto is not None:
             argv += producer_arguments(idmp, idmpauto)
         argv.append(b"*" if id is _NEW else encode_new_id(id))
-        append_fields(argv, fields)
+        self._append(argv, fields)
         return await self.store.id_of(argv)
 
+    def _append(self, argv: list[bytes], fields: T) -> None:
+        """Append the fields of an entry, or of a typed stream's value, to a command."""
+        if self.form is None:
+            append_fields(argv, fields)
+        else:
+            append_value(argv, fields, self.form, self.name)
+
     @overload
-    async def add_many(self, entries: Iterable[Fields | tuple[Position, Fields]], *, batch: int = BATCH,
+    async def add_many(self, entries: Iterable[T | tuple[Position, T]], *, batch: int = BATCH,
                        maxlen: int | None = None, minid: Position | None = None, approximate: bool = True,
                        limit: int | None = None, create: Literal[True] = True, ref_policy: RefPolicy | None = None,
                        idmp: tuple[Value, Iterable[Value]] | None = None,
                        idmpauto: Value | None = None) -> list[StreamID]: ...  # fmt: skip
 
     @overload
-    async def add_many(self, entries: Iterable[Fields | tuple[Position, Fields]], *, batch: int = BATCH,
+    async def add_many(self, entries: Iterable[T | tuple[Position, T]], *, batch: int = BATCH,
                        maxlen: int | None = None, minid: Position | None = None, approximate: bool = True,
                        limit: int | None = None, create: bool, ref_policy: RefPolicy | None = None,
                        idmp: tuple[Value, Iterable[Value]] | None = None,
                        idmpauto: Value | None = None) -> list[StreamID | None]: ...  # fmt: skip
 
-    async def add_many(self, entries: Iterable[Fields | tuple[Position, Fields]], *, batch: int = BATCH,
+    async def add_many(self, entries: Iterable[T | tuple[Position, T]], *, batch: int = BATCH,
                        maxlen: int | None = None, minid: Position | None = None, approximate: bool = True,
                        limit: int | None = None, create: bool = True, ref_policy: RefPolicy | None = None,
                        idmp: tuple[Value, Iterable[Value]] | None = None,
@@ -112,13 +124,13 @@ class AsyncStream:
             if idmp is not None and message_ids is not None:
                 argv += producer_arguments((idmp[0], _next_of(message_ids)), None)
             # The item is (id, fields), not a tuple of two (field, value) pairs.
-            if type(item) is tuple and len(item) == 2 and not _is_pair(item[0]):
+            if type(item) is tuple and len(item) == 2 and (self.form is not None or not _is_pair(item[0])):
                 id, fields = item
                 argv.append(encode_new_id(id))
-                append_fields(argv, fields)
+                self._append(argv, fields)
             else:
                 argv.append(b"*")
-                append_fields(argv, item)
+                self._append(argv, item)
             commands.append(argv)
             if len(commands) >= batch:
                 ids += await self._send(commands)
@@ -178,39 +190,59 @@ class AsyncStream:
 
     # -- reading -------------------------------------------------------------------------------------
 
-    async def range(self, start: Position = "-", end: Position = "+", count: int | None = None) -> list[Entry]:
+    async def range(self, start: Position = "-", end: Position = "+", count: int | None = None) -> list[Entry[T]]:
         """Return the entries from start to end, both included ("(" before an ID excludes it) (XRANGE).
 
         A datetime as the start includes the first entry of its millisecond, as the end the last one.
         """
         return await self._range(b"XRANGE", start, end, count)
 
-    async def reverse(self, start: Position = "+", end: Position = "-", count: int | None = None) -> list[Entry]:
+    async def reverse(self, start: Position = "+", end: Position = "-", count: int | None = None) -> list[Entry[T]]:
         """Return the entries from the higher ID start down to end (XREVRANGE)."""
         return await self._range(b"XREVRANGE", start, end, count)
 
-    async def _range(self, command: bytes, start: Position, end: Position, count: int | None) -> list[Entry]:
+    async def _range(self, command: bytes, start: Position, end: Position, count: int | None) -> list[Entry[T]]:
         argv = [command, self.key, encode_position(start), encode_position(end)]
-        if count is not None:
-            argv += [b"COUNT", b"%d" % count]
-        return entries_of(await self.store.run(argv))
+        if count is None:
+            return list(self.entries_of(await self.store.run(argv)))
+        found: list[Entry[T]] = []
+        wanted = count
+        while True:
+            rows = await self.store.run([*argv, b"COUNT", b"%d" % wanted])
+            found += self.entries_of(rows)
+            if not rows or len(rows) < wanted or len(found) >= count or rows[-1][0] in BOUNDS:
+                return found
+            argv[2] = b"(" + rows[-1][0]  # entries were skipped: read as many again
+            wanted = count - len(found)
 
-    async def get(self, id: IDLike) -> Entry | None:
+    def entries_of(self, rows: Any) -> Iterable[Entry[T]]:
+        """Return the entries of a reply; those of a typed stream are read one by one, and invalid ones may raise."""
+        return entries_of(rows) if self.form is None else typed_entries(rows, self.form, self.name, self.on_invalid)
+
+    async def get(self, id: IDLike) -> Entry[T] | None:
         """Return the entry of that ID, or None. O(log n)"""
         exact = exact_id(id)
         found = await self.range(exact, exact)
         return found[0] if found else None
 
-    async def contains(self, id: IDLike | Entry) -> bool:
+    async def contains(self, id: IDLike | Entry[Any]) -> bool:
         """Return whether an entry of that ID exists; for an Entry, whether it is in this stream. O(log n)"""
-        return await self.get(id.id) == id if isinstance(id, Entry) else await self.get(id) is not None
+        exact = encode_id(exact_id(id.id if isinstance(id, Entry) else id))
+        rows = await self.store.run([b"XRANGE", self.key, exact, exact])
+        return bool(rows) and (not isinstance(id, Entry) or rows[0][1] == id.flat)
 
-    async def read(self, after: Position = "0-0", count: int | None = None, block: float | None = None) -> list[Entry]:
+    async def read(self, after: Position = "0-0", count: int | None = None,
+                   block: float | None = None) -> list[Entry[T]]:  # fmt: skip
         """Return the entries after an ID, "$" for the last ID (XREAD). block: seconds to wait, 0 without limit.
 
         A datetime returns the entries from that time on.
         """
-        return entries_of(stream_part(await self.store.run(self.read_command(after, count, block))))
+        while True:
+            rows = stream_part(await self.store.run(self.read_command(after, count, block)))
+            found = list(self.entries_of(rows))
+            if found or not rows:
+                return found
+            after = rows[-1][0]  # all were skipped
 
     def read_command(self, after: Position, count: int | None, block: float | None) -> list[bytes]:
         """Return the XREAD command that `read` sends."""
@@ -222,7 +254,7 @@ class AsyncStream:
         return [*argv, b"STREAMS", self.key, encode_after(after)]
 
     async def follow(self, after: Position = "$", block: float = 1.0, *, stop: Stop | None = None,
-                     timeout: float | None = None) -> AsyncIterator[Entry]:  # fmt: skip
+                     timeout: float | None = None) -> AsyncIterator[Entry[T]]:  # fmt: skip
         """Yield entries as they are added, without end. block: seconds that each XREAD waits.
 
         stop: an event or a function; when it is set or returns True, end after the current entry. A waiting read
@@ -231,32 +263,31 @@ class AsyncStream:
         end = End(DeliveryOptions(block=block, stop=stop, timeout=timeout))
         last: Position = await self.last_id() if after == "$" else after
         while not end.requested():
-            entries = await self.read(last, count=BATCH, block=end.block())
-            for entry in entries:
+            rows = stream_part(await self.store.run(self.read_command(last, BATCH, end.block())))
+            for entry in self.entries_of(rows):
                 if end.requested():
                     return
-                last = entry.raw_id
                 yield entry
                 end.handed_out()
-            if not entries and end.expired():
+            if not rows and end.expired():
                 return
+            last = rows[-1][0] if rows else last
 
     async def scan(self, start: Position = "-", end: Position = "+", *, reverse: bool = False,
-                   page: int = BATCH) -> AsyncIterator[Entry]:  # fmt: skip
+                   page: int = BATCH) -> AsyncIterator[Entry[T]]:  # fmt: skip
         """Yield the entries from start to end, both included, or from end to start if `reverse`; `page` per command."""
         name, first, last = b"XRANGE", encode_position(start), encode_position(end)
         if reverse:
             name, first, last = b"XREVRANGE", last, first
-        beyond = StreamID(0, 0) if reverse else LAST_ID  # XRANGE rejects it after "("
         while True:
-            entries = entries_of(await self.store.run([name, self.key, first, last, b"COUNT", b"%d" % page]))
-            for one in entries:
+            rows = await self.store.run([name, self.key, first, last, b"COUNT", b"%d" % page])
+            for one in self.entries_of(rows):
                 yield one
-            if len(entries) < page or entries[-1].id == beyond:
+            if len(rows) < page or rows[-1][0] in BOUNDS:
                 return
-            first = b"(" + entries[-1].raw_id
+            first = b"(" + rows[-1][0]
 
-    def __aiter__(self) -> AsyncIterator[Entry]:
+    def __aiter__(self) -> AsyncIterator[Entry[T]]:
         """Yield every entry, first to last, until the end is reached."""
         return self.scan()
 
@@ -270,8 +301,8 @@ class AsyncStream:
 
     async def first_id(self) -> StreamID | None:
         """The ID of the first entry; None for an empty stream."""
-        found = await self.range(count=1)
-        return found[0].id if found else None
+        rows = await self.store.run([b"XRANGE", self.key, b"-", b"+", b"COUNT", b"1"])
+        return parse_id(rows[0][0]) if rows else None
 
     async def last_id(self) -> StreamID:
         """The last ID that was assigned (0-0 if the stream does not exist); its entry may have been deleted."""
@@ -332,7 +363,7 @@ class AsyncStream:
     # -- groups ----------------------------------------------------------------------------------------
 
     async def group(self, name: str | bytes, start: Position = "0", *, create: bool = True,
-                    entries_read: int | None = None) -> AsyncGroup:  # fmt: skip
+                    entries_read: int | None = None) -> AsyncGroup[T]:  # fmt: skip
         """Return the consumer group; if missing, create it (and the stream) to deliver the entries after `start`.
 
         entries_read: the number of entries up to `start`; see Group.create, which returns whether the group was new.

@@ -1,0 +1,311 @@
+"""Typed streams: a value of each kind of class survives, its fields are plain, and invalid entries do no harm."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from decimal import Decimal
+from enum import Enum
+from typing import Annotated, Any, NotRequired, TypedDict
+
+import msgspec
+import pydantic
+import pytest
+
+from rillet.errors import InvalidEntry, InvalidValue, WrongType
+from rillet.store import Message, Store, Stream, codecs
+from tests.store.conftest import Frontend, only
+
+
+class Status(Enum):
+    NEW = "new"
+    PAID = "paid"
+
+
+@dataclass
+class Order:
+    customer: int
+    total: Decimal
+    paid: bool = False
+    tags: list[str] = field(default_factory=list)
+    note: str | None = None
+
+
+class Payment(msgspec.Struct, rename="camel", tag=True):
+    order_id: int
+    amount: Annotated[int, msgspec.Meta(gt=0)]
+
+
+class Refund(msgspec.Struct, tag=True, forbid_unknown_fields=True):
+    order_id: int
+    reason: str | None = None
+
+
+class Address(pydantic.BaseModel):
+    city: str
+
+
+class Customer(pydantic.BaseModel):
+    number: int = pydantic.Field(alias="customerNumber", gt=0)
+    address: Address
+    status: Status = Status.NEW
+    nickname: str | None = None
+
+
+class Visit(TypedDict):
+    page: str
+    seconds: float
+    referrer: NotRequired[str]
+
+
+ORDER = Order(42, Decimal("99.90"), True, ["new", "eu"])
+CUSTOMER = Customer(customerNumber=7, address=Address(city="Zürich"))
+VALUES: list[tuple[Any, Any, dict[str, str]]] = [
+    (Order, ORDER, {"customer": "42", "total": "99.90", "paid": "true", "tags": '["new","eu"]'}),
+    (Order, Order(1, Decimal(2), note=""), {"customer": "1", "total": "2", "paid": "false", "tags": "[]", "note": ""}),
+    (Payment, Payment(1, 5), {"type": "Payment", "orderId": "1", "amount": "5"}),
+    (Payment | Refund, Refund(1), {"type": "Refund", "order_id": "1"}),
+    (Customer, CUSTOMER, {"customerNumber": "7", "address": '{"city":"Zürich"}', "status": "new"}),
+    (Visit, {"page": "/", "seconds": 1.5}, {"page": "/", "seconds": "1.5"}),
+    (Visit, {"page": "", "seconds": 0.0, "referrer": "x"}, {"page": "", "seconds": "0.0", "referrer": "x"}),
+]
+
+
+@pytest.mark.parametrize(("kind", "value", "fields"), VALUES, ids=lambda value: str(value)[:20])
+@only("memory", "redis")
+def test_each_attribute_is_a_field_that_any_client_reads(
+    store: Store, kind: Any, value: Any, fields: dict[str, str]
+) -> None:
+    stream = store.stream("s", type=kind)
+    id = stream.add(value)
+    assert stream[id].value == value
+    assert type(stream[id].value) is type(value)
+    assert stream[id].fields == fields
+    assert store.redis(decode_responses=True).xrange("s") == [(str(id), fields)]
+
+
+@pytest.mark.parametrize("codec", ["json", "msgpack"])
+@pytest.mark.parametrize(("kind", "value", "fields"), VALUES, ids=lambda value: str(value)[:20])
+@only("memory")
+def test_a_codec_stores_the_whole_value_in_one_field(
+    store: Store, kind: Any, value: Any, fields: dict[str, str], codec: Any
+) -> None:
+    stream = store.stream("s", type=kind, codec=codec)
+    entry = stream[stream.add(value)]
+    assert entry.value == value
+    assert [name for name, _ in entry.pairs] == [b"value"]
+
+
+def test_every_method_that_reads_returns_values(store: Store) -> None:
+    stream = store.stream("s", type=Order)
+    ids = stream.add_many([ORDER, ("*", Order(2, Decimal(1)))])
+    values = [entry.value for entry in stream]
+    assert values == [ORDER, Order(2, Decimal(1))]
+    entry = stream.get(ids[0])
+    assert entry is not None
+    assert entry.value == ORDER
+    assert [entry.value for entry in stream.range(count=2)] == values
+    assert [entry.value for entry in stream.reverse()] == [entry.value for entry in reversed(stream)] == values[::-1]
+    assert [entry.value for entry in stream.read(block=5)] == [entry.value for entry in stream.scan(page=1)] == values
+    assert next(stream.follow(after="0")).value == ORDER
+    assert [entry.value for entry in store.read({stream: "0"})["s"]] == values
+    consumer = stream.group("g").consumer("c")
+    assert [message.value for message in consumer.read(1)] == values[:1]
+    assert [message.value for message in consumer.read(after="0")] == values[:1]
+    assert [(message.value, message.ack()) for message in consumer.messages(stop_when_empty=True)] == [
+        (value, True) for value in values
+    ]
+
+
+@only("memory", "redis")
+def test_a_consumer_of_several_streams_keeps_their_types(store: Store) -> None:
+    orders, visits = store.stream("orders", type=Order), store.stream("visits", type=Visit)
+    orders.add(ORDER)
+    visits.add({"page": "/", "seconds": 2})
+    store.stream("raw").add({"a": 1})
+    consumer = store.consumer("g", "c", [orders, visits, "raw"])
+    values = {message.stream.name: message.value for message in consumer.messages(stop_when_empty=True)}
+    assert values == {"orders": ORDER, "visits": {"page": "/", "seconds": 2.0}, "raw": {"a": "1"}}
+
+
+WRONG: list[tuple[Any, Any, type[Exception], str]] = [
+    (Order, {"customer": 1}, TypeError, "stream 's': expected Order, got {'customer': 1} (dict)"),
+    (Order, Order("x", Decimal(1)), TypeError,  # type: ignore[arg-type]
+     "stream 's': field 'customer' of Order: expected int, got 'x' (str)"),
+    (Order, Order(1, Decimal(1), note=5), TypeError,  # type: ignore[arg-type]
+     "stream 's': field 'note' of Order: expected str or None, got 5 (int)"),
+    (Order, Order(1, None), TypeError,  # type: ignore[arg-type]
+     "stream 's': field 'total' of Order: expected Decimal, got None (NoneType)"),
+    (Order, Order(1, Decimal(1), tags=["a", 5]), InvalidValue,  # type: ignore[list-item]
+     "stream 's': field 'tags' of Order: expected list[str], got ['a', 5]: Expected `str`, got `int` - at `$[1]`"),
+    (Payment, Payment(1, -5), InvalidValue, "Expected `int` >= 1"),
+    (Payment, Refund(1), TypeError, "stream 's': expected Payment, got Refund(order_id=1, reason=None) (Refund)"),
+    (Customer, CUSTOMER.model_copy(update={"number": -1}), InvalidValue,
+     "stream 's': field 'number': Input should be greater than 0, got -1"),
+    (Visit, {"page": "/"}, TypeError, "stream 's': the key 'seconds' of Visit is missing"),
+    (Visit, {"page": "/", "seconds": 1, "x": 1}, TypeError, "stream 's': the key 'x' is not one of Visit"),
+    (Visit, {"page": 5, "seconds": 1}, TypeError, "stream 's': field 'page' of Visit: expected str, got 5 (int)"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "value", "error", "text"), WRONG)
+@only("memory")
+def test_add_rejects_an_invalid_value(store: Store, kind: Any, value: Any, error: type[Exception], text: str) -> None:
+    stream: Stream[Any] = store.stream("s", type=kind)
+    with pytest.raises(error) as caught:
+        stream.add(value)
+    assert text in str(caught.value)
+    with pytest.raises(error):
+        stream.add_many([value])
+    assert not stream.exists()
+
+
+INVALID: list[tuple[Any, dict[str, Any], str, str | None]] = [
+    (Order, {"customer": "x", "total": "1"}, "field 'customer': expected int, got 'x'", "customer"),
+    (Order, {"customer": "1"}, "the field 'total' is missing", "total"),
+    (Order, {"customer": "1", "total": "1", "tags": "[5]"}, "Expected `str`, got `int`", "tags"),
+    (Payment, {"orderId": 1, "amount": 1}, "the field 'type' is missing", "type"),
+    (Payment, {"type": "X", "orderId": 1, "amount": 1}, "field 'type': b'X' is not a known tag", "type"),
+    (Payment, {"type": "Payment", "orderId": 1, "amount": 0}, "Expected `int` >= 1", "amount"),
+    (Refund, {"type": "Refund", "order_id": 1, "x": 1}, "the field 'x' is unknown, and Refund forbids it", "x"),
+    (Customer, {"customerNumber": 0, "address": '{"city":"x"}'},
+     "field 'number': Input should be greater than 0, got 0", "number"),
+    (Visit, {"page": "/"}, "the field 'seconds' is missing", "seconds"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "fields", "text", "name"), INVALID)
+@only("memory")
+def test_reading_an_invalid_entry_raises(
+    store: Store, kind: Any, fields: dict[str, Any], text: str, name: str | None
+) -> None:
+    id = store.stream("s").add(fields)
+    stream: Stream[Any] = store.stream("s", type=kind)
+    with pytest.raises(InvalidEntry) as caught:
+        stream.range()
+    error = caught.value
+    assert str(error).startswith(f"stream 's', entry {id}: ")
+    assert text in error.reason
+    assert (error.field, error.entry.id, error.message) == (name, id, None)
+    assert error.entry.fields == {key: str(value) for key, value in fields.items()}
+    assert id in stream
+    assert stream.first_id == id
+
+
+@only("memory")
+def test_missing_fields_take_defaults_and_unknown_fields_are_ignored(store: Store) -> None:
+    raw, stream = store.stream("s"), store.stream("s", type=Order)
+    raw.add({"total": "1", "unknown": "x", "customer": "5"})
+    assert stream.range()[0].value == Order(5, Decimal(1))
+
+
+def test_a_reader_that_skips(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    raw = store.stream("s")
+    one, two = ({"customer": number, "total": "1"} for number in (1, 2))
+    ids = raw.add_many([{"customer": "x"}, one, {"a": 1}, two, {"b": 1}])
+    stream = store.stream("s", type=Order, on_invalid="skip")
+    with caplog.at_level(logging.WARNING, "rillet.store"):
+        assert [entry.value.customer for entry in stream] == [1, 2]
+    assert caplog.messages[0] == f"stream 's', entry {ids[0]}: field 'customer': expected int, got 'x': skipped"
+    assert [entry.value.customer for entry in stream.range(count=2)] == [1, 2]
+    assert [entry.value.customer for entry in stream.reverse(count=1)] == [2]
+    assert [entry.value.customer for entry in stream.read(count=1)] == [1]
+    assert [entry.value.customer for entry in stream.read(ids[1], count=1)] == [2]
+    assert stream.read(ids[3]) == []
+    assert stream.get(ids[0]) is None
+    consumer = stream.group("g").consumer("c")
+    assert [message.value.customer for message in consumer.messages(stop_when_empty=True)] == [1, 2]
+    assert [pending.id for pending in consumer.pending()] == [ids[1], ids[3]]
+
+
+def test_a_consumer_that_raises(store: Store) -> None:
+    raw, stream = store.stream("s"), store.stream("s", type=Order)
+    ids = raw.add_many([{"customer": "1", "total": "1"}, {"customer": "x"}, {"customer": "2", "total": "1"}])
+    consumer = stream.group("g").consumer("c")
+    messages: Iterator[Message[Order]] = consumer.messages(stop_when_empty=True)
+    assert next(messages).ack()
+    with pytest.raises(InvalidEntry) as caught:
+        next(messages)
+    assert caught.value.message.id == ids[1]
+    assert [(pending.id, pending.deliveries) for pending in consumer.pending()] == [(ids[1], 1), (ids[2], 0)]
+    with pytest.raises(InvalidEntry):
+        list(consumer.messages(stop_when_empty=True, batch=10))
+    assert caught.value.message.ack()
+    assert [message.id for message in consumer.messages(stop_when_empty=True)] == [ids[2]]
+
+
+def test_a_consumer_with_a_stream_for_invalid_entries(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    raw, invalid = store.stream("{s}"), store.stream("{s}.invalid")
+    ids = raw.add_many([{"customer": "1", "total": "1"}, {"customer": "x"}])
+    stream = store.stream("{s}", type=Order, on_invalid=invalid)
+    assert len(stream.range()) == 1
+    assert not invalid.exists()
+    consumer = stream.group("g").consumer("c")
+    with caplog.at_level(logging.WARNING, "rillet.store"):
+        assert [message.ack() for message in consumer.messages(stop_when_empty=True)] == [True]
+    assert caplog.messages[-1].endswith(": acknowledged and written to {s}.invalid")
+    assert [entry.fields for entry in invalid] == [
+        {"customer": "x", "_stream": "{s}", "_group": "g", "_id": str(ids[1]), "_deliveries": "1",
+         "_error": "field 'customer': expected int, got 'x'"}
+    ]  # fmt: skip
+    assert consumer.pending() == []
+
+
+@only("memory", "redis")
+def test_a_message_stays_pending_if_its_dead_letter_is_refused(store: Store) -> None:
+    store.execute("SET", "dead", "not a stream")
+    store.stream("s").add({"customer": "x"})
+    consumer = store.stream("s", type=Order, on_invalid=store.stream("dead")).group("g").consumer("c")
+    with pytest.raises(WrongType):
+        consumer.read()
+    assert len(consumer.pending()) == 1
+
+
+@only("memory")
+def test_max_deliveries_ends_the_deliveries_of_an_invalid_message(store: Store) -> None:
+    store.stream("s").add({"customer": "x"})
+    consumer = store.stream("s", type=Order).group("g").consumer("c")
+    for _ in range(2):
+        with pytest.raises(InvalidEntry):
+            list(consumer.messages(stop_when_empty=True, max_deliveries=2, dead_letters="dead"))
+    assert list(consumer.messages(stop_when_empty=True, max_deliveries=2, dead_letters="dead")) == []
+    assert len(store.stream("dead")) == 1
+
+
+@only("memory")
+def test_a_codec_of_the_user_and_a_raw_stream(store: Store) -> None:
+    raw = store.stream("raw", codec="raw")
+    assert raw[raw.add(b"\xff")].value == b"\xff"
+    numbers = store.stream("numbers", codec=codecs.text_of(int))
+    assert numbers[numbers.add(5)].value == 5
+    anything = store.stream("any", codec="json")
+    assert anything[anything.add({"a": [1, None]})].value == {"a": [1, None]}
+
+
+@only("owner")
+def test_a_read_only_store_reads_values(frontend: Frontend, tmp_path: Any) -> None:
+    import rillet
+
+    frontend.store.stream("s", type=Order).add(ORDER)
+    with rillet.open(str(frontend.store.path), readonly=True) as store:
+        assert [entry.value for entry in store.stream("s", type=Order)] == [ORDER]
+
+
+def test_the_asyncio_form(frontend: Frontend) -> None:
+    import asyncio
+
+    async def main() -> None:
+        store = frontend.store.aio()
+        stream = store.stream("{s}", type=Order, on_invalid=store.stream("{s}.invalid"))
+        await stream.add(ORDER)
+        await store.stream("{s}").add({"customer": "x"})
+        await stream.add(ORDER)
+        assert [entry.value async for entry in stream] == [ORDER, ORDER]
+        consumer = (await stream.group("g")).consumer("c")
+        values = [(message.value, await message.ack()) async for message in consumer.messages(stop_when_empty=True)]
+        assert values == [(ORDER, True), (ORDER, True)]
+        assert await store.stream("{s}.invalid").length() == 1
+        assert (await consumer.pending()) == []
+
+    asyncio.run(main())
