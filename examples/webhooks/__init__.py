@@ -1,0 +1,1 @@
+"""A web application that receives webhooks: see app.py, and test_app.py for its tests."""
