@@ -256,20 +256,6 @@ def test_a_store_that_syncs_every_write_delivers_after_a_cancellation(tmp_path: 
     _run(body())
 
 
-@pytest.mark.parametrize("count", [600])
-def test_more_tasks_wait_than_a_pool_has_threads(frontend: Frontend, count: int) -> None:
-    async def body() -> None:
-        store = frontend.store.aio()
-        stream = store.stream("s")
-        readers = [asyncio.create_task(stream.read("$", block=50)) for _ in range(count)]
-        await _blocked(frontend.store, count)
-        made = await stream.add({"n": 1})
-        for entries in await asyncio.gather(*readers):
-            assert [entry.id for entry in entries] == [made]
-
-    _run(body())
-
-
 def test_a_transaction_is_refused_on_the_shared_interface(frontend: Frontend) -> None:
     for name in ("MULTI", "EXEC", "DISCARD", "WATCH", "UNWATCH"):
         with pytest.raises(rillet.errors.CommandError, match=r"store\.transaction"):

@@ -107,7 +107,7 @@ class ClientConnection:
         """Accept a new client, or reject it if there are too many."""
         # uvloop's transports do not derive from asyncio.Transport: the cast is for the type checker.
         socket = cast(asyncio.Transport, transport)
-        if not self.server.admit():
+        if not self.server.admit(socket):
             socket.write(b"-ERR max number of clients reached\r\n")
             socket.close()
             return

@@ -30,8 +30,26 @@ from rillet.server.host import NEEDS_LOG, ServerHost
 from rillet.server.log_lines import JOURNAL
 from rillet.server.stats import ServerStats
 
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None  # type: ignore[assignment]
+
 UNIX_SOCKETS = hasattr(socket, "AF_UNIX")
+_RESERVED_FILES = 32  # for the log and other files (server.h: CONFIG_MIN_RESERVED_FDS)
 _LAST_REPLIES = 1.0  # seconds that clients have at a shutdown to read their last replies
+
+
+def _files_run_out(transport: asyncio.Transport) -> bool:
+    """Return whether the process has opened nearly as many files as it may: then new clients would get no reply.
+
+    The system gives a file the lowest free number, so that of the client's socket is about the number of open files.
+    """
+    client = transport.get_extra_info("socket")
+    if resource is None or client is None:
+        return False
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return limit != resource.RLIM_INFINITY and bool(client.fileno() >= limit - _RESERVED_FILES)
 
 
 class CannotListen(StoreError):
@@ -155,10 +173,10 @@ class Server:
     def _new_connection(self) -> Any:
         return self._connection(self)
 
-    def admit(self) -> bool:
-        """Count a new client; return False if `maxclients` clients are already connected."""
+    def admit(self, transport: asyncio.Transport) -> bool:
+        """Count a new client; return False if there are `maxclients` clients, or nearly all files are in use."""
         self.figures.accepted += 1
-        if len(self.connections) < self.settings.maxclients:
+        if len(self.connections) < self.settings.maxclients and not _files_run_out(transport):
             return True
         self.figures.refused += 1
         return False

@@ -49,7 +49,7 @@ from rillet.store.stream import Stream
 from rillet.store.transaction import StoreTransaction
 from rillet.store.transports.cluster import ClusterTransport
 from rillet.store.transports.in_process import InProcessTransport
-from rillet.store.transports.transport import NotSent, Transport, raised, repeatable
+from rillet.store.transports.transport import NoConnection, NotSent, Transport, raised, repeatable
 from rillet.store.typed import CodecName, OnInvalid, V, checked_action
 from rillet.store.typed_forms import form_of
 from rillet.types.stream.id import StreamID
@@ -60,6 +60,9 @@ if TYPE_CHECKING:
 
 # The most threads for asyncio calls that need one: several commands in turn, a cluster, building a table.
 _MAX_WORKERS = 512
+# Connections of attached processes; each waiting task of asyncio has one. The limit of open files is the actual limit:
+# the owner rejects the connections beyond it.
+_MAX_CLIENTS = 1_000_000
 _workers_guard = threading.Lock()
 Result = TypeVar("Result")
 
@@ -86,7 +89,8 @@ def open(path: str | os.PathLike[str] | None = None, *, appendfsync: Literal["al
     if readonly:
         snapshot = ReadOnlyBackend(path, settings_of(FILES, settings), progress)
         return Store(snapshot, (_open_existing, os.path.abspath(path), {"readonly": True, **settings}))
-    given = settings_of(FILES, {"aof_checksums": True, "appendfsync": appendfsync, **settings})
+    defaults = {"aof_checksums": True, "maxclients": _MAX_CLIENTS}
+    given = settings_of(FILES, {**defaults, "appendfsync": appendfsync, **settings})
     backend = DirectoryBackend(Directory(path, given.dbfilename), given, progress)
     return Store(backend, (_open_existing, os.path.abspath(path), {"appendfsync": appendfsync, **settings}))
 
@@ -185,7 +189,7 @@ class Store(KeyCommands):
         argv: the command, if it is one; a repeatable command is sent again although its outcome is unknown.
         """
         backend = self._backend
-        if backend is None or isinstance(error, (StoreClosed, NestedCall)):
+        if backend is None or isinstance(error, (StoreClosed, NestedCall, NoConnection)):
             raise error
         try:
             self._transport = backend.replace(transport)

@@ -20,6 +20,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import os
 import ssl
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -34,10 +35,12 @@ from rillet.errors import CommandError, StoreClosed, StoreError
 from rillet.protocol.command_parser import pack_command
 from rillet.protocol.reply_parser import INCOMPLETE, ReplyError
 from rillet.runtime.registry import TABLE
+from rillet.store.transports.transport import NoConnection
 from rillet.store.transports.undelivered import Undelivered, executed, put_back_all, takes, takes_any
 
 SETTLE = 2.0  # seconds that a cancellation waits for the server
 _UNBLOCK_AGAIN = 0.02  # seconds after which CLIENT UNBLOCK is repeated: it may have overtaken the command
+_TOO_MANY = "ERR max number of clients"
 _CONNECTING = 64  # connections that are opened at the same time: the backlog of a listening socket is finite
 
 
@@ -62,7 +65,7 @@ class AsyncConnection(asyncio.Protocol):
 
     def __init__(self, address: Address, loop: asyncio.AbstractEventLoop) -> None:
         self.address = address
-        self.id = b""  # CLIENT ID, of a connection on which commands block
+        self.id = b""  # the reply of CLIENT ID
         self.closed = False
         self._loop = loop
         self._protocol = ClientProtocol(address)
@@ -70,6 +73,7 @@ class AsyncConnection(asyncio.Protocol):
         self._waiting: deque[asyncio.Future[Any]] = deque()
         self._output: list[bytes] = []
         self._opened: asyncio.Future[None] = loop.create_future()
+        self._introduced = False
         self._writable: asyncio.Future[None] | None = None
 
     # -- asyncio.Protocol --------------------------------------------------------------------------------
@@ -102,6 +106,10 @@ class AsyncConnection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         """Fail the calls that wait for a reply."""
+        if error is not None and not self._introduced:
+            # A server with too many clients wrote why before it closed the connection, which our write found closed.
+            with contextlib.suppress(OSError, AttributeError):
+                self.data_received(os.read(self._transport.get_extra_info("socket").fileno(), 1 << 16))
         self._fail(ConnectionLost(f"rillet: the connection to {self.address} was lost: {error or 'closed'}"))
 
     def pause_writing(self) -> None:
@@ -116,9 +124,21 @@ class AsyncConnection(asyncio.Protocol):
 
     # -- commands ----------------------------------------------------------------------------------------
 
-    async def opened(self) -> None:
-        """Wait until the server has accepted the opening commands."""
+    async def introduced(self) -> None:
+        """Wait until the server has accepted the opening commands and returned the ID of this connection.
+
+        A server that has too many clients replies with an error and closes the connection, so no other command may be
+        sent before: its outcome would be unknown.
+        """
         await self._opened
+        try:
+            reply = await self.call(pack_command([b"CLIENT", b"ID"]))
+        except ConnectionLost as error:
+            raise ConnectionLost(f"{error}, before its first reply: has the server reached maxclients?") from error
+        if isinstance(reply, ReplyError) and str(reply).startswith(_TOO_MANY):
+            raise ConnectorError(f"rillet: {self.address}: {reply}", str(reply))
+        self.id = b"%d" % reply if isinstance(reply, int) else b""  # an ACL may forbid the command
+        self._introduced = True
 
     async def ready(self) -> None:
         """Wait until the server reads again, if it stopped."""
@@ -171,7 +191,7 @@ class AsyncServerTransport:
 
     def __init__(self, address: Callable[[], Address], undelivered: Undelivered,
                  failed: Callable[[ConnectorError], StoreError | CommandError],
-                 not_sent: Callable[[ConnectorError], StoreError] | None = None) -> None:  # fmt: skip
+                 not_sent: Callable[[ConnectorError], StoreError]) -> None:  # fmt: skip
         commands.load()
         self._address = address
         self._undelivered = undelivered
@@ -199,12 +219,12 @@ class AsyncServerTransport:
             async with self._connecting:
                 connection = await _connected(address, self._loop)
                 try:
-                    await connection.opened()
+                    await connection.introduced()
                 except BaseException:
                     connection.close()
                     raise
         except ConnectionLost as error:
-            raise (self._not_sent or self._failed)(error) from error
+            raise self._not_sent(error) from error
         except ConnectorError as error:
             raise self._failed(error) from error
         return connection
@@ -216,6 +236,9 @@ class AsyncServerTransport:
             return shared
         if self.closed:
             raise StoreClosed("the store is closed")
+        if self._idle:
+            self._shared = self._idle.pop()
+            return await self._share()
         if self._sharing is None:
             self._sharing = self._loop.create_task(self._connect())
             self._sharing.add_done_callback(self._shared_opened)
@@ -230,6 +253,7 @@ class AsyncServerTransport:
 
     async def _exclusive(self) -> AsyncConnection:
         """Return a connection for one task."""
+        await self._share()  # first, so that tasks that wait cannot take every connection that the server allows
         if self.closed:
             raise StoreClosed("the store is closed")
         while self._idle:
@@ -238,13 +262,6 @@ class AsyncServerTransport:
                 self._busy.add(connection)
                 return connection
         connection = await self._connect()
-        try:
-            connection.id = b"%d" % await connection.call(pack_command([b"CLIENT", b"ID"]))
-        except BaseException as error:
-            connection.close()
-            if isinstance(error, ConnectorError):
-                raise self._failed(error) from error
-            raise
         self._busy.add(connection)
         return connection
 
@@ -438,9 +455,9 @@ async def _connected(address: Address, loop: asyncio.AbstractEventLoop) -> Async
             ) from error
         except OSError as error:
             if error.errno in (errno.EMFILE, errno.ENFILE):
-                raise ConnectorError(
-                    f"rillet: {address}: no more files can be opened, and each waiting call needs a connection: "
-                    "raise the limit of open files (ulimit -n)"
+                raise NoConnection(
+                    f"{address}: no more files can be opened, and each waiting call needs a connection: raise the "
+                    "limit of open files (ulimit -n)"
                 ) from error
             raise ConnectionLost(f"rillet: no server answers at {address}: {error}") from error
 

@@ -476,8 +476,8 @@ class InProcessTransport:
         local = self._thread
         local.busy = True
         try:
-            loop = asyncio.get_running_loop()
-            raw, log, position, successor = self.run_step(self.is_steady(argv), self._step_async, session, argv, loop)
+            steady, caller = self.is_steady(argv), (asyncio.get_running_loop(), threading.get_ident())
+            raw, log, position, successor = self.run_step(steady, self._step_async, session, argv, caller)
             if successor is not None:
                 local.session = successor
         except BaseException:
@@ -490,7 +490,7 @@ class InProcessTransport:
         return await self._finish(session, argv, raw, log, position)
 
     def _step_async(
-        self, session: Session, argv: list[bytes], loop: asyncio.AbstractEventLoop
+        self, session: Session, argv: list[bytes], caller: tuple[asyncio.AbstractEventLoop, int]
     ) -> tuple[bytes | None, Any, int, Session | None]:
         """Run a task's command as `_step` does; if it blocks, return also a new session for the other tasks."""
         with self.lock:
@@ -499,7 +499,7 @@ class InProcessTransport:
             position = 0 if log is None else log.write()
             if raw is not None:
                 return raw, log, position, None
-            session.on_wake = TaskWakener(self.engine, loop)
+            session.on_wake = TaskWakener(self.engine, *caller)
             return None, log, position, self._successor(session)
 
     async def _finish(self, session: Session, argv: list[bytes], raw: bytes | None, log: Any, position: int) -> Any:
@@ -510,10 +510,7 @@ class InProcessTransport:
                 raw = await self._synced(log, position, session, raw)
             if raw is None:
                 while (remaining := self._briefly(self._remaining, session)) is None or remaining > 0:
-                    with contextlib.suppress(TimeoutError):
-                        async with asyncio.timeout(remaining):
-                            await session.on_wake.awaited.wait()
-                    session.on_wake.awaited.clear()
+                    await session.on_wake.sleep(remaining)
                 raw, log, position = self._briefly(self._served, session)
                 if position:
                     raw = await self._synced(log, position, session, raw)

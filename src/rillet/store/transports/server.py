@@ -155,6 +155,13 @@ class ServerTransport:
                 client.close()
             raise
 
+    def not_sent(self, error: ConnectorError) -> StoreError:
+        """Return the exception for a connection that could not be made."""
+        if self.closed:
+            return StoreClosed("the store was closed while this call waited")
+        reason = str(error).removeprefix("rillet: ")
+        return NotSent(f"the server at {self.options.place()} did not answer: {reason}")
+
     def failed(self, error: ConnectorError) -> StoreError | CommandError:
         """Return the exception to raise after a failed call of the server."""
         if self.closed:
@@ -183,7 +190,7 @@ class ServerTransport:
         return found
 
     def _async_transport(self) -> AsyncServerTransport:
-        return AsyncServerTransport(self.options.address, self.undelivered, self.failed)
+        return AsyncServerTransport(self.options.address, self.undelivered, self.failed, self.not_sent)
 
     def _close_loops(self) -> None:
         with self._guard:
@@ -241,8 +248,7 @@ class ServerTransport:
             try:
                 connection = self.connection(len(data))
             except ConnectionLost as error:
-                reason = str(error).removeprefix("rillet: ")
-                raise NotSent(f"the server at {self.options.place()} did not answer: {reason}") from error
+                raise self.not_sent(error) from error
             try:
                 if len(data) > RECEIVE:
                     connection.send_large(data)
@@ -297,8 +303,8 @@ class AttachedTransport(ServerTransport):
             raise NotSent(f"the process that owned the store ended ({self.path})")
         return self.options.address()
 
-    def not_sent(self, error: ConnectorError) -> NotSent:
-        """Return the exception for a connection that could not be made."""
+    def not_sent(self, error: ConnectorError) -> StoreError:
+        """Return the exception for a connection to the owner that could not be made."""
         reason = getattr(error.__cause__, "strerror", None) or error
         return NotSent(f"the store's owner cannot be reached ({self.path}): {reason}")
 

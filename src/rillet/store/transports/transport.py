@@ -39,6 +39,10 @@ class NotSent(StoreError):
     """The engine's process or server could not be reached, so no command was sent."""
 
 
+class NoConnection(StoreError):
+    """This process cannot open another connection. The transport and its other connections work."""
+
+
 class Transport(Protocol):
     """The connection from a store to its engine: runs commands and returns their replies."""
 

@@ -68,18 +68,45 @@ class ThreadWakener(Wakener):
 
 
 class TaskWakener(Wakener):
-    """Wakes a task of an event loop through the event `awaited`."""
+    """Wakes a task of an event loop. In the loop's thread this costs one future; from other threads, a system call."""
 
-    __slots__ = ("_wake", "awaited")
+    __slots__ = ("_loop", "_thread", "_waiting", "_woken")
 
-    def __init__(self, engine: Engine, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, engine: Engine, loop: asyncio.AbstractEventLoop, thread: int) -> None:
         super().__init__(engine)
-        self.awaited = asyncio.Event()
-        self._wake = waker(loop, self.awaited)
+        self._loop = loop
+        self._thread = thread
+        self._waiting: asyncio.Future[None] | None = None
+        self._woken = False
 
     def wake(self) -> None:
-        """Set the event in the thread of its loop."""
-        self._wake()
+        """Wake the task."""
+        # Without a current task this may be a signal handler that interrupts the loop's sleep: then only a write to the
+        # loop's pipe ends the sleep.
+        if threading.get_ident() == self._thread and asyncio.current_task(self._loop) is not None:
+            self._set()
+        else:
+            with contextlib.suppress(RuntimeError):  # the event loop was closed
+                self._loop.call_soon_threadsafe(self._set)
+
+    def _set(self) -> None:
+        self._woken = True
+        waiting = self._waiting
+        if waiting is not None and not waiting.done():
+            waiting.set_result(None)
+
+    async def sleep(self, seconds: float | None) -> None:
+        """Suspend the task until the session is woken, or for a number of seconds."""
+        if not self._woken:
+            self._waiting = self._loop.create_future()
+            timer = None if seconds is None else self._loop.call_later(seconds, self._set)
+            try:
+                await self._waiting
+            finally:
+                self._waiting = None
+                if timer is not None:
+                    timer.cancel()
+        self._woken = False
 
 
 class MessageDelivery:
