@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -100,3 +101,17 @@ def test_memory_as_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         rillet.open(":memory:", readonly=True)
     with rillet.open("./:memory:") as store:
         assert store.path == str(tmp_path / ":memory:")
+
+
+@pytest.mark.once
+@pytest.mark.skipif(sys.platform == "win32", reason="needs Unix sockets")
+def test_an_attached_store_warns_of_settings_that_do_not_apply(tmp_path: Path) -> None:
+    with rillet.open(tmp_path, compat="7.2", hz=20) as owner:
+        rillet.open(tmp_path, compat="7.2", hz="20").close()
+        expected = "the settings of the process that owns the store apply: hz is '20', not '30'; appendfsync is "
+        with pytest.warns(RuntimeWarning) as caught:
+            rillet.open(tmp_path, hz=30, appendfsync="always").close()
+        assert [str(one.message) for one in caught] == [f"{tmp_path}: {expected}'everysec', not 'always'"]
+        assert caught[0].filename == __file__
+        owner.execute("CONFIG", "SET", "appendfsync", "always")
+        rillet.open(tmp_path, appendfsync="always").close()

@@ -19,6 +19,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -44,7 +45,7 @@ from rillet.store.read_only import ReadOnlyBackend
 from rillet.store.recovery import Recovery
 from rillet.store.serving import StoreServer, serve
 from rillet.store.several import Positions, StreamLike
-from rillet.store.store_settings import FILES, MEMORY, settings_of
+from rillet.store.store_settings import FILES, MEMORY, differences, settings_of
 from rillet.store.stream import Stream
 from rillet.store.transaction import StoreTransaction
 from rillet.store.transports.cluster import ClusterTransport
@@ -77,6 +78,7 @@ def open(path: str | os.PathLike[str] | None = None, *, appendfsync: Literal["al
     readonly: load the data that the directory holds now, also while another process owns it, and change no file; writes
     raise ReadOnly.
     settings: parameters of redis.conf, with `_` in place of `-`. ValueError for one that would have no effect.
+    If another process owns the directory, its settings apply; a RuntimeWarning names those that differ.
     progress(bytes read, total bytes) is called while the log is replayed, in place of the bar that a terminal shows.
     Each write to the log has a checksum (aof_checksums=False writes the same bytes as redis-server).
     """
@@ -92,7 +94,12 @@ def open(path: str | os.PathLike[str] | None = None, *, appendfsync: Literal["al
     defaults = {"aof_checksums": True, "maxclients": _MAX_CLIENTS}
     given = settings_of(FILES, {**defaults, "appendfsync": appendfsync, **settings})
     backend = DirectoryBackend(Directory(path, given.dbfilename), given, progress)
-    return Store(backend, (_open_existing, os.path.abspath(path), {"appendfsync": appendfsync, **settings}))
+    store = Store(backend, (_open_existing, os.path.abspath(path), {"appendfsync": appendfsync, **settings}))
+    asked = [*settings, *(["appendfsync"] if appendfsync != "everysec" else [])]
+    if asked and not store.owner and (other := differences(store, given, asked)):
+        warnings.warn(f"{path}: the settings of the process that owns the store apply: {'; '.join(other)}",
+                      RuntimeWarning, stacklevel=2)  # fmt: skip
+    return store
 
 
 def connect(url: str) -> Store:

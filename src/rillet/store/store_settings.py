@@ -11,10 +11,14 @@ that describes rillet correctly (`maxmemory=0`) is accepted everywhere.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from rillet.runtime.settings import PARAMETERS, SettingError, Settings
+from rillet.store.encoding import decode
+
+if TYPE_CHECKING:
+    from rillet.store.store import Store
 
 FILES = "a store in a directory"
 MEMORY = "a store in memory"
@@ -60,4 +64,16 @@ def settings_of(kind: str, given: Mapping[str, Any]) -> Settings:
     return settings
 
 
-__all__ = ["FILES", "MEMORY", "settings_of"]
+def differences(store: Store, settings: Settings, names: Iterable[str]) -> list[str]:
+    """Return those settings of an attached store that its owner has with other values; the owner's values apply."""
+    found = []
+    for name in names:
+        parameter = PARAMETERS[_OLD_NAMES.get(name, name).replace("_", "-")]
+        reply = store.execute("CONFIG", "GET", parameter.name)
+        ours, theirs = parameter.show(getattr(settings, parameter.attribute)), decode(reply[1]) if reply else "unknown"
+        if ours != theirs:
+            found.append(f"{parameter.attribute} is {theirs!r}, not {ours!r}")
+    return found
+
+
+__all__ = ["FILES", "MEMORY", "differences", "settings_of"]
