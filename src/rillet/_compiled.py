@@ -89,6 +89,7 @@ COMPILED = (
     "columns/node_decoder",
     "columns/node_pages",
     "store/encoding",
+    "store/field_table",
     "store/transports/lock",
 )
 

@@ -25,7 +25,7 @@ type. Redis, Spark and every other client can read it.
     date, time       ISO 8601                                2026-11-22, 10:30:00
     Decimal          its digits                              99.90
     UUID             36 characters                           12345678-1234-5678-1234-567812345678
-    Enum             the text of its value                   red
+    Enum, Literal    the text of its value                   red
     another type     JSON: list, dict, dataclass, msgspec.Struct, int | str ...
 
 The empty text of None and of "" would be equal, so `text_of(str | None)` is rejected. Use json_of(str | None) there.
@@ -55,7 +55,19 @@ from datetime import date, datetime, time
 from decimal import Decimal, InvalidOperation
 from enum import Enum, Flag
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Generic, Protocol, TypeVar, Union, get_args, get_origin, overload
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Generic,
+    Literal,
+    Protocol,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    overload,
+)
 from uuid import UUID
 
 from rillet.errors import InvalidValue
@@ -104,7 +116,8 @@ class _Codec(Generic[V]):
 
 def name_of(type: Any) -> str:
     """Return the name of a type in errors."""
-    return getattr(type, "__name__", str(type)) if get_origin(type) is None else str(type)
+    text = getattr(type, "__name__", str(type)) if get_origin(type) is None else str(type)
+    return text.replace("typing.", "")
 
 
 def made(name: str, type: Any, encode: Callable[[Any], bytes], decode: Callable[[bytes], Any]) -> Codec[Any]:
@@ -173,6 +186,8 @@ def _forms_of(type: Any) -> _Forms | None:
         members = [member for member in get_args(type) if member is not NoneType]
         forms = _forms_of(members[0]) if len(members) == 1 else None
         return None if forms is None else _optional_forms(type, *forms)
+    if get_origin(type) is Literal:
+        return _literal_forms(type)
     if type in _SCALARS:
         return _SCALARS[type]
     if _is_subclass(type, Flag):
@@ -220,9 +235,10 @@ def _optional_forms(type: Any, write: Callable[[Any], bytes], read: Callable[[by
 
 def _scalar(type: Any, write: Callable[[Any], bytes], read: Callable[[str], Any]) -> _Forms:
     """Return the functions of a type, with the checks of the value and of the text."""
+    related = _RELATED.get(type, ())
 
     def checked_write(value: Any) -> bytes:
-        if not isinstance(value, type) or (_RELATED.get(type) and isinstance(value, _RELATED[type])):
+        if value.__class__ is not type and (not isinstance(value, type) or isinstance(value, related)):
             raise TypeError(f"text_of({type.__name__}) stores {type.__name__}, not {value.__class__.__name__}")
         return write(value)
 
@@ -236,35 +252,75 @@ def _scalar(type: Any, write: Callable[[Any], bytes], read: Callable[[str], Any]
 
 
 # A value of the second type is also an instance of the first, but has another text.
-_RELATED: dict[Any, type] = {int: bool, date: datetime}
+_RELATED: dict[Any, type] = {int: bool, date: datetime}  # the functions below check int themselves
 
 
 def _read_integer(digits: str) -> int:
-    if _INTEGER.fullmatch(digits.encode()) is None:
-        raise ValueError(digits)
-    return int(digits)
+    return _read_int(digits.encode())
+
+
+def _write_int(value: Any) -> bytes:
+    if value.__class__ is not int and (not isinstance(value, int) or isinstance(value, bool)):
+        raise TypeError(f"text_of(int) stores int, not {value.__class__.__name__}")
+    return b"%d" % value
+
+
+def _read_int(raw: bytes) -> int:
+    if raw.isdigit() or _INTEGER.fullmatch(raw):  # int() also accepts +1, 1_0 and spaces
+        try:
+            return int(raw)
+        except ValueError:  # more than 4300 digits
+            pass
+    raise InvalidValue(f"expected int, got {decode(raw)!r:.200}")
+
+
+def _write_str(value: Any) -> bytes:
+    if isinstance(value, str):
+        return encode(value)
+    raise TypeError(f"text_of(str) stores str, not {value.__class__.__name__}")
+
+
+def _write_bool(value: Any) -> bytes:
+    if value is True:
+        return b"true"
+    if value is False:
+        return b"false"
+    raise TypeError(f"text_of(bool) stores bool, not {value.__class__.__name__}")
+
+
+def _read_bool(raw: bytes) -> bool:
+    if raw == b"true":
+        return True
+    if raw == b"false":
+        return False
+    raise InvalidValue(f"expected bool, got {decode(raw)!r}")
 
 
 def _write_float(value: Any) -> bytes:
+    if value.__class__ is not float and (isinstance(value, bool) or not isinstance(value, (int, float))):
+        raise TypeError(f"text_of(float) stores float, not {value.__class__.__name__}")
     return float.__repr__(float(value)).encode()
 
 
-def _read_float(digits: str) -> float:
+def _read_float(raw: bytes) -> float:
+    if b"_" not in raw and raw.strip() == raw:  # float() also accepts these
+        try:
+            return float(raw)
+        except ValueError:
+            pass
+    raise InvalidValue(f"expected float, got {decode(raw)!r}")
+
+
+def _read_decimal(digits: str) -> Decimal:
     if "_" in digits or digits != digits.strip():
         raise ValueError(digits)
-    return float(digits)
+    return Decimal(digits)
 
 
 def _write_iso(value: datetime | time) -> bytes:
     """Return ISO 8601 with Z in place of +00:00, as msgspec and add_arrow write it."""
     iso = value.isoformat()
     return (iso[:-6] + "Z" if iso.endswith("+00:00") else iso).encode()
-
-
-def _write_float_or_int(value: Any) -> bytes:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise TypeError(f"text_of(float) stores float, not {type(value).__name__}")
-    return _write_float(value)
 
 
 def _is_subclass(kind: Any, parent: type) -> bool:
@@ -284,6 +340,32 @@ def _enum_forms(enum: Any) -> _Forms:
     return _scalar(enum, texts.__getitem__, members.__getitem__)
 
 
+def _literal_forms(literal: Any) -> _Forms | None:
+    """Return the functions of a Literal; None (JSON) if it contains None, or two values with the same text."""
+    texts = {}
+    for value in get_args(literal):
+        forms = None if value is None else _forms_of(type(value))
+        if forms is None:
+            return None
+        texts[type(value), value] = forms[0](value)
+    values = {written: key[1] for key, written in texts.items()}
+    if len(values) != len(texts):
+        return None
+
+    def write(value: Any) -> bytes:
+        written = texts.get((type(value), value)) if isinstance(value, (str, bytes, int, Enum)) else None
+        if written is None:
+            raise TypeError(f"text_of({literal}) does not store {value!r:.80}")
+        return written
+
+    def read(raw: bytes) -> Any:
+        if raw in values:
+            return values[raw]
+        raise InvalidValue(f"expected {name_of(literal)}, got {decode(raw)!r}")
+
+    return write, read
+
+
 def _text_of_value(member: Enum) -> bytes:
     forms = _forms_of(type(member.value))
     if forms is None:
@@ -291,18 +373,17 @@ def _text_of_value(member: Enum) -> bytes:
     return forms[0](member.value)
 
 
-_BOOLS = {"true": True, "false": False}
 _SCALARS: dict[Any, _Forms] = {
     bytes: (raw.encode, raw.decode),
-    str: (_scalar(str, encode, str)[0], decode),  # any bytes are a str
-    bool: _scalar(bool, lambda value: b"true" if value else b"false", _BOOLS.__getitem__),
-    int: _scalar(int, lambda value: b"%d" % value, _read_integer),
-    float: (_write_float_or_int, _scalar(float, _write_float, _read_float)[1]),
+    str: (_write_str, decode),  # any bytes are a str
+    bool: (_write_bool, _read_bool),
+    int: (_write_int, _read_int),
+    float: (_write_float, _read_float),
     NoneType: _scalar(NoneType, lambda value: b"", {"": None}.__getitem__),
     datetime: _scalar(datetime, _write_iso, datetime.fromisoformat),
     date: _scalar(date, _write_iso, date.fromisoformat),
     time: _scalar(time, _write_iso, time.fromisoformat),
-    Decimal: _scalar(Decimal, lambda value: str(value).encode(), Decimal),
+    Decimal: _scalar(Decimal, lambda value: str(value).encode(), _read_decimal),
     UUID: _scalar(UUID, lambda value: str(value).encode(), UUID),
 }
 

@@ -126,7 +126,7 @@ def append_value(argv: list[bytes], value: Any, form: Form[Any], stream: str) ->
         form.append(argv, value)
     except TypeError as error:
         raise TypeError(f"stream {stream!r}: {error}") from error.__cause__
-    except InvalidValue as error:
+    except (ValueError, OverflowError) as error:  # msgspec raises OverflowError for an int of more than 64 bits
         raise InvalidValue(f"stream {stream!r}: {error}") from error.__cause__
 
 

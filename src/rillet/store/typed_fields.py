@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from operator import attrgetter
 from types import NoneType, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
@@ -23,6 +23,7 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 from rillet.errors import InvalidValue
 from rillet.store.codecs import forms_of, name_of
 from rillet.store.encoding import decode, encode, find_field
+from rillet.store.field_table import FieldTable, code_of
 from rillet.store.typed import InvalidField, MadeForm
 
 NO_DEFAULT: Any = object()
@@ -84,59 +85,64 @@ def _reading_none(read: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
 class FieldsForm(MadeForm):
     """The form of a class. `take` returns the values of all fields of an object; `make` constructs one from them."""
 
-    __slots__ = ("_fields", "_forbids", "_given", "_kind", "_make", "_names", "_plan", "_readers", "_take")
+    __slots__ = ("_fields", "_forbids", "_kind", "_make", "_table", "_take")
 
-    def __init__(self, kind: Any, fields: Sequence[Field], take: Callable[[Any], Iterable[Any]],
+    def __init__(self, kind: Any, fields: Sequence[Field], take: Callable[[Any], tuple[Any, ...]],
                  make: Callable[..., Any], forbids: bool = False) -> None:  # fmt: skip
         self._kind = kind
         self._fields = tuple(fields)
         self._take = take
         self._make = make
         self._forbids = forbids
-        self._names = [field.stored for field in fields]
-        self._given = [field.given for field in fields]
-        self._readers = [field.read for field in fields]
-        self._plan = [(place, field.stored, field.write, field.optional) for place, field in enumerate(fields)]
-        if len(set(self._names)) != len(self._names):
-            raise TypeError(f"{name_of(kind)}: two fields have the same name in the entry: {self._names!r}")
+        names = [field.stored for field in fields]
+        if len(set(names)) != len(names):
+            raise TypeError(f"{name_of(kind)}: two fields have the same name in the entry: {names!r}")
+        self._table = FieldTable(
+            names, [code_of(field.type) for field in fields], [field.optional for field in fields],
+            [field.write for field in fields], [field.read for field in fields],
+        )  # fmt: skip
 
     # -- writing -------------------------------------------------------------------------------------
 
     def append(self, argv: list[bytes], value: Any, /) -> None:
         """Append the fields of a value; TypeError for another class, or for a field of another type."""
         if value.__class__ is not self._kind:
-            raise TypeError(f"expected {name_of(self._kind)}, got {value!r:.80} ({type(value).__name__})")
+            raise self._another_class(value)
         self._append(argv, self._take(value))
 
-    def _append(self, argv: list[bytes], parts: Iterable[Any]) -> None:
-        before = len(argv)
-        place, part = 0, None
+    def _append(self, argv: list[bytes], parts: tuple[Any, ...]) -> None:
         try:
-            for (place, name, write, optional), part in zip(self._plan, parts, strict=True):  # noqa: B007
-                if part is not None or not optional:
-                    argv += (name, write(part))
-        except (TypeError, ValueError) as error:
-            raise self._rejected(self._fields[place], part, error) from error
-        if len(argv) == before:
-            argv += _EMPTY
+            if not self._table.append(argv, parts):
+                argv += _EMPTY
+        except (TypeError, ValueError, OverflowError) as error:
+            for field, part in zip(self._fields, parts, strict=True):
+                self._write(field, part)
+            raise AssertionError("each field can be written alone") from error
 
-    def _rejected(self, field: Field, part: Any, error: Exception) -> Exception:
-        """Return the error for a value that a field cannot have."""
-        expected = name_of(field.type) + (" or None" if field.optional else "")
-        text = f"field {field.name!r} of {name_of(self._kind)}: expected {expected}, got {part!r:.80}"
-        if isinstance(error, TypeError):
-            return TypeError(f"{text} ({type(part).__name__})")
-        return InvalidValue(f"{text}: {error.__context__ or error}")
+    def _write(self, field: Field, part: Any) -> bytes:
+        """Return the text of a field; TypeError or InvalidValue with the name of the field."""
+        try:
+            return b"" if part is None and field.optional else field.write(part)
+        except (TypeError, ValueError, OverflowError) as error:
+            expected = name_of(field.type) + (" or None" if field.optional else "")
+            text = f"field {field.name!r} of {name_of(self._kind)}: expected {expected}, got {part!r:.80}"
+            if isinstance(error, TypeError):
+                raise TypeError(f"{text} ({type(part).__name__})") from error
+            raise InvalidValue(f"{text}: {error.__context__ or error}") from error
+
+    def _another_class(self, value: Any) -> TypeError:
+        return TypeError(f"expected {name_of(self._kind)}, got {value!r:.80} ({type(value).__name__})")
 
     # -- reading -------------------------------------------------------------------------------------
 
     def read(self, flat: list[bytes], /) -> Any:
         """Return the value of the fields of an entry; InvalidField if they are not one."""
-        if flat[::2] == self._names:
-            try:
-                return self._construct([read(raw) for read, raw in zip(self._readers, flat[1::2], strict=True)])
-            except (TypeError, ValueError):
-                pass  # read it again, to find the field
+        try:
+            values: Any = self._table.values(flat)
+            if values is not None:
+                return self._construct(values)
+        except (TypeError, ValueError):
+            pass  # read it again, to find the field
         return self._read_each(flat)
 
     def _construct(self, values: list[Any]) -> Any:
@@ -184,13 +190,13 @@ class DictForm(FieldsForm):
     def __init__(self, kind: Any) -> None:
         fields = _typed_dict_fields(kind)
         names = [field.name for field in fields]
-        super().__init__(kind, fields, list, lambda *values: dict(zip(names, values, strict=True)))
+        super().__init__(kind, fields, tuple, lambda *values: dict(zip(names, values, strict=True)))
         self._by_name = {field.name: field for field in fields}
 
     def append(self, argv: list[bytes], value: Any, /) -> None:
         """Append the items of a dict; TypeError for an unknown or a missing key."""
         if not isinstance(value, dict):
-            raise TypeError(f"expected {name_of(self._kind)}, got {value!r:.80} ({type(value).__name__})")
+            raise self._another_class(value)
         if not value.keys() <= self._by_name.keys():
             unknown = next(key for key in value if key not in self._by_name)
             raise TypeError(f"the key {unknown!r} is not one of {name_of(self._kind)}")
@@ -201,10 +207,7 @@ class DictForm(FieldsForm):
                 if field.required:
                     raise TypeError(f"the key {name!r} of {name_of(self._kind)} is missing")
             elif part is not None or not field.optional:
-                try:
-                    argv += (field.stored, field.write(part))
-                except (TypeError, ValueError) as error:
-                    raise self._rejected(field, part, error) from error
+                argv += (field.stored, self._write(field, part))
         if len(argv) == before:
             argv += _EMPTY
 
@@ -272,11 +275,11 @@ def _class_form(kind: Any, fields: Sequence[Field], forbids: bool = False) -> Fi
     return FieldsForm(kind, fields, taker(names), make, forbids)
 
 
-def taker(names: Sequence[str]) -> Callable[[Any], Iterable[Any]]:
+def taker(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
     """Return a function that returns the attributes of an object."""
     if len(names) > 1:
         return attrgetter(*names)
-    return lambda value: [getattr(value, name) for name in names]
+    return lambda value: tuple(getattr(value, name) for name in names)
 
 
 def dataclass_form(kind: Any) -> FieldsForm:

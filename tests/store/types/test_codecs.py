@@ -12,7 +12,7 @@ from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import Enum, Flag, IntEnum, StrEnum
 from pathlib import Path
-from typing import Annotated, Any, NewType
+from typing import Annotated, Any, Literal, NewType
 from uuid import UUID
 
 import msgspec
@@ -94,6 +94,9 @@ TEXTS: list[tuple[Any, Any, bytes]] = [
     (Color | None, None, b""),
     (Level, Level.HIGH, b"2"),
     (Mode, Mode.FAST, b"fast"),
+    (Literal["a", "b"], "b", b"b"),
+    (Literal[1, True], True, b"true"),
+    (Literal["a", None], None, b"null"),
     (Bits, Bits.A | Bits.B, b"3"),
     (list[int], [1, 2], b"[1,2]"),
     (dict[str, float], {"a": 1.5}, b'{"a":1.5}'),
@@ -133,7 +136,8 @@ def test_nan_and_a_time_with_an_offset_of_seconds() -> None:
 
 WRONG_VALUES: list[tuple[Any, Any]] = [
     (str, 5), (int, True), (int, "5"), (int, 5.0), (float, "5"), (float, True), (bool, 1), (datetime, date(2026, 1, 1)),
-    (date, NOON), (Decimal, 5), (UUID, "x"), (Color, "red"), (type(None), ""), (int | None, ""), (bytes, "text"),
+    (date, NOON), (Decimal, 5), (UUID, "x"), (Color, "red"), (Literal["a", 1], "b"),
+    (Literal["a", 1], True), (type(None), ""), (int | None, ""), (bytes, "text"),
 ]  # fmt: skip
 
 
@@ -147,7 +151,8 @@ WRONG_TEXTS: list[tuple[Any, bytes]] = [
     (int, b""), (int, b"1_0"), (int, b" 1"), (int, b"1.0"), (int, b"x"), (int, b"\xff"), (float, b"1_0"),
     (float, b" 1"), (float, b"x"), (bool, b"True"), (bool, b"1"), (datetime, b"yesterday"), (date, b"2026-13-01"),
     (time, b"25:00"),
-    (Decimal, b"x"), (UUID, b"x"), (Color, b"green"), (Level, b"3"), (Bits, b"x"), (type(None), b"null"),
+    (Decimal, b"x"), (UUID, b"x"), (Color, b"green"), (Literal["a"], b"b"), (Decimal, b"1_0"), (int, b"9" * 5000),
+    (Level, b"3"), (Bits, b"x"), (type(None), b"null"),
     (int | None, b"null"), (list[int], b"[1,"), (list[int], b'["x"]'), (Order, b"{}"), (int | str, b"5.5"),
     (Annotated[int, msgspec.Meta(gt=0)], b"-5"),
 ]  # fmt: skip

@@ -5,8 +5,9 @@ Made from store/stream.py by `python -m tools.make_aio`; edit that file, then ru
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
 from rillet.store.aio.group import AsyncGroup
@@ -77,15 +78,11 @@ class AsyncStream(Generic[T]):
         if idmp is not None or idmpauto is not None:
             argv += producer_arguments(idmp, idmpauto)
         argv.append(b"*" if id is _NEW else encode_new_id(id))
-        self._append(argv, fields)
-        return await self.store.id_of(argv)
-
-    def _append(self, argv: list[bytes], fields: T) -> None:
-        """Append the fields of an entry, or of a typed stream's value, to a command."""
         if self.form is None:
             append_fields(argv, fields)
         else:
             append_value(argv, fields, self.form, self.name)
+        return await self.store.id_of(argv)
 
     @overload
     async def add_many(self, entries: Iterable[T | tuple[Position, T]], *, batch: int = BATCH,
@@ -116,6 +113,9 @@ class AsyncStream(Generic[T]):
         message_ids = None if idmp is None else iter(idmp[1])
         if message_ids is None or idmpauto is not None:
             start += producer_arguments(None if idmp is None else (idmp[0], b""), idmpauto)
+        append: Callable[[list[bytes], Any], object] = append_fields
+        if self.form is not None:
+            append = partial(append_value, form=self.form, stream=self.name)
         ids: list[StreamID | None] = []
         commands: list[list[bytes]] = []
         item: Any
@@ -127,10 +127,10 @@ class AsyncStream(Generic[T]):
             if type(item) is tuple and len(item) == 2 and (self.form is not None or not _is_pair(item[0])):
                 id, fields = item
                 argv.append(encode_new_id(id))
-                self._append(argv, fields)
+                append(argv, fields)
             else:
                 argv.append(b"*")
-                self._append(argv, item)
+                append(argv, item)
             commands.append(argv)
             if len(commands) >= batch:
                 ids += await self._send(commands)
