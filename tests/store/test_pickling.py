@@ -8,6 +8,8 @@ import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from decimal import Decimal
 from multiprocessing import get_all_start_methods, get_context
 from pathlib import Path
 from typing import Any
@@ -85,6 +87,24 @@ def test_a_copy_in_the_same_process_is_a_store_of_its_own(frontend: Frontend) ->
     assert [message.id for message in copies[1].read()] == [id]
     copies[0].store.close()
     assert jobs.length() == 1
+
+
+@dataclass
+class Order:
+    number: int
+    total: Decimal
+
+
+@SENT
+def test_a_copy_of_a_typed_stream_has_the_type(frontend: Frontend) -> None:
+    orders = frontend.store.stream("orders", type=Order)
+    order = Order(7, Decimal("9.90"))
+    orders.add(order)
+    consumer = pickle.loads(pickle.dumps(orders.group("g").consumer("c")))
+    (message,) = consumer.read()
+    assert message.value == order
+    assert pickle.loads(pickle.dumps(message)).value == order
+    assert [entry.value for entry in pickle.loads(pickle.dumps(orders))] == [order]
 
 
 def test_a_copy_has_the_same_options(tmp_path: Path) -> None:

@@ -232,7 +232,7 @@ class ClusterChannels(ServerChannels):
 
 
 def one_reply(argv: list[bytes]) -> list[bytes]:
-    """Return the command; raise CommandError if it subscribes (its replies never end) or is part of a transaction.
+    """Return the command; raise CommandError if it does not have exactly one reply, or is part of a transaction.
 
     ValueError if it is empty.
     """
@@ -246,6 +246,8 @@ def one_reply(argv: list[bytes]) -> list[bytes]:
                 f"{name} belongs to one connection, which threads and tasks would share: use `with store.transaction()`"
             )
         raise CommandError(f"{name} has more than one reply and cannot be executed: use Store.subscribe()")
+    if word == b"CLIENT" and len(argv) > 1 and argv[1].upper() == b"REPLY":
+        raise CommandError("CLIENT REPLY cannot be executed, because every call waits for a reply")
     return argv
 
 
