@@ -57,6 +57,7 @@ if TYPE_CHECKING:
         Entry,
         Group,
         GroupInfo,
+        GroupStats,
         Hash,
         List,
         Message,
@@ -66,7 +67,10 @@ if TYPE_CHECKING:
         Set,
         SortedSet,
         Store,
+        StoreStats,
         Stream,
+        StreamMemory,
+        StreamStats,
         String,
         Subscription,
         codecs,
@@ -100,8 +104,9 @@ _ERRORS = """
     Unblocked WrongPass WrongType
 """
 _STORE = """
-    ChannelMessage Consumer ConsumerInfo Counter Entry Group GroupInfo Hash List Message MultiConsumer
-    PendingEntry PendingSummary Set SortedSet Store Stream String Subscription codecs connect open
+    ChannelMessage Consumer ConsumerInfo Counter Entry Group GroupInfo GroupStats Hash List Message MultiConsumer
+    PendingEntry PendingSummary Set SortedSet Store StoreStats Stream StreamMemory StreamStats String Subscription
+    codecs connect open
 """
 _AIO = """
     AsyncConsumer AsyncCounter AsyncGroup AsyncHash AsyncList AsyncMessage AsyncMultiConsumer AsyncSet
@@ -144,6 +149,7 @@ __all__ = [
     "ExecAbort",
     "Group",
     "GroupInfo",
+    "GroupStats",
     "Hash",
     "InvalidEntry",
     "InvalidValue",
@@ -174,9 +180,12 @@ __all__ = [
     "StoreBusy",
     "StoreClosed",
     "StoreError",
+    "StoreStats",
     "StoreTransaction",
     "Stream",
     "StreamID",
+    "StreamMemory",
+    "StreamStats",
     "String",
     "Subscription",
     "TransactionConflict",

@@ -27,7 +27,8 @@ MODULES = {
 }
 # Classes of which only these methods are copied, and the base classes that replace their own.
 SELECTED = {
-    "Store": ("execute", "execute_many", "stream", "streams", "read", "consumer", "delete", "publish", "info"),
+    "Store": ("execute", "execute_many", "stream", "streams", "read", "consumer", "stats", "delete", "publish",
+              "info"),  # fmt: skip
 }
 # Docstrings of classes that describe operators; the others are copied.
 DOCSTRINGS = {

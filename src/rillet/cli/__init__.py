@@ -5,6 +5,9 @@
     rillet check PATH [--repair] [--salvage OUT]   check the files of a store or server; save what is sound
     rillet export SOURCE OUT.rdb [--rdb-version N] write the data as an RDB file for any server version
     rillet import SOURCE TARGET [--merge HOW]      copy files or a server into a store or a server
+    rillet stats PLACE [--watch] [--json]          streams, groups, lag, pending messages by age, memory
+    rillet groups PLACE [STREAM]                   groups with their consumers and pending messages
+    rillet tail PLACE STREAM ...                   print entries, and new ones as they are added
     rillet pipeline NAME ...                       archive, replay, aggregate ...: the pipelines on Spark
     rillet --version
 
@@ -28,6 +31,9 @@ SUBCOMMANDS = {
     "check": "check the files of a store or server for damage: rillet check PATH [--repair] [--salvage OUT]",
     "export": "write the data of a store, a log or an RDB file as an RDB file of any version",
     "import": "copy an RDB file, a log or a server into a store or a server: rillet import SOURCE TARGET",
+    "stats": "show streams, groups, lag, pending messages by age and memory of a store or server",
+    "groups": "show groups with their consumers and pending messages",
+    "tail": "print the last entries of streams, and new ones as they are added",
     "pipeline": "archive, replay, aggregate and more on Spark: rillet pipeline NAME ...",
 }
 """The subcommands and their help lines."""

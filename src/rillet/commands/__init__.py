@@ -19,7 +19,7 @@ MODULES = {
     "hash": ("fields", "random_fields"),
     "stream": (
         "add", "delete", "range", "read", "read_group", "group", "pending", "claim", "nack", "info", "idmp",
-        "bulk_read",
+        "bulk_read", "memory",
     ),
     "pubsub": ("pubsub",),
     "scripting": ("scripting",),

@@ -11,6 +11,7 @@ from rillet.store.entry import Entry
 from rillet.store.group import Consumer, Group, MultiConsumer
 from rillet.store.message import Message
 from rillet.store.records import ConsumerInfo, GroupInfo, PendingEntry, PendingSummary
+from rillet.store.stats import GroupStats, StoreStats, StreamMemory, StreamStats
 from rillet.store.store import Store, connect, open
 from rillet.store.stream import Stream
 from rillet.store.types.hash import Hash
@@ -19,6 +20,7 @@ from rillet.store.types.set import Set
 from rillet.store.types.sorted_set import SortedSet
 from rillet.store.types.string import Counter, String
 
-__all__ = ["ChannelMessage", "Consumer", "ConsumerInfo", "Counter", "Entry", "Group", "GroupInfo", "Hash", "List",
-           "Message", "MultiConsumer", "PendingEntry", "PendingSummary", "Set", "SortedSet", "Store", "Stream",
-           "String", "Subscription", "codecs", "connect", "open"]  # fmt: skip
+__all__ = ["ChannelMessage", "Consumer", "ConsumerInfo", "Counter", "Entry", "Group", "GroupInfo", "GroupStats",
+           "Hash", "List", "Message", "MultiConsumer", "PendingEntry", "PendingSummary", "Set", "SortedSet", "Store",
+           "StoreStats", "Stream", "StreamMemory", "StreamStats", "String", "Subscription", "codecs", "connect",
+           "open"]  # fmt: skip

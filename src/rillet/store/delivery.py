@@ -136,6 +136,21 @@ def drive(store: Store, commands: Commands[Result]) -> Result:
         reply = run_step(store, command)
 
 
+def observe(store: Store, commands: Commands[Result]) -> Result:
+    """Run the commands of a generator, and return its result; an error reply is sent to the generator as a value."""
+    reply: Any = None
+    while True:
+        try:
+            command = commands.send(reply)
+        except StopIteration as end:
+            result: Result = end.value
+            return result
+        try:
+            reply = run_step(store, command)
+        except CommandError as error:
+            reply = error
+
+
 def run_step(store: Store, command: Any) -> Any:
     """Run a command or a transaction; return the reply, or the replies."""
     return store.run_many(command) if isinstance(command[0], list) else store.run(command)

@@ -35,6 +35,7 @@ from rillet.store.aio import AsyncStore
 from rillet.store.backend import Backend, DirectoryBackend, MemoryBackend, ServerBackend
 from rillet.store.channels import Names, Subscription, one_reply
 from rillet.store.codecs import Codec
+from rillet.store.delivery import observe
 from rillet.store.directory import Directory
 from rillet.store.encoding import Value, decode, encode, encode_name, id_of_reply, parse_id
 from rillet.store.entry import Entry
@@ -45,6 +46,7 @@ from rillet.store.read_only import ReadOnlyBackend
 from rillet.store.recovery import Recovery
 from rillet.store.serving import StoreServer, serve
 from rillet.store.several import Positions, StreamLike
+from rillet.store.stats import PENDING, StoreStats, survey
 from rillet.store.store_settings import FILES, MEMORY, differences, settings_of
 from rillet.store.stream import Stream
 from rillet.store.transaction import StoreTransaction
@@ -326,6 +328,21 @@ class Store(KeyCommands):
                 cursor, names = raised(run([b"SCAN", cursor, b"MATCH", encode(pattern), b"COUNT", b"1000", *extra]))
                 yield from map(decode, names)
                 more = cursor != b"0"
+
+    def stats(self, *streams: str | bytes, previous: StoreStats | None = None, pending: int = PENDING,
+              memory: bool = True) -> StoreStats:  # fmt: skip
+        """Return the figures of streams, by default of all, with their groups and consumers; see rillet.store.stats.
+
+        previous: an earlier result, from which the rate of each stream is computed. pending: the most pending messages
+        of a group that are read to sort them by age. memory: also measure the memory of each stream.
+        CommandError for a name that is not a stream. O(keys + groups + pending messages)
+        """
+        keys = {encode_name(name) for name in streams}
+        if not streams:
+            for name in self.keys(kind="stream"):
+                keys.add(encode_name(name))
+        found = observe(self, survey(sorted(keys), pending, memory, bool(streams)))
+        return found if previous is None else found.since(previous)
 
     def delete(self, *names: Value) -> int:
         """Delete keys; return how many existed."""

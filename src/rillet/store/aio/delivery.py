@@ -36,6 +36,21 @@ async def drive(store: AsyncStore, commands: Commands[Result]) -> Result:
         reply = await run_step(store, command)
 
 
+async def observe(store: AsyncStore, commands: Commands[Result]) -> Result:
+    """Run the commands of a generator, and return its result; an error reply is sent to the generator as a value."""
+    reply: Any = None
+    while True:
+        try:
+            command = commands.send(reply)
+        except StopIteration as end:
+            result: Result = end.value
+            return result
+        try:
+            reply = await run_step(store, command)
+        except CommandError as error:
+            reply = error
+
+
 async def run_step(store: AsyncStore, command: Any) -> Any:
     """Run a command or a transaction; return the reply, or the replies."""
     return await store.run_many(command) if isinstance(command[0], list) else await store.run(command)
@@ -259,6 +274,7 @@ __all__ = [
     "delivery",
     "drive",
     "new_messages_of",
+    "observe",
     "read_commands",
     "read_options",
     "run_step",

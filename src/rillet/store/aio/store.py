@@ -10,6 +10,7 @@ from types import UnionType
 from typing import Any, Literal, overload
 
 from rillet.store.aio import several
+from rillet.store.aio.delivery import observe
 from rillet.store.aio.group import AsyncMultiConsumer
 from rillet.store.aio.keys import AsyncKeyCommands
 from rillet.store.aio.runner import AsyncRunner
@@ -21,6 +22,7 @@ from rillet.store.encoding import Value, decode, encode, encode_name
 from rillet.store.entry import Entry
 from rillet.store.positions import Position
 from rillet.store.several import Positions
+from rillet.store.stats import PENDING, StoreStats, survey
 from rillet.store.transports.cluster import ClusterTransport
 from rillet.store.typed import CodecName, OnInvalid, V, checked_action
 from rillet.store.typed_forms import form_of
@@ -119,6 +121,21 @@ class AsyncStore(AsyncRunner, AsyncKeyCommands):
         Stream keeps its type: its messages have a `value`.
         """
         return await several.consumer(self, group, name, streams, start, create)
+
+    async def stats(self, *streams: str | bytes, previous: StoreStats | None = None, pending: int = PENDING,
+                    memory: bool = True) -> StoreStats:  # fmt: skip
+        """Return the figures of streams, by default of all, with their groups and consumers; see rillet.store.stats.
+
+        previous: an earlier result, from which the rate of each stream is computed. pending: the most pending messages
+        of a group that are read to sort them by age. memory: also measure the memory of each stream.
+        CommandError for a name that is not a stream. O(keys + groups + pending messages)
+        """
+        keys = {encode_name(name) for name in streams}
+        if not streams:
+            async for name in self.keys(kind="stream"):
+                keys.add(encode_name(name))
+        found = await observe(self, survey(sorted(keys), pending, memory, bool(streams)))
+        return found if previous is None else found.since(previous)
 
     async def delete(self, *names: Value) -> int:
         """Delete keys; return how many existed."""

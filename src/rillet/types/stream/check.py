@@ -111,24 +111,36 @@ def check_stream(stream: Stream) -> None:
 
 def memory_of_stream(stream: Stream, samples: int) -> int:
     """Return the estimate for MEMORY USAGE, computed as in Redis from the sizes of rillet's buffers."""
+    return sum(memory_by_structure(stream, samples)[0].values())
+
+
+def memory_by_structure(stream: Stream, samples: int) -> tuple[dict[str, int], int]:
+    """Return the bytes of each structure of a stream, and the number of listpacks that were measured. O(samples)
+
+    samples: how many listpacks are measured from the first on, 0 for all; the rest counts with their average size.
+    """
     sizes: list[int] = []
     nodes = RaxIterator(stream.rax)
     nodes.seek("^")
     while (samples == 0 or len(sizes) < samples) and nodes.next():
         sizes.append(len(nodes.data.buf))
-    total = _OBJECT_AND_STREAM + _memory_of_rax(stream.rax)
-    if stream.rax.numele <= len(sizes):
-        total += sum(sizes)
-    else:
+    listpacks = sum(sizes)
+    if stream.rax.numele > len(sizes):
         nodes.seek("$")
         nodes.next()
-        total += sum(sizes) // len(sizes) * (stream.rax.numele - 1) + len(nodes.data.buf)
-    total += len(stream.pending.buf) + _memory_of_index(stream.pending.refs)
+        listpacks = sum(sizes) // len(sizes) * (stream.rax.numele - 1) + len(nodes.data.buf)
+    groups, pending = 0, len(stream.pending.buf) + _memory_of_index(stream.pending.refs)
     for group in stream.groups.values():
-        total += _GROUP + _memory_of_index(group.index)
+        groups += _GROUP
+        pending += _memory_of_index(group.index)
         for consumer in group.consumers.values():
-            total += _CONSUMER + len(consumer.name) + _memory_of_index(consumer.index)
-    return total + (stream.idmp.memory_usage() if stream.idmp is not None else 0)
+            groups += _CONSUMER + len(consumer.name)
+            pending += _memory_of_index(consumer.index)
+    parts = {
+        "stream": _OBJECT_AND_STREAM, "rax": _memory_of_rax(stream.rax), "listpacks": listpacks, "groups": groups,
+        "pending": pending, "idmp": stream.idmp.memory_usage() if stream.idmp is not None else 0,
+    }  # fmt: skip
+    return parts, len(sizes)
 
 
 def _memory_of_index(index: PendingIndex) -> int:

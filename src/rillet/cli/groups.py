@@ -1,0 +1,74 @@
+"""`rillet groups PLACE [STREAM ...]`: groups with their consumers, and their pending messages, longest idle first.
+
+PLACE is the directory of a store, or a url, as for `rillet stats`. For each pending message: its ID, consumer, the time
+since its delivery, and the number of deliveries. A released message (XNACK) has no consumer.
+
+Exit status: 0, or 2 if there is nothing to show.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+
+from rillet.cli.output import duration, guarded, identity, number, safe, table
+from rillet.cli.stats import consumer_table, group_notes, lag_text
+from rillet.store.records import PendingEntry
+from rillet.store.stats import PENDING, GroupStats, StreamStats, plain
+from rillet.store.store import Store
+from rillet.store.visiting import visit
+
+_PAGE = 1000
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("place", metavar="PATH|URL", help="the directory of a store, or the url of a server")
+    parser.add_argument("streams", nargs="*", metavar="STREAM", help="only these streams; by default all")
+    parser.add_argument("-n", "--lines", type=int, default=10, metavar="N",
+                        help="show N pending messages of each group (default 10)")  # fmt: skip
+    parser.add_argument("--pending", type=int, default=PENDING, metavar="N",
+                        help=f"read up to N pending messages of a group to find these (default {PENDING})")  # fmt: skip
+    parser.add_argument("--json", action="store_true", help="print one line of JSON for each group")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the groups; return the exit status."""
+    return guarded(lambda: _print(options))
+
+
+def _print(options: argparse.Namespace) -> None:
+    with visit(options.place) as store:
+        stats = store.stats(*options.streams, pending=options.pending, memory=False)
+        for stream in stats.streams:
+            for group in stream.groups:
+                entries = _oldest(store, stream, group, options.pending)[: max(options.lines, 0)]
+                if options.json:
+                    print(json.dumps({"stream": stream.name, **plain(group), "messages": plain(entries)}), flush=True)
+                else:
+                    print("\n".join(_report(stream, group, entries)) + "\n", flush=True)
+
+
+def _oldest(store: Store, stream: StreamStats, group: GroupStats, most: int) -> list[PendingEntry]:
+    """Return up to `most` pending messages of the group with the lowest IDs, longest idle first."""
+    found: list[PendingEntry] = []
+    pending = store.stream(stream.name).group(group.name, create=False).pending
+    start = "-"
+    while len(found) < most and (page := pending(min(_PAGE, most - len(found)), start=start)):
+        found += page
+        start = f"({page[-1].id}"
+    return sorted(found, key=lambda entry: -entry.idle_ms)
+
+
+def _report(stream: StreamStats, group: GroupStats, entries: list[PendingEntry]) -> Iterator[str]:
+    yield (f"{safe(stream.name)} / {safe(group.name)}: lag {lag_text(group)}, {number(group.pending)} pending, "
+           f"last delivered {identity(group.last_delivered_id)}")  # fmt: skip
+    yield from group_notes(group)
+    if group.consumers:
+        yield from consumer_table(group)
+    if entries:
+        rows = [(str(one.id), safe(one.consumer) or "-", duration(one.idle_ms), number(one.deliveries))
+                for one in entries]  # fmt: skip
+        yield from table(("message", "consumer", "idle", "deliveries"), rows, frozenset((0, 1)), "    ")
+        if len(entries) < group.pending:
+            yield f"    and {number(group.pending - len(entries))} more"

@@ -1,0 +1,105 @@
+"""Text for terminals, shared by `rillet stats`, `rillet groups` and `rillet tail`.
+
+Names and values come from other programs, so each control character is written as an escape sequence: data cannot move
+the cursor or change colours.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+
+from rillet.errors import RilletError
+from rillet.types.stream.id import StreamID
+
+FAILED = 2
+_UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s"))
+
+
+def guarded(work: Callable[[], None]) -> int:
+    """Run a command until its end, ^C or a closed pipe; print an error as one line; return the exit status."""
+    try:
+        work()
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        return 0
+    except BrokenPipeError:
+        # The reader, such as `head`, has ended. Python would report the pipe again when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except RilletError as error:
+        print(f"rillet: {safe(str(error))}", file=sys.stderr)
+        return FAILED
+    return 0
+
+
+def safe(text: str) -> str:
+    """Return text with each character that is not printable, and each backslash, as an escape sequence."""
+    if text.isprintable() and "\\" not in text:
+        return text
+    return "".join(one if one.isprintable() and one != "\\" else _escaped(one) for one in text)
+
+
+def _escaped(character: str) -> str:
+    code = ord(character)
+    if 0xDC80 <= code <= 0xDCFF:  # a byte that is not UTF-8 (rillet.store.encoding)
+        return f"\\x{code - 0xDC00:02x}"
+    return character.encode("unicode_escape", "surrogatepass").decode()
+
+
+def number(value: float | None) -> str:
+    """Return a number with separators; "?" for None."""
+    if value is None:
+        return "?"
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"
+
+
+def size(value: int | None) -> str:
+    """Return a number of bytes with a unit; "?" for None."""
+    if value is None:
+        return "?"
+    for limit, unit in ((10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
+        if value >= limit:
+            return f"{value / limit:.1f} {unit}"
+    return f"{value} B"
+
+
+def duration(ms: int | None) -> str:
+    """Return milliseconds with the largest fitting unit; "-" for None or a negative number."""
+    if ms is None or ms < 0:
+        return "-"
+    for limit, unit in _UNITS:
+        if ms >= limit:
+            return f"{ms / limit:.1f} {unit}"
+    return f"{ms} ms"
+
+
+def moment(id: StreamID | None) -> str:
+    """Return the time of an ID; "" if its milliseconds are not a time since 2000, as in 1-1."""
+    if id is None or not 946_684_800_000 <= id.ms < 253_402_300_800_000:
+        return ""
+    return id.datetime.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def identity(id: StreamID | None) -> str:
+    """Return an ID with its time; "-" for None."""
+    if id is None:
+        return "-"
+    return f"{id} ({moment(id)})" if moment(id) else str(id)
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]], left: frozenset[int] = frozenset((0,)),
+          indent: str = "") -> list[str]:  # fmt: skip
+    """Return the lines of a table; columns outside of `left` are aligned to the right."""
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    return [
+        indent + "  ".join(
+            cell.ljust(width) if at in left else cell.rjust(width)
+            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in (head, *rows)
+    ]  # fmt: skip
+
+
+__all__ = ["FAILED", "duration", "guarded", "identity", "moment", "number", "safe", "size", "table"]

@@ -1,0 +1,150 @@
+"""`rillet stats PLACE`: streams, groups, lag, pending messages by age, consumers, memory by structure.
+
+PLACE is the directory of a store, or a url: redis://, rediss://, unix://, redis+cluster://. If a process has the
+directory open, it is asked; otherwise the files are read without changing a byte. --watch repeats the report, with the
+rate of each stream, until ^C; --json prints one line for each report.
+
+Exit status: 0, or 2 if there is nothing to show.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+from rillet.cli.output import duration, guarded, identity, number, safe, size, table
+from rillet.store.stats import AGES, OLDER, PENDING, RELEASED, GroupStats, StoreStats, StreamStats
+from rillet.store.store import Store
+from rillet.store.visiting import Visit
+
+_CLEAR = "\x1b[H\x1b[J"  # the cursor to the top, and everything below it erased
+_AGES = [*(name for name, _ in AGES), OLDER, RELEASED]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("place", metavar="PATH|URL", help="the directory of a store, or the url of a server")
+    parser.add_argument("streams", nargs="*", metavar="STREAM", help="only these streams; by default all")
+    parser.add_argument("--watch", nargs="?", type=_seconds, const=2.0, metavar="SECONDS",
+                        help="repeat the report, with rates, every 2 seconds until ^C")  # fmt: skip
+    parser.add_argument("--json", action="store_true", help="print each report as one line of JSON")
+    parser.add_argument("--pending", type=int, default=PENDING, metavar="N",
+                        help=f"read up to N pending messages per group for the ages (default {PENDING})")  # fmt: skip
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < 1e6:
+        raise argparse.ArgumentTypeError(f"expected a number of seconds above 0, got {text!r}")
+    return seconds
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the report once, or repeatedly; return the exit status."""
+    return guarded(lambda: _print(options))
+
+
+def _print(options: argparse.Namespace) -> None:
+    previous: StoreStats | None = None
+
+    def sample(store: Store) -> StoreStats:
+        return store.stats(*options.streams, previous=previous, pending=options.pending)
+
+    with Visit(options.place) as visit:
+        while True:
+            stats = visit.ask(sample)
+            if options.json:
+                print(json.dumps(stats.as_dict()), flush=True)
+            else:
+                top = _CLEAR if options.watch is not None and sys.stdout.isatty() else ""
+                print(top + "\n".join(report(options.place, stats)), flush=True)
+            if options.watch is None:
+                return
+            previous = stats
+            time.sleep(options.watch)
+
+
+def report(place: str, stats: StoreStats) -> list[str]:
+    """Return the report as lines."""
+    when = datetime.fromtimestamp(stats.time, UTC).isoformat(sep=" ", timespec="seconds").replace("+00:00", "Z")
+    count = len(stats.streams)
+    lines = [f"{without_password(place)}: {stats.server}, {count} stream{'s' if count != 1 else ''}, {when}"]
+    if stats.streams:
+        head = ("stream", "length", "rate/s", "nodes", "memory", "first", "last")
+        lines += ["", *table(head, [_row(stream) for stream in stats.streams], frozenset((0, 5, 6)))]
+    for stream in stats.streams:
+        lines += ["", *_detail(stream)]
+    return lines
+
+
+def without_password(place: str) -> str:
+    """Return a url without its user and password."""
+    scheme, mark, rest = place.partition("://")
+    return safe(f"{scheme}://{rest.rpartition('@')[2]}" if mark else place)
+
+
+def _row(stream: StreamStats) -> tuple[str, ...]:
+    rate = "" if stream.rate is None else number(stream.rate)
+    return (safe(stream.name), number(stream.length), rate, number(stream.nodes), size(stream.memory.total),
+            identity(stream.first_id), identity(stream.last_id))  # fmt: skip
+
+
+def _detail(stream: StreamStats) -> Iterator[str]:
+    yield f"{safe(stream.name)}"
+    yield f"  memory    {_memory(stream)}"
+    added = "" if stream.entries_added is None else f"{number(stream.entries_added)} entries added, "
+    yield f"  counters  {added}last generated ID {stream.last_generated_id}, {number(stream.rax_nodes)} rax nodes"
+    if stream.groups:
+        head = ("group", "lag", "pending", *_AGES, "oldest", "last delivered")
+        rows = [_group_row(group) for group in stream.groups]
+        yield from table(head, rows, frozenset((0, len(head) - 1)), "  ")
+    for group in stream.groups:
+        yield from group_notes(group)
+        if group.consumers:
+            yield f"  consumers of {safe(group.name)}"
+            yield from consumer_table(group)
+
+
+def _memory(stream: StreamStats) -> str:
+    memory = stream.memory
+    if memory.listpacks is None:
+        return f"{size(memory.total)}; {safe(memory.note)}"
+    parts = ("listpacks", "rax", "groups", "pending", "idmp", "stream")
+    shown = ", ".join(f"{name} {size(getattr(memory, name))}" for name in parts if getattr(memory, name))
+    partly = memory.measured is not None and memory.measured < stream.nodes
+    return shown + (f" (estimated from {number(memory.measured)} listpacks)" if partly else "")
+
+
+def _group_row(group: GroupStats) -> tuple[str, ...]:
+    return (safe(group.name), lag_text(group), number(group.pending), *(number(group.ages[age]) for age in _AGES),
+            duration(group.oldest_ms), identity(group.last_delivered_id))  # fmt: skip
+
+
+def lag_text(group: GroupStats) -> str:
+    """Return the lag of a group: "?" if it is unknown, with "~" if it is not exact."""
+    return ("" if group.lag is None or group.lag_exact else "~") + number(group.lag)
+
+
+def group_notes(group: GroupStats) -> Iterator[str]:
+    """Yield what a reader of a group's figures must know."""
+    if group.lag is None:
+        yield f"  lag of {safe(group.name)} is unknown: {safe(group.lag_note)}"
+    elif not group.lag_exact:
+        yield f"  lag of {safe(group.name)} is not exact: {safe(group.lag_note)}"
+    if group.examined < group.pending:
+        yield (f"  ages of {safe(group.name)}: of the first {number(group.examined)} of {number(group.pending)} "
+               "pending messages")  # fmt: skip
+
+
+def consumer_table(group: GroupStats) -> list[str]:
+    """Return the consumers of a group as a table."""
+    head = ("consumer", "pending", "idle", "inactive")
+    rows = [(safe(one.name), number(one.pending), duration(one.idle_ms), duration(one.inactive_ms))
+            for one in group.consumers]  # fmt: skip
+    return table(head, rows, indent="    ")

@@ -1,0 +1,155 @@
+"""`rillet tail PLACE STREAM ...`: print the last entries of streams, then new ones as they are added, until ^C.
+
+    2026-11-21T12:00:00.123Z orders 1795435200123-0 customer=42 total=9.5
+
+PLACE is the directory of a store, or a url, as for `rillet stats`. If no process has the directory open, the entries in
+its files are printed, and new ones after a process opened it. --json prints one line of JSON for each entry:
+{"stream": ..., "id": ..., "time": ..., "fields": {...}}; a field that occurs twice has its last value.
+
+Exit status: 0, or 2 if the streams cannot be read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import time
+from datetime import datetime, timedelta
+from typing import Any
+
+from rillet.cli.output import guarded, moment, safe
+from rillet.errors import StoreError
+from rillet.store.encoding import decode
+from rillet.store.entry import Entry
+from rillet.store.store import Store
+from rillet.store.visiting import Visit
+from rillet.types.stream.id import MAX, StreamID
+
+_BLOCK = 1.0  # seconds of a waiting read; ^C ends it at once
+_POLL = 0.5  # seconds between two looks at what cannot be waited for
+_COUNT = 1000
+_AGE = re.compile(r"(\d+(?:\.\d+)?)(s|m|h|d)")
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+Start = StreamID | timedelta
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("place", metavar="PATH|URL", help="the directory of a store, or the url of a server")
+    parser.add_argument("streams", nargs="+", metavar="STREAM", help="the streams")
+    start = parser.add_mutually_exclusive_group()
+    start.add_argument("-n", "--lines", type=int, default=10, metavar="N",
+                       help="begin with the last N entries of each stream (default 10)")  # fmt: skip
+    start.add_argument("--from", dest="start", type=start_of, metavar="ID|TIME",
+                       help="begin at an ID, a time (2026-11-21T12:00, by default UTC), or an age (10m)")  # fmt: skip
+    start.add_argument("--group", metavar="NAME", help="begin after the last entry that this group was delivered")
+    parser.add_argument("--no-follow", action="store_true", help="end at the end of the streams")
+    parser.add_argument("--json", action="store_true", help="print each entry as one line of JSON")
+
+
+def start_of(text: str) -> Start:
+    """Return the first ID to print, or an age to subtract from the server's time."""
+    if match := _AGE.fullmatch(text):
+        return timedelta(seconds=float(match[1]) * _SECONDS[match[2]])
+    try:
+        return StreamID.parse(text)
+    except ValueError:
+        pass
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither an ID (1700000000000-0), nor a time in ISO 8601, nor an "
+                                         "age such as 30s, 10m, 2h or 1d") from None  # fmt: skip
+    seconds = time.timestamp() if time.tzinfo is not None else (time - datetime(1970, 1, 1)).total_seconds()
+    return StreamID(max(0, int(seconds * 1000)), 0)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print entries until ^C; return the exit status."""
+    return guarded(lambda: _tail(options))
+
+
+def _tail(options: argparse.Namespace) -> None:
+    names = list(dict.fromkeys(options.streams))
+    with Visit(options.place) as visit:
+        positions = _begin(visit.store(), names, options)
+        while True:
+            found = _next(visit, positions, options.no_follow)
+            for name, entry in found:
+                print(_line(name, entry, options.json))
+                positions[name] = entry.id
+            if found:
+                print(end="", flush=True)
+            elif options.no_follow:
+                return
+
+
+def _begin(store: Store, names: list[str], options: argparse.Namespace) -> dict[str, StreamID]:
+    """Return the ID in each stream after which entries are printed."""
+    if options.group is not None:
+        return {name: _position(store, name, options.group) for name in names}
+    if options.start is not None:
+        first = options.start
+        if isinstance(first, timedelta):
+            seconds, microseconds = map(int, store.execute("TIME"))
+            first = StreamID(max(0, seconds * 1000 + microseconds // 1000 - round(first.total_seconds() * 1000)), 0)
+        return dict.fromkeys(names, _before(first))
+    positions = {}
+    for name in names:
+        stream = store.stream(name)
+        last = stream.reverse(count=options.lines) if options.lines > 0 else []
+        positions[name] = _before(last[-1].id) if last else stream.last_id
+    return positions
+
+
+def _position(store: Store, name: str, group: str) -> StreamID:
+    """Return the ID of the entry that a group was delivered last; StoreError if it does not exist."""
+    try:
+        return store.stream(name).group(group, create=False).info().last_delivered_id
+    except KeyError:
+        raise StoreError(f"stream {name!r} has no group {group!r}: `rillet groups` lists them") from None
+
+
+def _before(id: StreamID) -> StreamID:
+    """Return the greatest ID that is smaller; 0-0 for 0-0."""
+    if id.seq:
+        return StreamID(id.ms, id.seq - 1)
+    return StreamID(id.ms - 1, MAX) if id.ms else id
+
+
+def _next(visit: Visit, positions: dict[str, StreamID], at_once: bool) -> list[tuple[str, Entry[Any]]]:
+    """Return the next entries, oldest first; none after a while without entries, or at once."""
+    waits = not at_once and not visit.is_snapshot
+
+    def read(store: Store) -> dict[str, list[Entry[Any]]]:
+        nonlocal waits
+        if waits and not visit.is_snapshot:
+            try:
+                return store.read(positions, count=_COUNT, block=_BLOCK)
+            except ValueError:  # a cluster cannot wait for streams in different slots
+                waits = False
+        return store.read(positions, count=_COUNT)
+
+    found = visit.ask(read)
+    if not found and not waits and not at_once:
+        time.sleep(_POLL)
+    return sorted(((name, entry) for name, entries in found.items() for entry in entries), key=lambda one: one[1].id)
+
+
+def _line(name: str, entry: Entry[Any], as_json: bool) -> str:
+    if as_json:
+        return json.dumps({"stream": name, "id": str(entry.id), "time": moment(entry.id) or None,
+                           "fields": entry.fields})  # fmt: skip
+    fields = (f"{_word(decode(field))}={_word(decode(value))}" for field, value in entry.pairs)
+    return " ".join([*([moment(entry.id)] if moment(entry.id) else []), safe(name), str(entry.id), *fields])
+
+
+def _word(text: str) -> str:
+    """Return a field or a value; in quotes if its end would not be visible."""
+    shown = safe(text)
+    return (
+        shown
+        if shown and not any(one in shown for one in " =\"'")
+        else f'"{shown.replace(chr(34), chr(92) + chr(34))}"'
+    )

@@ -1,0 +1,129 @@
+"""`visit(place)`: a store to look at, without becoming the owner of a directory. For `rillet stats`, `tail`, `groups`.
+
+    redis://, rediss://, unix://, redis+cluster://      the server
+    a directory that a process owns or serves           that process, through its socket
+    any other directory                                 a read-only snapshot; no byte is written
+
+`rillet.open` would become the owner if nobody else is: it would create files, and the program whose directory it is
+would attach to an inspection. A snapshot does not follow later changes, so `Visit` opens the place again when needed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import TypeVar
+
+from rillet.errors import StoreError
+from rillet.persistence.announcement import Announcement, announced
+from rillet.server.server import answers
+from rillet.store.directory import LOG_FOLDER
+from rillet.store.read_only import ReadOnlyBackend
+from rillet.store.serving import unix_url
+from rillet.store.store import Store, connect, open
+
+Result = TypeVar("Result")
+_TRIES = 20  # how often a directory whose owner ended is opened again
+_PAUSE = 0.2  # seconds between two tries
+
+
+def visit(place: str | os.PathLike[str]) -> Store:
+    """Open a url, or a directory through the process that has it open, or else read-only.
+
+    NotAStore or StoreError if there is nothing to look at, or the server refuses.
+    """
+    text = os.fspath(place)
+    if "://" in text:
+        return connect(text)
+    owner = announced(Path(text).absolute())
+    for url in () if owner is None else _urls(Path(text).absolute(), owner):
+        store = connect(url)
+        try:
+            # After a kill, another server may use the address of a server.
+            if owner is None or not owner.is_server or store.info().get("run_id") == owner.run_id:
+                return store
+        except StoreError:
+            pass  # the owner ended
+        except BaseException:
+            store.close()
+            raise
+        store.close()
+    return open(text, readonly=True)
+
+
+def _urls(folder: Path, owner: Announcement) -> list[str]:
+    """Return the urls under which the process that has the directory open can be reached."""
+    here = folder / "socket"  # also if the folder was renamed since the owner opened it
+    socket = here if not owner.is_server and here.exists() else Path(owner.socket)
+    urls = [unix_url(str(socket))] if owner.socket and answers(socket) else []
+    return [*urls, owner.url] if owner.url else urls
+
+
+class Visit:
+    """A directory or url that is looked at repeatedly: `store()` shows its present data."""
+
+    def __init__(self, place: str | os.PathLike[str]) -> None:
+        self.place = os.fspath(place)
+        self._store = visit(place)
+        self._seen = self._signature()
+
+    @property
+    def is_snapshot(self) -> bool:
+        """True if the store is a read-only snapshot of a directory that no process has open."""
+        return isinstance(self._store._backend, ReadOnlyBackend)
+
+    def store(self) -> Store:
+        """Return the store; a snapshot whose files have changed since, or which has an owner now, is opened again."""
+        if self.is_snapshot:
+            seen = self._signature()
+            if seen != self._seen:
+                self.reopen()
+                self._seen = seen
+        return self._store
+
+    def ask(self, function: Callable[[Store], Result]) -> Result:
+        """Return function(store). If the owner of a directory ended, the directory is opened again; StoreError."""
+        for _ in range(_TRIES):
+            try:
+                return function(self.store())
+            except StoreError:
+                if "://" in self.place:
+                    raise
+            time.sleep(_PAUSE)
+            with contextlib.suppress(StoreError):
+                self.reopen()
+        return function(self.reopen())
+
+    def reopen(self) -> Store:
+        """Open the place again; StoreError."""
+        self._store.close()
+        self._store = visit(self.place)
+        return self._store
+
+    def _signature(self) -> list[tuple[str, int, int]]:
+        """Return a value that changes with the files of a directory, and with its owner."""
+        found = []
+        for folder in (Path(self.place), Path(self.place) / LOG_FOLDER) if self.is_snapshot else ():
+            with contextlib.suppress(OSError):
+                for path in sorted(folder.iterdir()):
+                    about = path.stat()
+                    found.append((str(path), about.st_size, about.st_mtime_ns))
+        return found
+
+    def close(self) -> None:
+        """Close the store."""
+        self._store.close()
+
+    def __enter__(self) -> Visit:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:  # fmt: skip
+        self.close()
+
+
+__all__ = ["Visit", "visit"]
