@@ -29,7 +29,9 @@ SRC = Path("src/rillet")
 REQUIRE = os.environ.get("RILLET_REQUIRE_EXTENSIONS", "") not in ("", "0")
 DISABLE = os.environ.get("RILLET_DISABLE_EXTENSIONS", "") not in ("", "0")
 ONLY = [name for name in os.environ.get("RILLET_ONLY", "").split(",") if name]
-LISTED: tuple[str, ...] = runpy.run_path(str(SRC / "_compiled.py"))["COMPILED"]
+_MODULES = runpy.run_path(str(SRC / "_compiled.py"))
+LISTED: tuple[str, ...] = _MODULES["COMPILED"]
+PLAIN: tuple[str, ...] = _MODULES["PLAIN"]
 NOTICE = (
     "rillet: could not be compiled, so the interpreted package is installed: the same results, slower.\n"
     "rillet: for the compiled one install a C compiler and the Python headers (Debian: gcc python3-dev), "
@@ -44,6 +46,8 @@ DIRECTIVES = {
     "embedsignature": False,
     "cdivision": False,
 }
+# Ordinary Python keeps its meaning: annotations are not C types, and a negative index counts from the end.
+PLAIN_DIRECTIVES = {**DIRECTIVES, "annotation_typing": False, "wraparound": True}
 PROBE = "#include <Python.h>\nint rillet_probe(void) { return PY_MAJOR_VERSION; }\n"
 
 
@@ -64,10 +68,11 @@ def extensions() -> list[Extension]:
 
 
 def _compile_options(name: str) -> list[str]:
-    """Return the compiler options of a module: no debug information, -O3 for the decoding loops of `columns`."""
+    """Return the compiler options: no debug information, -O3 for the decoding loops of `columns`, -O1 without types."""
     if sys.platform == "win32":
         return []
-    return ["-O3" if name.startswith("columns/") else "-O2", "-g0", "-fno-strict-overflow"]
+    level = "-O3" if name.startswith("columns/") else "-O1" if name in PLAIN else "-O2"
+    return [level, "-g0", "-fno-strict-overflow"]
 
 
 class BuildSources(build_py):  # type: ignore[misc]
@@ -133,15 +138,21 @@ class BuildExtensions(build_ext):  # type: ignore[misc]
         """Translate each .py into a C file under build/c, unless that file is up to date."""
         from Cython.Build import cythonize
 
-        translated = cythonize(  # type: ignore[no-untyped-call]
-            list(self.extensions),
-            build_dir=os.environ.get("RILLET_C_DIR", "build/c"),
-            include_path=["src"],
-            compiler_directives=DIRECTIVES,
-            nthreads=self.parallel or 0,
-            quiet=True,
-        )
-        sources = {extension.name: extension.sources for extension in translated}
+        plain = {"rillet." + name.replace("/", ".") for name in PLAIN}
+        sources = {}
+        for directives, chosen in (
+            (DIRECTIVES, [extension for extension in self.extensions if extension.name not in plain]),
+            (PLAIN_DIRECTIVES, [extension for extension in self.extensions if extension.name in plain]),
+        ):
+            translated = cythonize(  # type: ignore[no-untyped-call]
+                chosen,
+                build_dir=os.environ.get("RILLET_C_DIR", "build/c"),
+                include_path=["src"],
+                compiler_directives=directives,
+                nthreads=self.parallel or 0,
+                quiet=True,
+            )
+            sources.update({extension.name: extension.sources for extension in translated})
         for extension in self.extensions:
             extension.sources = sources[extension.name]
 

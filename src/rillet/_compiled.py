@@ -1,8 +1,11 @@
 """The modules that Cython compiles, in dependency order.
 
-The build executes this file alone, so it imports nothing from rillet. A test compares the list with the
-sources (each listed file exists and imports `cython`; no other file does) and with the extensions of the
-compiled build.
+TYPED modules declare C types, for speed. PLAIN modules are ordinary Python; they are compiled so that nothing comes
+between two steps of a command. Python runs signal handlers and raises exceptions from outside only in interpreted
+code, so a command without interpreted code is whole or has not begun (rillet.store.transports.shield).
+
+The build executes this file alone, so it imports nothing from rillet. A test compares the lists with the
+sources (each typed file imports `cython`; no other file does) and with the extensions of the compiled build.
 
 A process runs the build whose folder comes first on Python's path: `src` contains no extensions, while an
 installed package or `build/compiled` contains one for each name below. There is no switch at run time.
@@ -13,7 +16,7 @@ from __future__ import annotations
 from importlib.machinery import ExtensionFileLoader
 from importlib.util import find_spec
 
-COMPILED = (
+TYPED = (
     "structs/memory",
     "structs/argument_spans",
     "structs/listpack",
@@ -92,6 +95,47 @@ COMPILED = (
     "store/field_table",
     "store/transports/lock",
 )
+
+PLAIN = (
+    "structs/glob",
+    "structs/intset",
+    "types/compat",
+    "types/encoding_limits",
+    "types/slot_table",
+    "types/hash",
+    "types/list",
+    "types/set",
+    "types/zset",
+    "types/stream/idmp",
+    "commands/arguments",
+    "commands/lookup",
+    "commands/replies",
+    "commands/first_key_pop",
+    "commands/hash/fields",
+    "commands/hash/random_fields",
+    "commands/keys/copy",
+    "commands/keys/delete",
+    "commands/keys/dump",
+    "commands/keys/expire",
+    "commands/keys/lookup",
+    "commands/keys/object",
+    "commands/keys/scan",
+    "commands/list/elements",
+    "commands/list/move",
+    "commands/list/pop",
+    "commands/set/members",
+    "commands/set/operations",
+    "commands/set/random_members",
+    "commands/zset/members",
+    "commands/zset/operations",
+    "commands/zset/pop",
+    "commands/zset/random_members",
+    "commands/zset/range",
+    "commands/stream/idmp",
+    "commands/stream/nack",
+)
+
+COMPILED = TYPED + PLAIN
 
 
 def by_speed() -> tuple[list[str], list[str]]:

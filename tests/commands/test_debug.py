@@ -69,7 +69,8 @@ def test_a_file_with_a_wrong_checksum_is_rejected_unless_checksums_are_ignored(t
     local("SET", "k", "v")
     path = tmp_path / "dump.rdb"
     write_rdb(path, local.engine)
-    path.write_bytes(path.read_bytes()[:-1] + b"\0")
+    data = path.read_bytes()
+    path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
     for settings, switch in (({}, "1"), ({"rdbchecksum": False}, "0"), ({}, "0")):
         engine = Engine(Settings(enable_debug_command="yes", **settings))
         Local(engine)("DEBUG", "SET-SKIP-CHECKSUM-VALIDATION", switch)

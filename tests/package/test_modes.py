@@ -14,7 +14,7 @@ import pytest
 
 import rillet
 from rillet import _cython
-from rillet._compiled import COMPILED, by_speed
+from rillet._compiled import COMPILED, PLAIN, TYPED, by_speed
 
 ROOT = Path(__file__).resolve().parents[2]
 SRC = ROOT / "src" / "rillet"
@@ -26,11 +26,11 @@ import sys
 sys.modules["cython"] = None
 from importlib import import_module
 from rillet import _cython
-from rillet._compiled import COMPILED
-for name in COMPILED:
+from rillet._compiled import PLAIN, TYPED
+for name in TYPED + PLAIN:
     module = import_module("rillet." + name.replace("/", "."))
     assert module.__file__.endswith(".py"), module.__file__
-    assert module.cython is _cython, name
+    assert name in PLAIN or module.cython is _cython, name
 from rillet.structs.listpack import Listpack
 pack = Listpack()
 pack.append(b"17")
@@ -85,12 +85,18 @@ def built_extensions(folder: Path) -> set[str]:
 
 
 @pytest.mark.once
-def test_listed_modules_are_those_that_import_the_shim() -> None:
-    assert sorted(COMPILED) == sorted(typed_sources())
+def test_typed_modules_are_those_that_import_the_shim() -> None:
+    assert sorted(TYPED) == sorted(typed_sources())
+
+
+@pytest.mark.once
+def test_plain_modules_exist_and_import_no_shim() -> None:
+    assert [name for name in PLAIN if not (SRC / f"{name}.py").is_file()] == []
+    assert set(PLAIN) & (set(TYPED) | set(typed_sources())) == set()
 
 
 def test_a_pxd_stands_only_beside_a_listed_module() -> None:
-    assert {p.relative_to(SRC).with_suffix("").as_posix() for p in SRC.rglob("*.pxd")} <= set(COMPILED)
+    assert {p.relative_to(SRC).with_suffix("").as_posix() for p in SRC.rglob("*.pxd")} <= set(TYPED)
 
 
 def test_there_is_no_second_implementation() -> None:

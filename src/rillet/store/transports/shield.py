@@ -11,15 +11,16 @@ that calls hands such commands to this thread and waits.
 
 An interrupted caller stops waiting, and the command still completes. The hand-over takes about 20 microseconds.
 
-A steady command needs no hand-over (`steady_names`): in the compiled build, those of streams and strings. Python looks
-for signals and exceptions only in interpreted code, and these commands call none after their first change. What they
-call in the frontend of a waiting client is called again if it was interrupted (Blocking.wake).
+A steady command needs no hand-over (`steady_names`): in the compiled build, the commands of streams, strings, lists,
+sets, hashes, sorted sets and keys. Python looks for signals and exceptions only in interpreted code, and these commands
+call none after their first change. What they call in the frontend of a waiting client is called again if it was
+interrupted (Blocking.wake).
 """
 
 from __future__ import annotations
 
+import _thread
 import os
-import threading
 from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, TypeVar
@@ -29,7 +30,10 @@ from rillet.runtime.registry import TABLE
 from rillet.store.transports.lock import COMPILED_STEPS
 
 Result = TypeVar("Result")
-THREAD_NAME = "rillet-engine"
+START_SECONDS = 1.0  # after this time, a thread that has not begun is given up
+_engine_threads: set[int] = set()  # the identifiers of this process's engine threads
+os.register_at_fork(after_in_child=_engine_threads.clear)
+CALL_THE_HOST = {b"flushall"}  # saves the empty file of a server with save points after the change, in interpreted code
 _names: set[bytes] = set()  # of the steady commands, in upper and lower case; empty until the first call
 
 
@@ -38,7 +42,8 @@ def steady_names() -> set[bytes]:
     if COMPILED_STEPS and not _names:
         commands.load()
         for name, entry in TABLE.by_name.items():
-            if entry.subcommands is None and type(entry.handler).__name__ == "cython_function_or_method":
+            compiled = type(entry.handler).__name__ == "cython_function_or_method"
+            if compiled and entry.subcommands is None and name not in CALL_THE_HOST:
                 _names.update((name, name.upper()))
     return _names
 
@@ -51,9 +56,9 @@ class EngineThread:
 
     def run(self, function: Callable[..., Result], *arguments: Any) -> Result:
         """Run a function in the thread and return its result, or raise its exception."""
-        if threading.current_thread().name == THREAD_NAME:  # the garbage collector ran a finalizer in such a thread
+        if _thread.get_ident() in _engine_threads:  # the garbage collector ran a finalizer in such a thread
             return function(*arguments)
-        done = threading.Lock()
+        done = _thread.allocate_lock()
         done.acquire()
         outcome: list[Any] = []
         self._queue().put((function, arguments, outcome, done))
@@ -68,18 +73,21 @@ class EngineThread:
 
     def later(self, function: Callable[..., Any], *arguments: Any) -> None:
         """Run a function after those that were passed before, without waiting for it."""
-        self._queue().put((function, arguments, [], threading.Lock()))
+        self._queue().put((function, arguments, [], _thread.allocate_lock()))
 
     def _queue(self) -> SimpleQueue[Any]:
+        """Return the queue of this process's thread; start the thread first if it does not run.
+
+        The thread itself enters its queue, so an interrupted caller leaves no queue without a thread. In CPython 3.11,
+        an exception that is sent to the caller at this moment may reach the new thread instead, and end it before it
+        has begun. `threading.Thread.start` would then wait forever; this function starts another thread.
+        """
         process = os.getpid()
-        queue = self._queues.get(process)
-        if queue is None:
-            # The thread starts first: if this caller is interrupted, no queue is left without a thread.
-            fresh: SimpleQueue[Any] = SimpleQueue()
-            threading.Thread(target=_work, args=(fresh,), name=THREAD_NAME, daemon=True).start()
-            queue = self._queues.setdefault(process, fresh)
-            if queue is not fresh:  # another caller was faster
-                fresh.put(None)
+        while (queue := self._queues.get(process)) is None:
+            running = _thread.allocate_lock()
+            running.acquire()
+            _thread.start_new_thread(_work, (self._queues, process, running))
+            running.acquire(timeout=START_SECONDS)
         return queue
 
     def stop(self) -> None:
@@ -91,8 +99,17 @@ class EngineThread:
     __del__ = stop
 
 
-def _work(queue: SimpleQueue[Any]) -> None:
-    while (job := queue.get()) is not None:
+def _work(queues: dict[int, SimpleQueue[Any]], process: int, running: Any) -> None:
+    """Run what comes through the queue, until None comes. End at once if another thread was faster."""
+    own: SimpleQueue[Any] = SimpleQueue()
+    queue = queues.setdefault(process, own)
+    running.release()
+    if queue is not own:
+        return
+    del queues
+    ident = _thread.get_ident()
+    _engine_threads.add(ident)
+    while (job := own.get()) is not None:
         function, arguments, outcome, done = job
         try:
             outcome.append((function(*arguments), None))
@@ -101,6 +118,7 @@ def _work(queue: SimpleQueue[Any]) -> None:
         if done.locked():
             done.release()
         del job, function, arguments, outcome, done
+    _engine_threads.discard(ident)
 
 
-__all__ = ["THREAD_NAME", "EngineThread", "steady_names"]
+__all__ = ["EngineThread", "steady_names"]

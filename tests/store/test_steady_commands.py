@@ -1,0 +1,158 @@
+"""An exception from outside changes nothing, wherever it comes in a command that runs in the caller's thread.
+
+In the compiled build, steady commands are not handed to the engine's thread (rillet.store.transports.shield), because
+Python runs signal handlers and raises exceptions from outside only in interpreted code. The profiler is called for each
+interpreted function and for no compiled one, so an exception that it raises comes at the moments that are possible.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Iterator
+from itertools import chain
+from types import FrameType
+
+import pytest
+
+import rillet
+from rillet.runtime.registry import TABLE
+from rillet.store import Store
+from rillet.store.transports.in_process import InProcessTransport
+from rillet.store.transports.lock import COMPILED_STEPS
+from rillet.store.transports.shield import CALL_THE_HOST, steady_names
+
+pytestmark = [pytest.mark.once, pytest.mark.skipif(not COMPILED_STEPS, reason="interpreted, no command is steady")]
+
+MOMENTS = 12  # interpreted calls of one command at which an exception comes, at most
+MANY = [str(number) for number in range(600)]
+FIELDS = list(chain.from_iterable((number, f"value:{number}") for number in MANY))
+SCORED = list(chain.from_iterable((number, f"member:{number}") for number in MANY))
+DATA = [
+    "SET string 10", "SET other 20", "SET expiring 1 PX 100000000", "HSET hash a 1 b 2 c 3", "HSET bighash FIELDS",
+    "RPUSH list a b c d e f", "RPUSH biglist MANY", "SADD set a b c", "SADD ints 1 2 3", "SADD bigset FIELDS",
+    "ZADD zset 1 a 2 b 3 c", "ZADD bigzset SCORED", "XADD stream 1-1 f v", "XADD stream 2-1 f v", "XADD stream 3-1 f v",
+    "XGROUP CREATE stream g 0", "XREADGROUP GROUP g c COUNT 2 STREAMS stream >", "XADD idmp 5-5 f v",
+    "XIDMPRECORD idmp p i 5-5",
+]  # fmt: skip
+COMMANDS = [
+    "APPEND string 1", "APPEND fresh 1", "DECR string", "DECRBY string 5", "GETDEL string", "GETEX string EX 100",
+    "GETEX expiring PERSIST", "GETSET string y", "INCR string", "INCRBY string 4", "INCRBYFLOAT string 1.25",
+    "MSET string 1 b 2", "MSETNX n1 1 n2 2", "PSETEX string 100000 v", "SET string 1", "SET string 2 EX 100 GET",
+    "SETEX string 100 v", "SETNX fresh v", "SETRANGE string 5 x",
+    "COPY string copied", "COPY bighash copied", "COPY biglist copied", "COPY ints copied", "COPY bigset copied",
+    "COPY bigzset copied", "COPY stream copied", "DEL string hash", "DEL bighash bigzset biglist bigset stream",
+    "EXPIRE string 100", "EXPIRE string -1", "EXPIREAT expiring 99999999999 GT", "FLUSHDB", "FLUSHDB ASYNC",
+    "MOVE string 1", "PERSIST expiring", "PEXPIRE string 100000", "PEXPIREAT string 99999999999999 NX",
+    "RENAME string new", "RENAMENX list new", "RESTORE new 0 DUMP", "SWAPDB 0 1", "UNLINK bigset bigzset",
+    "HDEL hash a b c", "HDEL bighash 1 2 3", "HGETDEL hash fields 2 a b", "HINCRBY hash a 5",
+    "HINCRBYFLOAT hash a 1.5", "HMSET hash x y", "HSET hash a 9 d 8", "HSET bighash 1 new fresh 2", "HSET new FIELDS",
+    "HSETNX hash z 1",
+    "BLMOVE list target LEFT RIGHT 1", "BLMPOP 1 1 list LEFT COUNT 2", "BLPOP list 1", "BRPOP list 1",
+    "BRPOPLPUSH list target 1", "LINSERT list BEFORE c x", "LINSERT biglist AFTER 300 x", "LMOVE list target LEFT LEFT",
+    "LMPOP 2 none list RIGHT COUNT 3", "LPOP list", "LPOP biglist 100", "LPUSH list x y z", "LPUSHX list x",
+    "LREM list 1 c", "LREM biglist -1 300", "LSET list 2 changed", "LTRIM list 1 2", "LTRIM biglist 100 200",
+    "RPOP list", "RPOPLPUSH list target", "RPUSH list MANY", "RPUSHX list x",
+    "SADD set x y", "SADD ints 4 5 word", "SADD bigset more", "SADD ints MANY", "SDIFFSTORE target bigset set ints",
+    "SINTERSTORE target bigset ints", "SMOVE set ints a", "SPOP set", "SPOP bigset 100", "SPOP ints 3", "SREM set a b",
+    "SREM bigset 1 2", "SUNIONSTORE target bigset set ints",
+    "XACK stream g 1-1", "XACKDEL stream g DELREF IDS 1 1-1", "XADD stream * f v", "XADD stream MAXLEN = 2 * f v",
+    "XADD stream NOMKSTREAM 9-9 f v g w", "XADD new MINID 5 9-9 f v g w", "XADD new IDMP p i * f v",
+    "XADD idmp IDMP p j * f v", "XADD idmp IDMPAUTO p * f w", "XAUTOCLAIM stream g d 0 0",
+    "XCFGSET idmp IDMP-DURATION 200", "XCLAIM stream g d 0 1-1 2-1", "XDEL stream 1-1 2-1",
+    "XDELEX stream DELREF IDS 1 1-1", "XIDMPRECORD idmp p new 5-5", "XNACK stream g FAIL IDS 1 1-1",
+    "XREADGROUP GROUP g d COUNT 1 STREAMS stream >",
+    "XREADGROUP GROUP g d CLAIM 0 STREAMS stream >", "XSETID stream 99-1", "XTRIM stream MAXLEN 1",
+    "BZMPOP 1 1 zset MIN", "BZPOPMAX zset 1", "BZPOPMIN bigzset 1", "ZADD zset 5 a 6 d", "ZADD zset XX CH 5 a",
+    "ZADD zset INCR 1.5 a", "ZADD bigzset 5 m1 3 fresh", "ZADD zset SCORED", "ZDIFFSTORE target 2 bigzset zset",
+    "ZINCRBY zset 2 a", "ZINCRBY bigzset 2 member:5", "ZINTERSTORE target 2 bigzset bigzset WEIGHTS 1 2",
+    "ZMPOP 1 bigzset MAX COUNT 4", "ZPOPMAX zset 2", "ZPOPMIN bigzset 2", "ZRANGESTORE target bigzset 0 100",
+    "ZRANGESTORE target bigzset 3 100 BYSCORE", "ZREM zset a", "ZREM bigzset member:1 member:2",
+    "ZREMRANGEBYLEX zset - +", "ZREMRANGEBYRANK zset 0 1", "ZREMRANGEBYRANK bigzset 0 100",
+    "ZREMRANGEBYSCORE zset 1 2", "ZREMRANGEBYSCORE bigzset (1 100", "ZUNIONSTORE target 2 bigzset zset AGGREGATE MAX",
+]  # fmt: skip
+
+
+class Interrupt(BaseException):
+    """An exception that comes from outside."""
+
+
+class Moments:
+    """Counts the interpreted calls of a command, and raises an exception in one of them."""
+
+    def __init__(self, last: int | None = None) -> None:
+        self.count = 0
+        self._last = last
+
+    def __call__(self, frame: FrameType, event: str, argument: object) -> None:
+        if event == "call":
+            self.count += 1
+            if self.count == self._last:
+                raise Interrupt
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    """A store with a log, because the log's code is part of a command."""
+    with rillet.open(tmp_path_factory.mktemp("steady"), enable_debug_command="yes", appendfsync="no") as store:
+        yield store
+
+
+def _arguments(store: Store, line: str) -> Iterator[bytes | str]:
+    for word in line.split():
+        if word == "DUMP":
+            yield store.execute("DUMP", "other")
+        else:
+            yield from {"MANY": MANY, "FIELDS": FIELDS, "SCORED": SCORED}.get(word, [word])
+
+
+def _filled(store: Store) -> tuple[bytes, int]:
+    """Fill the store, and return its digest and the size of its log."""
+    store.execute("FLUSHALL")
+    store.execute_many([list(_arguments(store, line)) for line in DATA])
+    return store.execute("DEBUG", "DIGEST"), _transport(store).engine.log.position
+
+
+def _transport(store: Store) -> InProcessTransport:
+    assert isinstance(store.transport, InProcessTransport)
+    return store.transport
+
+
+def _run(store: Store, line: str, moments: Moments) -> bytes:
+    """Run a command beside the profiler and return the reply."""
+    transport = _transport(store)
+    argv = [word.encode() if isinstance(word, str) else word for word in _arguments(store, line)]
+    with transport.lock:
+        session = transport.engine.session()
+        random.seed(7)  # SPOP takes the same members each time
+        sys.setprofile(moments)
+        try:
+            transport.engine.execute(session, argv)
+        finally:
+            sys.setprofile(None)
+        return session.out.take()
+
+
+def test_every_steady_command_that_writes_is_tried() -> None:
+    tried = {line.split()[0].lower().encode() for line in COMMANDS}
+    assert tried == {name for name in steady_names() if name.islower() and "write" in TABLE.by_name[name].flags}
+    assert steady_names().isdisjoint(CALL_THE_HOST)
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_an_exception_from_outside_changes_nothing(store: Store, line: str) -> None:
+    _filled(store)
+    _run(store, line, Moments())  # the first run may fill caches
+    before, position = _filled(store)
+    moments = Moments()
+    reply = _run(store, line, moments)
+    assert not reply.startswith(b"-"), reply
+    assert _transport(store).engine.log.position > position, f"{line} changed nothing"
+    for moment in random.Random(line).sample(range(1, moments.count + 1), min(moments.count, MOMENTS)):
+        again, position = _filled(store)
+        with pytest.raises(Interrupt):
+            _run(store, line, Moments(moment))
+        assert (store.execute("DEBUG", "DIGEST"), _transport(store).engine.log.position) == (before, position)
+        assert again == before
+        with _transport(store).lock:
+            _transport(store).engine.check()
