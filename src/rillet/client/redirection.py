@@ -26,7 +26,9 @@ from typing import Protocol
 from rillet.client.address import NodeAddress
 from rillet.client.connection import Connection
 from rillet.errors import CommandError
+from rillet.loggers import logger
 
+LOGGER = logger("client")
 REDIRECTIONS = ("MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN")
 ASK_SECONDS = 1.0  # an ASK reply applies for this time; then commands go to the owner of the slot again
 NOT_EXECUTED = (*REDIRECTIONS, "LOADING", "MASTERDOWN")
@@ -150,6 +152,7 @@ class Redirections:
         Nodes with different maps may redirect in a loop. So only the first redirection is followed without a pause.
         """
         patience = self._patience_with(key)
+        LOGGER.debug("%s: slot %d is at %s", "ASK" if redirection.asks else "MOVED", redirection.slot, redirection.node)
         if redirection.asks:
             self._asked[key] = redirection.node, time.monotonic()
         else:
@@ -162,6 +165,7 @@ class Redirections:
         reason = pause_reason(error)
         if reason is None:
             return False
+        LOGGER.info("pause for an error of the server: %s", error)
         if used is not None and used.replica and reason in ("LOADING", "MASTERDOWN"):
             router.leave_out(used.address.node)
             return True

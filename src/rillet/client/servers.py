@@ -36,7 +36,15 @@ from rillet.client.address import Address, NodeAddress
 from rillet.client.cluster import Topology, read_shards, read_slots, slot_of, slots_of_node
 from rillet.client.connection import Connection
 from rillet.client.errors import ConnectionLost, ConnectorError, StaysAway, refused
-from rillet.client.redirection import Patience, Redirection, Redirections, not_executed, pause_reason, with_asking
+from rillet.client.redirection import (
+    LOGGER,
+    Patience,
+    Redirection,
+    Redirections,
+    not_executed,
+    pause_reason,
+    with_asking,
+)
 from rillet.protocol.reply_parser import ReplyError
 
 MASTER, REPLICA, ASKING = "master", "replica", "asking"  # the uses of connections
@@ -202,7 +210,8 @@ class Servers:
         address = self.options.address()
         try:
             connection = Connection(address if node is None else address.at(node), self._socket_timeout)
-        except ConnectionLost:
+        except ConnectionLost as error:
+            LOGGER.info("%s", error)
             if node is not None:
                 self._lost.add(node)
             self._stale = self._stale or use != REPLICA  # a lost replica does not make the slot map stale

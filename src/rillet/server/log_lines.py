@@ -12,16 +12,21 @@ is dropped, because a failing log must not stop the server.
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import time
 from pathlib import Path
 
+from rillet.loggers import logger
+
 DEBUG, VERBOSE, NOTICE, WARNING = range(4)
 LEVELS = ("debug", "verbose", "notice", "warning")
 """The values of `loglevel`; `nothing` (newer servers) is above all of them."""
 _MARKS = ".-*#"
+_LOGGING = (logging.DEBUG, logging.DEBUG, logging.INFO, logging.WARNING)
 _STDOUT = 1
+LOGGER = logger("server")
 
 
 class ServerLogger:
@@ -41,7 +46,8 @@ class ServerLogger:
                 pass
 
     def say(self, text: str, level: int = NOTICE) -> None:
-        """Write a line, unless its level is too low."""
+        """Write a line, unless its level is too low; the logger rillet.server receives every line."""
+        LOGGER.log(_LOGGING[level], "%s", text)
         if level < self.level:
             return
         now = time.time()

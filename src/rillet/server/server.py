@@ -27,7 +27,7 @@ from rillet.runtime.session_state import SUBSCRIBED
 from rillet.runtime.settings import SettingError
 from rillet.server.connection import ClientConnection
 from rillet.server.host import NEEDS_LOG, ServerHost
-from rillet.server.log_lines import JOURNAL
+from rillet.server.log_lines import JOURNAL, LOGGER
 from rillet.server.stats import ServerStats
 
 try:
@@ -123,6 +123,7 @@ class Server:
                 # server.c: initServer, the words that tools look for
                 raise CannotListen(f"Failed listening on port {self.port} (tcp): {host}: {reason}") from error
             self._listeners.append(listener)
+            LOGGER.info("listening on %s:%d", host, self.port)
 
     async def _listen_unix(self, path: Path) -> None:
         try:
@@ -143,6 +144,7 @@ class Server:
             reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
             raise CannotListen(f"cannot listen on {host}:{port}: {reason}") from error
         self._listeners.append(listener)
+        LOGGER.info("listening on %s:%d", *listener.sockets[0].getsockname()[:2])
         return listener
 
     async def listen_unix(self, path: Path) -> asyncio.Server:
@@ -162,6 +164,7 @@ class Server:
         except OSError as error:
             raise CannotListen(f"cannot listen on {path}: {error.strerror or error}") from error
         self._listeners.append(listener)
+        LOGGER.info("listening on %s", path)
         return listener
 
     def stop_listening(self, listener: asyncio.Server) -> None:
@@ -176,14 +179,18 @@ class Server:
     def admit(self, transport: asyncio.Transport) -> bool:
         """Count a new client; return False if there are `maxclients` clients, or nearly all files are in use."""
         self.figures.accepted += 1
+        LOGGER.debug("client accepted: %d were connected", len(self.connections))
         if len(self.connections) < self.settings.maxclients and not _files_run_out(transport):
             return True
         self.figures.refused += 1
+        LOGGER.warning("client rejected: %d clients are connected, maxclients is %d", len(self.connections),
+                       self.settings.maxclients)  # fmt: skip
         return False
 
     def forget(self, connection: ClientConnection) -> None:
         """Unregister a disconnected client."""
         self.connections.pop(connection, None)
+        LOGGER.debug("client %s disconnected", connection.peer)
         self.slow.pop(connection, None)
         self.figures.add_closed(connection)
         if not self.connections and self._stopping.is_set():
@@ -337,6 +344,8 @@ class Server:
         if self._cron is not None:
             self._cron.cancel()
             self._cron = None
+        if not self._stopping.is_set() or self._listeners:
+            LOGGER.info("the server stops: %d clients are connected", len(self.connections))
         await self._close_listeners()
         self._stopping.set()
         with self.guard:

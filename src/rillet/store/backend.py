@@ -19,6 +19,7 @@ from typing import Any
 
 from rillet.errors import StoreBusy, StoreClosed, StoreError
 from rillet.keyspace.clock import Clock
+from rillet.loggers import logger
 from rillet.persistence.directory_lock import LogLocked
 from rillet.persistence.rdb.writer import write_rdb
 from rillet.runtime.engine import Engine
@@ -38,6 +39,7 @@ from rillet.store.transports.lock import engine_lock
 from rillet.store.transports.server import AttachedTransport, ServerTransport, options_of
 from rillet.store.transports.transport import Transport, wait_for
 
+LOGGER = logger("attach")
 ATTACH_SECONDS = 60.0  # time that a process waits for an owner that is still replaying its log
 # Time that a process waits for a server that ended, before it opens the directory itself: the server may be restarting.
 RESTART_SECONDS = 3.0
@@ -170,6 +172,7 @@ class DirectoryBackend(Backend):
                 raise StoreClosed("the store is closed")
             # Several threads may find the same transport broken; only the first of them replaces it.
             if self._transport is broken and isinstance(broken, AttachedTransport):
+                LOGGER.warning("%s: the connection to the owner was lost", self.path)
                 self._transport = None
                 broken.abandon()
             if self._transport is None:
@@ -223,7 +226,10 @@ class DirectoryBackend(Backend):
             found.extend([server] if server is not None else [])
             return bool(found)
 
-        return found[0] if wait_for(try_once, seconds) else None
+        if not wait_for(try_once, seconds):
+            return None
+        LOGGER.info("%s: attached to the server at %s", self.path, found[0].path)
+        return found[0]
 
     def _own_or_attach(self) -> Transport:
         try:
@@ -247,6 +253,7 @@ class DirectoryBackend(Backend):
             owner = self._directory.owner()
             if owner is not None and self._directory.server() is None and answers(owner[1]):
                 found.append(AttachedTransport(owner[1]))
+                LOGGER.info("%s: attached to the owner, process %d", self.path, owner[0])
             elif (served := self._attach_to_server(0)) is not None:
                 found.append(served)
             else:

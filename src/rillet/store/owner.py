@@ -12,12 +12,14 @@ the base file itself, and all callers wait.
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from rillet.errors import StoreError
+from rillet.loggers import logger
 from rillet.persistence.aof.rewrite_format import InlineBaseWriter, SpawnedBaseWriter
 from rillet.persistence.aof.service import AofService
 from rillet.persistence.write_gate import WriteGate
@@ -31,6 +33,8 @@ from rillet.store.guarded_server import TURNS_OF_AN_ACCEPT, GuardedConnection, G
 from rillet.store.recovery import recover
 from rillet.store.serving import ServerLoop
 from rillet.store.snapshots import StoreSnapshots
+
+LOGGER, LOG = logger("owner"), logger("log")
 
 
 class OwnerHost(ServerHost):
@@ -105,8 +109,10 @@ class Owner:
             if isinstance(self._problem, OSError):
                 raise StoreError(f"{directory.path}: other processes cannot attach: {self._problem}") from self._problem
             raise self._problem
+        LOGGER.info("%s: this process (%d) owns the directory", directory.path, os.getpid())
 
     def _warn(self, text: str) -> None:
+        LOG.error("%s: %s", self.directory.path, text)
         warnings.warn(f"{self.directory.path}: {text}", RuntimeWarning, stacklevel=2)
 
     def _cron(self) -> None:
@@ -189,6 +195,7 @@ class Owner:
                 self.aof.close()
         finally:
             self.directory.unlock()
+            LOGGER.info("%s: closed; this process (%d) no longer owns the directory", self.directory.path, os.getpid())
 
 
 _from_parents: list[Owner] = []

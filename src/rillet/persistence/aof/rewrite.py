@@ -34,6 +34,7 @@ import threading
 from collections.abc import Callable
 
 from rillet.errors import Corrupt
+from rillet.loggers import logger
 from rillet.persistence.aof.base import part_of
 from rillet.persistence.aof.log import AppendOnlyLog
 from rillet.persistence.aof.rewrite_format import BaseWriter, InlineBaseWriter
@@ -41,6 +42,7 @@ from rillet.persistence.aof.states import OFF, ON, WAIT_REWRITE
 from rillet.runtime.engine import Engine
 from rillet.runtime.settings import Settings
 
+LOGGER = logger("log")
 IDLE, SYNCING, WRITING, FINISHING = range(4)
 # The number of bytes that a rotation may sync while all clients wait (some milliseconds). With more, a thread syncs
 # first.
@@ -143,6 +145,7 @@ class Rewriting:
             raise
         self.scheduled = False
         self._phase = WRITING
+        LOGGER.info("%s: Background AOF rewrite started", log.folder)
 
     # -- end of a rewrite ----------------------------------------------------------------------------
 

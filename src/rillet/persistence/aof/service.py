@@ -5,7 +5,8 @@ A server and a durable store use the same service. They differ in what they pass
                    server                                store
     writer         ForkedBaseWriter: forks               SpawnedBaseWriter: starts a process
     lock           a new DirectoryLock                   the lock of the store's directory
-    say            writes to the server's log            absent: errors contain their reason
+    say            writes to the server's log            absent: errors contain their reason, and the lines go to the
+                                                         logger rillet.log
     on_failure     writes to the server's log            warns with RuntimeWarning
 
 CONFIG SET appendonly yes starts a rewrite and collects commands until its base is installed (AOF_WAIT_REWRITE).
@@ -16,11 +17,13 @@ while another child works is scheduled. All methods require the engine's lock.
 from __future__ import annotations
 
 import contextlib
+import logging
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from rillet.errors import CommandError, Corrupt, Misconf, StoreBusy, StoreError
+from rillet.loggers import logger
 from rillet.persistence.aof.base import write_base
 from rillet.persistence.aof.failures import LogTakenOver
 from rillet.persistence.aof.loader import LoadResult, load_snapshot
@@ -33,6 +36,8 @@ from rillet.persistence.rdb.snapshots import Say
 from rillet.persistence.write_gate import LOG, WriteGate
 from rillet.runtime.engine import Engine
 from rillet.runtime.settings import SettingError
+
+LOGGER = logger("log")
 
 
 class AofService:
@@ -51,7 +56,7 @@ class AofService:
         self._on_failure = on_failure
         self._busy = busy
         self._explains = say is None  # without a server's log, each error contains its reason
-        self._say: Say = say or _say_nothing
+        self._say: Say = say or self._log_line
         self.on_closed: Callable[[], None] = lambda: None
         # Whether a failed load left databases that differ from the files; a rewrite would make the loss permanent.
         self._lost = False
@@ -269,9 +274,9 @@ class AofService:
         """Return the log's fields of INFO persistence."""
         return self.rewriting.info()
 
-
-def _say_nothing(text: str, *, warning: bool = False) -> None:
-    """Ignore a line for the server's log, because this process has none."""
+    def _log_line(self, text: str, *, warning: bool = False) -> None:
+        """Log a line: the process of a store has no server's log."""
+        LOGGER.log(logging.WARNING if warning else logging.INFO, "%s: %s", self.log.folder, text)
 
 
 __all__ = ["AofService"]
