@@ -21,6 +21,7 @@ OPTIONAL = {
     "msgspec": "JSON and MessagePack values (rillet.codecs)",
     "redis": "remote stores, and store.redis()",
     "hiredis": "redis-py's fast parser",
+    "prometheus_client": "rillet serve --metrics-port",
     "pyspark": "the Spark source and sink",
     "pyarrow": "Arrow batches for Spark, Stream.to_arrow",
     "pandas": "Stream.to_pandas",

@@ -14,6 +14,7 @@ Serve RESP2 and RESP3 until SIGTERM or SIGINT. Every setting of redis.conf is al
 
   rillet serve                                      port 6379, in memory
   rillet serve --port 7000 --dir data --appendonly yes
+  rillet serve --metrics-port 9121                  Prometheus metrics at http://127.0.0.1:9121/metrics
   rillet serve --compat 7.0                         emulate Redis 7.0; or 7.2, 7.4, 8.0, 8.6, newest (default), valkey
 """
 

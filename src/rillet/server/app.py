@@ -15,6 +15,7 @@ from rillet.runtime.settings import Settings
 from rillet.server.data_directory import serve_store
 from rillet.server.host import DurableHost
 from rillet.server.log_lines import JOURNAL, WARNING, say
+from rillet.server.metrics_http import MetricsListener
 from rillet.server.persistence import ServerPersistence
 from rillet.server.redis_conf import Configuration, load
 from rillet.server.server import Server, calm_garbage_collector, event_loop_factory
@@ -59,8 +60,12 @@ async def _serve(configuration: Configuration, folder: Path, is_store: bool, loo
     persistence.attach(server)
     engine.host = DurableHost(server, persistence, configuration)
     engine.loading = True
+    metrics: MetricsListener | None = None
     try:
         await server.start()
+        if settings.metrics_port:
+            metrics = MetricsListener(server)
+            await metrics.start()
         say(f"{version} has started, as Redis {settings.compat.redis_version}, PID: {os.getpid()}")
         if configuration.without_effect:
             say(f"Settings without an effect in rillet: {', '.join(configuration.without_effect)}")
@@ -69,10 +74,14 @@ async def _serve(configuration: Configuration, folder: Path, is_store: bool, loo
         where = [f"{settings.bind.split()[0]}:{server.port}"] if server.port else []
         where += [settings.unixsocket] if settings.unixsocket else []
         calm_garbage_collector()
+        if metrics is not None:
+            say(f"Metrics at http://{settings.bind.split()[0]}:{settings.metrics_port}/metrics")
         say("Ready to accept connections")
         print(f"{version} listening on {' and '.join(where)}, PID: {os.getpid()}", flush=True)
         await server.wait()
     finally:
+        if metrics is not None:
+            await metrics.stop()
         await server.stop()
         persistence.close()
     return 0

@@ -40,6 +40,10 @@ class ServerStats:
         self._received += connection.received
         self._sent += connection.sent
 
+    def of_closed(self) -> tuple[int, int]:
+        """Return the bytes received from and sent to clients that disconnected. O(1)"""
+        return self._received, self._sent
+
     def sample(self, now: int) -> None:
         """Record the current totals, from which the rates are computed."""
         self._samples.append((now, self._server.engine.statistics.commands_processed, *self._bytes()))

@@ -24,7 +24,8 @@ FILES = "a store in a directory"
 MEMORY = "a store in memory"
 
 _SERVER_ONLY = frozenset(
-    "bind port unixsocket shutdown-on-sigint shutdown-on-sigterm appendonly appenddirname dir loglevel logfile".split()
+    "bind metrics-port metrics-streams port unixsocket "
+    "shutdown-on-sigint shutdown-on-sigterm appendonly appenddirname dir loglevel logfile".split()
 )
 _FILES_ONLY = frozenset(
     "aof-checksums appendfsync no-appendfsync-on-rewrite auto-aof-rewrite-percentage auto-aof-rewrite-min-size "
@@ -33,6 +34,7 @@ _FILES_ONLY = frozenset(
     "lazyfree-lazy-expire lazyfree-lazy-server-del lazyfree-lazy-user-del".split()
 )
 _INSTEAD = {
+    "metrics-port": "serve the directory with `rillet serve --metrics-port`",
     "bind": "store.serve() listens on a socket",
     "port": "store.serve() listens on a socket",
     "unixsocket": "store.serve() listens on a socket",

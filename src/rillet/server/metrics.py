@@ -1,0 +1,282 @@
+"""The figures of a server as Prometheus metrics, collected without stopping the event loop.
+
+    figures(server)    on the event loop, in slices of about a millisecond: numbers and names, no text
+    families(...)      in a thread: prometheus_client's families; it takes most of the time of a scrape
+
+The names follow Prometheus's conventions: base units (seconds, bytes), `_total` for counters. A counter begins again at
+0 after CONFIG RESETSTAT, as after a restart.
+
+**Bounds.** At most `metrics-streams` streams (100) and 1,000 groups are exported: those among the first 100,000 keys of
+the databases, in the order in which the keys were created. `rillet_streams_complete` is 0 if keys were left out.
+Rejected: SCAN, which numbers all keys of a database at its first call.
+
+**Lag.** As in rillet.store.stats: the edges of the stream are exact, and so is the engine's count, except with the
+counters of Redis 7 after entries were removed. Then, and if the count is unknown, the entries are counted in the nodes,
+if there are at most 10,000 nodes. A group without a known lag has no sample.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+import rillet
+from rillet.commands.server.info import all_commands
+from rillet.runtime.session_state import SUBSCRIBED
+from rillet.server.server import Server
+from rillet.server.stats import memory
+from rillet.types.compat import LAG_A, LAG_C
+from rillet.types.stream.counts import StreamCounts
+from rillet.types.stream.group import Group
+from rillet.types.stream.value import Stream
+
+KEYS = 100_000
+"""The most keys that a scrape examines to find streams."""
+GROUPS = 1000
+"""The most groups in a scrape."""
+_SLICE = 2000  # keys or sessions between two turns of the event loop
+_STREAMS_A_SLICE = 20
+_COUNTED_NODES = 10_000  # the most nodes in which the entries ahead of a group are counted
+
+Labels = tuple[str, ...]
+
+
+@dataclass
+class Metric:
+    """A metric: its name, type ("gauge" or "counter"), help, the names of its labels, and (labels, value) pairs."""
+
+    name: str
+    type: str
+    help: str
+    labels: Labels = ()
+    samples: list[tuple[Labels, float]] = field(default_factory=list)
+
+    def add(self, value: Any, *labels: str) -> None:
+        """Add a sample."""
+        self.samples.append((labels, float(value)))
+
+
+async def figures(server: Server) -> list[Metric]:
+    """Return the metrics of a server; the event loop serves clients meanwhile. O(sessions + KEYS)"""
+    found = [*_about(server), *await _clients(server), *_memory(), *_persistence(server)]
+    found += [*_commands(server), *_keyspace(server)]
+    await asyncio.sleep(0)
+    return [*found, *await _streams(server)]
+
+
+def families(metrics: Iterable[Metric]) -> Iterator[Any]:
+    """Yield the metrics as families of prometheus_client."""
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+    for one in metrics:
+        kind = CounterMetricFamily if one.type == "counter" else GaugeMetricFamily
+        family = kind(f"rillet_{one.name}", one.help, labels=one.labels)
+        for labels, value in dict(one.samples).items():
+            family.add_metric(list(labels), value)
+        yield family
+
+
+def _one(name: str, type: str, help: str, value: Any) -> Metric:
+    return Metric(name, type, help, (), [((), float(value))])
+
+
+def _about(server: Server) -> Iterator[Metric]:
+    engine = server.engine
+    build = Metric("build_info", "gauge", "Version, build and compat of this server; the value is 1.",
+                   ("version", "compiled", "compat"))  # fmt: skip
+    build.add(1, rillet.__version__, "yes" if rillet.compiled() else "no", engine.settings.compat.name)
+    yield build
+    yield _one("start_time_seconds", "gauge", "Time of the start, in seconds since 1970.", engine.started_ms / 1000)
+    yield _one("loading", "gauge", "1 while the server loads its data.", engine.loading)
+    yield _one("writes_refused", "gauge", "1 while writes are refused, because the disk failed.",
+               engine.refusal is not None)  # fmt: skip
+
+
+async def _clients(server: Server) -> list[Metric]:
+    blocked = subscribed = received = sent = 0
+    sessions, connections = list(server.engine.sessions.values()), list(server.connections)
+    for start in range(0, len(sessions), _SLICE):
+        for session in sessions[start : start + _SLICE]:
+            blocked += session.blocked is not None
+            subscribed += bool(session.state & SUBSCRIBED)
+        await asyncio.sleep(0)
+    for start in range(0, len(connections), _SLICE):
+        for connection in connections[start : start + _SLICE]:
+            received += connection.received
+            sent += connection.sent
+        await asyncio.sleep(0)
+    closed = server.figures.of_closed()
+    return [
+        _one("connected_clients", "gauge", "Connected clients.", len(server.connections)),
+        _one("blocked_clients", "gauge", "Clients that wait in a blocking command.", blocked),
+        _one("subscribed_clients", "gauge", "Clients that are subscribed to channels.", subscribed),
+        _one("max_clients", "gauge", "The setting maxclients.", server.settings.maxclients),
+        _one("connections", "counter", "Accepted and rejected connections.", server.figures.accepted),
+        _one("rejected_connections", "counter", "Connections rejected because of maxclients.", server.figures.refused),
+        _one("received_bytes", "counter", "Bytes received from clients.", closed[0] + received),
+        _one("sent_bytes", "counter", "Bytes sent to clients.", closed[1] + sent),
+    ]
+
+
+def _memory() -> Iterator[Metric]:
+    used = memory()
+    yield _one("memory_resident_bytes", "gauge", "Resident memory of the process.", used["used_memory"])
+    yield _one("memory_resident_peak_bytes", "gauge", "The most resident memory so far.", used["used_memory_peak"])
+
+
+def _persistence(server: Server) -> Iterator[Metric]:
+    facts = {**server.engine.host.info_sections().get("persistence", dict)()}
+
+    def ok(name: str) -> bool:
+        return str(facts.get(name, "ok")) == "ok"
+
+    yield _one("aof_enabled", "gauge", "1 if there is an append-only log.", facts.get("aof_enabled", 0))
+    if facts.get("aof_enabled"):
+        yield _one("aof_size_bytes", "gauge", "Size of the log's files.", facts["aof_current_size"])
+        yield _one("aof_base_size_bytes", "gauge", "Size of the log after its last rewrite.", facts["aof_base_size"])
+        yield _one("aof_buffer_bytes", "gauge", "Bytes that are not written yet.", facts["aof_buffer_length"])
+    yield _one("aof_last_write_ok", "gauge", "0 while the log cannot be written.", ok("aof_last_write_status"))
+    yield _one("aof_rewrites", "counter", "Rewrites of the log that were started.", facts.get("aof_rewrites", 0))
+    yield _one("aof_rewrite_in_progress", "gauge", "1 during a rewrite.", facts.get("aof_rewrite_in_progress", 0))
+    yield _one("aof_last_rewrite_ok", "gauge", "0 if the last rewrite failed.", ok("aof_last_bgrewrite_status"))
+    yield _one("rdb_changes_since_last_save", "gauge", "Changes since the RDB file was written.", server.engine.dirty)
+    yield _one("rdb_last_save_timestamp_seconds", "gauge", "Time of the last RDB file, in seconds since 1970.",
+               facts.get("rdb_last_save_time", 0))  # fmt: skip
+    yield _one("rdb_save_in_progress", "gauge", "1 during BGSAVE.", facts.get("rdb_bgsave_in_progress", 0))
+    yield _one("rdb_last_save_ok", "gauge", "0 if the last BGSAVE failed.", ok("rdb_last_bgsave_status"))
+
+
+def _commands(server: Server) -> list[Metric]:
+    statistics = server.engine.statistics
+    label = ("command",)
+    calls = Metric("commands", "counter", "Calls of a command.", label)
+    seconds = Metric("commands_duration_seconds", "counter", "Time in a command, in seconds.", label)
+    failed = Metric("commands_failed", "counter", "Calls whose reply was an error.", label)
+    rejected = Metric("commands_rejected", "counter", "Calls that were refused before they ran.", label)
+    for entry in all_commands():
+        counters = statistics.of(entry)
+        if counters.calls or counters.rejected:
+            calls.add(counters.calls, entry.fullname)
+            seconds.add(counters.nanoseconds / 1e9, entry.fullname)
+            failed.add(counters.failed, entry.fullname)
+            rejected.add(counters.rejected, entry.fullname)
+    errors = Metric("error_replies", "counter", "Error replies by their first word.", ("error",))
+    for prefix, count in islice(statistics.errors.items(), GROUPS):
+        errors.add(count, _text(prefix))
+    return [calls, seconds, failed, rejected, errors]
+
+
+def _keyspace(server: Server) -> list[Metric]:
+    engine = server.engine
+    keys = Metric("keys", "gauge", "Keys of a database.", ("db",))
+    expiring = Metric("expiring_keys", "gauge", "Keys of a database that have an expiry.", ("db",))
+    for database in engine.databases:
+        if len(database) or database.index == 0:
+            keys.add(len(database), str(database.index))
+            expiring.add(len(database.expires), str(database.index))
+    return [
+        keys, expiring,
+        _one("expired_keys", "counter", "Keys that expired.", engine.statistics.expired_keys),
+        _one("keyspace_hits", "counter", "Reads that found their key.", sum(one.hits for one in engine.databases)),
+        _one("keyspace_misses", "counter", "Reads without a key.", sum(one.misses for one in engine.databases)),
+    ]  # fmt: skip
+
+
+# -- streams ------------------------------------------------------------------------------------------
+
+
+async def _find(server: Server) -> tuple[list[tuple[int, bytes]], bool]:
+    """Return (database, key) of the streams to export, and whether these are all."""
+    most, examined = server.settings.metrics_streams, 0
+    found: list[tuple[int, bytes]] = []
+    for database in server.engine.databases:
+        at = 0
+        while at < len(database):
+            if len(found) >= most or examined >= KEYS:
+                return found[:most], False
+            # A slice begins again at the first key, because the dict may change between two slices. O(KEYS) each
+            some = [(database.index, key) for key, value in islice(database.values.items(), at, at + _SLICE)
+                    if type(value) is Stream]  # fmt: skip
+            found += some
+            at += _SLICE
+            examined += _SLICE
+            await asyncio.sleep(0)
+    return found[:most], len(found) <= most
+
+
+async def _streams(server: Server) -> list[Metric]:
+    engine = server.engine
+    label, of_group = ("db", "stream"), ("db", "stream", "group")
+    length = Metric("stream_length", "gauge", "Entries of a stream.", label)
+    added = Metric("stream_entries_added", "counter", "Entries that were ever added to a stream.", label)
+    last = Metric("stream_last_entry_timestamp_seconds", "gauge", "Time of the last generated ID.", label)
+    groups = Metric("stream_groups", "gauge", "Consumer groups of a stream.", label)
+    lag = Metric("group_lag", "gauge", "Entries that were not delivered to a group yet.", of_group)
+    pending = Metric("group_pending", "gauge", "Delivered messages that were not acknowledged.", of_group)
+    oldest = Metric("group_oldest_pending_seconds", "gauge", "Time since the oldest pending delivery.", of_group)
+    consumers = Metric("group_consumers", "gauge", "Consumers of a group.", of_group)
+    wanted, complete = ([], True) if engine.loading else await _find(server)
+    exported = 0
+    for number, (index, key) in enumerate(wanted):
+        if number % _STREAMS_A_SLICE == 0:
+            await asyncio.sleep(0)
+        stream = engine.databases[index].values.get(key)
+        if type(stream) is not Stream:
+            continue  # it was deleted meanwhile
+        place = (str(index), _name(key))
+        length.add(stream.length, *place)
+        added.add(stream.entries_added, *place)
+        last.add(stream.last_ms / 1000, *place)
+        groups.add(len(stream.groups), *place)
+        now = engine.clock.now_ms()
+        for group in list(islice(stream.groups.values(), GROUPS - exported)):
+            exported += 1
+            name = (*place, _name(group.name))
+            pending.add(group.pending_count, *name)
+            consumers.add(len(group.consumers), *name)
+            oldest.add(_oldest(group, now), *name)
+            behind = lag_of(stream, group, engine.settings.compat.lag_rule)
+            if behind is not None:
+                lag.add(behind, *name)
+        complete = complete and (exported < GROUPS or number + 1 == len(wanted))
+    return [length, added, last, groups, lag, pending, oldest, consumers,
+            _one("streams_complete", "gauge", "1 if all streams and groups are in this scrape.", complete)]  # fmt: skip
+
+
+def _oldest(group: Group, now: int) -> float:
+    slot = group.oldest()
+    return max(0, now - group.table.delivery_time(slot)) / 1000 if slot >= 0 else 0.0
+
+
+def lag_of(stream: Stream, group: Group, rule: int) -> int | None:
+    """Return the number of entries after a group's position; None if it is unknown. O(nodes), at most _COUNTED_NODES"""
+    position = (group.last_ms, group.last_seq)
+    if stream.length == 0 or not stream.edge(False, True) or position >= (stream.edge_ms, stream.edge_seq):
+        return 0
+    if stream.edge(True, True) and position < (stream.edge_ms, stream.edge_seq):
+        return stream.length
+    if rule != LAG_A or stream.entries_added == stream.length:
+        behind = stream.lag(group, LAG_C)
+        if behind is not None:
+            return behind
+    if stream.node_count > _COUNTED_NODES:
+        return None
+    if stream.sums is None:
+        stream.sums = StreamCounts()
+    stream.sums.refresh(stream)
+    rank: int = stream.sums.rank(stream, *position)
+    return stream.length - rank
+
+
+def _name(raw: bytes) -> str:
+    return raw.decode("utf-8", "backslashreplace")
+
+
+def _text(text: str) -> str:
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+__all__ = ["GROUPS", "KEYS", "Metric", "families", "figures", "lag_of"]
