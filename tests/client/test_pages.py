@@ -107,7 +107,8 @@ def test_an_error_reply_names_the_stream_and_keeps_the_line(servers: Servers) ->
 
 def test_reply_pages_follow_each_other_until_a_short_one(judge: Judge) -> None:
     with Servers(ClientOptions.of(f"redis://127.0.0.1:{judge.port}", 20)) as servers:
-        servers.calls(b"s", [(b"XADD", b"s", b"%d-1" % n, b"n", b"%d" % n) for n in range(1, 26)])
+        adds = [(b"XADD", b"s", b"%d-1" % n, b"n", b"%d" % n) for n in range(1, 26)]
+        servers.calls(b"s", [(b"DEL", b"s"), *adds])
 
         def pages(count: int) -> list[list[bytes]]:
             found = reply_pages(

@@ -393,6 +393,14 @@ class Servers:
             left = left if together else again
         return replies
 
+    def replies_of_node(self, key: bytes, commands: Sequence[Sequence[bytes]]) -> list[Any]:
+        """Send commands to the node that executed the last command of a key, on the same connection; follow nothing."""
+        connection = self._used[key]
+        asking = self._kept.get((connection.address.node, ASKING)) is connection
+        sent, places = with_asking(commands, asking)
+        received = connection.replies(sent)
+        return [received[place] for place in places]
+
     def each(self, requests: Sequence[tuple[bytes, Sequence[bytes]]]) -> list[Any]:
         """Send one command for each key, to all nodes in parallel; return the replies, with ReplyErrors among them.
 

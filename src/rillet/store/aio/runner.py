@@ -3,7 +3,7 @@
     store                          a command                               a command that blocks
     in this process                runs on the event loop                  suspends its task (a session of its own)
     attached, or on a server       a connection that all tasks share       a connection of its own
-    a cluster                      a worker thread, at most 512            the same
+    a cluster                      the same, for each node                 the same
 
 With `appendfsync="always"` a task is suspended until its change is on disk; one thread syncs for all tasks that wait.
 """
@@ -11,11 +11,8 @@ With `appendfsync="always"` a task is suspended until its change is on disk; one
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from itertools import islice
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
@@ -26,6 +23,7 @@ from rillet.store.encoding import decode, encode, parse_id
 from rillet.store.recovery import Recovery
 from rillet.store.serving import StoreServer
 from rillet.store.transaction import AsyncTransaction
+from rillet.store.transports.async_cluster import AsyncClusterTransport
 from rillet.store.transports.cluster import ClusterTransport
 from rillet.store.transports.in_process import InProcessTransport
 from rillet.store.transports.server import ServerTransport
@@ -41,7 +39,6 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 Result = TypeVar("Result")
-_PAGE = 1000  # keys that a thread reads at a time
 
 
 class AsyncRunner:
@@ -88,14 +85,14 @@ class AsyncRunner:
     def _execute(self, transport: Transport, argv: list[bytes]) -> Awaitable[Any]:
         if isinstance(transport, InProcessTransport):
             return transport.execute_async(argv)
-        if isinstance(transport, ServerTransport) and not isinstance(transport, ClusterTransport):
+        if isinstance(transport, ServerTransport):
             return transport.for_loop().execute(argv)
         return self.in_thread(transport.execute, argv)
 
     def _execute_many(self, transport: Transport, commands: Sequence[list[bytes]]) -> Awaitable[list[Any]]:
         if isinstance(transport, InProcessTransport):
             return transport.execute_many_async(commands)
-        if isinstance(transport, ServerTransport) and not isinstance(transport, ClusterTransport):
+        if isinstance(transport, ServerTransport):
             return transport.for_loop().execute_many(commands)
         return self.in_thread(transport.execute_many, commands)
 
@@ -111,29 +108,22 @@ class AsyncRunner:
 
         A cluster yields the keys of each master in turn. As with SCAN, a key may occur twice while a server resizes.
         """
-        if isinstance(self.transport, ClusterTransport):
-            async for name in self._keys_of_cluster(pattern, kind):
-                yield name
-            return
         extra = [] if kind is None else [b"TYPE", encode(kind)]
-        cursor, more = b"0", True
-        while more:
-            cursor, names = await self.run([b"SCAN", cursor, b"MATCH", encode(pattern), b"COUNT", b"1000", *extra])
-            for raw in names:
-                yield decode(raw)
-            more = cursor != b"0"
+        for run in await self._shards():
+            cursor, more = b"0", True
+            while more:
+                scan = [b"SCAN", cursor, b"MATCH", encode(pattern), b"COUNT", b"1000", *extra]
+                cursor, names = raised(await run(scan))
+                for raw in names:
+                    yield decode(raw)
+                more = cursor != b"0"
 
-    async def _keys_of_cluster(self, pattern: str, kind: str | None) -> AsyncIterator[str]:
-        """Read the keys of a cluster in one thread, because its connections belong to the thread."""
-        names = self.synchronous.keys(pattern, kind)
-        loop = asyncio.get_running_loop()
-        thread = ThreadPoolExecutor(1, "rillet-keys")
-        try:
-            while page := await loop.run_in_executor(thread, _next_page, names):
-                for name in page:
-                    yield name
-        finally:
-            thread.shutdown(wait=False)
+    async def _shards(self) -> list[Callable[[list[bytes]], Awaitable[Any]]]:
+        """Return for each master of a cluster a function that runs a command there; for another store, one function."""
+        transport = self.transport
+        if isinstance(transport, ClusterTransport):
+            return await cast(AsyncClusterTransport, transport.for_loop()).shards()
+        return [self.run]
 
     # -- transactions ----------------------------------------------------------------------------------
 
@@ -165,19 +155,8 @@ class AsyncRunner:
         transport = self.transport
         if isinstance(transport, InProcessTransport):
             return transport.exclusive_async(key)
-        if isinstance(transport, ServerTransport) and not isinstance(transport, ClusterTransport):
-            return transport.for_loop().exclusive(key)
-        return self._exclusive_in_threads(transport, key)
-
-    @contextlib.asynccontextmanager
-    async def _exclusive_in_threads(self, transport: Transport, key: bytes) -> AsyncIterator[Any]:
-        """Run the commands of a transaction on a cluster, each exchange in a worker thread."""
-        exclusive = transport.exclusive(key)
-        run = await self.in_thread(exclusive.__enter__)
-        try:
-            yield lambda commands: self.in_thread(run, commands)
-        finally:
-            await self.in_thread(exclusive.__exit__, None, None, None)
+        assert isinstance(transport, ServerTransport)
+        return transport.for_loop().exclusive(key)
 
     # -- channels --------------------------------------------------------------------------------------
 
@@ -249,10 +228,6 @@ class AsyncRunner:
 
     def __repr__(self) -> str:
         return f"Async{self.synchronous!r}"
-
-
-def _next_page(names: Iterator[str]) -> list[str]:
-    return list(islice(names, _PAGE))
 
 
 __all__ = ["AsyncRunner"]

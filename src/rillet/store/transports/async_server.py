@@ -41,6 +41,7 @@ from rillet.store.transports.undelivered import Undelivered, executed, put_back_
 SETTLE = 2.0  # seconds that a cancellation waits for the server
 _UNBLOCK_AGAIN = 0.02  # seconds after which CLIENT UNBLOCK is repeated: it may have overtaken the command
 _TOO_MANY = "ERR max number of clients"
+_ASKING = pack_command([b"ASKING"])
 _CONNECTING = 64  # connections that are opened at the same time: the backlog of a listening socket is finite
 
 
@@ -191,12 +192,14 @@ class AsyncServerTransport:
 
     def __init__(self, address: Callable[[], Address], undelivered: Undelivered,
                  failed: Callable[[ConnectorError], StoreError | CommandError],
-                 not_sent: Callable[[ConnectorError], StoreError]) -> None:  # fmt: skip
+                 not_sent: Callable[[ConnectorError], StoreError],
+                 restore: Callable[[Sequence[list[bytes]]], Awaitable[None]] | None = None) -> None:  # fmt: skip
         commands.load()
         self._address = address
         self._undelivered = undelivered
         self._failed = failed
         self._not_sent = not_sent
+        self._restore = restore or self._restore_here
         self._loop = asyncio.get_running_loop()
         self._shared: AsyncConnection | None = None
         self._sharing: asyncio.Task[AsyncConnection] | None = None
@@ -275,21 +278,26 @@ class AsyncServerTransport:
 
     # -- commands ----------------------------------------------------------------------------------------
 
-    async def execute(self, argv: list[bytes]) -> Any:
-        """Run one command and return its reply; an error reply is returned, not raised."""
+    async def execute(self, argv: list[bytes], asking: bool = False) -> Any:
+        """Run one command and return its reply; an error reply is returned, not raised.
+
+        asking: send ASKING first, because a node of a cluster named this one in an ASK reply.
+        """
         simple = argv[0] in self._simple
         if not simple:
             kept = self._undelivered.take(argv)
             if kept is not None:
                 return kept
             if blocks(argv):
-                return await self._execute_blocking(argv)
+                return await self._execute_blocking(argv, asking)
             simple = self._note(argv)
         shared = self._shared
         if shared is None or shared.closed:
             shared = await self._share()
         if shared._writable is not None:
             await shared.ready()
+        if asking:
+            shared.call(_ASKING)
         reply = shared.call(pack_command(argv))
         try:
             if simple:
@@ -312,13 +320,15 @@ class AsyncServerTransport:
             self._simple.add(name)
         return True
 
-    async def execute_many(self, argvs: Sequence[list[bytes]]) -> list[Any]:
-        """Run commands in one exchange and return their replies."""
+    async def execute_many(self, argvs: Sequence[list[bytes]], asking: bool = False) -> list[Any]:
+        """Run commands in one exchange and return their replies. asking: of a transaction; see `execute`."""
         if not argvs:
             return []
         shared = await self._share()
         if shared._writable is not None:
             await shared.ready()
+        if asking:
+            shared.call(_ASKING)
         replies = [shared.call(pack_command(argv)) for argv in argvs]
         try:
             if takes_any(argvs):
@@ -331,9 +341,11 @@ class AsyncServerTransport:
         except ConnectorError as error:
             raise self._failed(error) from error
 
-    async def _execute_blocking(self, argv: list[bytes]) -> Any:
+    async def _execute_blocking(self, argv: list[bytes], asking: bool) -> Any:
         connection = await self._exclusive()
         try:
+            if asking:
+                connection.call(_ASKING)
             reply = connection.call(pack_command(argv))
             try:
                 return await asyncio.shield(reply)
@@ -348,11 +360,13 @@ class AsyncServerTransport:
     # -- transactions ------------------------------------------------------------------------------------
 
     @contextlib.asynccontextmanager
-    async def exclusive(self, key: bytes) -> AsyncIterator[Callable[[Sequence[list[bytes]]], Awaitable[list[Any]]]]:
+    async def exclusive(self, key: bytes) -> AsyncIterator[Callable[..., Awaitable[list[Any]]]]:
         """Yield a coroutine function that runs commands on a separate connection; closed if the block fails."""
         connection = await self._exclusive()
 
-        async def run(argvs: Sequence[list[bytes]]) -> list[Any]:
+        async def run(argvs: Sequence[list[bytes]], asking: bool = False) -> list[Any]:
+            if asking:
+                connection.call(_ASKING)
             return [await reply for reply in [connection.call(pack_command(argv)) for argv in argvs]]
 
         try:
@@ -405,9 +419,12 @@ class AsyncServerTransport:
             self._undelivered.keep(argv, taken)
         restoring = put_back_all(pairs)
         if restoring:
-            shared = await self._share()
-            for answer in [shared.call(pack_command(command)) for command in restoring]:
-                await answer
+            await self._restore(restoring)
+
+    async def _restore_here(self, argvs: Sequence[list[bytes]]) -> None:
+        shared = await self._share()
+        for answer in [shared.call(pack_command(argv)) for argv in argvs]:
+            await answer
 
     async def _until_the_loop_ends(self) -> AsyncIterator[None]:
         """Close the connections when the event loop ends: asyncio then closes every open generator."""

@@ -1,10 +1,4 @@
-"""ClusterTransport: a Redis or Valkey cluster.
-
-    a key                      the master of its slot; for keys of several slots the server replies CROSSSLOT
-    MULTI ... EXEC             the master of the first key; only as one execute_many
-    FLUSHALL, CONFIG ...       every master; the reply is the first error, or else the first reply
-    DBSIZE, KEYS               every master; the replies are added up or joined
-    no key                     any master
+"""ClusterTransport: a Redis or Valkey cluster. The rules of routing are in cluster_routing.py.
 
 rillet.client follows MOVED and ASK and pauses for TRYAGAIN and CLUSTERDOWN. A transaction is sent again as a whole if
 its EXEC was refused. A broken connection raises StoreError, because the command may have been executed; a later call
@@ -13,7 +7,8 @@ goes to the replica that took over.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -23,14 +18,17 @@ from rillet.client.redirection import not_executed
 from rillet.client.servers import ClientOptions
 from rillet.errors import CommandError
 from rillet.protocol.reply_parser import parse_all
-from rillet.runtime.registry import TABLE
-from rillet.store.transports.server import ServerTransport
-from rillet.store.transports.transport import TRANSACTION_COMMANDS, errors_among
-
-EVERY_MASTER = frozenset(
-    (b"FLUSHALL", b"FLUSHDB", b"CONFIG", b"SCRIPT", b"FUNCTION", b"SAVE", b"BGSAVE", b"BGREWRITEAOF")
+from rillet.store.transports.async_cluster import AsyncClusterTransport
+from rillet.store.transports.cluster_routing import (
+    first_key,
+    for_every_master,
+    joined,
+    key_of,
+    unless_redirected,
+    whole_transaction,
 )
-_GATHERED = frozenset((b"DBSIZE", b"KEYS"))
+from rillet.store.transports.server import ServerTransport
+from rillet.store.transports.transport import errors_among
 
 
 class ClusterTransport(ServerTransport):
@@ -45,27 +43,36 @@ class ClusterTransport(ServerTransport):
         """Return this thread's connection to each master."""
         return self._call(lambda: list(self.servers().masters()))
 
+    @contextmanager
+    def exclusive(self, key: bytes) -> Iterator[Callable[[Sequence[list[bytes]]], list[Any]]]:
+        """Yield a function that runs commands on a separate connection to the node of a key; see Transport.
+
+        Redirections are followed until a reply has come. Later commands rely on the WATCH of their node, so a
+        redirected transaction is reported as if a watched key had changed.
+        """
+        with self.page_source() as servers:
+            opened = False
+
+            def run(commands: Sequence[list[bytes]]) -> list[Any]:
+                nonlocal opened
+                if opened:
+                    return unless_redirected(servers.replies_of_node(key, commands))
+                replies = servers.replies(key, commands)
+                opened = True
+                return replies
+
+            yield run
+
+    def _async_transport(self) -> AsyncClusterTransport:
+        return AsyncClusterTransport(self.options, self.undelivered, self.failed, self.not_sent)
+
     # -- one command
 
     def execute(self, argv: list[bytes]) -> Any:
         """Send one command to the node of its key, or to every master."""
-        name = argv[0].upper()
-        if name in TRANSACTION_COMMANDS:
-            raise CommandError(
-                f"{name.decode()} belongs to one connection, and a cluster has many: "
-                "execute_many accepts MULTI to EXEC for keys of one slot; use redis() for other transactions"
-            )
-        if name == b"SCAN":
-            raise CommandError("SCAN reads one node, with a cursor of that node: use keys(), which reads every node")
-        if name not in EVERY_MASTER and name not in _GATHERED:
+        if not for_every_master(argv):
             return self._follow([argv])[0]
-        replies = [ask(argv) for ask in self.shards()]
-        errors = errors_among(replies)
-        if errors:
-            return errors[0][1]
-        if name == b"DBSIZE":
-            return sum(replies)
-        return [key for reply in replies for key in reply] if name == b"KEYS" else replies[0]
+        return joined(argv, [ask(argv) for ask in self.shards()])
 
     def shards(self) -> list[Callable[[list[bytes]], Any]]:
         """Return for each master a function that runs a command there."""
@@ -76,7 +83,7 @@ class ClusterTransport(ServerTransport):
 
     def _follow(self, argvs: Sequence[list[bytes]]) -> list[Any]:
         """Send commands to the node of the first key, and follow the redirections of that node."""
-        key = next((key for key in map(self._key_of, argvs) if key is not None), None)
+        key = first_key(argvs)
         if key is None:
             replies: list[Any] = self._call(lambda: self.masters()[0].replies(argvs))
             if not not_executed(replies[0]) or len(argvs[0]) < 2:
@@ -88,12 +95,11 @@ class ClusterTransport(ServerTransport):
 
     def execute_many(self, commands: Sequence[list[bytes]]) -> list[Any]:
         """Send commands in one pipeline per node; send redirected commands again one by one."""
-        names = [argv[0].upper() for argv in commands]
-        if b"MULTI" in names:
-            whole = names[0] == b"MULTI" and names[-1] == b"EXEC" and not {b"EXEC", b"DISCARD"}.intersection(names[:-1])
+        whole = whole_transaction(commands)
+        if whole is not None:
             return self._follow(commands) if whole else self._once(commands)
         replies: list[Any] = [None] * len(commands)
-        keys = [self._key_of(argv) for argv in commands]
+        keys = [key_of(argv) for argv in commands]
         keyed = [(place, key) for place, key in enumerate(keys) if key is not None]
         requests = [(key, commands[place]) for place, key in keyed]
         for (place, _), reply in zip(keyed, self._call(lambda: self.servers().each(requests)), strict=True):
@@ -105,7 +111,7 @@ class ClusterTransport(ServerTransport):
 
     def _once(self, commands: Sequence[list[bytes]]) -> list[Any]:
         """Send a transaction and the commands around it; never send them again, because they must not run twice."""
-        key = next((key for key in map(self._key_of, commands) if key is not None), b"")
+        key = first_key(commands) or b""
         return self._call(lambda: self.servers().connection(key).replies(commands))
 
     def append_packed(self, key: bytes, data: bytes, count: int) -> list[tuple[int, CommandError]]:
@@ -124,21 +130,6 @@ class ClusterTransport(ServerTransport):
             for place in moved:
                 replies[place] = self._follow([commands[place]])[0]
         return errors_among(replies)
-
-    # -- the key of a command
-
-    def _key_of(self, argv: list[bytes]) -> bytes | None:
-        """Return a command's first key; None if it has no key or is unknown, so that any node may reply."""
-        entry = TABLE.find(argv[0])
-        if entry is not None and entry.subcommands is not None and len(argv) > 1:
-            entry = entry.subcommands.get(argv[1].lower())
-        if entry is None or not entry.accepts(len(argv)):
-            return None
-        try:
-            positions = entry.key_positions(argv)
-        except (CommandError, ValueError, IndexError):
-            return None
-        return argv[positions[0]] if positions else None
 
 
 __all__ = ["ClusterTransport"]

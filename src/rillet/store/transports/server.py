@@ -24,7 +24,7 @@ from rillet.errors import CommandError, OutcomeUnknown, StoreClosed, StoreError
 from rillet.protocol.command_parser import pack_command
 from rillet.protocol.reply_parser import ReplyError
 from rillet.store.transports.async_server import AsyncServerTransport
-from rillet.store.transports.transport import ERROR_CLASSES, NotSent, error_of, errors_among
+from rillet.store.transports.transport import ERROR_CLASSES, AsyncTransport, NotSent, error_of, errors_among
 from rillet.store.transports.undelivered import Undelivered
 
 PATIENCE = 1.0  # seconds that a call follows redirections and waits for nodes that are not ready
@@ -60,7 +60,7 @@ class ServerTransport:
         self.options = options
         self.closed = False
         self.undelivered = Undelivered()
-        self._of_loops: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncServerTransport] = WeakKeyDictionary()
+        self._of_loops: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncTransport] = WeakKeyDictionary()
         self._thread = _OfThread()
         self._clients: dict[Servers, threading.Thread] = {}
         self._guard = threading.RLock()  # a signal handler may need it inside a call that holds it
@@ -178,7 +178,7 @@ class ServerTransport:
 
     # ---- asyncio ----
 
-    def for_loop(self) -> AsyncServerTransport:
+    def for_loop(self) -> AsyncTransport:
         """Return the connections of the running event loop."""
         loop = asyncio.get_running_loop()
         found = self._of_loops.get(loop)
@@ -189,7 +189,7 @@ class ServerTransport:
                 found = self._of_loops[loop] = self._async_transport()
         return found
 
-    def _async_transport(self) -> AsyncServerTransport:
+    def _async_transport(self) -> AsyncTransport:
         return AsyncServerTransport(self.options.address, self.undelivered, self.failed, self.not_sent)
 
     def _close_loops(self) -> None:

@@ -16,7 +16,8 @@ transport.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
 from rillet import commands, errors
@@ -66,6 +67,24 @@ class Transport(Protocol):
 
     def close(self) -> None:
         """Close the connections to the engine, or its sessions."""
+
+
+class AsyncTransport(Protocol):
+    """The connections of one event loop to a server or cluster."""
+
+    closed: bool
+
+    def execute(self, argv: list[bytes]) -> Awaitable[Any]:
+        """Run one command and return its reply; an error reply is returned, not raised."""
+
+    def execute_many(self, argvs: Sequence[list[bytes]]) -> Awaitable[list[Any]]:
+        """Run commands in order, pipelined, and return their replies."""
+
+    def exclusive(self, key: bytes) -> AbstractAsyncContextManager[Callable[..., Awaitable[list[Any]]]]:
+        """Return a context manager that yields a function: list of commands -> replies, on a separate connection."""
+
+    def close(self) -> None:
+        """Close the connections, in the thread of the event loop."""
 
 
 def only_reads(argv: list[bytes]) -> bool:

@@ -1,0 +1,278 @@
+"""AsyncClusterTransport: a cluster reached from an event loop, with the connections of async_server.py to each master.
+
+    command ── slot of its key ── map of the slots ── AsyncServerTransport of the master ── reply
+                     ▲                   ▲                                                  │
+                     └── MOVED corrects the map; ASK names another node for one command ────┘
+
+A redirected command was not executed, so it is sent again: at once after the first redirection, then with pauses, until
+the timeout is over. If no connection to a master can be made, the map is read again from any node that answers. A
+connection that breaks raises OutcomeUnknown, as over one server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any
+
+from rillet.client.address import NodeAddress
+from rillet.client.cluster import Topology, read_shards, read_slots, slot_of
+from rillet.client.errors import ConnectionLost, ConnectorError
+from rillet.client.redirection import Redirection, not_executed, pause_reason
+from rillet.client.servers import ClientOptions
+from rillet.errors import CommandError, OutcomeUnknown, StoreClosed, StoreError
+from rillet.protocol.reply_parser import ReplyError
+from rillet.store.transports.async_server import AsyncServerTransport
+from rillet.store.transports.cluster_routing import (
+    first_key,
+    for_every_master,
+    joined,
+    key_of,
+    unless_redirected,
+    whole_transaction,
+)
+from rillet.store.transports.transport import NotSent
+from rillet.store.transports.undelivered import Undelivered
+
+_PAUSES = (0.005, 0.2)  # seconds: the first pause, and the longest
+Commands = Sequence[list[bytes]]
+Send = Callable[[AsyncServerTransport, bool], Awaitable[list[Any]]]
+
+
+class _Pauses:
+    """Growing pauses up to a total time. The first redirection is followed without a pause."""
+
+    def __init__(self, seconds: float) -> None:
+        self._until = asyncio.get_running_loop().time() + seconds
+        self._next = _PAUSES[0]
+        self._redirected = False
+
+    async def after_redirection(self) -> bool:
+        """Return whether to send the command again."""
+        if not self._redirected:
+            self._redirected = True
+            return True
+        return await self.again()
+
+    async def again(self) -> bool:
+        """Sleep; return False without a pause if the total time is over."""
+        if asyncio.get_running_loop().time() > self._until:
+            return False
+        await asyncio.sleep(self._next)
+        self._next = min(2 * self._next, _PAUSES[1])
+        return True
+
+
+class AsyncClusterTransport:
+    """Runs commands on the masters of a cluster for the tasks of one event loop."""
+
+    def __init__(self, options: ClientOptions, undelivered: Undelivered,
+                 failed: Callable[[ConnectorError], StoreError | CommandError],
+                 not_sent: Callable[[ConnectorError], StoreError]) -> None:  # fmt: skip
+        self._options = options
+        self._undelivered = undelivered
+        self._failed = failed
+        self._not_sent = not_sent
+        self._nodes: dict[NodeAddress, AsyncServerTransport] = {}
+        self._topology: Topology | None = None
+        self._reading: asyncio.Task[Topology] | None = None
+        self.closed = False
+
+    # -- nodes -------------------------------------------------------------------------------------------
+
+    def _node(self, node: NodeAddress) -> AsyncServerTransport:
+        """Return the connections to a node."""
+        if self.closed:
+            raise StoreClosed("the store is closed")
+        found = self._nodes.get(node)
+        if found is None or found.closed:
+            address = self._options.address().at(node)
+            found = self._nodes[node] = AsyncServerTransport(
+                lambda: address, self._undelivered, self._failed, self._not_sent, self._restore
+            )
+        return found
+
+    async def _restore(self, argvs: Commands) -> None:
+        """Put back what a cancelled command took: to the node that owns the slot now."""
+        for argv in argvs:
+            await self.execute(argv)
+
+    async def _map(self) -> Topology:
+        """Return the map of the slots; several tasks read it once."""
+        topology = self._topology
+        if topology is not None:
+            return topology
+        if self._reading is None:
+            self._reading = asyncio.get_running_loop().create_task(self._read_map())
+            self._reading.add_done_callback(self._map_read)
+        return await asyncio.shield(self._reading)
+
+    def _map_read(self, task: asyncio.Task[Topology]) -> None:
+        self._reading = None
+        if not task.cancelled() and task.exception() is None:
+            self._topology = task.result()
+
+    async def _read_map(self) -> Topology:
+        """Read the map from the first node that answers: connected nodes first."""
+        failure: Exception | None = None
+        for node in dict.fromkeys([*self._nodes, *self._options.seeds()]):
+            server = self._node(node)
+            try:
+                reply = await server.execute([b"CLUSTER", b"SHARDS"])
+                if not isinstance(reply, CommandError):
+                    return read_shards(reply, node, self._options.address().tls is not None)
+                reply = await server.execute([b"CLUSTER", b"SLOTS"])  # CLUSTER SHARDS exists since 7.0
+            except StoreError as error:
+                failure = error
+                continue
+            if not isinstance(reply, CommandError):
+                return read_slots(reply, node)
+            if pause_reason(str(reply)) is None:
+                raise reply
+            failure = self._not_sent(ConnectionLost(f"rillet: {node.host}:{node.port}: {reply}"))
+        assert failure is not None
+        raise NotSent(str(failure)) from failure
+
+    async def _owner(self, slot: int) -> NodeAddress:
+        """Return the master of a slot; NotSent if no node serves it."""
+        shard = (await self._map()).owners[slot]
+        if shard is None:
+            raise self._not_sent(ConnectionLost(f"rillet: no node serves slot {slot}"))
+        return shard.master
+
+    # -- sending -----------------------------------------------------------------------------------------
+
+    async def _follow(self, slot: int, send: Send) -> list[Any]:
+        """Send commands of one slot to its node, and follow redirections; `send` gets the node and whether it asks."""
+        pauses = _Pauses(self._options.timeout)
+        asked: NodeAddress | None = None
+        while True:
+            try:
+                node = asked or await self._owner(slot)
+                replies = await send(self._node(node), asked is not None)
+            except NotSent:
+                self._topology, asked = None, None
+                if not await pauses.again():
+                    raise
+                continue
+            except OutcomeUnknown:
+                self._topology = None
+                raise
+            refused = next((reply for reply in replies if not_executed(reply)), None)
+            if refused is None or not await self._redirected(refused, node, pauses):
+                return replies
+            redirection = Redirection.read(str(refused), node)
+            asked = redirection.node if redirection is not None and redirection.asks else None
+
+    async def _redirected(self, refused: ReplyError, node: NodeAddress, pauses: _Pauses) -> bool:
+        """Apply a reply to the map; return whether to send the command again."""
+        redirection = Redirection.read(str(refused), node)
+        if redirection is not None:
+            if not redirection.asks:
+                (await self._map()).moved(redirection.slot, redirection.node)
+            return await pauses.after_redirection()
+        reason = pause_reason(str(refused))
+        if reason == "CLUSTERDOWN":
+            self._topology = None
+        return reason not in (None, "MASTERDOWN") and await pauses.again()
+
+    async def _masters(self) -> list[AsyncServerTransport]:
+        """Return the connections to each master."""
+        topology = await self._map_or_wait()
+        return [self._node(shard.master) for shard in topology.shards()]
+
+    async def _map_or_wait(self) -> Topology:
+        pauses = _Pauses(self._options.timeout)
+        while True:
+            try:
+                return await self._map()
+            except NotSent:
+                if not await pauses.again():
+                    raise
+
+    async def shards(self) -> list[Callable[[list[bytes]], Awaitable[Any]]]:
+        """Return for each master a function that runs a command there."""
+        return [master.execute for master in await self._masters()]
+
+    # -- commands ----------------------------------------------------------------------------------------
+
+    async def execute(self, argv: list[bytes]) -> Any:
+        """Run one command on the node of its key, or on every master."""
+        if for_every_master(argv):
+            return joined(argv, await asyncio.gather(*[ask(argv) for ask in await self.shards()]))
+        key = key_of(argv)
+        if key is None:
+            reply = await (await self._masters())[0].execute(argv)
+            if not not_executed(reply) or len(argv) < 2:
+                return reply
+            key = argv[1]  # a shard channel (SPUBLISH), which has a slot although it is not a key
+
+        async def send(server: AsyncServerTransport, asking: bool) -> list[Any]:
+            return [await server.execute(argv, asking)]
+
+        return (await self._follow(slot_of(key), send))[0]
+
+    async def execute_many(self, argvs: Commands) -> list[Any]:
+        """Run commands in one exchange with each node; send redirected commands again one by one."""
+        whole = whole_transaction(argvs)
+        if whole is not None:
+            slot = slot_of(first_key(argvs) or b"")
+            if whole:
+                return await self._follow(slot, lambda server, asking: server.execute_many(argvs, asking))
+            return await self._node(await self._owner(slot)).execute_many(argvs)
+        topology = await self._map_or_wait()
+        parts: dict[NodeAddress | None, list[int]] = {}
+        for place, argv in enumerate(argvs):
+            key = key_of(argv)
+            shard = None if key is None else topology.shard(key)
+            parts.setdefault(None if shard is None else shard.master, []).append(place)
+        replies: list[Any] = [None] * len(argvs)
+        await asyncio.gather(*[self._part(argvs, places, node, replies) for node, places in parts.items()])
+        return replies
+
+    async def _part(self, argvs: Commands, places: list[int], node: NodeAddress | None, replies: list[Any]) -> None:
+        """Run the commands at some places on one node (None: one by one, wherever each belongs)."""
+        left = places
+        if node is not None:
+            with contextlib.suppress(NotSent):
+                received = await self._node(node).execute_many([argvs[place] for place in places])
+                for place, reply in zip(places, received, strict=True):
+                    replies[place] = reply
+                left = [place for place in places if not_executed(replies[place])]
+        for place in left:
+            replies[place] = await self.execute(argvs[place])
+
+    # -- transactions ------------------------------------------------------------------------------------
+
+    @contextlib.asynccontextmanager
+    async def exclusive(self, key: bytes) -> AsyncIterator[Callable[[Commands], Awaitable[list[Any]]]]:
+        """Yield a coroutine function that runs commands on a separate connection; see ClusterTransport.exclusive."""
+        async with contextlib.AsyncExitStack() as stack:
+            opened: Callable[[Commands], Awaitable[list[Any]]] | None = None
+
+            async def first(argvs: Commands, server: AsyncServerTransport, asking: bool) -> list[Any]:
+                nonlocal opened
+                await stack.aclose()  # of the node that redirected
+                run = await stack.enter_async_context(server.exclusive(key))
+                opened = partial(run, asking=asking)
+                return await opened(argvs)
+
+            async def run(argvs: Commands) -> list[Any]:
+                if opened is not None:
+                    return unless_redirected(await opened(argvs))
+                return await self._follow(slot_of(key), partial(first, argvs))
+
+            yield run
+
+    # -- closing -----------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Close every connection; calls that wait raise StoreClosed. In the thread of the event loop."""
+        self.closed = True
+        for server in self._nodes.values():
+            server.close()
+
+
+__all__ = ["AsyncClusterTransport"]
