@@ -71,7 +71,7 @@ def test_commands_reach_the_nodes_of_their_keys(store: Store, nodes: Cluster) ->
         assert [await here.stream(name).get(id) for name, id in zip(names, ids, strict=True)] != [None] * len(names)
         assert await here.execute_many([("XLEN", name) for name in names]) == [1] * len(names)
         assert await here.execute("DBSIZE") == len(names)
-        assert sorted([name async for name in here.keys()]) == sorted(names)
+        assert sorted([name async for name in here.keys("s*")]) == sorted(names)
         assert await here.execute("PING") == b"PONG"
         assert await here.execute_many([("PING",), ("XLEN", names[0]), ("DBSIZE",)]) == [b"PONG", 1, len(names)]
         for refused in ("MULTI", "SCAN"):
@@ -172,32 +172,45 @@ def test_transactions(store: Store, nodes: Cluster) -> None:
             move.finish()
             assert [await counted(), await counted()] == [3, 4]  # MOVED, and known
         with pytest.raises(TransactionConflict):
-            async with here.transaction([count]) as transaction:
-                await here.execute("INCR", count)
-                transaction.execute("INCR", count)
+            await _overtaken(here, count)
         assert await here.execute_many([("MULTI",), ("INCR", count), ("EXEC",)]) == [b"OK", b"QUEUED", [6]]
         assert await here.stream(name).length() == 4
 
     run(body(store.aio()))
 
 
+async def _overtaken(here: AsyncStore, key: str) -> None:
+    async with here.transaction([key]) as transaction:
+        await here.execute("INCR", key)
+        transaction.execute("INCR", key)
+
+
+def _moved(store: Store, nodes: Cluster, key: str) -> None:
+    with store.transaction(watch=[key]) as transaction:
+        with nodes.moving(key):
+            pass
+        store.execute("SET", key, "changed by another client")
+        transaction.execute("SET", key, "lost update")
+
+
+async def _moved_async(here: AsyncStore, nodes: Cluster, key: str) -> None:
+    async with here.transaction([key]) as transaction:
+        with nodes.moving(key):
+            pass
+        await here.execute("SET", key, "changed by another client")
+        transaction.execute("SET", key, "lost update")
+
+
 def test_a_slot_that_moves_under_a_watched_key(store: Store, nodes: Cluster) -> None:
     """The new node does not watch the key: the transaction must not be executed there."""
     first, second = nodes.key_of(0, "a"), nodes.key_of(1, "b")
-    with pytest.raises(TransactionConflict), store.transaction(watch=[first]) as transaction:
-        with nodes.moving(first):
-            pass
-        store.execute("SET", first, "changed by another client")
-        transaction.execute("SET", first, "lost update")
+    with pytest.raises(TransactionConflict):
+        _moved(store, nodes, first)
     assert store.execute("GET", first) == b"changed by another client"
 
     async def body(here: AsyncStore) -> None:
         with pytest.raises(TransactionConflict):
-            async with here.transaction([second]) as transaction:
-                with nodes.moving(second):
-                    pass
-                await here.execute("SET", second, "changed by another client")
-                transaction.execute("SET", second, "lost update")
+            await _moved_async(here, nodes, second)
         assert await here.execute("GET", second) == b"changed by another client"
 
     run(body(store.aio()))
@@ -251,6 +264,6 @@ def test_a_node_that_dies() -> None:
 
             await eventually(back)
             await here.stream(key).add({"n": 2})
-            assert [name async for name in here.keys()] == [key]
+            assert [name async for name in here.keys("*")] == [key]
 
         asyncio.run(asyncio.wait_for(body(), 120))
