@@ -216,6 +216,22 @@ def test_a_slot_that_moves_under_a_watched_key(store: Store, nodes: Cluster) -> 
     run(body(store.aio()))
 
 
+def test_subscriptions(store: Store, nodes: Cluster) -> None:
+    names = [nodes.key_of(share, "channel") for share in range(MASTERS)]
+
+    async def body() -> None:
+        here = store.aio()
+        async with await here.subscribe("news") as plain, await here.subscribe(shards=names) as sharded:
+            waiting = [asyncio.create_task(plain.get()), *(asyncio.create_task(sharded.get()) for _ in names)]
+            await asyncio.sleep(0.01)
+            await here.publish("news", "x")
+            assert [await here.publish(name, name, shard=True) for name in names] == [1] * MASTERS
+            found = [message.data for message in await asyncio.gather(*waiting) if message is not None]
+            assert (found[0], sorted(found[1:])) == ("x", sorted(names))
+
+    asyncio.run(asyncio.wait_for(body(), SECONDS))
+
+
 def test_closing_wakes_every_task(store: Store, nodes: Cluster) -> None:
     async def body(here: AsyncStore) -> None:
         tasks = [asyncio.create_task(here.stream(f"s{n}").read("$", block=0)) for n in range(30)]

@@ -290,14 +290,51 @@ def test_a_task_receives_messages(frontend: Frontend) -> None:
     asyncio.run(talk())
 
 
-def test_a_thousand_tasks_listen_without_a_thread() -> None:
+def test_a_thousand_tasks_listen_without_a_thread(frontend: Frontend) -> None:
+    count = 1000 if frontend.kind in ("memory", "owner") else 200  # each has a connection
+
     async def talk() -> None:
-        with rillet.open() as store:
-            subscriptions = [await store.aio().subscribe("a") for _ in range(1000)]
-            tasks = [asyncio.create_task(one.get()) for one in subscriptions]
-            await asyncio.sleep(0)
-            assert store.publish("a", "x") == 1000
-            assert [message.data for message in await asyncio.gather(*tasks) if message] == ["x"] * 1000
-            assert threading.active_count() < 50
+        before = threading.active_count()
+        subscriptions = [await frontend.store.aio().subscribe("a") for _ in range(count)]
+        tasks = [asyncio.create_task(one.get()) for one in subscriptions]
+        await asyncio.sleep(0.1)
+        assert frontend.store.publish("a", "x") == count
+        assert [message.data for message in await asyncio.gather(*tasks) if message] == ["x"] * count
+        assert threading.active_count() < before + 50  # on a socket, some threads read what has arrived
+        for one in subscriptions:
+            await one.close()
 
     asyncio.run(talk())
+
+
+def test_several_tasks_wait_on_one_subscription(frontend: Frontend) -> None:
+    async def talk() -> None:
+        async with await frontend.store.aio().subscribe("a") as subscription:
+            tasks = [asyncio.create_task(subscription.get()) for _ in range(5)]
+            await asyncio.sleep(0.01)
+            assert await subscription.get(0.01) is None
+            tasks.pop(0).cancel()
+            for number in range(4):
+                await frontend.store.aio().publish("a", str(number))
+            messages = await asyncio.wait_for(asyncio.gather(*tasks), SECONDS)
+            assert sorted(one.data for one in messages if one is not None) == ["0", "1", "2", "3"]
+
+    asyncio.run(talk())
+
+
+def test_the_end_wakes_the_tasks_that_listen(frontend: Frontend) -> None:
+    async def talk(end: str) -> None:
+        subscription = await frontend.store.aio().subscribe("a")
+        task = asyncio.create_task(subscription.get())
+        await asyncio.sleep(0.01)
+        if end == "thread":
+            await asyncio.to_thread(subscription.synchronous.close)
+        elif end == "task":
+            await subscription.close()
+        else:
+            await frontend.store.aio().close()
+        with pytest.raises(StoreClosed):
+            await asyncio.wait_for(task, SECONDS)
+
+    for end in ("thread", "task", "store"):
+        asyncio.run(talk(end))

@@ -83,6 +83,9 @@ class ChannelConnection(Protocol):
     def interrupt(self) -> None:
         """Wake the receiving thread, which raises StoreError. May be called from any thread."""
 
+    def files(self) -> list[int]:
+        """Return the file descriptors that become readable when a message arrives; none in process."""
+
     def close(self) -> None:
         """Close the connection."""
 
@@ -135,6 +138,9 @@ class InProcessChannels:
 
     def interrupt(self) -> None:
         self.close()
+
+    def files(self) -> list[int]:
+        return []
 
     def close(self) -> None:
         with self._transport.lock:
@@ -205,6 +211,9 @@ class ServerChannels:
 
     def interrupt(self) -> None:
         self._servers.interrupt()
+
+    def files(self) -> list[int]:
+        return [connection.fileno() for connection in self._connections]
 
     def close(self) -> None:
         self._servers.close()
@@ -376,21 +385,36 @@ class Subscription:
         until = None if timeout is None else time.monotonic() + timeout
         with self._reading:
             while not self._waiting:
-                if self._closed or self._connection is None:
-                    raise StoreClosed("the subscription is closed")
-                left = None if until is None else max(until - time.monotonic(), 0.0)
-                try:
-                    reply = self._connection.receive(left)
-                except StoreError as error:
-                    self._reconnect(error)
-                    continue
-                if reply is None:
+                if not self._receive(None if until is None else max(until - time.monotonic(), 0.0)):
                     return False
-                if isinstance(reply, CommandError):
-                    raise raised(reply)
-                if reply[0] in _MESSAGES:
-                    self._keep(reply)
         return True
+
+    def poll(self) -> None:
+        """Keep every message that has arrived, without waiting for others."""
+        with self._reading:
+            while self._receive(0):
+                pass
+
+    def _receive(self, timeout: float | None) -> bool:
+        """Receive one reply and keep it if it is a message; return whether one arrived within `timeout` seconds."""
+        if self._closed or self._connection is None:
+            raise StoreClosed("the subscription is closed")
+        try:
+            reply = self._connection.receive(timeout)
+        except StoreError as error:
+            self._reconnect(error)
+            return True
+        if reply is None:
+            return False
+        if isinstance(reply, CommandError):
+            raise raised(reply)
+        if reply[0] in _MESSAGES:
+            self._keep(reply)
+        return True
+
+    def take(self) -> ChannelMessage | None:
+        """Return the oldest message that was kept, or None."""
+        return self._waiting.popleft() if self._waiting else None
 
     def get(self, timeout: float | None = None) -> ChannelMessage | None:
         """Return the next message; None after `timeout` seconds without one (None: wait without limit)."""
@@ -431,4 +455,4 @@ class Subscription:
         return f"Subscription({'closed' if self._closed else ', '.join(map(repr, names))})"
 
 
-__all__ = ["ChannelMessage", "InProcessChannels", "Names", "Subscription", "one_reply"]
+__all__ = ["ChannelConnection", "ChannelMessage", "InProcessChannels", "Names", "Subscription", "one_reply"]

@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+import errno
+import os
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from rillet.errors import StoreClosed
-from rillet.store.channels import ChannelMessage, InProcessChannels, Names, Subscription
+from rillet.store.channels import ChannelConnection, ChannelMessage, InProcessChannels, Names, Subscription
+from rillet.store.transports.transport import NoConnection
 from rillet.store.transports.wakeners import waker
 
 if TYPE_CHECKING:
     from rillet.store.aio.runner import AsyncRunner
 
-_LONGEST_WAIT = 0.5  # seconds after which a waiting thread checks whether its task was cancelled
-
 
 class AsyncSubscription:
-    """The asyncio API of a Subscription. In process, waiting suspends only the task; otherwise it uses a thread."""
+    """The asyncio API of a Subscription. Waiting suspends only the task; a thread reads what arrived on a socket."""
 
     def __init__(self, store: AsyncRunner, subscription: Subscription) -> None:
         self.store = store
         self.synchronous = subscription
+        self._turn = asyncio.Lock()  # one task at a time waits
 
     async def _call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         if not self.store.synchronous.may_wait:
@@ -53,35 +55,65 @@ class AsyncSubscription:
         return self.synchronous.shards
 
     async def get(self, timeout: float | None = None) -> ChannelMessage | None:
-        """Return the next message; see Subscription.get."""
-        loop = asyncio.get_running_loop()
-        until = None if timeout is None else loop.time() + timeout
-        connection = self.synchronous.connection
-        if isinstance(connection, InProcessChannels):
-            return await self._get_here(connection, until)
-        while True:
-            # A thread cannot be interrupted. After a cancellation the thread ends soon, and its message is not lost.
-            left = _LONGEST_WAIT if until is None else min(until - loop.time(), _LONGEST_WAIT)
-            if await self.store.in_thread(self.synchronous.wait, max(left, 0.0)):
-                return self.synchronous.get(0)
-            if until is not None and loop.time() >= until:
-                return None
-
-    async def _get_here(self, connection: InProcessChannels, until: float | None) -> ChannelMessage | None:
-        loop = asyncio.get_running_loop()
-        arrived = asyncio.Event()
-        connection.on_arrival = waker(loop, arrived)
-        try:
-            while (message := self.synchronous.get(0)) is None:
-                if until is not None and loop.time() >= until:
-                    return None
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout_at(until):
-                        await arrived.wait()
-                arrived.clear()
+        """Return the next message; see Subscription.get. Several tasks get the messages in turn."""
+        message = self.synchronous.take()
+        if message is None and not self._turn.locked():
+            await self._poll()
+            message = self.synchronous.take()
+        if message is not None:
             return message
-        finally:
-            connection.on_arrival = None
+        try:
+            async with asyncio.timeout(timeout), self._turn:
+                return await self._next()
+        except TimeoutError:
+            return None
+
+    async def _next(self) -> ChannelMessage:
+        """Wait for a message: an event of the engine's session, or of the sockets, resumes the task."""
+        while True:
+            arrived = asyncio.Event()
+            connection = self.synchronous.connection
+            with self._watching(connection, arrived):
+                while self.synchronous.connection is connection:
+                    arrived.clear()
+                    await self._poll()  # also connects again if the connection broke
+                    message = self.synchronous.take()
+                    if message is not None:
+                        return message
+                    if self.synchronous.connection is connection:
+                        await arrived.wait()
+
+    @contextlib.contextmanager
+    def _watching(self, connection: ChannelConnection | None, arrived: asyncio.Event) -> Iterator[None]:
+        """Set an event whenever something arrives on a connection.
+
+        The loop watches copies of the file descriptors: another thread may close the originals at any time, and the
+        system may then use their numbers for other files.
+        """
+        loop = asyncio.get_running_loop()
+        if isinstance(connection, InProcessChannels):
+            connection.on_arrival = waker(loop, arrived)
+            try:
+                yield
+            finally:
+                connection.on_arrival = None
+            return
+        with contextlib.ExitStack() as watched:
+            for file in [] if connection is None else connection.files():
+                try:
+                    copy = os.dup(file)
+                except OSError as error:
+                    if error.errno != errno.EBADF:
+                        raise NoConnection(f"no more files can be opened: {error.strerror} (ulimit -n)") from error
+                    arrived.set()  # closed meanwhile: `_poll` reports it
+                    continue
+                watched.callback(os.close, copy)
+                loop.add_reader(copy, arrived.set)
+                watched.callback(loop.remove_reader, copy)
+            yield
+
+    async def _poll(self) -> None:
+        await self._call(self.synchronous.poll)
 
     async def __aiter__(self) -> AsyncIterator[ChannelMessage]:
         """Yield messages until the subscription or its store is closed."""
