@@ -32,6 +32,7 @@ CLASSES = (
     "rillet.store.store.Store", "rillet.store.stream.Stream", "rillet.store.entry.Entry",
     "rillet.store.group.Group", "rillet.store.group.Consumer", "rillet.store.group.MultiConsumer",
     "rillet.store.group.MessageReader", "rillet.store.message.Message", "rillet.store.records", "rillet.store.stats",
+    "rillet.opentelemetry",
     "rillet.store.policies",
     "rillet.store.keys.KeyCommands", "rillet.store.types.hash.Hash", "rillet.store.types.set.Set",
     "rillet.store.types.sorted_set.SortedSet", "rillet.store.types.list.List", "rillet.store.types.string.String",

@@ -22,6 +22,7 @@ OPTIONAL = {
     "redis": "remote stores, and store.redis()",
     "hiredis": "redis-py's fast parser",
     "prometheus_client": "rillet serve --metrics-port",
+    "opentelemetry-api": "spans and metrics (rillet.opentelemetry)",
     "pyspark": "the Spark source and sink",
     "pyarrow": "Arrow batches for Spark, Stream.to_arrow",
     "pandas": "Stream.to_pandas",

@@ -61,6 +61,8 @@ if TYPE_CHECKING:
     import redis
     from redis.asyncio import Redis as AsyncRedis
 
+    from rillet.opentelemetry import Instrumentation
+
 # The most threads for asyncio calls that need one: several commands in turn, a cluster, building a table.
 _MAX_WORKERS = 512
 # Connections of attached processes; each waiting task of asyncio has one. The limit of open files is the actual limit:
@@ -137,6 +139,7 @@ class Store(KeyCommands):
     def __init__(self, backend: Backend, opening: Opening | None = None) -> None:
         self._backend: Backend | None = backend
         self._opening = opening
+        self.observer: Instrumentation | None = None  # rillet.opentelemetry.instrument sets it
         self._transport = backend.transport()
         self._workers: ThreadPoolExecutor | None = None
         self._subscriptions: weakref.WeakSet[Subscription] = weakref.WeakSet()
@@ -418,7 +421,10 @@ class Store(KeyCommands):
     def aio(self) -> AsyncStore:
         """Return the asyncio API of this store."""
         self._alive()
-        return AsyncStore(self)
+        made = AsyncStore(self)
+        if self.observer is not None:
+            self.observer.instrument_async(made)
+        return made
 
     @property
     def path(self) -> str | None:
