@@ -11,12 +11,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks import arrow, durability, embedded, groups, memory, server, streams
+from benchmarks import arrow, durability, embedded, groups, interfaces, memory, server, streams
 from benchmarks.harness import BUILDS, ROOT, Figure, report
 
 SPARK = ("spark_read", "spark_follow", "spark_write", "spark_archive")
 """Modules with a function `figures(rounds, scale)`; the Spark parts import Spark when they run."""
-PARTS = ("server", "streams", "groups", "durability", "embedded", "memory", "arrow", *SPARK)
+PARTS = ("server", "streams", "groups", "durability", "embedded", "interfaces", "memory", "arrow", *SPARK)
 
 
 def measure(parts: list[str], rounds: int, scale: float, mode: str) -> list[Figure]:
@@ -32,6 +32,8 @@ def measure(parts: list[str], rounds: int, scale: float, mode: str) -> list[Figu
         figures += durability.run(rounds, mode, scale)
     if "embedded" in parts:
         figures += embedded.run(rounds, scale)
+    if "interfaces" in parts and mode == "compiled":
+        figures += interfaces.run(rounds, scale)
     if "memory" in parts:
         figures += memory.run(mode, scale)
     if "arrow" in parts and mode == "compiled":

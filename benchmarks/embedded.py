@@ -91,7 +91,7 @@ def run(rounds: int, scale: float) -> list[Figure]:
             lambda: _stream_add(max(5_000, int(300_000 * scale))),
         )
         types = _type_figures(port, rounds, scale, mode)
-    goal = 20.0 if mode == "compiled" else None
+    goal = 45.0 if mode == "compiled" else None
     return [
         Figure(
             "Stream.add, 5 fields, in process, one at a time", "redis-py + hiredis", peer, own, "entries/s", goal, mode
