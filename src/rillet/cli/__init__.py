@@ -8,6 +8,7 @@
     rillet stats PLACE [--watch] [--json]          streams, groups, lag, pending messages by age, memory
     rillet groups PLACE [STREAM]                   groups with their consumers and pending messages
     rillet tail PLACE STREAM ...                   print entries, and new ones as they are added
+    rillet completion bash|zsh|fish|tcsh           print a script for the completion of commands in a shell
     rillet pipeline NAME ...                       archive, replay, aggregate ...: the pipelines on Spark
     rillet --version
 
@@ -34,6 +35,7 @@ SUBCOMMANDS = {
     "stats": "show streams, groups, lag, pending messages by age and memory of a store or server",
     "groups": "show groups with their consumers and pending messages",
     "tail": "print the last entries of streams, and new ones as they are added",
+    "completion": "print a script that completes commands and options in bash, zsh, fish or tcsh",
     "pipeline": "archive, replay, aggregate and more on Spark: rillet pipeline NAME ...",
 }
 """The subcommands and their help lines."""
@@ -51,8 +53,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.command is None:
         parser.print_help()
         return 2
-    status: int = import_module(f"rillet.cli.{_MODULES.get(options.command, options.command)}").run(options)
+    status: int = import_module(module_of(options.command)).run(options)
     return status
+
+
+def module_of(name: str) -> str:
+    """Return the module of a subcommand."""
+    return f"rillet.cli.{_MODULES.get(name, name)}"
 
 
 def _parser(name_given: str) -> argparse.ArgumentParser:
@@ -64,5 +71,5 @@ def _parser(name_given: str) -> argparse.ArgumentParser:
     for name, line in SUBCOMMANDS.items():
         found = commands.add_parser(name, help=line, description=line)
         if name == name_given:
-            import_module(f"rillet.cli.{_MODULES.get(name, name)}").add_arguments(found)
+            import_module(module_of(name)).add_arguments(found)
     return parser

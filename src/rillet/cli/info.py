@@ -23,6 +23,7 @@ OPTIONAL = {
     "hiredis": "redis-py's fast parser",
     "prometheus_client": "rillet serve --metrics-port",
     "opentelemetry-api": "spans and metrics (rillet.opentelemetry)",
+    "shtab": "rillet completion",
     "pyspark": "the Spark source and sink",
     "pyarrow": "Arrow batches for Spark, Stream.to_arrow",
     "pandas": "Stream.to_pandas",
