@@ -65,7 +65,7 @@ OMITTED = {
     "operators": {"__getitem__", "__setitem__", "__delitem__", "__contains__", "__len__", "__bool__", "__reversed__",
                   "__eq__", "__hash__", "__lt__", "__le__", "__gt__", "__ge__", "__or__", "__and__", "__sub__",
                   "__xor__", "__ror__", "__rand__", "__rsub__", "__rxor__", "__ior__", "__iand__", "__isub__",
-                  "__ixor__", "__int__", "__float__"},
+                  "__ixor__", "__int__", "__float__", "_repr_html_"},
     "views": {"keys", "values", "items"},
 }  # fmt: skip
 VIEWED = {"Hash", "SortedSet"}  # classes whose views are left out

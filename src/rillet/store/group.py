@@ -180,6 +180,12 @@ class Group(Generic[T]):
         argv += [encode_position(start), encode_position(end), b"%d" % count]
         return argv if consumer is None else [*argv, encode_name(consumer)]
 
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows; see rillet.store.html."""
+        from rillet.store.html import group_html
+
+        return group_html(self)
+
     def __repr__(self) -> str:
         return f"Group({self.stream.name!r}, {self.name!r})"
 

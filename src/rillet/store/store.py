@@ -531,6 +531,12 @@ class Store(KeyCommands):
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows; see rillet.store.html."""
+        from rillet.store.html import store_html
+
+        return store_html(self)
+
     def __repr__(self) -> str:
         return f"Store({self._backend!r})" if self._backend is not None else "Store(closed)"
 

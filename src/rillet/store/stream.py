@@ -413,6 +413,12 @@ class Stream(Generic[T]):
         """Return the state of each group, sorted by name (XINFO GROUPS)."""
         return groups_of(self.store.run([b"XINFO", b"GROUPS", self.key]))
 
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows; see rillet.store.html."""
+        from rillet.store.html import stream_html
+
+        return stream_html(self)
+
     def __repr__(self) -> str:
         return f"Stream({self.name!r})"
 
