@@ -32,7 +32,8 @@ from rillet.store.transports.lock import COMPILED_STEPS
 Result = TypeVar("Result")
 START_SECONDS = 1.0  # after this time, a thread that has not begun is given up
 _engine_threads: set[int] = set()  # the identifiers of this process's engine threads
-os.register_at_fork(after_in_child=_engine_threads.clear)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_engine_threads.clear)
 CALL_THE_HOST = {b"flushall"}  # saves the empty file of a server with save points after the change, in interpreted code
 _names: set[bytes] = set()  # of the steady commands, in upper and lower case; empty until the first call
 
