@@ -41,6 +41,8 @@ ABSENT = {
     **{f"{name}.{view}": VIEW for name in ("Hash", "SortedSet") for view in ("keys", "items", "values")},
     "Subscription.connection": "part of how Subscription waits",
     "Subscription.wait": "get waits",
+    "Subscription.poll": "get polls",
+    "Subscription.take": "get takes",
 }
 # What the asyncio classes have in addition.
 ADDED = {
