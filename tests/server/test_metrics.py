@@ -277,7 +277,7 @@ def turns_of_a_scrape(
                     await asyncio.sleep(0)
 
             task = asyncio.create_task(other_work())
-            found = await metrics.figures(server)
+            found = await metrics.figures(server, metrics.StreamFinder())
             over = True
             await task
             await server.stop()
@@ -294,6 +294,7 @@ def turns_of_a_scrape(
 @pytest.mark.once
 def test_many_keys_are_examined_in_slices_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics, "KEYS", 10_000)
+    monkeypatch.setattr(metrics, "_KEYS_A_SLICE", 2000)
 
     def fill(store: rillet.Store) -> None:
         store.stream("first").add({"n": 1})
@@ -301,10 +302,48 @@ def test_many_keys_are_examined_in_slices_up_to_a_limit(monkeypatch: pytest.Monk
         store.stream("last").add({"n": 1})
 
     turns, examined, found = turns_of_a_scrape(fill, monkeypatch)
-    assert examined <= 10_100
+    assert examined <= 12_100  # the keys of a slice with streams are read, too
     assert turns >= 5
     assert [labels[1][1] for name, labels in found if name == "rillet_stream_length"] == ["first"]
     assert found["rillet_streams_complete", ()] == 0
+
+
+@pytest.mark.once
+def test_streams_are_looked_for_again_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr("rillet.server.metrics.time.monotonic", lambda: now)
+
+    async def found_by(finder: metrics.StreamFinder, server: Server) -> list[bytes]:
+        return [key for _, key in (await finder.find(server))[0]]
+
+    async def scrapes(server: Server) -> None:
+        nonlocal now
+        finder = metrics.StreamFinder()
+        look = finder._look
+
+        async def slowly(*arguments: Any) -> Any:
+            nonlocal now
+            now += 0.1
+            return await look(*arguments)
+
+        monkeypatch.setattr(finder, "_look", slowly)
+        assert await found_by(finder, server) == [b"a"]
+        store.stream("b").add({"n": 1})
+        now += 4.9
+        assert await found_by(finder, server) == [b"a"]
+        now += 0.2
+        assert await found_by(finder, server) == [b"a", b"b"]
+        store.delete("a")
+        assert await found_by(finder, server) == [b"a", b"b"]
+        names = [labels[1] for one in await metrics.figures(server, finder) if one.name == "stream_length"
+                 for labels, _ in one.samples]  # fmt: skip
+        assert names == ["b"]
+        server.settings.set_text("metrics-streams", "1")
+        assert await found_by(finder, server) == [b"b"]
+
+    with rillet.open() as store:
+        store.stream("a").add({"n": 1})
+        asyncio.run(scrapes(Server(store.transport.engine)))  # type: ignore[attr-defined]
 
 
 @pytest.mark.once

@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from rillet.errors import StoreError
-from rillet.server.metrics import Metric, families, figures
+from rillet.server.metrics import Metric, StreamFinder, families, figures
 from rillet.server.server import CannotListen, Server
 
 CLIENTS = 16
@@ -32,6 +32,7 @@ class MetricsListener:
         self._listeners: list[asyncio.Server] = []
         self._writers: set[asyncio.StreamWriter] = set()
         self._one_at_a_time = asyncio.Lock()
+        self._finder = StreamFinder()
 
     async def start(self) -> None:
         """Listen on the addresses of `bind`; CannotListen if that fails, StoreError without prometheus_client."""
@@ -93,7 +94,7 @@ class MetricsListener:
             return _plain(503, f"more than {CLIENTS} connections")
         headers = dict(_header(line) for line in lines[1:] if ":" in line)
         async with self._one_at_a_time:
-            metrics = await figures(self._server)
+            metrics = await figures(self._server, self._finder)
             text, kind = await asyncio.get_running_loop().run_in_executor(
                 None, _exposition, metrics, headers.get("accept", "")
             )
