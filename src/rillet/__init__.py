@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         CommandError,
         Corrupt,
         ExecAbort,
+        IncompatibleOwner,
         InvalidEntry,
         InvalidValue,
         Loading,
@@ -44,8 +45,10 @@ if TYPE_CHECKING:
         StoreBusy,
         StoreClosed,
         StoreError,
+        StoreTimeout,
         TransactionConflict,
         Unblocked,
+        UnknownTimeout,
         WrongPass,
         WrongType,
     )
@@ -98,10 +101,10 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _ERRORS = """
-    BusyGroup BusyKey CommandError Corrupt ExecAbort InvalidEntry InvalidValue Loading LogCorrupt Misconf NestedCall
-    NewerFormat NoAuth NoGroup NoPerm NoProto NoScript NotAStore OutcomeUnknown ProtocolError
-    ReadOnly RilletError StoreBusy StoreClosed StoreError TransactionConflict
-    Unblocked WrongPass WrongType
+    BusyGroup BusyKey CommandError Corrupt ExecAbort IncompatibleOwner InvalidEntry InvalidValue Loading LogCorrupt
+    Misconf NestedCall NewerFormat NoAuth NoGroup NoPerm NoProto NoScript NotAStore OutcomeUnknown ProtocolError
+    ReadOnly RilletError StoreBusy StoreClosed StoreError StoreTimeout TransactionConflict
+    Unblocked UnknownTimeout WrongPass WrongType
 """
 _STORE = """
     ChannelMessage Consumer ConsumerInfo Counter Entry Group GroupInfo GroupStats Hash List Message MultiConsumer
@@ -151,6 +154,7 @@ __all__ = [
     "GroupInfo",
     "GroupStats",
     "Hash",
+    "IncompatibleOwner",
     "InvalidEntry",
     "InvalidValue",
     "List",
@@ -181,6 +185,7 @@ __all__ = [
     "StoreClosed",
     "StoreError",
     "StoreStats",
+    "StoreTimeout",
     "StoreTransaction",
     "Stream",
     "StreamID",
@@ -190,6 +195,7 @@ __all__ = [
     "Subscription",
     "TransactionConflict",
     "Unblocked",
+    "UnknownTimeout",
     "WrongPass",
     "WrongType",
     "__version__",

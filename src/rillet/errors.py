@@ -10,8 +10,10 @@
     │   ├── WrongType  NoGroup  BusyGroup  BusyKey  NoAuth  WrongPass  NoProto  NoPerm
     │   ├── ExecAbort  Unblocked  Misconf  Loading  ReadOnly  NoScript
     └── StoreError             the store on disk cannot be opened or written
-        ├── NotAStore  NewerFormat  StoreClosed  StoreBusy
+        ├── NotAStore  NewerFormat  StoreClosed  StoreBusy  IncompatibleOwner
         ├── OutcomeUnknown     the connection broke after a command was sent: it may or may not have been executed
+        │   └── UnknownTimeout no reply within `timeout`; also a StoreTimeout
+        ├── StoreTimeout       no answer within `timeout`: nothing was changed; also a TimeoutError
         ├── TransactionConflict  another client changed a watched key
         └── NestedCall         a signal handler called the store while the engine ran a command of the same thread
 
@@ -207,6 +209,10 @@ class StoreBusy(StoreError):
     """Another process has the store open, and attaching to it failed."""
 
 
+class IncompatibleOwner(StoreError):
+    """The process that owns the directory runs a version of rillet that does not work with this one."""
+
+
 class NestedCall(StoreError):
     """A signal handler called the store while the same thread was executing a command; nothing was executed."""
 
@@ -217,3 +223,11 @@ class TransactionConflict(StoreError):
 
 class OutcomeUnknown(StoreError):
     """The connection broke after the command was sent and before its reply; it may or may not have been executed."""
+
+
+class StoreTimeout(StoreError, TimeoutError):
+    """The engine's process or server did not answer within `timeout`. The call changed nothing: it may be repeated."""
+
+
+class UnknownTimeout(StoreTimeout, OutcomeUnknown):
+    """A command was sent, and no reply came within `timeout`: it may or may not have been executed, or be later."""

@@ -2,7 +2,7 @@
 
     rillet.store     recovery of a directory, entries that are not of a typed stream's type, expiry
     rillet.owner     this process owns a directory, or no longer
-    rillet.attach    this process is attached to the owner or to a server, or lost it
+    rillet.attach    this process is attached to the owner or to a server, or lost it; started an owner process
     rillet.log       the append-only log of a store: rewrites, failed writes, recovery from them
     rillet.server    the lines of `rillet serve`'s log; addresses, clients
     rillet.client    redirections of a cluster, nodes that do not answer

@@ -3,22 +3,31 @@
 A thread uses one connection at a time and takes all replies to one request before it sends a request of another kind.
 Bulk readers take the bytes of a reply without parsing it: `receive` reads from the socket straight into the buffer of
 a decoder (columns/receive_buffer.py). All other replies are small and go through the parser.
+
+**The time limit for replies.** With `reply_timeout`, a server that is stopped or hangs makes a call fail (TimedOut)
+instead of wait. The kernel measures the time (SO_RCVTIMEO, SO_SNDTIMEO), which costs nothing; a timeout of Python's
+socket would add a poll to each call. A command that waits in the server may take so much longer: `until`.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import select
 import selectors
 import socket
 import ssl
+import struct
+import sys
+import time
 from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Any
 
 from rillet.client.address import Address, Tls
-from rillet.client.errors import ConnectionLost, ConnectorError, refused
+from rillet.client.block_time import block_seconds_of_all
+from rillet.client.errors import ConnectionLost, ConnectorError, TimedOut, refused
 from rillet.client.protocol import ClientProtocol, pack_all
 from rillet.columns.receive_buffer import ReceiveBuffer
 from rillet.protocol.reply_parser import INCOMPLETE, ReplyError
@@ -26,6 +35,7 @@ from rillet.protocol.reply_parser import INCOMPLETE, ReplyError
 ONE_CALL = 1 << 12  # a Unix socket takes so many bytes at once or not at all
 RECEIVE = 1 << 18  # maximum bytes per system call; larger calls are not faster
 _REPLY = 1 << 16  # for replies that are parsed: a larger buffer would be allocated anew for each reply
+_KERNEL_TIMEOUTS = sys.platform in ("linux", "darwin")
 _BLOCKED = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 # select() fails for file descriptors above 1023; Windows has no poll().
@@ -61,14 +71,21 @@ def tls_context(tls: Tls) -> ssl.SSLContext:
 
 
 class Connection:
-    """A connected socket; a context manager. `timeout` is in seconds, None waits without limit."""
+    """A connected socket; a context manager. `timeout` is in seconds, None waits without limit.
+
+    reply_timeout: seconds within which the server must answer, in addition to the time that a command itself waits;
+    TimedOut if it does not.
+    """
 
     replica = False  # whether the server is a replica, which may lag behind its master; set by Servers
     lost = False  # True after the connection broke
     has_state = False  # set by callers that changed the connection's state (SELECT, MULTI, WATCH)
 
-    def __init__(self, address: Address, timeout: float | None) -> None:
+    until = 0.0  # time.monotonic() until which the reply may take longer than reply_timeout
+
+    def __init__(self, address: Address, timeout: float | None, reply_timeout: float | None = None) -> None:
         self.address = address
+        self._reply_timeout = reply_timeout
         self._socket = self._connect(timeout)
         self._poll: Any = None
         if hasattr(select, "poll"):
@@ -90,13 +107,17 @@ class Connection:
     def _connect(self, timeout: float | None) -> socket.socket:
         try:
             if self.address.unix is None:
-                connected = socket.create_connection((self.address.host, self.address.port), timeout)
+                first = timeout if self._reply_timeout is None else self._reply_timeout
+                connected = socket.create_connection((self.address.host, self.address.port), first)
                 connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                return connected if self.address.tls is None else self._encrypted(connected, self.address.tls)
+                if self.address.tls is not None:
+                    connected = self._encrypted(connected, self.address.tls)
+                self._limit(connected, timeout)
+                return connected
             if not hasattr(socket, "AF_UNIX"):
                 raise ConnectorError(f"rillet: {self.address}: this system has no Unix sockets")
             connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            connected.settimeout(timeout)
+            self._limit(connected, timeout)
             try:
                 connected.connect(self.address.unix)
             except OSError:
@@ -104,7 +125,24 @@ class Connection:
                 raise
             return connected
         except OSError as error:
+            if self._reply_timeout is not None and isinstance(error, (BlockingIOError, TimeoutError)):
+                late = self._late()
+                late.sent = False
+                raise late from error
             raise ConnectionLost(f"rillet: no server answers at {self.address}: {error}") from error
+
+    def _limit(self, connected: socket.socket, timeout: float | None) -> None:
+        """Set the timeouts of the socket."""
+        seconds = self._reply_timeout
+        # A TLS connection ignores the kernel's timeouts.
+        if seconds is None or not _KERNEL_TIMEOUTS or isinstance(connected, ssl.SSLSocket):
+            connected.settimeout(timeout if seconds is None else seconds)
+            return
+        connected.settimeout(None)
+        fraction, whole = math.modf(max(seconds, 1e-6))  # 0 would mean without limit
+        interval = struct.pack("ll", int(whole), int(fraction * 1e6))
+        for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+            connected.setsockopt(socket.SOL_SOCKET, option, interval)
 
     def _encrypted(self, connected: socket.socket, tls: Tls) -> ssl.SSLSocket:
         """Perform the TLS handshake; raise ConnectorError, without a retry, if a certificate is rejected."""
@@ -170,13 +208,14 @@ class Connection:
         """Send commands of any size in RESP encoding; read replies meanwhile, so that neither side blocks."""
         view = memoryview(data)
         timeout = self._socket.gettimeout()
+        patience = self._reply_timeout if timeout is None else timeout
         try:
             self._socket.setblocking(False)
             while view:
                 with contextlib.suppress(*_BLOCKED):
                     view = view[self._socket.send(view[:RECEIVE]) :]
                     continue
-                self._wait(timeout)
+                self._wait(patience)
                 with contextlib.suppress(*_BLOCKED):
                     self._feed_received(self._socket.recv(RECEIVE))
         except OSError as error:
@@ -194,7 +233,7 @@ class Connection:
         """Wait for more bytes of the reply and read them into the decoder's buffer."""
         try:
             with decoder.space(RECEIVE) as room:
-                received = self._socket.recv_into(room)
+                received = self._socket.recv_into(room)  # a bulk read does not wait in the server
         except OSError as error:
             raise self._lost(error) from error
         if not received:
@@ -203,10 +242,16 @@ class Connection:
 
     def _feed(self) -> None:
         """Wait for more bytes and add them to the parser."""
-        try:
-            received = self._socket.recv(_REPLY)
-        except OSError as error:
-            raise self._lost(error) from error
+        while True:
+            try:
+                received = self._socket.recv(_REPLY)
+                break
+            except (BlockingIOError, TimeoutError) as error:
+                left = self.until - time.monotonic()
+                if left <= 0 or not ready([self], None if left == math.inf else left):
+                    raise self._lost(error) from error
+            except OSError as error:
+                raise self._lost(error) from error
         self._feed_received(received)
 
     def _feed_received(self, received: bytes) -> None:
@@ -233,11 +278,17 @@ class Connection:
 
     def send_all(self, commands: Sequence[Sequence[bytes]]) -> None:
         """Encode and send commands; the caller must read one reply for each."""
+        if self._reply_timeout is not None:
+            self.wait_longer(block_seconds_of_all(commands))
         data = pack_all(commands)
         if len(data) > RECEIVE:
             self.send_large(data)
         else:
             self.send(data)
+
+    def wait_longer(self, seconds: float) -> None:
+        """Let the reply to the next command take so many seconds longer."""
+        self.until = time.monotonic() + seconds + (self._reply_timeout or 0.0) if seconds else 0.0
 
     def check(self, commands: Sequence[Sequence[bytes]], replies: Sequence[Any]) -> None:
         """Raise ConnectorError for the first error among the replies; return the replies if there is none."""
@@ -273,6 +324,8 @@ class Connection:
     def _lost(self, error: OSError | None) -> ConnectorError:
         """Return the error for a lost connection: ConnectionLost, unless a TLS server rejected the certificate."""
         self.lost = True
+        if self._reply_timeout is not None and isinstance(error, (BlockingIOError, TimeoutError)):
+            return self._late()
         if isinstance(error, ssl.SSLError) and error.reason and not isinstance(error, ssl.SSLEOFError):
             return ConnectorError(f"rillet: {self.address} ended TLS: {error.reason} (certFile, keyFile)")
         hint = ""
@@ -280,6 +333,9 @@ class Connection:
             hint = " (a server that requires a client certificate may end TLS like this: certFile, keyFile)"
         lost = error or "closed by the server"
         return ConnectionLost(f"rillet: the connection to {self.address} was lost: {lost}{hint}")
+
+    def _late(self) -> TimedOut:
+        return TimedOut(f"rillet: {self.address} did not answer within {self._reply_timeout:g} s")
 
 
 __all__ = ["ONE_CALL", "RECEIVE", "Connection", "ready"]

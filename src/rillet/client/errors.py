@@ -4,7 +4,8 @@
     ├── AddressError            a url is malformed
     └── ConnectorError          a server refused a command, or cannot be reached
         └── ConnectionLost      the connection broke or was never made; the request may be sent again
-            └── StaysAway       the server was lost and did not return within the timeout
+            ├── StaysAway       the server was lost and did not return within the timeout
+            └── TimedOut        a connected server did not answer within the timeout
 
 Each error is one sentence that names the server and the remedy, so the first line of Spark's exception is enough.
 No sentence contains a password or a whole url, because a url may contain a password.
@@ -41,6 +42,12 @@ class ConnectionLost(ConnectorError):
 
 class StaysAway(ConnectionLost):
     """A server did not return within the timeout."""
+
+
+class TimedOut(ConnectionLost):
+    """A server did not answer within the timeout for replies. sent: whether it may have received the request."""
+
+    sent = True
 
 
 def refusal(address: Address, command: str, line: str) -> str:

@@ -104,10 +104,12 @@ class Servers:
     """The connections of one client, looked up by key; a context manager, used by one thread.
 
     unlimited: a reply may take any time (XREAD BLOCK 0); else a reply that takes longer than the timeout is an error.
+    reply_timeout: the limit for replies of `unlimited` connections; see Connection.
     """
 
-    def __init__(self, options: ServerOptions, unlimited: bool = False) -> None:
+    def __init__(self, options: ServerOptions, unlimited: bool = False, reply_timeout: float | None = None) -> None:
         self.options = options
+        self._reply_timeout = reply_timeout
         self.waits = False  # whether to wait for a lost server, up to the timeout
         self._socket_timeout = None if unlimited else options.timeout
         self._seeds = options.seeds()
@@ -137,6 +139,11 @@ class Servers:
         if asking:
             connection.call(b"ASKING")
         return connection
+
+    @property
+    def connected(self) -> bool:
+        """True if a connection is open, or was closed by the server since its last use."""
+        return bool(self._kept)
 
     def readers(self, key: bytes) -> Connection:
         """Return a connection to read a key from: to a replica, if the options allow it and a replica answers."""
@@ -209,7 +216,8 @@ class Servers:
     def _connect(self, node: NodeAddress | None, use: str = MASTER) -> Connection:
         address = self.options.address()
         try:
-            connection = Connection(address if node is None else address.at(node), self._socket_timeout)
+            at = address if node is None else address.at(node)
+            connection = Connection(at, self._socket_timeout, self._reply_timeout)
         except ConnectionLost as error:
             LOGGER.info("%s", error)
             if node is not None:

@@ -20,6 +20,7 @@ from typing import Any
 from rillet.errors import StoreBusy, StoreClosed, StoreError
 from rillet.keyspace.clock import Clock
 from rillet.loggers import logger
+from rillet.persistence.announcement import Announcement
 from rillet.persistence.directory_lock import LogLocked
 from rillet.persistence.rdb.writer import write_rdb
 from rillet.runtime.engine import Engine
@@ -151,9 +152,14 @@ class MemoryBackend(Backend):
 
 
 class DirectoryBackend(Backend):
-    """A store in a directory: this process owns the directory, or is attached to the process that owns it."""
+    """A store in a directory: this process owns the directory, or is attached to the process that owns it.
 
-    def __init__(self, directory: Directory, settings: Settings, progress: Callable[[int, int], None] | None) -> None:
+    timeout: seconds in which the owner must answer an attached store; see AttachedTransport.
+    """
+
+    def __init__(self, directory: Directory, settings: Settings, progress: Callable[[int, int], None] | None,
+                 timeout: float | None = None) -> None:  # fmt: skip
+        self.timeout = timeout
         self.path = str(directory.path)
         self._directory = directory
         self._settings = settings
@@ -202,7 +208,7 @@ class DirectoryBackend(Backend):
         if isinstance(self._transport, AttachedTransport):
             self._transport.forget_in_child()
         # The child's first call on this transport raises NotSent; then the child attaches to the parent.
-        self._transport = AttachedTransport(f"{self.path}/socket")
+        self._transport = AttachedTransport(f"{self.path}/socket", self.timeout)
         self._transport.forget_in_child()
         return self._transport
 
@@ -222,7 +228,7 @@ class DirectoryBackend(Backend):
         found: list[ServedTransport] = []
 
         def try_once() -> bool:
-            server = server_of(self._directory)
+            server = server_of(self._directory, self.timeout)
             found.extend([server] if server is not None else [])
             return bool(found)
 
@@ -250,10 +256,11 @@ class DirectoryBackend(Backend):
         found: list[Transport] = []
 
         def try_once() -> bool:
-            owner = self._directory.owner()
-            if owner is not None and self._directory.server() is None and answers(owner[1]):
-                found.append(AttachedTransport(owner[1]))
-                LOGGER.info("%s: attached to the owner, process %d", self.path, owner[0])
+            owner = self._directory.announced()
+            if owner is not None and not owner.is_server and answers(place := str(self._directory.socket_of(owner))):
+                self._directory.check_version(owner)
+                found.append(AttachedTransport(place, self.timeout, current=self._is_owner(owner)))
+                LOGGER.info("%s: attached to the owner, process %d", self.path, owner.pid)
             elif (served := self._attach_to_server(0)) is not None:
                 found.append(served)
             else:
@@ -264,13 +271,21 @@ class DirectoryBackend(Backend):
             return bool(found)
 
         if not wait_for(try_once, ATTACH_SECONDS if UNIX_SOCKETS else 0):
-            owner = self._directory.owner()
-            number = owner[0] if owner else self._directory.holder()
-            holder = f"process {number}" if number else "another process"
-            if not UNIX_SOCKETS:
-                raise StoreBusy(f"{self.path} is open in {holder}; without Unix sockets only one process can open it")
-            raise StoreBusy(f"{self.path} is open in {holder}, which does not respond; try again, or end that process")
+            raise self._busy()
         return found[0]
+
+    def _is_owner(self, owner: Announcement) -> Callable[[], bool]:
+        """Return a function that returns whether this is still the announced owner."""
+        return lambda: self._directory.announced() == owner
+
+    def _busy(self) -> StoreBusy:
+        """Return the exception for an owner that cannot be attached to."""
+        owner = self._directory.owner()
+        number = owner[0] if owner else self._directory.holder()
+        holder = f"process {number}" if number else "another process"
+        if not UNIX_SOCKETS:
+            return StoreBusy(f"{self.path} is open in {holder}; without Unix sockets only one process can open it")
+        return StoreBusy(f"{self.path} is open in {holder}, which does not respond; try again, or end that process")
 
     def socket(self) -> str | None:
         owner = self._directory.owner()
@@ -306,10 +321,11 @@ class DirectoryBackend(Backend):
 class ServerBackend(Backend):
     """A server or a cluster."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, timeout: float | None = None) -> None:
         self.url = url
         options = options_of(url)
-        self._transport = ClusterTransport(options) if options.seeds() else ServerTransport(options)
+        kind = ClusterTransport if options.seeds() else ServerTransport
+        self._transport = kind(options, timeout)
 
     def transport(self) -> ServerTransport:
         return self._transport

@@ -31,8 +31,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from rillet.client.connection import Connection, ready
 from rillet.client.errors import ConnectorError
 from rillet.client.protocol import pack_all
-from rillet.client.servers import Servers
-from rillet.errors import CommandError, StoreClosed, StoreError
+from rillet.errors import CommandError, StoreClosed, StoreError, StoreTimeout
 from rillet.protocol.reply_parser import INCOMPLETE, ReplyError, ReplyParser
 from rillet.store.encoding import decode, encode_name
 from rillet.store.transports.cluster import ClusterTransport
@@ -79,6 +78,9 @@ class ChannelConnection(Protocol):
 
     def receive(self, timeout: float | None) -> Any:
         """Return the next reply or message, None after `timeout` seconds; StoreError if the connection ended."""
+
+    def confirmation(self) -> Any:
+        """Return the next reply or message; StoreTimeout if none arrives within the store's timeout."""
 
     def interrupt(self) -> None:
         """Wake the receiving thread, which raises StoreError. May be called from any thread."""
@@ -136,6 +138,9 @@ class InProcessChannels:
             self._arrived.wait(left)
         return reply
 
+    def confirmation(self) -> Any:
+        return self.receive(None)
+
     def interrupt(self) -> None:
         self.close()
 
@@ -155,7 +160,7 @@ class ServerChannels:
 
     def __init__(self, transport: ServerTransport) -> None:
         self._transport = transport
-        self._servers = Servers(transport.options, unlimited=True)
+        self._servers = transport.new_servers()
         self._connections: list[Connection] = []
         self._connect()
 
@@ -198,6 +203,13 @@ class ServerChannels:
                 ready(self._connections, left)
         except ConnectorError as error:
             raise self._closed() from error
+
+    def confirmation(self) -> Any:
+        reply = self.receive(self._transport.timeout)
+        if reply is None:
+            raise StoreTimeout(f"{self._transport.server_name()} did not confirm the subscription within "
+                               f"{self._transport.timeout:g} s; it may be repeated")  # fmt: skip
+        return reply
 
     def _checked(self, reply: Any) -> Any:
         return reply
@@ -340,7 +352,7 @@ class Subscription:
         self._connection.send(argv)
         left = len(argv) - 1
         while left:
-            reply = raised(self._connection.receive(None))
+            reply = raised(self._connection.confirmation())
             if reply[0] in _MESSAGES:
                 self._keep(reply)
             elif reply[0] == argv[0].lower():
@@ -361,11 +373,15 @@ class Subscription:
             connection.close()
         if self._closed:
             raise StoreClosed("the subscription is closed") from error
+        if isinstance(error, StoreTimeout):
+            raise error
         if isinstance(error, StoreClosed) or isinstance(self._transport, InProcessTransport):
             self._closed = True
             raise error
         try:
             self._connect()
+        except StoreTimeout:
+            raise
         except StoreError:
             self._transport = self._store.replace_transport(self._transport)
             self._connect()

@@ -3,9 +3,10 @@
     events.rillet/
       rillet.json       {"format": 1, "written_by": "0.1.0"}      the marker: this is a store
       lock              held (flock) by the process that owns the store, until it ends
-      owner.json        {"pid": ..., "socket": "..."}             where the owner listens
+      owner.json        {"pid": ..., "socket": "...", ...}        where the owner listens (persistence.announcement)
       socket            the owner's Unix socket (in a temporary folder if the path would exceed 107 bytes)
       appendonlydir/    the log, in Redis's layout (persistence.aof)
+      owner.log         warnings of an owner process (store.owner_process); absent if there are none
       dump.rdb          the snapshot that Store.save() and BGSAVE write; read only if there is no log
 
 The operating system releases the lock when its holder ends, even by a crash. So no manual cleanup is necessary: the
@@ -30,7 +31,7 @@ from pathlib import Path
 import rillet
 from rillet.errors import NewerFormat, NotAStore, StoreBusy, StoreError
 from rillet.persistence.announcement import NAME as OWNER
-from rillet.persistence.announcement import Announcement, announce, announced
+from rillet.persistence.announcement import Announcement, announce, announced, check_version
 from rillet.persistence.aof.log import CHECK_SECONDS
 from rillet.persistence.directory_lock import DirectoryLock, LogLocked
 from rillet.persistence.disk import REAL
@@ -154,7 +155,7 @@ class Directory:
         """Remove the files of an owner that was killed: its socket, owner.json and incomplete temporary files."""
         owner = announced(self.path)
         if owner is not None and not owner.is_server:
-            _remove_socket(self._socket_of(owner), self.path)
+            _remove_socket(self.socket_of(owner), self.path)
         (self.path / OWNER).unlink(missing_ok=True)
         for draft in [*self.path.glob(f".{MARKER}.*"), *self.path.glob(f".{OWNER}.*")]:
             draft.unlink(missing_ok=True)
@@ -192,16 +193,29 @@ class Directory:
             return here
         return Path(tempfile.mkdtemp(prefix=_SOCKET_FOLDER)) / "socket"
 
-    def announce(self, socket: Path) -> None:
+    def announce(self, socket: Path, separate: bool = False) -> None:
         """Write owner.json, in which other processes find the socket of this owner."""
-        announce(self.path, Announcement(os.getpid(), str(socket)))
+        announce(self.path, Announcement(os.getpid(), str(socket), separate=separate))
+
+    def withdraw(self) -> None:
+        """Remove owner.json and the socket's path, so that no other process can attach."""
+        if self.is_here():
+            self._remove_leavings()
+
+    def announced(self) -> Announcement | None:
+        """Return the content of owner.json, None if it is missing or invalid."""
+        return announced(self.path)
+
+    def check_version(self, owner: Announcement) -> None:
+        """Raise IncompatibleOwner if the owner and this process cannot work together."""
+        check_version(self.path, owner)
 
     def owner(self) -> tuple[int, str] | None:
         """Return (pid, socket path) of the owner from owner.json, or None if that file is missing or invalid."""
         found = announced(self.path)
-        return None if found is None else (found.pid, str(self._socket_of(found)))
+        return None if found is None else (found.pid, str(self.socket_of(found)))
 
-    def _socket_of(self, owner: Announcement) -> Path:
+    def socket_of(self, owner: Announcement) -> Path:
         """Return the path of an owner's socket, also if the folder was renamed since the owner opened it."""
         socket, here = Path(owner.socket), self.path / "socket"
         return here if not owner.is_server and here.exists() else socket

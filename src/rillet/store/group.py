@@ -21,7 +21,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
-from rillet.errors import BusyGroup, OutcomeUnknown
+from rillet.errors import BusyGroup, OutcomeUnknown, StoreTimeout
 from rillet.store.delivery import (
     Commands,
     DeliveryOptions,
@@ -259,6 +259,8 @@ class MessageReader(Generic[T]):
             if isinstance(step, list):
                 try:
                     reply = run_step(self.store, step)
+                except StoreTimeout:
+                    raise
                 except OutcomeUnknown:
                     # What the command delivered is pending for this consumer: begin again with the pending messages.
                     steps.close()

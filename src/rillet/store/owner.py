@@ -77,8 +77,9 @@ class Owner:
     """The process that holds the lock of a store's directory."""
 
     def __init__(self, directory: Directory, settings: Settings, lock: Any,
-                 progress: Callable[[int, int], None] | None = None) -> None:
+                 progress: Callable[[int, int], None] | None = None, *, separate: bool = False) -> None:  # fmt: skip
         self.directory = directory
+        self._separate = separate
         self.engine = Engine(settings)
         self._settings: Any = settings
         self.lock = lock
@@ -111,6 +112,9 @@ class Owner:
             raise self._problem
         LOGGER.info("%s: this process (%d) owns the directory", directory.path, os.getpid())
 
+    def _new_server(self) -> GuardedServer:
+        return GuardedServer(self.engine, connection=GuardedConnection, guard=self.lock)
+
     def _warn(self, text: str) -> None:
         LOG.error("%s: %s", self.directory.path, text)
         warnings.warn(f"{self.directory.path}: {text}", RuntimeWarning, stacklevel=2)
@@ -133,13 +137,13 @@ class Owner:
         try:
             if UNIX_SOCKETS:
                 self._settings.unixsocket = str(self.directory.socket_path())
-            self._server = GuardedServer(self.engine, connection=GuardedConnection, guard=self.lock)
+            self._server = self._new_server()
             self.engine.host = OwnerHost(self, self._server)
             self._server.cron_jobs.append(self._cron)
             self._loop = asyncio.get_running_loop()
             await self._server.start(tcp=False)
             if self._server.unix_path is not None:
-                self.directory.announce(self._server.unix_path)
+                self.directory.announce(self._server.unix_path, self._separate)
         except BaseException as error:
             self._problem = error
             return

@@ -66,8 +66,13 @@ def recover(path: Path, killed: int | None, service: AofService, progress: Calla
         replayed = service.open(progress or bar, adopt=snapshot)
     found = Recovery(path, replayed.keys, replayed.commands, replayed.bytes, replayed.seconds, killed, replayed.dropped,
                      replayed.offset, replayed.torn, replayed.adopted)  # fmt: skip
-    LOGGER.log(logging.WARNING if killed is not None or found.note else logging.INFO, "%s", found)
+    report(found)
     return found
 
 
-__all__ = ["LOGGER", "Recovery", "recover"]
+def report(found: Recovery) -> None:
+    """Log the line of a recovery."""
+    LOGGER.log(logging.WARNING if found.killed is not None or found.note else logging.INFO, "%s", found)
+
+
+__all__ = ["LOGGER", "Recovery", "recover", "report"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rillet.errors import CommandError, StoreBusy, StoreError
+from rillet.errors import CommandError, IncompatibleOwner, StoreBusy, StoreError
 from rillet.persistence.announcement import Announcement
 from rillet.store.directory import Directory
 from rillet.store.encoding import decode
@@ -20,15 +20,16 @@ from rillet.store.transports.server import AttachedTransport, options_of
 class ServedTransport(AttachedTransport):
     """The transport to the server that serves a store's directory."""
 
-    def __init__(self, url: str) -> None:
-        super().__init__(url)
+    def __init__(self, url: str, timeout: float | None = None) -> None:
+        super().__init__(url, timeout)
         self.options = options_of(url)
 
 
-def server_of(directory: Directory) -> ServedTransport | None:
+def server_of(directory: Directory, timeout: float | None = None) -> ServedTransport | None:
     """Return a transport to the server that serves the directory; None if there is none, or if it is still loading.
 
-    StoreBusy if the server requires a password or cannot be used for another reason.
+    IncompatibleOwner if its version of rillet does not work with this one; StoreBusy if it requires a password or
+    cannot be used for another reason.
     """
     server = directory.server()
     if server is None:
@@ -38,9 +39,14 @@ def server_of(directory: Directory) -> ServedTransport | None:
         raise StoreBusy(f"{directory.path} is served by process {server.pid}, which listens neither on a Unix socket "
                         "nor on a port: start the server with one of them, or stop it")  # fmt: skip
     for url in urls:
-        transport = ServedTransport(url)
+        transport = ServedTransport(url, timeout)
         reply = _info(transport)
         if isinstance(reply, dict) and reply.get("run_id") == server.run_id:
+            try:
+                directory.check_version(server)
+            except IncompatibleOwner:
+                transport.close()
+                raise
             if reply.get("loading") == "0":
                 return transport
         elif isinstance(reply, CommandError) and directory.log_is_locked():

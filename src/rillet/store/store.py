@@ -17,6 +17,7 @@ becomes an attached client of the parent.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import threading
 import warnings
@@ -28,7 +29,7 @@ from pathlib import Path
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, overload
 
-from rillet.errors import NestedCall, OutcomeUnknown, StoreClosed, StoreError, TransactionConflict
+from rillet.errors import NestedCall, OutcomeUnknown, StoreClosed, StoreError, StoreTimeout, TransactionConflict
 from rillet.protocol.reply_parser import parse_all
 from rillet.store import several
 from rillet.store.aio import AsyncStore
@@ -44,6 +45,7 @@ from rillet.store.keys import KeyCommands
 from rillet.store.positions import Position
 from rillet.store.read_only import ReadOnlyBackend
 from rillet.store.recovery import Recovery
+from rillet.store.separate_backend import SeparateBackend
 from rillet.store.serving import StoreServer, serve
 from rillet.store.several import Positions, StreamLike
 from rillet.store.stats import PENDING, StoreStats, survey
@@ -68,12 +70,15 @@ _MAX_WORKERS = 512
 # Connections of attached processes; each waiting task of asyncio has one. The limit of open files is the actual limit:
 # the owner rejects the connections beyond it.
 _MAX_CLIENTS = 1_000_000
+# Seconds in which an owner or a server answers, unless it hangs: longer than any command of a healthy one.
+TIMEOUT = 60.0
 _workers_guard = threading.Lock()
 Result = TypeVar("Result")
 
 
 def open(path: str | os.PathLike[str] | None = None, *, appendfsync: Literal["always", "everysec", "no"] = "everysec",
          readonly: bool = False, progress: Callable[[int, int], None] | None = None,
+         owner: Literal["this", "process"] = "this", owner_grace: float = 5.0, timeout: float | None = TIMEOUT,
          **settings: Any) -> Store:  # fmt: skip
     """Open a store: in memory without a path or with ":memory:", durable in a directory with one.
 
@@ -81,24 +86,40 @@ def open(path: str | os.PathLike[str] | None = None, *, appendfsync: Literal["al
     second; a crash of this process loses nothing), "no" (the system decides when to sync).
     readonly: load the data that the directory holds now, also while another process owns it, and change no file; writes
     raise ReadOnly.
+    owner: the process that owns the directory if no other process does. "this": this one, which then runs the engine
+    for all. "process": a separate small process, which starts with its first client and ends `owner_grace` seconds
+    after its last one (the value of the client that started it applies); no client's computation delays the others.
+    timeout: seconds within which the owner must answer an attached store, in addition to the time that a call itself
+    waits (`block`); None waits without limit. StoreTimeout if it does not, UnknownTimeout if a write was sent.
     settings: parameters of redis.conf, with `_` in place of `-`. ValueError for one that would have no effect.
     If another process owns the directory, its settings apply; a RuntimeWarning names those that differ.
     progress(bytes read, total bytes) is called while the log is replayed, in place of the bar that a terminal shows.
     Each write to the log has a checksum (aof_checksums=False writes the same bytes as redis-server).
     """
+    _check_client_options(owner, owner_grace, timeout)
     if path is None or os.fspath(path) == ":memory:":
         if readonly:
             raise ValueError("readonly=True needs the path of a directory")
+        if owner == "process":
+            raise ValueError("owner='process' needs the path of a directory")
         return Store(MemoryBackend(settings_of(MEMORY, {"appendfsync": appendfsync, **settings})))
     if appendfsync not in ("always", "everysec", "no"):
         raise ValueError(f"appendfsync must be 'always', 'everysec' or 'no', not {appendfsync!r}")
+    if readonly and owner == "process":
+        raise ValueError("readonly=True needs no owner: omit owner='process'")
     if readonly:
         snapshot = ReadOnlyBackend(path, settings_of(FILES, settings), progress)
         return Store(snapshot, (_open_existing, os.path.abspath(path), {"readonly": True, **settings}))
     defaults = {"aof_checksums": True, "maxclients": _MAX_CLIENTS}
-    given = settings_of(FILES, {**defaults, "appendfsync": appendfsync, **settings})
-    backend = DirectoryBackend(Directory(path, given.dbfilename), given, progress)
-    store = Store(backend, (_open_existing, os.path.abspath(path), {"appendfsync": appendfsync, **settings}))
+    named = {**defaults, "appendfsync": appendfsync, **settings}
+    given = settings_of(FILES, named)
+    directory = Directory(path, given.dbfilename)
+    backend = DirectoryBackend(directory, given, progress, timeout)
+    options = {"appendfsync": appendfsync, "timeout": timeout, **settings}
+    if owner == "process":
+        backend = SeparateBackend(directory, given, named, progress, timeout, owner_grace)
+        options |= {"owner": owner, "owner_grace": owner_grace}
+    store = Store(backend, (_open_existing, os.path.abspath(path), options))
     asked = [*settings, *(["appendfsync"] if appendfsync != "everysec" else [])]
     if asked and not store.owner and (other := differences(store, given, asked)):
         warnings.warn(f"{path}: the settings of the process that owns the store apply: {'; '.join(other)}",
@@ -106,9 +127,23 @@ def open(path: str | os.PathLike[str] | None = None, *, appendfsync: Literal["al
     return store
 
 
-def connect(url: str) -> Store:
-    """Return the same API over a server: redis://host:port/db, rediss://, unix://, redis+cluster://host:port,..."""
-    return Store(ServerBackend(url), (_connected, url, {}))
+def connect(url: str, *, timeout: float | None = TIMEOUT) -> Store:
+    """Return the same API over a server: redis://host:port/db, rediss://, unix://, redis+cluster://host:port,...
+
+    timeout: seconds within which the server must answer, in addition to the time that a call itself waits (`block`);
+    None waits without limit. StoreTimeout if it does not, UnknownTimeout if a write was sent.
+    """
+    _check_client_options("this", 0.0, timeout)
+    return Store(ServerBackend(url, timeout), (_connected, url, {"timeout": timeout}))
+
+
+def _check_client_options(owner: str, grace: float, timeout: float | None) -> None:
+    if owner not in ("this", "process"):
+        raise ValueError(f"owner must be 'this' or 'process', not {owner!r}")
+    if not 0 <= grace < math.inf:
+        raise ValueError(f"owner_grace is a number of seconds, not {grace!r}")
+    if timeout is not None and not 0 < timeout < math.inf:
+        raise ValueError(f"timeout is a number of seconds above 0, or None to wait without limit, not {timeout!r}")
 
 
 def _open_existing(path: str, options: dict[str, Any]) -> Store:
@@ -121,8 +156,8 @@ def _open_existing(path: str, options: dict[str, Any]) -> Store:
     return open(path, **options)
 
 
-def _connected(url: str, _options: dict[str, Any]) -> Store:
-    return connect(url)
+def _connected(url: str, options: dict[str, Any]) -> Store:
+    return connect(url, **options)
 
 
 # A function that opens a pickled store, its path or url, and its options.
@@ -201,7 +236,7 @@ class Store(KeyCommands):
         argv: the command, if it is one; a repeatable command is sent again although its outcome is unknown.
         """
         backend = self._backend
-        if backend is None or isinstance(error, (StoreClosed, NestedCall, NoConnection)):
+        if backend is None or isinstance(error, (StoreClosed, NestedCall, NoConnection, StoreTimeout)):
             raise error
         try:
             self._transport = backend.replace(transport)

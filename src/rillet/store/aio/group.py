@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
-from rillet.errors import BusyGroup, OutcomeUnknown
+from rillet.errors import BusyGroup, OutcomeUnknown, StoreTimeout
 from rillet.store.aio.delivery import (
     counted,
     delivery,
@@ -235,6 +235,8 @@ class AsyncMessageReader(Generic[T]):
             if isinstance(step, list):
                 try:
                     reply = await run_step(self.store, step)
+                except StoreTimeout:
+                    raise
                 except OutcomeUnknown:
                     # What the command delivered is pending for this consumer: begin again with the pending messages.
                     steps.close()

@@ -22,7 +22,7 @@ from rillet.client.cluster import Topology, read_shards, read_slots, slot_of
 from rillet.client.errors import ConnectionLost, ConnectorError
 from rillet.client.redirection import Redirection, not_executed, pause_reason
 from rillet.client.servers import ClientOptions
-from rillet.errors import CommandError, OutcomeUnknown, StoreClosed, StoreError
+from rillet.errors import CommandError, OutcomeUnknown, StoreClosed, StoreError, StoreTimeout, UnknownTimeout
 from rillet.protocol.reply_parser import ReplyError
 from rillet.store.transports.async_server import AsyncServerTransport
 from rillet.store.transports.cluster_routing import (
@@ -70,7 +70,10 @@ class AsyncClusterTransport:
 
     def __init__(self, options: ClientOptions, undelivered: Undelivered,
                  failed: Callable[[ConnectorError], StoreError | CommandError],
-                 not_sent: Callable[[ConnectorError], StoreError]) -> None:  # fmt: skip
+                 not_sent: Callable[[ConnectorError], StoreError], timeout: float | None,
+                 as_read: Callable[[UnknownTimeout, Commands], StoreError]) -> None:  # fmt: skip
+        self._timeout = timeout
+        self._as_read = as_read
         self._options = options
         self._undelivered = undelivered
         self._failed = failed
@@ -90,8 +93,9 @@ class AsyncClusterTransport:
         if found is None or found.closed:
             address = self._options.address().at(node)
             found = self._nodes[node] = AsyncServerTransport(
-                lambda: address, self._undelivered, self._failed, self._not_sent, self._restore
-            )
+                lambda: address, self._undelivered, self._failed, self._not_sent, self._timeout, self._as_read,
+                self._restore,
+            )  # fmt: skip
         return found
 
     async def _restore(self, argvs: Commands) -> None:
@@ -157,7 +161,7 @@ class AsyncClusterTransport:
                 if not await pauses.again():
                     raise
                 continue
-            except OutcomeUnknown:
+            except (OutcomeUnknown, StoreTimeout):
                 self._topology = None
                 raise
             refused = next((reply for reply in replies if not_executed(reply)), None)

@@ -13,6 +13,9 @@ UNBLOCK on the shared connection); if its reply was already under way, or if the
 the reply is put back (rillet.store.transports.undelivered). The cancellation waits for this, a round trip, before it is
 raised, so that the next command finds the data. If the server does not answer within SETTLE seconds, the connection is
 closed; it is then unknown what the server did.
+
+**The time limit for replies.** A connection with outstanding replies has one timer. If nothing arrived for `timeout`
+seconds, in addition to the time that a blocking command waits in the server, all calls that wait on it fail.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import math
 import os
 import ssl
 from collections import deque
@@ -28,10 +32,11 @@ from typing import Any
 
 from rillet import commands
 from rillet.client.address import Address
-from rillet.client.connection import tls_context
-from rillet.client.errors import ConnectionLost, ConnectorError
+from rillet.client.block_time import block_seconds
+from rillet.client.connection import ONE_CALL, tls_context
+from rillet.client.errors import ConnectionLost, ConnectorError, TimedOut
 from rillet.client.protocol import ClientProtocol
-from rillet.errors import CommandError, StoreClosed, StoreError
+from rillet.errors import CommandError, StoreClosed, StoreError, UnknownTimeout
 from rillet.protocol.command_parser import pack_command
 from rillet.protocol.reply_parser import INCOMPLETE, ReplyError
 from rillet.runtime.registry import TABLE
@@ -61,11 +66,19 @@ def blocks(argv: list[bytes]) -> bool:
     return entry is not None and "blocking" in entry.flags
 
 
+class NeverSent(ConnectionLost):
+    """A write failed, and nothing of it was sent."""
+
+
 class AsyncConnection(asyncio.Protocol):
     """One connection: commands go out in order, and each reply completes the oldest future."""
 
-    def __init__(self, address: Address, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, address: Address, loop: asyncio.AbstractEventLoop, timeout: float | None = None) -> None:
         self.address = address
+        self._timeout = timeout
+        self._since = 0.0  # the loop's time of the last bytes, or of the first command that waits
+        self._longer = 0.0  # seconds that the outstanding command waits in the server
+        self._timer: asyncio.TimerHandle | None = None
         self.id = b""  # the reply of CLIENT ID
         self.closed = False
         self._loop = loop
@@ -73,6 +86,7 @@ class AsyncConnection(asyncio.Protocol):
         self._transport: Any = None
         self._waiting: deque[asyncio.Future[Any]] = deque()
         self._output: list[bytes] = []
+        self._last = 0  # how many calls the last write contained, if it reaches the socket at once or not at all
         self._opened: asyncio.Future[None] = loop.create_future()
         self._introduced = False
         self._writable: asyncio.Future[None] | None = None
@@ -91,6 +105,8 @@ class AsyncConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Complete the futures of the replies that arrived."""
         protocol, waiting = self._protocol, self._waiting
+        if self._timeout is not None:
+            self._since = self._loop.time()
         try:
             protocol.feed(data)
             while (reply := protocol.next_reply()) is not INCOMPLETE:
@@ -111,7 +127,19 @@ class AsyncConnection(asyncio.Protocol):
             # A server with too many clients wrote why before it closed the connection, which our write found closed.
             with contextlib.suppress(OSError, AttributeError):
                 self.data_received(os.read(self._transport.get_extra_info("socket").fileno(), 1 << 16))
+        if isinstance(error, BrokenPipeError):
+            self._fail_unsent(error)
         self._fail(ConnectionLost(f"rillet: the connection to {self.address} was lost: {error or 'closed'}"))
+
+    def _fail_unsent(self, error: BrokenPipeError) -> None:
+        """Fail the calls of the last write, which the closed Unix socket rejected: the server has not received them."""
+        unsent = NeverSent(f"rillet: the connection to {self.address} was closed before: {error}")
+        unsent.__cause__ = error
+        for _ in range(min(self._last, len(self._waiting))):
+            future = self._waiting.pop()
+            if not future.done():
+                future.set_exception(unsent)
+                future.exception()  # no warning if its task was cancelled meanwhile
 
     def pause_writing(self) -> None:
         """Hold back commands while the server reads too slowly."""
@@ -134,6 +162,8 @@ class AsyncConnection(asyncio.Protocol):
         await self._opened
         try:
             reply = await self.call(pack_command([b"CLIENT", b"ID"]))
+        except TimedOut:
+            raise
         except ConnectionLost as error:
             raise ConnectionLost(f"{error}, before its first reply: has the server reached maxclients?") from error
         if isinstance(reply, ReplyError) and str(reply).startswith(_TOO_MANY):
@@ -146,22 +176,53 @@ class AsyncConnection(asyncio.Protocol):
         while self._writable is not None:
             await asyncio.shield(self._writable)
 
-    def call(self, data: bytes) -> asyncio.Future[Any]:
-        """Send one command in RESP encoding in this turn of the loop; return the future of its reply."""
+    def call(self, data: bytes, longer: float = 0.0) -> asyncio.Future[Any]:
+        """Send one command in RESP encoding in this turn of the loop; return the future of its reply.
+
+        longer: seconds that the command may wait in the server.
+        """
         future = self._loop.create_future()
         if self.closed:
             future.set_exception(ConnectionLost(f"rillet: the connection to {self.address} was lost"))
             return future
+        if self._timeout is not None and (longer or not self._waiting):
+            self._since, self._longer = self._loop.time(), longer
+            self._watch()
         self._waiting.append(future)
         if not self._output:
             self._loop.call_soon(self._flush)
         self._output.append(data)
         return future
 
+    def _watch(self) -> None:
+        """Set the timer, unless it fires early enough; it is set again then."""
+        due = self._since + (self._timeout or 0.0) + self._longer
+        if self._timer is not None:
+            if self._timer.when() <= due:
+                return
+            self._timer.cancel()
+            self._timer = None
+        if due < math.inf:
+            self._timer = self._loop.call_at(due, self._check_time)
+
+    def _check_time(self) -> None:
+        """Fail the calls if the server did not answer in time; else check again later."""
+        self._timer = None
+        if self.closed or not self._waiting:
+            return
+        if self._loop.time() < self._since + (self._timeout or 0.0) + self._longer:
+            self._watch()
+            return
+        self._fail(TimedOut(f"rillet: {self.address} did not answer within {self._timeout:g} s"))
+        self._transport.abort()
+
     def _flush(self) -> None:
         data, self._output = self._output, []
         if not self.closed:
-            self._transport.write(b"".join(data))
+            packed = b"".join(data)
+            whole = self.address.unix is not None and len(packed) <= ONE_CALL
+            self._last = len(data) if whole and not self._transport.get_write_buffer_size() else 0
+            self._transport.write(packed)
 
     @property
     def idle(self) -> bool:
@@ -170,6 +231,9 @@ class AsyncConnection(asyncio.Protocol):
 
     def _fail(self, error: Exception) -> None:
         self.closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         if not self._opened.done():
             self._opened.set_exception(error)
         while self._waiting:
@@ -192,13 +256,16 @@ class AsyncServerTransport:
 
     def __init__(self, address: Callable[[], Address], undelivered: Undelivered,
                  failed: Callable[[ConnectorError], StoreError | CommandError],
-                 not_sent: Callable[[ConnectorError], StoreError],
+                 not_sent: Callable[[ConnectorError], StoreError], timeout: float | None,
+                 as_read: Callable[[UnknownTimeout, Sequence[list[bytes]]], StoreError],
                  restore: Callable[[Sequence[list[bytes]]], Awaitable[None]] | None = None) -> None:  # fmt: skip
         commands.load()
         self._address = address
         self._undelivered = undelivered
         self._failed = failed
         self._not_sent = not_sent
+        self._timeout = timeout
+        self._as_read = as_read
         self._restore = restore or self._restore_here
         self._loop = asyncio.get_running_loop()
         self._shared: AsyncConnection | None = None
@@ -219,13 +286,15 @@ class AsyncServerTransport:
             await anext(self._ends)
         address = self._address()
         try:
-            async with self._connecting:
-                connection = await _connected(address, self._loop)
+            async with self._connecting, asyncio.timeout(self._timeout):
+                connection = await _connected(address, self._loop, self._timeout)
                 try:
                     await connection.introduced()
                 except BaseException:
                     connection.close()
                     raise
+        except TimeoutError as error:
+            raise self._not_sent(TimedOut(str(error))) from error
         except ConnectionLost as error:
             raise self._not_sent(error) from error
         except ConnectorError as error:
@@ -308,7 +377,14 @@ class AsyncServerTransport:
                 await self._settled(self._restored(argv, reply), shared)
                 raise
         except ConnectorError as error:
-            raise self._failed(error) from error
+            raise self._raised(error, [argv]) from error
+
+    def _raised(self, error: ConnectorError, argvs: Sequence[list[bytes]]) -> StoreError | CommandError:
+        """Return the exception for commands that got no reply."""
+        if isinstance(error, NeverSent):
+            return self._not_sent(error)
+        failed = self._failed(error)
+        return self._as_read(failed, argvs) if isinstance(failed, UnknownTimeout) else failed
 
     def _note(self, argv: list[bytes]) -> bool:
         """Return whether the command only needs its reply; remember its name if no arguments change this."""
@@ -339,21 +415,21 @@ class AsyncServerTransport:
                     raise
             return [await reply for reply in replies]
         except ConnectorError as error:
-            raise self._failed(error) from error
+            raise self._raised(error, argvs) from error
 
     async def _execute_blocking(self, argv: list[bytes], asking: bool) -> Any:
         connection = await self._exclusive()
         try:
             if asking:
                 connection.call(_ASKING)
-            reply = connection.call(pack_command(argv))
+            reply = connection.call(pack_command(argv), block_seconds(argv))
             try:
                 return await asyncio.shield(reply)
             except asyncio.CancelledError:
                 await self._settled(self._unblocked(connection, argv, reply), connection)
                 raise
         except ConnectorError as error:
-            raise self._failed(error) from error
+            raise self._raised(error, [argv]) from error
         finally:
             self._release(connection)
 
@@ -445,7 +521,7 @@ class AsyncServerTransport:
         self._idle.clear()
 
 
-async def _connected(address: Address, loop: asyncio.AbstractEventLoop) -> AsyncConnection:
+async def _connected(address: Address, loop: asyncio.AbstractEventLoop, timeout: float | None) -> AsyncConnection:
     """Open a connection to an address; ConnectionLost if no server answers there."""
     pause = 0.001
     while True:
@@ -454,13 +530,13 @@ async def _connected(address: Address, loop: asyncio.AbstractEventLoop) -> Async
                 context = None if address.tls is None else tls_context(address.tls)
                 name = None if context is None else address.host
                 _, made = await loop.create_connection(
-                    lambda: AsyncConnection(address, loop), address.host, address.port, ssl=context,
+                    lambda: AsyncConnection(address, loop, timeout), address.host, address.port, ssl=context,
                     server_hostname=name,
                 )  # fmt: skip
                 return made
             if not hasattr(loop, "create_unix_connection"):
                 raise ConnectorError(f"rillet: {address}: this system has no Unix sockets")
-            _, made = await loop.create_unix_connection(lambda: AsyncConnection(address, loop), address.unix)
+            _, made = await loop.create_unix_connection(lambda: AsyncConnection(address, loop, timeout), address.unix)
             return made
         except BlockingIOError:  # the backlog of the listening Unix socket is full
             await asyncio.sleep(pause)

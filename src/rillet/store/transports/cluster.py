@@ -34,9 +34,9 @@ from rillet.store.transports.transport import errors_among
 class ClusterTransport(ServerTransport):
     """A cluster: redis+cluster://, rediss+cluster://."""
 
-    def __init__(self, options: ClientOptions) -> None:
+    def __init__(self, options: ClientOptions, timeout: float | None = None) -> None:
         commands.load()  # the command declarations contain the positions of the keys
-        super().__init__(options)
+        super().__init__(options, timeout)
         self.masters()  # raises StoreError if no node answers
 
     def masters(self) -> list[Connection]:
@@ -64,7 +64,8 @@ class ClusterTransport(ServerTransport):
             yield run
 
     def _async_transport(self) -> AsyncClusterTransport:
-        return AsyncClusterTransport(self.options, self.undelivered, self.failed, self.not_sent)
+        return AsyncClusterTransport(self.options, self.undelivered, self.failed, self.not_sent, self.timeout,
+                                     self.as_read)  # fmt: skip
 
     # -- one command
 

@@ -3,6 +3,10 @@
 Each thread has separate connections, so SELECT, MULTI and WATCH belong to the thread, as in process. The connections of
 threads that ended are closed when another thread opens one. A bulk read (`page_source`) also has separate connections,
 because the caller may send commands between two batches.
+
+With a `timeout`, a call raises StoreTimeout if the server does not answer within so many seconds, in addition to the
+time that the command itself waits. It is UnknownTimeout if a command was sent that does more than read. The connection
+is closed then, because its reply may still arrive; the next call opens another one.
 """
 
 from __future__ import annotations
@@ -16,17 +20,26 @@ from typing import Any, TypeVar, TypeVarTuple, Unpack
 from weakref import WeakKeyDictionary
 
 from rillet.client.address import Address
+from rillet.client.block_time import BLOCKING, block_seconds, block_seconds_of_all
 from rillet.client.connection import ONE_CALL, RECEIVE, Connection
-from rillet.client.errors import AddressError, ConnectionLost, ConnectorError
+from rillet.client.errors import AddressError, ConnectionLost, ConnectorError, TimedOut
 from rillet.client.protocol import pack_all
 from rillet.client.servers import ClientOptions, Servers
-from rillet.errors import CommandError, OutcomeUnknown, StoreClosed, StoreError
+from rillet.errors import CommandError, OutcomeUnknown, StoreClosed, StoreError, StoreTimeout, UnknownTimeout
 from rillet.protocol.command_parser import pack_command
 from rillet.protocol.reply_parser import ReplyError
 from rillet.store.transports.async_server import AsyncServerTransport
-from rillet.store.transports.transport import ERROR_CLASSES, AsyncTransport, NotSent, error_of, errors_among
+from rillet.store.transports.transport import (
+    ERROR_CLASSES,
+    AsyncTransport,
+    NotSent,
+    error_of,
+    errors_among,
+    only_reads,
+)
 from rillet.store.transports.undelivered import Undelivered
 
+SYNC_SECONDS = 5.0  # the most time for which closing a store waits until its changes are on the disk
 PATIENCE = 1.0  # seconds that a call follows redirections and waits for nodes that are not ready
 Result = TypeVar("Result")
 Arguments = TypeVarTuple("Arguments")
@@ -56,8 +69,9 @@ class _OfThread(threading.local):
 class ServerTransport:
     """A server: redis://, rediss://, unix://."""
 
-    def __init__(self, options: ClientOptions) -> None:
+    def __init__(self, options: ClientOptions, timeout: float | None = None) -> None:
         self.options = options
+        self.timeout = timeout
         self.closed = False
         self.undelivered = Undelivered()
         self._of_loops: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncTransport] = WeakKeyDictionary()
@@ -73,7 +87,7 @@ class ServerTransport:
             raise StoreClosed("the store is closed")
         client = self._thread.client
         if client is None:
-            client = Servers(self.options, unlimited=True)
+            client = self.new_servers()
             with self._guard:
                 for other, thread in list(self._clients.items()):
                     if not thread.is_alive():
@@ -82,6 +96,10 @@ class ServerTransport:
                 self._clients[client] = threading.current_thread()
             self._thread.client = client
         return client
+
+    def new_servers(self) -> Servers:
+        """Return a new client for this server or cluster, without connections yet."""
+        return Servers(self.options, unlimited=True, reply_timeout=self.timeout)
 
     def connection(self, size: int) -> Connection:
         """Return this thread's connection to the server; open a new one if the server closed the old one.
@@ -100,9 +118,17 @@ class ServerTransport:
     @contextmanager
     def page_source(self) -> Iterator[Servers]:
         """Yield separate connections for a bulk read, because other commands may be sent between two batches."""
+        with self._separate() as client:
+            try:
+                yield client
+            except TimedOut as error:
+                raise self._late_read(error) from error
+
+    @contextmanager
+    def _separate(self) -> Iterator[Servers]:
         if self.closed:
             raise StoreClosed("the store is closed")
-        client = Servers(self.options, unlimited=True)
+        client = self.new_servers()
         with self._guard:
             self._clients[client] = threading.current_thread()
         try:
@@ -117,7 +143,7 @@ class ServerTransport:
     @contextmanager
     def exclusive(self, key: bytes) -> Iterator[Callable[[Sequence[list[bytes]]], list[Any]]]:
         """Yield a function that runs commands on a separate connection; see Transport."""
-        with self.page_source() as servers:
+        with self._separate() as servers:
             yield lambda commands: servers.replies(key, commands)
 
     def _call(self, function: Callable[[Unpack[Arguments]], Result], *arguments: *Arguments) -> Result:
@@ -155,10 +181,33 @@ class ServerTransport:
                 client.close()
             raise
 
+    def server_name(self) -> str:
+        """Return the server's name and place for messages."""
+        return f"the server at {self.options.place()}"
+
+    def late(self, sent: bool) -> StoreTimeout:
+        """Return the exception for a server that did not answer in time; sent: it may have received the command."""
+        begin = f"{self.server_name()} did not answer within {self.timeout:g} s"
+        if not sent:
+            return StoreTimeout(f"{begin}; the command was not sent")
+        return UnknownTimeout(f"{begin}; the command may or may not have been executed, or be executed later")
+
+    def _late_read(self, error: Exception) -> StoreError:
+        if self.closed:
+            return StoreClosed("the store was closed while this call waited")
+        begin = f"{self.server_name()} did not answer within {self.timeout:g} s"
+        return StoreTimeout(f"{begin}; the command only reads and may be repeated")
+
+    def as_read(self, error: UnknownTimeout, commands: Sequence[list[bytes]]) -> StoreError:
+        """Return the exception to raise for commands that got no reply: it says so if they only read."""
+        return self._late_read(error) if all(map(only_reads, commands)) else error
+
     def not_sent(self, error: ConnectorError) -> StoreError:
         """Return the exception for a connection that could not be made."""
         if self.closed:
             return StoreClosed("the store was closed while this call waited")
+        if isinstance(error, TimedOut):
+            return self.late(False)
         reason = str(error).removeprefix("rillet: ")
         return NotSent(f"the server at {self.options.place()} did not answer: {reason}")
 
@@ -166,6 +215,8 @@ class ServerTransport:
         """Return the exception to raise after a failed call of the server."""
         if self.closed:
             return StoreClosed("the store was closed while this call waited")
+        if isinstance(error, TimedOut):
+            return self.late(error.sent)
         if error.line and (error.line.partition(" ")[0] in ERROR_CLASSES or not isinstance(error, ConnectionLost)):
             return error_of(error.line)
         reason = str(error).removeprefix("rillet: ")
@@ -190,7 +241,8 @@ class ServerTransport:
         return found
 
     def _async_transport(self) -> AsyncTransport:
-        return AsyncServerTransport(self.options.address, self.undelivered, self.failed, self.not_sent)
+        return AsyncServerTransport(self.options.address, self.undelivered, self.failed, self.not_sent,
+                                    self.timeout, self.as_read)  # fmt: skip
 
     def _close_loops(self) -> None:
         with self._guard:
@@ -206,7 +258,12 @@ class ServerTransport:
         kept = self.undelivered.take(argv)
         if kept is not None:
             return kept
-        return self._call(self._exchange, pack_command(argv), 1, argv[0].upper() in _STATEFUL)[0]
+        name = argv[0].upper()
+        waits = block_seconds(argv) if name in BLOCKING else 0.0
+        try:
+            return self._call(self._exchange, pack_command(argv), 1, name in _STATEFUL, waits)[0]
+        except UnknownTimeout as error:
+            raise self.as_read(error, [argv]) from error.__cause__
 
     def execute_many(self, commands: Sequence[list[bytes]]) -> list[Any]:
         """Send all commands at once and return their replies."""
@@ -215,15 +272,23 @@ class ServerTransport:
         # A whole transaction leaves no state behind.
         whole = (commands[0], commands[-1]) == ([b"MULTI"], [b"EXEC"])
         stateful = any(argv[0].upper() in _STATEFUL for argv in (commands[1:-1] if whole else commands))
-        return self._call(self._exchange, pack_all(commands), len(commands), stateful)
+        try:
+            return self._call(self._exchange, pack_all(commands), len(commands), stateful,
+                              block_seconds_of_all(commands))  # fmt: skip
+        except UnknownTimeout as error:
+            raise self.as_read(error, commands) from error.__cause__
 
     def append_packed(self, key: bytes, data: bytes, count: int) -> list[tuple[int, CommandError]]:
         """Send commands in RESP encoding; return each error reply with the position of its command."""
-        return errors_among(self._call(self._exchange, data, count, False))
+        return errors_among(self._call(self._exchange, data, count, False, 0.0))
 
-    def _exchange(self, data: bytes, count: int, stateful: bool) -> list[Any]:
-        """Send commands in RESP encoding on this thread's connection and return their replies."""
+    def _exchange(self, data: bytes, count: int, stateful: bool, waits: float) -> list[Any]:
+        """Send commands in RESP encoding on this thread's connection and return their replies.
+
+        waits: seconds that the commands themselves may wait in the server.
+        """
         connection = self._sent(data)
+        connection.wait_longer(waits)
         connection.has_state = connection.has_state or stateful
         replies: list[Any] = []
         failed_to_log = False
@@ -256,6 +321,9 @@ class ServerTransport:
                     connection.send(data)
             except ConnectionLost as error:
                 self.servers().forget(connection)
+                if isinstance(error, TimedOut):
+                    error.sent = connection.address.unix is None or len(data) > ONE_CALL
+                    raise
                 if connection.has_state or len(data) > ONE_CALL or not connection.closed_before(error):
                     raise
             else:
@@ -279,38 +347,58 @@ class ServerTransport:
 
 
 class AttachedTransport(ServerTransport):
-    """The Unix socket of the process that owns the store."""
+    """The Unix socket of the process that owns the store.
 
-    def __init__(self, path: str) -> None:
-        super().__init__(ClientOptions(Address(unix=path), PATIENCE))
+    current: returns whether that process still owns the directory. It is called before a connection is opened, because
+    the next owner listens at the same path: the store must attach to it first.
+    lease: a connection that an owner process counts as long as the store is open; None for other owners.
+    """
+
+    def __init__(self, path: str, timeout: float | None = None, lease: Connection | None = None,
+                 current: Callable[[], bool] | None = None) -> None:  # fmt: skip
+        super().__init__(ClientOptions(Address(unix=path), PATIENCE), timeout)
         self.path = path
+        self.lease = lease
+        self._current = current
         self._abandoned = False
+
+    def server_name(self) -> str:
+        """Return the owner's name and place for messages."""
+        return f"the process that owns the store ({self.path})"
 
     def connection(self, size: int) -> Connection:
         """Return this thread's connection to the owner; raise NotSent if the owner cannot be reached."""
-        if self._abandoned:
-            raise NotSent(f"the process that owned the store ended ({self.path})")
+        client = self._thread.client
+        if client is None or not client.connected:
+            self._check_owner()
         try:
             return super().connection(size)
         except ConnectionLost as error:
             raise self.not_sent(error) from error
 
     def _async_transport(self) -> AsyncServerTransport:
-        return AsyncServerTransport(self._reachable_address, self.undelivered, self.failed, self.not_sent)
+        return AsyncServerTransport(self._reachable_address, self.undelivered, self.failed, self.not_sent,
+                                    self.timeout, self.as_read)  # fmt: skip
 
     def _reachable_address(self) -> Address:
-        if self._abandoned:
-            raise NotSent(f"the process that owned the store ended ({self.path})")
+        self._check_owner()
         return self.options.address()
+
+    def _check_owner(self) -> None:
+        """Raise NotSent if the process is not the owner any more."""
+        if self._abandoned or (self._current is not None and not self.closed and not self._current()):
+            raise NotSent(f"the process that owned the store ended ({self.path})")
 
     def not_sent(self, error: ConnectorError) -> StoreError:
         """Return the exception for a connection to the owner that could not be made."""
+        if isinstance(error, TimedOut):
+            return self.late(False)
         reason = getattr(error.__cause__, "strerror", None) or error
         return NotSent(f"the store's owner cannot be reached ({self.path}): {reason}")
 
     def failed(self, error: ConnectorError) -> StoreError | CommandError:
         """Return the exception to raise after a failed call of the owner."""
-        if isinstance(error, ConnectionLost) and not self.closed:
+        if isinstance(error, ConnectionLost) and not isinstance(error, TimedOut) and not self.closed:
             return OutcomeUnknown(
                 f"the process that owns the store ended before it replied ({self.path}); the command may or may not "
                 "have been executed"
@@ -321,6 +409,22 @@ class AttachedTransport(ServerTransport):
         """Close the connections because the owner ended; later calls raise NotSent."""
         self._abandoned = True
         self._close_connections()
+        self._end_lease()
+
+    def close(self) -> None:
+        """Close the connections of every thread; wait until an owner process has synced the changes to the disk."""
+        super().close()
+        if self.lease is not None and not self._abandoned:
+            limit = SYNC_SECONDS if self.timeout is None else min(self.timeout, SYNC_SECONDS)
+            with contextlib.suppress(ConnectorError, OSError):  # the owner ended, or does not answer
+                self.lease.send_all([[b"WAITAOF", b"1", b"0", b"%d" % (1000 * limit)]])
+                self.lease.reply_within(limit)
+        self._end_lease()
+
+    def _end_lease(self) -> None:
+        lease, self.lease = self.lease, None
+        if lease is not None:
+            lease.close()
 
     def forget_in_child(self) -> None:
         """Close a forked child's copies of the connections, which the parent keeps using."""
@@ -331,3 +435,4 @@ class AttachedTransport(ServerTransport):
         self._thread = _OfThread()
         for client in clients:
             client.close()
+        self._end_lease()
