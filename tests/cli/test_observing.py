@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -166,6 +167,36 @@ def test_watch_follows_a_directory_from_owner_to_owner(folder: Path) -> None:
                 while json.loads(line())["streams"][0]["length"] != 201 + number:
                     pass
                 owner.kill()
+
+
+def test_watch_redraws_a_terminal(folder: Path) -> None:
+    terminal, end = pty.openpty()
+    watch = subprocess.Popen(command("stats", folder, "orders", "--watch", "0.05"), env=environment(), stdout=end,
+                             stderr=subprocess.PIPE, text=True)  # fmt: skip
+    os.close(end)
+    shown = b""
+    while shown.count(b"\x1b[H\x1b[J") < 3:
+        shown += os.read(terminal, 65536)
+    watch.send_signal(signal.SIGINT)
+    assert (watch.communicate(timeout=60)[1], watch.returncode) == ("", 0)
+    os.close(terminal)
+
+
+def test_a_server_with_a_password_that_uses_the_directory(folder: Path) -> None:
+    serving = command("serve", "--port", "0", "--unixsocket", folder / "s.sock", "--dir", folder, "--appendonly", "yes",
+                      "--requirepass", "secret")  # fmt: skip
+    with subprocess.Popen(serving, env=environment(), stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        try:
+            while "Ready to accept" not in server.stdout.readline():
+                assert server.poll() is None
+            error = run("stats", folder, status=2)
+            assert f"is served by process {server.pid} at unix://" in error
+            assert "NOAUTH" in error
+            assert "orders" in run("stats", f"unix://:secret@{folder / 's.sock'}")
+        finally:
+            server.terminate()
+            server.communicate()
 
 
 # -- tail -------------------------------------------------------------------------------------------------

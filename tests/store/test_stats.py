@@ -237,7 +237,7 @@ def test_a_cluster() -> None:
 def test_a_user_without_permission_for_memory_usage(judge: Judge) -> None:
     with judge.client() as client:
         client.execute_command("FLUSHALL")
-        client.execute_command("ACL", "SETUSER", "watcher", "on", ">secret", "~*", "+@read", "+info", "+time", "+multi",
+        client.execute_command("ACL", "SETUSER", "watcher", "on", ">secret", "~*", "+@read", "+info", "+multi",
                                "+exec", "-memory")  # fmt: skip
         client.connection_pool.disconnect()
     with rillet.connect(f"redis://watcher:secret@127.0.0.1:{judge.port}") as store:

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
 
-from rillet.errors import StoreError
+from rillet.errors import CommandError, StoreError
 from rillet.persistence.announcement import Announcement, announced
 from rillet.server.server import answers
 from rillet.store.directory import LOG_FOLDER
@@ -48,6 +48,11 @@ def visit(place: str | os.PathLike[str]) -> Store:
                 return store
         except StoreError:
             pass  # the owner ended
+        except CommandError as error:
+            store.close()
+            pid = 0 if owner is None else owner.pid
+            raise StoreError(f"{text} is served by process {pid} at {url}, which refused: {error}. If it requires a "
+                             "password, pass its url: redis://:PASSWORD@host:port") from error  # fmt: skip
         except BaseException:
             store.close()
             raise
