@@ -13,7 +13,7 @@ import pytest
 import rillet
 from rillet.store.stats import StoreStats, ages_of
 from tests.cluster import running_cluster
-from tests.judge import Judge, peer_binary, redis_binary, running_redis
+from tests.judge import Judge, redis_binary, required_binary, running_redis
 from tests.store.conftest import Frontend
 from tests.variants import seeds
 
@@ -151,19 +151,18 @@ def test_the_asyncio_form_has_the_same_figures(frontend: Frontend) -> None:
 # -- lag ----------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(params=["7.0", "newest", "rillet"])
+@pytest.fixture(params=["7.0", "8.6", "newest", "valkey", "rillet"])
 def server(request: pytest.FixtureRequest) -> Iterator[rillet.Store]:
     if request.param == "rillet":
         with rillet.open() as store:
             yield store
         return
-    binary = peer_binary(request.param)
-    if binary is None:
-        pytest.skip(f"no server {request.param}")
+    binary = required_binary(request.param)
     with running_redis(binary=binary) as judge, rillet.connect(f"redis://127.0.0.1:{judge.port}") as store:
         yield store
 
 
+@pytest.mark.peer
 @pytest.mark.parametrize("seed", seeds(20, 300))
 def test_a_lag_is_exact_or_unknown_with_a_reason(server: rillet.Store, seed: int) -> None:
     server.execute("FLUSHALL")
