@@ -30,7 +30,8 @@ class FairLock:
 
     A plain lock is free only for a moment between two commands of a busy thread, too short for a thread that must be
     woken first: attached clients would wait for tens of milliseconds while the owner's process adds in a loop. Here,
-    waiting threads hold a turnstile lock, and the busy thread queues behind them.
+    waiting threads hold a turnstile lock, and the busy thread queues behind them. While no thread waits, entering takes
+    one call of the plain lock.
     """
 
     _lock: Any
@@ -39,6 +40,8 @@ class FairLock:
     _owned: Any
     _enter: Any
     _leave: Any
+    _waiting: cython.int
+    _depth: cython.int
 
     def __init__(self) -> None:
         lock, turnstile = threading.RLock(), threading.Lock()
@@ -46,21 +49,40 @@ class FairLock:
         self._acquire, self._release = lock.acquire, lock.release
         self._owned = lock._is_owned  # type: ignore[attr-defined]
         self._enter, self._leave = turnstile.acquire, turnstile.release
+        self._waiting = 0  # threads in `_queue`
+        self._depth = 0  # how often the owner has entered; only the owner changes it
 
     def __enter__(self) -> bool:
         """Acquire the lock; return False if this thread held it before."""
+        if self._waiting or not self._acquire(False):
+            self._queue()
+        self._depth += 1
+        return self._depth == 1
+
+    @cython.cfunc
+    def _queue(self) -> cython.bint:
+        """Wait behind the threads that came before, unless this thread holds the lock."""
         if self._owned():
             self._acquire()
-            return False
-        self._enter()
+            return True
+        self._waiting += 1
         try:
-            self._acquire()
+            self._enter()
+            try:
+                self._acquire()
+            finally:
+                self._leave()
         finally:
-            self._leave()
+            self._waiting -= 1
         return True
 
     def __exit__(self, *_: object) -> None:
-        self._release()
+        self._depth -= 1
+        try:
+            self._release()
+        except RuntimeError:  # this thread does not hold the lock
+            self._depth += 1
+            raise
 
     def _is_owned(self) -> bool:
         """Return whether the calling thread holds the lock."""
