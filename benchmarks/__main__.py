@@ -11,12 +11,14 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks import arrow, durability, embedded, groups, interfaces, memory, server, streams
+from benchmarks import arrow, durability, embedded, groups, interfaces, memory, owner_modes, server, streams
 from benchmarks.harness import BUILDS, ROOT, Figure, report
 
 SPARK = ("spark_read", "spark_follow", "spark_write", "spark_archive")
 """Modules with a function `figures(rounds, scale)`; the Spark parts import Spark when they run."""
-PARTS = ("server", "streams", "groups", "durability", "embedded", "interfaces", "memory", "arrow", *SPARK)
+PARTS = (
+    "server", "streams", "groups", "durability", "embedded", "interfaces", "owner_modes", "memory", "arrow", *SPARK,
+)  # fmt: skip
 
 
 def measure(parts: list[str], rounds: int, scale: float, mode: str) -> list[Figure]:
@@ -34,6 +36,8 @@ def measure(parts: list[str], rounds: int, scale: float, mode: str) -> list[Figu
         figures += embedded.run(rounds, scale)
     if "interfaces" in parts and mode == "compiled":
         figures += interfaces.run(rounds, scale)
+    if "owner_modes" in parts and mode == "compiled":
+        figures += owner_modes.run(rounds, scale)
     if "memory" in parts:
         figures += memory.run(mode, scale)
     if "arrow" in parts and mode == "compiled":
