@@ -288,7 +288,8 @@ class ServerTransport:
         waits: seconds that the commands themselves may wait in the server.
         """
         connection = self._sent(data)
-        connection.wait_longer(waits)
+        if waits:
+            connection.wait_longer(waits)
         connection.has_state = connection.has_state or stateful
         replies: list[Any] = []
         failed_to_log = False
@@ -303,6 +304,7 @@ class ServerTransport:
                 raise
             # The server could not write the batch to its log. It replied with one error and closed the connection.
             replies += replies[-1:] * (count - len(replies))
+        connection.until = 0.0
         if failed_to_log:
             self.servers().forget(connection)
         return replies
