@@ -13,6 +13,7 @@ end of the run counts the tests that were left out and names the variables that 
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -28,6 +29,9 @@ if os.environ.get("RILLET_NO_CYTHON"):
 import rillet
 from rillet._compiled import by_speed
 from tests.judge import PEERS, Judge, peer_binary, redis_binary, required_binary, running_redis
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a shell's background jobs; child processes inherit it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 LEFT_OUT = pytest.StashKey[Counter[str]]()
 
