@@ -122,6 +122,8 @@ def test_a_blocking_call_waits_its_own_time(place: tuple[rillet.Store, int]) -> 
         with pytest.raises(UnknownTimeout):
             store.execute("BLPOP", "l", 2 * TIMEOUT)
         assert time.monotonic() - started >= 3 * TIMEOUT
+        with pytest.raises(UnknownTimeout):
+            store.execute("BLPOP", "l", 0)
         with pytest.raises(StoreTimeout):
             list(group.consumer("c").messages(block=0.1))
 
@@ -173,8 +175,9 @@ def test_asyncio(place: tuple[rillet.Store, int]) -> None:
         calls = [asyncio.ensure_future(stream.range()) for _ in range(3)]
         await asyncio.gather(*calls)
         with stopped(pid):
-            found = await asyncio.gather(stream.range(), stream.read("$", block=TIMEOUT), return_exceptions=True)
-            assert [type(error) for error in found] == [StoreTimeout, StoreTimeout]
+            reads = [stream.range(), *[stream.read("$", block=block) for block in (TIMEOUT, 0, 0)]]
+            found = await asyncio.gather(*reads, return_exceptions=True)
+            assert [type(error) for error in found] == [StoreTimeout] * 4
 
     asyncio.run(run())
 

@@ -6,7 +6,8 @@ a decoder (columns/receive_buffer.py). All other replies are small and go throug
 
 **The time limit for replies.** With `reply_timeout`, a server that is stopped or hangs makes a call fail (TimedOut)
 instead of wait. The kernel measures the time (SO_RCVTIMEO, SO_SNDTIMEO), which costs nothing; a timeout of Python's
-socket would add a poll to each call. A command that waits in the server may take so much longer: `until`.
+socket would add a poll to each call. A command that waits in the server may take so much longer: `until`. While one
+waits without limit, the client asks on another connection whether the server answers, once in that time.
 """
 
 from __future__ import annotations
@@ -247,12 +248,30 @@ class Connection:
                 received = self._socket.recv(_REPLY)
                 break
             except (BlockingIOError, TimeoutError) as error:
-                left = self.until - time.monotonic()
-                if left <= 0 or not ready([self], None if left == math.inf else left):
+                if not self._waits_longer():
                     raise self._lost(error) from error
             except OSError as error:
                 raise self._lost(error) from error
         self._feed_received(received)
+
+    def _waits_longer(self) -> bool:
+        """Return whether to continue to wait for the reply, after reply_timeout.
+
+        A command that waits without limit waits as long as the server answers on another connection.
+        """
+        left = self.until - time.monotonic()
+        return self._server_answers() if left == math.inf else left > 0 and ready([self], left)
+
+    def _server_answers(self) -> bool:
+        """Return False if the server accepts connections, and does not answer on a new one."""
+        try:
+            with Connection(self.address, None, self._reply_timeout) as other:
+                other.replies([[b"PING"]])
+        except TimedOut:
+            return False
+        except ConnectorError:  # too many clients, or the server ended: this connection will show it
+            return True
+        return True
 
     def _feed_received(self, received: bytes) -> None:
         if not received:

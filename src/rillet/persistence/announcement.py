@@ -17,6 +17,7 @@ fields means protocol 1.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from dataclasses import dataclass
@@ -66,13 +67,28 @@ def announce(folder: Path, owner: Announcement) -> None:
 def announced(folder: Path) -> Announcement | None:
     """Return the content of owner.json, None if the file is missing or invalid."""
     try:
-        found = json.loads((folder / NAME).read_bytes())
+        return _parsed((folder / NAME).read_bytes())
+    except OSError:
+        return None
+
+
+def is_announced(folder: Path, owner: Announcement) -> bool:
+    """Return whether owner.json still names the owner; also if this process has too many open files to read it."""
+    try:
+        return _parsed((folder / NAME).read_bytes()) == owner
+    except OSError as error:
+        return error.errno in (errno.EMFILE, errno.ENFILE)
+
+
+def _parsed(content: bytes) -> Announcement | None:
+    try:
+        found = json.loads(content)
         return Announcement(
             int(found["pid"]), str(found["socket"]), str(found.get("url", "")), str(found.get("run_id", "")),
             bool(found.get("separate", False)), str(found.get("version", "?")), int(found.get("protocol", 1)),
             int(found.get("oldest", 1)),
         )  # fmt: skip
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         return None
 
 
@@ -86,4 +102,4 @@ def check_version(folder: Path, owner: Announcement) -> None:
         )
 
 
-__all__ = ["NAME", "OLDEST", "PROTOCOL", "Announcement", "announce", "announced", "check_version"]
+__all__ = ["NAME", "OLDEST", "PROTOCOL", "Announcement", "announce", "announced", "check_version", "is_announced"]

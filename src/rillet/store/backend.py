@@ -276,7 +276,7 @@ class DirectoryBackend(Backend):
 
     def _is_owner(self, owner: Announcement) -> Callable[[], bool]:
         """Return a function that returns whether this is still the announced owner."""
-        return lambda: self._directory.announced() == owner
+        return lambda: self._directory.is_announced(owner)
 
     def _busy(self) -> StoreBusy:
         """Return the exception for an owner that cannot be attached to."""

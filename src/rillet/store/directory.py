@@ -31,7 +31,7 @@ from pathlib import Path
 import rillet
 from rillet.errors import NewerFormat, NotAStore, StoreBusy, StoreError
 from rillet.persistence.announcement import NAME as OWNER
-from rillet.persistence.announcement import Announcement, announce, announced, check_version
+from rillet.persistence.announcement import Announcement, announce, announced, check_version, is_announced
 from rillet.persistence.aof.log import CHECK_SECONDS
 from rillet.persistence.directory_lock import DirectoryLock, LogLocked
 from rillet.persistence.disk import REAL
@@ -205,6 +205,10 @@ class Directory:
     def announced(self) -> Announcement | None:
         """Return the content of owner.json, None if it is missing or invalid."""
         return announced(self.path)
+
+    def is_announced(self, owner: Announcement) -> bool:
+        """Return whether owner.json still names this owner."""
+        return is_announced(self.path, owner)
 
     def check_version(self, owner: Announcement) -> None:
         """Raise IncompatibleOwner if the owner and this process cannot work together."""

@@ -15,7 +15,8 @@ raised, so that the next command finds the data. If the server does not answer w
 closed; it is then unknown what the server did.
 
 **The time limit for replies.** A connection with outstanding replies has one timer. If nothing arrived for `timeout`
-seconds, in addition to the time that a blocking command waits in the server, all calls that wait on it fail.
+seconds, in addition to the time that a blocking command waits in the server, all calls that wait on it fail. While a
+command waits without limit, a PING on the shared connection checks the server, once in that time.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from rillet.client.block_time import block_seconds
 from rillet.client.connection import ONE_CALL, tls_context
 from rillet.client.errors import ConnectionLost, ConnectorError, TimedOut
 from rillet.client.protocol import ClientProtocol
-from rillet.errors import CommandError, StoreClosed, StoreError, UnknownTimeout
+from rillet.errors import CommandError, StoreClosed, StoreError, StoreTimeout, UnknownTimeout
 from rillet.protocol.command_parser import pack_command
 from rillet.protocol.reply_parser import INCOMPLETE, ReplyError
 from rillet.runtime.registry import TABLE
@@ -273,6 +274,9 @@ class AsyncServerTransport:
         self._idle: list[AsyncConnection] = []
         self._busy: set[AsyncConnection] = set()
         self._connecting = asyncio.Semaphore(_CONNECTING)
+        self._unlimited: set[AsyncConnection] = set()  # with a command that waits without limit
+        self._probe_timer: asyncio.TimerHandle | None = None
+        self._probing: asyncio.Task[None] | None = None
         self._simple: set[bytes] = set()  # names of commands that neither block nor take data
         self._ends: Any = None
         self.closed = False
@@ -340,6 +344,7 @@ class AsyncServerTransport:
     def _release(self, connection: AsyncConnection) -> None:
         """Keep a connection for the next command that blocks, if no reply is outstanding on it."""
         self._busy.discard(connection)
+        self._unlimited.discard(connection)
         if connection.closed or not connection.idle or self.closed:
             connection.close()
         else:
@@ -422,7 +427,11 @@ class AsyncServerTransport:
         try:
             if asking:
                 connection.call(_ASKING)
-            reply = connection.call(pack_command(argv), block_seconds(argv))
+            seconds = block_seconds(argv)
+            reply = connection.call(pack_command(argv), seconds)
+            if seconds == math.inf and self._timeout is not None:
+                self._unlimited.add(connection)
+                self._probe_later()
             try:
                 return await asyncio.shield(reply)
             except asyncio.CancelledError:
@@ -432,6 +441,26 @@ class AsyncServerTransport:
             raise self._raised(error, [argv]) from error
         finally:
             self._release(connection)
+
+    def _probe_later(self) -> None:
+        if self._probe_timer is None and self._timeout is not None and not self.closed:
+            self._probe_timer = self._loop.call_later(self._timeout, self._probe)
+
+    def _probe(self) -> None:
+        self._probe_timer = None
+        if self._unlimited and not self.closed:
+            self._probing = self._loop.create_task(self._check_server())
+
+    async def _check_server(self) -> None:
+        """Fail the calls that wait without limit if the server does not answer another one."""
+        try:
+            await (await self._share()).call(pack_command([b"PING"]))
+        except (TimedOut, StoreTimeout):
+            for connection in list(self._unlimited):
+                connection.close(TimedOut(f"rillet: {connection.address} did not answer within {self._timeout:g} s"))
+        except (ConnectorError, StoreError):
+            pass  # the server ended: the connections show it
+        self._probe_later()
 
     # -- transactions ------------------------------------------------------------------------------------
 
@@ -515,6 +544,8 @@ class AsyncServerTransport:
     def close(self) -> None:
         """Close every connection; calls that wait raise StoreClosed. In the thread of the event loop."""
         self.closed = True
+        if self._probe_timer is not None:
+            self._probe_timer.cancel()
         error = StoreClosed("the store was closed while this call waited")
         for connection in [*self._idle, *self._busy, *([self._shared] if self._shared is not None else [])]:
             connection.close(error)
