@@ -68,6 +68,7 @@ JOBS = (
     Job("columns", _module("tests.columns.fuzz_columns", "--inputs", "200000"), interpreted=False),
     Job("power-loss", _module("tests.persistence.power_loss", "--seeds", "1", "--commands", "1000")),
     Job("kill", _module("tests.persistence.killing", "--rounds", "20"), interpreted=False),
+    Job("model", _module("tests.model", "--rounds", "150", "--minutes", "5", "--history")),
     Job("ledger", _module("tests.spark.ledger", "--strikes", "6"), interpreted=False),
     *(Job(f"properties-{folder}", _properties(folder)) for folder in ("columns", "structs", "types", "protocol")),
     *(Job(f"long-{folder}", _marked(folder), interpreted=folder != "spark") for folder in MARKED),

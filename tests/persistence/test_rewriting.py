@@ -667,7 +667,7 @@ def test_a_waiting_thread_sees_the_failure_of_a_log(tmp_path: Path) -> None:
 
         log.syncer.lock = Asking()  # type: ignore[assignment]
         log.write()
-        log.syncer.lock = threading.Lock()
+        log.syncer.lock = threading.RLock()
         assert told == ["refused"]
         assert log.needs_base
         disk.failing.clear()

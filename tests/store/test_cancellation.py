@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -288,3 +289,35 @@ def test_a_blocking_read_with_many_options_delays_no_other_call(frontend: Fronte
         assert entries == [[str(made).encode(), [b"n", b"1"]]]
 
     _run(body())
+
+
+def test_a_move_that_is_cancelled_after_another_client_took_its_element_adds_nothing(frontend: Frontend) -> None:
+    async def body() -> None:
+        store = frontend.store.aio()
+        task = asyncio.create_task(store.execute("BLMOVE", "l", "to", "LEFT", "RIGHT", 0))
+        await _blocked(frontend.store, 1)
+        frontend.store.execute("RPUSH", "l", "x")  # synchronous: the loop has not seen the reply yet
+        assert frontend.store.execute("LPOP", "to") == b"x"
+        await _cancelled(task)
+        await _blocked(frontend.store, 0)
+        assert await store.execute("LRANGE", "l", 0, -1) == []
+        assert await store.execute("LRANGE", "to", 0, -1) == []
+
+    _run(body())
+
+
+def test_two_event_loops_wait_for_the_disk_at_the_same_time(tmp_path: Path) -> None:
+    added: list[object] = []
+
+    async def body(store: Store) -> None:
+        stream = store.aio().stream("s")
+        for _ in range(10):
+            added.extend(await asyncio.gather(*(stream.add({"n": n}) for n in range(20))))
+
+    with rillet.open(tmp_path / "store", appendfsync="always") as store:
+        threads = [threading.Thread(target=_run, args=(body(store),)) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        assert len(added) == len(store.stream("s")) == 600

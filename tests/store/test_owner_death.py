@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -12,6 +13,9 @@ from pathlib import Path
 import pytest
 
 import rillet
+from rillet.errors import OutcomeUnknown
+from rillet.store import Store
+from rillet.store.aio import AsyncStore
 from rillet.store.transports.server import AttachedTransport
 
 pytestmark = [pytest.mark.once, pytest.mark.skipif(sys.platform == "win32", reason="needs Unix sockets")]
@@ -77,3 +81,29 @@ def test_an_idle_client_sends_its_next_command_to_the_next_owner(tmp_path: Path)
         owner.communicate()
         assert store.execute("INCR", "k") == 2
         assert store.owner
+
+
+def test_tasks_of_an_attached_process_continue_or_learn_that_the_outcome_is_unknown(tmp_path: Path) -> None:
+    owner = start(tmp_path, "one")
+    outcomes: list[object] = []
+
+    async def call(store: AsyncStore, number: int) -> None:
+        try:
+            outcomes.append(await store.execute(*(("INCR", "n"), ("BLPOP", "empty", 1), ("GET", "k"))[number % 3]))
+        except OutcomeUnknown:
+            outcomes.append(OutcomeUnknown)
+
+    async def body(store: Store) -> None:
+        aio = store.aio()
+        await aio.execute("SET", "k", 1)
+        waiting = [asyncio.create_task(call(aio, 1)) for _ in range(5)]
+        await asyncio.sleep(0.05)
+        os.kill(owner.pid, signal.SIGKILL)
+        tasks = [asyncio.create_task(call(aio, number)) for number in range(60)]
+        store.replace_transport(store.transport)  # another thread has noticed the end of the owner first
+        await asyncio.gather(*waiting, *tasks)
+
+    with rillet.open(tmp_path / "store", appendfsync="always") as store:
+        asyncio.run(body(store))
+        assert set(outcomes) - {OutcomeUnknown, None, b"1"} <= set(range(1, 61))
+    owner.communicate()

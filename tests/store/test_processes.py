@@ -12,8 +12,10 @@ import pytest
 
 import rillet
 from rillet.errors import StoreBusy, StoreError
-from rillet.store import backend
+from rillet.store import Store, backend
+from rillet.store.transports.server import ServerTransport
 from rillet.types.stream.id import StreamID
+from tests.store.conftest import only
 from tests.store.process import Other, repeat
 
 pytestmark = pytest.mark.once
@@ -203,3 +205,33 @@ def test_a_forked_child_leaves_the_parents_files_alone(tmp_path: Path, kind: str
     if kind != "memory":
         with rillet.open(tmp_path / "store") as again:
             assert [entry["from"] for entry in again.stream("s")] == ["parent", "child", "parent", "child"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@only("redis", "socket")
+def test_a_forked_child_of_a_connected_store_has_its_own_connections(store: Store) -> None:
+    transport = store.transport
+    assert isinstance(transport, ServerTransport)
+    store.execute("PING")  # now this thread has a connection
+    held, release = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with transport._guard:
+            held.set()
+            release.wait(60)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    held.wait(60)
+    child = os.fork()
+    words = [f"{child} {n}".encode() for n in range(300)]
+    if child == 0:
+        status = 1
+        try:
+            status = int([store.execute("ECHO", word) for word in words] != words)
+        finally:
+            os._exit(status)
+    assert [store.execute("ECHO", word) for word in words] == words
+    assert os.waitpid(child, 0)[1] == 0
+    release.set()
+    holder.join(60)

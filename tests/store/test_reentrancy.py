@@ -8,13 +8,16 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
 
 import pytest
 
 import rillet
 from rillet.errors import NestedCall
 from rillet.store import Store
-from tests.store.conftest import Frontend, only
+from rillet.store.transports.in_process import InProcessTransport
+from tests.store.conftest import IN_PROCESS, Frontend, only
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="sets an interval timer")
 
@@ -157,3 +160,90 @@ def test_an_interrupted_batch_leaves_no_transaction(frontend: Frontend) -> None:
             torn += store.execute("GET", "a") != store.execute("GET", "b")
     assert torn == 0
     assert store.execute("PING") == b"PONG"
+
+
+@IN_PROCESS
+def test_a_signal_handler_runs_while_its_thread_waits_for_the_engine(store: Store) -> None:
+    transport = store.transport
+    assert isinstance(transport, InProcessTransport)
+    held, release = threading.Event(), threading.Event()
+    seen: list[object] = []
+
+    def hold() -> None:
+        with transport.lock:
+            held.set()
+            release.wait(30)
+
+    def handler() -> None:
+        release.set()
+        seen.append(store.execute("ECHO", "inner"))
+        seen.append(store.execute("ZADD", "z", 1, "m"))
+        seen.append(store.execute("BLPOP", "empty", 0.05))
+
+    holder = threading.Thread(target=hold, daemon=True)
+    holder.start()
+    held.wait(30)
+    signal.signal(signal.SIGALRM, lambda *_: handler())
+    signal.setitimer(signal.ITIMER_REAL, 0.05)
+    try:
+        assert store.execute("ECHO", "outer") == b"outer"
+    finally:
+        signal.signal(signal.SIGALRM, signal.SIG_IGN)
+    holder.join(30)
+    assert seen == [b"inner", 1, None]
+
+
+def test_a_signal_handler_writes_while_its_thread_waits_for_the_disk(tmp_path: Path) -> None:
+    added: list[object] = []
+    with rillet.open(tmp_path / "store", appendfsync="always") as store:
+        stream = store.stream("s")
+
+        def handler() -> None:
+            with contextlib.suppress(NestedCall):
+                added.append(stream.add({"n": 1}))
+
+        mine: list[object] = []
+        with every(0.0005, handler):
+            while len(added) < 30:
+                mine.append(stream.add({"n": 0}))
+        assert sorted(map(str, [*mine, *added])) == sorted(str(entry.id) for entry in stream)
+
+
+class _InThreading:
+    """Raises in the n-th place of `threading` where Python looks for exceptions from outside."""
+
+    def __init__(self, at: int) -> None:
+        self.left = at
+
+    def __call__(self, frame: FrameType, event: str, _argument: object) -> None:
+        if event in ("call", "c_return") and frame.f_code.co_filename == threading.__file__:
+            self.left -= 1
+            if self.left == 0:
+                raise Interrupt
+
+
+@LEAVES_SOCKETS
+def test_an_interrupt_in_the_first_call_of_a_thread_ends_no_call_of_another(frontend: Frontend) -> None:
+    store = frontend.store
+    popped: list[object] = []
+    waiting = threading.Thread(target=lambda: popped.append(store.execute("BLPOP", "l", 30)), daemon=True)
+    waiting.start()
+    while int(store.info()["blocked_clients"]) != 1:
+        pass
+
+    def first_call(at: int) -> None:
+        sys.setprofile(_InThreading(at))
+        try:
+            with contextlib.suppress(Interrupt):
+                store.execute("ECHO", "x")
+        finally:
+            sys.setprofile(None)
+
+    for at in range(1, 30):
+        thread = threading.Thread(target=first_call, args=(at,))
+        thread.start()
+        thread.join(30)
+        assert waiting.is_alive()
+    assert store.execute("RPUSH", "l", "v") == 1
+    waiting.join(30)
+    assert popped == [[b"l", b"v"]]

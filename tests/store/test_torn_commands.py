@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -132,3 +134,30 @@ def test_signal_handlers_that_raise(tmp_path: Path) -> None:
         digest = store.execute("DEBUG", "DIGEST")
     with rillet.open(tmp_path / "s", enable_debug_command="yes") as store:
         assert store.execute("DEBUG", "DIGEST") == digest
+
+
+FIRST_SCORE = """
+import signal, rillet
+
+def handler(*_):
+    raise RuntimeError
+
+store = rillet.open()
+signal.signal(signal.SIGALRM, handler)
+try:
+    signal.setitimer(signal.ITIMER_REAL, DELAY)
+    store.execute("ZADD", "z", "0.2834170271", "m")
+except RuntimeError:
+    pass
+signal.setitimer(signal.ITIMER_REAL, 0)
+assert store.execute("ZCARD", "z") == store.execute("EXISTS", "z")
+"""
+
+
+@pytest.mark.once
+@pytest.mark.skipif(sys.platform == "win32", reason="sets an interval timer")
+def test_a_signal_handler_raises_in_the_first_command_that_formats_a_score() -> None:
+    for delay in ("0.00002", "0.00004", "0.00008", "0.00015"):
+        environment = {**os.environ, "PYTHONPATH": str(Path(rillet.__file__).parent.parent)}
+        code = FIRST_SCORE.replace("DELAY", delay)
+        subprocess.run([sys.executable, "-c", code], env=environment, check=True)

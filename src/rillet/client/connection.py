@@ -71,6 +71,15 @@ def tls_context(tls: Tls) -> ssl.SSLContext:
     return context
 
 
+def _host(name: str) -> Any:
+    """Return a host name as bytes if it is ASCII: for text, Python would import its codec for international names.
+
+    A signal handler that connects as well would deadlock in the middle of that import, and an exception there would
+    leave the codec unusable for the rest of the process.
+    """
+    return name.encode() if name.isascii() else name
+
+
 class Connection:
     """A connected socket; a context manager. `timeout` is in seconds, None waits without limit.
 
@@ -109,7 +118,7 @@ class Connection:
         try:
             if self.address.unix is None:
                 first = timeout if self._reply_timeout is None else self._reply_timeout
-                connected = socket.create_connection((self.address.host, self.address.port), first)
+                connected = socket.create_connection((_host(self.address.host), self.address.port), first)
                 connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 if self.address.tls is not None:
                     connected = self._encrypted(connected, self.address.tls)

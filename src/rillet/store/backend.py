@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from rillet.errors import StoreBusy, StoreClosed, StoreError
+from rillet.errors import NestedCall, StoreBusy, StoreClosed, StoreError
 from rillet.keyspace.clock import Clock
 from rillet.loggers import logger
 from rillet.persistence.announcement import Announcement
@@ -166,7 +166,8 @@ class DirectoryBackend(Backend):
         self._progress = progress
         self._owner: Owner | None = None
         self._transport: Transport | None = None
-        self._guard = threading.Lock()
+        self._guard = threading.RLock()
+        self._replacing = False
         self._closed = False
 
     def transport(self) -> Transport:
@@ -176,6 +177,11 @@ class DirectoryBackend(Backend):
         with self._guard:
             if self._closed:
                 raise StoreClosed("the store is closed")
+            if self._replacing:
+                raise NestedCall(
+                    "this call came from a signal handler that interrupted this thread while it opened the store: call "
+                    "the store from another thread, or set a flag in the handler and call the store later"
+                )
             # Several threads may find the same transport broken; only the first of them replaces it.
             if self._transport is broken and isinstance(broken, AttachedTransport):
                 LOGGER.warning("%s: the connection to the owner was lost", self.path)
@@ -183,7 +189,11 @@ class DirectoryBackend(Backend):
                 broken.abandon()
             if self._transport is None:
                 served = isinstance(broken, ServedTransport)
-                self._transport = self._attach_to_server(RESTART_SECONDS if served else 0) or self._own_or_attach()
+                self._replacing = True
+                try:
+                    self._transport = self._attach_to_server(RESTART_SECONDS if served else 0) or self._own_or_attach()
+                finally:
+                    self._replacing = False
             return self._transport
 
     @property
@@ -201,7 +211,7 @@ class DirectoryBackend(Backend):
         return path or made
 
     def after_fork(self) -> Transport:
-        self._guard = threading.Lock()
+        self._guard, self._replacing = threading.RLock(), False
         if self._owner is not None:
             self._owner.forget_in_child()
             self._owner = None
@@ -328,6 +338,10 @@ class ServerBackend(Backend):
         self._transport = kind(options, timeout)
 
     def transport(self) -> ServerTransport:
+        return self._transport
+
+    def after_fork(self) -> ServerTransport:
+        self._transport.forget_in_child()
         return self._transport
 
     def save(self, execute: Execute, path: Path | None) -> Path:

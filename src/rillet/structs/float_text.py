@@ -20,7 +20,7 @@ m+ the midpoints between it and its neighbours:
     digits of m+ * 10^k                until the remainder is within m+ - m-
     last digit                         decremented while that moves closer to v
 
-10^k is one of 87 powers, eight decades apart, of 64 bits each, computed from Python's integers on first use.
+10^k is one of 87 powers, eight decades apart, of 64 bits each, computed from Python's integers at the import.
 
 Parsing is C's strtod: decimal, hexadecimal, inf. A score has no surrounding blanks (`parse`). The bound of a range may
 have leading blanks, may be empty (0), and may be too large (infinite) (`parse_bound`). Some servers have their own
@@ -36,7 +36,6 @@ from __future__ import annotations
 
 import re
 import struct
-from functools import lru_cache
 from math import isinf, isnan
 
 try:
@@ -164,7 +163,6 @@ def _laid_out(digits: bytes, power: int, most: int) -> bytes:
     return b"%b%be%+d" % (digits[:1], fraction, power + len(digits) - 1)
 
 
-@lru_cache(maxsize=1)
 def _powers() -> list[tuple[int, int]]:
     """Return 10^-348, 10^-340, ... 10^340 as (64 bits, exponent of two)."""
     powers: list[tuple[int, int]] = []
@@ -176,9 +174,14 @@ def _powers() -> list[tuple[int, int]]:
     return powers
 
 
+# Computed at the import: Python looks for signals when it multiplies or divides long integers, so a signal handler
+# could raise in the middle of the first command that formats a score. All other arithmetic here is compiled.
+_POWERS = _powers()
+
+
 def _power_for(exponent: int) -> tuple[int, int, int]:
     """Return the power of ten that scales 64 bits * 2^exponent into range, as (bits, exponent of two, decade)."""
-    powers = _powers()
+    powers = _POWERS
     at = (int(-(exponent + 87) * 0.30102999566398114) + 348) // 8
     while exponent + powers[at][1] + 64 < -60:
         at += 1
@@ -187,17 +190,21 @@ def _power_for(exponent: int) -> tuple[int, int, int]:
     return (*powers[at], 8 * at - 348)
 
 
-def _grisu(bits: int) -> tuple[bytes, int]:
+def _grisu(bits: cython.ulonglong) -> tuple[bytes, int]:
     """Return the digits and the power of ten of a positive finite double (fpconv_dtoa.c: grisu2)."""
-    mantissa, exponent = bits & ((1 << 52) - 1), bits >> 52 & 0x7FF
+    one: cython.ulonglong = 1
+    mantissa: cython.ulonglong = bits & ((one << 52) - 1)
+    exponent: cython.int = bits >> 52 & 0x7FF
     if exponent:
-        mantissa += 1 << 52
+        mantissa += one << 52
     exponent = (exponent or 1) - 1075
     # Both neighbours of a double are equally far away, except for a power of two: its lower one is half as far.
-    nearer = mantissa == 1 << 52
-    shift = 63 - mantissa.bit_length()
-    upper = (2 * mantissa + 1) << shift
-    lower = (4 * mantissa - 1) << shift - 1 if nearer else (2 * mantissa - 1) << shift
+    nearer: cython.bint = mantissa == one << 52
+    shift: cython.int = 10
+    while not mantissa >> (62 - shift):
+        shift += 1
+    upper: cython.ulonglong = (2 * mantissa + 1) << shift
+    lower: cython.ulonglong = (4 * mantissa - 1) << (shift - 1) if nearer else (2 * mantissa - 1) << shift
     exponent -= shift + 1
     factor, binary, decade = _power_for(exponent)
     digits, power = _generate(mantissa << shift + 1, lower, upper, factor, -(exponent + binary + 64))

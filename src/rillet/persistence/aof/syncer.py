@@ -5,8 +5,10 @@
     everysec      the thread syncs once a second: a power loss costs at most that second
     no            the operating system decides when to write
 
-`lock` is held during a sync and while the current file is replaced. After a failed sync, `error` is set and nothing is
-synced again: the kernel reports a write error once, and a later sync would report success for bytes that are lost.
+`lock` is held during a sync and while the current file is replaced. It is reentrant: a signal handler that interrupts
+the caller's sync may wait for a write of its own, and then syncs as well. After a failed sync, `error` is set and
+nothing is synced again: the kernel reports a write error once, and a later sync would report success for bytes that are
+lost.
 
 With threads=False every request is served at once by the caller, so that a simulated disk sees the same calls in the
 same order each time.
@@ -28,7 +30,7 @@ class AofSyncer:
     def __init__(self, current: Callable[[], tuple[AofFile | None, int]], fsync: str, *, threads: bool) -> None:
         self.fsync = fsync
         self.threads = threads
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()
         self.synced = 0
         self.error: OSError | None = None
         # While this is set, replies do not wait for syncs (no-appendfsync-on-rewrite, while a child writes).
@@ -50,7 +52,7 @@ class AofSyncer:
         except OSError as error:
             self.error = error
         else:
-            self.synced = end
+            self.synced = max(self.synced, end)  # a signal handler may have synced more meanwhile
 
     def sync_pending(self) -> None:
         """Sync if the file has bytes that are not synced; the caller holds `lock`."""

@@ -34,7 +34,7 @@ from rillet.store.transports.cluster_routing import (
     whole_transaction,
 )
 from rillet.store.transports.transport import NotSent
-from rillet.store.transports.undelivered import Undelivered
+from rillet.store.transports.undelivered import Steps, Undelivered, continues
 
 _PAUSES = (0.005, 0.2)  # seconds: the first pause, and the longest
 Commands = Sequence[list[bytes]]
@@ -98,10 +98,12 @@ class AsyncClusterTransport:
             )  # fmt: skip
         return found
 
-    async def _restore(self, argvs: Commands) -> None:
+    async def _restore(self, restoring: Sequence[Steps]) -> None:
         """Put back what a cancelled command took: to the node that owns the slot now."""
-        for argv in argvs:
-            await self.execute(argv)
+        for steps in restoring:
+            for argv in steps:
+                if not continues(await self.execute(argv)):
+                    break
 
     async def _map(self) -> Topology:
         """Return the map of the slots; several tasks read it once."""

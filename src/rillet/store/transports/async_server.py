@@ -42,7 +42,15 @@ from rillet.protocol.command_parser import pack_command
 from rillet.protocol.reply_parser import INCOMPLETE, ReplyError
 from rillet.runtime.registry import TABLE
 from rillet.store.transports.transport import NoConnection
-from rillet.store.transports.undelivered import Undelivered, executed, put_back_all, takes, takes_any
+from rillet.store.transports.undelivered import (
+    Steps,
+    Undelivered,
+    continues,
+    executed,
+    put_back_all,
+    takes,
+    takes_any,
+)
 
 SETTLE = 2.0  # seconds that a cancellation waits for the server
 _UNBLOCK_AGAIN = 0.02  # seconds after which CLIENT UNBLOCK is repeated: it may have overtaken the command
@@ -259,7 +267,7 @@ class AsyncServerTransport:
                  failed: Callable[[ConnectorError], StoreError | CommandError],
                  not_sent: Callable[[ConnectorError], StoreError], timeout: float | None,
                  as_read: Callable[[UnknownTimeout, Sequence[list[bytes]]], StoreError],
-                 restore: Callable[[Sequence[list[bytes]]], Awaitable[None]] | None = None) -> None:  # fmt: skip
+                 restore: Callable[[Sequence[Steps]], Awaitable[None]] | None = None) -> None:  # fmt: skip
         commands.load()
         self._address = address
         self._undelivered = undelivered
@@ -279,6 +287,7 @@ class AsyncServerTransport:
         self._probing: asyncio.Task[None] | None = None
         self._simple: set[bytes] = set()  # names of commands that neither block nor take data
         self._ends: Any = None
+        self._lost: ConnectionLost | None = None
         self.closed = False
 
     # -- connections -------------------------------------------------------------------------------------
@@ -305,13 +314,18 @@ class AsyncServerTransport:
             raise self._failed(error) from error
         return connection
 
+    def _require_open(self) -> None:
+        if self._lost is not None:
+            raise self._not_sent(self._lost)
+        if self.closed:
+            raise StoreClosed("the store is closed")
+
     async def _share(self) -> AsyncConnection:
         """Return the shared connection; several tasks open it once."""
         shared = self._shared
         if shared is not None and not shared.closed:
             return shared
-        if self.closed:
-            raise StoreClosed("the store is closed")
+        self._require_open()
         if self._idle:
             self._shared = self._idle.pop()
             return await self._share()
@@ -330,8 +344,7 @@ class AsyncServerTransport:
     async def _exclusive(self) -> AsyncConnection:
         """Return a connection for one task."""
         await self._share()  # first, so that tasks that wait cannot take every connection that the server allows
-        if self.closed:
-            raise StoreClosed("the store is closed")
+        self._require_open()
         while self._idle:
             connection = self._idle.pop()
             if not connection.closed:
@@ -526,10 +539,12 @@ class AsyncServerTransport:
         if restoring:
             await self._restore(restoring)
 
-    async def _restore_here(self, argvs: Sequence[list[bytes]]) -> None:
+    async def _restore_here(self, restoring: Sequence[Steps]) -> None:
         shared = await self._share()
-        for answer in [shared.call(pack_command(argv)) for argv in argvs]:
-            await answer
+        for steps in restoring:
+            for argv in steps:
+                if not continues(await shared.call(pack_command(argv))):
+                    break
 
     async def _until_the_loop_ends(self) -> AsyncIterator[None]:
         """Close the connections when the event loop ends: asyncio then closes every open generator."""
@@ -543,10 +558,20 @@ class AsyncServerTransport:
 
     def close(self) -> None:
         """Close every connection; calls that wait raise StoreClosed. In the thread of the event loop."""
+        self._close(StoreClosed("the store was closed while this call waited"))
+
+    def abandon(self, lost: ConnectionLost) -> None:
+        """Close every connection, because the server ended: calls that wait raise the error that follows from `lost`.
+
+        In the thread of the event loop.
+        """
+        self._lost = lost
+        self._close(lost)
+
+    def _close(self, error: Exception) -> None:
         self.closed = True
         if self._probe_timer is not None:
             self._probe_timer.cancel()
-        error = StoreClosed("the store was closed while this call waited")
         for connection in [*self._idle, *self._busy, *([self._shared] if self._shared is not None else [])]:
             connection.close(error)
         self._idle.clear()

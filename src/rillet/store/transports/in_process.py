@@ -28,8 +28,9 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar, TypeVarTuple, Unpack
+from weakref import ReferenceType, ref
 
 from rillet.columns.receive_buffer import ReceiveBuffer
 from rillet.errors import CommandError, Misconf, NestedCall, StoreClosed
@@ -39,10 +40,11 @@ from rillet.runtime import session_state
 from rillet.runtime.engine import Engine
 from rillet.runtime.session import Session
 from rillet.store.transports.in_process_pages import InProcessPages
-from rillet.store.transports.lock import COMPILED_STEPS
+from rillet.store.transports.lock import COMPILED_STEPS, has_turn
+from rillet.store.transports.presence import Presence
 from rillet.store.transports.shield import EngineThread, steady_names
 from rillet.store.transports.transport import errors_among, only_reads
-from rillet.store.transports.undelivered import Undelivered, executed, put_back_all
+from rillet.store.transports.undelivered import Undelivered, continues, executed, put_back_all
 from rillet.store.transports.wakeners import MessageDelivery, TaskWakener, ThreadWakener
 
 Result = TypeVar("Result")
@@ -56,6 +58,9 @@ class _OfThread(threading.local):
     busy = False
     draining = False
 
+    def __init__(self) -> None:
+        self.presence = Presence()
+
 
 class InProcessTransport:
     """Runs commands on the engine in this process. Each thread has a session; a lock makes each command atomic."""
@@ -66,12 +71,12 @@ class InProcessTransport:
         self.closed = False
         self.undelivered = Undelivered()
         self._thread = _OfThread()
-        self._sessions: dict[Session, threading.Thread] = {}
+        self._sessions: dict[Session, ReferenceType[Presence]] = {}  # with the presence of its thread
         self._extra_sessions: dict[Session, None] = {}
         self._shield = EngineThread()
         self._steady = steady_names()
         self._disk: ThreadPoolExecutor | None = None
-        self._syncing: asyncio.Future[None] | None = None
+        self._syncing: Future[None] | None = None
 
     # -- sessions --------------------------------------------------------------------------------------
 
@@ -81,15 +86,15 @@ class InProcessTransport:
         if session is None:
             if self.closed:
                 raise StoreClosed("the store is closed")
-            session = self._thread.session = self._briefly(self._open_session, threading.current_thread())
+            session = self._thread.session = self._briefly(self._open_session, ref(self._thread.presence))
         return session
 
-    def _open_session(self, thread: threading.Thread) -> Session:
+    def _open_session(self, thread: ReferenceType[Presence]) -> Session:
         with self.lock:
             self.forget_dead_threads()
             return self._new_session(thread)
 
-    def _new_session(self, thread: threading.Thread) -> Session:
+    def _new_session(self, thread: ReferenceType[Presence]) -> Session:
         """Open a session of a thread. The caller must hold the lock."""
         session = self.engine.session()
         session.on_wake = ThreadWakener(self.engine)
@@ -98,7 +103,7 @@ class InProcessTransport:
 
     def forget_dead_threads(self) -> None:
         for session, thread in list(self._sessions.items()):
-            if not thread.is_alive():
+            if thread() is None:
                 self._end(session)
 
     def open_session(self, on_wake: Callable[[], None]) -> Session:
@@ -127,7 +132,7 @@ class InProcessTransport:
 
     def _successor(self, session: Session) -> Session:
         """Return a new session with the same state (database, user, ...) as another one."""
-        successor = self._new_session(self._sessions.get(session) or threading.current_thread())
+        successor = self._new_session(self._sessions.get(session) or ref(self._thread.presence))
         successor.db, successor.name, successor.user = session.db, session.name, session.user
         successor.out.resp = session.out.resp
         return successor
@@ -158,11 +163,14 @@ class InProcessTransport:
     def _put_back_all(self, pairs: Sequence[tuple[list[bytes], Any]]) -> None:
         for argv, reply in pairs:
             self.undelivered.keep(argv, reply)
-        commands = put_back_all(pairs)
-        if commands and not self.closed:
+        restoring = put_back_all(pairs)
+        if restoring and not self.closed:
             session = self.engine.session()
-            for command in commands:
-                self.engine.execute(session, command)
+            for steps in restoring:
+                for argv in steps:
+                    self.engine.execute(session, argv)
+                    if not continues(parse_all(session.out.take())[0]):
+                        break
             self.engine.close_session(session)
             if self.engine.log is not None:
                 self.engine.log.write()
@@ -179,12 +187,16 @@ class InProcessTransport:
         inside = self.lock._is_owned()
         if inside:
             self._check_nested(commands, draining)
+        next_in_turn = has_turn(self.lock)  # other threads wait for this one, so no command may block
         with self.lock:
-            session = self._new_session(threading.current_thread())
+            session = self._new_session(ref(self._thread.presence))
         self._thread.session, self._thread.busy, self._thread.draining = session, inside, False
         try:
             if inside:
                 return [self._run_now(session, argv) for argv in commands]
+            if next_in_turn:
+                raw, log, position = self._step_many(session, commands)
+                return [(self._once_safe(log, position, session, raw) or raw) if position else raw]
             return [self.execute_raw(argv) for argv in commands]
         finally:
             self._thread.session, self._thread.busy, self._thread.draining = outer, busy, draining
@@ -388,15 +400,13 @@ class InProcessTransport:
         """Return whether nothing can interrupt any of these commands; see rillet.store.transports.shield."""
         return not self.engine.notify_events and self._steady.issuperset([argv[0] for argv in commands])
 
-    def run_step(
-        self, steady: bool, step: Callable[[Unpack[Arguments]], Result], *arguments: *Arguments
-    ) -> Result:
+    def run_step(self, steady: bool, step: Callable[[Unpack[Arguments]], Result], *arguments: *Arguments) -> Result:
         """Run a step of the engine, in this thread if nothing can interrupt its commands."""
         return self._briefly(step, *arguments) if steady else self._shielded(step, *arguments)
 
     def _shielded(self, step: Callable[[Unpack[Arguments]], Result], *arguments: *Arguments) -> Result:
         """Run a step of the engine so that no signal handler and no exception from outside can interrupt it."""
-        if self.lock._is_owned():  # the engine's thread could not have the lock
+        if self.lock._is_owned() or has_turn(self.lock):  # the engine's thread could not have the lock
             return step(*arguments)
         return self._shield.run(step, *arguments)
 
@@ -407,7 +417,7 @@ class InProcessTransport:
     @contextlib.contextmanager
     def exclusive(self, key: bytes) -> Iterator[Callable[[Sequence[list[bytes]]], list[Any]]]:
         """Yield a function that runs commands in a separate session; see Transport."""
-        session = self._briefly(self._open_session, threading.current_thread())
+        session = self._briefly(self._open_session, ref(self._thread.presence))
 
         try:
             yield lambda commands: self._run_batch(session, commands)
@@ -419,7 +429,7 @@ class InProcessTransport:
         self, key: bytes
     ) -> AsyncIterator[Callable[[Sequence[list[bytes]]], Awaitable[list[Any]]]]:
         """Yield a coroutine function that runs commands in a separate session."""
-        session = self._briefly(self._open_session, threading.current_thread())
+        session = self._briefly(self._open_session, ref(self._thread.presence))
         try:
             yield lambda commands: self._run_batch_async(session, commands)
         finally:
@@ -562,16 +572,16 @@ class InProcessTransport:
         return raw
 
     async def _settled(self, log: Any, position: int) -> None:
-        """Wait until the log is synced past the offset. One thread syncs for all tasks that wait meanwhile."""
+        """Wait until the log is synced past the offset. One thread syncs for all tasks of all event loops."""
         while not log.settled(position):
             syncing = self._syncing
             if syncing is None or syncing.done():
-                if self._disk is None:
-                    self._disk = ThreadPoolExecutor(1, "rillet-disk")
-                loop = asyncio.get_running_loop()
-                syncing = self._syncing = loop.run_in_executor(self._disk, log.wait, log.size)
+                with self.lock:
+                    if self._disk is None:
+                        self._disk = ThreadPoolExecutor(1, "rillet-disk")
+                syncing = self._syncing = self._disk.submit(log.wait, log.size)
             with contextlib.suppress(Misconf):
-                await asyncio.shield(syncing)
+                await asyncio.shield(asyncio.wrap_future(syncing))
 
     # -- closing ---------------------------------------------------------------------------------------
 

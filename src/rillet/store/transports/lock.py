@@ -30,8 +30,11 @@ class FairLock:
 
     A plain lock is free only for a moment between two commands of a busy thread, too short for a thread that must be
     woken first: attached clients would wait for tens of milliseconds while the owner's process adds in a loop. Here,
-    waiting threads hold a turnstile lock, and the busy thread queues behind them. While no thread waits, entering takes
-    one call of the plain lock.
+    the next thread in turn holds a turnstile lock, and the busy thread queues behind it. While no thread waits,
+    entering takes one call of the plain lock.
+
+    Python runs signal handlers also while a thread waits for a lock. The turnstile is reentrant, so that a handler of
+    the next thread in turn can acquire the lock.
     """
 
     _lock: Any
@@ -40,15 +43,17 @@ class FairLock:
     _owned: Any
     _enter: Any
     _leave: Any
+    _next: Any
     _waiting: cython.int
     _depth: cython.int
 
     def __init__(self) -> None:
-        lock, turnstile = threading.RLock(), threading.Lock()
+        lock, turnstile = threading.RLock(), threading.RLock()
         self._lock = lock
         self._acquire, self._release = lock.acquire, lock.release
         self._owned = lock._is_owned  # type: ignore[attr-defined]
         self._enter, self._leave = turnstile.acquire, turnstile.release
+        self._next = turnstile._is_owned  # type: ignore[attr-defined]
         self._waiting = 0  # threads in `_queue`
         self._depth = 0  # how often the owner has entered; only the owner changes it
 
@@ -88,10 +93,19 @@ class FairLock:
         """Return whether the calling thread holds the lock."""
         return bool(self._owned())
 
+    def _has_turn(self) -> bool:
+        """Return whether the calling thread is the next to get the lock: it waits, and a signal handler runs."""
+        return bool(self._next())
+
+
+def has_turn(lock: Any) -> bool:
+    """Return whether the calling thread waits for an engine's lock, and no other thread can have it before."""
+    return type(lock) is FairLock and lock._has_turn()
+
 
 def engine_lock() -> Any:
     """Return a new lock for an engine: a FairLock in the compiled build, else a threading.RLock."""
     return FairLock() if cython.compiled else threading.RLock()
 
 
-__all__ = ["COMPILED_STEPS", "FairLock", "engine_lock"]
+__all__ = ["COMPILED_STEPS", "FairLock", "engine_lock", "has_turn"]

@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar, TypeVarTuple, Unpack
-from weakref import WeakKeyDictionary
+from weakref import ReferenceType, WeakKeyDictionary, ref
 
 from rillet.client.address import Address
 from rillet.client.block_time import BLOCKING, block_seconds, block_seconds_of_all
@@ -29,6 +29,7 @@ from rillet.errors import CommandError, OutcomeUnknown, StoreClosed, StoreError,
 from rillet.protocol.command_parser import pack_command
 from rillet.protocol.reply_parser import ReplyError
 from rillet.store.transports.async_server import AsyncServerTransport
+from rillet.store.transports.presence import Presence
 from rillet.store.transports.transport import (
     ERROR_CLASSES,
     AsyncTransport,
@@ -63,6 +64,7 @@ class _OfThread(threading.local):
     busy = False
 
     def __init__(self) -> None:
+        self.presence = Presence()
         self.spares: list[Servers] = []  # connections for calls inside calls
 
 
@@ -76,7 +78,7 @@ class ServerTransport:
         self.undelivered = Undelivered()
         self._of_loops: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncTransport] = WeakKeyDictionary()
         self._thread = _OfThread()
-        self._clients: dict[Servers, threading.Thread] = {}
+        self._clients: dict[Servers, ReferenceType[Presence]] = {}  # with the presence of its thread
         self._guard = threading.RLock()  # a signal handler may need it inside a call that holds it
 
     # ---- connections ----
@@ -90,10 +92,10 @@ class ServerTransport:
             client = self.new_servers()
             with self._guard:
                 for other, thread in list(self._clients.items()):
-                    if not thread.is_alive():
+                    if thread() is None:
                         del self._clients[other]
                         other.close()
-                self._clients[client] = threading.current_thread()
+                self._clients[client] = ref(self._thread.presence)
             self._thread.client = client
         return client
 
@@ -130,7 +132,7 @@ class ServerTransport:
             raise StoreClosed("the store is closed")
         client = self.new_servers()
         with self._guard:
-            self._clients[client] = threading.current_thread()
+            self._clients[client] = ref(self._thread.presence)
         try:
             yield client
         except ConnectorError as error:
@@ -244,12 +246,15 @@ class ServerTransport:
         return AsyncServerTransport(self.options.address, self.undelivered, self.failed, self.not_sent,
                                     self.timeout, self.as_read)  # fmt: skip
 
-    def _close_loops(self) -> None:
+    def _close_loops(self, lost: ConnectionLost | None = None) -> None:
         with self._guard:
             loops, self._of_loops = list(self._of_loops.items()), WeakKeyDictionary()
         for loop, connections in loops:
             with contextlib.suppress(RuntimeError):  # the loop has ended, and so have its connections
-                loop.call_soon_threadsafe(connections.close)
+                if lost is not None and isinstance(connections, AsyncServerTransport):
+                    loop.call_soon_threadsafe(connections.abandon, lost)
+                else:
+                    loop.call_soon_threadsafe(connections.close)
 
     # ---- commands ----
 
@@ -338,13 +343,22 @@ class ServerTransport:
         self.closed = True
         self._close_connections()
 
-    def _close_connections(self) -> None:
-        self._close_loops()
+    def _close_connections(self, lost: ConnectionLost | None = None) -> None:
+        self._close_loops(lost)
         with self._guard:
             clients = list(self._clients)
             self._clients.clear()
         for client in clients:
             client.interrupt()
+            client.close()
+
+    def forget_in_child(self) -> None:
+        """Close a forked child's copies of the connections, which the parent keeps using."""
+        self._of_loops = WeakKeyDictionary()  # the parent's event loops do not run here
+        clients, self._clients = self._clients, {}
+        self._guard = threading.RLock()  # another thread of the parent may have held it
+        self._thread = _OfThread()
+        for client in clients:
             client.close()
 
 
@@ -410,7 +424,7 @@ class AttachedTransport(ServerTransport):
     def abandon(self) -> None:
         """Close the connections because the owner ended; later calls raise NotSent."""
         self._abandoned = True
-        self._close_connections()
+        self._close_connections(ConnectionLost(f"rillet: the process that owned the store ended ({self.path})"))
         self._end_lease()
 
     def close(self) -> None:
@@ -429,12 +443,7 @@ class AttachedTransport(ServerTransport):
             lease.close()
 
     def forget_in_child(self) -> None:
-        """Close a forked child's copies of the connections, which the parent keeps using."""
+        """Close a forked child's copies of the connections; later calls raise NotSent."""
         self._abandoned = True
-        self._of_loops = WeakKeyDictionary()  # the parent's event loops do not run here
-        clients, self._clients = self._clients, {}
-        self._guard = threading.RLock()  # a signal handler may need it inside a call that holds it
-        self._thread = _OfThread()
-        for client in clients:
-            client.close()
+        super().forget_in_child()
         self._end_lease()

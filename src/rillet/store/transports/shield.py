@@ -12,9 +12,9 @@ that calls hands such commands to this thread and waits.
 An interrupted caller stops waiting, and the command still completes. The hand-over takes about 20 microseconds.
 
 A steady command needs no hand-over (`steady_names`): in the compiled build, the commands of streams, strings, lists,
-sets, hashes, sorted sets and keys. Python looks for signals and exceptions only in interpreted code, and these commands
-call none after their first change. What they call in the frontend of a waiting client is called again if it was
-interrupted (Blocking.wake).
+sets, hashes, sorted sets and keys. Python looks for signals and exceptions only in interpreted code and in arithmetic
+with long integers, and these commands have none after their first change. What they call in the frontend of a waiting
+client is called again if it was interrupted (Blocking.wake).
 """
 
 from __future__ import annotations

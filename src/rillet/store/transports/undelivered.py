@@ -3,7 +3,7 @@
 A cancelled call must not consume data. What happens to a reply that arrives after the cancellation:
 
     BLPOP, LMPOP, ZPOPMIN, SPOP ...      its elements are put back where they were (`put_back`)
-    BLMOVE, RPOPLPUSH ...                the element is moved back
+    BLMOVE, RPOPLPUSH ...                the element is moved back, unless another client has taken it already
     GETDEL; HGET, HDEL in MULTI ...      the value is set again (a key of GETDEL loses its expiry)
     XREADGROUP, XAUTOCLAIM, XCLAIM       the next call of that consumer gets the reply (`Undelivered`); its entries
                                          are pending meanwhile, so another process can claim them
@@ -16,8 +16,9 @@ broken connection is lost there. In process, no other command runs between the r
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from rillet.errors import CommandError
 
@@ -33,6 +34,15 @@ _TAKES = frozenset({*_POPS, *_BLOCKING_POPS, *_MOVES, *_SORTED_POPS, *_BLOCKING_
 # A command that removes what the command before it returned, in one batch: Hash.pop, SortedSet.pop.
 _REMOVES = {b"HDEL": b"HGET", b"ZREM": b"ZSCORE"}
 _DELIVERS = frozenset((b"XREADGROUP", b"XAUTOCLAIM", b"XCLAIM"))
+
+
+# Commands to run in order, each only if the one before it changed something: its reply is not 0 and no error.
+Steps: TypeAlias = "list[list[bytes]]"
+
+
+def continues(reply: Any) -> bool:
+    """Return whether the next of the Steps is to be run after this reply."""
+    return not (reply == 0 or isinstance(reply, CommandError))
 
 
 def takes(argv: list[bytes]) -> bool:
@@ -53,32 +63,32 @@ def executed(commands: Sequence[list[bytes]], replies: Sequence[Any]) -> list[tu
     return list(zip(commands, replies, strict=True))
 
 
-def put_back_all(pairs: Sequence[tuple[list[bytes], Any]]) -> list[list[bytes]]:
+def put_back_all(pairs: Sequence[tuple[list[bytes], Any]]) -> list[Steps]:
     """Return the commands that restore what a batch took away, in reverse order."""
-    restoring: list[list[bytes]] = []
+    restoring: list[Steps] = []
     for place in range(len(pairs) - 1, -1, -1):
         argv, reply = pairs[place]
-        restoring += put_back(argv, reply)
+        restoring += [steps] if (steps := put_back(argv, reply)) else []
         if place and reply == 1:
             restoring += _put_back_removed(*pairs[place - 1], argv)
     return restoring
 
 
-def _put_back_removed(reading: list[bytes], value: Any, removing: list[bytes]) -> list[list[bytes]]:
+def _put_back_removed(reading: list[bytes], value: Any, removing: list[bytes]) -> list[Steps]:
     """Return the command that restores a field or member that was read and then removed."""
     name = removing[0].upper()
     if _REMOVES.get(name) != reading[0].upper() or reading[1:] != removing[1:] or value is None:
         return []
     key, field = removing[1], removing[2]
     if name == b"HDEL":
-        return [[b"HSETNX", key, field, value]]
-    return [[b"ZADD", key, b"NX", _number(value), field]]
+        return [[[b"HSETNX", key, field, value]]]
+    return [[[b"ZADD", key, b"NX", _number(value), field]]]
 
 
-def put_back(argv: list[bytes], reply: Any) -> list[list[bytes]]:
+def put_back(argv: list[bytes], reply: Any) -> Steps:
     """Return the commands that restore what `reply` took away; none if the command took nothing.
 
-    The commands are exact as long as no other client has changed the key since.
+    The place in a list is exact as long as no other client has changed the list since.
     """
     if reply is None or isinstance(reply, (CommandError, int)) or reply == []:
         return []
@@ -109,7 +119,7 @@ def put_back(argv: list[bytes], reply: Any) -> list[list[bytes]]:
     return []
 
 
-def _move_back(name: bytes, argv: list[bytes], value: bytes) -> list[list[bytes]]:
+def _move_back(name: bytes, argv: list[bytes], value: bytes) -> Steps:
     """Return the commands that move an element back to the list from which it came."""
     source, target = argv[1], argv[2]
     came_from, went_to = (argv[3].upper(), argv[4].upper()) if name.endswith(b"LMOVE") else (b"RIGHT", b"LEFT")
@@ -131,15 +141,15 @@ class Undelivered:
     """Messages that were delivered to a consumer whose call was cancelled; its next call gets them. Thread-safe."""
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[bytes, ...], list[Any]] = {}
-        self._guard = threading.Lock()
+        self._kept: dict[tuple[bytes, ...], deque[Any]] = {}
+        self._guard = threading.RLock()  # a signal handler may need it inside a call that holds it
 
     def keep(self, argv: list[bytes], reply: Any) -> None:
         """Keep a reply for the next call of the same consumer, if it contains messages."""
         place = _consumer_of(argv)
         if place is not None and reply and not isinstance(reply, CommandError):
             with self._guard:
-                self._kept.setdefault(place, []).append(reply)
+                self._kept.setdefault(place, deque()).append(reply)
 
     def take(self, argv: list[bytes]) -> Any:
         """Return the oldest kept reply for this command's consumer, None if there is none."""
@@ -152,9 +162,9 @@ class Undelivered:
             replies = self._kept.get(place)
             if not replies:
                 return None
-            reply = replies.pop(0)
+            reply = replies.popleft()
             if not replies:
-                del self._kept[place]
+                self._kept.pop(place, None)
         return reply
 
 
@@ -175,4 +185,4 @@ def _consumer_of(argv: list[bytes]) -> tuple[bytes, ...] | None:
     return None
 
 
-__all__ = ["Undelivered", "executed", "put_back", "put_back_all", "takes", "takes_any"]
+__all__ = ["Steps", "Undelivered", "continues", "executed", "put_back", "put_back_all", "takes", "takes_any"]

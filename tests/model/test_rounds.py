@@ -1,0 +1,47 @@
+"""Some rounds of the model test for each kind of store. `make test-long` runs many more."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import rillet
+
+ROOT = Path(__file__).resolve().parents[2]
+# The rounds with signal handlers are part of `make test-long`.
+QUICK = ("thread", "interrupted", "lines", "forking", "tasks")
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="forks, and sends signals")
+
+
+def _run(kind: str, rounds: int, seed: int, roles: tuple[str, ...] = QUICK) -> None:
+    build = str(Path(rillet.__file__).parent.parent)
+    words = ["--kind", kind, "--rounds", str(rounds), "--seed", str(seed), "--history"]
+    words += [word for role in roles for word in ("--role", role)]
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.model", *words], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join((build, str(ROOT)))}, text=True, errors="replace",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-20_000:]
+    assert f"{rounds} rounds" in done.stdout
+    assert "unexpected" not in done.stdout
+
+
+@pytest.mark.parametrize(("kind", "rounds"), [("memory", 40), ("owner", 16)])
+def test_rounds_in_this_process(kind: str, rounds: int) -> None:
+    _run(kind, rounds, seed=100)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(("kind", "rounds"), [("attached", 5), ("redis", 12), ("serve", 10)])
+def test_rounds_over_a_socket(kind: str, rounds: int) -> None:
+    _run(kind, rounds, seed=200)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["memory", "owner", "attached", "redis", "serve"])
+def test_many_rounds(kind: str) -> None:
+    _run(kind, 100, int.from_bytes(os.urandom(3), "big"), ())
