@@ -100,22 +100,7 @@ def test_a_closed_subscription_is_listened_to_no_more(frontend: Frontend) -> Non
         assert time.monotonic() < deadline, "the closed subscription still receives messages"
 
 
-def test_what_drops_replies_is_refused(store: Store) -> None:
-    for argv in (["CLIENT", "REPLY", "OFF"], ["client", "reply", "skip"], ["CLIENT", "REPLY", "ON"]):
-        refusal = r"^ERR CLIENT REPLY cannot be executed, because every call waits for a reply"
-        with pytest.raises(CommandError, match=refusal):
-            store.execute(*argv)
-        with pytest.raises(CommandError, match=r"^ERR CLIENT REPLY cannot be executed"):
-            store.execute_many([["PING"], argv])
-    assert store.execute("PING") == b"PONG"
-
-
-def test_what_has_more_than_one_reply_is_refused(store: Store) -> None:
-    for word in ("SUBSCRIBE", "psubscribe", "SSUBSCRIBE", "UNSUBSCRIBE"):
-        with pytest.raises(CommandError, match=r"use Store.subscribe\(\)"):
-            store.execute(word, "a")
-    with pytest.raises(CommandError, match=r"use Store.subscribe\(\)"):
-        store.execute_many([["SUBSCRIBE", "a"]])
+def test_other_objects_are_not_names_or_data(store: Store) -> None:
     with pytest.raises(TypeError):
         store.subscribe(7)  # type: ignore[arg-type]
     with pytest.raises(TypeError):

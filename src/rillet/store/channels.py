@@ -37,7 +37,7 @@ from rillet.store.encoding import decode, encode_name
 from rillet.store.transports.cluster import ClusterTransport
 from rillet.store.transports.in_process import InProcessTransport
 from rillet.store.transports.server import AttachedTransport, ServerTransport
-from rillet.store.transports.transport import TRANSACTION_COMMANDS, Transport, raised
+from rillet.store.transports.transport import Transport, raised
 
 if TYPE_CHECKING:
     from rillet.store.store import Store
@@ -46,7 +46,6 @@ _MESSAGES = (b"message", b"pmessage", b"smessage")
 # Each SUBSCRIBE command, and the matching UNSUBSCRIBE command.
 _KINDS = {b"SUBSCRIBE": b"UNSUBSCRIBE", b"PSUBSCRIBE": b"PUNSUBSCRIBE", b"SSUBSCRIBE": b"SUNSUBSCRIBE"}
 _SHARDED = (b"SSUBSCRIBE", b"SUNSUBSCRIBE")
-_NOT_CALLED = frozenset((*_KINDS, *_KINDS.values())) | TRANSACTION_COMMANDS
 Names = Iterable["str | bytes"]
 
 
@@ -252,26 +251,6 @@ class ClusterChannels(ServerChannels):
         return reply
 
 
-def one_reply(argv: list[bytes]) -> list[bytes]:
-    """Return the command; raise CommandError if it does not have exactly one reply, or is part of a transaction.
-
-    ValueError if it is empty.
-    """
-    if not argv:
-        raise ValueError("the command is empty: pass at least its name")
-    word = argv[0].upper()
-    if word in _NOT_CALLED:
-        name = decode(word)
-        if word in TRANSACTION_COMMANDS:
-            raise CommandError(
-                f"{name} belongs to one connection, which threads and tasks would share: use `with store.transaction()`"
-            )
-        raise CommandError(f"{name} has more than one reply and cannot be executed: use Store.subscribe()")
-    if word == b"CLIENT" and len(argv) > 1 and argv[1].upper() == b"REPLY":
-        raise CommandError("CLIENT REPLY cannot be executed, because every call waits for a reply")
-    return argv
-
-
 def channels_of(transport: Transport) -> ChannelConnection:
     """Return a new connection for one subscription, separate from the store's transport."""
     if isinstance(transport, InProcessTransport):
@@ -471,4 +450,4 @@ class Subscription:
         return f"Subscription({'closed' if self._closed else ', '.join(map(repr, names))})"
 
 
-__all__ = ["ChannelConnection", "ChannelMessage", "InProcessChannels", "Names", "Subscription", "one_reply"]
+__all__ = ["ChannelConnection", "ChannelMessage", "InProcessChannels", "Names", "Subscription"]

@@ -33,8 +33,9 @@ from rillet.errors import NestedCall, OutcomeUnknown, StoreClosed, StoreError, S
 from rillet.protocol.reply_parser import parse_all
 from rillet.store import several
 from rillet.store.aio import AsyncStore
+from rillet.store.allowed_commands import one_reply
 from rillet.store.backend import Backend, DirectoryBackend, MemoryBackend, ServerBackend
-from rillet.store.channels import Names, Subscription, one_reply
+from rillet.store.channels import Names, Subscription
 from rillet.store.codecs import Codec
 from rillet.store.delivery import observe
 from rillet.store.directory import Directory

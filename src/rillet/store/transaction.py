@@ -26,6 +26,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from rillet.errors import CommandError, StoreError, TransactionConflict
+from rillet.store.allowed_commands import one_reply
 from rillet.store.encoding import Fields, IDLike, Value, append_fields, encode, encode_id, encode_name, parse_id
 from rillet.store.transports.transport import TRANSACTION_COMMANDS, raised
 
@@ -85,11 +86,9 @@ class TransactionCommands:
         return [self._add([b"XACK", one.group.stream.key, one.group.key, one.raw_id]) for one in messages]
 
     def _add(self, argv: list[bytes], convert: Callable[[Any], Any] | None = None) -> Queued:
-        if not argv:
-            raise ValueError("the command is empty: pass at least its name")
-        if argv[0].upper() in TRANSACTION_COMMANDS:
+        if argv and argv[0].upper() in TRANSACTION_COMMANDS:
             raise CommandError(f"{argv[0].decode().upper()} is not a command of a transaction: the block sends it")
-        queued = Queued(argv, convert)
+        queued = Queued(one_reply(argv), convert)
         self._queue.append(queued)
         return queued
 

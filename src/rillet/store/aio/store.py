@@ -16,7 +16,7 @@ from rillet.store.aio.keys import AsyncKeyCommands
 from rillet.store.aio.runner import AsyncRunner
 from rillet.store.aio.several import StreamLike
 from rillet.store.aio.stream import AsyncStream
-from rillet.store.channels import one_reply
+from rillet.store.allowed_commands import one_reply
 from rillet.store.codecs import Codec
 from rillet.store.encoding import Value, decode, encode, encode_name
 from rillet.store.entry import Entry
