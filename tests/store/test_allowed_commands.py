@@ -13,6 +13,10 @@ from rillet.store import Store
 MORE_REPLIES = [["MONITOR"], ["SYNC"], ["psync", "?", "-1"], ["REPLCONF", "ACK", "0"]]
 ENDS = [["QUIT"], ["reset"], ["HELLO", "2"], ["CLIENT", "TRACKING", "ON"]]
 
+SHARED = [["SELECT", "1"], ["select", "0"], ["AUTH", "x"], ["READONLY"], ["READWRITE"], ["ASKING"],
+          ["CLIENT", "SETNAME", "x"], ["client", "no-touch", "on"], ["CLIENT", "NO-EVICT", "ON"],
+          ["CLIENT", "SETINFO", "LIB-NAME", "x"], ["CLIENT", "CACHING", "YES"]]  # fmt: skip
+
 
 def refused(store: Store, argv: list[Any], reason: str) -> None:
     """Check that each way to execute a command rejects it, and that later calls get their own replies."""
@@ -38,6 +42,42 @@ def refused(store: Store, argv: list[Any], reason: str) -> None:
 @pytest.mark.parametrize("argv", [*MORE_REPLIES, *ENDS], ids=lambda argv: argv[0].upper())
 def test_what_spoils_later_replies_is_refused(store: Store, argv: list[str]) -> None:
     refused(store, argv, r"^ERR (MONITOR|P?SYNC|REPLCONF|QUIT|RESET|HELLO|CLIENT TRACKING) .*cannot be executed")
+
+
+@pytest.mark.parametrize("argv", SHARED, ids=lambda argv: "-".join(argv[:2]))
+def test_a_task_cannot_change_the_connection_of_the_others(store: Store, argv: list[str]) -> None:
+    async def tasks() -> None:
+        twin = store.aio()
+        reason = r"tasks.*: use (rillet\.connect|a client of store\.redis_async\(\))"
+        with pytest.raises(CommandError, match=reason):
+            await twin.execute(*argv)
+        with pytest.raises(CommandError, match=reason):
+            await twin.execute_many([["PING"], argv])
+        with pytest.raises(CommandError, match=reason):
+            await twin.execute_many([["MULTI"], argv, ["EXEC"]])
+        assert await twin.execute("CLIENT", "GETNAME") in (None, b"")
+        await twin.stream("orders").add({"n": 1})
+
+    asyncio.run(tasks())
+    assert store.stream("orders").length() == 1
+
+
+def test_a_client_of_redis_py_selects_its_own_database(store: Store) -> None:
+    async def tasks() -> None:
+        twin = store.aio()
+        client = twin.redis_async(db=1)
+        await client.set("k", 1)
+        assert await twin.execute("GET", "k") is None
+        await client.aclose()
+
+    asyncio.run(tasks())
+
+
+def test_select_belongs_to_the_thread(store: Store) -> None:
+    store.execute("SELECT", 1)
+    store.execute("SET", "k", 1)
+    store.execute("SELECT", 0)
+    assert store.execute("GET", "k") is None
 
 
 def test_hello_without_a_version_is_accepted(store: Store) -> None:

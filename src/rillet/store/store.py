@@ -185,9 +185,11 @@ class Store(KeyCommands):
 
     # -- commands --------------------------------------------------------------------------------------
 
+    _accepted = staticmethod(one_reply)
+
     def execute(self, *args: Value) -> Any:
         """Run any command and return its reply (bytes, int, list, None ...); raise an error reply."""
-        return self.run(one_reply([encode(arg) for arg in args]))
+        return self.run(self._accepted([encode(arg) for arg in args]))
 
     def execute_many(self, commands: Sequence[Sequence[Any]]) -> list[Any]:
         """Run commands in order, in one exchange and one write to the log; raise the first error at the end.
@@ -197,7 +199,7 @@ class Store(KeyCommands):
         argvs = [[encode(arg) for arg in argv] for argv in commands]
         whole = len(argvs) > 1 and (argvs[0], argvs[-1]) == ([b"MULTI"], [b"EXEC"])
         for argv in argvs[1:-1] if whole else argvs:
-            one_reply(argv)
+            self._accepted(argv)
         return self.run_many(argvs)
 
     def run(self, argv: list[bytes]) -> Any:

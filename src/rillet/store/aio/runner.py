@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from rillet.errors import StoreError, TransactionConflict
 from rillet.store.aio.subscription import AsyncSubscription
+from rillet.store.allowed_commands import stateless
 from rillet.store.channels import Names
 from rillet.store.encoding import decode, encode, parse_id
 from rillet.store.recovery import Recovery
@@ -48,6 +49,8 @@ class AsyncRunner:
         self.synchronous = store
 
     # -- commands --------------------------------------------------------------------------------------
+
+    _accepted = staticmethod(stateless)
 
     async def run(self, argv: list[bytes]) -> Any:
         """Run one command whose arguments are bytes, and return its reply; see `execute`."""

@@ -16,7 +16,6 @@ from rillet.store.aio.keys import AsyncKeyCommands
 from rillet.store.aio.runner import AsyncRunner
 from rillet.store.aio.several import StreamLike
 from rillet.store.aio.stream import AsyncStream
-from rillet.store.allowed_commands import one_reply
 from rillet.store.codecs import Codec
 from rillet.store.encoding import Value, decode, encode, encode_name
 from rillet.store.entry import Entry
@@ -35,7 +34,7 @@ class AsyncStore(AsyncRunner, AsyncKeyCommands):
 
     async def execute(self, *args: Value) -> Any:
         """Run any command and return its reply (bytes, int, list, None ...); raise an error reply."""
-        return await self.run(one_reply([encode(arg) for arg in args]))
+        return await self.run(self._accepted([encode(arg) for arg in args]))
 
     async def execute_many(self, commands: Sequence[Sequence[Any]]) -> list[Any]:
         """Run commands in order, in one exchange and one write to the log; raise the first error at the end.
@@ -45,7 +44,7 @@ class AsyncStore(AsyncRunner, AsyncKeyCommands):
         argvs = [[encode(arg) for arg in argv] for argv in commands]
         whole = len(argvs) > 1 and (argvs[0], argvs[-1]) == ([b"MULTI"], [b"EXEC"])
         for argv in argvs[1:-1] if whole else argvs:
-            one_reply(argv)
+            self._accepted(argv)
         return await self.run_many(argvs)
 
     # -- streams and keys ------------------------------------------------------------------------------
