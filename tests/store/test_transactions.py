@@ -90,6 +90,49 @@ def test_transaction_commands_are_refused_elsewhere(store: Store) -> None:
     assert store.execute("GET", "k") is None
 
 
+def test_a_command_outside_the_block_is_refused(store: Store) -> None:
+    transaction = store.transaction()
+    with pytest.raises(StoreError, match=r"has not begun.*use `with store.transaction\(\)"):
+        transaction.execute("SET", "k", 1)
+    with transaction:
+        pass
+    for queue in (lambda: transaction.execute("SET", "k", 1), lambda: transaction.add("orders", {"n": 1})):
+        with pytest.raises(StoreError, match=r"has ended.*use `with store.transaction\(\)"):
+            queue()
+    with pytest.raises(ZeroDivisionError), store.transaction() as discarded:
+        raise ZeroDivisionError
+    with pytest.raises(StoreError, match="has ended"):
+        discarded.execute("SET", "k", 1)
+    assert not store.execute("EXISTS", "k", "orders")
+
+
+def test_a_transaction_is_one_block(store: Store) -> None:
+    with store.transaction(watch=["k"]) as transaction:
+        number = transaction.execute("INCR", "n")
+        with pytest.raises(StoreError, match="one `with` block, and this one has begun"), transaction:
+            pass
+    with pytest.raises(StoreError, match="one `with` block, and this one has ended"), transaction:
+        pass
+    assert (number.result, store.execute("GET", "n")) == (1, b"1")
+
+
+def test_the_blocks_of_asyncio_are_as_strict(store: Store) -> None:
+    async def body() -> None:
+        transaction = store.aio().transaction()
+        with pytest.raises(StoreError, match="has not begun"):
+            transaction.execute("SET", "k", 1)
+        async with transaction:
+            transaction.execute("INCR", "n")
+        with pytest.raises(StoreError, match="has ended"):
+            transaction.execute("SET", "k", 1)
+        with pytest.raises(StoreError, match="one `with` block"):
+            async with transaction:
+                pass
+
+    asyncio.run(body())
+    assert (store.execute("GET", "k"), store.execute("GET", "n")) == (None, b"1")
+
+
 def test_threads_do_not_share_a_transaction(store: Store) -> None:
     barrier = threading.Barrier(4)
     seen: list[list[int]] = []

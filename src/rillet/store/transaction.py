@@ -13,7 +13,8 @@
 
 The commands are collected and sent in one exchange at the end of the block, on a separate connection or session, from
 MULTI to EXEC. So other threads, tasks and signal handlers cannot add to a transaction, an exception in the block
-discards it, and an interrupt cannot tear it. If another client changed a watched key since the block began, nothing is
+discards it, and an interrupt cannot tear it. The object is for one block: a command outside it would never be sent, so
+it raises StoreError. If another client changed a watched key since the block began, nothing is
 executed and TransactionConflict is raised; `store.transact(function, watch=...)` repeats the function meanwhile.
 
 In a cluster, all keys of a transaction must have the same slot: {user:1}:stock, {user:1}:orders.
@@ -62,6 +63,8 @@ class Queued:
 
 
 _PENDING = object()
+_WHEN = {None: "has not begun", True: "has begun", False: "has ended"}
+_REMEDY = "use `with store.transaction() as transaction` (asyncio: `async with`), a new one for each block"
 
 
 class TransactionCommands:
@@ -70,6 +73,13 @@ class TransactionCommands:
     def __init__(self, watch: Iterable[str | bytes]) -> None:
         self._watch = [encode_name(key) for key in watch]
         self._queue: list[Queued] = []
+        self._open: bool | None = None  # None: before the block, True: in it, False: after it
+
+    def _begin(self) -> None:
+        """Begin the block; raise StoreError unless it is the first one of this object."""
+        if self._open is not None:
+            raise StoreError(f"a transaction is one `with` block, and this one {_WHEN[self._open]}: {_REMEDY}")
+        self._open = True
 
     def execute(self, *args: Value) -> Queued:
         """Add any command."""
@@ -88,6 +98,9 @@ class TransactionCommands:
     def _add(self, argv: list[bytes], convert: Callable[[Any], Any] | None = None) -> Queued:
         if argv and argv[0].upper() in TRANSACTION_COMMANDS:
             raise CommandError(f"{argv[0].decode().upper()} is not a command of a transaction: the block sends it")
+        if not self._open:
+            raise StoreError(f"the command is outside the transaction's `with` block, which {_WHEN[self._open]}, so it "
+                             f"would not be executed: {_REMEDY}")  # fmt: skip
         queued = Queued(one_reply(argv), convert)
         self._queue.append(queued)
         return queued
@@ -144,6 +157,7 @@ class StoreTransaction(TransactionCommands):
         return run(commands)
 
     def __enter__(self) -> StoreTransaction:
+        self._begin()
         with self._connection as until_watched:
             for reply in self._send(self._opening()):
                 raised(reply)
@@ -151,6 +165,7 @@ class StoreTransaction(TransactionCommands):
         return self
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        self._open = False
         if error is not None:
             self._connection.__exit__(kind, error, trace)
             return
@@ -179,6 +194,7 @@ class AsyncTransaction(TransactionCommands):
         return await run(commands)
 
     async def __aenter__(self) -> AsyncTransaction:
+        self._begin()
         async with self._connection as until_watched:
             for reply in await self._send(self._opening()):
                 raised(reply)
@@ -186,6 +202,7 @@ class AsyncTransaction(TransactionCommands):
         return self
 
     async def __aexit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        self._open = False
         if error is not None:
             await self._connection.__aexit__(kind, error, trace)
             return
