@@ -59,6 +59,13 @@ class Visit(TypedDict):
     referrer: NotRequired[str]
 
 
+BAD = {"customer": "x"}
+
+
+def one(customer: int) -> dict[str, str]:
+    return {"customer": str(customer), "total": "1"}
+
+
 ORDER = Order(42, Decimal("99.90"), True, ["new", "eu"])
 CUSTOMER = Customer(customerNumber=7, address=Address(city="Zürich"))
 VALUES: list[tuple[Any, Any, dict[str, str]]] = [
@@ -202,8 +209,7 @@ def test_missing_fields_take_defaults_and_unknown_fields_are_ignored(store: Stor
 
 def test_a_reader_that_skips(store: Store, caplog: pytest.LogCaptureFixture) -> None:
     raw = store.stream("s")
-    one, two = ({"customer": number, "total": "1"} for number in (1, 2))
-    ids = raw.add_many([{"customer": "x"}, one, {"a": 1}, two, {"b": 1}])
+    ids = raw.add_many([BAD, one(1), {"a": 1}, one(2), {"b": 1}])
     stream = store.stream("s", type=Order, on_invalid="skip")
     with caplog.at_level(logging.WARNING, "rillet.store"):
         assert [entry.value.customer for entry in stream] == [1, 2]
@@ -219,20 +225,112 @@ def test_a_reader_that_skips(store: Store, caplog: pytest.LogCaptureFixture) -> 
     assert [pending.id for pending in consumer.pending()] == [ids[1], ids[3]]
 
 
-def test_a_consumer_that_raises(store: Store) -> None:
-    raw, stream = store.stream("s"), store.stream("s", type=Order)
-    ids = raw.add_many([{"customer": "1", "total": "1"}, {"customer": "x"}, {"customer": "2", "total": "1"}])
-    consumer = stream.group("g").consumer("c")
+def test_an_iterator_raises_once_for_an_invalid_message_and_continues(store: Store) -> None:
+    ids = store.stream("s").add_many([one(1), BAD, one(2), one(3)])
+    consumer = store.stream("s", type=Order).group("g").consumer("c")
     messages: Iterator[Message[Order]] = consumer.messages(stop_when_empty=True)
     assert next(messages).ack()
     with pytest.raises(InvalidEntry) as caught:
         next(messages)
-    assert caught.value.message.id == ids[1]
-    assert [(pending.id, pending.deliveries) for pending in consumer.pending()] == [(ids[1], 1), (ids[2], 0)]
-    with pytest.raises(InvalidEntry):
-        list(consumer.messages(stop_when_empty=True, batch=10))
+    assert (caught.value.message.id, caught.value.message.fields) == (ids[1], BAD)
+    assert [(pending.id, pending.deliveries) for pending in consumer.pending()] == [
+        (ids[1], 1), (ids[2], 0), (ids[3], 0)
+    ]  # fmt: skip
+    assert [(message.id, message.deliveries, message.ack()) for message in messages] == [
+        (ids[2], 1, True), (ids[3], 1, True)
+    ]  # fmt: skip
     assert caught.value.message.ack()
-    assert [message.id for message in consumer.messages(stop_when_empty=True)] == [ids[2]]
+    assert consumer.pending() == []
+
+
+def test_a_restart_continues_after_an_invalid_message(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    ids = store.stream("s").add_many([BAD, one(1), BAD, one(2)])
+    consumer = store.stream("s", type=Order).group("g").consumer("c")
+    found = []
+
+    def work() -> None:
+        for message in consumer.messages(stop_when_empty=True):
+            found.append((message.id, message.deliveries, message.ack()))
+
+    for _ in range(2):  # each invalid message ends the worker's loop once
+        with pytest.raises(InvalidEntry):
+            work()
+    caplog.clear()
+    with caplog.at_level(logging.WARNING, "rillet.store"):
+        work()
+    assert found == [(ids[1], 1, True), (ids[3], 1, True)]
+    assert caplog.messages == [
+        f"stream 's', entry {id}: field 'customer': expected int, got 'x': delivered before, stays pending"
+        for id in (ids[0], ids[2])
+    ]
+    assert [(pending.id, pending.deliveries) for pending in consumer.pending()] == [(ids[0], 3), (ids[2], 2)]
+    with pytest.raises(InvalidEntry) as caught:
+        consumer.claim_ids(ids[0])
+    assert caught.value.message.ack()
+
+
+@pytest.mark.parametrize("batch", [2, 3, 10])
+@only("memory", "redis")
+def test_batches_continue_after_an_invalid_message(store: Store, batch: int) -> None:
+    numbers = [one(number) for number in range(3)]
+    ids = store.stream("s").add_many([numbers[0], BAD, BAD, numbers[1], BAD, numbers[2], BAD])
+    consumer = store.stream("s", type=Order).group("g").consumer("c")
+    messages = consumer.messages(batch=batch, stop_when_empty=True)
+    found, invalid = [], []
+    while True:
+        try:
+            found += next(messages)
+        except InvalidEntry as error:
+            invalid.append(error.entry.id)
+        except StopIteration:
+            break
+    assert [message.value.customer for message in found] == [0, 1, 2]
+    assert invalid == [ids[1], ids[2], ids[4], ids[6]]
+    assert [(pending.id, pending.deliveries) for pending in consumer.pending()] == [(id, 1) for id in ids]
+
+
+@only("memory", "redis")
+def test_another_consumer_may_claim_what_follows_an_invalid_message(store: Store) -> None:
+    ids = store.stream("s").add_many([BAD, one(1), one(2)])
+    group = store.stream("s", type=Order).group("g")
+    messages = group.consumer("c").messages(stop_when_empty=True)
+    with pytest.raises(InvalidEntry):
+        next(messages)
+    assert [message.ack() for message in group.consumer("other").claim_ids(ids[1])] == [True]
+    store.stream("s").delete(ids[2])
+    assert list(messages) == []
+
+
+@only("memory", "redis")
+def test_a_claimed_invalid_message_stays_pending(store: Store) -> None:
+    ids = store.stream("s").add_many([BAD, one(1)])
+    group = store.stream("s", type=Order).group("g")
+    store.stream("s").group("g").consumer("dead").read()
+    worker = group.consumer("c")
+    claimed = worker.messages(claim_idle=0, stop_when_empty=True, timeout=0.01)
+    assert [(message.id, message.ack()) for message in claimed] == [(ids[1], True)]
+    assert [pending.id for pending in worker.pending()] == [ids[0]]
+
+
+@only("memory", "redis")
+def test_messages_has_a_stream_for_invalid_entries(store: Store) -> None:
+    stream = store.stream("{s}", type=Order, on_invalid="dead_letter")
+    ids = store.stream("{s}").add_many([one(1), BAD])
+    consumer = stream.group("g").consumer("c")
+    with pytest.raises(ValueError, match=r"on_invalid='dead_letter' of the stream '{s}' needs a place: pass "
+                                         r"dead_letters='a stream' to messages\(\)"):  # fmt: skip
+        consumer.messages()
+    with pytest.raises(ValueError, match="needs a place"):
+        store.consumer("g", "c", [stream, "raw"]).messages(max_deliveries=2, on_exhausted="drop")
+    assert [entry.id for entry in stream] == ids[:1]
+    messages = consumer.messages(stop_when_empty=True, dead_letters="{s}.dead")
+    assert [(message.id, message.ack()) for message in messages] == [(ids[0], True)]
+    assert [entry["_error"] for entry in store.stream("{s}.dead")] == ["field 'customer': expected int, got 'x'"]
+    assert consumer.pending() == []
+    store.stream("{s}").add(BAD)
+    with pytest.raises(InvalidEntry):
+        consumer.read()  # it has no dead letters
+    assert len(consumer.pending()) == 1
 
 
 def test_a_consumer_with_a_stream_for_invalid_entries(store: Store, caplog: pytest.LogCaptureFixture) -> None:
@@ -262,15 +360,15 @@ def test_a_message_stays_pending_if_its_dead_letter_is_refused(store: Store) -> 
     assert len(consumer.pending()) == 1
 
 
-@only("memory")
-def test_max_deliveries_ends_the_deliveries_of_an_invalid_message(store: Store) -> None:
-    store.stream("s").add({"customer": "x"})
+@only("memory", "redis")
+def test_max_deliveries_counts_invalid_messages(store: Store) -> None:
+    store.stream("s").add(BAD)
     consumer = store.stream("s", type=Order).group("g").consumer("c")
-    for _ in range(2):
-        with pytest.raises(InvalidEntry):
-            list(consumer.messages(stop_when_empty=True, max_deliveries=2, dead_letters="dead"))
-    assert list(consumer.messages(stop_when_empty=True, max_deliveries=2, dead_letters="dead")) == []
-    assert len(store.stream("dead")) == 1
+    with pytest.raises(InvalidEntry):
+        list(consumer.messages(stop_when_empty=True, max_deliveries=2, dead_letters="dead"))
+    for letters in (0, 1):
+        assert list(consumer.messages(stop_when_empty=True, max_deliveries=2, dead_letters="dead")) == []
+        assert len(store.stream("dead")) == letters
 
 
 @only("memory")
@@ -307,5 +405,24 @@ def test_the_asyncio_form(frontend: Frontend) -> None:
         assert values == [(ORDER, True), (ORDER, True)]
         assert await store.stream("{s}.invalid").length() == 1
         assert (await consumer.pending()) == []
+
+    asyncio.run(main())
+
+
+def test_an_asyncio_iterator_continues_after_an_invalid_message(frontend: Frontend) -> None:
+    import asyncio
+
+    async def main() -> None:
+        store = frontend.store.aio()
+        ids = await store.stream("s").add_many([one(1), BAD, one(2)])
+        consumer = (await store.stream("s", type=Order).group("g")).consumer("c")
+        messages = consumer.messages(stop_when_empty=True)
+        assert (await anext(messages)).id == ids[0]
+        with pytest.raises(InvalidEntry) as caught:
+            await anext(messages)
+        assert await caught.value.message.ack()
+        assert [(message.id, message.deliveries) async for message in messages] == [(ids[2], 1)]
+        batches = consumer.messages(stop_when_empty=True, batch=5)
+        assert [[message.id for message in batch] async for batch in batches] == [[ids[0], ids[2]]]
 
     asyncio.run(main())

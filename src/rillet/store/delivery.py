@@ -15,6 +15,14 @@ in between is dropped here. Rejected: XREADGROUP with CLAIM, whose reply contain
 given back then: XCLAIM sets their delivery count to the value before the read, and their idle time to claim_idle, so
 that other consumers may claim them at once. They stay pending for this consumer, so that its restart finds them first.
 Rejected: XNACK, which needs Redis 8.8, and after which a restart would not find them.
+
+**Invalid messages** of a typed stream with on_invalid="raise". The first delivery yields the InvalidEntry as a step,
+which the iterator raises. Later deliveries, after a restart or a claim, log a warning. So a worker that ends at each
+error gets past every invalid message. The messages behind it are given back before the error is raised, because the
+worker may end, and taken again if the iteration continues. The invalid message stays pending.
+Rejected: raising at each delivery; a worker that a supervisor restarts would never get past the message. A mark of the
+messages that were raised, in a key or as another consumer: if a worker dies before it reaches an invalid message, its
+restart could still raise, but every other program that works on the group would have to know the mark.
 """
 
 from __future__ import annotations
@@ -39,7 +47,8 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 Command: TypeAlias = "list[bytes] | list[list[bytes]]"  # one command, or a transaction: from MULTI to EXEC
 Commands: TypeAlias = Generator[Command, Any, Result]  # yields commands, receives their replies, returns a result
-Steps: TypeAlias = "Generator[Command | tuple[Message[Any], ...], Any, None]"
+Step: TypeAlias = "Command | tuple[Message[Any], ...] | InvalidEntry"
+Steps: TypeAlias = Generator[Step, Any, Result]
 
 STOP_CHECK = 1.0  # the most seconds after which a waiting consumer notices `stop`
 
@@ -68,13 +77,20 @@ class DeliveryOptions:
     stop: Stop | None = None
     timeout: float | None = None
     batch: int | None = None
+    to_dead_letters: str | None = None  # the stream whose on_invalid is "dead_letter"
 
     def __post_init__(self) -> None:
         """Raise ValueError for options that would lose messages or do nothing."""
         if self.on_exhausted not in (None, "drop"):
             raise ValueError(f"on_exhausted must be 'drop' or None, not {self.on_exhausted!r}")
+        if self.to_dead_letters is not None and self.dead_letters is None:
+            raise ValueError(
+                f"on_invalid='dead_letter' of the stream {self.to_dead_letters!r} needs a place: pass "
+                "dead_letters='a stream' to messages(), or the stream itself as on_invalid"
+            )
         if self.max_deliveries is None:
-            if self.dead_letters is not None or self.on_exhausted is not None:
+            letters = None if self.to_dead_letters is not None else self.dead_letters
+            if letters is not None or self.on_exhausted is not None:
                 raise ValueError("dead_letters and on_exhausted apply after max_deliveries deliveries: pass it too")
         elif (self.dead_letters is None) == (self.on_exhausted is None):
             raise ValueError(
@@ -156,9 +172,10 @@ def run_step(store: Store, command: Any) -> Any:
     return store.run_many(command) if isinstance(command[0], list) else store.run(command)
 
 
-def delivery(consumers: Sequence[Consumer[Any]], options: DeliveryOptions) -> Steps:
+def delivery(consumers: Sequence[Consumer[Any]], options: DeliveryOptions) -> Steps[None]:
     """Yield the commands of a consumer in order, receive their replies with send(), and yield tuples of messages.
 
+    It also yields each InvalidEntry that the iterator must raise.
     consumers: the consumer in the group of each stream; several are read by one command.
     """
     end = End(options)
@@ -177,8 +194,9 @@ def delivery(consumers: Sequence[Consumer[Any]], options: DeliveryOptions) -> St
             # The pending list may be longer than one reply: the next call continues at the returned ID.
             cursors[place] = reply[0]
             messages = yield from _to_handle(consumer, old_messages(reply[1], consumer.group), options)
-            stale = stale or bool(reply[1])
-            yield from _hand_out([consumer], messages, options, end)
+            # An invalid message stays pending, so it may be the result of every claim: it does not count.
+            handed = yield from _hand_out([consumer], messages, options, end)
+            stale = stale or handed or cursors[place] != b"0-0"
             if end.stopped:
                 return
         fresh: list[Message[Any]] = []
@@ -248,34 +266,65 @@ def _id_of(message: Message[Any]) -> Any:
 
 def valued(consumer: bytes, messages: list[Message[T]]) -> Commands[list[Message[T]]]:
     """Set the values of messages of typed streams; return the valid ones, and treat the others as on_invalid says."""
-    kept = []
+    valid, problem = yield from _valid_before(consumer, messages, None)
+    if problem is not None:
+        raise problem
+    return valid
+
+
+def _valid_before(
+    consumer: bytes, messages: list[Message[T]], options: DeliveryOptions | None
+) -> Commands[tuple[list[Message[T]], InvalidEntry | None]]:
+    """Set the values of messages up to the first whose error must be raised; return the valid ones, and the error.
+
+    options: those of messages(); None for other reads, which raise at each delivery.
+    """
+    valid: list[Message[T]] = []
     for message in messages:
         stream = message.group.stream
         if stream.form is not None and message.flat:  # without fields: the entry was deleted
             try:
                 message._value = stream.form.read(message.flat)
             except InvalidField as error:
-                yield from _set_aside(consumer, message, error.in_entry(stream.name, message))
-                continue
-        kept.append(message)
-    return kept
+                problem = error.in_entry(stream.name, message)
+                problem.__cause__ = error.__cause__
+                if (yield from _set_aside(consumer, message, problem, options)):
+                    continue
+                return valid, problem
+        valid.append(message)
+    return valid, None
 
 
-def _set_aside(consumer: bytes, message: Message[Any], problem: InvalidEntry) -> Commands[None]:
-    """Raise the error, or acknowledge an invalid message and log it, or move it to the dead letters.
+def _set_aside(
+    consumer: bytes, message: Message[Any], problem: InvalidEntry, options: DeliveryOptions | None
+) -> Commands[bool]:
+    """Leave an invalid message pending, acknowledge it, or move it to the dead letters; False to raise the error."""
+    group, action = message.group, message.group.stream.on_invalid
+    if action == "skip":
+        LOGGER.warning("%s: acknowledged and skipped", problem)
+        yield [b"XACK", group.stream.key, group.key, message.raw_id]
+    elif not isinstance(action, str):
+        yield from _bury(consumer, message, problem, action.key)
+    elif options is None:
+        return False
+    elif action == "dead_letter":
+        assert options.dead_letters is not None
+        yield from _bury(consumer, message, problem, encode_name(options.dead_letters))
+    elif message.deliveries > 1:
+        LOGGER.warning("%s: delivered before, stays pending", problem)
+    else:
+        return False
+    return True
+
+
+def _bury(consumer: bytes, message: Message[Any], problem: InvalidEntry, key: bytes) -> Commands[None]:
+    """Move an invalid message to a dead-letter stream.
 
     The dead letter and the acknowledgement are one transaction. EXEC continues after a command that fails, so the type
     of the dead-letter key is read first, and a message whose dead letter was refused becomes pending again.
     """
-    group, action = message.group, message.group.stream.on_invalid
+    group = message.group
     acknowledge = [b"XACK", group.stream.key, group.key, message.raw_id]
-    if action == "raise":
-        raise problem
-    if action == "skip":
-        LOGGER.warning("%s: acknowledged and skipped", problem)
-        yield acknowledge
-        return
-    key = action.key
     letter = [*dead_letter(key, message), b"_error", encode(problem.reason)]
     if (yield [b"TYPE", key]) not in (b"stream", b"none"):
         raise WrongType() from problem
@@ -324,29 +373,33 @@ def dead_letter(key: bytes, message: Message[Any]) -> list[bytes]:
 
 def _hand_out(
     consumers: Sequence[Consumer[Any]], messages: list[Message[Any]], options: DeliveryOptions, end: End
-) -> Steps:
-    """Yield messages one at a time or in batches; after `stop`, give the remaining messages back.
+) -> Steps[bool]:
+    """Yield messages one at a time or in batches, and the errors of invalid ones; return whether it yielded any.
 
-    An invalid message of a typed stream is handled when its turn comes. If it raises, the messages before it were
-    yielded, and those after it are given back.
+    After `stop`, it gives the remaining messages back. An invalid message is handled when its turn comes.
     """
     size = options.batch or 1
-    for start in range(0, len(messages), size):
+    handed = False
+    start = 0
+    while start < len(messages):
         if end.requested():
             yield from _give_back(consumers, messages[start:], options)
-            return
+            break
         some = messages[start : start + size]
-        try:
-            valid = yield from valued(consumers[0].key, some)
-        except InvalidEntry as error:
-            place = next(place for place, message in enumerate(some) if message is error.entry)
-            if place:
-                yield tuple(some[:place])
-            yield from _give_back(consumers, messages[start + place + 1 :], options)
-            raise
+        valid, problem = yield from _valid_before(consumers[0].key, some, options)
+        start += size
         if valid:
             yield tuple(valid)
-        end.handed_out()
+        if problem is not None:
+            place = next(place for place, message in enumerate(messages) if message is problem.entry)
+            yield from _give_back(consumers, messages[place + 1 :], options)
+            yield problem
+            messages = yield from _taken_again(consumers, messages[place + 1 :], options)
+            start = 0
+        if valid or problem is not None:
+            handed = True
+            end.handed_out()
+    return handed
 
 
 def _give_back(
@@ -366,3 +419,23 @@ def _restore(consumer: Consumer[Any], messages: list[Message[Any]], idle: float)
     for count, ids in by_count.items():
         yield [b"XCLAIM", consumer.group.stream.key, consumer.group.key, consumer.key, b"0", *ids,
                b"IDLE", b"%d" % round(idle * 1000), b"RETRYCOUNT", b"%d" % count, b"JUSTID"]  # fmt: skip
+
+
+def _taken_again(
+    consumers: Sequence[Consumer[Any]], messages: list[Message[T]], options: DeliveryOptions
+) -> Commands[list[Message[T]]]:
+    """Count the delivery of messages that were given back; return those that no other consumer has claimed."""
+    idle = b"%d" % round((options.claim_idle or 0.0) * 1000)
+    taken: set[tuple[bytes, bytes]] = set()
+    for consumer in consumers:
+        own = yield from counted(consumer, [message for message in messages if message.group is consumer.group])
+        by_count: dict[int, list[bytes]] = {}
+        for message in own:
+            message.deliveries += 1
+            by_count.setdefault(message.deliveries, []).append(message.raw_id)
+        key = consumer.group.stream.key
+        for count, ids in by_count.items():
+            reply = yield [b"XCLAIM", key, consumer.group.key, consumer.key, idle, *ids,
+                           b"RETRYCOUNT", b"%d" % count, b"JUSTID"]  # fmt: skip
+            taken.update((key, raw_id) for raw_id in reply)
+    return [message for message in messages if (message.group.stream.key, message.raw_id) in taken]

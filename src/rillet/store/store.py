@@ -313,8 +313,8 @@ class Store(KeyCommands):
         type: the class of its values: a dataclass, a msgspec Struct, a pydantic model, a TypedDict, or a union of
         tagged Structs; without it, entries are fields. Each attribute is a field, unless the codec stores the whole
         value in the field `value`: "json", "msgpack", "raw" or any codec. on_invalid: what happens to an entry that is
-        not a value of the type when it is read: "raise" (InvalidEntry), "skip", or the stream for such entries. See
-        rillet.store.typed.
+        not a value of the type when it is read: "raise" (InvalidEntry), "skip", "dead_letter" (the dead letters of
+        messages()), or the stream for such entries. See rillet.store.typed.
         """
         return Stream(self, name, form_of(type, codec), checked_action(on_invalid))
 

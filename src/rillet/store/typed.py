@@ -43,10 +43,14 @@ The class must be that of the stream: the fields of a subclass would be lost.
 **Invalid entries.** `on_invalid` says what happens to an entry that is not a value of the type:
 
     "raise"              InvalidEntry, with the entry; the default, because it neither loses nor moves anything.
-                         messages() first yields the valid messages before it, and gives those after it back. The
+                         messages() raises it once, at the first delivery of the message, after the valid messages
+                         before it. The same iterator continues with the next message, and so does a new one. The
                          message stays pending: handle it and call error.message.ack(), or pass max_deliveries and
-                         dead_letters to messages(), which move it after some deliveries.
+                         dead_letters to messages(), which move it after some deliveries. Later deliveries by messages()
+                         write a warning to the log; read() and claim() raise at each delivery.
     "skip"               reads leave it out; a consumer acknowledges it. Both write a warning to the log "rillet.store".
+    "dead_letter"        as a stream: the one that is passed as messages(dead_letters=...). read() and claim() of a
+                         consumer have no such stream, so they raise; other reads skip.
     a stream             as "skip", but a consumer writes it to that stream (its fields, then _stream, _group, _id,
                          _deliveries, and _error with the reason) and acknowledges it in the same transaction. On a
                          cluster with the streams in different slots, in two commands: the letter first.
@@ -103,19 +107,19 @@ class HasKey(Protocol):
         """The key of the stream."""
 
 
-OnInvalid: TypeAlias = Literal["raise", "skip"] | HasKey
+OnInvalid: TypeAlias = Literal["raise", "skip", "dead_letter"] | HasKey
 CodecName: TypeAlias = Literal["fields", "json", "msgpack", "raw"]
 
 
 def checked_action(on_invalid: OnInvalid) -> OnInvalid:
     """Return on_invalid; raise ValueError for a value without a meaning."""
     if isinstance(on_invalid, str):
-        if on_invalid in ("raise", "skip"):
+        if on_invalid in ("raise", "skip", "dead_letter"):
             return on_invalid
     elif isinstance(getattr(on_invalid, "key", None), bytes):
         return on_invalid
     raise ValueError(
-        "on_invalid must be 'raise', 'skip', or the stream for invalid entries, such as "
+        "on_invalid must be 'raise', 'skip', 'dead_letter', or the stream for invalid entries, such as "
         f"store.stream('orders.invalid'), not {on_invalid!r}"
     )
 
@@ -144,6 +148,45 @@ def typed_entries(rows: Any, form: Form[V], stream: str, on_invalid: OnInvalid) 
             LOGGER.warning("%s: skipped", problem)
             continue
         yield entry
+
+
+class RaisingIterator:
+    """An iterator over messages that raises the errors among them and can be continued after each.
+
+    A generator cannot: it ends when it raises. The synchronous and the asyncio API use the same class, each with its
+    own generator.
+    """
+
+    __slots__ = ("_found",)
+
+    def __init__(self, found: Any) -> None:
+        self._found = found
+
+    def __iter__(self) -> RaisingIterator:
+        return self
+
+    def __aiter__(self) -> RaisingIterator:
+        return self
+
+    def __next__(self) -> Any:
+        return _raised(next(self._found))
+
+    async def __anext__(self) -> Any:
+        return _raised(await anext(self._found))
+
+    def close(self) -> None:
+        """End the iteration."""
+        self._found.close()
+
+    async def aclose(self) -> None:
+        """End the iteration."""
+        await self._found.aclose()
+
+
+def _raised(found: Any) -> Any:
+    if isinstance(found, InvalidEntry):
+        raise found
+    return found
 
 
 class MadeForm:
@@ -195,6 +238,7 @@ __all__ = [
     "InvalidField",
     "MadeForm",
     "OnInvalid",
+    "RaisingIterator",
     "ValueForm",
     "append_value",
     "checked_action",

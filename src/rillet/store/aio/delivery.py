@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from rillet.store.aio.group import AsyncConsumer
     from rillet.store.aio.store import AsyncStore
 
-Steps: TypeAlias = "Generator[Command | tuple[AsyncMessage[Any], ...], Any, None]"
+Step: TypeAlias = "Command | tuple[AsyncMessage[Any], ...] | InvalidEntry"
+Steps: TypeAlias = Generator[Step, Any, Result]
 
 
 async def drive(store: AsyncStore, commands: Commands[Result]) -> Result:
@@ -56,9 +57,10 @@ async def run_step(store: AsyncStore, command: Any) -> Any:
     return await store.run_many(command) if isinstance(command[0], list) else await store.run(command)
 
 
-def delivery(consumers: Sequence[AsyncConsumer[Any]], options: DeliveryOptions) -> Steps:
+def delivery(consumers: Sequence[AsyncConsumer[Any]], options: DeliveryOptions) -> Steps[None]:
     """Yield the commands of a consumer in order, receive their replies with send(), and yield tuples of messages.
 
+    It also yields each InvalidEntry that the iterator must raise.
     consumers: the consumer in the group of each stream; several are read by one command.
     """
     end = End(options)
@@ -77,8 +79,9 @@ def delivery(consumers: Sequence[AsyncConsumer[Any]], options: DeliveryOptions) 
             # The pending list may be longer than one reply: the next call continues at the returned ID.
             cursors[place] = reply[0]
             messages = yield from _to_handle(consumer, old_messages(reply[1], consumer.group), options)
-            stale = stale or bool(reply[1])
-            yield from _hand_out([consumer], messages, options, end)
+            # An invalid message stays pending, so it may be the result of every claim: it does not count.
+            handed = yield from _hand_out([consumer], messages, options, end)
+            stale = stale or handed or cursors[place] != b"0-0"
             if end.stopped:
                 return
         fresh: list[AsyncMessage[Any]] = []
@@ -148,34 +151,65 @@ def _id_of(message: AsyncMessage[Any]) -> Any:
 
 def valued(consumer: bytes, messages: list[AsyncMessage[T]]) -> Commands[list[AsyncMessage[T]]]:
     """Set the values of messages of typed streams; return the valid ones, and treat the others as on_invalid says."""
-    kept = []
+    valid, problem = yield from _valid_before(consumer, messages, None)
+    if problem is not None:
+        raise problem
+    return valid
+
+
+def _valid_before(
+    consumer: bytes, messages: list[AsyncMessage[T]], options: DeliveryOptions | None
+) -> Commands[tuple[list[AsyncMessage[T]], InvalidEntry | None]]:
+    """Set the values of messages up to the first whose error must be raised; return the valid ones, and the error.
+
+    options: those of messages(); None for other reads, which raise at each delivery.
+    """
+    valid: list[AsyncMessage[T]] = []
     for message in messages:
         stream = message.group.stream
         if stream.form is not None and message.flat:  # without fields: the entry was deleted
             try:
                 message._value = stream.form.read(message.flat)
             except InvalidField as error:
-                yield from _set_aside(consumer, message, error.in_entry(stream.name, message))
-                continue
-        kept.append(message)
-    return kept
+                problem = error.in_entry(stream.name, message)
+                problem.__cause__ = error.__cause__
+                if (yield from _set_aside(consumer, message, problem, options)):
+                    continue
+                return valid, problem
+        valid.append(message)
+    return valid, None
 
 
-def _set_aside(consumer: bytes, message: AsyncMessage[Any], problem: InvalidEntry) -> Commands[None]:
-    """Raise the error, or acknowledge an invalid message and log it, or move it to the dead letters.
+def _set_aside(
+    consumer: bytes, message: AsyncMessage[Any], problem: InvalidEntry, options: DeliveryOptions | None
+) -> Commands[bool]:
+    """Leave an invalid message pending, acknowledge it, or move it to the dead letters; False to raise the error."""
+    group, action = message.group, message.group.stream.on_invalid
+    if action == "skip":
+        LOGGER.warning("%s: acknowledged and skipped", problem)
+        yield [b"XACK", group.stream.key, group.key, message.raw_id]
+    elif not isinstance(action, str):
+        yield from _bury(consumer, message, problem, action.key)
+    elif options is None:
+        return False
+    elif action == "dead_letter":
+        assert options.dead_letters is not None
+        yield from _bury(consumer, message, problem, encode_name(options.dead_letters))
+    elif message.deliveries > 1:
+        LOGGER.warning("%s: delivered before, stays pending", problem)
+    else:
+        return False
+    return True
+
+
+def _bury(consumer: bytes, message: AsyncMessage[Any], problem: InvalidEntry, key: bytes) -> Commands[None]:
+    """Move an invalid message to a dead-letter stream.
 
     The dead letter and the acknowledgement are one transaction. EXEC continues after a command that fails, so the type
     of the dead-letter key is read first, and a message whose dead letter was refused becomes pending again.
     """
-    group, action = message.group, message.group.stream.on_invalid
+    group = message.group
     acknowledge = [b"XACK", group.stream.key, group.key, message.raw_id]
-    if action == "raise":
-        raise problem
-    if action == "skip":
-        LOGGER.warning("%s: acknowledged and skipped", problem)
-        yield acknowledge
-        return
-    key = action.key
     letter = [*dead_letter(key, message), b"_error", encode(problem.reason)]
     if (yield [b"TYPE", key]) not in (b"stream", b"none"):
         raise WrongType() from problem
@@ -224,29 +258,33 @@ def dead_letter(key: bytes, message: AsyncMessage[Any]) -> list[bytes]:
 
 def _hand_out(
     consumers: Sequence[AsyncConsumer[Any]], messages: list[AsyncMessage[Any]], options: DeliveryOptions, end: End
-) -> Steps:
-    """Yield messages one at a time or in batches; after `stop`, give the remaining messages back.
+) -> Steps[bool]:
+    """Yield messages one at a time or in batches, and the errors of invalid ones; return whether it yielded any.
 
-    An invalid message of a typed stream is handled when its turn comes. If it raises, the messages before it were
-    yielded, and those after it are given back.
+    After `stop`, it gives the remaining messages back. An invalid message is handled when its turn comes.
     """
     size = options.batch or 1
-    for start in range(0, len(messages), size):
+    handed = False
+    start = 0
+    while start < len(messages):
         if end.requested():
             yield from _give_back(consumers, messages[start:], options)
-            return
+            break
         some = messages[start : start + size]
-        try:
-            valid = yield from valued(consumers[0].key, some)
-        except InvalidEntry as error:
-            place = next(place for place, message in enumerate(some) if message is error.entry)
-            if place:
-                yield tuple(some[:place])
-            yield from _give_back(consumers, messages[start + place + 1 :], options)
-            raise
+        valid, problem = yield from _valid_before(consumers[0].key, some, options)
+        start += size
         if valid:
             yield tuple(valid)
-        end.handed_out()
+        if problem is not None:
+            place = next(place for place, message in enumerate(messages) if message is problem.entry)
+            yield from _give_back(consumers, messages[place + 1 :], options)
+            yield problem
+            messages = yield from _taken_again(consumers, messages[place + 1 :], options)
+            start = 0
+        if valid or problem is not None:
+            handed = True
+            end.handed_out()
+    return handed
 
 
 def _give_back(
@@ -266,6 +304,26 @@ def _restore(consumer: AsyncConsumer[Any], messages: list[AsyncMessage[Any]], id
     for count, ids in by_count.items():
         yield [b"XCLAIM", consumer.group.stream.key, consumer.group.key, consumer.key, b"0", *ids,
                b"IDLE", b"%d" % round(idle * 1000), b"RETRYCOUNT", b"%d" % count, b"JUSTID"]  # fmt: skip
+
+
+def _taken_again(
+    consumers: Sequence[AsyncConsumer[Any]], messages: list[AsyncMessage[T]], options: DeliveryOptions
+) -> Commands[list[AsyncMessage[T]]]:
+    """Count the delivery of messages that were given back; return those that no other consumer has claimed."""
+    idle = b"%d" % round((options.claim_idle or 0.0) * 1000)
+    taken: set[tuple[bytes, bytes]] = set()
+    for consumer in consumers:
+        own = yield from counted(consumer, [message for message in messages if message.group is consumer.group])
+        by_count: dict[int, list[bytes]] = {}
+        for message in own:
+            message.deliveries += 1
+            by_count.setdefault(message.deliveries, []).append(message.raw_id)
+        key = consumer.group.stream.key
+        for count, ids in by_count.items():
+            reply = yield [b"XCLAIM", key, consumer.group.key, consumer.key, idle, *ids,
+                           b"RETRYCOUNT", b"%d" % count, b"JUSTID"]  # fmt: skip
+            taken.update((key, raw_id) for raw_id in reply)
+    return [message for message in messages if (message.group.stream.key, message.raw_id) in taken]
 
 
 __all__ = [

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
-from rillet.errors import BusyGroup, OutcomeUnknown, StoreTimeout
+from rillet.errors import BusyGroup, InvalidEntry, OutcomeUnknown, StoreTimeout
 from rillet.store.aio.delivery import (
     counted,
     delivery,
@@ -37,6 +37,7 @@ from rillet.store.records import (
     summary_of,
 )
 from rillet.store.slots import by_slot
+from rillet.store.typed import RaisingIterator
 from rillet.types.stream.id import StreamID
 
 if TYPE_CHECKING:
@@ -210,17 +211,24 @@ class AsyncMessageReader(Generic[T]):
         block: seconds that a read waits for new messages, 0 without limit, None to poll without waiting.
         claim_idle: seconds after which pending messages of other consumers are stale; None claims nothing.
         max_deliveries, dead_letters: a message delivered more often goes to that stream and is acknowledged. Without
-        such a stream, on_exhausted="drop" acknowledges it. ValueError if neither is given.
+        such a stream, on_exhausted="drop" acknowledges it. ValueError if neither is given. The dead letters are also
+        the place of invalid messages if on_invalid of the stream is "dead_letter".
         stop_when_empty: end when no message is left instead of waiting for more.
         stop: an event or a function; when it is set or returns True, end after the current message or batch. Messages
         that were read and not yielded are given back: they stay pending, their delivery count is as before the read,
         and others may claim them. A waiting read notices it within a second.
         timeout: end after that many seconds without a message.
+        InvalidEntry: raised once for each invalid message of a typed stream whose on_invalid is "raise". The message
+        stays pending, and the next call of the iterator, or a new iterator, continues with the next message.
         """
+        streams = [consumer.group.stream for consumer in self.parts()]
+        to_dead_letters = next((stream.name for stream in streams if stream.on_invalid == "dead_letter"), None)
         options = DeliveryOptions(count, block, claim_idle, max_deliveries, dead_letters, on_exhausted, stop_when_empty,
-                                  stop, timeout, batch)  # fmt: skip
-        keys = [consumer.group.stream.key for consumer in self.parts()]
+                                  stop, timeout, batch, to_dead_letters)  # fmt: skip
+        keys = [stream.key for stream in streams]
         by_slot(self.store, keys, options.block is not None and not stop_when_empty)  # raises before the first read
+        if any(stream.form is not None and stream.on_invalid == "raise" for stream in streams):
+            return RaisingIterator(self._handed_out(options))
         return self._handed_out(options)
 
     async def _handed_out(self, options: DeliveryOptions) -> AsyncIterator[Any]:
@@ -241,6 +249,8 @@ class AsyncMessageReader(Generic[T]):
                     # What the command delivered is pending for this consumer: begin again with the pending messages.
                     steps.close()
                     steps = delivery(self.parts(), options)
+            elif isinstance(step, InvalidEntry):
+                yield step  # RaisingIterator raises it
             elif options.batch is None:
                 for one in step:
                     yield one
