@@ -33,7 +33,7 @@ CLASSES = (
     "rillet.store.group.Group", "rillet.store.group.Consumer", "rillet.store.group.MultiConsumer",
     "rillet.store.group.MessageReader", "rillet.store.message.Message", "rillet.store.records", "rillet.store.stats",
     "rillet.opentelemetry",
-    "rillet.store.policies",
+    "rillet.store.policies", "rillet.store.transaction",
     "rillet.store.keys.KeyCommands", "rillet.store.types.hash.Hash", "rillet.store.types.set.Set",
     "rillet.store.types.sorted_set.SortedSet", "rillet.store.types.list.List", "rillet.store.types.string.String",
     "rillet.store.types.string.Counter", "rillet.store.types.stored_key.StoredKey", "rillet.store.codecs",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -126,6 +127,20 @@ def test_every_method_that_reads_returns_values(store: Store) -> None:
 
 
 @only("memory", "redis")
+def test_a_transaction_adds_values(store: Store) -> None:
+    orders, plain = store.stream("orders", type=Order), store.stream("plain")
+    with store.transaction() as transaction:
+        added = transaction.add(orders, Order(7, Decimal("1.50")), id="5-1")
+        transaction.add(plain, {"n": 1})
+        transaction.add(b"plain", [("n", 2)])
+        with pytest.raises(TypeError, match="stream 'orders'.*Order"):
+            transaction.add(orders, {"customer": 7})  # type: ignore[misc]
+        with pytest.raises(TypeError, match="a name must be str or bytes"):
+            transaction.add(7, {"n": 1})  # type: ignore[call-overload]
+    assert (orders.range()[0].id, orders.range()[0].value) == (added.result, Order(7, Decimal("1.50")))
+    assert [one["n"] for one in plain] == ["1", "2"]
+
+
 def test_a_consumer_of_several_streams_keeps_their_types(store: Store) -> None:
     orders, visits = store.stream("orders", type=Order), store.stream("visits", type=Visit)
     orders.add(ORDER)
@@ -390,9 +405,17 @@ def test_a_read_only_store_reads_values(frontend: Frontend, tmp_path: Any) -> No
         assert [entry.value for entry in store.stream("s", type=Order)] == [ORDER]
 
 
-def test_the_asyncio_form(frontend: Frontend) -> None:
-    import asyncio
+def test_a_transaction_of_asyncio_adds_values(store: Store) -> None:
+    async def body() -> None:
+        twin = store.aio()
+        async with twin.transaction() as transaction:
+            transaction.add(twin.stream("orders", type=Order), Order(7, Decimal("1.50")))
+        assert (await twin.stream("orders", type=Order).range())[0].value.customer == 7
 
+    asyncio.run(body())
+
+
+def test_the_asyncio_form(frontend: Frontend) -> None:
     async def main() -> None:
         store = frontend.store.aio()
         stream = store.stream("{s}", type=Order, on_invalid=store.stream("{s}.invalid"))

@@ -24,17 +24,20 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 
 from rillet.errors import CommandError, StoreError, TransactionConflict
 from rillet.store.allowed_commands import one_reply
-from rillet.store.encoding import Fields, IDLike, Value, append_fields, encode, encode_id, encode_name, parse_id
+from rillet.store.encoding import Fields, Value, append_fields, decode, encode, encode_name, parse_id
+from rillet.store.positions import Position, encode_new_id
 from rillet.store.transports.transport import TRANSACTION_COMMANDS, raised
+from rillet.store.typed import V, append_value
 
 if TYPE_CHECKING:
-    from rillet.store.aio import AsyncMessage, AsyncStore
+    from rillet.store.aio import AsyncMessage, AsyncStore, AsyncStream
     from rillet.store.message import Message
     from rillet.store.store import Store
+    from rillet.store.stream import Stream
 
 Result = TypeVar("Result")
 AsyncRun: TypeAlias = Callable[[list[list[bytes]]], Awaitable[list[Any]]]
@@ -85,10 +88,24 @@ class TransactionCommands:
         """Add any command."""
         return self._add([encode(arg) for arg in args])
 
-    def add(self, stream: str | bytes, fields: Fields, id: IDLike = "*") -> Queued:
-        """Add an XADD; the result is the StreamID of the entry."""
-        argv = [b"XADD", encode_name(stream), encode_id(id)]
-        append_fields(argv, fields)
+    @overload
+    def add(self, stream: str | bytes, fields: Fields, id: Position = "*") -> Queued: ...
+
+    @overload
+    def add(self, stream: Stream[V] | AsyncStream[V], fields: V, id: Position = "*") -> Queued: ...
+
+    def add(self, stream: Any, fields: Any, id: Position = "*") -> Queued:
+        """Add an XADD to a stream, or to the stream of a name; the result is the StreamID of the entry.
+
+        fields: as for Stream.add, that is, a value of its type for a typed Stream. TypeError or InvalidValue otherwise.
+        """
+        form = getattr(stream, "form", None)
+        name = stream.key if isinstance(getattr(stream, "key", None), bytes) else encode_name(stream)
+        argv = [b"XADD", name, encode_new_id(id)]
+        if form is None:
+            append_fields(argv, fields)
+        else:
+            append_value(argv, fields, form, decode(name))
         return self._add(argv, parse_id)
 
     def ack(self, *messages: Message | AsyncMessage) -> list[Queued]:
