@@ -9,8 +9,8 @@ without a thread. Under `appendfsync always` a worker thread waits for the sync,
 
 Cancellation. redis-py closes the connection of a cancelled call, but only when the task runs again: between the two,
 a socket would accept an element that no caller receives. Here the session ends in the call of `Task.cancel` itself, so
-a command that was still blocked consumes nothing. If the reply came before the cancellation, in the same iteration of
-the loop, then the command was executed, and redis-py drops the reply with the connection.
+a command that was still blocked consumes nothing. If the command was executed before the cancellation, its reply is
+unread when redis-py closes the connection: what it took is put back then (rillet.store.redis_session).
 
 A connection belongs to the event loop in which it was made. In another loop (a second `asyncio.run`) it connects anew.
 """
@@ -73,7 +73,7 @@ class EngineStream:
 
     def write(self, data: bytes) -> None:
         """Run the commands that are complete after these bytes; BrokenPipeError if the session has ended."""
-        self._take(self._session.run(data))
+        self._take(self._session.run(data, bool(self._buffer or self._unsynced)))
         self._set_timer()
 
     def writelines(self, pieces: Iterable[bytes]) -> None:
@@ -88,12 +88,13 @@ class EngineStream:
         return self._closed or self._session.ended
 
     def close(self) -> None:
-        """End the session, and drop the replies that were not read."""
+        """End the session, and drop the replies that were not read; what their commands took is put back."""
         self._closed = True
         self._stop_timer()
+        unread = bool(self._buffer or self._unsynced)
         self._buffer.clear()
         self._unsynced.clear()
-        self._session.end()  # which wakes a waiting read
+        self._session.end(unread)  # which wakes a waiting read
 
     def is_usable(self) -> bool:
         """Return whether the running event loop is the one in which the session began."""

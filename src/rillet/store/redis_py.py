@@ -53,7 +53,7 @@ class EngineSocket:
 
     def sendall(self, data: bytes) -> None:
         """Run the commands that are complete after these bytes."""
-        self._take(self._session.run(data))
+        self._take(self._session.run(data, bool(self._ready)))
 
     def _take(self, ran: Ran) -> None:
         """Move replies to the buffer for recv once the log is synced as configured."""
@@ -126,11 +126,11 @@ class EngineSocket:
 
     def shutdown(self, _how: int) -> None:
         """End the session; a thread that waits for a reply receives b"", the end of the connection."""
-        self._session.end()
+        self._session.end(bool(self._ready))
 
     def close(self) -> None:
         """End the session."""
-        self._session.end()
+        self._session.end(bool(self._ready))
 
     def fileno(self) -> int:
         """Return -1: there is no file descriptor."""

@@ -8,6 +8,11 @@ for an event loop.
     Ran            reply bytes, and the position of the log that must be safe before the bytes are delivered
 
 No method waits. The frontend waits until `on_wake` is called or `seconds_left()` have passed, then calls `collect`.
+
+**A reply without a receiver.** redis-py closes a connection whose call was cancelled or interrupted. If commands of the
+last request took data away and the frontend has not handed out all of their replies, `end` puts the data back
+(rillet.store.transports.undelivered). Messages that XREADGROUP delivered stay pending: redis-py's caller finds them
+with the ID 0. A request begins when all replies to the one before it were handed out; redis-py sends none earlier.
 """
 
 from __future__ import annotations
@@ -17,7 +22,9 @@ from typing import Any, NamedTuple
 
 from rillet.errors import Misconf
 from rillet.protocol.command_parser import CommandParser
+from rillet.protocol.reply_parser import INCOMPLETE, Push, ReplyParser
 from rillet.store.transports.in_process import InProcessTransport
+from rillet.store.transports.undelivered import executed_of, may_take
 from rillet.store.transports.wakeners import Wakener
 
 _REPLY_LIMIT = 1 << 62
@@ -58,6 +65,9 @@ class RedisSession:
         self._parser = CommandParser()
         self._on_wake = on_wake
         self._wakener = _Wakener(transport.engine, on_wake)
+        # The last request and its replies so far, if it may take data away.
+        self._sent: list[bytes] = []
+        self._replied: list[bytes] = []
         with transport.lock:
             self._session: Any = transport.open_session(self._wakener)
             self._session.transport = self  # CLIENT KILL closes the session through it, and CLIENT PAUSE applies
@@ -69,8 +79,15 @@ class RedisSession:
         session = self._session
         return session is None or session.closing or self.transport.closed
 
-    def run(self, data: bytes) -> Ran:
-        """Run the commands that are complete after these bytes; BrokenPipeError if the session has ended."""
+    def run(self, data: bytes, unread: bool) -> Ran:
+        """Run the commands that are complete after these bytes; BrokenPipeError if the session has ended.
+
+        unread: the frontend has replies that it has not handed out, so these bytes continue its last request.
+        """
+        if self._sent and not (unread or self._parser.buffered):
+            self._sent, self._replied = [], []
+        if self._sent or (not self._parser.buffered and may_take(data)):
+            self._sent.append(bytes(data))
         return self.transport.run_step(self._is_steady(data), self._run, data)
 
     def _is_steady(self, data: bytes) -> bool:
@@ -112,7 +129,10 @@ class RedisSession:
         since, self._wakener.since = self._wakener.since, None
         began = 0 if log is None else log.position if since is None else since
         engine.drain(session, self._parser, _REPLY_LIMIT)
-        return Ran(session.out.take(), log, 0 if log is None else log.write(began))
+        replies = session.out.take()
+        if self._sent:
+            self._replied.append(replies)
+        return Ran(replies, log, 0 if log is None else log.write(began))
 
     def seconds_left(self) -> float | None:
         """Return the seconds until `collect` must be called for a blocked command's deadline; None without one."""
@@ -136,21 +156,43 @@ class RedisSession:
         with self.transport.lock:
             if self._session is None or self._session.blocked is None:
                 return False
-            self.end()
+            self.end(unread=True)
             return True
 
     def close(self) -> None:
         """End the session, for CLIENT KILL."""
         self.end()
 
-    def end(self) -> None:
-        """End the session: blocked commands receive nothing from now on. A second call does nothing."""
+    def end(self, unread: bool = False) -> None:
+        """End the session: blocked commands receive nothing from now on. A second call does nothing.
+
+        unread: the frontend has replies that nobody will read. What their commands took is put back.
+        """
         with self.transport.lock:
             session, self._session = self._session, None
             if session is not None:
                 session.transport = None
+                replies = session.out.take() if self._sent else b""
                 self.transport.close_session(session)
+                if self._sent and (unread or replies):
+                    self._put_back(replies)
         self._on_wake()
+
+    def _put_back(self, replies: bytes) -> None:
+        """Put back what the last request took. The caller must hold the lock."""
+        answers = [reply for reply in _complete([*self._replied, replies]) if not isinstance(reply, Push)]
+        self.transport.put_back(executed_of(_complete(self._sent), answers))
+        self._sent, self._replied = [], []
+
+
+def _complete(pieces: list[bytes]) -> list[Any]:
+    """Return the complete values (commands or replies) in RESP-encoded pieces."""
+    parser = ReplyParser()
+    parser.feed(b"".join(pieces))
+    values = []
+    while (value := parser.next()) is not INCOMPLETE:
+        values.append(value)
+    return values
 
 
 __all__ = ["Ran", "RedisSession"]

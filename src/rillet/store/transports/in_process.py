@@ -163,6 +163,10 @@ class InProcessTransport:
     def _put_back_all(self, pairs: Sequence[tuple[list[bytes], Any]]) -> None:
         for argv, reply in pairs:
             self.undelivered.keep(argv, reply)
+        self.put_back(pairs)
+
+    def put_back(self, pairs: Sequence[tuple[list[bytes], Any]]) -> None:
+        """Put elements back that commands took; see rillet.store.transports.undelivered. The caller holds the lock."""
         restoring = put_back_all(pairs)
         if restoring and not self.closed:
             session = self.engine.session()

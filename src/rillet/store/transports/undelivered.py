@@ -15,6 +15,7 @@ broken connection is lost there. In process, no other command runs between the r
 
 from __future__ import annotations
 
+import re
 import threading
 from collections import deque
 from collections.abc import Sequence
@@ -33,6 +34,8 @@ _SINGLE = {b"SPOP", b"GETDEL"}
 _TAKES = frozenset({*_POPS, *_BLOCKING_POPS, *_MOVES, *_SORTED_POPS, *_BLOCKING_SORTED_POPS, *_MULTI_POPS, *_SINGLE})
 # A command that removes what the command before it returned, in one batch: Hash.pop, SortedSet.pop.
 _REMOVES = {b"HDEL": b"HGET", b"ZREM": b"ZSCORE"}
+# The encoded name of such a command, or of one that a transaction may contain.
+_ENCODED = re.compile(rb"\r\n(?:" + b"|".join(sorted(_TAKES)) + rb")\r\n", re.IGNORECASE)
 _DELIVERS = frozenset((b"XREADGROUP", b"XAUTOCLAIM", b"XCLAIM"))
 
 
@@ -56,11 +59,38 @@ def takes_any(commands: Sequence[list[bytes]]) -> bool:
     return any(takes(argv) or argv[0].upper() in _REMOVES for argv in commands)
 
 
+def may_take(data: bytes) -> bool:
+    """Return whether encoded commands may contain one whose data must be put back if its reply is lost. O(bytes)"""
+    return _ENCODED.search(data) is not None
+
+
 def executed(commands: Sequence[list[bytes]], replies: Sequence[Any]) -> list[tuple[list[bytes], Any]]:
     """Return the commands of a batch with their replies; those of a transaction are in the reply of EXEC."""
     if len(commands) > 1 and (commands[0], commands[-1]) == ([b"MULTI"], [b"EXEC"]):
         return list(zip(commands[1:-1], replies[-1], strict=True)) if isinstance(replies[-1], list) else []
     return list(zip(commands, replies, strict=True))
+
+
+def executed_of(commands: Sequence[list[bytes]], replies: Sequence[Any]) -> list[tuple[list[bytes], Any]]:
+    """Return the commands of a connection that were executed, with their replies, also those inside transactions.
+
+    The last commands have no replies yet if one of them is blocked.
+    """
+    pairs: list[tuple[list[bytes], Any]] = []
+    queued: list[list[bytes]] | None = None  # the commands since MULTI
+    for argv, reply in zip(commands, replies, strict=False):
+        name = argv[0].upper()
+        if name == b"MULTI":
+            queued = []
+        elif queued is None:
+            pairs.append((argv, reply))
+        elif name in (b"EXEC", b"DISCARD"):
+            if isinstance(reply, list) and len(reply) == len(queued):
+                pairs += zip(queued, reply, strict=True)
+            queued = None
+        elif reply == b"QUEUED":
+            queued.append(argv)
+    return pairs
 
 
 def put_back_all(pairs: Sequence[tuple[list[bytes], Any]]) -> list[Steps]:
@@ -185,4 +215,15 @@ def _consumer_of(argv: list[bytes]) -> tuple[bytes, ...] | None:
     return None
 
 
-__all__ = ["Steps", "Undelivered", "continues", "executed", "put_back", "put_back_all", "takes", "takes_any"]
+__all__ = [
+    "Steps",
+    "Undelivered",
+    "continues",
+    "executed",
+    "executed_of",
+    "may_take",
+    "put_back",
+    "put_back_all",
+    "takes",
+    "takes_any",
+]
