@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import timedelta
 from decimal import Decimal
 from enum import Enum
 from typing import Annotated, Any, NotRequired, TypedDict
@@ -43,6 +44,18 @@ class Refund(msgspec.Struct, tag=True, forbid_unknown_fields=True):
     reason: str | None = None
 
 
+class Patch(msgspec.Struct):
+    number: int
+    name: str | msgspec.UnsetType = msgspec.UNSET
+    tags: list[str] | msgspec.UnsetType = msgspec.UNSET
+    until: timedelta = timedelta(hours=1)
+
+
+@dataclass
+class Change:
+    name: str | msgspec.UnsetType
+
+
 class Address(pydantic.BaseModel):
     city: str
 
@@ -73,6 +86,9 @@ VALUES: list[tuple[Any, Any, dict[str, str]]] = [
     (Order, ORDER, {"customer": "42", "total": "99.90", "paid": "true", "tags": '["new","eu"]'}),
     (Order, Order(1, Decimal(2), note=""), {"customer": "1", "total": "2", "paid": "false", "tags": "[]", "note": ""}),
     (Payment, Payment(1, 5), {"type": "Payment", "orderId": "1", "amount": "5"}),
+    (Patch, Patch(1), {"number": "1", "until": "PT3600S"}),
+    (Patch, Patch(1, "", ["a"]), {"number": "1", "name": "", "tags": '["a"]', "until": "PT3600S"}),
+    (Change, Change("x"), {"name": "x"}),
     (Payment | Refund, Refund(1), {"type": "Refund", "order_id": "1"}),
     (Customer, CUSTOMER, {"customerNumber": "7", "address": '{"city":"Zürich"}', "status": "new"}),
     (Visit, {"page": "/", "seconds": 1.5}, {"page": "/", "seconds": "1.5"}),
@@ -165,6 +181,12 @@ WRONG: list[tuple[Any, Any, type[Exception], str]] = [
     (Payment, Refund(1), TypeError, "stream 's': expected Payment, got Refund(order_id=1, reason=None) (Refund)"),
     (Customer, CUSTOMER.model_copy(update={"number": -1}), InvalidValue,
      "stream 's': field 'number': Input should be greater than 0, got -1"),
+    (Patch, Patch(1, None), TypeError,  # type: ignore[arg-type]
+     "stream 's': field 'name' of Patch: expected str or UNSET, got None"),
+    (Patch, Patch(1, 5), TypeError,  # type: ignore[arg-type]
+     "stream 's': field 'name' of Patch: expected str or UNSET, got 5 (int)"),
+    (Patch, Patch(msgspec.UNSET), TypeError,  # type: ignore[arg-type]
+     "stream 's': field 'number' of Patch: expected int, got"),
     (Visit, {"page": "/"}, TypeError, "stream 's': the key 'seconds' of Visit is missing"),
     (Visit, {"page": "/", "seconds": 1, "x": 1}, TypeError, "stream 's': the key 'x' is not one of Visit"),
     (Visit, {"page": 5, "seconds": 1}, TypeError, "stream 's': field 'page' of Visit: expected str, got 5 (int)"),
@@ -220,6 +242,29 @@ def test_missing_fields_take_defaults_and_unknown_fields_are_ignored(store: Stor
     raw, stream = store.stream("s"), store.stream("s", type=Order)
     raw.add({"total": "1", "unknown": "x", "customer": "5"})
     assert stream.range()[0].value == Order(5, Decimal(1))
+
+
+@only("memory")
+def test_an_unset_field_is_absent(store: Store) -> None:
+    changes = store.stream("s", type=Change)
+    assert changes[changes.add(Change(msgspec.UNSET))].value == Change(msgspec.UNSET)
+    store.stream("s").add({"x": 1})
+    assert changes.range()[-1].value.name is msgspec.UNSET
+
+    class Both(msgspec.Struct):
+        name: str | msgspec.UnsetType | None = msgspec.UNSET
+
+    class Other(msgspec.Struct):
+        name: str | msgspec.UnsetType = "x"
+
+    class Items(TypedDict):
+        name: str | msgspec.UnsetType
+
+    for kind in (Both, Other):
+        with pytest.raises(TypeError, match="name may be UNSET and has another default or may be None"):
+            store.stream("s", type=kind)
+    with pytest.raises(TypeError, match="use NotRequired"):
+        store.stream("s", type=Items)
 
 
 def test_a_reader_that_skips(store: Store, caplog: pytest.LogCaptureFixture) -> None:

@@ -23,6 +23,7 @@ type. Redis, Spark and every other client can read it.
     None             the empty text; in JSON null
     datetime         ISO 8601, Z for UTC, no zone if naive   2026-11-22T10:30:00Z, 2026-11-22T10:30:00.250000+01:00
     date, time       ISO 8601                                2026-11-22, 10:30:00
+    timedelta        ISO 8601: days and seconds              PT3600S, -P2DT0.5S, P0D
     Decimal          its digits                              99.90
     UUID             36 characters                           12345678-1234-5678-1234-567812345678
     Enum, Literal    the text of its value                   red
@@ -51,7 +52,7 @@ import dataclasses
 import json as _standard_json
 import re
 from collections.abc import Callable
-from datetime import date, datetime, time
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal, InvalidOperation
 from enum import Enum, Flag
 from types import NoneType, UnionType
@@ -75,6 +76,10 @@ from rillet.store.encoding import decode, encode
 
 V = TypeVar("V")
 _INTEGER = re.compile(rb"-?[0-9]+")
+_DURATION = re.compile(
+    r"([+-]?)P(?=[0-9]|T[0-9])(?:([0-9]+)W)?(?:([0-9]+)D)?"
+    r"(?:T(?=[0-9])(?:([0-9]+)H)?(?:([0-9]+)M)?(?:([0-9]+)(?:\.([0-9]{1,6}))?S)?)?"
+)
 _JSON_TYPES = (int, float, str, bool, list, dict, NoneType)
 
 
@@ -245,7 +250,7 @@ def _scalar(type: Any, write: Callable[[Any], bytes], read: Callable[[str], Any]
     def checked_read(raw: bytes) -> Any:
         try:
             return read(raw.decode())
-        except (ValueError, KeyError, InvalidOperation):
+        except (ValueError, KeyError, InvalidOperation, OverflowError):
             raise InvalidValue(f"expected {type.__name__}, got {decode(raw)!r}") from None
 
     return checked_write, checked_read
@@ -323,6 +328,27 @@ def _write_iso(value: datetime | time) -> bytes:
     return (iso[:-6] + "Z" if iso.endswith("+00:00") else iso).encode()
 
 
+def _write_duration(value: timedelta) -> bytes:
+    """Return ISO 8601 with days and seconds only, as msgspec writes it."""
+    size = abs(value)
+    fraction = f".{size.microseconds:06}".rstrip("0").rstrip(".")
+    seconds = f"T{size.seconds}{fraction}S" if size.seconds or fraction else ""
+    days = f"{size.days}D" if size.days or not seconds else ""
+    return f"{'-' if value.days < 0 else ''}P{days}{seconds}".encode()
+
+
+def _read_duration(duration: str) -> timedelta:
+    found = _DURATION.fullmatch(duration)
+    if found is None:
+        raise ValueError(duration)
+    sign, *numbers, fraction = found.groups()
+    weeks, days, hours, minutes, seconds = (int(number or 0) for number in numbers)
+    micros = int((fraction or "").ljust(6, "0"))
+    # Each part has the sign, because the smallest timedelta has no positive counterpart.
+    one = -1 if sign == "-" else 1
+    return timedelta(one * days, one * seconds, one * micros, 0, one * minutes, one * hours, one * weeks)
+
+
 def _is_subclass(kind: Any, parent: type) -> bool:
     return isinstance(kind, type) and issubclass(kind, parent)
 
@@ -383,6 +409,7 @@ _SCALARS: dict[Any, _Forms] = {
     datetime: _scalar(datetime, _write_iso, datetime.fromisoformat),
     date: _scalar(date, _write_iso, date.fromisoformat),
     time: _scalar(time, _write_iso, time.fromisoformat),
+    timedelta: _scalar(timedelta, _write_duration, _read_duration),
     Decimal: _scalar(Decimal, lambda value: str(value).encode(), _read_decimal),
     UUID: _scalar(UUID, lambda value: str(value).encode(), UUID),
 }

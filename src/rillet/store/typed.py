@@ -28,6 +28,8 @@ redis-cli, redis-py and Spark read the same fields. The name of a field is msgsp
                          field that allows None and has another default is rejected when the stream is created, and so
                          is NotRequired[T | None]: absent would mean two values.
     missing field        takes its default; without a default the entry is invalid
+    msgspec.UNSET        the field is absent (`name: str | UnsetType = UNSET`); absent is read as UNSET.
+                         Another default is rejected, and so is None in the same type.
     unknown field        ignored, unless the type forbids it (forbid_unknown_fields, extra="forbid")
     empty text           also read as None where the type allows None and has no empty text, such as int | None
     no field at all      XADD needs one: a value that consists of None is one field whose name and value are empty

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import sys
 from collections.abc import Callable, Sequence
 from operator import attrgetter
 from types import NoneType, UnionType
@@ -39,8 +40,9 @@ class Field:
     stored: bytes
     given: str
     type: Any  # without None
-    optional: bool  # None is allowed, and stored as no field
+    optional: bool  # None (or UNSET) is allowed, and stored as no field
     required: bool  # there is no default
+    unset: bool  # msgspec.UNSET is allowed, and stored as no field
     write: Callable[[Any], bytes]
     read: Callable[[bytes], Any]
 
@@ -48,7 +50,13 @@ class Field:
 def field_of(owner: Any, name: str, annotation: Any, default: Any, *, stored: str = "", given: str = "",
              forms: tuple[Callable[[Any], bytes], Callable[[bytes], Any]] | None = None) -> Field:  # fmt: skip
     """Return a field of a class; TypeError if absent could mean both None and the default."""
-    kind, optional = _without_none(annotation)
+    kind, unset = _without_unset(annotation)
+    kind, optional = _without(kind, NoneType)
+    if unset and (optional or (default is not NO_DEFAULT and default is not _unset())):
+        raise TypeError(
+            f"{name_of(owner)}.{name} may be UNSET and has another default or may be None, but both are stored as an "
+            "absent field: allow one of them, or use a codec such as codec='json'"
+        )
     if optional and default is not NO_DEFAULT and default is not None:
         raise TypeError(
             f"{name_of(owner)}.{name} may be None and has another default, but both are stored as an absent field: use "
@@ -56,20 +64,31 @@ def field_of(owner: Any, name: str, annotation: Any, default: Any, *, stored: st
         )
     write, read = forms or forms_of(kind)
     return Field(
-        name, encode(stored or name), given or name, kind, optional, default is NO_DEFAULT, write,
-        _reading_none(read) if optional else read,
+        name, encode(stored or name), given or name, kind, optional or unset, default is NO_DEFAULT, unset,
+        write, _reading_none(read) if optional else read,
     )  # fmt: skip
 
 
-def _without_none(annotation: Any) -> tuple[Any, bool]:
-    """Return a type without None, and whether it allowed None."""
+def _unset() -> Any:
+    """Return msgspec.UNSET, or NO_DEFAULT if msgspec is not imported."""
+    return getattr(sys.modules.get("msgspec"), "UNSET", NO_DEFAULT)
+
+
+def _without_unset(annotation: Any) -> tuple[Any, bool]:
+    """Return a type without msgspec's UnsetType, and whether it allowed UNSET."""
+    module = sys.modules.get("msgspec")  # a type that contains it exists only if the module was imported
+    return (annotation, False) if module is None else _without(annotation, module.UnsetType)
+
+
+def _without(annotation: Any, absent: type) -> tuple[Any, bool]:
+    """Return a type without a member of its union, and whether it had this member."""
     origin = get_origin(annotation)
     if origin is Annotated:
         inner, *metadata = get_args(annotation)
-        inner, optional = _without_none(inner)
-        return (Annotated[(inner, *metadata)] if optional else annotation), optional
-    if origin in (Union, UnionType) and NoneType in get_args(annotation):
-        return Union[tuple(member for member in get_args(annotation) if member is not NoneType)], True  # noqa: UP007
+        inner, found = _without(inner, absent)
+        return (Annotated[(inner, *metadata)] if found else annotation), found
+    if origin in (Union, UnionType) and absent in get_args(annotation):
+        return Union[tuple(member for member in get_args(annotation) if member is not absent)], True  # noqa: UP007
     return annotation, False
 
 
@@ -91,7 +110,7 @@ class FieldsForm(MadeForm):
                  make: Callable[..., Any], forbids: bool = False) -> None:  # fmt: skip
         self._kind = kind
         self._fields = tuple(fields)
-        self._take = take
+        self._take = self._taking_unset(take) if any(field.unset for field in fields) else take
         self._make = make
         self._forbids = forbids
         names = [field.stored for field in fields]
@@ -101,6 +120,20 @@ class FieldsForm(MadeForm):
             names, [code_of(field.type) for field in fields], [field.optional for field in fields],
             [field.write for field in fields], [field.read for field in fields],
         )  # fmt: skip
+
+    def _taking_unset(self, take: Callable[[Any], tuple[Any, ...]]) -> Callable[[Any], tuple[Any, ...]]:
+        """Return a function that returns None for UNSET, which the table leaves out."""
+        unset, fields = _unset(), self._fields
+
+        def taken(value: Any) -> tuple[Any, ...]:
+            parts = take(value)
+            for field, part in zip(fields, parts, strict=True):
+                if part is None and field.unset:
+                    place = f"field {field.name!r} of {name_of(self._kind)}"
+                    raise TypeError(f"{place}: expected {name_of(field.type)} or UNSET, got None")
+            return tuple(None if part is unset else part for part in parts)
+
+        return taken
 
     # -- writing -------------------------------------------------------------------------------------
 
@@ -124,7 +157,8 @@ class FieldsForm(MadeForm):
         try:
             return b"" if part is None and field.optional else field.write(part)
         except (TypeError, ValueError, OverflowError) as error:
-            expected = name_of(field.type) + (" or None" if field.optional else "")
+            absent = " or UNSET" if field.unset else " or None" if field.optional else ""
+            expected = name_of(field.type) + absent
             text = f"field {field.name!r} of {name_of(self._kind)}: expected {expected}, got {part!r:.80}"
             if isinstance(error, TypeError):
                 raise TypeError(f"{text} ({type(part).__name__})") from error
@@ -172,7 +206,7 @@ class FieldsForm(MadeForm):
         """Set the value of an absent field that has no default."""
         if not field.optional:
             raise InvalidField(f"the field {field.name!r} is missing", field.name)
-        values[field.given] = None
+        values[field.given] = _unset() if field.unset else None
 
     def _construct_some(self, values: dict[str, Any]) -> Any:
         return self._kind(**values)
@@ -323,7 +357,9 @@ def _typed_dict_fields(kind: Any) -> list[Field]:
     found = []
     for name, annotation in _hints_of(kind).items():
         annotation, required = _requirement(annotation, name in kind.__required_keys__)
-        if not required and _without_none(annotation)[1]:
+        if _without_unset(annotation)[1]:
+            raise TypeError(f"{name_of(kind)}[{name!r}] may be UNSET: use NotRequired in a TypedDict")
+        if not required and _without(annotation, NoneType)[1]:
             raise TypeError(
                 f"{name_of(kind)}[{name!r}] may be absent and may be None, and both are stored as an absent field: "
                 "allow one of them, or use a codec such as codec='json'"

@@ -87,6 +87,12 @@ TEXTS: list[tuple[Any, Any, bytes]] = [
     (datetime, NOON.replace(tzinfo=None), b"2026-11-22T10:30:00"),
     (date, date(2026, 11, 22), b"2026-11-22"),
     (time, time(10, 30), b"10:30:00"),
+    (timedelta, timedelta(hours=1), b"PT3600S"),
+    (timedelta, timedelta(days=-401, microseconds=-10), b"-P401DT0.00001S"),
+    (timedelta, timedelta(), b"P0D"),
+    (timedelta, timedelta(days=2), b"P2D"),
+    (timedelta, timedelta.max, b"P999999999DT86399.999999S"),
+    (timedelta, timedelta.min, b"-P999999999D"),
     (Decimal, Decimal("99.90"), b"99.90"),
     (Decimal, Decimal("1E+5"), b"1E+5"),
     (UUID, UUID("12345678-1234-5678-1234-567812345678"), b"12345678-1234-5678-1234-567812345678"),
@@ -124,6 +130,17 @@ def test_json_has_the_same_text_between_quotation_marks(kind: Any, value: object
     written = json_of(kind).encode(value)
     assert written.strip(b'"') == stored.strip(b'"')
     assert json_of(kind).decode(written) == value
+
+
+def test_the_durations_of_iso_8601_are_read() -> None:
+    expected = {
+        "P1W": timedelta(weeks=1), "P1DT2H3M4.5S": timedelta(1, 7384, 500_000), "-PT1H": timedelta(hours=-1),
+        "+PT0.000001S": timedelta(microseconds=1), "PT90M": timedelta(minutes=90),
+    }  # fmt: skip
+    assert {text: text_of(timedelta).decode(text.encode()) for text in expected} == expected
+    for wrong in ("", "P", "PT", "P1", "1H", "P1Y", "P1M", "P1DT", "PT1.0000001S", "P9999999999D", '"PT1S"', "PT١S"):
+        with pytest.raises(InvalidValue, match="expected timedelta, got"):
+            text_of(timedelta).decode(wrong.encode())
 
 
 def test_nan_and_a_time_with_an_offset_of_seconds() -> None:
