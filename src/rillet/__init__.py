@@ -95,7 +95,13 @@ if TYPE_CHECKING:
         AsyncString,
         AsyncSubscription,
     )
+    from rillet.store.codecs import Codec
+    from rillet.store.encoding import IDLike
+    from rillet.store.positions import Position
+    from rillet.store.recovery import Recovery
+    from rillet.store.serving import StoreServer
     from rillet.store.transaction import AsyncTransaction, Queued, StoreTransaction
+    from rillet.store.transports.transport import NoConnection, NotSent
     from rillet.types.stream.id import StreamID
 
 __version__ = "0.1.0"
@@ -121,6 +127,12 @@ _HOMES = {
     **dict.fromkeys(_STORE.split(), "rillet.store"),
     **dict.fromkeys(_AIO.split(), "rillet.store.aio"),
     **dict.fromkeys(_TRANSACTION.split(), "rillet.store.transaction"),
+    **dict.fromkeys(("NoConnection", "NotSent"), "rillet.store.transports.transport"),
+    "Codec": "rillet.store.codecs",
+    "IDLike": "rillet.store.encoding",
+    "Position": "rillet.store.positions",
+    "Recovery": "rillet.store.recovery",
+    "StoreServer": "rillet.store.serving",
     "StreamID": "rillet.types.stream.id",
 }
 """The module that defines each public name."""
@@ -143,6 +155,7 @@ __all__ = [
     "BusyGroup",
     "BusyKey",
     "ChannelMessage",
+    "Codec",
     "CommandError",
     "Consumer",
     "ConsumerInfo",
@@ -154,6 +167,7 @@ __all__ = [
     "GroupInfo",
     "GroupStats",
     "Hash",
+    "IDLike",
     "IncompatibleOwner",
     "InvalidEntry",
     "InvalidValue",
@@ -166,17 +180,21 @@ __all__ = [
     "NestedCall",
     "NewerFormat",
     "NoAuth",
+    "NoConnection",
     "NoGroup",
     "NoPerm",
     "NoProto",
     "NoScript",
     "NotAStore",
+    "NotSent",
     "OutcomeUnknown",
     "PendingEntry",
     "PendingSummary",
+    "Position",
     "ProtocolError",
     "Queued",
     "ReadOnly",
+    "Recovery",
     "RilletError",
     "Set",
     "SortedSet",
@@ -184,6 +202,7 @@ __all__ = [
     "StoreBusy",
     "StoreClosed",
     "StoreError",
+    "StoreServer",
     "StoreStats",
     "StoreTimeout",
     "StoreTransaction",

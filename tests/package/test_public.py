@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import get_args, get_type_hints
 
 import pytest
 
@@ -36,6 +38,18 @@ def test_every_error_and_every_class_of_the_api_is_public() -> None:
     raised = {name for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, Exception)}
     asyncio = {name for name in vars(aio) if name.startswith("Async")} - {"AsyncCalls", "AsyncIterator"}
     assert raised | asyncio | set(store.__all__) <= set(rillet.__all__)
+
+
+def test_what_the_api_returns_accepts_and_raises_is_public() -> None:
+    for name in ("Codec", "IDLike", "NoConnection", "NotSent", "Position", "Recovery", "StoreServer"):
+        assert name in rillet.__all__
+        assert getattr(rillet, name) is not None
+
+    def at(where: rillet.Position, exact: rillet.IDLike) -> rillet.Recovery | rillet.StoreServer | None:
+        return None
+
+    assert set(get_type_hints(at)) == {"where", "exact", "return"}
+    assert datetime in get_args(rillet.Position)
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

@@ -214,3 +214,17 @@ def test_the_end_of_the_process_closes_the_store(tmp_path: Path) -> None:
     assert told.returncode == 0
     assert told.stderr == ""
     assert sorted(os.listdir(tmp_path / "s")) == ["appendonlydir", "lock", "rillet.json"]
+
+
+def test_a_path_may_begin_with_the_home_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for path in ("~/one", Path("~/two"), b"~/three"):
+        with rillet.open(path) as store:  # type: ignore[arg-type]
+            assert store.path == str(tmp_path / Path(os.fsdecode(path)).name)
+
+
+@pytest.mark.parametrize("url", ["redis://user:secret@host:1/0", "rediss://h", "unix:///tmp/x", "redis+cluster://a,b"])
+def test_a_url_is_not_a_path(url: str) -> None:
+    with pytest.raises(ValueError, match=r"^[a-z+]+://\.\.\. is a url.*rillet\.connect\(url\)"):
+        rillet.open(url)
+    assert not Path(url.split("/")[0]).exists()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -175,6 +176,22 @@ def test_policies_for_the_references_of_groups(store: Store) -> None:
     assert groups[0].pending() == groups[1].pending() == []
     with pytest.raises(ValueError, match="must be 'KEEPREF', 'DELREF' or 'ACKED', not 'keep'"):
         stream.delete(1, ref_policy="keep")  # type: ignore[arg-type]
+
+
+def test_an_argument_of_another_shape_is_refused(store: Store) -> None:
+    stream = store.stream("s")
+    wrong: list[Any] = ["p", "ab", ("a", "bc"), 7, ("a", "b", "c")]
+    for idmp in wrong[:2] + wrong[3:]:
+        with pytest.raises(TypeError, match=r"^pass idmp=\(producer, message ID\), not "):
+            stream.add({"n": 1}, idmp=idmp)
+    for idmp in wrong:
+        with pytest.raises(TypeError, match=r"^pass idmp=\(producer, the message IDs of the entries\), not "):
+            stream.add_many([{"n": 1}], idmp=idmp)
+    reads: list[Any] = [stream.range, stream.read, stream.get]
+    for read in reads:
+        with pytest.raises(TypeError, match=r"pass an aware datetime, such as datetime\(2026, 11, 2, tzinfo=UTC\)"):
+            read(date(2026, 11, 2))
+    assert not stream.exists()
 
 
 @RILLET

@@ -120,9 +120,9 @@ def test_trim_and_delete_return_the_number_of_removed_entries(store: Store) -> N
     assert store.stream("none").add({"a": "b"}, create=False) is None
     assert not store.stream("none").exists()
     assert store.stream("none").trim(maxlen=1) == 0
-    with pytest.raises(ValueError, match="pass either maxlen or minid: neither was passed"):
+    with pytest.raises(ValueError, match="pass one of maxlen, minid and max_age: none was passed"):
         stream.trim()
-    with pytest.raises(ValueError, match="pass either maxlen or minid: both were passed"):
+    with pytest.raises(ValueError, match="pass one of maxlen, minid and max_age: maxlen and minid were passed"):
         stream.trim(maxlen=1, minid="1-0")
     info = stream.info()
     assert info["entries-added"] == 12

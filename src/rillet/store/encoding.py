@@ -14,7 +14,7 @@ back unchanged. A bool or None has no standard text form, so both are rejected i
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any, TypeAlias
 
 try:
@@ -27,7 +27,7 @@ from rillet.types.stream.id import StreamID
 Value: TypeAlias = "bytes | bytearray | memoryview | str | int | float"
 # Names and values must be of type Value. The annotation is Any, because mypy infers dict[str, object] for mixed values.
 Fields: TypeAlias = "Mapping[Any, Any] | Iterable[tuple[Any, Any]]"
-IDLike: TypeAlias = "StreamID | str | bytes | int"
+IDLike: TypeAlias = StreamID | str | bytes | int
 
 # Creates a StreamID without the keyword handling of NamedTuple's constructor, in a third of the time.
 _new_tuple: Any = tuple.__new__
@@ -71,6 +71,9 @@ def encode_id(value: object) -> bytes:
         raise TypeError("an ID must be a StreamID, text, or an int of milliseconds, not a float")
     if isinstance(value, datetime):
         raise TypeError("a datetime is a time at which many entries may lie, not the ID of one: read them with range()")
+    if isinstance(value, date):
+        raise TypeError("a date has no time of day and no time zone: pass an aware datetime, such as "
+                        f"datetime({value.year}, {value.month}, {value.day}, tzinfo=UTC)")  # fmt: skip
     return encode(value)
 
 

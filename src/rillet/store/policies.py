@@ -9,7 +9,7 @@ A group refers to an entry while the entry is pending in the group. A policy (Re
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, TypeAlias
 
 from rillet.store.encoding import Value, encode
@@ -57,13 +57,26 @@ def add_arguments(
 
 
 def producer_arguments(idmp: tuple[Value, Value] | None, idmpauto: Value | None) -> list[bytes]:
-    """Return the arguments IDMP or IDMPAUTO of XADD (Redis 8.6); raise ValueError if both are given."""
+    """Return the arguments IDMP or IDMPAUTO of XADD (Redis 8.6); raise ValueError if both are given.
+
+    TypeError if idmp is not a pair; a text of two characters is not one.
+    """
     if idmp is not None and idmpauto is not None:
         raise ValueError("pass either idmp=(producer, message ID) or idmpauto=producer: both were passed")
     if idmp is not None:
+        if not isinstance(idmp, (tuple, list)) or len(idmp) != 2:
+            raise TypeError(f"pass idmp=(producer, message ID), not {idmp!r}")
         producer, message = idmp
         return [b"IDMP", encode(producer), encode(message)]
     return [] if idmpauto is None else [b"IDMPAUTO", encode(idmpauto)]
+
+
+def message_ids_of(idmp: tuple[Value, Iterable[Value]]) -> Iterator[Value]:
+    """Return the message IDs of idmp=(producer, message IDs); raise TypeError if it is not such a pair."""
+    if not isinstance(idmp, (tuple, list)) or len(idmp) != 2 or not isinstance(idmp[1], Iterable) or \
+            isinstance(idmp[1], (str, bytes)):  # fmt: skip
+        raise TypeError(f"pass idmp=(producer, the message IDs of the entries), not {idmp!r}")
+    return iter(idmp[1])
 
 
 def chunks(ids: Sequence[bytes]) -> Iterator[Sequence[bytes]]:

@@ -21,7 +21,7 @@ from typing import TypeAlias
 from rillet.store.encoding import IDLike, encode_id
 from rillet.types.stream.id import MAX, StreamID
 
-Position: TypeAlias = "IDLike | datetime"
+Position: TypeAlias = IDLike | datetime
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)

@@ -19,6 +19,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import re
 import threading
 import warnings
 import weakref
@@ -73,6 +74,7 @@ _MAX_WORKERS = 512
 _MAX_CLIENTS = 1_000_000
 # Seconds in which an owner or a server answers, unless it hangs: longer than any command of a healthy one.
 TIMEOUT = 60.0
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _workers_guard = threading.Lock()
 Result = TypeVar("Result")
 
@@ -83,6 +85,7 @@ def open(path: str | os.PathLike[str] | None = None, *, appendfsync: Literal["al
          **settings: Any) -> Store:  # fmt: skip
     """Open a store: in memory without a path or with ":memory:", durable in a directory with one.
 
+    path: "~" at its beginning is the home directory ("./~" is a directory of that name). ValueError for a url.
     appendfsync: "always" (a call returns when its change is on disk), "everysec" (a power loss loses at most the last
     second; a crash of this process loses nothing), "no" (the system decides when to sync).
     readonly: load the data that the directory holds now, also while another process owns it, and change no file; writes
@@ -98,7 +101,10 @@ def open(path: str | os.PathLike[str] | None = None, *, appendfsync: Literal["al
     Each write to the log has a checksum (aof_checksums=False writes the same bytes as redis-server).
     """
     _check_client_options(owner, owner_grace, timeout)
-    if path is None or os.fspath(path) == ":memory:":
+    path = None if path is None else os.path.expanduser(os.fsdecode(path))
+    if path is not None and (scheme := _URL.match(path)):
+        raise ValueError(f"{scheme[0]}... is a url, not the path of a directory: use rillet.connect(url) for a server")
+    if path is None or path == ":memory:":
         if readonly:
             raise ValueError("readonly=True needs the path of a directory")
         if owner == "process":

@@ -15,6 +15,7 @@ from rillet.store.policies import (
     RefPolicy,
     add_arguments,
     chunks,
+    message_ids_of,
     policy_arguments,
     producer_arguments,
     trim_arguments,
@@ -119,7 +120,7 @@ class Stream(Generic[T]):
         producer and an iterable with the message ID of each entry.
         """
         start = [b"XADD", self.key, *add_arguments(create, ref_policy, maxlen, minid, approximate, limit)]
-        message_ids = None if idmp is None else iter(idmp[1])
+        message_ids = None if idmp is None else message_ids_of(idmp)
         if message_ids is None or idmpauto is not None:
             start += producer_arguments(None if idmp is None else (idmp[0], b""), idmpauto)
         append: Callable[[list[bytes], Any], object] = append_fields
@@ -179,6 +180,10 @@ class Stream(Generic[T]):
             age = max_age.total_seconds() if isinstance(max_age, timedelta) else max_age
             seconds, microseconds = map(int, self.store.run([b"TIME"]))
             minid = max(0, seconds * 1000 + microseconds // 1000 - round(age * 1000))
+        elif maxlen is None and minid is None:
+            raise ValueError("pass one of maxlen, minid and max_age: none was passed")
+        elif maxlen is not None and minid is not None:
+            raise ValueError("pass one of maxlen, minid and max_age: maxlen and minid were passed")
         argv = [b"XTRIM", self.key, *trim_arguments(maxlen, minid, approximate, limit), *policy_arguments(ref_policy)]
         return int(self.store.run(argv))
 
