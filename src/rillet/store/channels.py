@@ -33,6 +33,7 @@ from rillet.client.errors import ConnectorError
 from rillet.client.protocol import pack_all
 from rillet.errors import CommandError, StoreClosed, StoreError, StoreTimeout
 from rillet.protocol.reply_parser import INCOMPLETE, ReplyError, ReplyParser
+from rillet.store.durations import Seconds, seconds_in
 from rillet.store.encoding import decode, encode_name
 from rillet.store.transports.cluster import ClusterTransport
 from rillet.store.transports.in_process import InProcessTransport
@@ -373,11 +374,11 @@ class Subscription:
         else:
             self._waiting.append(ChannelMessage(reply[1], reply[2], shard=reply[0] == b"smessage"))
 
-    def wait(self, timeout: float | None = None) -> bool:
+    def wait(self, timeout: Seconds | None = None) -> bool:
         """Return whether a message arrives within `timeout` seconds (None: wait without limit)."""
         if self._waiting:
             return True
-        until = None if timeout is None else time.monotonic() + timeout
+        until = None if timeout is None else time.monotonic() + seconds_in(timeout)
         with self._reading:
             while not self._waiting:
                 if not self._receive(None if until is None else max(until - time.monotonic(), 0.0)):
@@ -411,7 +412,7 @@ class Subscription:
         """Return the oldest message that was kept, or None."""
         return self._waiting.popleft() if self._waiting else None
 
-    def get(self, timeout: float | None = None) -> ChannelMessage | None:
+    def get(self, timeout: Seconds | None = None) -> ChannelMessage | None:
         """Return the next message; None after `timeout` seconds without one (None: wait without limit)."""
         return self._waiting.popleft() if self.wait(timeout) else None
 

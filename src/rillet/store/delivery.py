@@ -33,8 +33,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
 
 from rillet.errors import CommandError, InvalidEntry, WrongType
+from rillet.store.durations import Seconds, milliseconds_in, seconds_in
 from rillet.store.encoding import decode, encode, encode_name
-from rillet.store.entry import T, milliseconds, stream_part, stream_parts
+from rillet.store.entry import T, stream_part, stream_parts
 from rillet.store.message import Message, new_messages, old_messages
 from rillet.store.recovery import LOGGER
 from rillet.store.slots import by_slot
@@ -68,14 +69,14 @@ class DeliveryOptions:
     """The arguments of Consumer.messages."""
 
     count: int = 100
-    block: float | None = 1.0
-    claim_idle: float | None = None
+    block: Seconds | None = 1.0
+    claim_idle: Seconds | None = None
     max_deliveries: int | None = None
     dead_letters: str | bytes | None = None
     on_exhausted: Literal["drop"] | None = None
     stop_when_empty: bool = False
     stop: Stop | None = None
-    timeout: float | None = None
+    timeout: Seconds | None = None
     batch: int | None = None
     to_dead_letters: str | None = None  # the stream whose on_invalid is "dead_letter"
 
@@ -108,6 +109,8 @@ class End:
     def __init__(self, options: DeliveryOptions) -> None:
         self.options = options
         self.stopped = False
+        self._block = None if options.block is None else seconds_in(options.block)
+        self._timeout = None if options.timeout is None else seconds_in(options.timeout)
         stop: Any = options.stop
         self._stop: Callable[[], bool] | None = getattr(stop, "is_set", stop)
         self.handed_out()
@@ -124,19 +127,18 @@ class End:
 
     def expired(self) -> bool:
         """Return whether `timeout` seconds have passed since the last message."""
-        timeout = self.options.timeout
-        return timeout is not None and time.monotonic() - self._since >= timeout
+        return self._timeout is not None and time.monotonic() - self._since >= self._timeout
 
     def block(self) -> float | None:
         """Return how long the next read may wait, in seconds; 0 without limit, None for a read that does not wait."""
-        wait = self.options.block
+        wait = self._block
         if wait is None or self.options.stop_when_empty:
             return None
         limits = [wait] if wait > 0 else []
         if self._stop is not None:
             limits.append(STOP_CHECK)
-        if self.options.timeout is not None:
-            limits.append(max(0.001, self.options.timeout - (time.monotonic() - self._since)))
+        if self._timeout is not None:
+            limits.append(max(0.001, self._timeout - (time.monotonic() - self._since)))
         return min(limits) if limits else 0
 
 
@@ -209,8 +211,8 @@ def delivery(consumers: Sequence[Consumer[Any]], options: DeliveryOptions) -> St
 
 
 def read_commands(
-    consumers: Sequence[Consumer[Any]], count: int, block: float | None, noack: bool = False,
-    claim_idle: float | None = None,
+    consumers: Sequence[Consumer[Any]], count: int, block: Seconds | None, noack: bool = False,
+    claim_idle: Seconds | None = None,
 ) -> list[list[bytes]]:  # fmt: skip
     """Return the XREADGROUP of new messages of several streams: one command, or one for each slot of a cluster."""
     argv = read_options(consumers[0], count, block, noack, claim_idle)
@@ -219,14 +221,14 @@ def read_commands(
 
 
 def read_options(
-    consumer: Consumer[Any], count: int, block: float | None, noack: bool, claim_idle: float | None
+    consumer: Consumer[Any], count: int, block: Seconds | None, noack: bool, claim_idle: Seconds | None
 ) -> list[bytes]:
     """Return the XREADGROUP of a consumer up to its STREAMS."""
     argv = [b"XREADGROUP", b"GROUP", consumer.group.key, consumer.key, b"COUNT", b"%d" % count]
     if block is not None:
-        argv += [b"BLOCK", milliseconds(block)]
+        argv += [b"BLOCK", milliseconds_in(block)]
     if claim_idle is not None:
-        argv += [b"CLAIM", b"%d" % round(claim_idle * 1000)]
+        argv += [b"CLAIM", milliseconds_in(claim_idle)]
     if noack:
         argv.append(b"NOACK")
     return argv
@@ -411,21 +413,21 @@ def _give_back(
         yield from _restore(consumer, own, options.claim_idle or 0.0)
 
 
-def _restore(consumer: Consumer[Any], messages: list[Message[Any]], idle: float) -> Commands[None]:
+def _restore(consumer: Consumer[Any], messages: list[Message[Any]], idle: Seconds) -> Commands[None]:
     """Restore the delivery counts of messages that were not handed out, unless another consumer has claimed them."""
     by_count: dict[int, list[bytes]] = {}
     for message in (yield from counted(consumer, messages)):
         by_count.setdefault(message.deliveries - 1, []).append(message.raw_id)
     for count, ids in by_count.items():
         yield [b"XCLAIM", consumer.group.stream.key, consumer.group.key, consumer.key, b"0", *ids,
-               b"IDLE", b"%d" % round(idle * 1000), b"RETRYCOUNT", b"%d" % count, b"JUSTID"]  # fmt: skip
+               b"IDLE", milliseconds_in(idle), b"RETRYCOUNT", b"%d" % count, b"JUSTID"]  # fmt: skip
 
 
 def _taken_again(
     consumers: Sequence[Consumer[Any]], messages: list[Message[T]], options: DeliveryOptions
 ) -> Commands[list[Message[T]]]:
     """Count the delivery of messages that were given back; return those that no other consumer has claimed."""
-    idle = b"%d" % round((options.claim_idle or 0.0) * 1000)
+    idle = milliseconds_in(options.claim_idle or 0.0)
     taken: set[tuple[bytes, bytes]] = set()
     for consumer in consumers:
         own = yield from counted(consumer, [message for message in messages if message.group is consumer.group])

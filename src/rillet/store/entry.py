@@ -116,11 +116,6 @@ class Entry(Mapping[str, str], Generic[T]):
         return f"{type(self).__name__}({str(self.id)!r}, {getattr(self, '_value', self.fields)!r})"
 
 
-def milliseconds(block: float) -> bytes:
-    """Return seconds as the argument of BLOCK, in milliseconds: at least 1, but 0 (no limit) stays 0."""
-    return b"%d" % (max(1, round(block * 1000)) if block > 0 else round(block * 1000))
-
-
 def entries_of(reply: Any) -> list[Entry[Any]]:
     """Return the entries of an XRANGE reply; an entry that was deleted while pending has no fields."""
     return [Entry(raw_id, flat or []) for raw_id, flat in reply or ()]

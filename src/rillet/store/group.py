@@ -35,6 +35,7 @@ from rillet.store.delivery import (
     run_step,
     valued,
 )
+from rillet.store.durations import Seconds, milliseconds_in
 from rillet.store.encoding import IDLike, decode, encode_id, encode_name, parse_id
 from rillet.store.entry import T, stream_part
 from rillet.store.message import Message, new_messages, old_messages
@@ -167,17 +168,17 @@ class Group(Generic[T]):
         """Return the number of pending messages, their lowest and highest ID, and the number of each consumer."""
         return summary_of(self.store.run([b"XPENDING", self.stream.key, self.key]))
 
-    def pending(self, count: int = 100, *, consumer: str | bytes | None = None, idle: float = 0.0,
+    def pending(self, count: int = 100, *, consumer: str | bytes | None = None, idle: Seconds = 0.0,
                 start: Position = "-", end: Position = "+") -> list[PendingEntry]:  # fmt: skip
         """Return up to `count` pending messages, lowest ID first; idle: the minimum seconds since delivery."""
         return pending_of(self.store.run(self.pending_command(count, consumer, idle, start, end)))
 
-    def pending_command(self, count: int, consumer: str | bytes | None, idle: float, start: Position,
+    def pending_command(self, count: int, consumer: str | bytes | None, idle: Seconds, start: Position,
                         end: Position) -> list[bytes]:  # fmt: skip
         """Return the XPENDING command that `pending` sends."""
         argv = [b"XPENDING", self.stream.key, self.key]
         if idle:  # an option since Redis 6.2
-            argv += [b"IDLE", b"%d" % round(idle * 1000)]
+            argv += [b"IDLE", milliseconds_in(idle)]
         argv += [encode_position(start), encode_position(end), b"%d" % count]
         return argv if consumer is None else [*argv, encode_name(consumer)]
 
@@ -210,24 +211,25 @@ class MessageReader(Generic[T]):
         raise NotImplementedError
 
     @overload
-    def messages(self, count: int = 100, *, batch: None = None, block: float | None = 1.0,
-                 claim_idle: float | None = None, max_deliveries: int | None = None,
+    def messages(self, count: int = 100, *, batch: None = None, block: Seconds | None = 1.0,
+                 claim_idle: Seconds | None = None, max_deliveries: int | None = None,
                  dead_letters: str | bytes | None = None, on_exhausted: Literal["drop"] | None = None,
                  stop_when_empty: bool = False, stop: Stop | None = None,
-                 timeout: float | None = None) -> Iterator[Message[T]]: ...  # fmt: skip
+                 timeout: Seconds | None = None) -> Iterator[Message[T]]: ...  # fmt: skip
 
     @overload
-    def messages(self, count: int = 100, *, batch: int, block: float | None = 1.0,
-                 claim_idle: float | None = None, max_deliveries: int | None = None,
+    def messages(self, count: int = 100, *, batch: int, block: Seconds | None = 1.0,
+                 claim_idle: Seconds | None = None, max_deliveries: int | None = None,
                  dead_letters: str | bytes | None = None, on_exhausted: Literal["drop"] | None = None,
                  stop_when_empty: bool = False, stop: Stop | None = None,
-                 timeout: float | None = None) -> Iterator[list[Message[T]]]: ...  # fmt: skip
+                 timeout: Seconds | None = None) -> Iterator[list[Message[T]]]: ...  # fmt: skip
 
-    def messages(self, count: int = 100, *, batch: int | None = None, block: float | None = 1.0,
-                 claim_idle: float | None = None, max_deliveries: int | None = None,
+    def messages(self, count: int = 100, *, batch: int | None = None, block: Seconds | None = 1.0,
+                 claim_idle: Seconds | None = None, max_deliveries: int | None = None,
                  dead_letters: str | bytes | None = None, on_exhausted: Literal["drop"] | None = None,
                  stop_when_empty: bool = False, stop: Stop | None = None,
-                 timeout: float | None = None) -> Iterator[Message[T]] | Iterator[list[Message[T]]]:  # fmt: skip
+                 timeout: Seconds | None = None
+                 ) -> Iterator[Message[T]] | Iterator[list[Message[T]]]:  # fmt: skip
         """Yield this consumer's own pending messages (after a restart), then stale messages, then new messages.
 
         count: the most messages that one command reads. batch: yield lists of up to that many messages instead of
@@ -308,8 +310,8 @@ class Consumer(MessageReader[T]):
 
     # -- reading ---------------------------------------------------------------------------------------
 
-    def read(self, count: int = 100, *, block: float | None = None, after: Position = ">", noack: bool = False,
-             claim_idle: float | None = None) -> list[Message[T]]:  # fmt: skip
+    def read(self, count: int = 100, *, block: Seconds | None = None, after: Position = ">", noack: bool = False,
+             claim_idle: Seconds | None = None) -> list[Message[T]]:  # fmt: skip
         """Return new messages or, if `after` is an ID, this consumer's pending messages after that ID (XREADGROUP).
 
         block: seconds to wait for a new message, 0 without limit; noack: the messages are acknowledged at once.
@@ -324,8 +326,8 @@ class Consumer(MessageReader[T]):
         """Set the delivery counts and the values of old messages."""
         return (yield from valued(self.key, (yield from counted(self, messages))))
 
-    def read_command(self, count: int, block: float | None, after: Position, noack: bool,
-                     claim_idle: float | None = None) -> list[bytes]:  # fmt: skip
+    def read_command(self, count: int, block: Seconds | None, after: Position, noack: bool,
+                     claim_idle: Seconds | None = None) -> list[bytes]:  # fmt: skip
         """Return the XREADGROUP command that `read` sends."""
         argv = read_options(self, count, block, noack, claim_idle)
         return [*argv, b"STREAMS", self.group.stream.key, encode_after(after)]
@@ -336,7 +338,7 @@ class Consumer(MessageReader[T]):
 
     # -- claiming --------------------------------------------------------------------------------------
 
-    def claim(self, idle: float, count: int = 100, start: Position = "0-0") -> tuple[StreamID, list[Message[T]]]:
+    def claim(self, idle: Seconds, count: int = 100, start: Position = "0-0") -> tuple[StreamID, list[Message[T]]]:
         """Claim messages that were pending for `idle` seconds (XAUTOCLAIM); return (start of the next call, messages).
 
         Messages whose entries were deleted leave the pending list. The start (0, 0) means that the whole list was read.
@@ -344,12 +346,12 @@ class Consumer(MessageReader[T]):
         reply = self.store.run(self.claim_command(idle, count, start))
         return parse_id(reply[0]), drive(self.store, self._counted(old_messages(reply[1], self.group)))
 
-    def claim_command(self, idle: float, count: int, start: Position) -> list[bytes]:
+    def claim_command(self, idle: Seconds, count: int, start: Position) -> list[bytes]:
         """Return the XAUTOCLAIM command that `claim` sends."""
-        return [b"XAUTOCLAIM", self.group.stream.key, self.group.key, self.key, b"%d" % round(idle * 1000),
+        return [b"XAUTOCLAIM", self.group.stream.key, self.group.key, self.key, milliseconds_in(idle),
                 encode_position(start), b"COUNT", b"%d" % count]  # fmt: skip
 
-    def claim_all(self, idle: float, *, count: int = 100) -> Iterator[Message[T]]:
+    def claim_all(self, idle: Seconds, *, count: int = 100) -> Iterator[Message[T]]:
         """Claim and yield all messages that were pending for `idle` seconds, in pages of `count` (XAUTOCLAIM)."""
         start: Position = "0-0"
         while True:
@@ -359,16 +361,16 @@ class Consumer(MessageReader[T]):
                 return
 
     @overload
-    def claim_ids(self, *ids: IDLike, idle: float = 0.0, set_idle: float | None = None,
+    def claim_ids(self, *ids: IDLike, idle: Seconds = 0.0, set_idle: Seconds | None = None,
                   delivered_at: datetime | None = None, deliveries: int | None = None, force: bool = False,
                   last_id: IDLike | None = None, just_ids: Literal[False] = False) -> list[Message[T]]: ...  # fmt: skip
 
     @overload
-    def claim_ids(self, *ids: IDLike, idle: float = 0.0, set_idle: float | None = None,
+    def claim_ids(self, *ids: IDLike, idle: Seconds = 0.0, set_idle: Seconds | None = None,
                   delivered_at: datetime | None = None, deliveries: int | None = None, force: bool = False,
                   last_id: IDLike | None = None, just_ids: Literal[True]) -> list[StreamID]: ...  # fmt: skip
 
-    def claim_ids(self, *ids: IDLike, idle: float = 0.0, set_idle: float | None = None,
+    def claim_ids(self, *ids: IDLike, idle: Seconds = 0.0, set_idle: Seconds | None = None,
                   delivered_at: datetime | None = None, deliveries: int | None = None, force: bool = False,
                   last_id: IDLike | None = None,
                   just_ids: bool = False) -> list[Message[T]] | list[StreamID]:  # fmt: skip
@@ -382,7 +384,7 @@ class Consumer(MessageReader[T]):
         """
         options: list[bytes] = []
         if set_idle is not None:
-            options += [b"IDLE", b"%d" % round(set_idle * 1000)]
+            options += [b"IDLE", milliseconds_in(set_idle)]
         if delivered_at is not None:
             options += [b"TIME", b"%d" % milliseconds_of(delivered_at)]
         if deliveries is not None:
@@ -394,14 +396,14 @@ class Consumer(MessageReader[T]):
         claimed: list[Any] = []
         for some in chunks([encode_id(one) for one in ids]):
             claimed += self.store.run([b"XCLAIM", self.group.stream.key, self.group.key, self.key,
-                                       b"%d" % round(idle * 1000), *some, *options])  # fmt: skip
+                                       milliseconds_in(idle), *some, *options])  # fmt: skip
         if just_ids:
             return [parse_id(raw_id) for raw_id in claimed]
         return drive(self.store, self._counted(old_messages(claimed, self.group)))
 
     # -- state -----------------------------------------------------------------------------------------
 
-    def pending(self, count: int = 100, idle: float = 0.0) -> list[PendingEntry]:
+    def pending(self, count: int = 100, idle: Seconds = 0.0) -> list[PendingEntry]:
         """Return the pending messages of this consumer, lowest ID first."""
         return self.group.pending(count, consumer=self.key, idle=idle)
 
@@ -442,8 +444,8 @@ class MultiConsumer(MessageReader[T]):
     def parts(self) -> Sequence[Consumer[T]]:
         return self.consumers
 
-    def read(self, count: int = 100, *, block: float | None = None, noack: bool = False,
-             claim_idle: float | None = None) -> list[Message[T]]:  # fmt: skip
+    def read(self, count: int = 100, *, block: Seconds | None = None, noack: bool = False,
+             claim_idle: Seconds | None = None) -> list[Message[T]]:  # fmt: skip
         """Return new messages, up to `count` of each stream (XREADGROUP); see Consumer.read."""
         found: list[Message[T]] = []
         for argv in read_commands(self.consumers, count, block, noack, claim_idle):

@@ -40,6 +40,7 @@ from rillet.store.channels import Names, Subscription
 from rillet.store.codecs import Codec
 from rillet.store.delivery import observe
 from rillet.store.directory import Directory
+from rillet.store.durations import Seconds, seconds_in
 from rillet.store.encoding import Value, decode, encode, encode_name, id_of_reply, parse_id
 from rillet.store.entry import Entry
 from rillet.store.group import MultiConsumer
@@ -81,7 +82,7 @@ Result = TypeVar("Result")
 
 def open(path: str | os.PathLike[str] | None = None, *, appendfsync: Literal["always", "everysec", "no"] = "everysec",
          readonly: bool = False, progress: Callable[[int, int], None] | None = None,
-         owner: Literal["this", "process"] = "this", owner_grace: float = 5.0, timeout: float | None = TIMEOUT,
+         owner: Literal["this", "process"] = "this", owner_grace: Seconds = 5.0, timeout: Seconds | None = TIMEOUT,
          **settings: Any) -> Store:  # fmt: skip
     """Open a store: in memory without a path or with ":memory:", durable in a directory with one.
 
@@ -100,6 +101,7 @@ def open(path: str | os.PathLike[str] | None = None, *, appendfsync: Literal["al
     progress(bytes read, total bytes) is called while the log is replayed, in place of the bar that a terminal shows.
     Each write to the log has a checksum (aof_checksums=False writes the same bytes as redis-server).
     """
+    owner_grace, timeout = seconds_in(owner_grace), None if timeout is None else seconds_in(timeout)
     _check_client_options(owner, owner_grace, timeout)
     path = None if path is None else os.path.expanduser(os.fsdecode(path))
     if path is not None and (scheme := _URL.match(path)):
@@ -134,12 +136,13 @@ def open(path: str | os.PathLike[str] | None = None, *, appendfsync: Literal["al
     return store
 
 
-def connect(url: str, *, timeout: float | None = TIMEOUT) -> Store:
+def connect(url: str, *, timeout: Seconds | None = TIMEOUT) -> Store:
     """Return the same API over a server: redis://host:port/db, rediss://, unix://, redis+cluster://host:port,...
 
     timeout: seconds within which the server must answer, in addition to the time that a call itself waits (`block`);
     None waits without limit. StoreTimeout if it does not, UnknownTimeout if a write was sent.
     """
+    timeout = None if timeout is None else seconds_in(timeout)
     _check_client_options("this", 0.0, timeout)
     return Store(ServerBackend(url, timeout), (_connected, url, {"timeout": timeout}))
 
@@ -332,7 +335,7 @@ class Store(KeyCommands):
         return [Stream(self, name) for name in sorted(names)]
 
     def read(self, after: Positions, count: int | None = None,
-             block: float | None = None) -> dict[str, list[Entry[Any]]]:  # fmt: skip
+             block: Seconds | None = None) -> dict[str, list[Entry[Any]]]:  # fmt: skip
         """Return the entries of several streams after a position in each: read({"orders": "0", "jobs": "$"}) (XREAD).
 
         The result has the name of each stream, as in `after`, and its entries.

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from rillet.errors import CommandError, InvalidEntry, WrongType
 from rillet.store.aio.message import AsyncMessage, new_messages, old_messages
 from rillet.store.delivery import Command, Commands, DeliveryOptions, End, Result
+from rillet.store.durations import Seconds, milliseconds_in
 from rillet.store.encoding import decode, encode, encode_name
-from rillet.store.entry import T, milliseconds, stream_part, stream_parts
+from rillet.store.entry import T, stream_part, stream_parts
 from rillet.store.recovery import LOGGER
 from rillet.store.slots import by_slot
 from rillet.store.typed import InvalidField
@@ -94,8 +95,8 @@ def delivery(consumers: Sequence[AsyncConsumer[Any]], options: DeliveryOptions) 
 
 
 def read_commands(
-    consumers: Sequence[AsyncConsumer[Any]], count: int, block: float | None, noack: bool = False,
-    claim_idle: float | None = None,
+    consumers: Sequence[AsyncConsumer[Any]], count: int, block: Seconds | None, noack: bool = False,
+    claim_idle: Seconds | None = None,
 ) -> list[list[bytes]]:  # fmt: skip
     """Return the XREADGROUP of new messages of several streams: one command, or one for each slot of a cluster."""
     argv = read_options(consumers[0], count, block, noack, claim_idle)
@@ -104,14 +105,14 @@ def read_commands(
 
 
 def read_options(
-    consumer: AsyncConsumer[Any], count: int, block: float | None, noack: bool, claim_idle: float | None
+    consumer: AsyncConsumer[Any], count: int, block: Seconds | None, noack: bool, claim_idle: Seconds | None
 ) -> list[bytes]:
     """Return the XREADGROUP of a consumer up to its STREAMS."""
     argv = [b"XREADGROUP", b"GROUP", consumer.group.key, consumer.key, b"COUNT", b"%d" % count]
     if block is not None:
-        argv += [b"BLOCK", milliseconds(block)]
+        argv += [b"BLOCK", milliseconds_in(block)]
     if claim_idle is not None:
-        argv += [b"CLAIM", b"%d" % round(claim_idle * 1000)]
+        argv += [b"CLAIM", milliseconds_in(claim_idle)]
     if noack:
         argv.append(b"NOACK")
     return argv
@@ -296,21 +297,21 @@ def _give_back(
         yield from _restore(consumer, own, options.claim_idle or 0.0)
 
 
-def _restore(consumer: AsyncConsumer[Any], messages: list[AsyncMessage[Any]], idle: float) -> Commands[None]:
+def _restore(consumer: AsyncConsumer[Any], messages: list[AsyncMessage[Any]], idle: Seconds) -> Commands[None]:
     """Restore the delivery counts of messages that were not handed out, unless another consumer has claimed them."""
     by_count: dict[int, list[bytes]] = {}
     for message in (yield from counted(consumer, messages)):
         by_count.setdefault(message.deliveries - 1, []).append(message.raw_id)
     for count, ids in by_count.items():
         yield [b"XCLAIM", consumer.group.stream.key, consumer.group.key, consumer.key, b"0", *ids,
-               b"IDLE", b"%d" % round(idle * 1000), b"RETRYCOUNT", b"%d" % count, b"JUSTID"]  # fmt: skip
+               b"IDLE", milliseconds_in(idle), b"RETRYCOUNT", b"%d" % count, b"JUSTID"]  # fmt: skip
 
 
 def _taken_again(
     consumers: Sequence[AsyncConsumer[Any]], messages: list[AsyncMessage[T]], options: DeliveryOptions
 ) -> Commands[list[AsyncMessage[T]]]:
     """Count the delivery of messages that were given back; return those that no other consumer has claimed."""
-    idle = b"%d" % round((options.claim_idle or 0.0) * 1000)
+    idle = milliseconds_in(options.claim_idle or 0.0)
     taken: set[tuple[bytes, bytes]] = set()
     for consumer in consumers:
         own = yield from counted(consumer, [message for message in messages if message.group is consumer.group])

@@ -10,6 +10,7 @@ from typing import Any, overload
 
 from rillet.errors import CommandError
 from rillet.store.aio.stored_key import AsyncStoredKey
+from rillet.store.durations import Seconds
 from rillet.store.types.list import End, T, _pop_arguments, _position
 from rillet.store.types.stored_key import MISSING, PAGE, V, integer_of, seconds_of
 
@@ -45,10 +46,10 @@ class AsyncList(AsyncStoredKey[V]):
             await self.store.run(argv)
 
     @overload
-    async def pop(self, *, block: float | None = None) -> V: ...
+    async def pop(self, *, block: Seconds | None = None) -> V: ...
     @overload
-    async def pop(self, *, default: T, block: float | None = None) -> V | T: ...
-    async def pop(self, *, default: Any = MISSING, block: float | None = None) -> Any:
+    async def pop(self, *, default: T, block: Seconds | None = None) -> V | T: ...
+    async def pop(self, *, default: Any = MISSING, block: Seconds | None = None) -> Any:
         """Remove the value at the right end and return it (RPOP, BRPOP). O(1)
 
         If the list is empty, wait `block` seconds (0: without limit), then return the default or raise IndexError.
@@ -56,10 +57,10 @@ class AsyncList(AsyncStoredKey[V]):
         return self._popped(await self.store.run(_pop_arguments(b"RPOP", self.key, block)), default)
 
     @overload
-    async def popleft(self, *, block: float | None = None) -> V: ...
+    async def popleft(self, *, block: Seconds | None = None) -> V: ...
     @overload
-    async def popleft(self, *, default: T, block: float | None = None) -> V | T: ...
-    async def popleft(self, *, default: Any = MISSING, block: float | None = None) -> Any:
+    async def popleft(self, *, default: T, block: Seconds | None = None) -> V | T: ...
+    async def popleft(self, *, default: Any = MISSING, block: Seconds | None = None) -> Any:
         """Remove the value at the left end and return it (LPOP, BLPOP); see pop. O(1)"""
         return self._popped(await self.store.run(_pop_arguments(b"LPOP", self.key, block)), default)
 
@@ -71,8 +72,9 @@ class AsyncList(AsyncStoredKey[V]):
         """Remove up to `count` values from the left end; return them (LPOP). O(count)"""
         return list(map(self._decode, await self.store.run([b"LPOP", self.key, integer_of(count)]) or ()))
 
-    async def move(self, to: AsyncList[V], source: End = "left", target: End = "right", *,
-                   block: float | None = None) -> V | None:  # fmt: skip
+    async def move(
+        self, to: AsyncList[V], source: End = "left", target: End = "right", *, block: Seconds | None = None
+    ) -> V | None:
         """Move a value from an end of this list to an end of another; return it (LMOVE, BLMOVE). Atomic. O(1)
 
         If this list is empty, wait `block` seconds (0: without limit), then return None.

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from rillet.store.aio.group import AsyncMultiConsumer
 from rillet.store.aio.stream import AsyncStream
+from rillet.store.durations import Seconds, milliseconds_in
 from rillet.store.encoding import decode, encode_name
-from rillet.store.entry import Entry, milliseconds, stream_parts
+from rillet.store.entry import Entry, stream_parts
 from rillet.store.positions import Position, encode_after
 from rillet.store.several import Positions
 from rillet.store.slots import by_slot
@@ -23,7 +24,7 @@ StreamLike: TypeAlias = "str | bytes | AsyncStream[Any]"
 
 
 async def read(store: AsyncStore, after: Positions, count: int | None,
-               block: float | None) -> dict[str, list[Entry[Any]]]:  # fmt: skip
+               block: Seconds | None) -> dict[str, list[Entry[Any]]]:  # fmt: skip
     """Return the entries of each stream after its position, by the stream's name; see AsyncStore.read."""
     if not after:
         raise ValueError("pass at least one stream and the position after which to read it: {'orders': '0'}")
@@ -35,14 +36,14 @@ async def read(store: AsyncStore, after: Positions, count: int | None,
     return found
 
 
-def read_commands(store: AsyncStore, after: Positions, count: int | None, block: float | None) -> list[list[bytes]]:
+def read_commands(store: AsyncStore, after: Positions, count: int | None, block: Seconds | None) -> list[list[bytes]]:
     """Return the XREAD of several streams: one command, or one for each slot of a cluster."""
     positions = {key_of(stream): encode_after(position) for stream, position in after.items()}
     argv = [b"XREAD"]
     if count is not None:
         argv += [b"COUNT", b"%d" % count]
     if block is not None:
-        argv += [b"BLOCK", milliseconds(block)]
+        argv += [b"BLOCK", milliseconds_in(block)]
     keys = by_slot(store, list(positions), block is not None)
     return [[*argv, b"STREAMS", *some, *(positions[key] for key in some)] for some in keys]
 

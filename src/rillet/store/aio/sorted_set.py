@@ -10,6 +10,7 @@ from itertools import chain
 from typing import Any, overload
 
 from rillet.store.aio.stored_key import AsyncStoredKey
+from rillet.store.durations import Seconds
 from rillet.store.encoding import encode, pairs_of
 from rillet.store.types.sorted_set import Bound, T, _pop_arguments, _range_arguments
 from rillet.store.types.stored_key import MISSING, PAGE, V, integer_of, replies_of, transaction
@@ -180,10 +181,10 @@ class AsyncSortedSet(AsyncStoredKey[V]):
     # -- popping -------------------------------------------------------------------------------------
 
     @overload
-    async def pop_min(self, *, block: float | None = None) -> tuple[V, float]: ...
+    async def pop_min(self, *, block: Seconds | None = None) -> tuple[V, float]: ...
     @overload
-    async def pop_min(self, *, default: T, block: float | None = None) -> tuple[V, float] | T: ...
-    async def pop_min(self, *, default: Any = MISSING, block: float | None = None) -> Any:
+    async def pop_min(self, *, default: T, block: Seconds | None = None) -> tuple[V, float] | T: ...
+    async def pop_min(self, *, default: Any = MISSING, block: Seconds | None = None) -> Any:
         """Remove the member with the lowest score and return both (ZPOPMIN, BZPOPMIN). O(log n)
 
         If the sorted set is empty, wait `block` seconds (0: without limit), then return the default or raise KeyError.
@@ -191,10 +192,10 @@ class AsyncSortedSet(AsyncStoredKey[V]):
         return self._popped(await self.store.run(_pop_arguments(b"ZPOPMIN", self.key, block)), default)
 
     @overload
-    async def pop_max(self, *, block: float | None = None) -> tuple[V, float]: ...
+    async def pop_max(self, *, block: Seconds | None = None) -> tuple[V, float]: ...
     @overload
-    async def pop_max(self, *, default: T, block: float | None = None) -> tuple[V, float] | T: ...
-    async def pop_max(self, *, default: Any = MISSING, block: float | None = None) -> Any:
+    async def pop_max(self, *, default: T, block: Seconds | None = None) -> tuple[V, float] | T: ...
+    async def pop_max(self, *, default: Any = MISSING, block: Seconds | None = None) -> Any:
         """Remove the member with the highest score and return both (ZPOPMAX, BZPOPMAX); see pop_min. O(log n)"""
         return self._popped(await self.store.run(_pop_arguments(b"ZPOPMAX", self.key, block)), default)
 

@@ -17,6 +17,7 @@ from rillet.store.aio.runner import AsyncRunner
 from rillet.store.aio.several import StreamLike
 from rillet.store.aio.stream import AsyncStream
 from rillet.store.codecs import Codec
+from rillet.store.durations import Seconds
 from rillet.store.encoding import Value, decode, encode, encode_name
 from rillet.store.entry import Entry
 from rillet.store.positions import Position
@@ -91,7 +92,7 @@ class AsyncStore(AsyncRunner, AsyncKeyCommands):
         return [AsyncStream(self, name) for name in sorted(names)]
 
     async def read(self, after: Positions, count: int | None = None,
-                   block: float | None = None) -> dict[str, list[Entry[Any]]]:  # fmt: skip
+                   block: Seconds | None = None) -> dict[str, list[Entry[Any]]]:  # fmt: skip
         """Return the entries of several streams after a position in each: read({"orders": "0", "jobs": "$"}) (XREAD).
 
         The result has the name of each stream, as in `after`, and its entries.

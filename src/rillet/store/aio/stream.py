@@ -6,14 +6,14 @@ Made from store/stream.py by `python -m tools.make_aio`; edit that file, then ru
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
 from rillet.store.aio.group import AsyncGroup
 from rillet.store.delivery import DeliveryOptions, End, Stop
+from rillet.store.durations import Seconds, milliseconds_in, seconds_in
 from rillet.store.encoding import IDLike, Value, append_fields, decode, encode_id, encode_name, parse_id
-from rillet.store.entry import Entry, T, entries_of, milliseconds, named, stream_part
+from rillet.store.entry import Entry, T, entries_of, named, stream_part
 from rillet.store.policies import (
     RefPolicy,
     add_arguments,
@@ -165,7 +165,7 @@ class AsyncStream(Generic[T]):
         return deleted
 
     async def trim(self, *, maxlen: int | None = None, minid: Position | None = None,
-                   max_age: timedelta | float | None = None, approximate: bool = False, limit: int | None = None,
+                   max_age: Seconds | None = None, approximate: bool = False, limit: int | None = None,
                    ref_policy: RefPolicy | None = None) -> int:  # fmt: skip
         """Remove the oldest entries; return how many (XTRIM). O(removed)
 
@@ -175,7 +175,7 @@ class AsyncStream(Generic[T]):
         if max_age is not None:
             if maxlen is not None or minid is not None:
                 raise ValueError("pass one of maxlen, minid and max_age: max_age was passed with another one")
-            age = max_age.total_seconds() if isinstance(max_age, timedelta) else max_age
+            age = seconds_in(max_age)
             seconds, microseconds = map(int, await self.store.run([b"TIME"]))
             minid = max(0, seconds * 1000 + microseconds // 1000 - round(age * 1000))
         elif maxlen is None and minid is None:
@@ -185,8 +185,7 @@ class AsyncStream(Generic[T]):
         argv = [b"XTRIM", self.key, *trim_arguments(maxlen, minid, approximate, limit), *policy_arguments(ref_policy)]
         return int(await self.store.run(argv))
 
-    async def configure_idmp(self, *, duration: timedelta | float | None = None,
-                             max_entries: int | None = None) -> None:  # fmt: skip
+    async def configure_idmp(self, *, duration: Seconds | None = None, max_entries: int | None = None) -> None:
         """Set how many message IDs per producer an existing stream stores, and for how long (XCFGSET, Redis 8.6).
 
         duration: a timedelta, or seconds, rounded to whole ones (1 to 86400); max_entries: 1 to 10000. None keeps a
@@ -194,8 +193,7 @@ class AsyncStream(Generic[T]):
         """
         argv = [b"XCFGSET", self.key]
         if duration is not None:
-            seconds = duration.total_seconds() if isinstance(duration, timedelta) else duration
-            argv += [b"IDMP-DURATION", b"%d" % round(seconds)]
+            argv += [b"IDMP-DURATION", b"%d" % round(seconds_in(duration))]
         if max_entries is not None:
             argv += [b"IDMP-MAXSIZE", b"%d" % max_entries]
         await self.store.run(argv)
@@ -244,7 +242,7 @@ class AsyncStream(Generic[T]):
         return bool(rows) and (not isinstance(id, Entry) or rows[0][1] == id.flat)
 
     async def read(self, after: Position = "0-0", count: int | None = None,
-                   block: float | None = None) -> list[Entry[T]]:  # fmt: skip
+                   block: Seconds | None = None) -> list[Entry[T]]:  # fmt: skip
         """Return the entries after an ID, "$" for the last ID (XREAD). block: seconds to wait, 0 without limit.
 
         A datetime returns the entries from that time on.
@@ -256,17 +254,17 @@ class AsyncStream(Generic[T]):
                 return found
             after = rows[-1][0]  # all were skipped
 
-    def read_command(self, after: Position, count: int | None, block: float | None) -> list[bytes]:
+    def read_command(self, after: Position, count: int | None, block: Seconds | None) -> list[bytes]:
         """Return the XREAD command that `read` sends."""
         argv: list[bytes] = [b"XREAD"]
         if count is not None:
             argv += [b"COUNT", b"%d" % count]
         if block is not None:
-            argv += [b"BLOCK", milliseconds(block)]
+            argv += [b"BLOCK", milliseconds_in(block)]
         return [*argv, b"STREAMS", self.key, encode_after(after)]
 
-    async def follow(self, after: Position = "$", block: float = 1.0, *, stop: Stop | None = None,
-                     timeout: float | None = None) -> AsyncIterator[Entry[T]]:  # fmt: skip
+    async def follow(self, after: Position = "$", block: Seconds = 1.0, *, stop: Stop | None = None,
+                     timeout: Seconds | None = None) -> AsyncIterator[Entry[T]]:  # fmt: skip
         """Yield entries as they are added, without end. block: seconds that each XREAD waits.
 
         stop: an event or a function; when it is set or returns True, end after the current entry. A waiting read

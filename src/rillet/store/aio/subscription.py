@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from rillet.errors import StoreClosed
 from rillet.store.channels import ChannelConnection, ChannelMessage, InProcessChannels, Names, Subscription
+from rillet.store.durations import Seconds, seconds_in
 from rillet.store.transports.transport import NoConnection
 from rillet.store.transports.wakeners import waker
 
@@ -54,7 +55,7 @@ class AsyncSubscription:
         """The subscribed shard channels."""
         return self.synchronous.shards
 
-    async def get(self, timeout: float | None = None) -> ChannelMessage | None:
+    async def get(self, timeout: Seconds | None = None) -> ChannelMessage | None:
         """Return the next message; see Subscription.get. Several tasks get the messages in turn."""
         message = self.synchronous.take()
         if message is None and not self._turn.locked():
@@ -63,7 +64,7 @@ class AsyncSubscription:
         if message is not None:
             return message
         try:
-            async with asyncio.timeout(timeout), self._turn:
+            async with asyncio.timeout(None if timeout is None else seconds_in(timeout)), self._turn:
                 return await self._next()
         except TimeoutError:
             return None

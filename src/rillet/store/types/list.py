@@ -21,6 +21,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, TypeVar, overload
 
 from rillet.errors import CommandError
+from rillet.store.durations import Seconds
 from rillet.store.types.stored_key import MISSING, PAGE, StoredKey, V, integer_of, same_data, seconds_of
 
 T = TypeVar("T")
@@ -56,10 +57,10 @@ class List(StoredKey[V], Sequence[V]):
             self.store.run(argv)
 
     @overload
-    def pop(self, *, block: float | None = None) -> V: ...
+    def pop(self, *, block: Seconds | None = None) -> V: ...
     @overload
-    def pop(self, *, default: T, block: float | None = None) -> V | T: ...
-    def pop(self, *, default: Any = MISSING, block: float | None = None) -> Any:
+    def pop(self, *, default: T, block: Seconds | None = None) -> V | T: ...
+    def pop(self, *, default: Any = MISSING, block: Seconds | None = None) -> Any:
         """Remove the value at the right end and return it (RPOP, BRPOP). O(1)
 
         If the list is empty, wait `block` seconds (0: without limit), then return the default or raise IndexError.
@@ -67,10 +68,10 @@ class List(StoredKey[V], Sequence[V]):
         return self._popped(self.store.run(_pop_arguments(b"RPOP", self.key, block)), default)
 
     @overload
-    def popleft(self, *, block: float | None = None) -> V: ...
+    def popleft(self, *, block: Seconds | None = None) -> V: ...
     @overload
-    def popleft(self, *, default: T, block: float | None = None) -> V | T: ...
-    def popleft(self, *, default: Any = MISSING, block: float | None = None) -> Any:
+    def popleft(self, *, default: T, block: Seconds | None = None) -> V | T: ...
+    def popleft(self, *, default: Any = MISSING, block: Seconds | None = None) -> Any:
         """Remove the value at the left end and return it (LPOP, BLPOP); see pop. O(1)"""
         return self._popped(self.store.run(_pop_arguments(b"LPOP", self.key, block)), default)
 
@@ -82,7 +83,9 @@ class List(StoredKey[V], Sequence[V]):
         """Remove up to `count` values from the left end; return them (LPOP). O(count)"""
         return list(map(self._decode, self.store.run([b"LPOP", self.key, integer_of(count)]) or ()))
 
-    def move(self, to: List[V], source: End = "left", target: End = "right", *, block: float | None = None) -> V | None:
+    def move(
+        self, to: List[V], source: End = "left", target: End = "right", *, block: Seconds | None = None
+    ) -> V | None:
         """Move a value from an end of this list to an end of another; return it (LMOVE, BLMOVE). Atomic. O(1)
 
         If this list is empty, wait `block` seconds (0: without limit), then return None.
@@ -243,6 +246,6 @@ def _position(values: list[Any], value: object, start: int, stop: int | None) ->
         return None
 
 
-def _pop_arguments(command: bytes, key: bytes, block: float | None) -> list[bytes]:
+def _pop_arguments(command: bytes, key: bytes, block: Seconds | None) -> list[bytes]:
     """Return the command that pops, or its blocking form."""
     return [command, key] if block is None else [b"B" + command, key, seconds_of(block)]

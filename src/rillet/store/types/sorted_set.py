@@ -21,6 +21,7 @@ from collections.abc import ItemsView, Iterable, Iterator, Mapping, MutableMappi
 from itertools import chain
 from typing import Any, TypeVar, overload
 
+from rillet.store.durations import Seconds
 from rillet.store.encoding import encode, pairs_of
 from rillet.store.types.stored_key import (
     MISSING,
@@ -201,10 +202,10 @@ class SortedSet(StoredKey[V], MutableMapping[V, float]):
     # -- popping -------------------------------------------------------------------------------------
 
     @overload
-    def pop_min(self, *, block: float | None = None) -> tuple[V, float]: ...
+    def pop_min(self, *, block: Seconds | None = None) -> tuple[V, float]: ...
     @overload
-    def pop_min(self, *, default: T, block: float | None = None) -> tuple[V, float] | T: ...
-    def pop_min(self, *, default: Any = MISSING, block: float | None = None) -> Any:
+    def pop_min(self, *, default: T, block: Seconds | None = None) -> tuple[V, float] | T: ...
+    def pop_min(self, *, default: Any = MISSING, block: Seconds | None = None) -> Any:
         """Remove the member with the lowest score and return both (ZPOPMIN, BZPOPMIN). O(log n)
 
         If the sorted set is empty, wait `block` seconds (0: without limit), then return the default or raise KeyError.
@@ -212,10 +213,10 @@ class SortedSet(StoredKey[V], MutableMapping[V, float]):
         return self._popped(self.store.run(_pop_arguments(b"ZPOPMIN", self.key, block)), default)
 
     @overload
-    def pop_max(self, *, block: float | None = None) -> tuple[V, float]: ...
+    def pop_max(self, *, block: Seconds | None = None) -> tuple[V, float]: ...
     @overload
-    def pop_max(self, *, default: T, block: float | None = None) -> tuple[V, float] | T: ...
-    def pop_max(self, *, default: Any = MISSING, block: float | None = None) -> Any:
+    def pop_max(self, *, default: T, block: Seconds | None = None) -> tuple[V, float] | T: ...
+    def pop_max(self, *, default: Any = MISSING, block: Seconds | None = None) -> Any:
         """Remove the member with the highest score and return both (ZPOPMAX, BZPOPMAX); see pop_min. O(log n)"""
         return self._popped(self.store.run(_pop_arguments(b"ZPOPMAX", self.key, block)), default)
 
@@ -340,6 +341,6 @@ def _range_arguments(key: bytes, by: bytes, low: bytes, high: bytes, offset: int
     return argv
 
 
-def _pop_arguments(command: bytes, key: bytes, block: float | None) -> list[bytes]:
+def _pop_arguments(command: bytes, key: bytes, block: Seconds | None) -> list[bytes]:
     """Return the command that pops, or its blocking form."""
     return [command, key] if block is None else [b"B" + command, key, seconds_of(block)]

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from rillet.errors import InvalidValue
 from rillet.store.codecs import Codec, text
+from rillet.store.durations import Seconds, milliseconds_in, seconds_in
 from rillet.store.encoding import decode, encode, encode_name
 from rillet.store.transports.transport import raised
 
@@ -121,10 +122,7 @@ def integer_of(number: int) -> bytes:
 
 def milliseconds_of(seconds: float | timedelta) -> bytes:
     """Return a duration in milliseconds as an argument; a positive duration is at least 1."""
-    duration = seconds.total_seconds() if isinstance(seconds, timedelta) else seconds
-    if not isinstance(duration, (int, float)):
-        raise TypeError(f"expected seconds or a timedelta, got {seconds!r}")
-    return b"%d" % (max(1, round(duration * 1000)) if duration > 0 else round(duration * 1000))
+    return milliseconds_in(seconds)
 
 
 def unix_milliseconds_of(moment: datetime) -> bytes:
@@ -151,6 +149,7 @@ def replies_of(replies: list[Any]) -> list[Any]:
     return [raised(reply) for reply in replies[-1]]
 
 
-def seconds_of(block: float) -> bytes:
+def seconds_of(block: Seconds) -> bytes:
     """Return the timeout of a blocking pop: seconds, 0 without limit; at least 1 ms, which is Redis's unit."""
-    return float.__repr__(float(block if block <= 0 else max(block, 0.001))).encode()
+    seconds = seconds_in(block)
+    return float.__repr__(float(seconds if seconds <= 0 else max(seconds, 0.001))).encode()
