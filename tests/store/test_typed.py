@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 from decimal import Decimal
 from enum import Enum
+from pathlib import Path
 from typing import Annotated, Any, NotRequired, TypedDict
 
 import msgspec
@@ -327,6 +330,35 @@ def test_a_restart_continues_after_an_invalid_message(store: Store, caplog: pyte
     with pytest.raises(InvalidEntry) as caught:
         consumer.claim_ids(ids[0])
     assert caught.value.message.ack()
+
+
+WORKER = """
+import sys, rillet
+from tests.store.test_typed import Order
+
+with rillet.open(sys.argv[1]) as store:
+    worker = store.stream("s", type=Order).group("g").consumer("c")
+    for message in worker.messages(stop_when_empty=True):
+        print(message.value.customer, flush=True)
+        message.ack()
+"""
+
+
+@pytest.mark.slow
+def test_a_worker_process_that_ends_at_each_error_handles_all_valid_messages(tmp_path: Path) -> None:
+    import rillet
+
+    path = str(tmp_path / "store")
+    with rillet.open(path) as store:
+        ids = store.stream("s").add_many([BAD, one(1), BAD, one(2), BAD])
+    runs = [
+        subprocess.run([sys.executable, "-c", WORKER, path], capture_output=True, text=True, timeout=60, check=False)
+        for _ in range(4)
+    ]
+    assert [(run.returncode, run.stdout.split()) for run in runs] == [(1, []), (1, ["1"]), (1, ["2"]), (0, [])]
+    assert ["InvalidEntry: stream 's', entry" in run.stderr for run in runs] == [True, True, True, False]
+    with rillet.open(path) as store:
+        assert [pending.id for pending in store.stream("s").group("g").pending()] == [ids[0], ids[2], ids[4]]
 
 
 @pytest.mark.parametrize("batch", [2, 3, 10])

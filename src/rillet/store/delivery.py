@@ -315,6 +315,10 @@ def _set_aside(
     elif message.deliveries > 1:
         LOGGER.warning("%s: delivered before, stays pending", problem)
     else:
+        # The log has no record of a count that a read of pending messages raised (t_stream.c,
+        # streamReplyWithRangeFromConsumerPEL), but one of XCLAIM's: so a later owner knows of this delivery too.
+        yield [b"XCLAIM", group.stream.key, group.key, consumer, b"0", message.raw_id,
+               b"RETRYCOUNT", b"%d" % message.deliveries, b"JUSTID"]  # fmt: skip
         return False
     return True
 
