@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import rillet
+from rillet.cli import main
 
 pytestmark = pytest.mark.once  # processes, sockets or files: the speed makes no difference
 
@@ -108,3 +111,21 @@ def test_the_log_of_a_store_has_checksums_unless_told_otherwise(tmp_path: Path) 
             store.execute("SET", "k", "v")
         (log,) = (tmp_path / name).glob("appendonlydir/*.incr.aof")
         assert (b"#RILLET:" in log.read_bytes()) == (name == "with")
+
+
+@pytest.mark.parametrize("how", [{}, {"readonly": True}, {"owner": "process"}], ids=str)
+def test_the_error_of_a_damaged_log_names_the_remedy(tmp_path: Path, how: dict[str, Any]) -> None:
+    path = tmp_path / "my store"
+    with rillet.open(path) as store:
+        store.stream("s").add_many({"n": n} for n in range(100))
+    (log,) = (path / "appendonlydir").glob("*.incr.aof")
+    data = bytearray(log.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    log.write_bytes(data)
+    remedy = f"; `rillet check '{path}' --salvage OUT` writes everything sound to the new directory OUT"
+    with pytest.raises(rillet.LogCorrupt, match=re.escape(remedy) + "$") as caught:
+        rillet.open(path, **how)
+    assert (caught.value.path, str(caught.value).count("\n")) == (str(log), 0)
+    assert main(["check", str(path), "--salvage", str(tmp_path / "out")]) in (0, 1)
+    with rillet.open(tmp_path / "out") as saved:
+        assert saved.recovery is not None

@@ -38,7 +38,7 @@ from rillet.runtime.settings import Settings
 from rillet.store.backend import Execute, MemoryBackend
 from rillet.store.directory import LOG_FOLDER, MARKER, check_marker
 from rillet.store.progress import ProgressBar
-from rillet.store.recovery import LOGGER, Recovery
+from rillet.store.recovery import LOGGER, Recovery, salvageable
 
 # How often the files may change while they are opened. A process that rewrites its log changes them once.
 _ATTEMPTS = 50
@@ -146,6 +146,11 @@ class OpenFiles(Disk):
 
 
 def _load(folder: Path, engine: Engine, progress: Progress | None) -> Recovery:
+    with salvageable(folder):
+        return _load_files(folder, engine, progress)
+
+
+def _load_files(folder: Path, engine: Engine, progress: Progress | None) -> Recovery:
     paths, files = _open_files(folder, engine.settings)
     is_rdb = len(paths) == 1 and paths[0] == folder / str(engine.settings.dbfilename)
     with files, ProgressBar(f"{folder.name}: replaying") as bar:

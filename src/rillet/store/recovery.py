@@ -11,10 +11,13 @@ it appears without any logging configuration; otherwise INFO. `Store.recovery` c
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 
+from rillet.errors import LogCorrupt
 from rillet.persistence.aof.service import AofService
 from rillet.store.progress import ProgressBar
 
@@ -56,13 +59,23 @@ class Recovery:
         return f"{self.path}: {'; '.join(parts)}"
 
 
+@contextmanager
+def salvageable(path: Path) -> Iterator[None]:
+    """Add to a LogCorrupt the command that writes everything sound of a damaged directory to another place."""
+    try:
+        yield
+    except LogCorrupt as error:
+        remedy = f"`rillet check {quote(str(path))} --salvage OUT` writes everything sound to the new directory OUT"
+        raise LogCorrupt(error.path, error.offset, f"{error.reason}; {remedy}", error.check) from error.__cause__
+
+
 def recover(path: Path, killed: int | None, service: AofService, progress: Callable[[int, int], None] | None,
             snapshot: Path | None = None) -> Recovery:  # fmt: skip
     """Open the log, replay it into the engine, and report the result; progress(bytes read, bytes in total).
 
     snapshot: the RDB file to load if there is no log.
     """
-    with ProgressBar(f"{path.name}: replaying") as bar:
+    with salvageable(path), ProgressBar(f"{path.name}: replaying") as bar:
         replayed = service.open(progress or bar, adopt=snapshot)
     found = Recovery(path, replayed.keys, replayed.commands, replayed.bytes, replayed.seconds, killed, replayed.dropped,
                      replayed.offset, replayed.torn, replayed.adopted)  # fmt: skip
@@ -75,4 +88,4 @@ def report(found: Recovery) -> None:
     LOGGER.log(logging.WARNING if found.killed is not None or found.note else logging.INFO, "%s", found)
 
 
-__all__ = ["LOGGER", "Recovery", "recover", "report"]
+__all__ = ["LOGGER", "Recovery", "recover", "report", "salvageable"]

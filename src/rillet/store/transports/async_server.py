@@ -54,7 +54,7 @@ from rillet.store.transports.undelivered import (
 
 SETTLE = 2.0  # seconds that a cancellation waits for the server
 _UNBLOCK_AGAIN = 0.02  # seconds after which CLIENT UNBLOCK is repeated: it may have overtaken the command
-_TOO_MANY = "ERR max number of clients"
+TOO_MANY = "ERR max number of clients"
 _ASKING = pack_command([b"ASKING"])
 _CONNECTING = 64  # connections that are opened at the same time: the backlog of a listening socket is finite
 
@@ -175,7 +175,7 @@ class AsyncConnection(asyncio.Protocol):
             raise
         except ConnectionLost as error:
             raise ConnectionLost(f"{error}, before its first reply: has the server reached maxclients?") from error
-        if isinstance(reply, ReplyError) and str(reply).startswith(_TOO_MANY):
+        if isinstance(reply, ReplyError) and str(reply).startswith(TOO_MANY):
             raise ConnectorError(f"rillet: {self.address}: {reply}", str(reply))
         self.id = b"%d" % reply if isinstance(reply, int) else b""  # an ACL may forbid the command
         self._introduced = True

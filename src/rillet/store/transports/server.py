@@ -28,7 +28,7 @@ from rillet.client.servers import ClientOptions, Servers
 from rillet.errors import CommandError, OutcomeUnknown, StoreClosed, StoreError, StoreTimeout, UnknownTimeout
 from rillet.protocol.command_parser import pack_command
 from rillet.protocol.reply_parser import ReplyError
-from rillet.store.transports.async_server import AsyncServerTransport
+from rillet.store.transports.async_server import TOO_MANY, AsyncServerTransport
 from rillet.store.transports.presence import Presence
 from rillet.store.transports.transport import (
     ERROR_CLASSES,
@@ -220,7 +220,7 @@ class ServerTransport:
         if isinstance(error, TimedOut):
             return self.late(error.sent)
         if error.line and (error.line.partition(" ")[0] in ERROR_CLASSES or not isinstance(error, ConnectionLost)):
-            return error_of(error.line)
+            return error_of(f"{error.line}: {self._room()}" if error.line.startswith(TOO_MANY) else error.line)
         reason = str(error).removeprefix("rillet: ")
         if isinstance(error, ConnectionLost):
             return OutcomeUnknown(
@@ -228,6 +228,11 @@ class ServerTransport:
                 "executed"
             )
         return StoreError(f"the server at {self.options.place()} did not answer: {reason}")
+
+    def _room(self) -> str:
+        """Return the remedy if the server accepts no more connections."""
+        return (f"raise maxclients of {self.server_name()} (CONFIG SET maxclients), or let fewer threads and blocking "
+                "calls use it at a time")  # fmt: skip
 
     # ---- asyncio ----
 
@@ -391,6 +396,11 @@ class AttachedTransport(ServerTransport):
             return super().connection(size)
         except ConnectionLost as error:
             raise self.not_sent(error) from error
+
+    def _room(self) -> str:
+        """Return the remedy if the owner accepts no more connections."""
+        return (f"raise the limit of open files (ulimit -n) of {self.server_name()}, or its maxclients, or let fewer "
+                "threads and blocking calls use it at a time")  # fmt: skip
 
     def _async_transport(self) -> AsyncServerTransport:
         return AsyncServerTransport(self._reachable_address, self.undelivered, self.failed, self.not_sent,
