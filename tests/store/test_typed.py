@@ -361,6 +361,21 @@ def test_a_worker_process_that_ends_at_each_error_handles_all_valid_messages(tmp
         assert [pending.id for pending in store.stream("s").group("g").pending()] == [ids[0], ids[2], ids[4]]
 
 
+def test_max_deliveries_counts_across_restarts_of_the_owner(tmp_path: Path) -> None:
+    import rillet
+
+    found = []
+    for start in range(5):
+        with rillet.open(tmp_path / "store") as store:
+            if start == 0:
+                store.stream("s").add({"a": 1})
+            consumer = store.stream("s").group("g").consumer("c")
+            messages = consumer.messages(stop_when_empty=True, max_deliveries=3, dead_letters="dead")
+            found.append([message.deliveries for message in messages])
+            dead = len(store.stream("dead"))
+    assert (found, dead) == ([[1], [2], [3], [], []], 1)
+
+
 @pytest.mark.parametrize("batch", [2, 3, 10])
 @only("memory", "redis")
 def test_batches_continue_after_an_invalid_message(store: Store, batch: int) -> None:

@@ -187,6 +187,8 @@ def delivery(consumers: Sequence[Consumer[Any]], options: DeliveryOptions) -> St
         while not end.requested() and (own := stream_part((yield consumer.read_command(count, None, after, False)))):
             after = own[-1][0]
             messages = yield from _to_handle(consumer, old_messages(own, consumer.group), options)
+            if options.max_deliveries is not None:
+                yield from _logged(consumer, messages)
             yield from _hand_out([consumer], messages, options, end)
     cursors = [b"0-0"] * len(consumers)
     while not end.requested():
@@ -368,6 +370,20 @@ def _to_handle(
             yield dead_letter(encode_name(options.dead_letters), message)
         yield [b"XACK", group.stream.key, group.key, message.raw_id]
     return kept
+
+
+def _logged(consumer: Consumer[Any], messages: list[Message[Any]]) -> Commands[None]:
+    """Log the delivery counts of pending messages that were read again, so that a later owner continues to count.
+
+    The log has no record of a read of pending messages (t_stream.c, streamReplyWithRangeFromConsumerPEL), but one of
+    XCLAIM. Without it, a message that ends its process at each delivery would never exceed max_deliveries.
+    """
+    by_count: dict[int, list[bytes]] = {}
+    for message in messages:
+        by_count.setdefault(message.deliveries, []).append(message.raw_id)
+    for count, ids in by_count.items():
+        yield [b"XCLAIM", consumer.group.stream.key, consumer.group.key, consumer.key, b"0", *ids,
+               b"RETRYCOUNT", b"%d" % count, b"JUSTID"]  # fmt: skip
 
 
 def dead_letter(key: bytes, message: Message[Any]) -> list[bytes]:
