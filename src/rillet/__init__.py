@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         NoProto,
         NoScript,
         NotAStore,
+        NotSent,
         OutcomeUnknown,
         ProtocolError,
         ReadOnly,
@@ -101,14 +102,14 @@ if TYPE_CHECKING:
     from rillet.store.recovery import Recovery
     from rillet.store.serving import StoreServer
     from rillet.store.transaction import AsyncTransaction, Queued, StoreTransaction
-    from rillet.store.transports.transport import NoConnection, NotSent
+    from rillet.store.transports.transport import NoConnection
     from rillet.types.stream.id import StreamID
 
 __version__ = "0.1.0"
 
 _ERRORS = """
     BusyGroup BusyKey CommandError Corrupt ExecAbort IncompatibleOwner InvalidEntry InvalidValue Loading LogCorrupt
-    Misconf NestedCall NewerFormat NoAuth NoGroup NoPerm NoProto NoScript NotAStore OutcomeUnknown ProtocolError
+    Misconf NestedCall NewerFormat NoAuth NoGroup NoPerm NoProto NoScript NotAStore NotSent OutcomeUnknown ProtocolError
     ReadOnly RilletError StoreBusy StoreClosed StoreError StoreTimeout TransactionConflict
     Unblocked UnknownTimeout WrongPass WrongType
 """
@@ -127,7 +128,7 @@ _HOMES = {
     **dict.fromkeys(_STORE.split(), "rillet.store"),
     **dict.fromkeys(_AIO.split(), "rillet.store.aio"),
     **dict.fromkeys(_TRANSACTION.split(), "rillet.store.transaction"),
-    **dict.fromkeys(("NoConnection", "NotSent"), "rillet.store.transports.transport"),
+    "NoConnection": "rillet.store.transports.transport",
     "Codec": "rillet.store.codecs",
     "IDLike": "rillet.store.encoding",
     "Position": "rillet.store.positions",

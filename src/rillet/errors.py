@@ -11,6 +11,7 @@
     │   ├── ExecAbort  Unblocked  Misconf  Loading  ReadOnly  NoScript
     └── StoreError             the store on disk cannot be opened or written
         ├── NotAStore  NewerFormat  StoreClosed  StoreBusy  IncompatibleOwner
+        ├── NotSent            the server or owner cannot be reached: nothing was executed
         ├── OutcomeUnknown     the connection broke after a command was sent: it may or may not have been executed
         │   └── UnknownTimeout no reply within `timeout`; also a StoreTimeout
         ├── StoreTimeout       no answer within `timeout`: nothing was changed; also a TimeoutError
@@ -219,6 +220,10 @@ class NestedCall(StoreError):
 
 class TransactionConflict(StoreError):
     """Another client changed a watched key during a transaction; nothing was executed: run the transaction again."""
+
+
+class NotSent(StoreError):
+    """The engine's process or server could not be reached, so no command was sent: the call may be repeated."""
 
 
 class OutcomeUnknown(StoreError):

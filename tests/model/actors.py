@@ -26,10 +26,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rillet.errors import NestedCall, OutcomeUnknown, TransactionConflict
+from rillet.errors import NestedCall, NotSent, OutcomeUnknown, TransactionConflict
 from rillet.store import Store
 from rillet.store.aio import AsyncStore
-from rillet.store.transports.transport import NotSent
 from tests.model.history import Call, History, Outcome
 from tests.model.interrupts import AtPlace, FromHandler, FromThread, Undisturbed, quiet
 from tests.model.operations import Choices, Keys, Step

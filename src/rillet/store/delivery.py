@@ -38,6 +38,7 @@ from rillet.store.encoding import decode, encode, encode_name
 from rillet.store.entry import T, stream_part, stream_parts
 from rillet.store.message import Message, new_messages, old_messages
 from rillet.store.recovery import LOGGER
+from rillet.store.retries import PATIENCE
 from rillet.store.slots import by_slot
 from rillet.store.typed import InvalidField
 
@@ -169,18 +170,19 @@ def observe(store: Store, commands: Commands[Result]) -> Result:
             reply = error
 
 
-def run_step(store: Store, command: Any) -> Any:
-    """Run a command or a transaction; return the reply, or the replies."""
-    return store.run_many(command) if isinstance(command[0], list) else store.run(command)
+def run_step(store: Store, command: Any, patience: float = PATIENCE) -> Any:
+    """Run a command or a transaction; return the reply, or the replies. patience: see rillet.store.retries."""
+    if isinstance(command[0], list):
+        return store.run_many(command, patience)
+    return store.run(command, patience)
 
 
-def delivery(consumers: Sequence[Consumer[Any]], options: DeliveryOptions) -> Steps[None]:
+def delivery(consumers: Sequence[Consumer[Any]], options: DeliveryOptions, end: End) -> Steps[None]:
     """Yield the commands of a consumer in order, receive their replies with send(), and yield tuples of messages.
 
     It also yields each InvalidEntry that the iterator must raise.
     consumers: the consumer in the group of each stream; several are read by one command.
     """
-    end = End(options)
     count = options.batch or options.count
     for consumer in consumers:
         after = b"0-0"

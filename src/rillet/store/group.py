@@ -21,10 +21,12 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
-from rillet.errors import BusyGroup, InvalidEntry, OutcomeUnknown, StoreTimeout
+from rillet.errors import BusyGroup, InvalidEntry, Loading, NotSent, OutcomeUnknown, StoreTimeout
 from rillet.store.delivery import (
+    STOP_CHECK,
     Commands,
     DeliveryOptions,
+    End,
     Stop,
     counted,
     delivery,
@@ -244,6 +246,7 @@ class MessageReader(Generic[T]):
         that were read and not yielded are given back: they stay pending, their delivery count is as before the read,
         and others may claim them. A waiting read notices it within a second.
         timeout: end after that many seconds without a message.
+        While a server is away, the iteration waits for it, then continues with the pending messages.
         InvalidEntry: raised once for each invalid message of a typed stream whose on_invalid is "raise". The message
         stays pending, and the next call of the iterator, or a new iterator, continues with the next message.
         """
@@ -258,7 +261,8 @@ class MessageReader(Generic[T]):
         return self._handed_out(options)
 
     def _handed_out(self, options: DeliveryOptions) -> Iterator[Any]:
-        steps = delivery(self.parts(), options)
+        end = End(options)
+        steps = delivery(self.parts(), options, end)
         reply: Any = None
         while True:
             try:
@@ -268,13 +272,17 @@ class MessageReader(Generic[T]):
             reply = None
             if isinstance(step, list):
                 try:
-                    reply = run_step(self.store, step)
+                    reply = run_step(self.store, step, STOP_CHECK)
                 except StoreTimeout:
                     raise
-                except OutcomeUnknown:
+                except (OutcomeUnknown, NotSent, Loading) as error:
+                    if isinstance(error, NotSent) and not getattr(self.store.transport, "reached", False):
+                        raise
+                    if end.requested() or end.expired():
+                        return
                     # What the command delivered is pending for this consumer: begin again with the pending messages.
                     steps.close()
-                    steps = delivery(self.parts(), options)
+                    steps = delivery(self.parts(), options, end)
             elif isinstance(step, InvalidEntry):
                 yield step  # RaisingIterator raises it
             elif options.batch is None:

@@ -21,6 +21,7 @@ import math
 import os
 import re
 import threading
+import time
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -30,7 +31,17 @@ from pathlib import Path
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, overload
 
-from rillet.errors import NestedCall, OutcomeUnknown, StoreClosed, StoreError, StoreTimeout, TransactionConflict
+from rillet.errors import (
+    CommandError,
+    Loading,
+    NestedCall,
+    NotSent,
+    OutcomeUnknown,
+    StoreClosed,
+    StoreError,
+    StoreTimeout,
+    TransactionConflict,
+)
 from rillet.protocol.reply_parser import parse_all
 from rillet.store import several
 from rillet.store.aio import AsyncStore
@@ -48,6 +59,7 @@ from rillet.store.keys import KeyCommands
 from rillet.store.positions import Position
 from rillet.store.read_only import ReadOnlyBackend
 from rillet.store.recovery import Recovery
+from rillet.store.retries import PATIENCE, Retries
 from rillet.store.separate_backend import SeparateBackend
 from rillet.store.serving import StoreServer, serve
 from rillet.store.several import Positions, StreamLike
@@ -57,7 +69,7 @@ from rillet.store.stream import Stream
 from rillet.store.transaction import StoreTransaction
 from rillet.store.transports.cluster import ClusterTransport
 from rillet.store.transports.in_process import InProcessTransport
-from rillet.store.transports.transport import NoConnection, NotSent, Transport, raised, repeatable
+from rillet.store.transports.transport import NoConnection, StillLoading, Transport, all_raised, raised, repeatable
 from rillet.store.typed import CodecName, OnInvalid, V, checked_action
 from rillet.store.typed_forms import form_of
 from rillet.types.stream.id import StreamID
@@ -211,22 +223,34 @@ class Store(KeyCommands):
             self._accepted(argv)
         return self.run_many(argvs)
 
-    def run(self, argv: list[bytes]) -> Any:
-        """Run one command whose arguments are bytes, and return its reply; see `execute`."""
-        transport = self._transport
-        try:
-            return raised(transport.execute(argv))
-        except StoreError as error:
-            return raised(self.replacement(transport, error, argv).execute(argv))
+    def run(self, argv: list[bytes], patience: float = PATIENCE) -> Any:
+        """Run one command whose arguments are bytes, and return its reply; see `execute`.
 
-    def run_many(self, commands: Sequence[list[bytes]]) -> list[Any]:
-        """Run several commands whose arguments are bytes; see `execute_many`."""
+        patience: seconds for which the call waits for a server that is away; see rillet.store.retries.
+        """
         transport = self._transport
-        try:
-            replies = transport.execute_many(commands)
-        except StoreError as error:
-            replies = self.replacement(transport, error).execute_many(commands)
-        return [raised(reply) for reply in replies]
+        retries: Retries | None = None
+        while True:
+            try:
+                return raised(transport.execute(argv))
+            except (StoreError, Loading) as error:
+                retries = retries or Retries(patience)
+                transport = self.replacement(transport, error, retries, argv)
+            if retries.pause:
+                time.sleep(retries.pause)
+
+    def run_many(self, commands: Sequence[list[bytes]], patience: float = PATIENCE) -> list[Any]:
+        """Run several commands whose arguments are bytes; see `execute_many` and `run`."""
+        transport = self._transport
+        retries: Retries | None = None
+        while True:
+            try:
+                return all_raised(transport.execute_many(commands))
+            except (StoreError, StillLoading) as error:
+                retries = retries or Retries(patience)
+                transport = self.replacement(transport, error, retries)
+            if retries.pause:
+                time.sleep(retries.pause)
 
     def id_of(self, argv: list[bytes]) -> StreamID | None:
         """Run a command that replies with a stream ID or null; the fast path of `Stream.add`."""
@@ -242,11 +266,16 @@ class Store(KeyCommands):
         made: StreamID | None = None if reply is None else parse_id(reply)
         return made
 
-    def replacement(self, transport: Transport, error: StoreError, argv: list[bytes] | None = None) -> Transport:
-        """Replace a failed transport; return the new one if the command may be sent again, else raise the error.
+    def replacement(self, transport: Transport, error: StoreError | CommandError, retries: Retries,
+                    argv: list[bytes] | None = None) -> Transport:  # fmt: skip
+        """Return the transport on which to send a failed command again, after `retries.pause`; else raise the error.
 
         argv: the command, if it is one; a repeatable command is sent again although its outcome is unknown.
         """
+        if isinstance(error, CommandError):  # the server is loading
+            if not retries.again():
+                raise error
+            return transport
         backend = self._backend
         if backend is None or isinstance(error, (StoreClosed, NestedCall, NoConnection, StoreTimeout)):
             raise error
@@ -254,10 +283,15 @@ class Store(KeyCommands):
             self._transport = backend.replace(transport)
         except StoreError as other:
             raise (other if isinstance(error, NotSent) else error) from other
-        if isinstance(error, OutcomeUnknown) and argv is not None and repeatable(argv):
-            return self._transport
-        if not isinstance(error, NotSent) or self._transport is transport:
+        unknown = isinstance(error, OutcomeUnknown) and argv is not None and repeatable(argv)
+        if not unknown and not isinstance(error, NotSent):
             raise error
+        if self._transport is transport and not unknown and not getattr(transport, "reached", False):
+            raise error
+        if not retries.again() and retries.failures > 1:
+            raise error
+        if self._transport is not transport:
+            retries.pause = 0.0
         return self._transport
 
     def replace_transport(self, broken: Transport) -> Transport:

@@ -15,6 +15,7 @@ from rillet.store.durations import Seconds, milliseconds_in
 from rillet.store.encoding import decode, encode, encode_name
 from rillet.store.entry import T, stream_part, stream_parts
 from rillet.store.recovery import LOGGER
+from rillet.store.retries import PATIENCE
 from rillet.store.slots import by_slot
 from rillet.store.typed import InvalidField
 
@@ -53,18 +54,19 @@ async def observe(store: AsyncStore, commands: Commands[Result]) -> Result:
             reply = error
 
 
-async def run_step(store: AsyncStore, command: Any) -> Any:
-    """Run a command or a transaction; return the reply, or the replies."""
-    return await store.run_many(command) if isinstance(command[0], list) else await store.run(command)
+async def run_step(store: AsyncStore, command: Any, patience: float = PATIENCE) -> Any:
+    """Run a command or a transaction; return the reply, or the replies. patience: see rillet.store.retries."""
+    if isinstance(command[0], list):
+        return await store.run_many(command, patience)
+    return await store.run(command, patience)
 
 
-def delivery(consumers: Sequence[AsyncConsumer[Any]], options: DeliveryOptions) -> Steps[None]:
+def delivery(consumers: Sequence[AsyncConsumer[Any]], options: DeliveryOptions, end: End) -> Steps[None]:
     """Yield the commands of a consumer in order, receive their replies with send(), and yield tuples of messages.
 
     It also yields each InvalidEntry that the iterator must raise.
     consumers: the consumer in the group of each stream; several are read by one command.
     """
-    end = End(options)
     count = options.batch or options.count
     for consumer in consumers:
         after = b"0-0"

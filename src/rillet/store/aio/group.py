@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
-from rillet.errors import BusyGroup, InvalidEntry, OutcomeUnknown, StoreTimeout
+from rillet.errors import BusyGroup, InvalidEntry, Loading, NotSent, OutcomeUnknown, StoreTimeout
 from rillet.store.aio.delivery import (
     counted,
     delivery,
@@ -21,7 +21,7 @@ from rillet.store.aio.delivery import (
     valued,
 )
 from rillet.store.aio.message import AsyncMessage, new_messages, old_messages
-from rillet.store.delivery import Commands, DeliveryOptions, Stop
+from rillet.store.delivery import STOP_CHECK, Commands, DeliveryOptions, End, Stop
 from rillet.store.durations import Seconds, milliseconds_in
 from rillet.store.encoding import IDLike, decode, encode_id, encode_name, parse_id
 from rillet.store.entry import T, stream_part
@@ -220,6 +220,7 @@ class AsyncMessageReader(Generic[T]):
         that were read and not yielded are given back: they stay pending, their delivery count is as before the read,
         and others may claim them. A waiting read notices it within a second.
         timeout: end after that many seconds without a message.
+        While a server is away, the iteration waits for it, then continues with the pending messages.
         InvalidEntry: raised once for each invalid message of a typed stream whose on_invalid is "raise". The message
         stays pending, and the next call of the iterator, or a new iterator, continues with the next message.
         """
@@ -234,7 +235,8 @@ class AsyncMessageReader(Generic[T]):
         return self._handed_out(options)
 
     async def _handed_out(self, options: DeliveryOptions) -> AsyncIterator[Any]:
-        steps = delivery(self.parts(), options)
+        end = End(options)
+        steps = delivery(self.parts(), options, end)
         reply: Any = None
         while True:
             try:
@@ -244,13 +246,17 @@ class AsyncMessageReader(Generic[T]):
             reply = None
             if isinstance(step, list):
                 try:
-                    reply = await run_step(self.store, step)
+                    reply = await run_step(self.store, step, STOP_CHECK)
                 except StoreTimeout:
                     raise
-                except OutcomeUnknown:
+                except (OutcomeUnknown, NotSent, Loading) as error:
+                    if isinstance(error, NotSent) and not getattr(self.store.transport, "reached", False):
+                        raise
+                    if end.requested() or end.expired():
+                        return
                     # What the command delivered is pending for this consumer: begin again with the pending messages.
                     steps.close()
-                    steps = delivery(self.parts(), options)
+                    steps = delivery(self.parts(), options, end)
             elif isinstance(step, InvalidEntry):
                 yield step  # RaisingIterator raises it
             elif options.batch is None:

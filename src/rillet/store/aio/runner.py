@@ -16,19 +16,20 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequen
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
-from rillet.errors import StoreError, TransactionConflict
+from rillet.errors import Loading, StoreError, TransactionConflict
 from rillet.store.aio.subscription import AsyncSubscription
 from rillet.store.allowed_commands import stateless
 from rillet.store.channels import Names
 from rillet.store.encoding import decode, encode, parse_id
 from rillet.store.recovery import Recovery
+from rillet.store.retries import PATIENCE, Retries
 from rillet.store.serving import StoreServer
 from rillet.store.transaction import AsyncTransaction
 from rillet.store.transports.async_cluster import AsyncClusterTransport
 from rillet.store.transports.cluster import ClusterTransport
 from rillet.store.transports.in_process import InProcessTransport
 from rillet.store.transports.server import ServerTransport
-from rillet.store.transports.transport import Transport, raised
+from rillet.store.transports.transport import StillLoading, Transport, all_raised, raised
 from rillet.types.stream.id import StreamID
 
 if TYPE_CHECKING:
@@ -52,36 +53,41 @@ class AsyncRunner:
 
     _accepted = staticmethod(stateless)
 
-    async def run(self, argv: list[bytes]) -> Any:
-        """Run one command whose arguments are bytes, and return its reply; see `execute`."""
-        transport = self.synchronous.transport
-        try:
-            return raised(await self._execute(transport, argv))
-        except StoreError as error:
-            replacement = await asyncio.to_thread(self.synchronous.replacement, transport, error, argv)
-            return raised(await self._execute(replacement, argv))
+    async def run(self, argv: list[bytes], patience: float = PATIENCE) -> Any:
+        """Run one command whose arguments are bytes, and return its reply; see `execute`.
 
-    async def run_many(self, commands: Sequence[list[bytes]]) -> list[Any]:
-        """Run several commands whose arguments are bytes; see `execute_many`."""
+        patience: seconds for which the call waits for a server that is away; see rillet.store.retries.
+        """
         transport = self.synchronous.transport
-        try:
-            replies = await self._execute_many(transport, commands)
-        except StoreError as error:
-            replacement = await asyncio.to_thread(self.synchronous.replacement, transport, error)
-            replies = await self._execute_many(replacement, commands)
-        return [raised(reply) for reply in replies]
+        retries: Retries | None = None
+        while True:
+            try:
+                return raised(await self._execute(transport, argv))
+            except (StoreError, Loading) as error:
+                retries = retries or Retries(patience)
+                transport = await asyncio.to_thread(self.synchronous.replacement, transport, error, retries, argv)
+            if retries.pause:
+                await asyncio.sleep(retries.pause)
+
+    async def run_many(self, commands: Sequence[list[bytes]], patience: float = PATIENCE) -> list[Any]:
+        """Run several commands whose arguments are bytes; see `execute_many` and `run`."""
+        transport = self.synchronous.transport
+        retries: Retries | None = None
+        while True:
+            try:
+                return all_raised(await self._execute_many(transport, commands))
+            except (StoreError, StillLoading) as error:
+                retries = retries or Retries(patience)
+                transport = await asyncio.to_thread(self.synchronous.replacement, transport, error, retries)
+            if retries.pause:
+                await asyncio.sleep(retries.pause)
 
     async def id_of(self, argv: list[bytes]) -> StreamID | None:
         """Run a command that replies with a stream ID or null; the fast path of `AsyncStream.add`."""
         store = self.synchronous
         if not store.may_wait:
             return store.id_of(argv)
-        transport = store.transport
-        try:
-            reply = raised(await self._execute(transport, argv))
-        except StoreError as error:
-            replacement = await asyncio.to_thread(store.replacement, transport, error, argv)
-            reply = raised(await self._execute(replacement, argv))
+        reply = await self.run(argv)
         made: StreamID | None = None if reply is None else parse_id(reply)
         return made
 

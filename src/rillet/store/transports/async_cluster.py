@@ -22,7 +22,7 @@ from rillet.client.cluster import Topology, read_shards, read_slots, slot_of
 from rillet.client.errors import ConnectionLost, ConnectorError
 from rillet.client.redirection import Redirection, not_executed, pause_reason
 from rillet.client.servers import ClientOptions
-from rillet.errors import CommandError, OutcomeUnknown, StoreClosed, StoreError, StoreTimeout, UnknownTimeout
+from rillet.errors import CommandError, NotSent, OutcomeUnknown, StoreClosed, StoreError, StoreTimeout, UnknownTimeout
 from rillet.protocol.reply_parser import ReplyError
 from rillet.store.transports.async_server import AsyncServerTransport
 from rillet.store.transports.cluster_routing import (
@@ -33,7 +33,6 @@ from rillet.store.transports.cluster_routing import (
     unless_redirected,
     whole_transaction,
 )
-from rillet.store.transports.transport import NotSent
 from rillet.store.transports.undelivered import Steps, Undelivered, continues
 
 _PAUSES = (0.005, 0.2)  # seconds: the first pause, and the longest
@@ -82,6 +81,7 @@ class AsyncClusterTransport:
         self._topology: Topology | None = None
         self._reading: asyncio.Task[Topology] | None = None
         self.closed = False
+        self.reached = False  # a call of a node that is away fails: rillet.store.retries applies to one server
 
     # -- nodes -------------------------------------------------------------------------------------------
 

@@ -289,6 +289,7 @@ class AsyncServerTransport:
         self._ends: Any = None
         self._lost: ConnectionLost | None = None
         self.closed = False
+        self.reached = False
 
     # -- connections -------------------------------------------------------------------------------------
 
@@ -312,6 +313,7 @@ class AsyncServerTransport:
             raise self._not_sent(error) from error
         except ConnectorError as error:
             raise self._failed(error) from error
+        self.reached = True
         return connection
 
     def _require_open(self) -> None:

@@ -25,7 +25,7 @@ from rillet.client.connection import ONE_CALL, RECEIVE, Connection
 from rillet.client.errors import AddressError, ConnectionLost, ConnectorError, TimedOut
 from rillet.client.protocol import pack_all
 from rillet.client.servers import ClientOptions, Servers
-from rillet.errors import CommandError, OutcomeUnknown, StoreClosed, StoreError, StoreTimeout, UnknownTimeout
+from rillet.errors import CommandError, NotSent, OutcomeUnknown, StoreClosed, StoreError, StoreTimeout, UnknownTimeout
 from rillet.protocol.command_parser import pack_command
 from rillet.protocol.reply_parser import ReplyError
 from rillet.store.transports.async_server import TOO_MANY, AsyncServerTransport
@@ -33,7 +33,6 @@ from rillet.store.transports.presence import Presence
 from rillet.store.transports.transport import (
     ERROR_CLASSES,
     AsyncTransport,
-    NotSent,
     error_of,
     errors_among,
     only_reads,
@@ -75,6 +74,7 @@ class ServerTransport:
         self.options = options
         self.timeout = timeout
         self.closed = False
+        self._reached = False
         self.undelivered = Undelivered()
         self._of_loops: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncTransport] = WeakKeyDictionary()
         self._thread = _OfThread()
@@ -82,6 +82,11 @@ class ServerTransport:
         self._guard = threading.RLock()  # a signal handler may need it inside a call that holds it
 
     # ---- connections ----
+
+    @property
+    def reached(self) -> bool:
+        """True if the server has accepted a connection; if it is away now, it may come back."""
+        return self._reached or any(loop.reached for loop in list(self._of_loops.values()))
 
     def servers(self) -> Servers:
         """Return the client of the calling thread, with its connections."""
@@ -211,7 +216,7 @@ class ServerTransport:
         if isinstance(error, TimedOut):
             return self.late(False)
         reason = str(error).removeprefix("rillet: ")
-        return NotSent(f"the server at {self.options.place()} did not answer: {reason}")
+        return NotSent(f"the server at {self.options.place()} did not answer: {reason}; the command was not sent")
 
     def failed(self, error: ConnectorError) -> StoreError | CommandError:
         """Return the exception to raise after a failed call of the server."""
@@ -339,6 +344,7 @@ class ServerTransport:
                 if connection.has_state or len(data) > ONE_CALL or not connection.closed_before(error):
                     raise
             else:
+                self._reached = True
                 return connection
 
     # ---- closing ----

@@ -10,7 +10,7 @@ exception class of its prefix (`error_of`).
 
 A connection that breaks during an exchange raises OutcomeUnknown: the command may have been executed. The store sends
 it again only if that does no harm (`repeatable`). If no connection could be made (NotSent), the store tries another
-transport.
+transport, or the same server again (rillet.store.retries).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
 from rillet import commands, errors
-from rillet.errors import CommandError, StoreError
+from rillet.errors import CommandError, Loading, StoreError
 from rillet.protocol.reply_parser import ReplyError
 from rillet.runtime.registry import TABLE
 
@@ -34,10 +34,6 @@ ERROR_CLASSES: dict[str, type[CommandError]] = {
     for error in vars(errors).values()
     if isinstance(error, type) and issubclass(error, CommandError)
 }
-
-
-class NotSent(StoreError):
-    """The engine's process or server could not be reached, so no command was sent."""
 
 
 class NoConnection(StoreError):
@@ -73,6 +69,7 @@ class AsyncTransport(Protocol):
     """The connections of one event loop to a server or cluster."""
 
     closed: bool
+    reached: bool  # whether a server has accepted a connection
 
     def execute(self, argv: list[bytes]) -> Awaitable[Any]:
         """Run one command and return its reply; an error reply is returned, not raised."""
@@ -115,6 +112,23 @@ def raised(reply: Any) -> Any:
     if isinstance(reply, CommandError):
         raise error_of(str(reply)) if type(reply) is ReplyError else reply
     return reply
+
+
+class StillLoading(Loading):
+    """A server rejected every command of a batch because it still loads its data."""
+
+    def __init__(self) -> None:
+        super().__init__("Redis is loading the dataset in memory")
+
+
+def all_raised(replies: list[Any]) -> list[Any]:
+    """Return replies, or raise the first error; StillLoading if the server executed none because it is loading."""
+    failed = [reply for reply in replies if isinstance(reply, CommandError)]
+    if failed and len(failed) == len(replies) and all(str(error).startswith("LOADING ") for error in failed):
+        raise StillLoading
+    for error in failed[:1]:
+        raised(error)
+    return replies
 
 
 def errors_among(replies: Sequence[Any]) -> list[tuple[int, CommandError]]:
