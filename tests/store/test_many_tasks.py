@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import rillet
-from rillet.errors import StoreError
+from rillet.errors import CommandError, StoreError
 from rillet.store import Store
 from tests.store.conftest import IN_PROCESS, Frontend, only
 from tests.store.process import Other
@@ -147,6 +147,16 @@ def test_more_tasks_than_the_servers_maxclients(frontend: Frontend) -> None:
         assert 20 <= found["woken"] < 40
 
     _run(body())
+
+
+@only("redis")
+def test_more_threads_than_the_servers_maxclients(frontend: Frontend) -> None:
+    frontend.store.execute("CONFIG", "SET", "maxclients", 1)
+    try:
+        with pytest.raises(CommandError, match="^ERR max number of clients reached: raise maxclients of the server at"):
+            frontend.another().execute("PING")
+    finally:
+        frontend.store.execute("CONFIG", "SET", "maxclients", 10_000)
 
 
 def test_more_tasks_than_the_owners_maxclients(tmp_path: Path) -> None:

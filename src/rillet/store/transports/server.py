@@ -312,7 +312,7 @@ class ServerTransport:
             while len(replies) < count:
                 reply = connection.reply()
                 replies.append(reply)
-                failed_to_log = type(reply) is ReplyError and reply.prefix == "MISCONF"
+                failed_to_log = type(reply) is ReplyError and self._accepted(reply).prefix == "MISCONF"
         except ConnectionLost:
             self.servers().forget(connection)
             if not failed_to_log:
@@ -323,6 +323,12 @@ class ServerTransport:
         if failed_to_log:
             self.servers().forget(connection)
         return replies
+
+    def _accepted(self, reply: ReplyError) -> ReplyError:
+        """Return an error reply; raise it with the remedy if the server accepted no more connections."""
+        if str(reply).startswith(TOO_MANY):
+            raise error_of(f"{reply}: {self._room()}")
+        return reply
 
     def _sent(self, data: bytes) -> Connection:
         """Send commands on this thread's connection, and return it; raise NotSent if no server is there."""
