@@ -25,6 +25,7 @@ TYPED = (
     "structs/lzf",
     "structs/quicklist",
     "structs/skiplist",
+    "structs/integer_text",
     "structs/float_text",
     "types/stream/id",
     "types/string",
@@ -133,6 +134,9 @@ PLAIN = (
     "commands/zset/range",
     "commands/stream/idmp",
     "commands/stream/nack",
+    "persistence/disk",
+    "persistence/aof/buffer",
+    "store/transports/in_process",
 )
 
 COMPILED = TYPED + PLAIN

@@ -28,7 +28,7 @@ try:
 except ModuleNotFoundError:  # Cython is not installed: run interpreted
     from rillet import _cython as cython
 
-from rillet.protocol.reply_writer import ReplyWriter, pack_command
+from rillet.protocol.reply_writer import ReplyWriter
 
 if not cython.compiled:  # the compiled module gets this C function from its .pxd file
     from rillet.protocol.reply_writer import count_digits
@@ -76,7 +76,9 @@ class PropagationBuffer:
     def select(self, db: cython.int) -> cython.bint:
         """Append a SELECT if the following commands change another database."""
         if db != self.db:
-            self.raw(pack_command([b"SELECT", b"%d" % db]))
+            self.header(2)
+            self.out.bulk(b"SELECT")
+            self.number(db)
             self.db = db
         return True
 
@@ -93,7 +95,8 @@ class PropagationBuffer:
         """Append a #TS line with a time in seconds since the epoch, if it is later than the last one."""
         if second > self.second:
             self.second = second
-            self.raw(b"#TS:%d\r\n" % second)
+            self.raw(b"#TS")
+            self.out.integer(second)  # a colon, the number, CR LF
         return True
 
     # -- commands ------------------------------------------------------------------------------------

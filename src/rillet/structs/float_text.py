@@ -38,6 +38,8 @@ import re
 import struct
 from math import isinf, isnan
 
+from rillet.structs.integer_text import decimal
+
 try:
     import cython
 except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
@@ -132,7 +134,7 @@ def reply_text(value: float, classic: bool) -> bytes:
         return digits_17(value)
     number = as_integer(value)
     # A zero double has a sign, which an integer would lose.
-    return shortest(value) if number is None or value == 0 else b"%d" % number
+    return shortest(value) if number is None or value == 0 else decimal(number)
 
 
 def shortest(value: float) -> bytes:

@@ -61,6 +61,7 @@ except ModuleNotFoundError:  # Cython is not installed: use a replacement for it
 
 from rillet.errors import Corrupt
 from rillet.structs.argument_spans import ArgumentSpans
+from rillet.structs.integer_text import decimal
 
 if cython.compiled:
     from cython.cimports.libc.string import memcmp, memcpy  # type: ignore[import-not-found, unused-ignore]
@@ -672,7 +673,7 @@ class Listpack:
         """Return the entry at pos as bytes, an integer as its decimal text."""
         if self.decode(pos):
             return copy_out(self.buf, self.at_start, self.at_len)
-        return b"%d" % self.at_int
+        return decimal(self.at_int)
 
     @cython.ccall
     @cython.exceptval(-77777777777, check=True)

@@ -19,6 +19,7 @@ import random
 import sys
 from collections.abc import Iterable, Iterator
 
+from rillet.structs.integer_text import decimal
 from rillet.structs.intset import Intset
 from rillet.structs.listpack import HEADER_SIZE, Listpack
 from rillet.types.encoding_limits import DEFAULTS, EncodingLimits, has_compact
@@ -94,7 +95,7 @@ class Set:
         """Yield the members: an intset's in rising order, others by position."""
         if self.intset is not None:
             for number in self.intset:
-                yield b"%d" % number
+                yield decimal(number)
         elif self.listpack is not None:
             yield from self.listpack.texts()
         else:
@@ -104,7 +105,7 @@ class Set:
     def at(self, index: int) -> bytes:
         """Return the member at a position from 0 to the length - 1. O(1), in a listpack O(n)"""
         if self.intset is not None:
-            return b"%d" % self.intset[index]
+            return decimal(self.intset[index])
         if self.listpack is not None:
             return self.listpack.get_bytes(self.listpack.seek(index))
         assert self.table is not None
@@ -169,7 +170,7 @@ class Set:
                 self.to_hashtable()
             return True
         count = len(intset)
-        widest = max(len(b"%d" % intset[0]), len(b"%d" % intset[-1])) if count else 0
+        widest = max(len(decimal(intset[0])), len(decimal(intset[-1]))) if count else 0
         if (
             has_compact(limits)
             and count < limits.set_max_listpack_entries

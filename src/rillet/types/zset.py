@@ -31,6 +31,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from rillet.structs.float_text import listpack_score
+from rillet.structs.integer_text import decimal
 from rillet.structs.listpack import HEADER_SIZE, Listpack
 from rillet.structs.skiplist import Skiplist, SkiplistNode
 from rillet.types.encoding_limits import DEFAULTS, EncodingLimits
@@ -358,7 +359,7 @@ def _order(pair: Pair) -> tuple[float, bytes]:
 
 
 def _text(value: bytes | int) -> bytes:
-    return value if isinstance(value, bytes) else b"%d" % value
+    return value if isinstance(value, bytes) else decimal(value)
 
 
 def _pairs(values: list[Any]) -> Iterator[Pair]:

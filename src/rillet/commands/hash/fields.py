@@ -17,6 +17,7 @@ from rillet.commands.replies import bulk_or_null, write_bulks
 from rillet.errors import CommandError
 from rillet.runtime.session import Session
 from rillet.structs import long_double
+from rillet.structs.integer_text import decimal
 from rillet.types.hash import Hash
 from rillet.types.string import string2ll
 
@@ -103,7 +104,7 @@ def hincrby(session: Session, argv: list[bytes]) -> None:
     total = before + by
     if not LLONG_MIN <= total <= LLONG_MAX:
         raise CommandError("increment or decrement would overflow")
-    _put(session, key, value, field, b"%d" % total)
+    _put(session, key, value, field, decimal(total))
     _changed(session, key, b"hincrby")
     session.out.integer(total)
 

@@ -8,6 +8,7 @@ from rillet.commands.keys.expire import deletion
 from rillet.commands.stream.idmp import apply_settings, track
 from rillet.errors import BusyKey, CommandError, Corrupt
 from rillet.runtime.session import Session
+from rillet.structs.integer_text import decimal
 from rillet.types.compat import NEWEST
 from rillet.types.rdb import value as rdb
 from rillet.types.stream.value import Stream
@@ -108,7 +109,7 @@ def _put(session: Session, argv: list[bytes], value: object, ttl: int, absolute:
     if when:
         session.db.set_expire(key, when)
         if not absolute:
-            session.propagate([argv[0], key, b"%d" % when, *argv[3:], b"ABSTTL"])
+            session.propagate([argv[0], key, decimal(when), *argv[3:], b"ABSTTL"])
     session.modified(key)
     session.notify(b"g", b"restore", key)
     session.db.notify_overwritten(key, old, value)

@@ -11,6 +11,7 @@ from rillet.commands.arguments import LLONG_MAX, LLONG_MIN, integer, text
 from rillet.commands.keys import command
 from rillet.errors import CommandError
 from rillet.runtime.session import Session
+from rillet.structs.integer_text import decimal
 
 _SYNTAX = "[NX | XX | GT | LT]"
 
@@ -71,7 +72,7 @@ def _expire(session: Session, argv: list[bytes], base: int, unit: int) -> None:
         session.modified(key)
         session.notify(b"g", b"expire", key)
         name = argv[0] if session.command.name == "pexpireat" else b"PEXPIREAT"
-        session.propagate([name, key, b"%d" % when, *argv[3:]])
+        session.propagate([name, key, decimal(when), *argv[3:]])
     session.out.integer(1)
 
 

@@ -9,6 +9,7 @@ from rillet.commands.list.elements import note_removed
 from rillet.commands.list.reply import write_range
 from rillet.commands.lookup import value_for_write
 from rillet.runtime.session import Session
+from rillet.structs.integer_text import decimal
 from rillet.types.list import List
 
 _POP = "O(N) where N is the number of elements returned"
@@ -74,7 +75,7 @@ class _ListPop(FirstKeyPop):
             out.bulk(value.elements.pop(head))
             note_removed(session, key, value, b"lpop" if head else b"rpop", 1)
         else:
-            words.append(b"%d" % pop_range(session, key, value, head, self.count))
+            words.append(decimal(pop_range(session, key, value, head, self.count)))
         session.propagate(words)
 
 

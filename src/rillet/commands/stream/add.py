@@ -41,6 +41,7 @@ from rillet.runtime.fast_path import FastPath
 from rillet.runtime.session import Session
 from rillet.runtime.session_state import TRUSTED
 from rillet.structs.argument_spans import ArgumentSpans
+from rillet.structs.integer_text import decimal
 from rillet.types.stream.id import IDReader
 from rillet.types.stream.value import KEEPREF, Stream
 
@@ -320,7 +321,7 @@ def _exact_trim(stream: Stream, arguments: TrimArguments, argv: list[bytes]) -> 
             argv[at - 2] = b"MINID"
             argv[at] = format_id(stream.stop_ms, stream.stop_seq)
     elif arguments.strategy == _MAXLEN:
-        argv[at] = b"%d" % stream.length
+        argv[at] = decimal(stream.length)
     else:
         # MINID becomes the ID of the first entry or tombstone; for an empty stream, the largest ID.
         stream.edge(True, False)

@@ -23,6 +23,7 @@ except ModuleNotFoundError:  # Cython is not installed: use a replacement for it
     from rillet import _cython as cython
 
 from rillet.runtime.session import Session
+from rillet.structs.integer_text import decimal
 from rillet.types.stream.group import ENTRIES_READ_UNKNOWN, Consumer, Group
 
 if not cython.compiled:  # for compiled code, the .pxd declares these names
@@ -43,8 +44,8 @@ def log_claim(
         last = format_id(group.last_ms, group.last_seq)
     return session.propagate([
         b"XCLAIM", key, group.name, owner.name, b"0", ident,
-        b"TIME", b"%d" % group.table.delivery_time(slot),
-        b"RETRYCOUNT", b"%d" % to_signed(group.table.delivery_count(slot)),
+        b"TIME", decimal(group.table.delivery_time(slot)),
+        b"RETRYCOUNT", decimal(to_signed(group.table.delivery_count(slot))),
         b"FORCE", b"JUSTID", b"LASTID", last,
     ])  # fmt: skip
 
@@ -68,7 +69,7 @@ def log_group_id(session: Session, key: bytes, group: Group) -> cython.bint:
     last: bytes = format_id(group.last_ms, group.last_seq)
     # Log an overflowed read counter as unknown (-1): XGROUP SETID would reject it during a replay.
     read = max(ENTRIES_READ_UNKNOWN, group.entries_read)
-    return session.propagate([b"XGROUP", b"SETID", key, group.name, last, b"ENTRIESREAD", b"%d" % read])
+    return session.propagate([b"XGROUP", b"SETID", key, group.name, last, b"ENTRIESREAD", decimal(read)])
 
 
 @cython.ccall

@@ -19,6 +19,7 @@ from rillet.commands.string.values import string_for_write, update_string
 from rillet.errors import CommandError
 from rillet.runtime.session import Session
 from rillet.structs import long_double
+from rillet.structs.integer_text import decimal
 from rillet.types.string import TEXT, String, new_string, string2ll
 
 
@@ -33,11 +34,11 @@ def _increment(session: Session, key: bytes, by: Any) -> cython.bint:
     if value > LLONG_MAX or value < LLONG_MIN:
         raise CommandError("increment or decrement would overflow")
     if string is not None and string.form == 0:
-        string.data = b"%d" % value  # an integer is changed in place, as in Redis
+        string.data = decimal(value)  # an integer is changed in place, as in Redis
         session.modified(key)
         session.notify(b"$", b"incrby", key)
     else:
-        update_string(session, key, new_string(b"%d" % value), b"incrby")
+        update_string(session, key, new_string(decimal(value)), b"incrby")
     return session.out.integer(value)
 
 

@@ -21,6 +21,7 @@ from rillet.commands.string.values import store_string, write_string
 from rillet.errors import CommandError
 from rillet.protocol.reply_writer import ReplyWriter
 from rillet.runtime.session import Session
+from rillet.structs.integer_text import decimal
 from rillet.types.string import String, new_string
 
 _EXPIRY_OPTIONS = {b"EX": (1000, True), b"PX": (1, True), b"EXAT": (1000, False), b"PXAT": (1, False)}
@@ -119,7 +120,7 @@ def _propagate_expiring(session: Session, option: bytes, data: bytes, when: int)
     if option == b"PXAT" and compat.knows(72):
         return
     name = argv[0] if len(argv) == 5 and (compat.knows(86) or compat.valkey) else b"SET"
-    session.propagate([name, argv[1], data, b"PXAT", b"%d" % when])
+    session.propagate([name, argv[1], data, b"PXAT", decimal(when)])
 
 
 def _is_past(session: Session, when: int) -> bool:
@@ -161,7 +162,7 @@ def _set_expiring(session: Session, argv: list[bytes], option: bytes) -> cython.
     session.db.set_expire(key, when)
     session.notify(b"g", b"expire", key)
     if session.engine.log is not None:
-        session.propagate([b"SET", key, argv[3], b"PXAT", b"%d" % when])
+        session.propagate([b"SET", key, argv[3], b"PXAT", decimal(when)])
     return session.out.ok()
 
 
@@ -243,7 +244,7 @@ def _expire_read(session: Session, key: bytes, when: int, option: bytes) -> None
     session.modified(key)
     session.notify(b"g", b"expire", key)
     if session.engine.log is not None:
-        session.propagate([b"PEXPIREAT", key, b"%d" % when])
+        session.propagate([b"PEXPIREAT", key, decimal(when)])
 
 
 @command("mget", arity=-2, flags="readonly fast", keys=(1, -1, 1), since="1.0.0", syntax="key [key ...]",

@@ -21,6 +21,7 @@ from rillet.commands.zset import command
 from rillet.errors import CommandError
 from rillet.runtime.session import Session
 from rillet.structs import float_text
+from rillet.structs.integer_text import decimal
 from rillet.types.zset import Pair, Zset, is_classic
 
 _NAN = "resulting score is not a number (NaN)"
@@ -266,4 +267,4 @@ def _score_text(session: Session, value: Zset, score: float) -> bytes:
     if value.listpack is None:
         return float_text.digits_17(score)
     text = float_text.listpack_score(score, is_classic(session.engine.settings))
-    return text if isinstance(text, bytes) else b"%d" % text
+    return text if isinstance(text, bytes) else decimal(text)

@@ -15,6 +15,7 @@ from rillet.commands.lookup import delete_if_empty, value_for_write
 from rillet.commands.zset import command
 from rillet.commands.zset.members import write_score
 from rillet.runtime.session import Session
+from rillet.structs.integer_text import decimal
 from rillet.types.zset import Pair, Zset
 
 _POP = (
@@ -105,7 +106,7 @@ class _ZsetPop(FirstKeyPop):
             _write_flat(session, pairs)
         else:
             _write_nested(session, pairs)
-            words.append(b"%d" % len(pairs))
+            words.append(decimal(len(pairs)))
         session.propagate(words)
 
 

@@ -29,7 +29,7 @@ import contextlib
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, TypeVar, TypeVarTuple, Unpack
+from typing import Any, TypeVar
 from weakref import ReferenceType, ref
 
 from rillet.columns.receive_buffer import ReceiveBuffer
@@ -48,7 +48,6 @@ from rillet.store.transports.undelivered import Undelivered, continues, executed
 from rillet.store.transports.wakeners import MessageDelivery, TaskWakener, ThreadWakener
 
 Result = TypeVar("Result")
-Arguments = TypeVarTuple("Arguments")
 
 
 class _OfThread(threading.local):
@@ -404,17 +403,17 @@ class InProcessTransport:
         """Return whether nothing can interrupt any of these commands; see rillet.store.transports.shield."""
         return not self.engine.notify_events and self._steady.issuperset([argv[0] for argv in commands])
 
-    def run_step(self, steady: bool, step: Callable[[Unpack[Arguments]], Result], *arguments: *Arguments) -> Result:
+    def run_step(self, steady: bool, step: Callable[..., Result], *arguments: Any) -> Result:
         """Run a step of the engine, in this thread if nothing can interrupt its commands."""
         return self._briefly(step, *arguments) if steady else self._shielded(step, *arguments)
 
-    def _shielded(self, step: Callable[[Unpack[Arguments]], Result], *arguments: *Arguments) -> Result:
+    def _shielded(self, step: Callable[..., Result], *arguments: Any) -> Result:
         """Run a step of the engine so that no signal handler and no exception from outside can interrupt it."""
         if self.lock._is_owned() or has_turn(self.lock):  # the engine's thread could not have the lock
             return step(*arguments)
         return self._shield.run(step, *arguments)
 
-    def _briefly(self, step: Callable[[Unpack[Arguments]], Result], *arguments: *Arguments) -> Result:
+    def _briefly(self, step: Callable[..., Result], *arguments: Any) -> Result:
         """Run a step that executes no command, in the compiled build without a hand-over."""
         return step(*arguments) if COMPILED_STEPS else self._shielded(step, *arguments)
 
