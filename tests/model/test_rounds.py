@@ -12,12 +12,11 @@ import pytest
 import rillet
 
 ROOT = Path(__file__).resolve().parents[2]
-# The rounds with signal handlers are part of `make test-long`.
-QUICK = ("thread", "interrupted", "lines", "forking", "tasks")
+ALL = ("thread", "interrupted", "lines", "raising", "nesting", "forking", "tasks")
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="forks, and sends signals")
 
 
-def _run(kind: str, rounds: int, seed: int, roles: tuple[str, ...] = QUICK) -> None:
+def _run(kind: str, rounds: int, seed: int, roles: tuple[str, ...] = ALL) -> None:
     build = str(Path(rillet.__file__).parent.parent)
     words = ["--kind", kind, "--rounds", str(rounds), "--seed", str(seed), "--history"]
     words += [word for role in roles for word in ("--role", role)]

@@ -7,15 +7,18 @@ interpreted function and for no compiled one, so an exception that it raises com
 
 from __future__ import annotations
 
+import ast
 import random
 import sys
 from collections.abc import Iterator
 from itertools import chain
+from pathlib import Path
 from types import FrameType
 
 import pytest
 
 import rillet
+from rillet._compiled import COMPILED
 from rillet.runtime.registry import TABLE
 from rillet.store import Store
 from rillet.store.transports.in_process import InProcessTransport
@@ -71,6 +74,12 @@ COMMANDS = [
     "ZREMRANGEBYLEX zset - +", "ZREMRANGEBYRANK zset 0 1", "ZREMRANGEBYRANK bigzset 0 100",
     "ZREMRANGEBYSCORE zset 1 2", "ZREMRANGEBYSCORE bigzset (1 100", "ZUNIONSTORE target 2 bigzset zset AGGREGATE MAX",
 ]  # fmt: skip
+
+# Modules that convert integers elsewhere than between the change of a steady command and its log entry.
+CONVERTS = {
+    "commands/keys/scan", "commands/keys/object", "types/rdb/primitives", "protocol/reply_parser", "runtime/channels",
+    "protocol/command_parser",
+}  # fmt: skip
 
 
 class Interrupt(BaseException):
@@ -137,6 +146,46 @@ def test_every_steady_command_that_writes_is_tried() -> None:
     tried = {line.split()[0].lower().encode() for line in COMMANDS}
     assert tried == {name for name in steady_names() if name.islower() and "write" in TABLE.by_name[name].flags}
     assert steady_names().isdisjoint(CALL_THE_HOST)
+
+
+class Conversions(ast.NodeVisitor):
+    """Collects the lines that convert an integer with the % operator in the compiled build."""
+
+    def __init__(self) -> None:
+        self.lines: list[int] = []
+
+    def visit_BinOp(self, node: ast.BinOp) -> None:
+        if isinstance(node.op, ast.Mod) and isinstance(node.left, ast.Constant) and isinstance(node.left.value, bytes):
+            if b"d" in node.left.value.replace(b"%%", b""):
+                self.lines.append(node.lineno)
+        self.generic_visit(node)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+        """Leave out what follows `if cython.compiled: ... return`."""
+        for statement in node.body:
+            self.visit(statement)
+            if isinstance(statement, ast.If) and ast.unparse(statement.test) == "cython.compiled":
+                if isinstance(statement.body[-1], ast.Return):
+                    return
+
+    def visit_If(self, node: ast.If) -> None:
+        """Leave out the interpreted branch."""
+        skipped = {"not cython.compiled": node.body, "cython.compiled": node.orelse}.get(ast.unparse(node.test), [])
+        for statement in [*node.body, *node.orelse]:
+            if statement not in skipped:
+                self.visit(statement)
+
+
+def test_steady_commands_convert_integers_with_decimal() -> None:
+    """CPython's own conversion looks for signals (rillet.structs.integer_text), and the profiler does not see that."""
+    found = {}
+    for name in COMPILED:
+        if name.startswith(("commands/", "types/", "structs/", "protocol/", "runtime/")) and name not in CONVERTS:
+            conversions = Conversions()
+            conversions.visit(ast.parse(Path(rillet.__file__).parent.joinpath(name + ".py").read_text()))
+            if conversions.lines:
+                found[name] = conversions.lines
+    assert found == {}
 
 
 @pytest.mark.parametrize("line", COMMANDS)

@@ -228,7 +228,17 @@ class ReplyWriter:
     @cython.exceptval(-1, check=False)
     def _negative(self, prefix: cython.uchar, value: cython.longlong) -> cython.bint:
         """The rare negative case of `_header`, separate so that the common case is inlined."""
-        return self._append(b"%c%d\r\n" % (prefix, value))
+        if not cython.compiled:
+            return self._append(b"%c%d\r\n" % (prefix, value))
+        buf: bytearray = self._reserve(_ROOM)
+        target: cython.p_uchar = buf
+        pos: cython.Py_ssize_t = self.used
+        target[pos] = prefix
+        target[pos + 1] = 45
+        # +2^63 does not fit a signed integer, so -2^63 is negated in two steps.
+        pos = put_digits(target, pos + 2, cython.cast(cython.ulonglong, -(value + 1)) + 1)
+        self.used = put_line_end(target, pos)
+        return True
 
     @cython.ccall
     @cython.exceptval(-1, check=False)

@@ -162,7 +162,8 @@ def _laid_out(digits: bytes, power: int, most: int) -> bytes:
         return digits[:whole] + b"." + digits[whole:]
     digits = digits[:most]
     fraction = b"." + digits[1:] if len(digits) > 1 else b""
-    return b"%b%be%+d" % (digits[:1], fraction, power + len(digits) - 1)
+    power += len(digits) - 1
+    return b"%b%be%b%b" % (digits[:1], fraction, b"-" if power < 0 else b"+", decimal(abs(power)))
 
 
 def _powers() -> list[tuple[int, int]]:

@@ -83,6 +83,8 @@ class AppendOnlyLog:
         self.syncer = AofSyncer(lambda: (self.file, self.size), fsync, threads=threads)
         self.rotation = AofRotation(self)
         self.size = 0
+        # Whether a write is under way: a call of the store in a signal handler must not write meanwhile.
+        self.writing = False
         # The size of all files before the current file, and the size of the log after the last rewrite.
         self.closed_size = 0
         self.base_size = 0
@@ -225,7 +227,11 @@ class AppendOnlyLog:
             if failures.reason is not None:
                 return failures.position_after(since)
             if self.feed.used:
-                error = self._write_buffer()
+                self.writing = True
+                try:
+                    error = self._write_buffer()
+                finally:
+                    self.writing = False
                 if error is not None:
                     return self._enter_failure(error)
             return self.size + len(self.buffer.unwritten)

@@ -48,6 +48,11 @@ from rillet.store.transports.undelivered import Undelivered, continues, executed
 from rillet.store.transports.wakeners import MessageDelivery, TaskWakener, ThreadWakener
 
 Result = TypeVar("Result")
+_NESTED = (
+    "this call came from a signal handler or callback that interrupted another call of the same thread inside the "
+    "engine, and one of the two writes: call the store from another thread, or set a flag in the handler and call the "
+    "store later"
+)
 
 
 class _OfThread(threading.local):
@@ -181,8 +186,13 @@ class InProcessTransport:
     # -- calls inside calls ----------------------------------------------------------------------------
 
     def _inside(self) -> bool:
-        """Return whether this thread is inside a command of another call."""
-        return bool(self.lock._is_owned() and self.engine.propagation.depth)
+        """Return whether this thread is inside a command of another call, or inside its write to the log."""
+        return bool(self.lock._is_owned() and self._under_way())
+
+    def _under_way(self) -> bool:
+        """Return whether a command or its write to the log is under way. The caller must hold the lock."""
+        log = self.engine.log
+        return bool(self.engine.propagation.depth or (log is not None and log.writing))
 
     def _nested(self, commands: Sequence[list[bytes]]) -> list[bytes]:
         """Run commands of a call that interrupted another call of this thread; return their replies."""
@@ -214,11 +224,7 @@ class InProcessTransport:
                 one.state & session_state.IN_EXEC or one.command is None or one.command.write for one in running
             )
             if not reads or not outer_reads:
-                raise NestedCall(
-                    "this call came from a signal handler or callback that interrupted another call of the same thread "
-                    "inside the engine, and one of the two writes: call the store from another thread, or set a flag "
-                    "in the handler and call the store later"
-                )
+                raise NestedCall(_NESTED)
 
     def _run_now(self, session: Session, argv: list[bytes]) -> bytes:
         """Run one command; a command that blocks replies as if its timeout had expired."""
@@ -242,7 +248,7 @@ class InProcessTransport:
         try:
             if argv[0] in self._steady and not self.engine.notify_events:
                 with self.lock as alone:
-                    if not alone and self.engine.propagation.depth:
+                    if not alone and self._under_way():
                         return self._nested([argv])[0]
                     raw = self._run(session, argv)
                     log = self.engine.log
@@ -405,6 +411,8 @@ class InProcessTransport:
 
     def run_step(self, steady: bool, step: Callable[..., Result], *arguments: Any) -> Result:
         """Run a step of the engine, in this thread if nothing can interrupt its commands."""
+        if self._inside():
+            raise NestedCall(_NESTED)
         return self._briefly(step, *arguments) if steady else self._shielded(step, *arguments)
 
     def _shielded(self, step: Callable[..., Result], *arguments: Any) -> Result:
