@@ -55,6 +55,7 @@ from rillet.errors import CommandError
 from rillet.store.aio.store import AsyncStore
 from rillet.store.encoding import decode
 from rillet.store.entry import stream_parts
+from rillet.store.retries import PATIENCE
 from rillet.store.store import Store
 from rillet.store.transports.in_process import InProcessTransport
 from rillet.store.transports.server import ServerTransport
@@ -233,14 +234,14 @@ class Instrumentation:
 
     # -- how commands run ----------------------------------------------------------------------------
 
-    def run(self, argv: Argv) -> Any:
+    def run(self, argv: Argv, patience: float = PATIENCE) -> Any:
         """Run one command; see Store.run."""
         operation = operation_of(argv)
         if operation is None:
-            return Store.run(self.store, argv)
+            return Store.run(self.store, argv, patience)
         call = self.begin(operation)
         try:
-            reply = Store.run(self.store, self.with_context(call, argv))
+            reply = Store.run(self.store, self.with_context(call, argv), patience)
         except BaseException as error:
             self.fail(call, error)
             raise
@@ -261,11 +262,11 @@ class Instrumentation:
         self.end(call, [] if made is None else [str(made).encode()])
         return made
 
-    def run_many(self, commands: Sequence[Argv]) -> list[Any]:
+    def run_many(self, commands: Sequence[Argv], patience: float = PATIENCE) -> list[Any]:
         """Run several commands; see Store.run_many."""
         calls, commands = self.begin_many(commands)
         try:
-            replies = Store.run_many(self.store, commands)
+            replies = Store.run_many(self.store, commands, patience)
         except BaseException as error:
             for call, _ in calls:
                 self.fail(call, error)
@@ -390,14 +391,14 @@ class _AsyncInstrumentation:
         """The AsyncStore."""
         return self._store() or AsyncStore(self._own.store)
 
-    async def run(self, argv: Argv) -> Any:
+    async def run(self, argv: Argv, patience: float = PATIENCE) -> Any:
         """Run one command; see AsyncStore.run."""
         operation = operation_of(argv)
         if operation is None:
-            return await AsyncStore.run(self.store, argv)
+            return await AsyncStore.run(self.store, argv, patience)
         call = self._own.begin(operation)
         try:
-            reply = await AsyncStore.run(self.store, self._own.with_context(call, argv))
+            reply = await AsyncStore.run(self.store, self._own.with_context(call, argv), patience)
         except BaseException as error:
             self._own.fail(call, error)
             raise
@@ -409,20 +410,13 @@ class _AsyncInstrumentation:
         store = self.store
         if not store.synchronous.may_wait:
             return store.synchronous.id_of(argv)
-        call = self._own.begin(Operation("add", SEND, argv[1]))
-        try:
-            made = await AsyncStore.id_of(store, self._own.with_context(call, argv))
-        except BaseException as error:
-            self._own.fail(call, error)
-            raise
-        self._own.end(call, [] if made is None else [str(made).encode()])
-        return made
+        return await AsyncStore.id_of(store, argv)  # calls `run`
 
-    async def run_many(self, commands: Sequence[Argv]) -> list[Any]:
+    async def run_many(self, commands: Sequence[Argv], patience: float = PATIENCE) -> list[Any]:
         """Run several commands; see AsyncStore.run_many."""
         calls, commands = self._own.begin_many(commands)
         try:
-            replies = await AsyncStore.run_many(self.store, commands)
+            replies = await AsyncStore.run_many(self.store, commands, patience)
         except BaseException as error:
             for call, _ in calls:
                 self._own.fail(call, error)
