@@ -63,9 +63,9 @@ demo: setup
 serve: $(COMPILED)/.stamp
 	@PYTHONPATH="$(CURDIR)/$(COMPILED)" $(BIN)/python -m rillet serve $(ARGS)
 
-# Three runs at a time keep two cores busy: the runs that start servers and Spark often wait.
+# Four runs at a time keep two cores busy: those that start servers and Spark often wait.
 test: setup
-	@$(MAKE) --no-print-directory -j3 test-interpreted test-spark test-compiled test-once
+	@$(MAKE) --no-print-directory -j4 test-interpreted test-spark test-compiled test-once
 	@echo 'rillet: all tests passed at both speeds'
 
 test-interpreted: setup

@@ -95,7 +95,7 @@ def _typed(rounds: int, scale: float) -> list[Figure]:
                     return _read_per_second(store.stream("s", type=kind), lambda entry: entry.value.delay, count)
                 return _read_per_second(store.stream("s"), lambda entry: int(entry["delay"]), count)
 
-        for what, measure in ((f"Stream.add of {name}, in process", adds), (f"iterating over {name}s", reads)):
+        for what, measure in ((f"Stream.add of {name}, in process", adds), (f"iterating over {name} each", reads)):
             raw, typed = alternate(rounds, lambda m=measure: m(False), lambda m=measure: m(True))  # type: ignore[misc]
             figures.append(Figure(what, "the same fields as a dict", raw, typed, "entries/s", 0.5))
     return figures
