@@ -348,9 +348,7 @@ class Subscription:
 
     def _reconnect(self, error: StoreError) -> None:
         """Connect and subscribe again after the connection broke; raise the error if the store is closed."""
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()
+        self._drop()
         if self._closed:
             raise StoreClosed("the subscription is closed") from error
         if isinstance(error, StoreTimeout):
@@ -363,8 +361,15 @@ class Subscription:
         except StoreTimeout:
             raise
         except StoreError:
+            self._drop()  # connected to an owner that was ending
             self._transport = self._store.replace_transport(self._transport)
             self._connect()
+
+    def _drop(self) -> None:
+        """Close the connection, if there is one."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
 
     # -- receiving -----------------------------------------------------------------------------------
 
