@@ -1,8 +1,9 @@
 """The modules that Cython compiles, in dependency order.
 
 TYPED modules declare C types, for speed. PLAIN modules are ordinary Python; they are compiled so that nothing comes
-between two steps of a command. Python runs signal handlers and raises exceptions from outside only in interpreted
-code, so a command without interpreted code is whole or has not begun (rillet.store.transports.shield).
+between two steps of a command. Python runs signal handlers and raises exceptions from outside in interpreted code,
+and in few of its C functions (rillet.structs.integer_text). A command that runs neither after its first change is
+whole or has not begun (rillet.store.transports.shield).
 
 The build executes this file alone, so it imports nothing from rillet. A test compares the lists with the
 sources (each typed file imports `cython`; no other file does) and with the extensions of the compiled build.

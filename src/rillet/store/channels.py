@@ -441,9 +441,7 @@ class Subscription:
         if connection is not None:
             connection.interrupt()
         with self._reading:
-            connection, self._connection = self._connection, None
-            if connection is not None:
-                connection.close()
+            self._drop()
 
     def __enter__(self) -> Subscription:
         return self
