@@ -11,13 +11,27 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks import arrow, durability, embedded, groups, interfaces, memory, owner_modes, server, streams
+from benchmarks import (
+    arrow,
+    defrag,
+    durability,
+    embedded,
+    groups,
+    hash_tables,
+    interfaces,
+    memory,
+    owner_modes,
+    server,
+    streams,
+)  # fmt: skip
 from benchmarks.harness import BUILDS, ROOT, Figure, report
 
 SPARK = ("spark_read", "spark_follow", "spark_write", "spark_archive")
 """Modules with a function `figures(rounds, scale)`; the Spark parts import Spark when they run."""
 PARTS = (
-    "server", "streams", "groups", "durability", "embedded", "interfaces", "owner_modes", "memory", "arrow", *SPARK,
+    "server", "streams", "groups", "durability", "embedded", "interfaces", "owner_modes", "memory", "defrag",
+    "hash_tables", "arrow",
+    *SPARK,
 )  # fmt: skip
 
 
@@ -38,8 +52,12 @@ def measure(parts: list[str], rounds: int, scale: float, mode: str) -> list[Figu
         figures += interfaces.run(rounds, scale)
     if "owner_modes" in parts and mode == "compiled":
         figures += owner_modes.run(rounds, scale)
+    if "hash_tables" in parts and mode == "compiled":
+        figures += hash_tables.figures(rounds, scale)
     if "memory" in parts:
         figures += memory.run(mode, scale)
+    if "defrag" in parts and mode == "compiled":
+        figures += defrag.run(mode, scale)
     if "arrow" in parts and mode == "compiled":
         figures += arrow.figures(rounds, scale)
     for name in SPARK:

@@ -1,6 +1,6 @@
 """The Python API: typed entries, stores attached to another process, asyncio. The peer runs the same program on Redis.
 
-Some goals are absolute. Their rows have the goal as the peer, such as "15 us", and a ratio of at least 1.
+Some goals are absolute. Their rows have the goal as the peer, such as "15 µs", and a ratio of at least 1.
 """
 
 from __future__ import annotations
@@ -172,11 +172,11 @@ def _attached(rounds: int, scale: float) -> list[Figure]:
     peer50, peer99, own50, own99, peer_many, own_many = map(statistics.median, zip(*rows, strict=True))
     what, many = "Stream.add, attached", f"Stream.add_many of {BATCH}, attached, {THREADS} threads, per entry"
     return [
-        Figure(f"{what}, p50", CLIENT, peer50, own50, "us", None, less_is_better=True),
-        Figure(f"{what}, p50", "15 us", 15.0, own50, "us", 1.0, less_is_better=True),
-        Figure(f"{what}, p99", CLIENT, peer99, own99, "us", None, less_is_better=True),
-        Figure(many, CLIENT, peer_many, own_many, "us", None, less_is_better=True),
-        Figure(many, "10 us", 10.0, own_many, "us", 1.0, less_is_better=True),
+        Figure(f"{what}, p50", CLIENT, peer50, own50, "µs", None, less_is_better=True),
+        Figure(f"{what}, p50", "15 µs", 15.0, own50, "µs", 1.0, less_is_better=True),
+        Figure(f"{what}, p99", CLIENT, peer99, own99, "µs", None, less_is_better=True),
+        Figure(many, CLIENT, peer_many, own_many, "µs", None, less_is_better=True),
+        Figure(many, "10 µs", 10.0, own_many, "µs", 1.0, less_is_better=True),
     ]
 
 
@@ -284,8 +284,8 @@ def _with_asyncio(rounds: int, scale: float) -> list[Figure]:
         figures += [
             Figure(what, ASYNC_CLIENT, median["peer"][0], speed, "entries/s", None),
             Figure(what, f"{goal:,.0f} entries/s", goal, speed, "entries/s", 1.0),
-            Figure(wake, ASYNC_CLIENT, median["peer"][1], woken, "us", None, less_is_better=True),
-            Figure(wake, "200 us", 200.0, woken, "us", 1.0, less_is_better=True),
+            Figure(wake, ASYNC_CLIENT, median["peer"][1], woken, "µs", None, less_is_better=True),
+            Figure(wake, "200 µs", 200.0, woken, "µs", 1.0, less_is_better=True),
         ]
     return figures
 

@@ -66,7 +66,7 @@ def running_redis(*arguments: str, binary: str | None = None, conf: Path | None 
                *arguments]  # fmt: skip
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        _wait_until_ready(port, process)
+        await_ready(port, process)
         yield Judge(port, folder, process)
     finally:
         process.terminate()
@@ -75,7 +75,8 @@ def running_redis(*arguments: str, binary: str | None = None, conf: Path | None 
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _wait_until_ready(port: int, process: subprocess.Popen[bytes]) -> None:
+def await_ready(port: int, process: subprocess.Popen[bytes]) -> None:
+    """Return when the server answers a PING; AssertionError if it ended, or after a minute."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         assert process.poll() is None, "redis-server ended at once"

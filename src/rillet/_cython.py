@@ -26,7 +26,7 @@ Py_ssize_t = size_t = Py_hash_t = builtins.int
 double = builtins.float
 void = None
 p_char = p_uchar = p_const_uchar = p_void = bytearray
-pp_const_uchar = p_Py_ssize_t = p_uint = list
+pp_const_uchar = pp_uchar = p_Py_ssize_t = p_uint = p_ulonglong = p_double = list
 int = builtins.int
 float = builtins.float
 

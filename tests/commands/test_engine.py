@@ -85,8 +85,7 @@ def test_the_expire_cycle_removes_keys_without_a_lookup(bench: Bench) -> None:
         bench("SET", number, "v", "PX", 5)
     bench.log.take()
     bench.clock.advance(6)
-    assert bench.engine.expire_cycle(20) == 20
-    assert bench.engine.expire_cycle(20) == 10
+    assert bench.engine.expire_cycle() == 30
     assert len(bench.log.take()) == 30
     bench.engine.loading = True
     assert bench.engine.expire_cycle() == 0
@@ -97,6 +96,25 @@ def test_engines_share_nothing() -> None:
     one("SET", "k", "v")
     assert two("GET", "k") == b"-1"
     assert one.engine.run_id != Engine().run_id
+
+
+def test_the_last_command_is_found_again_only_while_it_exists() -> None:
+    """The engine remembers the entry of the last name; `compat` and loading change which names exist."""
+    engine = Engine(Settings(compat="newest"), ManualClock(1000))
+    session = engine.session()
+    command = [b"XDELEX", b"s", b"IDS", b"1", b"1-1"]
+    for compat, loading, known in [
+        ("newest", False, True), ("7.0", False, False), ("7.0", True, True),
+        ("7.0", False, False), ("newest", False, True),
+    ]:  # fmt: skip
+        engine.execute(session, [b"CONFIG", b"SET", b"compat", compat.encode()])
+        session.enter("trust")
+        engine.loading = loading
+        for _ in range(3):
+            session.out.take()
+            engine.execute(session, command)
+            assert session.out.take().startswith(b"-ERR unknown command") is not known
+        engine.loading = False
 
 
 def test_commands_are_timed() -> None:
@@ -128,3 +146,17 @@ def test_an_expired_key_is_logged_while_writes_are_refused() -> None:
     bench.engine.refusal = "Errors writing to the AOF file: No space left on device"
     bench.clock.advance(200)
     assert bench.logged("GET", "k") == [[b"DEL", b"k"]]
+
+
+def test_the_periodic_rehash_moves_no_key_while_an_iteration_is_under_way(bench: Bench) -> None:
+    for number in range(1025):
+        bench("SET", number, "v")
+    database = bench.engine.databases[0]
+    assert database.keys.rehashing
+    keys = iter(database.keys)
+    found = [next(keys)]
+    bench.engine.rehash(1000)
+    assert sorted([*found, *keys]) == sorted(b"%d" % number for number in range(1025))
+    bench.engine.rehash(1000)
+    assert not database.keys.rehashing
+    bench.engine.check()

@@ -78,7 +78,7 @@ class Side:
             counters = statistics.of(entry)
             counts[entry.fullname] = (counters.calls, counters.failed, counters.rejected)
         database = self.engine.databases[0]
-        values = {key: dump(value) for key, value in database.values.items()}
+        values = {key: dump(value) for key, value in database.items()}
         return values, self.engine.dirty, counts
 
 
@@ -181,8 +181,8 @@ def test_a_blocked_client_is_served_between_two_commands() -> None:
     side.send(pack_command(ADD) * 3)
     assert blocked.blocked is None
     assert blocked.out.take().count(b"1700000000000-") == 1
-    assert len(side.engine.databases[0].values[b"s"].groups) == 0
-    assert side.engine.databases[0].values[b"s"].length == 4
+    assert len(side.engine.databases[0].peek(b"s").groups) == 0
+    assert side.engine.databases[0].peek(b"s").length == 4
 
 
 @pytest.mark.parametrize("state", [[b"MULTI"], [b"CLIENT", b"REPLY", b"OFF"]])
@@ -192,7 +192,7 @@ def test_a_session_in_multi_or_with_replies_off_does_not_use_the_fast_path(state
     side.send(pack_command(state))
     reply = side.send(pack_command(ADD))
     assert reply == (b"+QUEUED\r\n" if state == [b"MULTI"] else b"")
-    assert side.engine.databases[0].values[b"s"].length == (1 if state == [b"MULTI"] else 2)
+    assert side.engine.databases[0].peek(b"s").length == (1 if state == [b"MULTI"] else 2)
 
 
 def test_the_fast_path_respects_a_refusal_of_writes() -> None:
@@ -210,7 +210,7 @@ def test_replies_accumulate_up_to_the_limit() -> None:
     assert side.session.out.used < 60
     while side.engine.drain(side.session, side.parser, 30):
         side.session.out.take()
-    assert side.engine.databases[0].values[b"s"].length == 11
+    assert side.engine.databases[0].peek(b"s").length == 11
 
 
 def test_a_key_with_a_string_is_rejected() -> None:
@@ -224,7 +224,7 @@ def test_an_expired_key_starts_as_a_new_stream() -> None:
     side.send(pack_command(ADD) * 3 + pack_command([b"PEXPIRE", b"s", b"10"]))
     side.clock.advance(11)
     side.send(pack_command(ADD))
-    assert side.engine.databases[0].values[b"s"].length == 1
+    assert side.engine.databases[0].peek(b"s").length == 1
 
 
 def test_entries_with_thousands_of_fields_are_added() -> None:
@@ -236,4 +236,4 @@ def test_entries_with_thousands_of_fields_are_added() -> None:
     reply = side.send(pack_command([b"XRANGE", b"s", b"-", b"+"]))
     assert reply.count(b"\r\n5999\r\n") == 2
     side.send(pack_command(ADD))
-    assert side.engine.databases[0].values[b"s"].length == 4
+    assert side.engine.databases[0].peek(b"s").length == 4

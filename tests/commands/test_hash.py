@@ -104,7 +104,8 @@ def test_a_scan_returns_every_field_once(count: int, bare: bool) -> None:
         if cursor == b"0":
             break
     assert met == Counter(b"f%d" % at for at in range(100))
-    assert bench("HSCAN", "large", 0, "MATCH", "f1?", "COUNT", 1000)[1][::2] == [b"f%d" % at for at in range(10, 20)]
+    found = bench("HSCAN", "large", 0, "MATCH", "f1?", "COUNT", 1000)[1][::2]
+    assert sorted(found) == [b"f%d" % at for at in range(10, 20)]
 
 
 @pytest.mark.parametrize(("compat", "known"), [("7.0", False), ("7.2", False), ("7.4", True), ("valkey", True)])
@@ -250,4 +251,4 @@ def test_memory_usage_and_object_encoding_follow_the_fields() -> None:
     assert sizes[2] > 100_000
     assert b" encoding:listpack serializedlength:" in bench("DEBUG", "OBJECT", "small")
     assert bench("TYPE", "small") == b"hash"
-    assert bench("SCAN", 0, "TYPE", "HASH")[1] == [b"large", b"small"]
+    assert sorted(bench("SCAN", 0, "TYPE", "HASH")[1]) == [b"large", b"small"]

@@ -43,6 +43,7 @@ def test_info_counts_what_happens(bench: Bench) -> None:
     bench("GET", "k")
     bench("GET", "none")
     bench("NOSUCH")
+    bench.engine.expire_cycle()
     facts = info(bench)
     assert facts["redis_version"] == "7.0.15"
     assert facts["db0"] == "keys=1,expires=1,avg_ttl=5000"

@@ -29,7 +29,7 @@ def made() -> tuple[Session, Stream]:
     for group, start, consumer in ((b"g", b"0", b"c"), (b"h", last, b"d")):
         run(session, b"XGROUP", b"CREATE", b"s", group, start)
         run(session, b"XREADGROUP", b"GROUP", group, consumer, b"STREAMS", b"s", b">")
-    return session, session.db.values[b"s"]
+    return session, session.db.peek(b"s")
 
 
 @pytest.mark.parametrize(("command", "kept"), [

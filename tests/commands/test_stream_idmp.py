@@ -32,7 +32,7 @@ def replayed(log: list[list[bytes]]) -> Bench:
 
 
 def state(bench: Bench) -> tuple[Any, ...]:
-    stream = bench.engine.databases[0].values[b"s"]
+    stream = bench.engine.databases[0].peek(b"s")
     assert isinstance(stream, Stream)
     assert stream.idmp is not None
     stream.check()
@@ -153,7 +153,7 @@ def test_replaying_the_log_gives_the_same_state() -> None:
     # Expiry is not logged, so expired iids remain until the next cron.
     now = bench.clock.now_ms()
     for one in (bench, other):
-        one.engine.databases[0].values[b"s"].idmp.expire(now)
+        one.engine.databases[0].peek(b"s").idmp.expire(now)
     assert state(other)[1] == state(bench)[1] != {}
 
 
@@ -241,7 +241,7 @@ def test_the_cron_expires_iids_of_a_stream_that_was_moved(way: str) -> None:
     assert list(bench.engine.databases[database].idmp_keys)[-1:] == [key]
     bench.clock.us += 200_000_000
     bench.engine.expire_cycle()
-    assert bench.engine.databases[database].values[key].idmp.producers == {}
+    assert bench.engine.databases[database].peek(key).idmp.producers == {}
     assert all(not one.idmp_keys for one in bench.engine.databases)
 
 

@@ -64,5 +64,5 @@ def test_the_first_commands_after_a_load_have_the_same_effect(seed: int) -> None
             assert leaves(*words) == stays(*words), words
         assert leaves("DUMP", KEY) == stays("DUMP", KEY)
         assert info(leaves) == info(stays)
-        leaves.engine.databases[0].values[KEY].check()
+        leaves.engine.databases[0].peek(KEY).check()
     assert len(stays("XRANGE", KEY, "-", "+")) == stays("XLEN", KEY)

@@ -103,7 +103,7 @@ class Zsets(Kind):
         if b"bylex" not in words and b"lex" not in words[0]:
             return False
         for key in argv[1:3]:
-            value = local.session.db.values.get(key)
+            value = local.session.db.peek(key)
             if isinstance(value, Zset) and value.listpack is None and len({score for _, score in value}) > 1:
                 return True
         return False

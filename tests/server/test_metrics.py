@@ -304,7 +304,8 @@ def test_many_keys_are_examined_in_slices_up_to_a_limit(monkeypatch: pytest.Monk
     turns, examined, found = turns_of_a_scrape(fill, monkeypatch)
     assert examined <= 12_100  # the keys of a slice with streams are read, too
     assert turns >= 5
-    assert [labels[1][1] for name, labels in found if name == "rillet_stream_length"] == ["first"]
+    # Half of the keys are examined: which streams are among them depends on the order of the table.
+    assert {labels[1][1] for name, labels in found if name == "rillet_stream_length"} <= {"first", "last"}
     assert found["rillet_streams_complete", ()] == 0
 
 
@@ -314,7 +315,7 @@ def test_streams_are_looked_for_again_in_time(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("rillet.server.metrics.time.monotonic", lambda: now)
 
     async def found_by(finder: metrics.StreamFinder, server: Server) -> list[bytes]:
-        return [key for _, key in (await finder.find(server))[0]]
+        return sorted(key for _, key in (await finder.find(server))[0])
 
     async def scrapes(server: Server) -> None:
         nonlocal now
@@ -384,7 +385,7 @@ def test_a_lag_is_exact(compat: str) -> None:
                     case "s" if names:
                         stream.group(chosen.choice(names), create=False).set_id(f"{chosen.randrange(added + 1)}-0")
                 engine = store.transport.engine  # type: ignore[attr-defined]
-                value = engine.databases[0].values[b"x"]
+                value = engine.databases[0].peek(b"x")
                 for group in value.groups.values():
                     ahead = len(stream.range(f"({group.last_ms}-{group.last_seq}"))
                     assert metrics.lag_of(value, group, engine.settings.compat.lag_rule) == ahead

@@ -89,8 +89,18 @@ class Model(RuleBasedStateMachine):
         there = -len(self.model) <= index < len(self.model)
         assert self.list.get(index) == (self.model[index] if there else None)
 
+    @rule()
+    def begin_compaction(self) -> None:
+        self.list.bookmark = self.list.head
+
+    @rule(steps=st.integers(1, 4))
+    def compact(self, steps: int) -> None:
+        for _ in range(steps):
+            self.list.compact()
+
     @invariant()
     def holds(self) -> None:
+        assert self.list.bookmark is None or self.list.bookmark in list(self.list.chain())
         self.list.check()
         assert list(self.list) == self.model
         assert len(self.list) == len(self.model)
@@ -131,6 +141,35 @@ def test_inner_nodes_are_compressed_and_the_ends_are_not() -> None:
     while one.nodes > 2:
         one.pop(True)
     assert not any(node.block for node in one.chain())
+
+
+def test_a_compaction_merges_neighbours_and_releases_capacity() -> None:
+    one = Quicklist(4)
+    for number in range(400):
+        one.push(b"element %d" % number, False)
+    for start in range(100):
+        one.delete_range(start, 3)
+    assert (one.nodes, len(one)) == (100, 100)
+    kept, before = list(one), sum(len(node.listpack().buf) for node in one.chain())
+    one.bookmark, freed = one.head, 0
+    while one.bookmark is not None:
+        freed += one.compact()
+    assert (one.nodes, list(one)) == (25, kept)
+    assert sum(len(node.listpack().buf) for node in one.chain()) == before - freed
+    one.check()
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_a_compaction_leaves_compressed_nodes(depth: int) -> None:
+    one = Quicklist(2, depth)
+    for number in range(40):
+        one.push(b"compressible " * 10 + b"%d" % number, False)
+    kept = list(one)
+    one.bookmark = one.head
+    while one.bookmark is not None:
+        one.compact()
+        one.check()
+    assert list(one) == kept
 
 
 @pytest.mark.parametrize("classic", [True, False])

@@ -101,7 +101,7 @@ def pool(seed: int, size: int = 12) -> list[tuple[int, list[Token]]]:
     while len(found) < size * len(STREAM_TYPES):
         number += 1
         build(bench, "newest", number)
-        stream = bench.engine.databases[0].values[b"s"]
+        stream = bench.engine.databases[0].peek(b"s")
         for kind in STREAM_TYPES:
             recorder = Recorder()
             save_stream(recorder, stream, kind)
@@ -301,7 +301,7 @@ def _exercise_value(bench: Bench, value: object, source: random.Random) -> None:
     commands = genuine_values.commands(kind, b"s")
     for words in source.sample(commands, min(len(commands), source.choice((4, 8, 12)))):
         assert bench.run(list(words)), words
-        left = bench.engine.databases[0].values.get(b"s")
+        left = bench.engine.databases[0].peek(b"s")
         if left is None:
             break
         left.check()
@@ -346,7 +346,7 @@ class Fuzzer:
         grew = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
         if grew * 1024 > MEMORY_AT_ALL + MEMORY_PER_BYTE * len(payload):
             raise AssertionError(f"{len(payload)} bytes took {grew} KB")
-        value = bench.engine.databases[0].values.get(b"s")
+        value = bench.engine.databases[0].peek(b"s")
         if answer != b"OK":
             assert answer == REFUSED, answer
             self.counts["refused"] += 1
@@ -356,7 +356,7 @@ class Fuzzer:
         else:
             self.counts["other types"] += 1
             self._accepted_value(value, random.Random(number))
-        bench.engine.databases[0].values.clear()
+        bench.engine.databases[0].flush()
 
     def _accepted(self, stream: Stream, source: random.Random) -> None:
         check(stream)

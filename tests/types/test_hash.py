@@ -53,8 +53,8 @@ steps = st.lists(st.tuples(st.sampled_from(["set", "set", "remove", "scan", "pic
 
 @given(steps, st.integers(0, 8), st.integers(0, 9))
 def test_it_behaves_as_a_dict(steps: list[tuple[str, bytes, bytes]], entries: int, longest: int) -> None:
-    """After any changes, in either encoding, it holds the same items as a dict, in the same order."""
-    value, model, limits = Hash(), dict[bytes, bytes](), limits_of(entries, longest)
+    """After any changes, in either encoding, it holds the same items as a dict, in the same order until a removal."""
+    value, model, limits, removed = Hash(), dict[bytes, bytes](), limits_of(entries, longest), False
     for what, field, content in steps:
         if what == "set":
             assert value.set(field, content, limits) is (field not in model)
@@ -64,10 +64,12 @@ def test_it_behaves_as_a_dict(steps: list[tuple[str, bytes, bytes]], entries: in
         elif model:
             assert set(value.picks(3) + value.sample(2)) <= set(model)
             assert sorted(value.sample(99)) == sorted(value.scan(0, 99)[1]) == sorted(model)
-        assert list(value.items()) == list(model.items())
-        assert list(value) == list(model)
+        removed = removed or what == "remove"
+        if value.encoding() == "listpack" or not removed:
+            assert list(value.items()) == list(model.items())
+        assert dict(value.items()) == model
+        assert dict(zip(value, value.values(), strict=True)) == model
         assert len(value) == len(model)
-        assert value.values() == list(model.values())
         assert value.get(field) == model.get(field)
         assert (field in value) is (field in model)
         if model:
@@ -118,7 +120,7 @@ def test_a_scan_returns_every_permanent_field() -> None:
         while True:
             cursor, fields = value.scan(cursor, count)
             met.update(fields)
-            assert len(fields) <= count
+            assert len(fields) < count + 10  # the last bucket is returned whole
             calls += 1
             for _ in range(3):
                 value.remove(b"go%d" % source.randrange(400))
@@ -127,7 +129,7 @@ def test_a_scan_returns_every_permanent_field() -> None:
             if not cursor:
                 break
         assert all(met[b"stay%d" % at] for at in range(400))
-        assert calls <= 801
+        assert calls <= 2048  # the buckets after the table doubled
 
 
 def test_random_fields_are_uniformly_distributed() -> None:
@@ -153,7 +155,7 @@ def test_memory_usage_grows_with_the_fields() -> None:
     sizes.append(value.memory_usage())
     assert sizes == sorted(sizes)
     assert sizes[0] < 2000
-    assert 300_000 < sizes[2] < 600_000
+    assert 2000 * 60 < sizes[2] < 2000 * 110
 
 
 # -- as RDB bytes ---------------------------------------------------------------------------------------

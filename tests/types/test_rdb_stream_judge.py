@@ -46,7 +46,7 @@ def test_a_payload_of_a_server_is_read_and_written_back_unchanged(compat: str, p
             assert payload[0] == COMPATS[compat].stream_type
             ours("CONFIG", "SET", "rdbcompression", run(b"CONFIG", b"GET", b"rdbcompression")[1])
             assert ours("RESTORE", "s", 0, payload, "REPLACE") == b"OK", seed
-            ours.engine.databases[0].values[b"s"].check()
+            ours.engine.databases[0].peek(b"s").check()
             assert ours("DUMP", "s") == payload, seed
             assert ours("DEBUG", "DIGEST-VALUE", "s") == run(b"DEBUG", b"DIGEST-VALUE", b"s"), seed
 

@@ -1,5 +1,6 @@
 cimport cython
 from rillet.keyspace.clock cimport Clock
+from rillet.structs.dict cimport Dict
 
 @cython.final
 cdef class Watcher:
@@ -11,8 +12,8 @@ cdef class Watcher:
 cdef class Database:
     cdef readonly long index
     cdef public Clock clock
-    cdef public dict values
-    cdef public dict expires
+    cdef public Dict keys
+    cdef public Dict expires
     cdef public dict blocking_keys
     cdef public dict ready_keys
     cdef public dict watched_keys
@@ -27,11 +28,10 @@ cdef class Database:
     cdef public object may_expire
     cdef public long long hits
     cdef public long long misses
-    cdef list _slots
-    cdef list _serials
-    cdef dict _serial_of
-    cdef long long _next_serial
-    cdef list _expire_walk
+    cdef public unsigned long long expires_cursor
+    cdef public long long average_ttl
+    cdef bint _any_expires(self) noexcept
+    cpdef object peek(self, bytes key)
     cpdef object lookup(self, bytes key)
     cpdef object lookup_read(self, bytes key)
     cpdef bint count_read(self, bytes key, bint found) except -1
@@ -46,7 +46,3 @@ cdef class Database:
     cpdef bint persist(self, bytes key) except -1
     cpdef bint touch(self, bytes key) except -1
     cpdef bint signal_ready(self, bytes key) except -1
-    cdef bint _number_keys(self) except -1
-    cpdef bint _forget_numbers(self) except -1
-    cdef bint _give_number(self, bytes key) except -1
-    cdef bint _take_number(self, bytes key) except -1

@@ -1,7 +1,7 @@
 """A numbered database: keys, values, and the state attached to keys (Redis: struct redisDb, db.c).
 
-    index          values[key] -> String | Stream | ...      one object per key, never None
-    expires        expires[key] -> ms since the epoch        only keys of `values`
+    keys           keys[key] -> String | Stream | ...        one object per key, never None (Redis: redisDb.dict)
+    expires        expires[key] -> ms since the epoch        only keys of `keys`
     blocking_keys  blocking_keys[key] -> KeyWaiters           queues of clients blocked on the key
     ready_keys     {key: None}                               changed keys with blocked clients, in order of change
     watched_keys   watched_keys[key] -> {Watcher}            WATCH: marked when the key changes
@@ -13,23 +13,13 @@ the engine can log a DEL. The clock is injected.
 The engine decides whether expired keys may be deleted (`may_expire`). During log replay they may not,
 because the log contains the deletions.
 
-SCAN needs an order that insertions and deletions do not disturb. Iteration of a dict cannot start in the middle.
-The first SCAN therefore gives every key a serial number, and each later key gets the next higher number. A scan
-proceeds from the highest number down; its cursor is the last number returned:
-
-    serials   [ 1,  2,  4,  7,  8 ]     ascending, for bisection
-    slots     [ a,  b,  -,  d,  e ]     the key of each number; None once it is deleted
-
-A key keeps its number for life, so a key that exists during the whole scan is returned exactly once. Keys
-created during the scan are above the cursor, so a scan terminates however fast keys are added. A call costs
-O(log keys + count). The lists are compacted when half of the keys in them are deleted. Redis's own order
-depends on a random hash seed, so clients cannot rely on it.
+`keys` and `expires` are dicts of structs/dict.py: they grow, shrink and free themselves in small steps, so no command
+waits for a table of a million keys. SCAN's cursor is a position in the table (dictScan). Iteration follows the table,
+not the order of insertion.
 """
 
 from __future__ import annotations
 
-import random
-from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -39,6 +29,7 @@ except ModuleNotFoundError:  # Cython is not installed: run interpreted
     from rillet import _cython as cython
 
 from rillet.keyspace.clock import Clock
+from rillet.structs.dict import Dict
 from rillet.types.stream.value import Stream
 
 # A value of Database.notify_before: no key is given an expiry before this time.
@@ -71,26 +62,22 @@ class Database:
     """A database: lookup, changes, expiry, and the clients that watch or are blocked on keys."""
 
     __slots__ = (
-        "index", "clock", "values", "expires", "blocking_keys", "ready_keys", "watched_keys", "idmp_keys",
+        "index", "clock", "keys", "expires", "blocking_keys", "ready_keys", "watched_keys", "idmp_keys",
         "on_expired", "on_expiry", "notify_before", "on_ready", "on_missed", "on_new", "on_overwritten", "may_expire",
-        "hits", "misses", "_slots", "_serials", "_serial_of", "_next_serial", "_expire_walk",
+        "hits", "misses", "expires_cursor", "average_ttl",
     )  # fmt: skip
-    values: dict[bytes, Any]
-    expires: dict[bytes, int]
+    keys: Dict
+    expires: Dict
     blocking_keys: dict[bytes, Any]
     ready_keys: dict[bytes, None]
     watched_keys: dict[bytes, Any]
     idmp_keys: dict[bytes, None]
-    _slots: Any  # list[bytes | None], or None before the first SCAN
-    _serials: list[int]
-    _serial_of: dict[bytes, int]
-    _expire_walk: list[bytes]
 
     def __init__(self, index: int, clock: Clock) -> None:
         self.index = index
         self.clock = clock
-        self.values = {}
-        self.expires = {}
+        self.keys = Dict(objects=True)
+        self.expires = Dict(numbers=True)
         self.blocking_keys = {}
         self.ready_keys = {}
         self.watched_keys = {}
@@ -108,33 +95,42 @@ class Database:
         self.may_expire: Callable[[], bool] | None = None
         self.hits = 0
         self.misses = 0
-        self._slots = None
-        self._serials = []
-        self._serial_of = {}
-        self._next_serial = 1
-        self._expire_walk = []
+        # The position of the expiry cycle in `expires`, and the mean time to live that it found, in ms.
+        self.expires_cursor = 0
+        self.average_ttl = 0
 
     def __len__(self) -> int:
         """Return the number of keys, including expired keys that are not deleted yet. O(1)"""
-        return len(self.values)
+        return len(self.keys)
 
     # -- lookup ------------------------------------------------------------------------------------
 
     @cython.ccall
     def lookup(self, key: bytes) -> object:
         """Return the key's value, or None; an expired key is deleted first. O(1)"""
-        if self.expires and self.expire_if_needed(key):
+        value: object = self.keys.get(key)
+        if value is not None and self._any_expires() and self.expire_if_needed(key):
             return None
-        return self.values.get(key)
+        return value
+
+    @cython.ccall
+    def peek(self, key: bytes) -> Any:
+        """Return the key's value even if it has expired, or None. O(1)"""
+        return self.keys.get(key)
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(check=False)
+    def _any_expires(self) -> cython.bint:
+        return self.expires.used0 != 0 or self.expires.used1 != 0
 
     @cython.ccall
     def lookup_read(self, key: bytes) -> object:
         """Look up a key and count a keyspace hit or miss for INFO (db.c: lookupKeyRead). O(1)"""
         value: object
-        if self.expires and self.expire_if_needed(key):
+        value = self.keys.get(key)
+        if value is not None and self._any_expires() and self.expire_if_needed(key):
             value = None
-        else:
-            value = self.values.get(key)
         self.count_read(key, value is not None)
         return value
 
@@ -164,8 +160,10 @@ class Database:
     @cython.exceptval(-1, check=False)
     def is_expired(self, key: bytes) -> cython.bint:
         """Return whether the key has expired and may be deleted (db.c: keyIsExpired)."""
-        when = self.expires.get(key)
-        if when is None or when >= self.clock.now_ms():
+        if not self._any_expires():
+            return False
+        n: cython.Py_ssize_t = self.expires.find(key)
+        if n < 0 or self.expires.number(n) >= self.clock.now_ms():
             return False
         return self.may_expire is None or self.may_expire()
 
@@ -185,15 +183,11 @@ class Database:
     @cython.ccall
     def set(self, key: bytes, value: object, keep_ttl: cython.bint = False) -> object:
         """Set the value of a key; return the previous value, or None. O(1)"""
-        if self.expires:
+        if self._any_expires():
             self.expire_if_needed(key)
-        old: object = self.values.get(key)
-        if old is None:
-            if self._slots is not None:
-                self._give_number(key)
-        elif not keep_ttl and self.expires:
-            self.expires.pop(key, None)
-        self.values[key] = value
+        old: object = self.keys.exchange(key, value)
+        if old is not None and not keep_ttl and self._any_expires():
+            self.expires.delete(key)
         if old is None and self.on_new is not None:
             self.on_new(self, key)
         # Clients may be blocked on a key that is created or replaced by another type: wake them.
@@ -218,40 +212,45 @@ class Database:
     @cython.exceptval(-1, check=False)
     def delete(self, key: bytes) -> cython.bint:
         """Delete the key and its expiry; return False if it does not exist. O(1)"""
-        if self.values.pop(key, None) is None:
+        # The value is freed at the end of this method, when the dict is complete again.
+        value: object = self.keys.unlink(key)
+        if value is None:
             return False
-        if self.expires:
-            self.expires.pop(key, None)
+        if self._any_expires():
+            self.expires.delete(key)
         if self.idmp_keys:
             self.idmp_keys.pop(key, None)
-        if self._slots is not None:
-            self._take_number(key)
         if self.blocking_keys:
             self.signal_ready(key)
         return True
 
     def flush(self) -> int:
         """Delete all keys; return their number and mark the watchers of existing keys. O(watched)"""
-        removed = len(self.values)
+        removed = len(self.keys)
         self._touch_all(None)
-        waited = [key for key in self.blocking_keys if key in self.values]
-        self.values = {}
-        self.expires = {}
+        waited = [key for key in self.blocking_keys if key in self.keys]
+        self.keys = Dict(objects=True, newest=self.keys.newest)
+        self.expires = Dict(numbers=True, newest=self.expires.newest)
         self.idmp_keys = {}
-        self._forget_numbers()
+        self.expires_cursor = 0
+        self.average_ttl = 0
         for key in waited:
             self.signal_ready(key)
         return removed
+
+    def resize_as(self, newest: bool) -> None:
+        """Let the dicts grow and shrink as in Redis 7.4 and later, or as in 7.0: see structs/dict.py."""
+        self.keys.newest = self.expires.newest = newest
 
     def swap(self, other: Any) -> None:
         """Exchange keys and expiries with another database, but not watchers and blocked clients (dbSwapDatabases)."""
         self._touch_all(other)
         other._touch_all(self)
-        self.values, other.values = other.values, self.values
+        self.keys, other.keys = other.keys, self.keys
         self.expires, other.expires = other.expires, self.expires
         self.idmp_keys, other.idmp_keys = other.idmp_keys, self.idmp_keys
-        self._forget_numbers()
-        other._forget_numbers()
+        self.expires_cursor, other.expires_cursor = other.expires_cursor, self.expires_cursor
+        self.average_ttl, other.average_ttl = other.average_ttl, self.average_ttl
         for database in (self, other):
             for key in list(database.blocking_keys):
                 database.signal_ready(key)
@@ -261,15 +260,15 @@ class Database:
     @cython.ccall
     def get_expire(self, key: bytes) -> cython.longlong:
         """Return the expiry time of the key (ms since the epoch), or -1. O(1)"""
-        when = self.expires.get(key)
-        return -1 if when is None else when
+        n: cython.Py_ssize_t = self.expires.find(key)
+        return -1 if n < 0 else self.expires.number(n)
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def set_expire(self, key: bytes, when: cython.longlong) -> cython.bint:
         """Set the expiry time of an existing key (ms since the epoch). O(1)"""
-        assert key in self.values
-        self.expires[key] = when
+        assert self.keys.find(key) >= 0
+        self.expires.set_number(self.expires.add_or_find(key), when)
         if when < self.notify_before and self.on_expiry is not None:
             self.notify_before = NEVER_DUE
             try:
@@ -282,26 +281,14 @@ class Database:
     @cython.exceptval(-1, check=False)
     def persist(self, key: bytes) -> cython.bint:
         """Remove the key's expiry; return False if it has none. O(1)"""
-        return self.expires.pop(key, None) is not None
-
-    def expire_some(self, limit: int = 20) -> int:
-        """Examine the next `limit` keys with an expiry; delete expired ones and return their number.
-
-        This is active expiry (expire.c: activeExpireCycle), which deletes keys that no command accesses. Each
-        round iterates over a list of the keys taken at its start and costs O(keys with an expiry).
-        """
-        if not self._expire_walk:
-            self._expire_walk = list(self.expires)
-        batch = self._expire_walk[-limit:]
-        del self._expire_walk[-limit:]
-        return sum(1 for key in batch if self.expire_if_needed(key))
+        return self.expires.delete(key)
 
     # -- watched and blocking keys -------------------------------------------------------------------
 
     def expire_idmp(self, now: int) -> None:
         """Remove expired messages of idempotent producers (t_stream.c: handleExpiredIdmpEntries)."""
         for key in list(self.idmp_keys):
-            stream = self.values.get(key)
+            stream = self.keys.get(key)
             idmp = stream.idmp if isinstance(stream, Stream) else None
             if idmp is None:
                 del self.idmp_keys[key]
@@ -320,7 +307,7 @@ class Database:
             if watchers is not None:
                 for watcher in watchers:
                     if watcher.stale and (self, key) in watcher.stale:
-                        if key not in self.values:
+                        if key not in self.keys:
                             watcher.stale.discard((self, key))
                     else:
                         watcher.dirty = True
@@ -329,15 +316,15 @@ class Database:
     def _touch_all(self, replacement: Any) -> None:
         """Mark the watchers of the keys that `replacement` removes or adds (multi.c: touchAllWatchedKeysInDb)."""
         for key, watchers in self.watched_keys.items():
-            comes = replacement is not None and key in replacement.values
-            if not comes and key not in self.values:
+            comes = replacement is not None and key in replacement.keys
+            if not comes and key not in self.keys:
                 continue
             comes_expired = comes and replacement.is_expired(key)
             for watcher in watchers:
                 stale = (self, key) in watcher.stale
                 if stale and not comes:
                     watcher.stale.discard((self, key))
-                elif comes_expired and (stale or key not in self.values):
+                elif comes_expired and (stale or key not in self.keys):
                     watcher.stale.add((self, key))
                 else:
                     watcher.dirty = True
@@ -362,82 +349,54 @@ class Database:
 
     # -- iteration -----------------------------------------------------------------------------------
 
+    def items(self) -> Iterator[tuple[bytes, Any]]:
+        """Yield keys and values, expired ones included. The caller may change the database meanwhile. O(keys)"""
+        keys = self.keys
+        for n in keys.entries():
+            yield keys.entry_key(n), keys.entry_value(n)
+
+    def expiries(self) -> Iterator[tuple[bytes, int]]:
+        """Yield the keys that have an expiry, with its time in ms since the epoch. O(keys with an expiry)"""
+        expires = self.expires
+        for n in expires.entries():
+            yield expires.entry_key(n), expires.number(n)
+
     def live_keys(self) -> Iterator[bytes]:
         """Yield the keys that have not expired, without deleting any. O(keys)"""
         now = self.clock.now_ms()
-        for key in list(self.values):
-            when = self.expires.get(key)
-            if when is None or when >= now:
+        for key in self.keys:
+            n = self.expires.find(key)
+            if n < 0 or self.expires.number(n) >= now:
                 yield key
 
     def scan(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
-        """Return the next cursor (0 at the end) and up to `count` keys. O(log keys + count)"""
-        if self._slots is None:
-            self._number_keys()
-        slots = self._slots
-        assert slots is not None
-        stop = bisect_left(self._serials, cursor) if cursor else len(slots)
-        start = max(stop - count, 0)
-        found = [key for key in slots[start:stop] if key is not None]
-        found.reverse()
-        return (self._serials[start] if start else 0), found
+        """Return the next cursor (0 at the end) and about `count` keys, from 10 * count buckets at most (dictScan).
+
+        A key that exists during the whole scan is returned at least once. Nothing is stored between two calls.
+        """
+        following, found = self.keys.scan(cursor, count)
+        return following, [self.keys.entry_key(n) for n in found]
+
+    def scan_type(self, cursor: int, count: int, kind: type) -> tuple[int, list[bytes]]:
+        """Do `scan`, but return only the keys whose values have this type."""
+        following, found = self.keys.scan(cursor, count)
+        return following, [self.keys.entry_key(n) for n in found if type(self.keys.entry_value(n)) is kind]
 
     def random_key(self) -> bytes | None:
-        """Return a random key, or None; expired keys that are drawn are deleted. O(1) expected"""
-        while self.values:
-            if self._slots is None:
-                self._number_keys()
-            key: bytes | None = random.choice(self._slots)
-            if key is not None and not self.expire_if_needed(key):
+        """Return a random key, or None; expired keys that are drawn are deleted (db.c: dbRandomKey). O(1) expected"""
+        while (n := self.keys.fair_random_entry()) >= 0:
+            key = self.keys.entry_key(n)
+            if not self.expire_if_needed(key):
                 return key
         return None
 
-    @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def _number_keys(self) -> cython.bint:
-        self._slots = list(self.values)
-        self._serials = list(range(self._next_serial, self._next_serial + len(self._slots)))
-        self._serial_of = dict(zip(self._slots, self._serials, strict=True))
-        self._next_serial += len(self._slots)
-        return True
-
-    @cython.ccall
-    @cython.exceptval(-1, check=False)
-    def _forget_numbers(self) -> cython.bint:
-        self._slots = None
-        self._serials = []
-        self._serial_of = {}
-        return True
-
-    @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def _give_number(self, key: bytes) -> cython.bint:
-        self._slots.append(key)
-        self._serials.append(self._next_serial)
-        self._serial_of[key] = self._next_serial
-        self._next_serial += 1
-        return True
-
-    @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def _take_number(self, key: bytes) -> cython.bint:
-        self._slots[bisect_left(self._serials, self._serial_of.pop(key))] = None
-        # Random probing and scanning stay cheap only while fewer than half of the slots are empty.
-        if len(self._slots) > 64 and len(self._slots) > 2 * len(self._serial_of):
-            self._slots = list(self._serial_of)
-            self._serials = list(self._serial_of.values())
-        return True
-
     def check(self) -> None:
-        """Raise AssertionError if an expiry or slot has no key, or if a value's own check fails."""
-        assert all(key in self.values for key in self.expires)
-        assert all(value is not None for value in self.values.values())
+        """Raise AssertionError if an expiry has no key, or if a dict's or a value's own check fails."""
+        self.keys.check()
+        self.expires.check()
+        assert all(key in self.keys for key in self.expires)
         for waiting in self.blocking_keys.values():
             assert waiting
-        if self._slots is not None:
-            assert {key for key in self._slots if key is not None} == set(self.values) == set(self._serial_of)
-            assert self._serials == sorted(self._serials) and len(self._serials) == len(self._slots)
-            slot_of = {key: bisect_left(self._serials, number) for key, number in self._serial_of.items()}
-            assert all(self._slots[slot] == key for key, slot in slot_of.items())
-        for value in self.values.values():
+        for _, value in self.items():
+            assert value is not None
             value.check()

@@ -44,12 +44,17 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from rillet.structs.dict_table import RESIZE_AVOID, RESIZE_ENABLE, RESIZE_FORBID, set_resize_mode
+
 _LONGEST_ERROR = 2000
 _READ = 65536
 # A child reports its progress once a second.
 _REPORT_SECONDS = 1.0
 # Measuring the copied memory may cost the child a hundredth of its time (childinfo.c: CHILD_COW_DUTY_CYCLE).
 _DUTY_CYCLE = 100
+
+# The children of this process that have not ended.
+_RUNNING: set[int] = set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +158,8 @@ class Child:
             if pid == 0:
                 _run(job, writing, {*keep, writing})
             usec = (time.perf_counter_ns() - began) // 1000
+            _RUNNING.add(pid)
+            _set_resize_mode()
         except OSError:
             os.close(reading)
             raise
@@ -221,6 +228,8 @@ class Child:
             pid, status = self.pid, 0
         if pid == 0:
             return
+        _RUNNING.discard(pid)
+        _set_resize_mode()
         number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
         error = self._error
         if not error and (status or not self._finished):
@@ -232,6 +241,21 @@ class Child:
         self._pipe = -1
         seconds = time.monotonic() - self.started
         self._outcome = ChildOutcome(error, self._result, number, self._killed, seconds, self.most_copied)
+
+
+def _set_resize_mode() -> None:
+    """Let tables rarely move while a child runs: each moved page is copied (server.c: updateDictResizePolicy)."""
+    set_resize_mode(RESIZE_AVOID if _RUNNING else RESIZE_ENABLE)
+
+
+def _forget_children() -> None:
+    """Make a process that the application forked independent of the children of its parent."""
+    _RUNNING.clear()
+    _set_resize_mode()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_children)
 
 
 def _fork() -> int:
@@ -246,6 +270,7 @@ def _run(job: Job, pipe: int, keep: set[int]) -> NoReturn:
     status = 1
     try:
         gc.disable()
+        set_resize_mode(RESIZE_FORBID)
         _forget_signals()
         _close_all_but(keep | {0, 1, 2})
         report = ChildReport(pipe)

@@ -53,13 +53,13 @@ def without_versions(syntax: str) -> str:
 
 def parse(syntax: str) -> list[Argument]:
     """Return the arguments that a syntax line describes."""
-    reader = _Reader(_LEXEMES.findall(syntax))
+    reader = _SyntaxParser(_LEXEMES.findall(syntax))
     arguments = reader.choice(())
     assert reader.at == len(reader.words), f"unbalanced syntax: {syntax}"
     return arguments
 
 
-class _Reader:
+class _SyntaxParser:
     """Recursive-descent parser of the lexemes of a syntax line."""
 
     def __init__(self, words: list[str]) -> None:

@@ -1,5 +1,6 @@
 cimport cython
 from rillet.keyspace.clock cimport Clock
+from rillet.keyspace.expire_cycle cimport ExpireCycle
 from rillet.protocol.command_parser cimport CommandParser
 from rillet.runtime.admission cimport admit
 from rillet.runtime.blocking cimport Blocking
@@ -18,6 +19,7 @@ cdef class Engine:
     cdef public object settings
     cdef public Clock clock
     cdef readonly Propagation propagation
+    cdef readonly object defrag
     cdef readonly Blocking blocking
     cdef public dict sessions
     cdef public Statistics statistics
@@ -37,6 +39,9 @@ cdef class Engine:
     cdef list _fast_paths
     cdef unsigned long _fast_path_sizes
     cdef dict _by_name
+    cdef bytes _last_name
+    cdef readonly ExpireCycle expiry
+    cdef Command _last_entry
     cdef object _paused_clients
     cdef public int paused
     cdef public long long mstime

@@ -26,6 +26,8 @@ except ModuleNotFoundError:  # Cython is not installed: run interpreted
 from rillet.errors import CommandError, ProtocolError
 from rillet.keyspace.clock import Clock
 from rillet.keyspace.database import Database
+from rillet.keyspace.defrag import IDLE, ActiveDefrag
+from rillet.keyspace.expire_cycle import SLICE, ExpireCycle
 from rillet.protocol.command_parser import CommandParser, QueryBufferExceeded
 from rillet.protocol.propagation_buffer import PropagationBuffer
 from rillet.runtime import session_state
@@ -66,11 +68,13 @@ class Engine:
     __slots__ = (
         "databases", "settings", "clock", "propagation", "blocking", "sessions", "statistics", "preserved", "refusal",
         "notify_events", "on_keyspace_event", "loading", "started_ms", "next_session_id", "host", "active_expire",
-        "run_id", "replication_id", "paused", "mstime", "channels", "words", "_by_name", "_paused_clients", "_since",
-        "_idmp_expired", "_fast_paths", "_fast_path_sizes",
+        "run_id", "replication_id", "paused", "mstime", "channels", "words", "_by_name", "_last_name", "_last_entry",
+        "_paused_clients", "_since", "_idmp_expired", "_fast_paths", "_fast_path_sizes", "defrag", "expiry",
     )  # fmt: skip
     sessions: dict[int, Session]
     _by_name: dict[bytes, Command]
+    _last_name: bytes
+    _last_entry: Command | None
     _fast_paths: list[tuple[bytes, Command, FastPath]]
 
     def __init__(self, settings: Settings | None = None, clock: Clock | None = None) -> None:
@@ -85,6 +89,7 @@ class Engine:
             database.on_expired = self._expired
             database.on_ready = self.blocking.database_ready
             database.may_expire = self._may_expire
+        self.defrag = ActiveDefrag(self.databases, self.settings, self.clock, self._changes)
         self.channels = Channels()
         self.sessions = {}
         self.host: Host = DefaultHost(self)
@@ -106,7 +111,11 @@ class Engine:
         self.started_ms = self.clock.now_ms()
         self.next_session_id = 1
         self._by_name = {}
+        # The name of the last command: clients repeat a command, and comparing a name costs less than hashing it.
+        self._last_name = b""
+        self._last_entry = None
         self._idmp_expired = 0
+        self.expiry = ExpireCycle()
         # The arguments of one command as positions in memory, for the fast paths.
         self.words = ArgumentSpans()
         self._fast_paths = [(entry.name.encode(), entry, entry.shortcut()) for entry in TABLE if entry.shortcut]
@@ -165,9 +174,16 @@ class Engine:
     @cython.exceptval(-1, check=False)
     def execute(self, session: Session, argv: list[bytes]) -> cython.bint:
         """Run one command, which replies in session.out; return False if the session blocked instead."""
-        entry: Command | None = self._by_name.get(argv[0])
-        if entry is None:
-            entry = self._find(argv[0])
+        name: bytes = argv[0]
+        entry: Command | None = self._last_entry
+        if entry is None or name != self._last_name:
+            entry = self._by_name.get(name)
+            if entry is None:
+                entry = self._find(name)
+            else:
+                self._last_entry = None  # an exception between these lines must not pair a name with another's entry
+                self._last_name = name
+                self._last_entry = entry
         if entry is not None and entry.subcommands is not None and len(argv) > 1:
             entry = self._find_subcommand(entry, argv[1])
         if (entry is None or session.state & _SPECIAL or self.refusal is not None or self.paused
@@ -384,9 +400,13 @@ class Engine:
     def take_settings(self) -> None:
         """After a change of settings, update the visible commands and the published keyspace events."""
         self._by_name.clear()
+        self._last_entry = None
+        self.defrag.take_settings()
         events = self.settings.notify_keyspace_events
         self.notify_events = events.wanted
+        shrinks = self.settings.compat.knows(74) or self.settings.compat.valkey
         for database in self.databases:
+            database.resize_as(shrinks)
             database.on_missed = self._missed if events.wanted and events.flags & MISS else None
             database.on_new = self._new if events.wanted and events.flags & NEW else None
             database.on_overwritten = (
@@ -414,11 +434,15 @@ class Engine:
     def _may_expire(self) -> bool:
         return not self.loading and not self.paused
 
-    def expire_cycle(self, limit: int = 20) -> int:
-        """Remove some expired keys of each database and return their number; the frontend's timer calls this."""
+    def expire_cycle(self, slice_ns: int = SLICE) -> int:
+        """Begin the slow expiry cycle, or continue it for a slice; return the number of deleted keys.
+
+        While `expiry.unfinished` is true, the caller should continue after other work.
+        """
         if self.loading or self.paused or not self.active_expire:
             return 0
-        removed = sum(database.expire_some(limit) for database in self.databases if database.expires)
+        self.expiry.start(len(self.databases), self.settings.active_expire_effort, self.settings.hz)
+        removed = self._expire(slice_ns)
         now = self.clock.now_ms()
         if now - self._idmp_expired >= _IDMP_PERIOD:
             self._idmp_expired = now
@@ -427,6 +451,57 @@ class Engine:
         if self.blocking.ready:
             self.blocking.serve_ready()
         return removed
+
+    def expire_fast(self) -> None:
+        """Run the fast expiry cycle if many keys are expired; for the end of a round of commands (beforeSleep)."""
+        if self.loading or self.paused or not self.active_expire:
+            return
+        effort = self.settings.active_expire_effort
+        if self.expiry.start_fast(len(self.databases), effort, self.clock.ticks()):
+            self._expire(2**62)
+            if self.blocking.ready:
+                self.blocking.serve_ready()
+
+    def _expire(self, slice_ns: int) -> int:
+        before = self.statistics.expired_keys
+        self.expiry.step(self.databases, self.clock, self.settings.active_expire_effort, slice_ns)
+        return self.statistics.expired_keys - before
+
+    def expire_all(self) -> None:
+        """Delete every expired key at once, for clocks that a test moves. O(keys with an expiry)"""
+        for database in self.databases:
+            now = self.clock.now_ms()
+            for key in [key for key, when in database.expiries() if when < now]:
+                database.expire_if_needed(key)
+        if self.blocking.ready:
+            self.blocking.serve_ready()
+
+    def rehash(self, microseconds: int) -> None:
+        """Shrink and rehash the tables of the keyspace, until the time has passed (server.c: databasesCron)."""
+        for database in self.databases:
+            database.keys.shrink_if_needed()
+            database.expires.shrink_if_needed()
+        if not self.settings.activerehashing:
+            return
+        stop = self._now_us() + microseconds
+        for database in self.databases:
+            for table in (database.keys, database.expires):
+                if table.rehashing and table.rehash_for(stop - self._now_us(), self._now_us):
+                    return
+
+    def _now_us(self) -> int:
+        return int(self.clock.ticks()) // 1000
+
+    # -- defragmentation -----------------------------------------------------------------------------
+
+    def _changes(self) -> int:
+        return int(self.propagation.dirty)
+
+    def defrag_step(self) -> float:
+        """Compact values for half a millisecond; return the seconds until the next call. Timers call this."""
+        if self.loading or self.paused:
+            return IDLE
+        return float(self.defrag.run())
 
     # -- keyspace events -----------------------------------------------------------------------------
 

@@ -120,8 +120,8 @@ class Host(Protocol):
         """
         settings = self._engine.settings
         for database in self._engine.databases:
-            for key, value in list(database.values.items()):
-                database.values[key] = rdb.restore(rdb.dump(value, settings.rdbcompression), settings)
+            for key, value in list(database.items()):
+                database.keys.set(key, rdb.restore(rdb.dump(value, settings.rdbcompression), settings))
 
     # -- the append-only file ------------------------------------------------------------------------
 

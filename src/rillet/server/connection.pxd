@@ -25,7 +25,9 @@ cdef class ClientConnection:
     cdef bint _limited
     cdef long long _above_since
     cdef Py_ssize_t _alarm
+    cdef int _turn
     cpdef bint run(self)
     cpdef bint within_limits(self)
+    cdef bint _end_turn(self)
     cdef bint _is_full(self)
     cdef bint _send(self)

@@ -15,7 +15,9 @@ read, client-output-buffer-limit disconnects it: immediately above `hard` bytes,
 
 With a log, the replies of one loop iteration are set aside together (Server.flush_soon) when the log is written, and
 leave in order once the log is as safe as `appendfsync` requires. Under `always` that is after a sync. One thread syncs
-for all clients of an iteration; the clients of the iterations during that sync share the next one.
+for all clients of an iteration; the clients of the iterations during that sync share the next one. While only one
+client sends commands, its turn ends with the write of the log and its replies (Server.end_turn), without another
+iteration.
 
 The class has asyncio's protocol methods (connection_made, data_received, ...) without being an asyncio.Protocol: both
 event loops only call the methods, and a compiled class has no Python base. Both event loops set TCP_NODELAY.
@@ -44,6 +46,11 @@ _UNCOUNTED = cython.declare(cython.Py_ssize_t, UNCOUNTED_OUTPUT)
 _REPLY_BATCH = cython.declare(cython.Py_ssize_t, 1 << 20)  # bytes of replies after which the replies are sent
 _MOST_ASIDE = cython.declare(cython.Py_ssize_t, 16)  # at most so many loop iterations have replies that wait
 
+# Whether received commands run now, and whether their replies wait for the end of that turn.
+_NO_TURN = cython.declare(cython.int, 0)
+_TURN = cython.declare(cython.int, 1)
+_REPLIED = cython.declare(cython.int, 2)
+
 
 @cython.cclass
 class ClientConnection:
@@ -52,6 +59,7 @@ class ClientConnection:
     __slots__ = (
         "server", "engine", "session", "parser", "transport", "peer", "local", "received", "sent", "last_read",
         "_write", "_timer", "_paused", "_dirty", "_announced", "_limited", "_above_since", "_alarm", "_aside", "_held",
+        "_turn",
     )  # fmt: skip
     server: Any
     engine: Engine
@@ -73,6 +81,7 @@ class ClientConnection:
     _limited: cython.bint
     _above_since: cython.longlong
     _alarm: cython.Py_ssize_t
+    _turn: cython.int
 
     def __init__(self, server: Any) -> None:
         self.server = server
@@ -90,6 +99,8 @@ class ClientConnection:
         # _dirty: replies wait for the end of this loop iteration, when the log is written. _aside: replies that wait
         # for a sync. _held: too many replies wait for a sync, so commands wait as well.
         self._dirty = False
+        # One of _NO_TURN, _TURN and _REPLIED.
+        self._turn = _NO_TURN
         self._aside = deque()
         self._held = False
         # Whether channel messages will be sent in the next loop iteration.
@@ -149,10 +160,23 @@ class ClientConnection:
         self.received += self.last_read
         self.parser.feed(data)
         if self.session.blocked is None:
-            self.run()
+            self._turn = _TURN
+            try:
+                self.run()
+            finally:
+                self._end_turn()
         elif self.parser.buffered > self.parser.query_buffer_limit:
             # Nothing is parsed while the session is blocked, so the limit is checked here.
             self.transport.abort()
+
+    @cython.cfunc
+    def _end_turn(self) -> cython.bint:
+        """Handle the replies to the received commands."""
+        replied: cython.bint = self._turn == _REPLIED
+        self._turn = _NO_TURN
+        if replied:
+            self.server.end_turn(self)
+        return True
 
     def pause_writing(self) -> None:
         """Record that the client reads too slowly; from now on its output limits are checked."""
@@ -207,6 +231,9 @@ class ClientConnection:
             if out.used:
                 self._send()
                 if more and self._dirty:
+                    if self._turn == _REPLIED:
+                        self._turn = _TURN
+                        self.server.flush_soon(self)
                     self.server.flush()
         if session.blocked is not None and self._timer is None:
             self._start_timer(session.blocked.wakes_at)
@@ -233,13 +260,22 @@ class ClientConnection:
             self._write(self.session.out.hand_over())
         elif not self._dirty:
             self._dirty = True
-            self.server.flush_soon(self)
+            if self._turn == _NO_TURN:
+                self.server.flush_soon(self)
+            else:
+                self._turn = _REPLIED
         return True
 
     def put_aside(self) -> None:
         """Set aside the replies of this loop iteration until the log is as safe as appendfsync requires."""
         self._dirty = False
         self._aside.append(self.session.out.hand_over())
+
+    def send_now(self) -> None:
+        """Send the replies of this turn: the log is as safe as appendfsync requires, and no older replies wait."""
+        self._dirty = False
+        self._aside.append(self.session.out.hand_over())
+        self.release()
 
     def release(self) -> None:
         """Send the oldest replies that waited for a sync of the log."""
@@ -252,7 +288,7 @@ class ClientConnection:
             self.transport.close()
         elif self._held and len(self._aside) <= _MOST_ASIDE:
             self._held = False
-            self.server.call_soon(self._resume)
+            self.server.call_soon(self.resume)
 
     def refuse(self, error: Misconf) -> None:
         """Replace the oldest set-aside replies by the error, and close: the log may have lost their writes."""
@@ -337,9 +373,10 @@ class ClientConnection:
     def _woken(self) -> None:
         """Continue with the next commands, after the command that unblocked the session."""
         self._stop_timer()
-        self.server.loop.call_soon(self._resume)
+        self.server.resume_soon(self)
 
-    def _resume(self) -> None:
+    def resume(self) -> None:
+        """Send the replies of a session that was blocked, and run its next commands."""
         if self.transport is not None:
             if self.session.out.used:
                 self._send()

@@ -61,6 +61,8 @@ def serve_store(configuration: Configuration, folder: Path) -> bool:
     settings.appendonly = True
     if "aof-checksums" not in given:
         settings.aof_checksums = True  # the default of a store
+    if "log-entries-read" not in given:
+        settings.log_entries_read = True
     return True
 
 

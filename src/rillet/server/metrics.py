@@ -215,28 +215,18 @@ class StreamFinder:
         found: list[tuple[int, bytes]] = []
         examined = 0
         for database in server.engine.databases:
-            at = 0
-            while at < len(database):
-                if len(found) > most or examined >= KEYS:
-                    return found[:most], False
-                found += [(database.index, key) for key in _streams_among(database.values, at)]
-                at += _KEYS_A_SLICE
+            cursor, streams = 0, dict[bytes, None]()
+            while len(database):
+                if len(found) + len(streams) > most or examined >= KEYS:
+                    return [*found, *((database.index, key) for key in streams)][:most], False
+                cursor, some = database.scan_type(cursor, _KEYS_A_SLICE, Stream)
+                streams.update(dict.fromkeys(some))
                 examined += _KEYS_A_SLICE
                 await asyncio.sleep(0)
+                if not cursor:
+                    break
+            found += [(database.index, key) for key in streams]
         return found[:most], len(found) <= most
-
-
-def _streams_among(values: dict[bytes, Any], start: int) -> list[bytes]:
-    """Return the keys of streams in a slice of a database. O(start): 3 ms for the last slice
-
-    The slice begins at the first key, because the dict may have changed since the previous slice.
-    """
-    some = islice(values.values(), start, start + _KEYS_A_SLICE)
-    places = [place for place, value in enumerate(some) if type(value) is Stream]
-    if not places:
-        return []
-    keys = list(islice(values, start, start + _KEYS_A_SLICE))
-    return [keys[place] for place in places]
 
 
 async def _streams(server: Server, finder: StreamFinder) -> list[Metric]:
@@ -255,7 +245,7 @@ async def _streams(server: Server, finder: StreamFinder) -> list[Metric]:
     for number, (index, key) in enumerate(wanted):
         if number % _STREAMS_A_SLICE == 0:
             await asyncio.sleep(0)
-        stream = engine.databases[index].values.get(key)
+        stream = engine.databases[index].peek(key)
         if type(stream) is not Stream:
             continue  # it was deleted meanwhile
         place = (str(index), _name(key))

@@ -117,6 +117,7 @@ class ServerPersistence:
         self._server = server
         self.rdb.attach(server)
         server.cron_jobs.append(self._cron)
+        self._engine.defrag.is_blocked = lambda: self._snapshots.busy
 
     def _cron(self) -> None:
         """Poll the child process, and start due saves and rewrites in the order of server.c: serverCron."""

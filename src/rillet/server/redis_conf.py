@@ -34,8 +34,7 @@ from rillet.runtime.settings import DEFAULT_SAVE, PARAMETERS, SettingError, Sett
 
 # Directives that are accepted without effect: they configure features that rillet lacks.
 IGNORED = frozenset(
-    "acl-pubsub-default acllog-max-len active-defrag-cycle-max active-defrag-cycle-min active-defrag-ignore-bytes "
-    "active-defrag-max-scan-fields active-defrag-threshold-lower active-defrag-threshold-upper active-expire-effort "
+    "acl-pubsub-default acllog-max-len "
     "aof_rewrite_cpulist bgsave_cpulist bio_cpulist server_cpulist aof-rewrite-cpulist bgsave-cpulist bio-cpulist "
     "server-cpulist busy-reply-threshold lua-time-limit cluster-config-file cluster-node-timeout hll-sparse-max-bytes "
     "io-threads io-threads-do-reads latency-monitor-threshold latency-tracking latency-tracking-info-percentiles "
@@ -80,7 +79,7 @@ def load(arguments: Sequence[str], stdin: BinaryIO | None = None) -> Configurati
     """Return the settings that the command line `[file] [-] [--name value ...]` defines."""
     rest = list(arguments)
     file = Path(rest.pop(0)) if rest and not rest[0].startswith("-") else None
-    reader = _Reader(Settings(save=DEFAULT_SAVE))
+    reader = _DirectiveReader(Settings(save=DEFAULT_SAVE))
     if file is not None:
         reader.read_file(file)
     if rest and "-" in (rest[0], rest[-1]):
@@ -117,7 +116,7 @@ def _encoded(line: str) -> bytes:
     return line.encode("utf-8", "surrogateescape")
 
 
-class _Reader:
+class _DirectiveReader:
     """Applies the directives of redis.conf and of the command line to the settings."""
 
     def __init__(self, settings: Settings) -> None:

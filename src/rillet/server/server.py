@@ -15,12 +15,15 @@ import gc
 import os
 import socket
 import stat
+import threading
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from rillet.errors import Misconf, StoreError
+from rillet.keyspace.defrag import IDLE
+from rillet.keyspace.expire_cycle import SLICE, share
 from rillet.runtime.engine import Engine
 from rillet.runtime.pause import PAUSE_ALL, PAUSE_WRITES
 from rillet.runtime.session_state import SUBSCRIBED
@@ -37,6 +40,7 @@ except ImportError:  # Windows
 
 UNIX_SOCKETS = hasattr(socket, "AF_UNIX")
 _RESERVED_FILES = 32  # for the log and other files (server.h: CONFIG_MIN_RESERVED_FDS)
+_REHASH_US = 1000  # microseconds of rehashing per run of the periodic jobs
 _LAST_REPLIES = 1.0  # seconds that clients have at a shutdown to read their last replies
 
 
@@ -73,6 +77,7 @@ class Server:
         self.slow: dict[ClientConnection, None] = {}
         self.figures = ServerStats(self)
         self.loop: asyncio.AbstractEventLoop
+        self.thread = 0  # the identifier of the event loop's thread
         self.port = 0
         self._listeners: list[asyncio.Server] = []
         self.unix_path: Path | None = None
@@ -81,12 +86,18 @@ class Server:
         self._all_gone: asyncio.Event
         self._cron_paused = False
         self._dirty: list[ClientConnection] = []
+        # The client whose turn was the last one with replies that wait for the log.
+        self._latest: ClientConnection | None = None
+        # Clients that were blocked and have a reply.
+        self._woken: deque[ClientConnection] = deque()
         self._with_messages: list[ClientConnection] = []
         # Replies that wait for a position of the log, oldest first: the position and the connections.
         self._unsettled: deque[tuple[int, list[ClientConnection]]] = deque()
         # The position of the log when replies were last set aside; other threads write the log, too.
         self._flushed = 0
         self._cron: asyncio.TimerHandle | None = None
+        self._defrag: asyncio.TimerHandle | None = None
+        self._expiry: asyncio.TimerHandle | None = None
         # The periodic jobs: called `hz` times a second while the guard is held.
         self.cron_jobs: list[Callable[[], None]] = []
         self._pause_until = 0
@@ -96,7 +107,7 @@ class Server:
 
     async def start(self, *, tcp: bool = True) -> None:
         """Listen on the addresses of the settings; CannotListen if that fails."""
-        self.loop = asyncio.get_running_loop()
+        self.loop, self.thread = asyncio.get_running_loop(), threading.get_ident()
         self._stopping = asyncio.Event()
         self._all_gone = asyncio.Event()
         if tcp and self.settings.port:
@@ -104,6 +115,7 @@ class Server:
         if self.settings.unixsocket:
             await self._listen_unix(Path(self.settings.unixsocket))
         self._tick()
+        self._defragment()
 
     async def _listen_tcp(self) -> None:
         self.port = self.settings.port
@@ -192,6 +204,8 @@ class Server:
         self.connections.pop(connection, None)
         LOGGER.debug("client %s disconnected", connection.peer)
         self.slow.pop(connection, None)
+        if self._latest is connection:
+            self._latest = None
         self.figures.add_closed(connection)
         if not self.connections and self._stopping.is_set():
             self._all_gone.set()
@@ -209,13 +223,25 @@ class Server:
         if not self._cron_paused:
             self._run_jobs()
 
+    def _defragment(self) -> None:
+        """Do one step of the defragmentation, and schedule the next one."""
+        pause = IDLE
+        try:
+            if not self._cron_paused:
+                with self.guard:
+                    pause = self.engine.defrag_step()
+        finally:
+            self._defrag = self.loop.call_later(pause, self._defragment)
+
     def _run_jobs(self) -> None:
         engine = self.engine
         engine.mstime = now = engine.clock.now_ms()
         with self.guard:
             if engine.paused and now >= self._pause_until:
                 engine.unpause()
-            engine.expire_cycle()
+            engine.rehash(_REHASH_US)
+            if self._expiry is None:
+                self._expire()
             if engine.log is not None:
                 self._flush_guarded()
             for job in self.cron_jobs:
@@ -225,6 +251,21 @@ class Server:
             for connection in list(self.slow):
                 connection.within_limits()
         self.figures.sample(now)
+
+    def _expire(self) -> None:
+        """Begin or continue the expiry cycle; the rest follows after a pause, in which clients are served."""
+        self._expiry = None
+        engine = self.engine
+        engine.expire_cycle()
+        if engine.expiry.unfinished and not engine.paused and engine.active_expire:
+            pause = SLICE / 1e9 * (100 / share(self.settings.active_expire_effort) - 1)
+            self._expiry = self.loop.call_later(pause, self._continue_expiry)
+
+    def _continue_expiry(self) -> None:
+        with self.guard:
+            self._expire()
+            if self.engine.log is not None:
+                self._flush_guarded()
 
     def _close_idle(self, now: int) -> None:
         oldest = now - self.settings.timeout * 1000
@@ -260,6 +301,21 @@ class Server:
         """Call the function in the next loop iteration; only the loop's thread may use this method."""
         self.loop.call_soon(function)
 
+    def resume_soon(self, connection: ClientConnection) -> None:
+        """Continue with a client that was blocked, at the latest in the next loop iteration, in the loop's thread."""
+        self._woken.append(connection)
+        if len(self._woken) == 1:
+            self.loop.call_soon(self._resume_woken)
+
+    def _resume_woken(self) -> None:
+        woken = self._woken
+        try:
+            for _ in range(len(woken)):
+                woken.popleft().resume()
+        finally:
+            if woken:  # clients that these clients woke
+                self.loop.call_soon(self._resume_woken)
+
     def _deliver(self) -> None:
         with self.guard:
             waiting, self._with_messages = self._with_messages, []
@@ -272,9 +328,36 @@ class Server:
         if len(self._dirty) == 1:
             self.loop.call_soon(self.flush)
 
+    def end_turn(self, connection: ClientConnection) -> None:
+        """Write the log and send a connection's replies now, if it alone is active; the caller holds the guard.
+
+        The clients that its commands woke get their replies now, too. If other clients have replies in this loop
+        iteration, or had the latest ones, one write serves all of them at the end of the iteration.
+        """
+        log = self.engine.log
+        alone = connection is self._latest and not self._dirty and not self._unsettled
+        self._latest = connection
+        if not alone or log is None or self.settings.aof_flush_sleep:
+            self.flush_soon(connection)
+            return
+        if self._woken:
+            self._dirty.append(connection)
+            self._resume_woken()
+            self._flush_guarded()
+            return
+        position = log.write(self._flushed)
+        self._flushed = log.position
+        with contextlib.suppress(Misconf):
+            if log.settled(position):
+                connection.send_now()
+                return
+        self._set_aside(position, [connection])
+
     def flush(self) -> None:
         """Write the log, and send each reply once its log position is as safe as appendfsync requires."""
         with self.guard:
+            if self.engine.expiry.pressing:
+                self.engine.expire_fast()
             self._flush_guarded()
 
     def _flush_guarded(self) -> None:
@@ -286,6 +369,10 @@ class Server:
         if log is not None:
             position = log.write(self._flushed)
             self._flushed = log.position
+        self._set_aside(position, waiting)
+
+    def _set_aside(self, position: int, waiting: list[ClientConnection]) -> None:
+        """Let replies wait for a position of the log, and send those that need not wait; the caller holds the guard."""
         if waiting:
             for connection in waiting:
                 connection.put_aside()
@@ -294,7 +381,7 @@ class Server:
             self._release_settled()
             if self._unsettled:
                 # One sync covers all replies that were set aside before its start; other clients are served meanwhile.
-                log.sync_soon(self._synced)
+                self.engine.log.sync_soon(self._synced)
 
     def _release_settled(self) -> None:
         """Send the replies whose log position is safe; the caller holds the guard."""
@@ -341,9 +428,10 @@ class Server:
 
     async def stop(self) -> None:
         """Stop listening, flush the log, send the replies, close every client; a second call does nothing."""
-        if self._cron is not None:
-            self._cron.cancel()
-            self._cron = None
+        for timer in (self._cron, self._defrag, self._expiry):
+            if timer is not None:
+                timer.cancel()
+        self._cron = self._defrag = self._expiry = None
         if not self._stopping.is_set() or self._listeners:
             LOGGER.info("the server stops: %d clients are connected", len(self.connections))
         await self._close_listeners()

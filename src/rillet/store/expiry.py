@@ -11,9 +11,9 @@ have an expiry, and only when a key may be due:
 The database calls `on_expiry` for that (Database.set_expire). This call is inside a command, during which no signal
 handler may run, so it must not be Python code: it is the start of a thread, or the release of a lock, both in C.
 
-A round repeats the cycle while it finds many expired keys, for a quarter of its period at most, as Redis does
-(expire.c: ACTIVE_EXPIRE_CYCLE_SLOW_TIME_PERC). The lock is free between two cycles. A fork waits for the end of the
-current cycle (Backend.before_fork), and the child gets its own thread.
+A round is one slow cycle (keyspace/expire_cycle.py), which takes a quarter of its period at most. The lock is free
+between its slices of a millisecond. A fork waits for the end of the current slice (Backend.before_fork), and the child
+gets its own thread.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from rillet.runtime.engine import Engine
 LOGGER = logging.getLogger("rillet.store")
 
 _ALWAYS = 2**63 - 1  # every key is due before this time
+_REHASH_US = 1000  # microseconds of rehashing before a slice: the cycle passes over sparse tables
 _SHARE = 0.25  # of a period, that a round may take
-_MANY = 2  # expired keys of one cycle: more than 10% of its 20 keys, so that another cycle follows
 _MOST_COUNTED = 10_000  # keys with an expiry, among which the first one to expire is searched
 _LONGEST = 60.0  # seconds that the thread sleeps at most, because the system's clock may be set
 
@@ -83,19 +83,23 @@ class ActiveExpiry:
                 self.running = not self._closed
                 if self._closed:
                     return None
-                removed = self._engine.expire_cycle()
-                if removed <= _MANY or monotonic() - began >= _SHARE * period:
+                self._engine.rehash(_REHASH_US)
+                self._engine.expire_cycle()
+                if not self._engine.expiry.unfinished or monotonic() - began >= _SHARE * period:
                     self.rounds += 1
                     return self._pause(period)
 
     def _pause(self, period: float) -> float | None:
         """Return the seconds until the next round, and let the databases end this pause. The caller holds the lock."""
-        expiries = [database.expires for database in self._engine.databases if database.expires]
-        if not expiries:
+        expiring = [database for database in self._engine.databases if database.expires]
+        if not expiring:
             self._stopped()
             return None
         now = self._engine.clock.now_ms()
-        first = now if sum(map(len, expiries)) > _MOST_COUNTED else min(min(one.values()) for one in expiries)
+        if sum(len(database.expires) for database in expiring) > _MOST_COUNTED:
+            first = now
+        else:
+            first = min(when for database in expiring for _, when in database.expiries())
         seconds = (first + 1 - now) / 1000  # a key is deleted in the millisecond after its expiry
         if seconds <= period:
             self._notify(NEVER_DUE, None)

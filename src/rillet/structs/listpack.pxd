@@ -18,6 +18,7 @@ cdef class Listpack:
     cdef readonly Py_ssize_t at_next
 
     cpdef bytes to_bytes(self)
+    cpdef Listpack copy(self)
     cpdef Py_ssize_t length(self) except -1
     cpdef bint shrink(self) except -1
     cpdef bint can_append(self, Py_ssize_t nbytes) except -1
@@ -43,6 +44,7 @@ cdef class Listpack:
 
     cpdef bint append(self, bytes value) except -1
     cpdef bint append_int(self, long long v) except -1
+    cpdef bint append_range(self, Listpack source, Py_ssize_t start, Py_ssize_t end, Py_ssize_t count) except -1
     cdef bint open(self, Py_ssize_t ints, ArgumentSpans words, Py_ssize_t first, Py_ssize_t step, Py_ssize_t count) except -1
     cdef bint push_int(self, long long v) noexcept
     cdef bint push_words(self, ArgumentSpans words, Py_ssize_t first, Py_ssize_t step, Py_ssize_t count) noexcept

@@ -451,6 +451,14 @@ class Listpack:
         """Return the serialized listpack, as in DUMP and RDB."""
         return copy_out(self.buf, 0, self.used)
 
+    @cython.ccall
+    def copy(self) -> Listpack:
+        """Return a copy without spare capacity. O(bytes)"""
+        twin: Listpack = Listpack(self.used)
+        copy_slice(twin.buf, 0, self.buf, 0, self.used)
+        twin.used = self.used
+        return twin
+
     @property
     def nbytes(self) -> int:
         """Return the size in bytes, including the header and the 0xFF (Redis: lpBytes)."""
@@ -760,6 +768,19 @@ class Listpack:
         self.room(_INT_ROOM)
         self.push_int(v)
         return self.close(1)
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def append_range(
+        self, source: Listpack, start: cython.Py_ssize_t, end: cython.Py_ssize_t, count: cython.Py_ssize_t
+    ) -> cython.bint:
+        """Append `count` entries of another listpack, from the position start up to end, as they are. O(bytes)"""
+        if start < _HEADER or end < start or end > source.used - 1 or source is self:
+            raise IndexError("the range is outside the entries of the other listpack")
+        self.room(end - start)
+        copy_slice(self.buf, self.used - 1, source.buf, start, end - start)
+        self.used += end - start
+        return self.close(count)
 
     # Bulk append: `open` reserves the room, `push_int` and `push_words` write entries, `close` writes the final 0xFF
     # and the header. Between `open` and `close` the listpack has no terminator.

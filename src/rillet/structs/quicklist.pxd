@@ -28,6 +28,7 @@ cdef QuicklistNode _packed_node(bytes value)
 cdef class Quicklist:
     cdef readonly QuicklistNode head
     cdef readonly QuicklistNode tail
+    cdef public QuicklistNode bookmark
     cdef readonly Py_ssize_t nodes
     cdef readonly Py_ssize_t count
     cdef public bint classic
@@ -51,6 +52,8 @@ cdef class Quicklist:
     cdef QuicklistNode _split(self, QuicklistNode node, Py_ssize_t rank, bint after)
     cdef QuicklistNode _join(self, QuicklistNode one, QuicklistNode other)
     cdef bint _join_around(self, QuicklistNode center) except -1
+    cpdef bint can_join_next(self, QuicklistNode node) except -1
+    cpdef Py_ssize_t compact(self) except -1
     cdef bint _replace_by_plain(self, QuicklistNode node, Py_ssize_t rank, bytes value) except -1
     cdef bint _delete(self, QuicklistNode node, Py_ssize_t pos) except -1
     cdef Py_ssize_t _remove_packed(

@@ -160,13 +160,16 @@ def _packed_node(value: bytes) -> QuicklistNode:
 class Quicklist:
     """A chain of nodes; an element is addressed by its node and its rank within the node."""
 
-    __slots__ = ("classic", "count", "depth", "fill", "head", "nodes", "single", "tail", "threshold", "_opened")
+    __slots__ = (
+        "bookmark", "classic", "count", "depth", "fill", "head", "nodes", "single", "tail", "threshold", "_opened",
+    )  # fmt: skip
 
     def __init__(
         self, fill: int = -2, depth: int = 0, classic: cython.bint = False, single: cython.bint = False
     ) -> None:
         self.head: QuicklistNode | None = None
         self.tail: QuicklistNode | None = None
+        self.bookmark: QuicklistNode | None = None  # the next node of a compaction; a removed node passes it on
         self.nodes = 0
         self.count = 0
         self.classic = classic
@@ -183,7 +186,7 @@ class Quicklist:
 
     def __del__(self) -> None:
         node: QuicklistNode | None = self.head
-        self.head = self.tail = None
+        self.head = self.tail = self.bookmark = None
         while node is not None:
             following: QuicklistNode | None = node.next
             node.previous = node.next = None
@@ -275,6 +278,8 @@ class Quicklist:
             self.tail = node.previous
         else:
             node.next.previous = node.previous
+        if self.bookmark is node:
+            self.bookmark = node.next
         node.previous = node.next = None
         self.nodes -= 1
         self.count -= node.count
@@ -501,6 +506,47 @@ class Quicklist:
         if center.next is not None and self._may_join(center, center.next):
             self._join(center, center.next)
         return True
+
+    # -- compaction ----------------------------------------------------------------------------------
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def can_join_next(self, node: QuicklistNode) -> cython.bint:
+        """Return whether `compact` would merge the next node into this one."""
+        after: QuicklistNode | None = node.next
+        if node.packed is None or after is None or after.packed is None:
+            return False
+        return self._may_join(node, after)
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def compact(self) -> cython.Py_ssize_t:
+        """Shrink the bookmarked node or merge the next one into it; return the bytes freed. O(two nodes)
+
+        Afterwards the bookmark is at the node to compact next; None = the end. A merged node stays bookmarked, because
+        it may take more nodes. Compressed and PLAIN nodes stay as they are. Redis moves nodes to other addresses, but
+        merges none (defrag.c: scanLaterList, defragQuickListNode).
+        """
+        node: QuicklistNode | None = self.bookmark
+        if node is None:
+            return 0
+        after: QuicklistNode | None = node.next
+        if node.packed is None:
+            self.bookmark = after
+            return 0
+        before: cython.Py_ssize_t = len(node.packed.buf)
+        if after is not None and self.can_join_next(node):
+            assert after.packed is not None
+            before += len(after.packed.buf)
+            self._join(node, after)
+            self._settle()
+            # `_settle` may have compressed the node, if it is no longer one of the outer nodes.
+            return before - (node.nbytes() if node.packed is None else len(node.packed.buf))
+        self.bookmark = after
+        if len(node.packed.buf) - node.packed.used <= before >> 3:
+            return 0
+        node.packed.shrink()
+        return before - node.packed.used
 
     def replace(self, index: int, value: bytes) -> bool:
         """Replace the element at an index; return False if the index is out of range (quicklistReplaceAtIndex)."""

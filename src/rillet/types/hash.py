@@ -4,19 +4,15 @@ A hash has one of two encodings, which clients see (OBJECT ENCODING) and DUMP ex
 
     listpack     field, value, field, value ...; up to hash-max-listpack-entries fields (512), each field and value
                  of up to hash-max-listpack-value bytes (64)
-    hashtable    anything else: a dict from field to value
+    hashtable    anything else: a `Dict` whose values rest as bytes (structs/dict.py)
 
 A hash starts as a listpack, and a hashtable never becomes a listpack. A command examines all its arguments before it
 stores the first one (`prepare`): one argument that is too long, or since 7.2 too many arguments, convert the hash at
 once, even if the arguments repeat the same field. The limits are read at each change, so a hash keeps its encoding
 until its first change after the settings have changed.
 
-Both encodings keep the fields in insertion order. The order of Redis's hashtable depends on a random seed, so clients
-cannot rely on it.
-
-HSCAN and HRANDFIELD need access by position, which a dict lacks. The first such command creates a `SlotTable` of the
-fields, which the hash keeps. Rejected alternative: creating the table at the start, as sets do, because most hashes
-are never scanned and the table costs about 100 bytes a field.
+Both encodings keep the fields in insertion order until a field is removed from a hashtable. The order of Redis's
+hashtable depends on a random seed, so clients cannot rely on it. HSCAN uses the cursor of the hashtable.
 """
 
 from __future__ import annotations
@@ -25,22 +21,21 @@ import random
 import sys
 from collections.abc import Iterator, Sequence
 
+from rillet.structs.dict import Dict
 from rillet.structs.listpack import HEADER_SIZE, Listpack
 from rillet.types.encoding_limits import DEFAULTS, EncodingLimits, has_compact
-from rillet.types.slot_table import SlotTable, scan_slots
 
 
 class Hash:
     """The value of a hash key: its fields and values, stored in `listpack` or `table`."""
 
-    __slots__ = ("listpack", "slots", "table")
+    __slots__ = ("listpack", "table")
 
     type_name = "hash"
 
     def __init__(self) -> None:
         self.listpack: Listpack | None = Listpack()
-        self.table: dict[bytes, bytes] | None = None
-        self.slots: SlotTable | None = None
+        self.table: Dict | None = None
 
     def encoding(self) -> str:
         """Return the encoding: listpack or hashtable."""
@@ -60,13 +55,14 @@ class Hash:
         if self.listpack is not None:
             return self.listpack.find(HEADER_SIZE, field, 1) != -1
         assert self.table is not None
-        return field in self.table
+        return self.table.find(field) >= 0
 
     def get(self, field: bytes) -> bytes | None:
         """Return the value of a field, or None if it does not exist (hashTypeGetValue). O(1), in a listpack O(n)"""
         if self.listpack is None:
             assert self.table is not None
-            return self.table.get(field)
+            value: bytes | None = self.table.get(field)
+            return value
         pos = self.listpack.find(HEADER_SIZE, field, 1)
         return None if pos == -1 else self.listpack.get_bytes(self.listpack.next(pos))
 
@@ -86,40 +82,38 @@ class Hash:
 
     def __iter__(self) -> Iterator[bytes]:
         """Yield the fields in insertion order. O(n)"""
-        return iter(self.words()[::2] if self.table is None else self.table)
+        return iter(self.words()[::2]) if self.table is None else self.table.keys()
 
     def values(self) -> list[bytes]:
         """Return the values in the order of their fields. O(n)"""
-        return self.words()[1::2] if self.table is None else list(self.table.values())
+        return self.words()[1::2] if self.table is None else [value for _, value in self.table.items()]
 
     # -- random access and iteration -----------------------------------------------------------------
 
-    def _listed(self) -> list[bytes]:
-        """Return all fields by slot; a hashtable keeps the list. O(n) the first time, then O(1)"""
-        if self.table is None:
-            return list(self)
-        if self.slots is None:
-            self.slots = SlotTable(list(self.table))
-        return self.slots.items
-
     def picks(self, count: int) -> list[bytes]:
-        """Return `count` random fields, in which a field may occur more than once. O(count)"""
-        return random.choices(self._listed(), k=count)
+        """Return `count` random fields, in which a field may occur more than once. O(count), in a listpack O(n)"""
+        table = self.table
+        if table is None:
+            return random.choices(list(self), k=count)
+        return [table.entry_key(table.uniform_entry()) for _ in range(count)]
 
     def sample(self, count: int) -> list[bytes]:
         """Return up to `count` distinct random fields; from a listpack, in insertion order. O(count)"""
-        fields = self._listed()
+        if self.table is not None:
+            if count >= len(self.table):
+                return list(self.table.keys())
+            return list(map(self.table.entry_key, self.table.distinct_sample(count)))
+        fields = list(self)
         if count >= len(fields):
-            return fields[:]
-        if self.table is None:
-            return [fields[at] for at in sorted(random.sample(range(len(fields)), count))]
-        return random.sample(fields, count)
+            return fields
+        return [fields[at] for at in sorted(random.sample(range(len(fields)), count))]
 
     def scan(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
         """Return the next cursor (0 at the end) and some fields, or all of a listpack (scanGenericCommand)."""
-        if self.table is None or (not cursor and count >= len(self.table)):
+        if self.table is None:
             return 0, list(self)
-        return scan_slots(self._listed(), cursor, count)
+        following, entries = self.table.scan(cursor, count)
+        return following, list(map(self.table.entry_key, entries))
 
     # -- changes -------------------------------------------------------------------------------------
 
@@ -141,11 +135,7 @@ class Hash:
                 return self._set_packed(listpack, field, value, limits)
             self.to_hashtable()
         assert self.table is not None
-        new = field not in self.table
-        self.table[field] = value
-        if new and self.slots is not None:
-            self.slots.add(field)
-        return new
+        return self.table.set(field, value)
 
     def _set_packed(self, listpack: Listpack, field: bytes, value: bytes, limits: EncodingLimits) -> bool:
         pos = listpack.find(HEADER_SIZE, field, 1)
@@ -166,16 +156,15 @@ class Hash:
                 self.listpack.delete(self.listpack.delete(pos))
             return pos != -1
         assert self.table is not None
-        if self.table.pop(field, None) is None:
-            return False
-        if self.slots is not None:
-            self.slots.remove(field)
-        return True
+        return self.table.delete(field)
 
     def to_hashtable(self) -> None:
         """Convert to a hashtable (hashTypeConvert). O(n)"""
-        self.table = dict(self.items())
-        self.listpack = None
+        table = Dict(values=True, newest=True)
+        table.resize(len(self))
+        for field, value in self.items():
+            table.set(field, value)
+        self.table, self.listpack = table, None
 
     # -- the whole hash ------------------------------------------------------------------------------
 
@@ -195,23 +184,15 @@ class Hash:
         if self.listpack is not None:
             return size + sys.getsizeof(self.listpack) + sys.getsizeof(self.listpack.buf)
         assert self.table is not None
-        total = seen = 0
-        for field, value in self.table.items():
-            if samples and seen == samples:
-                break
-            total += sys.getsizeof(field) + sys.getsizeof(value)
-            seen += 1
-        if self.slots is not None:
-            size += sys.getsizeof(self.slots)
-        return size + sys.getsizeof(self.table) + (total * len(self.table) // seen if seen else 0)
+        return size + self.table.memory_bytes()
 
     def check(self) -> None:
-        """Raise AssertionError if the hash is empty, has two encodings, or its slots are wrong. O(n)"""
+        """Raise AssertionError if the hash is empty, has two encodings, or one that is broken. O(n)"""
         assert (self.listpack is None) != (self.table is None) and len(self)
         if self.listpack is not None:
             self.listpack.check()
             words = self.words()
             assert len(words) % 2 == 0 and len(set(words[::2])) == len(self)
-        if self.slots is not None:
-            self.slots.check()
-            assert self.table is not None and self.slots.slot_of.keys() == self.table.keys()
+        else:
+            assert self.table is not None
+            self.table.check()

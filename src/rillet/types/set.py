@@ -10,7 +10,8 @@ Conversions go only down this list; a newly created set (SINTERSTORE, SPOP of ne
 top. An intset that receives a member that is not an integer becomes a listpack if it is small enough, and in 7.0
 always a hashtable. An intset with too many members becomes a hashtable, not a listpack.
 
-The hashtable is a `SlotTable` of its members, so membership, addition, removal and a random member are O(1).
+The hashtable is a `Dict` without values (structs/dict.py): membership, addition, removal and a random member are
+O(1), it grows and shrinks in small steps, and SSCAN uses its cursor.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ import random
 import sys
 from collections.abc import Iterable, Iterator
 
+from rillet.structs.dict import Dict
 from rillet.structs.integer_text import decimal
 from rillet.structs.intset import Intset
 from rillet.structs.listpack import HEADER_SIZE, Listpack
 from rillet.types.encoding_limits import DEFAULTS, EncodingLimits, has_compact
-from rillet.types.slot_table import SlotTable, scan_slots
 from rillet.types.string import string2ll
 
 _INTSET_LIMIT = 1 << 30
@@ -40,7 +41,7 @@ class Set:
     def __init__(self) -> None:
         self.intset: Intset | None = Intset()
         self.listpack: Listpack | None = None
-        self.table: SlotTable | None = None
+        self.table: Dict | None = None
 
     @staticmethod
     def for_value(value: bytes, expected: int, limits: EncodingLimits) -> Set:
@@ -50,18 +51,19 @@ class Set:
             return Set() if integer else Set.empty("hashtable")
         if integer and expected <= limits.set_max_intset_entries:
             return Set()
-        return Set.empty("listpack" if expected <= limits.set_max_listpack_entries else "hashtable")
+        return Set.empty("listpack" if expected <= limits.set_max_listpack_entries else "hashtable", expected)
 
     @staticmethod
-    def empty(encoding: str) -> Set:
-        """Return an empty set with the given encoding."""
+    def empty(encoding: str, expected: int = 0) -> Set:
+        """Return an empty set with the given encoding; a hashtable has buckets for the expected members."""
         made = Set()
         if encoding != "intset":
             made.intset = None
         if encoding == "listpack":
             made.listpack = Listpack()
         elif encoding == "hashtable":
-            made.table = SlotTable([])
+            made.table = Dict(newest=True)
+            made.table.resize(expected)
         return made
 
     def encoding(self) -> str:
@@ -79,7 +81,7 @@ class Set:
         if self.listpack is not None:
             return self.listpack.length()
         assert self.table is not None
-        return len(self.table.items)
+        return len(self.table)
 
     def __contains__(self, member: bytes) -> bool:
         """Return whether the member exists; O(1), O(log n) in an intset, O(n) in a listpack."""
@@ -89,10 +91,10 @@ class Set:
         if self.listpack is not None:
             return self.listpack.find(HEADER_SIZE, member) != -1
         assert self.table is not None
-        return member in self.table.slot_of
+        return self.table.find(member) >= 0
 
     def __iter__(self) -> Iterator[bytes]:
-        """Yield the members: an intset's in rising order, others by position."""
+        """Yield the members: an intset's in rising order, others in the order of insertion or a similar one."""
         if self.intset is not None:
             for number in self.intset:
                 yield decimal(number)
@@ -100,33 +102,33 @@ class Set:
             yield from self.listpack.texts()
         else:
             assert self.table is not None
-            yield from self.table.items
-
-    def at(self, index: int) -> bytes:
-        """Return the member at a position from 0 to the length - 1. O(1), in a listpack O(n)"""
-        if self.intset is not None:
-            return decimal(self.intset[index])
-        if self.listpack is not None:
-            return self.listpack.get_bytes(self.listpack.seek(index))
-        assert self.table is not None
-        return self.table.items[index]
+            yield from self.table.keys()
 
     def random(self) -> bytes:
-        """Return a uniformly random member (setTypeRandomElement)."""
-        return self.at(random.randrange(len(self)))
+        """Return a uniformly random member (setTypeRandomElement). O(1), in a listpack O(n)"""
+        if self.table is not None:
+            return self.table.entry_key(self.table.uniform_entry())
+        index = random.randrange(len(self))
+        if self.intset is not None:
+            return decimal(self.intset[index])
+        assert self.listpack is not None
+        return self.listpack.get_bytes(self.listpack.seek(index))
 
     def sample(self, count: int) -> list[bytes]:
         """Return up to `count` distinct random members. O(count), in a listpack O(n)"""
-        if self.listpack is not None:
-            members = list(self)
-            return [members[at] for at in sorted(random.sample(range(len(members)), count))]
-        return [self.at(at) for at in random.sample(range(len(self)), count)]
+        if self.table is not None:
+            return list(map(self.table.entry_key, self.table.distinct_sample(count)))
+        if self.intset is not None:
+            return [decimal(self.intset[at]) for at in random.sample(range(len(self)), count)]
+        members = list(self)
+        return [members[at] for at in sorted(random.sample(range(len(members)), count))]
 
     def scan(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
         """Return the next cursor (0 at the end) and some members, or all of a compact set (scanGenericCommand)."""
         if self.table is None:
             return 0, list(self)
-        return scan_slots(self.table.items, cursor, count)
+        following, entries = self.table.scan(cursor, count)
+        return following, list(map(self.table.entry_key, entries))
 
     # -- changes -------------------------------------------------------------------------------------
 
@@ -142,11 +144,7 @@ class Set:
         """Add a member; return False if it already exists (setTypeAdd)."""
         table = self.table
         if table is not None:
-            if member in table.slot_of:
-                return False
-            table.slot_of[member] = len(table.items)  # as `SlotTable.add`, without the cost of a call
-            table.items.append(member)
-            return True
+            return table.add(member)
         if self.intset is not None:
             return self._add_to_intset(self.intset, member, limits)
         assert self.listpack is not None
@@ -194,14 +192,17 @@ class Set:
                 self.listpack.delete(pos)
             return pos != -1
         assert self.table is not None
-        return self.table.remove(member)
+        return self.table.delete(member)
 
     # -- conversion ----------------------------------------------------------------------------------
 
     def to_hashtable(self) -> None:
         """Convert to a hashtable (setTypeConvert). O(n)"""
-        self.table = SlotTable(list(self))
-        self.intset = self.listpack = None
+        table = Dict(newest=True)
+        table.resize(len(self))
+        for member in self:
+            table.add(member)
+        self.table, self.intset, self.listpack = table, None, None
 
     def to_listpack(self) -> None:
         """Convert to a listpack (setTypeConvert). O(n)"""
@@ -241,10 +242,7 @@ class Set:
         if self.listpack is not None:
             return size + sys.getsizeof(self.listpack) + sys.getsizeof(self.listpack.buf)
         assert self.table is not None
-        members = self.table.items
-        seen = members[:samples] if samples else members
-        texts = sum(map(sys.getsizeof, seen)) * len(members) // len(seen) if seen else 0
-        return size + sys.getsizeof(self.table) + texts
+        return size + self.table.memory_bytes()
 
     def check(self) -> None:
         """Raise AssertionError if the set is empty, has two encodings, or a broken hash table. O(n)"""

@@ -16,7 +16,7 @@ Every range, by rank, score or member, is a *window*: the rank of its first memb
 counting, LIMIT, reverse order and removal are therefore each implemented once. A range by member is meaningful only if
 all scores are equal. Otherwise the result is unspecified, but a listpack is walked exactly as in Redis.
 
-A skiplist node stores its slot in a list of all nodes, as in `SlotTable`, for scans and random members.
+A skiplist node stores its slot in a list of all nodes, for scans and random members (types/slot_table.py).
 
 Costs: in a skiplist O(1) for a score and O(log n) for an addition, a removal, a rank or a window; in a listpack O(n)
 for each of these, with small n.

@@ -8,6 +8,7 @@ Here they have none.)
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
 from rillet.commands.arguments import LLONG_MAX, LLONG_MIN, arity_error, float_value, integer
 from rillet.commands.hash import command
@@ -267,9 +268,9 @@ def write_hash_fields(
         for field in fields:
             out.bulk(field)
         return
-    contents = value.table if value.table is not None else dict(value.items())
+    get: Any = value.table.get if value.table is not None else dict(value.items()).get
     for field in fields:
         if nested:
             out.array(2)
         out.bulk(field)
-        out.bulk(contents[field])
+        out.bulk(get(field))

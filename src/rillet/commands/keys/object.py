@@ -97,8 +97,8 @@ def memory_stats(session: Session, argv: list[bytes]) -> None:
     }
     for database in databases:
         reply[b"db.%d" % database.index] = {
-            b"overhead.hashtable.main": sys.getsizeof(database.values),
-            b"overhead.hashtable.expires": sys.getsizeof(database.expires),
+            b"overhead.hashtable.main": database.keys.memory_bytes(),
+            b"overhead.hashtable.expires": database.expires.memory_bytes(),
         }
     write_tree(session.out, reply)
 

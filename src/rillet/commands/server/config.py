@@ -112,6 +112,7 @@ def config_resetstat(session: Session, argv: list[bytes]) -> None:
     """Reset the statistics of INFO."""
     engine = session.engine
     engine.statistics.reset()
+    engine.defrag.reset()
     for database in engine.databases:
         database.hits = database.misses = 0
     engine.host.reset_statistics()

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from rillet.commands.arguments import subcommand_error, text
+from rillet.commands.arguments import integer, subcommand_error, text
 from rillet.commands.replies import ReplySet, write_tree
 from rillet.commands.server import command
 from rillet.commands.server.config import allows, rewrite_config
@@ -109,7 +109,7 @@ def _log(session: Session, argv: list[bytes]) -> None:
 @action("object", 3, usage="<key>")
 def _object(session: Session, argv: list[bytes]) -> None:
     """Show internals of the value at a key."""
-    value: Any = session.db.values.get(argv[2])
+    value: Any = session.db.peek(argv[2])
     if value is None:
         raise CommandError("no such key")
     size = len(rdb.dump(value, session.engine.settings.rdbcompression)) - 11
@@ -129,6 +129,21 @@ def _nodes(elements: Quicklist) -> str:
     )
 
 
+@action("htstats", 3, 4, "<dbid> [full]")
+def _htstats(session: Session, argv: list[bytes]) -> None:
+    """Show statistics of the hash tables of a database; `full` adds the lengths of the chains since 7.4."""
+    full = len(argv) == 4 and argv[3].lower() == b"full"
+    if len(argv) == 4 and not (full and session.engine.settings.compat.knows(74)):
+        raise subcommand_error(argv)
+    index = integer(argv[2])
+    if not 0 <= index < len(session.engine.databases):
+        raise CommandError("Out of range database")
+    database = session.engine.databases[index]
+    full = full or not session.engine.settings.compat.knows(74)
+    text = f"[Dictionary HT]\n{database.keys.stats(full)}[Expires HT]\n{database.expires.stats(full)}"
+    session.out.verbatim(text.encode())
+
+
 @action("digest", 2)
 def _digest(session: Session, argv: list[bytes]) -> None:
     """Show a digest of all databases."""
@@ -137,7 +152,7 @@ def _digest(session: Session, argv: list[bytes]) -> None:
 
 
 def _keys(database: Database) -> Iterator[tuple[bytes, object, bool]]:
-    for key, value in database.values.items():
+    for key, value in database.items():
         yield key, value, key in database.expires
 
 
@@ -147,7 +162,7 @@ def _digest_value(session: Session, argv: list[bytes]) -> None:
     database = session.db
     session.out.array(len(argv) - 2)
     for key in argv[2:]:
-        value = database.values.get(key)
+        value = database.peek(key)
         found = digest.ZERO
         if value is not None:
             found = digest.value_digest(value, key in database.expires, digest.ZERO, session.engine.settings.compat)

@@ -9,20 +9,17 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from itertools import islice
 from math import log2
 from typing import Any
 
 from rillet.commands.arguments import text
 from rillet.commands.server import command
-from rillet.keyspace.database import Database
 from rillet.runtime.admission import READ_ONLY
 from rillet.runtime.registry import TABLE, Command
 from rillet.runtime.session import Session
 from rillet.runtime.session_state import SUBSCRIBED
 
 Facts = Mapping[str, Any]
-_TTL_SAMPLES = 20
 
 
 def human(size: float) -> str:
@@ -85,6 +82,7 @@ def _memory(engine: Any) -> Facts:
         "used_memory": used, "used_memory_human": human(used), "used_memory_rss": used,
         "used_memory_rss_human": human(used), "used_memory_peak": peak, "used_memory_peak_human": human(peak),
         "maxmemory": 0, "maxmemory_human": "0B", "maxmemory_policy": "noeviction", "mem_allocator": "python",
+        "active_defrag_running": engine.defrag.running,
     }  # fmt: skip
 
 
@@ -113,11 +111,15 @@ def _stats(engine: Any) -> Facts:
     return {
         "total_connections_received": engine.next_session_id - 1,
         "total_commands_processed": engine.statistics.commands_processed,
-        "expired_keys": engine.statistics.expired_keys, "evicted_keys": 0,
+        "expired_keys": engine.statistics.expired_keys,
+        "expired_stale_perc": f"{engine.expiry.stale_percent:.2f}",
+        "expired_time_cap_reached_count": engine.expiry.capped,
+        "expire_cycle_cpu_milliseconds": engine.expiry.used // 1_000_000, "evicted_keys": 0,
         "keyspace_hits": sum(database.hits for database in engine.databases),
         "keyspace_misses": sum(database.misses for database in engine.databases),
         "pubsub_channels": len(engine.channels.channels), "pubsub_patterns": len(engine.channels.patterns),
         "pubsubshard_channels": len(engine.channels.shards), "latest_fork_usec": 0, "total_forks": 0,
+        **engine.defrag.statistics(),
         "total_error_replies": engine.statistics.error_replies,
     }  # fmt: skip
 
@@ -158,18 +160,11 @@ def _cluster(_engine: Any) -> Facts:
 
 
 def _keyspace(engine: Any) -> Facts:
-    now = engine.clock.now_ms()
     return {
         f"db{database.index}":
-            f"keys={len(database)},expires={len(database.expires)},avg_ttl={_average_ttl(database, now)}"
+            f"keys={len(database)},expires={len(database.expires)},avg_ttl={database.average_ttl}"
         for database in engine.databases if len(database)
     }  # fmt: skip
-
-
-def _average_ttl(database: Database, now: int) -> int:
-    """Return the mean time to live of a sample of keys in milliseconds, 0 if no key expires."""
-    sample = [max(when - now, 0) for when in islice(database.expires.values(), _TTL_SAMPLES)]
-    return sum(sample) // len(sample) if sample else 0
 
 
 _DEFAULT: dict[str, Callable[[Any], Facts]] = {

@@ -12,6 +12,7 @@ from rillet.types.stream.id cimport IDReader, format_id, less
 @cython.final
 cdef class XaddFastPath(FastPath):
     cdef bytes key
+    cdef Stream stream
     cdef bint trims
     cdef bint approx
     cdef long long maxlen

@@ -68,13 +68,15 @@ class XaddFastPath(FastPath):
     reads the clock once for sixteen commands: they take a few microseconds, and an ID has a resolution of 1 ms.
     """
 
-    __slots__ = ("approx", "key", "made", "maxlen", "ms", "seq", "trims")
+    __slots__ = ("approx", "key", "made", "maxlen", "ms", "seq", "stream", "trims")
     key: bytes
+    stream: Stream | None  # the value of `key` during one call of `run`, if no key can expire; else None
     ms: cython.ulonglong
     seq: cython.ulonglong
 
     def __init__(self) -> None:
         self.key = b""
+        self.stream = None
         self.trims = False
         self.approx = False
         self.maxlen = 0
@@ -97,6 +99,7 @@ class XaddFastPath(FastPath):
         max_entries: cython.longlong = settings.stream_node_max_entries
         now: cython.ulonglong = 0
         ran: cython.Py_ssize_t = 0
+        self.stream = None
         while True:
             if ran & 15 == 0:
                 now = session.db.clock.now_ms()
@@ -109,6 +112,7 @@ class XaddFastPath(FastPath):
             words.count = parser.scan(words.at, words.size, words.room)
             if not words.is_option(0, b"xadd"):
                 break
+        self.stream = None
         return ran
 
     @cython.cfunc
@@ -124,14 +128,19 @@ class XaddFastPath(FastPath):
         if at == 0 or fields < 2 or fields & 1:
             return False
         if not words.equals(1, self.key):
+            self.stream = None
             self.key = words.get(1)
         key: bytes = self.key
-        if session.db.expires and session.db.is_expired(key):
-            return False  # the handler also deletes the expired key and logs its deletion
-        value: object = session.db.values.get(key)
-        if not isinstance(value, Stream):
-            return False
-        stream: Stream = value
+        stream: Stream | None = self.stream
+        if stream is None:
+            if session.db.is_expired(key):
+                return False  # the handler also deletes the expired key and logs its deletion
+            value: object = session.db.peek(key)
+            if not isinstance(value, Stream):
+                return False
+            stream = value
+            if not len(session.db.expires):
+                self.stream = stream
         if not self._make_id(stream, words, at, now) or stream.entries_added >= _MAX_I64:
             return False
         if not stream.add(words, at + 1, fields >> 1, self.ms, self.seq, max_bytes, max_entries):

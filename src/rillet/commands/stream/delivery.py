@@ -151,7 +151,8 @@ class Delivery:
                 break
         if self.slots:
             self._log(last)
-        if moved and (noack or level >= 74 or self.reply.arguments.valkey):
+        if moved and (noack or level >= 74 or self.reply.arguments.valkey
+                      or self.session.engine.settings.log_entries_read):  # fmt: skip
             log_group_id(self.session, self.key, group)
             self.changes += 1
         return written

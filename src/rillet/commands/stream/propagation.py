@@ -9,8 +9,9 @@ to the same state:
     a consumer was created, nothing delivered XGROUP CREATECONSUMER key group consumer
     a released entry was dropped              XACK key group id
 
-Since Redis 7.4 a delivery logs XGROUP SETID beside its XCLAIMs, because their LASTID has no ENTRIESREAD; before, only a
-read with NOACK did.
+Since Redis 7.4 a delivery logs one XGROUP SETID after its XCLAIMs, because their LASTID has no ENTRIESREAD. Redis 7.0
+and 7.2 log it only for a read with NOACK, so a group's lag is unknown after a restart. With `log-entries-read yes`
+(always in a store) rillet logs it with every `compat`; redis-server since 7.0 loads such a log.
 """
 
 from __future__ import annotations

@@ -44,12 +44,10 @@ def base_commands(engine: Engine, progress: Progress | None = None) -> Iterator[
     if settings.aof_timestamp_enabled:
         yield b"#TS:%d\r\n" % (engine.clock.now_ms() // 1000)
     for database in engine.databases:
-        keys = list(database.values)
-        if keys:
+        if len(database):
             yield pack_command([b"SELECT", b"%d" % database.index])
-        for key in keys:
-            expiry = b"%d" % database.expires.get(key, 0)
-            value = database.values[key]
+        for key, value in database.items():
+            expiry = b"%d" % max(database.get_expire(key), 0)
             payload = rdb.dump(value, settings.rdbcompression, readable_by(settings.compat, value))
             yield pack_command([b"RESTORE", key, expiry, payload, b"ABSTTL"])
             done += 1

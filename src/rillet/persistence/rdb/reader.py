@@ -145,7 +145,7 @@ def load_rdb_from(source: BinaryIO | RawIOBase, name: str, engine: Engine, **opt
     gc.disable()
     helper = reader.helper = WorkerThread()
     try:
-        return _RdbFile(name, engine, reader, options).load()
+        return _RdbLoader(name, engine, reader, options).load()
     finally:
         helper.close()
         if collects:
@@ -169,7 +169,7 @@ def _reading(source: Any, progress: Callable[[int], None] | None) -> Callable[[m
     return read
 
 
-class _RdbFile:
+class _RdbLoader:
     def __init__(self, name: str, engine: Engine, reader: RdbReader, options: LoadOptions) -> None:
         settings = engine.settings
         self.name = name
@@ -336,7 +336,7 @@ class _RdbFile:
             self.expired += 1
             return
         database = self.database
-        if not self.merge and key in database.values:
+        if not self.merge and key in database.keys:
             raise Corrupt(f"the key {key.decode('utf-8', 'backslashreplace')!r} occurs twice", "RDB has duplicated key")
         database.set(key, value)
         if self.delay:
@@ -352,9 +352,7 @@ class _RdbFile:
         self.empty += 1
         if self.empty <= _NAMED:
             name = key.decode("utf-8", "backslashreplace")
-            self.engine.host.log_line(
-                f"rdbLoadObject skipping empty key: {name if name.isprintable() else repr(name)}"
-            )
+            self.engine.host.log_line(f"rdbLoadObject skipping empty key: {name if name.isprintable() else repr(name)}")
 
     def _checksum(self) -> None:
         reader = self.reader

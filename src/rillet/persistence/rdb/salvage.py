@@ -175,7 +175,7 @@ class _RdbSalvage:
         if record.kind == MODULE_VALUE:
             raw = self.data[record.value : record.end]
             kept_of(self.engine).values.append(KeptValue(self.database, name, record.expires, raw))
-        elif name in database.values:
+        elif name in database.keys:
             self._lose(record, "the key occurs a second time", name)
             return
         else:

@@ -81,7 +81,7 @@ def write_rdb(
     try:
         file = disk.create(draft)
         try:
-            out = _RdbFile(file, engine, progress, version, lost)
+            out = _RdbFileWriter(file, engine, progress, version, lost)
             out.write(log_base)
             file.sync()
         finally:
@@ -101,7 +101,7 @@ def readable_by(compat: Compat, value: object) -> Compat | None:
     return compat if newer and compat.stream_type < rdb.TYPE_STREAM_72 else None
 
 
-class _RdbFile:
+class _RdbFileWriter:
     """An RDB file that is being written; `piece` buffers the next bytes."""
 
     def __init__(
@@ -151,7 +151,7 @@ class _RdbFile:
         engine = self.engine
         version = self.version
         if version is None:
-            values = (value for database in engine.databases for value in database.values.values())
+            values = (value for database in engine.databases for _, value in database.items())
             kinds = {self._type_of(value) for value in values}
             version = max(map(rdb.version_of, kinds), default=rdb.RDB_VERSION)
         self.piece.raw(b"REDIS%04d" % version if version <= rdb.NEWEST_VERSION else b"VALKEY%03d" % version)
@@ -172,13 +172,12 @@ class _RdbFile:
         piece.length(database.index)
         piece.byte(_SIZES)
         piece.length(len(database) + len(foreign))
-        expires = database.expires
-        piece.length(len(expires) + sum(value.expires >= 0 for value in foreign))
-        for key, value in database.values.items():
+        piece.length(len(database.expires) + sum(value.expires >= 0 for value in foreign))
+        for key, value in database.items():
             kind = self._type_of(value)
             if self.version is not None and self.lost is not None:
                 self.lost += [Lost(database.index, key, what) for what in rdb.losses(value, kind)]
-            self._head(kind, key, expires.get(key, -1))
+            self._head(kind, key, database.get_expire(key))
             rdb.save(piece, value, kind)
             if self.keys & _PROGRESS_MASK == 0 and self.progress is not None:
                 self.progress(self.keys)

@@ -75,7 +75,7 @@ def _load_hash(reader: RdbReader, limits: EncodingLimits) -> Hash:
             if widest > limits.hash_max_listpack_value or not value.listpack.can_append(len(field) + len(content)):
                 value.to_hashtable()
         if value.table is not None:
-            value.table[field] = content
+            value.table.set(field, content)
         else:
             assert value.listpack is not None
             seen.add(field)

@@ -1,0 +1,21 @@
+cimport cython
+from rillet.keyspace.clock cimport Clock
+from rillet.keyspace.database cimport Database
+from rillet.structs.dict cimport Dict
+
+@cython.final
+cdef class ExpireCycle:
+    cdef readonly long long capped
+    cdef readonly double stale_percent
+    cdef readonly bint unfinished
+    cdef readonly long long used
+    cdef long long _budget
+    cdef long long _expired
+    cdef long long _last_fast
+    cdef Py_ssize_t _left
+    cdef int _acceptable
+    cdef Py_ssize_t _next
+    cdef long long _sampled
+    cdef bint _was_capped
+    cpdef bint step(self, list databases, Clock clock, int effort, long long limit=*) except -1
+    cdef bint _expire(self, Database database, Clock clock, int effort, long long stop) except -1

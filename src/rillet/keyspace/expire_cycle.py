@@ -1,0 +1,190 @@
+"""The active expiry cycle: deletes expired keys that no command accesses (Redis: expire.c, activeExpireCycle).
+
+A cycle examines 16 databases at most. In each it samples 20 keys that have an expiry, from adjacent buckets, and
+deletes the expired ones. It repeats this while more than 10 % of the sample were expired:
+
+    expires   [ . | k | . | k k | . | k | ... ]         expires_cursor goes round the table, in the order of SCAN
+                    `----- 20 keys -----'               4 expired: 20 %, so the cycle takes the next 20
+
+    slow      `hz` times a second, up to 25 % of the time
+    fast      between two rounds of commands, up to 1 ms in every 2, and only while many keys are known to be expired
+
+`active-expire-effort` (1 to 10) raises the keys of a sample, the times, and lowers the 10 %.
+
+Redis runs a slow cycle in one piece, 25 ms at `hz` 10, while every client waits. Here it runs in slices of 1 ms. Its
+owner calls `step` again after the clients' turn, so that the share of the time is the same. Between two slices,
+`unfinished` is true.
+
+A table of which less than 1 % is in use is left alone until it has shrunk.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+try:
+    import cython
+except ModuleNotFoundError:  # Cython is not installed: run interpreted
+    from rillet import _cython as cython
+
+from rillet.keyspace.clock import Clock
+from rillet.keyspace.database import Database
+from rillet.structs.dict import Dict
+
+SLICE = 1_000_000  # nanoseconds of one step
+
+_DATABASES = 16  # of one cycle (CRON_DBS_PER_CALL)
+_INITIAL_BUCKETS = 4
+_BUCKETS_PER_KEY = 20
+
+
+@cython.final
+@cython.cclass
+class ExpireCycle:
+    """The state of the cycle between two steps, and its figures for INFO.
+
+    stale_percent: the running average of expired keys among the sampled ones (expired_stale_perc). capped: how often a
+    cycle reached its limit of time (expired_time_cap_reached_count). used: nanoseconds of all cycles.
+    """
+
+    __slots__ = (
+        "capped", "stale_percent", "unfinished", "used", "_acceptable", "_budget", "_expired", "_last_fast", "_left",
+        "_next", "_sampled", "_was_capped",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.stale_percent = 0.0
+        self.capped = 0
+        self.used = 0
+        self.unfinished = False
+        self._next = 0
+        self._left = 0
+        self._budget = 0
+        self._sampled = 0
+        self._expired = 0
+        self._was_capped = False
+        self._last_fast = 0
+        self._acceptable = 10
+
+    @property
+    def pressing(self) -> bool:
+        """Whether many keys are known to be expired, so that a fast cycle is worth its time."""
+        return not self.unfinished and (self._was_capped or self.stale_percent >= self._acceptable)
+
+    def start(self, count: int, effort: int, hz: int) -> None:
+        """Begin a slow cycle over some of `count` databases, unless one is unfinished."""
+        if self.unfinished:
+            return
+        self._begin(count, share(effort) * 10_000_000 // hz)
+        self._acceptable = 11 - effort
+
+    def start_fast(self, count: int, effort: int, now: int) -> bool:
+        """Begin a fast cycle if many keys are expired and the last one is long enough ago; return whether it began.
+
+        now: nanoseconds (Clock.ticks).
+        """
+        duration = 1_000_000 + 250_000 * (effort - 1)
+        if not self.pressing or now < self._last_fast + 2 * duration:
+            return False
+        self._last_fast = now
+        self._begin(count, duration)
+        return True
+
+    def _begin(self, count: int, budget: int) -> None:
+        self._left = count if self._was_capped else min(count, _DATABASES)
+        self._budget = max(budget, 1)
+        self._sampled = self._expired = 0
+        self._was_capped = False
+        self.unfinished = True
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def step(
+        self, databases: list[Any], clock: Clock, effort: cython.int, limit: cython.longlong = SLICE
+    ) -> cython.bint:
+        """Continue the cycle for `limit` nanoseconds at most; return `unfinished`."""
+        if not self.unfinished:
+            return False
+        began: cython.longlong = clock.ticks()
+        stop: cython.longlong = began + min(limit, self._budget)
+        while self._left > 0:
+            database: Database = databases[self._next % len(databases)]
+            if not self._expire(database, clock, effort, stop):
+                break
+            self._next += 1
+            self._left -= 1
+        spent: cython.longlong = clock.ticks() - began
+        self._budget -= spent
+        self.used += spent
+        if self._left > 0 and self._budget > 0:
+            return True
+        if self._left > 0:
+            self._was_capped = True
+            self.capped += 1
+            self._next += 1  # the next cycle begins at the next database
+        found: cython.double = 100.0 * self._expired / self._sampled if self._sampled else 0.0
+        self.stale_percent = found * 0.05 + self.stale_percent * 0.95
+        self.unfinished = False
+        return False
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _expire(
+        self, database: Database, clock: Clock, effort: cython.int, stop: cython.longlong
+    ) -> cython.bint:
+        """Sample a database until few of its keys are expired; return False if the time ended first."""
+        acceptable: cython.Py_ssize_t = 11 - effort
+        most: cython.Py_ssize_t = 20 + 5 * (effort - 1)
+        while True:
+            expires: Dict = database.expires
+            count: cython.Py_ssize_t = expires.used0 + expires.used1
+            if count == 0:
+                database.average_ttl = 0
+                return True
+            buckets: cython.Py_ssize_t = expires.buckets
+            if buckets > _INITIAL_BUCKETS and count * 100 // buckets < 1:
+                return True
+            now: cython.longlong = clock.now_ms()
+            wanted: cython.Py_ssize_t = min(count, most)
+            buckets = _BUCKETS_PER_KEY * wanted
+            cursor: cython.ulonglong = database.expires_cursor
+            sampled: cython.Py_ssize_t = 0
+            lives: cython.Py_ssize_t = 0
+            total: cython.longlong = 0
+            due: list[bytes] = []
+            while sampled < wanted and buckets > 0:
+                buckets -= 1
+                found: list[Any] = []
+                cursor = expires.scan_step(cursor, found)
+                n: cython.Py_ssize_t
+                for n in found:
+                    sampled += 1
+                    life: cython.longlong = expires.number(n) - now
+                    if life < 0:
+                        due.append(expires.entry_key(n))
+                    elif life > 0:
+                        lives += 1
+                        total += life
+            database.expires_cursor = cursor
+            if lives:
+                mean: cython.longlong = total // lives
+                if database.average_ttl == 0:
+                    database.average_ttl = mean
+                database.average_ttl = database.average_ttl // 50 * 49 + mean // 50
+            removed: cython.Py_ssize_t = 0
+            for key in due:
+                removed += database.expire_if_needed(key)
+            self._sampled += sampled
+            self._expired += removed
+            if sampled and removed * 100 // sampled <= acceptable:
+                return True
+            if clock.ticks() >= stop:
+                return False
+
+
+def share(effort: int) -> int:
+    """Return the share of the time that slow cycles may take, in percent."""
+    return 25 + 2 * (effort - 1)
+
+
+__all__ = ["SLICE", "ExpireCycle", "share"]

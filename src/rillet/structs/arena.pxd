@@ -1,0 +1,17 @@
+cimport cython
+
+from rillet.structs.block_list cimport BlockList
+
+@cython.final
+cdef class Arena:
+    cdef readonly BlockList pages
+    cdef readonly Py_ssize_t current
+    cdef readonly Py_ssize_t live
+    cdef readonly Py_ssize_t dead
+    cdef readonly list vacant
+    cdef long long allocate(self, Py_ssize_t size) except -1
+    cdef bint free(self, long long place, Py_ssize_t size) except -1
+    cdef Py_ssize_t _new_page(self, Py_ssize_t size) except -1
+    cdef Py_ssize_t page_fill(self, Py_ssize_t page) noexcept
+    cdef Py_ssize_t page_live(self, Py_ssize_t page) noexcept
+    cdef bint _write(self, Py_ssize_t page, Py_ssize_t offset, Py_ssize_t value) except -1

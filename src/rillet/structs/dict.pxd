@@ -1,0 +1,49 @@
+cimport cython
+from libc.string cimport memcpy
+
+from rillet.structs.block_list cimport BlockList
+from rillet.structs.dict_table cimport DictTable, address, bucket, hash_bytes, item_size, put_u32, put_u64, table_mask, u32, u64, varint, varint_size
+
+
+@cython.final
+cdef class Dict(DictTable):
+    cdef bint delete_span(self, const unsigned char *at, Py_ssize_t size) except -1
+    cdef bint set_value_span(self, Py_ssize_t n, const unsigned char *value, Py_ssize_t value_size) except -1
+    cdef bint _remove(self, Py_ssize_t n) except -1
+    cdef bint _set_object(self, Py_ssize_t n, object value) except -1
+    cdef object _object(self, Py_ssize_t n)
+    cdef bint _tidy(self) except -1
+    cdef bint _tidy_items(self) except -1
+    cdef Py_ssize_t _find_place(self, const unsigned char *at, Py_ssize_t size, long long place) except -2
+    cdef bint _set_place(self, Py_ssize_t n, unsigned long long place) except -1
+    cdef bint _live_number(self, Py_ssize_t n) except -1
+    cdef bint _pull_last(self) except -1
+    cdef bint _compact(self, Py_ssize_t steps, Py_ssize_t percent) except -1
+    cdef bint _move_item(self, Py_ssize_t page, Py_ssize_t offset, Py_ssize_t size) except -1
+    cdef bint _collect(self, BlockList table, Py_ssize_t index, list into) except -1
+    cpdef Py_ssize_t find(self, bytes key) except -2
+    cpdef Py_ssize_t add_or_find(self, bytes key) except -2
+    cpdef object get(self, bytes key)
+    cpdef bint set(self, bytes key, object value) except -1
+    cpdef bint add(self, bytes key) except -1
+    cpdef object exchange(self, bytes key, object value)
+    cpdef bint delete(self, bytes key) except -1
+    cpdef object unlink(self, bytes key)
+    cpdef bint delete_entry(self, Py_ssize_t n) except -1
+    cpdef bytes entry_key(self, Py_ssize_t n)
+    cpdef object entry_value(self, Py_ssize_t n)
+    cpdef bint set_entry_value(self, Py_ssize_t n, object value) except -1
+    cpdef long long number(self, Py_ssize_t n) except? -1
+    cpdef bint set_number(self, Py_ssize_t n, long long value) except -1
+    cpdef double score(self, Py_ssize_t n) except? -1
+    cpdef bint set_score(self, Py_ssize_t n, double value) except -1
+    cpdef long lru(self, Py_ssize_t n) except -1
+    cpdef bint set_lru(self, Py_ssize_t n, long value) except -1
+    cpdef Py_ssize_t random_entry(self) except -2
+    cpdef Py_ssize_t uniform_entry(self) except -2
+    cpdef Py_ssize_t fair_random_entry(self) except -2
+    cpdef list sample(self, Py_ssize_t count)
+    cpdef unsigned long long scan_step(self, unsigned long long cursor, list into) except? 0
+    cpdef bint defrag_step(self, Py_ssize_t limit) except -1
+    cpdef bint free_some(self, Py_ssize_t limit, list into=*) except -1
+    cpdef Py_ssize_t memory_bytes(self) except -1

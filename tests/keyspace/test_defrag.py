@@ -1,0 +1,180 @@
+"""Active defragmentation: when it starts, how much it does in a step, and what INFO shows."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from rillet.keyspace.clock import Clock
+from rillet.keyspace.defrag import IDLE, STEP
+from rillet.runtime.engine import Engine
+from rillet.runtime.settings import Settings
+from tests.differential.wire import Local
+
+ALWAYS = {"activedefrag": "yes", "active_defrag_ignore_bytes": "1"}
+
+
+class StepClock(Clock):
+    """A clock that moves by 50 microseconds whenever it is read."""
+
+    def __init__(self) -> None:
+        self.us = 1_700_000_000_000_000
+
+    def now_ms(self) -> int:
+        return self.us // 1000
+
+    def now_us(self) -> int:
+        return self.us
+
+    def ticks(self) -> int:
+        self.us += 50
+        return self.us * 1000
+
+
+def local(**settings: Any) -> Local:
+    return Local(Engine(Settings(**settings), StepClock()))
+
+
+def info(end: Local) -> dict[str, int]:
+    """Return the fields of INFO about the defragmentation."""
+    lines = end("INFO", "everything").decode().split("\r\n")
+    return {name: int(value) for name, _, value in (line.partition(":") for line in lines) if "defrag" in name}
+
+
+def fill(end: Local, key: str = "s", count: int = 3000) -> None:
+    """Add entries and delete nine in ten."""
+    for number in range(1, count + 1):
+        end("XADD", key, f"{number}-0", "name", "value", "number", number)
+    for number in range(1, count + 1):
+        if number % 10:
+            end("XDEL", key, f"{number}-0")
+
+
+def steps(end: Local, most: int = 100_000) -> list[float]:
+    """Run steps until the cycle is idle; return their pauses."""
+    pauses: list[float] = []
+    while len(pauses) < most:
+        pauses.append(end.engine.defrag_step())
+        if pauses[-1] == IDLE and not end.engine.defrag.running:
+            return pauses
+    raise AssertionError("the defragmentation does not end")
+
+
+def test_it_is_off_by_default() -> None:
+    end = local()
+    fill(end)
+    before = end("DUMP", "s")
+    assert end("CONFIG", "GET", "activedefrag") == [b"activedefrag", b"no"]
+    assert end.engine.defrag_step() == IDLE
+    assert end("DUMP", "s") == before
+    assert not any(info(end).values())
+
+
+def test_it_starts_at_the_thresholds_and_ends() -> None:
+    end = local()
+    fill(end)
+    entries, before = end("XRANGE", "s", "-", "+"), end("MEMORY", "USAGE", "s")
+    end("CONFIG", "SET", "activedefrag", "yes")
+    steps(end)
+    assert not any(info(end).values())  # the default of active-defrag-ignore-bytes is 100 MB
+    end("CONFIG", "SET", "active-defrag-ignore-bytes", "1kb")
+    pauses = steps(end)
+    found = info(end)
+    assert end("MEMORY", "USAGE", "s") < before / 5
+    assert end("XRANGE", "s", "-", "+") == entries
+    assert found["active_defrag_running"] == found["current_active_defrag_time"] == 0
+    assert found["active_defrag_key_hits"] == 1
+    assert found["active_defrag_hits"] > 10
+    assert found["total_active_defrag_time"] > 0
+    assert len(pauses) > 5
+    assert steps(end) == [IDLE]  # nothing has changed since
+    end("CONFIG", "RESETSTAT")
+    assert not any(info(end).values())
+
+
+def test_the_effort_follows_the_fragmentation() -> None:
+    defrag = local(active_defrag_threshold_lower=10, active_defrag_threshold_upper=110, active_defrag_cycle_min=5,
+                   active_defrag_cycle_max=45, active_defrag_ignore_bytes="10").engine.defrag  # fmt: skip
+    cases = {(9, 109): 0, (5, 15): 0, (10, 110): 5, (60, 160): 25, (110, 210): 45, (999, 1000): 45}
+    assert {case: defrag.share_for(*case) for case in cases} == cases
+
+
+def test_a_step_has_a_budget_and_a_pause() -> None:
+    end = local(**ALWAYS, active_defrag_cycle_min=20, active_defrag_cycle_max=20)
+    fill(end)
+    clock = end.engine.clock
+    while True:
+        before = clock.ticks()
+        pause = end.engine.defrag_step()
+        assert clock.ticks() - before <= STEP + 300_000
+        if end.engine.defrag.running:
+            assert info(end)["active_defrag_running"] == 20
+            assert pause == pytest.approx(STEP / 1e9 * 80 / 20)
+            break
+    end("CONFIG", "SET", "activedefrag", "no")
+    assert end.engine.defrag_step() == IDLE
+    assert info(end)["active_defrag_running"] == 0
+
+
+def test_values_that_change_between_steps() -> None:
+    """Commands delete, replace and change the values while they are compacted, in several databases."""
+    end, rnd = local(**ALWAYS, list_max_listpack_size=8, stream_node_max_entries=10), random.Random(5)
+    for round_ in range(40):
+        end("SELECT", rnd.choice([0, 0, 3]))
+        key = rnd.choice(["s", "t", "u"])
+        if rnd.random() < 0.2:
+            end("DEL", key)
+        if end("TYPE", key) in (b"none", b"stream"):
+            fill(end, key, 60) if end("TYPE", key) == b"none" else end("XTRIM", key, "MAXLEN", rnd.randint(0, 5))
+        for number in range(30):
+            end("RPUSH", "list", f"element {round_} {number}")
+            end("HSET", f"hash {round_ % 7}", f"field {number}", "x" * rnd.randint(0, 60))
+            end("ZADD", "zset", number, f"member {number}")
+        for number in range(0, 30, 2):
+            end("LREM", "list", 1, f"element {round_} {number}")
+            end("HDEL", f"hash {round_ % 7}", f"field {number}")
+        kept = end("LRANGE", "list", 0, -1)
+        for _ in range(rnd.randint(1, 30)):
+            end.engine.defrag.run(rnd.choice([1, 60_000, 400_000]))
+        end.engine.check()
+        assert end("LRANGE", "list", 0, -1) == kept
+        if rnd.random() < 0.1:
+            end("SWAPDB", 0, 3)
+        if rnd.random() < 0.05:
+            end("FLUSHDB")
+    steps(end)
+    assert info(end)["active_defrag_hits"] > 0
+
+
+def test_lists_and_listpacks_become_smaller() -> None:
+    end = local(**ALWAYS)
+    for number in range(20_000):
+        end("RPUSH", "list", f"element {number}")
+    for number in range(20_000):
+        if number % 10:
+            end("LSET", "list", number, "gone")
+    end("LREM", "list", 0, "gone")
+    for number in range(100):
+        end("HSET", "hash", f"field {number}", number)
+    for number in range(1, 100):
+        end("HDEL", "hash", f"field {number}")
+    kept = end("LRANGE", "list", 0, -1), end("HGETALL", "hash")
+    before = [end("MEMORY", "USAGE", key, "SAMPLES", 0) for key in ("list", "hash")]
+    steps(end)
+    after = [end("MEMORY", "USAGE", key, "SAMPLES", 0) for key in ("list", "hash")]
+    assert (end("LRANGE", "list", 0, -1), end("HGETALL", "hash")) == kept
+    assert after[0] < before[0] / 4
+    assert after[1] < before[1] / 4
+    end.engine.check()
+
+
+def test_it_waits_while_a_child_process_shares_the_memory() -> None:
+    end = local(**ALWAYS)
+    fill(end)
+    end.engine.defrag.is_blocked = lambda: True
+    assert end.engine.defrag_step() == IDLE
+    assert steps(end, 1) == [IDLE]
+    end.engine.defrag.is_blocked = bool
+    assert len(steps(end)) > 1
