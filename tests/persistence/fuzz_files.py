@@ -86,13 +86,13 @@ def sound(engine: Engine) -> State:
     engine.check()
     found: State = {}
     for database in engine.databases:
-        for key, value in database.values.items():
+        for key, value in database.items():
             value.check()
             again: Any = rdb.restore(rdb.dump(value))
             again.check()
             digest = _digest(value)
             assert _digest(again) == digest, key
-            found[database.index, key] = digest, database.expires.get(key, -1)
+            found[database.index, key] = digest, database.get_expire(key)
     return found
 
 

@@ -63,7 +63,7 @@ class Round:
 def values_of(engine: Engine) -> dict[Key, bytes]:
     """Return the DUMP payload of every key."""
     return {(database.index, key): rdb.dump(value) for database in engine.databases
-            for key, value in database.values.items()}  # fmt: skip
+            for key, value in database.items()}  # fmt: skip
 
 
 def rdb_sample(folder: Path, keys: int = 40) -> Sample:

@@ -239,7 +239,7 @@ class Workload:
     def _expired(self) -> list[tuple[int, bytes]]:
         return sorted(
             (database.index, key)
-            for database in self.engine.databases for key, when in database.expires.items() if when <= self.now
+            for database in self.engine.databases for key, when in database.expiries() if when <= self.now
         )  # fmt: skip
 
     def _snapshot(self) -> None:

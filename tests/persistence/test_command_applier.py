@@ -48,7 +48,7 @@ def values(engine: Engine) -> dict[tuple[int, bytes], bytes]:
     """Return the keys and their DUMP payloads."""
     engine.check()
     return {(database.index, key): dump(value) for database in engine.databases
-            for key, value in database.values.items()}  # fmt: skip
+            for key, value in database.items()}  # fmt: skip
 
 
 def some_log(chance: random.Random) -> bytes:
@@ -90,7 +90,7 @@ def test_a_rejected_command_is_reported_with_its_offset(bad: bytes) -> None:
     engine = loading()
     with pytest.raises(LogCorrupt, match=rf"a\.aof: offset {len(before)}: .*XADD .* was refused: "):
         played(engine, before + bad + b"".join(adds(3, first=200)))
-    assert engine.databases[0].values[b"s"].length == 50
+    assert engine.databases[0].peek(b"s").length == 50
 
 
 def test_an_unknown_command_is_reported() -> None:
@@ -110,11 +110,11 @@ def test_an_incomplete_transaction_is_not_executed() -> None:
     before = b"".join(adds(9))
     engine = loading()
     playback = played(engine, before + pack_command([b"MULTI"]) + b"".join(adds(5, first=50)))
-    assert engine.databases[0].values[b"s"].length == 9
+    assert engine.databases[0].peek(b"s").length == 9
     assert playback.good == len(before)
     assert len(playback.transaction) == 5
     playback.feed(pack_command([b"EXEC"]))
-    assert engine.databases[0].values[b"s"].length == 14
+    assert engine.databases[0].peek(b"s").length == 14
     assert playback.transaction is None
 
 
@@ -129,7 +129,7 @@ def test_an_incomplete_last_command_is_ignored(tmp_path: Path) -> None:
         assert found.torn == f"{path}: {kept} bytes of an unfinished command were dropped at offset {len(before)}"
         assert (found.commands, found.bytes, found.dropped) == (5, len(before), kept)
         assert path.read_bytes() == before
-        assert engine.databases[0].values[b"s"].length == 5
+        assert engine.databases[0].peek(b"s").length == 5
 
 
 def test_nothing_is_logged_again_and_nothing_expires() -> None:
@@ -140,7 +140,7 @@ def test_nothing_is_logged_again_and_nothing_expires() -> None:
     engine.log = Fed()
     gone = pack_command([b"PEXPIREAT", b"s", b"1000"])
     playback = played(engine, b"".join(adds(5)) + gone + b"".join(adds(5, first=20)))
-    assert engine.databases[0].values[b"s"].length == 10
+    assert engine.databases[0].peek(b"s").length == 10
     assert playback.commands == 11
     assert engine.log.feed.take() == b""
     engine.loading = False

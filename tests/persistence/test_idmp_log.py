@@ -26,10 +26,8 @@ def opened(folder: Path, now: int, **settings: Any) -> Opened:
 
 def whole(one: Opened) -> dict[bytes, bytes]:
     """Return the complete content of each stream as bytes, including expired messages."""
-    values = one.engine.databases[0].values
-    for value in values.values():
-        value.check()
-    return {key: dump(value, False, COMPATS["newest"]) for key, value in values.items()}
+    one.engine.databases[0].check()
+    return {key: dump(value, False, COMPATS["newest"]) for key, value in one.engine.databases[0].items()}
 
 
 def work(one: Opened) -> None:
@@ -67,7 +65,7 @@ def test_a_log_restores_the_producers(tmp_path: Path) -> None:
 def _tracked(one: Opened, now: int) -> dict[bytes, Any]:
     """Return limits, counters and recorded messages, after a run of the cron."""
     found = {}
-    for key, stream in one.engine.databases[0].values.items():
+    for key, stream in one.engine.databases[0].items():
         known = stream.idmp
         known.expire(now)
         messages = {pid: known.unexpired(pid, 0) for pid in known.producers}
@@ -93,7 +91,7 @@ def test_a_base_restores_the_producers_under_any_settings(tmp_path: Path, preamb
         assert set(again.engine.databases[0].idmp_keys) == set(before), "the cron finds them"
         again.clock.us += 1000
         again.engine.expire_cycle()
-        assert not any(value.idmp.producers for value in again.engine.databases[0].values.values())
+        assert not any(value.idmp.producers for _, value in again.engine.databases[0].items())
 
 
 def test_a_log_of_an_older_server_is_read_at_any_compat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

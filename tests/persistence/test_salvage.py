@@ -35,7 +35,7 @@ def run(path: Path) -> tuple[Engine, Salvaged]:
 
 
 def keys(engine: Engine, database: int = 0) -> set[bytes]:
-    return set(engine.databases[database].values)
+    return set(engine.databases[database].keys)
 
 
 # -- at random ----------------------------------------------------------------------------------------

@@ -86,10 +86,10 @@ def _value_parts(value: object) -> Iterator[bytes]:
 def key_state(engine: Engine, database: int, key: bytes) -> int:
     """Return a number that identifies a key's value and expiry; 0 if the key does not exist. O(size)"""
     found = engine.databases[database]
-    value = found.values.get(key)
+    value = found.peek(key)
     if value is None:
         return 0
-    digest = blake2b(b"%d %d %d %b" % (database, found.expires.get(key, -1), len(key), key), digest_size=8)
+    digest = blake2b(b"%d %d %d %b" % (database, found.get_expire(key), len(key), key), digest_size=8)
     for part in _value_parts(value):
         digest.update(b"%d:" % len(part))
         digest.update(part)
@@ -100,7 +100,7 @@ def state(engine: Engine) -> int:
     """Return a number that identifies the engine's data. O(data)"""
     whole = 0
     for database in engine.databases:
-        for key in database.values:
+        for key in database.keys:
             whole ^= key_state(engine, database.index, key)
     return whole
 
@@ -112,7 +112,7 @@ class StateTracker:
         self.engine = engine
         self.keys: dict[Key, int] = {
             (database.index, key): key_state(engine, database.index, key)
-            for database in engine.databases for key in database.values
+            for database in engine.databases for key in database.keys
         }  # fmt: skip
         self.state = 0
         for one in self.keys.values():
@@ -199,7 +199,7 @@ class Commands:
 
     def _stream(self, database: int) -> tuple[bytes, Stream | None]:
         key = self._pick(STREAMS)
-        value = self.engine.databases[database].values.get(key)
+        value = self.engine.databases[database].peek(key)
         return key, value if isinstance(value, Stream) else None
 
     def _ids(self, stream: Stream | None, group: bytes | None = None) -> list[bytes]:

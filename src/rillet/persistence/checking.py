@@ -233,7 +233,7 @@ def _check_values(path: Path, engine: Engine, report: CheckReport) -> None:
     kinds: Counter[str] = Counter()
     entries = 0
     for database in engine.databases:
-        for key, value in database.values.items():
+        for key, value in database.items():
             kinds[type(value).__name__.lower()] += 1
             entries += value.length if isinstance(value, Stream) else 0
             try:

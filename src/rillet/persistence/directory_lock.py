@@ -10,8 +10,8 @@ lock is on the file `.lock` in the folder.
     release     release the lock; so does the end of the process
 
 redis-server neither takes nor respects the lock. If a folder cannot be locked (some network file systems), there is no
-lock and no error. A forked child must close its copy of the descriptor (rillet.persistence.fork closes all of them);
-otherwise the lock would last as long as the child.
+lock and no error. A forked child closes its copy of the descriptor (file_lock.py); otherwise the lock would last as
+long as the child.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import os
 from pathlib import Path
 
 from rillet.errors import StoreBusy
-from rillet.persistence.file_lock import holder, try_lock
+from rillet.persistence.file_lock import close_lock, holder, open_to_lock, try_lock
 
 _LOCKS_FOLDERS = hasattr(os, "O_DIRECTORY")
 
@@ -40,22 +40,22 @@ class DirectoryLock:
     def take(self, folder: Path) -> None:
         """Lock the folder and release the previous one; StoreBusy, or OSError if the folder cannot be created."""
         try:
-            descriptor = _open(folder)
+            descriptor = open_to_lock(lambda: _open(folder))
         except FileNotFoundError:
             folder.mkdir(parents=True, exist_ok=True)
-            descriptor = _open(folder)
+            descriptor = open_to_lock(lambda: _open(folder))
         if self._descriptor >= 0 and os.path.samestat(os.fstat(descriptor), os.fstat(self._descriptor)):
-            os.close(descriptor)
+            close_lock(descriptor)
             return
         try:
             locked = try_lock(descriptor)
         except OSError:
-            os.close(descriptor)
+            close_lock(descriptor)
             descriptor = -1
         else:
             if not locked:
                 process = f"process {pid}" if (pid := holder(descriptor)) else "another process"
-                os.close(descriptor)
+                close_lock(descriptor)
                 raise LogLocked(f"{folder} is in use: {process} writes the log there")
         self.release()
         self._descriptor = descriptor
@@ -71,7 +71,7 @@ class DirectoryLock:
         """Release the lock."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
-            os.close(descriptor)
+            close_lock(descriptor)
 
 
 def _open(folder: Path) -> int:

@@ -28,6 +28,8 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
+from rillet.persistence.file_status import links_of, size_of
+
 _BINARY = getattr(os, "O_BINARY", 0)
 _CAN_OPEN_FOLDERS = hasattr(os, "O_DIRECTORY")
 
@@ -60,11 +62,12 @@ class DiskFile(Protocol):
 class _RealFile:
     """A file of the operating system."""
 
-    __slots__ = ("_descriptor", "_name", "_path", "_status", "write")
+    __slots__ = ("_descriptor", "_device", "_inode", "_name", "_path", "write")
 
     def __init__(self, path: Path, flags: int) -> None:
         self._use(_open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | _BINARY | flags))
-        self._status = os.fstat(self._descriptor)
+        status = os.fstat(self._descriptor)
+        self._device, self._inode = status.st_dev, status.st_ino
         self._path, self._name = path, os.fsencode(path)
 
     def _use(self, descriptor: int) -> None:
@@ -93,15 +96,10 @@ class _RealFile:
     def size_at(self, path: Path) -> int:
         if path is not self._path:
             self._path, self._name = path, os.fsencode(path)
-        try:
-            found = os.stat(self._name)  # a store calls this for each write; bytes take two thirds of a Path's time
-        except (FileNotFoundError, NotADirectoryError):
-            return -1
-        status = self._status
-        return found.st_size if found.st_ino == status.st_ino and found.st_dev == status.st_dev else -1
+        return size_of(self._name, self._device, self._inode)
 
     def is_removed(self) -> bool:
-        return os.fstat(self._descriptor).st_nlink == 0
+        return links_of(self._descriptor) == 0
 
 
 def _open(path: Path, flags: int) -> int:

@@ -43,7 +43,7 @@ _FARTHEST = 1 << 16  # bytes by which a frame may have been moved
 _MOST_NAMES = 20
 
 
-class _Command(NamedTuple):
+class _LoggedCommand(NamedTuple):
     start: int
     end: int
     argv: list[bytes]
@@ -71,10 +71,10 @@ class _FileSalvage:
         self.report = report
         self.databases = databases
         self.session = engine.session(trusted=True)
-        self.transaction: list[_Command] | None = None
+        self.transaction: list[_LoggedCommand] | None = None
         # Commands after a gap, until it is known whether they are the rest of a transaction; None: it is known.
-        self.undecided: list[_Command] | None = None
-        self.unknown: list[_Command] | None = None  # commands whose database is unknown; None: it is known
+        self.undecided: list[_LoggedCommand] | None = None
+        self.unknown: list[_LoggedCommand] | None = None  # commands whose database is unknown; None: it is known
 
     def run(self, start: int) -> None:
         """Execute the commands from an offset on."""
@@ -150,7 +150,7 @@ class _FileSalvage:
 
     def _commands(self, at: int, stop: int, framed: bool) -> None:
         """Execute the commands of data[at:stop]; find the next one after each invalid byte."""
-        last: _Command | None = None  # executed when the command after it was read
+        last: _LoggedCommand | None = None  # executed when the command after it was read
         while at < stop:
             found = _command_at(self.data, at, stop)
             if found is None:
@@ -187,7 +187,7 @@ class _FileSalvage:
 
     # -- commands ------------------------------------------------------------------------------------
 
-    def _feed(self, command: _Command) -> None:
+    def _feed(self, command: _LoggedCommand) -> None:
         """Execute a command, or keep it until it is known whether its transaction is complete."""
         name = command.argv[0].upper()
         if name.startswith(b"#"):
@@ -219,7 +219,7 @@ class _FileSalvage:
             for one in commands or ():
                 self._execute(one)
 
-    def _execute_whole(self, transaction: list[_Command]) -> None:
+    def _execute_whole(self, transaction: list[_LoggedCommand]) -> None:
         """Execute a transaction, which begins with MULTI; drop it if a command or the database is not known."""
         commands = transaction[1:]
         if not all(_is_known(one.argv) for one in commands):
@@ -234,7 +234,7 @@ class _FileSalvage:
             if one.argv[0].upper() == b"SELECT":
                 self._execute(one)
 
-    def _execute(self, command: _Command) -> None:
+    def _execute(self, command: _LoggedCommand) -> None:
         argv = command.argv
         if argv[0].upper() == b"SELECT":
             self._drop(self.unknown, "commands for an unknown database")
@@ -293,7 +293,7 @@ class _FileSalvage:
         self._drop(self.unknown, "commands for an unknown database")
         self.unknown = None
 
-    def _drop(self, commands: list[_Command] | None, what: str) -> None:
+    def _drop(self, commands: list[_LoggedCommand] | None, what: str) -> None:
         if commands:
             keys = dict.fromkeys(key for command in commands for key in self._keys(command.argv))
             count = sum(command.argv[0].upper() not in (b"MULTI", b"EXEC") for command in commands)
@@ -329,12 +329,12 @@ def _is_known(argv: list[bytes]) -> bool:
     return entry is not None and entry.accepts(len(argv))
 
 
-def _command_at(data: bytes, at: int, stop: int) -> _Command | None:
+def _command_at(data: bytes, at: int, stop: int) -> _LoggedCommand | None:
     """Return the command at an offset, None if there is no complete one; an annotation is a command of one word."""
     start = at
     if data[at : at + 1] == b"#":
         end = data.find(b"\n", at, stop) + 1
-        return _Command(start, end, [data[at:end].rstrip()]) if end else None
+        return _LoggedCommand(start, end, [data[at:end].rstrip()]) if end else None
     header = _COMMAND.match(data, at, stop)
     if header is None:
         return None
@@ -347,10 +347,10 @@ def _command_at(data: bytes, at: int, stop: int) -> _Command | None:
         if at > stop or data[at - 2 : at] != b"\r\n":
             return None
         argv.append(data[bulk.end() : at - 2])
-    return _Command(start, at, argv) if argv else None
+    return _LoggedCommand(start, at, argv) if argv else None
 
 
-def _whole_commands(data: bytes, at: int, stop: int) -> Iterator[_Command]:
+def _whole_commands(data: bytes, at: int, stop: int) -> Iterator[_LoggedCommand]:
     """Yield the known commands in a region that can be parsed completely."""
     for found in _COMMAND.finditer(data, at, stop):
         if found.start() >= at:
