@@ -28,7 +28,7 @@ from typing import Any
 import redis
 
 from rillet.client.cluster import SLOTS, slot_of
-from tests.judge import _wait_until_ready, free_port, redis_binary
+from tests.judge import await_ready, free_port, redis_binary
 
 MASTERS = 3
 NODE_TIMEOUT_MS = 1500
@@ -91,7 +91,7 @@ class Cluster:
             "--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1", "--enable-debug-command", "yes",
         ]  # fmt: skip
         node.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        _wait_until_ready(node.port, node.process)
+        await_ready(node.port, node.process)
         node.id = node.run("CLUSTER", "MYID").decode()
 
     def kill(self, node: Node) -> None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rillet.errors import (
         BusyGroup,
         BusyKey,
+        ClusterDown,
         CommandError,
         Corrupt,
         ExecAbort,
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
         StoreError,
         StoreTimeout,
         TransactionConflict,
+        TryAgain,
         Unblocked,
         UnknownTimeout,
         WrongPass,
@@ -108,9 +110,9 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _ERRORS = """
-    BusyGroup BusyKey CommandError Corrupt ExecAbort IncompatibleOwner InvalidEntry InvalidValue Loading LogCorrupt
-    Misconf NestedCall NewerFormat NoAuth NoGroup NoPerm NoProto NoScript NotAStore NotSent OutcomeUnknown ProtocolError
-    ReadOnly RilletError StoreBusy StoreClosed StoreError StoreTimeout TransactionConflict
+    BusyGroup BusyKey ClusterDown CommandError Corrupt ExecAbort IncompatibleOwner InvalidEntry InvalidValue Loading
+    LogCorrupt Misconf NestedCall NewerFormat NoAuth NoGroup NoPerm NoProto NoScript NotAStore NotSent OutcomeUnknown
+    ProtocolError ReadOnly RilletError StoreBusy StoreClosed StoreError StoreTimeout TransactionConflict TryAgain
     Unblocked UnknownTimeout WrongPass WrongType
 """
 _STORE = """
@@ -156,6 +158,7 @@ __all__ = [
     "BusyGroup",
     "BusyKey",
     "ChannelMessage",
+    "ClusterDown",
     "Codec",
     "CommandError",
     "Consumer",
@@ -214,6 +217,7 @@ __all__ = [
     "String",
     "Subscription",
     "TransactionConflict",
+    "TryAgain",
     "Unblocked",
     "UnknownTimeout",
     "WrongPass",

@@ -8,7 +8,7 @@
     ├── ProtocolError          a client violated RESP; the text is what Redis sends before it closes the connection
     ├── CommandError           a command was rejected; str(error) is the RESP error line
     │   ├── WrongType  NoGroup  BusyGroup  BusyKey  NoAuth  WrongPass  NoProto  NoPerm
-    │   ├── ExecAbort  Unblocked  Misconf  Loading  ReadOnly  NoScript
+    │   ├── ExecAbort  Unblocked  Misconf  Loading  ReadOnly  NoScript  ClusterDown  TryAgain
     └── StoreError             the store on disk cannot be opened or written
         ├── NotAStore  NewerFormat  StoreClosed  StoreBusy  IncompatibleOwner
         ├── NotSent            the server or owner cannot be reached: nothing was executed
@@ -188,6 +188,18 @@ class NoScript(CommandError):
     """EVALSHA names an unknown script."""
 
     prefix = "NOSCRIPT"
+
+
+class ClusterDown(CommandError):
+    """No node of the cluster serves the slot of the key for now, or the cluster lacks too many nodes."""
+
+    prefix = "CLUSTERDOWN"
+
+
+class TryAgain(CommandError):
+    """A slot is being moved, and the keys of the command are on two nodes for now."""
+
+    prefix = "TRYAGAIN"
 
 
 class StoreError(RilletError):

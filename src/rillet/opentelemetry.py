@@ -406,11 +406,8 @@ class _AsyncInstrumentation:
         return reply
 
     async def id_of(self, argv: Argv) -> Any:
-        """Run an XADD; see AsyncStore.id_of."""
-        store = self.store
-        if not store.synchronous.may_wait:
-            return store.synchronous.id_of(argv)
-        return await AsyncStore.id_of(store, argv)  # calls `run`
+        """Run an XADD; see AsyncStore.id_of, which calls `run`, or `id_of` of the Store."""
+        return await AsyncStore.id_of(self.store, argv)
 
     async def run_many(self, commands: Sequence[Argv], patience: float = PATIENCE) -> list[Any]:
         """Run several commands; see AsyncStore.run_many."""

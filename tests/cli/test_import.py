@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -103,7 +104,8 @@ def test_an_existing_store(store: Path, tmp_path: Path, capsys: Said) -> None:
         opened.execute("DEL", "l")
         opened.execute("SET", "k", "mine")
     assert main(["import", "--merge", "refuse", str(store), str(target)]) == 2
-    assert "the target has keys of the source in database 0: 'k', 'h'" in capsys.readouterr().err
+    # It names five of the seven keys, in the order of the table.
+    assert re.search(r"the target has keys of the source in database 0: ('\w+', ){5}\.\.\.;", capsys.readouterr().err)
     with rillet.open(target) as opened:  # also while it is open
         assert main(["import", "--merge", "skip", str(store), str(target)]) == 0
         assert "1 key copied from" in (said := capsys.readouterr().out)

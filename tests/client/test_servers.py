@@ -18,7 +18,7 @@ from rillet.client.address import NodeAddress
 from rillet.client.cluster import Shard, read_shards, read_slots, slot_of, slots_of_node
 from rillet.client.errors import ConnectionLost, ConnectorError
 from rillet.client.redirection import Redirection
-from rillet.client.servers import Servers
+from rillet.client.servers import ClientOptions, Servers
 from rillet.spark.options import parse
 from rillet.spark.pipelines import group_info
 from rillet.spark.read.stream_info import xinfo_groups, xinfo_streams
@@ -359,3 +359,13 @@ def test_a_cluster_over_tls_whose_node_does_not_know_its_own_name(authority: Aut
             assert found.connection(KEY).address.host == "localhost"
             assert found.connection(KEY).address.port == port
             assert found.scan("*") == [KEY]
+
+
+def test_a_later_command_of_connections_that_were_closed_was_not_sent(judge: Judge) -> None:
+    """The store closes them when it finds that its directory has another owner."""
+    found = Servers(ClientOptions.of(f"redis://127.0.0.1:{judge.port}"))
+    found.replies(b"k", [[b"WATCH", b"k"]])
+    found.close()
+    with pytest.raises(ConnectionLost, match=f"the connection to .*{judge.port}.* was lost") as caught:
+        found.replies_of_node(b"k", [[b"MULTI"], [b"EXEC"]])
+    assert not caught.value.sent

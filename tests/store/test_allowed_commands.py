@@ -9,6 +9,7 @@ import pytest
 
 from rillet.errors import CommandError
 from rillet.store import Store
+from tests.store.conftest import Frontend
 
 MORE_REPLIES = [["MONITOR"], ["SYNC"], ["psync", "?", "-1"], ["REPLCONF", "ACK", "0"]]
 ENDS = [["QUIT"], ["reset"], ["HELLO", "2"], ["CLIENT", "TRACKING", "ON"]]
@@ -78,6 +79,42 @@ def test_select_belongs_to_the_thread(store: Store) -> None:
     store.execute("SET", "k", 1)
     store.execute("SELECT", 0)
     assert store.execute("GET", "k") is None
+
+
+def test_select_does_not_move_the_tasks_of_the_same_thread(frontend: Frontend) -> None:
+    """Neither before the event loop runs, nor inside it, and for no kind of command."""
+    store = frontend.store
+    if frontend.kind == "redis":
+        store.execute("FLUSHALL")
+
+    async def tasks(database: int) -> None:
+        twin = store.aio()
+        stream = twin.stream("orders")
+        for number in (database, 0, 3):
+            length = await stream.length()
+            assert store.execute("SELECT", number) == b"OK"
+            waiting = asyncio.create_task(twin.execute("BLPOP", "list", 0))
+            await stream.add({"n": 1})
+            await stream.add_many([{"n": 1}, {"n": 2}])
+            async with twin.transaction() as transaction:
+                transaction.add("orders", {"n": 1})
+            assert await stream.length() == length + 4
+            await twin.execute("RPUSH", "list", "x")
+            assert await waiting == [b"list", b"x"]
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(twin.execute("BLPOP", "list", 0), 0.05)
+            assert await stream.length() == length + 4
+            assert store.stream("orders").length() == (length + 4 if number == 0 else 0)
+        assert store.execute_many([["SELECT", 0], ["XLEN", "orders"], ["SELECT", 5], ["XLEN", "orders"]])[1::2] == [
+            await stream.length(), 0,
+        ]  # fmt: skip
+
+    store.execute("SELECT", 2)
+    for database in (4, 5):
+        asyncio.run(tasks(database))
+        assert store.execute("XLEN", "orders") == 0
+    store.execute("SELECT", 0)
+    assert store.execute("XLEN", "orders") == 24
 
 
 def test_hello_without_a_version_is_accepted(store: Store) -> None:

@@ -12,10 +12,12 @@ from typing import Any
 import pytest
 
 import rillet
+from rillet.runtime.session import Session
 from rillet.store import Store
 from rillet.store.aio import AsyncStore
 from rillet.store.transports.async_server import blocks
-from tests.store.conftest import Frontend
+from rillet.store.transports.in_process import InProcessTransport
+from tests.store.conftest import IN_PROCESS, Frontend
 
 
 def _run(body: Coroutine[Any, Any, None]) -> None:
@@ -321,3 +323,24 @@ def test_two_event_loops_wait_for_the_disk_at_the_same_time(tmp_path: Path) -> N
         for thread in threads:
             thread.join(60)
         assert len(added) == len(store.stream("s")) == 600
+
+
+@IN_PROCESS
+def test_nothing_serves_a_blocked_call_after_its_cancellation(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    transport = store.transport
+    assert isinstance(transport, InProcessTransport)
+    undo, pushing = transport._undo, threading.Thread(target=lambda: store.execute("RPUSH", "l", "x"))
+
+    def undo_then_push(session: Session, argv: list[bytes], raw: bytes | None) -> None:
+        undo(session, argv, raw)
+        pushing.start()
+        pushing.join(0.2)
+
+    async def body() -> None:
+        monkeypatch.setattr(transport, "_undo", undo_then_push)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(store.aio().execute("BLPOP", "l", 0), 0.05)
+
+    asyncio.run(body())
+    pushing.join()
+    assert store.execute("LRANGE", "l", 0, -1) == [b"x"]

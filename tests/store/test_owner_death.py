@@ -17,6 +17,7 @@ from rillet.errors import OutcomeUnknown
 from rillet.store import Store
 from rillet.store.aio import AsyncStore
 from rillet.store.transports.server import AttachedTransport
+from tests.store.owner_processes import announced_pid, await_end, end
 
 pytestmark = [pytest.mark.once, pytest.mark.skipif(sys.platform == "win32", reason="needs Unix sockets")]
 
@@ -107,3 +108,42 @@ def test_tasks_of_an_attached_process_continue_or_learn_that_the_outcome_is_unkn
         asyncio.run(body(store))
         assert set(outcomes) - {OutcomeUnknown, None, b"1"} <= set(range(1, 61))
     owner.communicate()
+
+
+@pytest.mark.parametrize("owner", ["this", "process"])
+@pytest.mark.parametrize("watch", [[], ["n"]], ids=["plain", "watched"])
+def test_transactions_continue_at_the_next_owner(tmp_path: Path, owner: str, watch: list[str]) -> None:
+    first = start(tmp_path, "one") if owner == "this" else None
+    with rillet.open(tmp_path / "store", owner=owner, owner_grace=0) as store:  # type: ignore[arg-type]
+        with store.transaction(watch) as transaction:
+            count = transaction.execute("INCR", "n")
+        assert count.result == 1
+        end(announced_pid(tmp_path / "store"))
+        with store.transaction(watch) as transaction:
+            count = transaction.execute("INCR", "n")
+        assert count.result == 2
+    await_end(tmp_path)
+    if first is not None:
+        first.communicate()
+
+
+@pytest.mark.parametrize("owner", ["this", "process"])
+@pytest.mark.parametrize("watch", [[], ["n"]], ids=["plain", "watched"])
+def test_transactions_of_tasks_continue_at_the_next_owner(tmp_path: Path, owner: str, watch: list[str]) -> None:
+    first = start(tmp_path, "one") if owner == "this" else None
+
+    async def body() -> None:
+        store = rillet.open(tmp_path / "store", owner=owner, owner_grace=0)  # type: ignore[arg-type]
+        async with store.aio() as aio:
+            async with aio.transaction(watch) as transaction:
+                count = transaction.execute("INCR", "n")
+            assert count.result == 1
+            await asyncio.to_thread(end, announced_pid(tmp_path / "store"))
+            async with aio.transaction(watch) as transaction:
+                count = transaction.execute("INCR", "n")
+            assert count.result == 2
+
+    asyncio.run(body())
+    await_end(tmp_path)
+    if first is not None:
+        first.communicate()

@@ -332,3 +332,22 @@ def test_on_a_read_only_file_system(tmp_path: Path) -> None:
             _check(store)
     finally:
         subprocess.run(["umount", mounted], check=True)
+
+
+def test_an_rdb_file_is_read(tmp_path: Path) -> None:
+    with rillet.open() as store:
+        store.stream("s").add({"n": 1})
+        backup = store.save(tmp_path / "backup.rdb")
+    before = backup.read_bytes()
+    with rillet.open(backup, readonly=True) as store:
+        assert store.stream("s").length() == 1
+        with pytest.raises(rillet.ReadOnly):
+            store.stream("s").add({"n": 2})
+        with pytest.raises(rillet.CommandError, match="there is no stream 'nope'"):
+            store.stats("nope")
+    assert backup.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [backup]
+    other = tmp_path / "other.txt"
+    other.write_text("REDIR")
+    with pytest.raises(rillet.NotAStore, match="neither the directory of a store nor an RDB file"):
+        rillet.open(other, readonly=True)

@@ -261,6 +261,13 @@ def test_client_pause_holds_a_connection_back(frontend: Frontend) -> None:
             one.connection_pool.disconnect()
 
 
+def test_an_unknown_option_is_refused_at_once(frontend: Frontend) -> None:
+    for make in (frontend.store.redis, frontend.store.redis_async):
+        with pytest.raises(TypeError, match=r"unknown option 'foo': it takes those of redis\.Redis"):
+            make(foo=1)
+        assert make(decode_responses=True, protocol=3, db=1, max_connections=5, ssl_cert_reqs="none") is not None
+
+
 def test_without_redis_py_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 

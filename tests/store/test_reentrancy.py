@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
@@ -18,6 +20,8 @@ from rillet.errors import NestedCall
 from rillet.store import Store
 from rillet.store.transports.in_process import InProcessTransport
 from tests.store.conftest import IN_PROCESS, Frontend, only
+
+fcntl = pytest.importorskip("fcntl")
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="sets an interval timer")
 
@@ -210,6 +214,40 @@ def test_a_signal_handler_writes_while_its_thread_waits_for_the_disk(tmp_path: P
         assert sorted(map(str, [*mine, *added])) == sorted(str(entry.id) for entry in stream)
 
 
+@pytest.mark.skipif(not hasattr(fcntl, "F_NOTIFY"), reason="needs signals for changes in a folder")
+def test_a_signal_handler_writes_after_its_thread_has_written_the_log(tmp_path: Path) -> None:
+    """The system sends the signal during the write, so it is pending while the file is checked before the reply."""
+    added: list[object] = []
+    mine: list[object] = []
+    with rillet.open(tmp_path / "store", appendfsync="no") as store:
+        outer, inner = store.stream("outer"), store.stream("inner")
+
+        armed = [False]
+
+        def on_write(*_: object) -> None:
+            if armed[0]:  # the handler's own write sends a signal, too
+                armed[0] = False
+                added.append(inner.add({"n": len(added)}))
+
+        signal.signal(signal.SIGIO, on_write)
+        folder = os.open(tmp_path / "store" / "appendonlydir", os.O_RDONLY)
+        try:
+            try:
+                fcntl.fcntl(folder, fcntl.F_NOTIFY, fcntl.DN_MODIFY | fcntl.DN_MULTISHOT)
+            except OSError:
+                pytest.skip("this kernel sends no signals for changes in a folder")
+            for number in range(20):
+                time.sleep(0.001)  # a write after a pause is checked
+                armed[0] = True
+                mine.append(outer.add({"n": number}))
+        finally:
+            os.close(folder)
+            signal.signal(signal.SIGIO, signal.SIG_IGN)
+        assert [entry.id for entry in outer] == mine
+        assert [entry.id for entry in inner] == added
+        assert len(added) == 20
+
+
 class _InThreading:
     """Raises in the n-th place of `threading` where Python looks for exceptions from outside."""
 
@@ -248,3 +286,119 @@ def test_an_interrupt_in_the_first_call_of_a_thread_ends_no_call_of_another(fron
     assert store.execute("RPUSH", "l", "v") == 1
     waiting.join(30)
     assert popped == [[b"l", b"v"]]
+
+
+@contextlib.contextmanager
+def handler_that_blocks(store: Store) -> Iterator[list[object]]:
+    """Let another thread hold the engine for a moment; meanwhile a signal handler makes a call that would block."""
+    transport = store.transport
+    assert isinstance(transport, InProcessTransport)
+    replies: list[object] = []
+    held, release = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with transport.lock:
+            held.set()
+            release.wait(10)
+        store.execute("RPUSH", "l", "x")  # waits behind the call that was interrupted
+
+    def handler(*_: object) -> None:
+        threading.Timer(0.1, release.set).start()
+        replies.append(store.execute("BLPOP", "l", 0))
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    held.wait()
+    signal.signal(signal.SIGALRM, handler)
+    signal.setitimer(signal.ITIMER_REAL, 0.1)
+    try:
+        yield replies
+    finally:
+        release.set()
+        holder.join()
+        signal.signal(signal.SIGALRM, signal.SIG_IGN)
+
+
+@IN_PROCESS
+@pytest.mark.parametrize("call", ["transaction", "first call of a thread", "set"])
+def test_a_handler_that_blocks_does_not_keep_other_threads_waiting(store: Store, call: str) -> None:
+    with handler_that_blocks(store) as replies:
+        if call == "transaction":
+            with store.transaction() as transaction:
+                transaction.execute("SET", "k", 1)
+        elif call == "set":
+            store.execute("SET", "k", 1)
+        else:
+            store.transport._thread.own_state().session = None  # type: ignore[attr-defined]
+            store.execute("SET", "k", 1)
+    assert replies in ([None], [[b"l", b"x"]])
+
+
+@IN_PROCESS
+def test_an_interrupted_transaction_does_not_lose_its_watch(store: Store) -> None:
+    transport = store.transport
+    assert isinstance(transport, InProcessTransport)
+    held, release = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with transport.lock:
+            held.set()
+            release.wait(10)
+
+    def handler(*_: object) -> None:
+        threading.Timer(0.1, release.set).start()
+        raise ZeroDivisionError
+
+    holder = threading.Thread(target=transport._shield.run, args=(hold,))
+    signal.signal(signal.SIGALRM, handler)
+    try:
+        with pytest.raises(ZeroDivisionError), store.transaction(watch=["k"]) as transaction:  # noqa: PT012
+            transaction.execute("SET", "n", 1)
+            store.execute("SET", "k", "changed")  # so the transaction must not be executed
+            holder.start()
+            held.wait()
+            signal.setitimer(signal.ITIMER_REAL, 0.2)  # while the end of the block waits for the engine
+    finally:
+        signal.signal(signal.SIGALRM, signal.SIG_IGN)
+        release.set()
+        holder.join()
+    transport._shield.run(lambda: None)  # after the interrupted batch
+    assert store.execute("GET", "n") is None
+
+
+@only("memory", "owner", "attached", "redis")
+def test_a_call_inside_the_first_call_of_a_thread(store: Store) -> None:
+    store.execute("SET", "outer", "o")
+    store.execute("SET", "inner", "i")
+    problems: list[BaseException] = []
+    left = 0
+
+    def look(_frame: FrameType, event: str, _argument: object) -> None:
+        """Make a call at one of the places where Python runs signal handlers."""
+        nonlocal left
+        if event in ("call", "c_return"):
+            left -= 1
+            if left == 0:
+                sys.setprofile(None)
+                with contextlib.suppress(NestedCall):
+                    assert store.execute("GET", "inner") == b"i"
+
+    def first() -> None:
+        sys.setprofile(look)
+        try:
+            assert store.execute("GET", "outer") == b"o"
+            assert store.execute("GET", "inner") == b"i"
+        except BaseException as error:
+            problems.append(error)
+        finally:
+            sys.setprofile(None)
+
+    place = 0
+    while left == 0 and not problems:
+        place += 1
+        left = place
+        thread = threading.Thread(target=first)
+        thread.start()
+        thread.join()
+    assert not problems
+    assert place > 3

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -15,8 +12,9 @@ from pathlib import Path
 import pytest
 
 import rillet
-from rillet.errors import NotSent
-from tests.judge import _wait_until_ready, free_port, redis_binary
+from rillet.errors import NotSent, OutcomeUnknown
+from tests.judge import free_port, redis_binary
+from tests.server.restarted import RestartedServer
 
 pytestmark = pytest.mark.once
 
@@ -26,58 +24,41 @@ KINDS = [
 ]
 
 
-class Restarted:
-    """A server with a log, which the test kills and starts again on the same port."""
-
-    def __init__(self, kind: str, folder: Path) -> None:
-        self.kind = kind
-        self.folder = folder
-        self.port = free_port()
-        self.url = f"redis://127.0.0.1:{self.port}"
-        self.start()
-
-    def start(self) -> None:
-        """Start the server, and wait until it has loaded its log."""
-        program = [str(redis_binary())] if self.kind == "redis" else [sys.executable, "-m", "rillet", "serve"]
-        self.process = subprocess.Popen(
-            [*program, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder), "--save", "",
-             "--appendonly", "yes", "--appendfsync", "always"],
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            env={**os.environ, "PYTHONPATH": str(Path(rillet.__file__).parent.parent)},
-        )  # fmt: skip
-        _wait_until_ready(self.port, self.process)
-
-    def kill(self) -> None:
-        """End the process with SIGKILL."""
-        self.process.kill()
-        self.process.wait()
-
-    def start_after(self, seconds: float) -> threading.Thread:
-        """Start the server later, in a thread."""
-
-        def later() -> None:
-            time.sleep(seconds)
-            self.start()
-
-        thread = threading.Thread(target=later)
-        thread.start()
-        return thread
-
-
 @pytest.fixture(params=KINDS)
-def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Restarted]:
+def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RestartedServer]:
     folder = tmp_path / "data"
     folder.mkdir()
-    running = Restarted(request.param, folder)
+    running = RestartedServer(request.param, folder)
     yield running
-    running.kill()
+    running.end()
     shutil.rmtree(folder)
 
 
 COUNT = 60
+PATIENT = 60.0  # seconds: a server starts slowly on a busy machine
 
 
-def test_messages_continue_after_each_restart(server: Restarted) -> None:
+def acknowledge(message: rillet.Message) -> None:
+    """Acknowledge a message, again while the server is away for longer than `ack` waits."""
+    while True:
+        try:
+            message.ack()
+            return
+        except NotSent:
+            pass
+
+
+async def acknowledge_async(message: rillet.AsyncMessage) -> None:
+    """Do the same for a message of the asyncio API."""
+    while True:
+        try:
+            await message.ack()
+            return
+        except NotSent:
+            pass
+
+
+def test_messages_continue_after_each_restart(server: RestartedServer) -> None:
     with rillet.connect(server.url) as store:
         stream = store.stream("s")
         group = stream.group("g")
@@ -89,10 +70,10 @@ def test_messages_continue_after_each_restart(server: Restarted) -> None:
             try:
                 for message in group.consumer("c").messages(count=10, block=0.1, timeout=30):
                     if len(handled) in (5, 25, 45):  # the server is away when the next command is sent
-                        server.kill()
+                        server.end()
                         threads.append(server.start_after(0.2))
                     handled.append(int(message["n"]))
-                    message.ack()
+                    acknowledge(message)
                     if len(set(handled)) == COUNT:
                         return
             except BaseException as error:
@@ -109,7 +90,7 @@ def test_messages_continue_after_each_restart(server: Restarted) -> None:
         assert group.pending_count() == 0
 
 
-def test_messages_wait_longer_than_the_patience_of_other_calls(server: Restarted) -> None:
+def test_messages_wait_longer_than_the_patience_of_other_calls(server: RestartedServer) -> None:
     with rillet.connect(server.url) as store:
         group = store.stream("s").group("g")
         received: list[str] = []
@@ -123,7 +104,7 @@ def test_messages_wait_longer_than_the_patience_of_other_calls(server: Restarted
         store.stream("s").add({"n": 1}, id="1-1")
         while not received:
             time.sleep(0.01)
-        server.kill()
+        server.end()
         with pytest.raises(NotSent, match="did not answer"):
             store.execute("GET", "k")  # after three seconds
         server.start()
@@ -136,11 +117,11 @@ def test_messages_wait_longer_than_the_patience_of_other_calls(server: Restarted
         assert set(received) == {"1-1", "2-1"}
 
 
-def test_stop_timeout_and_close_end_messages_while_the_server_is_away(server: Restarted) -> None:
+def test_stop_timeout_and_close_end_messages_while_the_server_is_away(server: RestartedServer) -> None:
     with rillet.connect(server.url) as store:
         group = store.stream("s").group("g")
         assert store.execute("PING")
-        server.kill()
+        server.end()
         assert list(group.consumer("c").messages(block=0.1, timeout=0.5)) == []
         stop = threading.Event()
         threading.Timer(0.3, stop.set).start()
@@ -150,7 +131,7 @@ def test_stop_timeout_and_close_end_messages_while_the_server_is_away(server: Re
             list(group.consumer("c").messages(block=0.1))
 
 
-def test_asyncio_messages_continue(server: Restarted) -> None:
+def test_asyncio_messages_continue(server: RestartedServer) -> None:
     async def body() -> None:
         async with rillet.connect(server.url).aio() as store:
             stream = store.stream("s")
@@ -159,10 +140,10 @@ def test_asyncio_messages_continue(server: Restarted) -> None:
             handled: list[int] = []
             async for message in group.consumer("c").messages(count=10, block=0.1):
                 if len(handled) in (5, 25):
-                    server.kill()
+                    server.end()
                     threads.append(server.start_after(0.2))
                 handled.append(int(message["n"]))
-                await message.ack()
+                await acknowledge_async(message)
                 if len(set(handled)) == COUNT:
                     break
             assert set(handled) == set(range(COUNT))
@@ -174,18 +155,79 @@ def test_asyncio_messages_continue(server: Restarted) -> None:
         thread.join(60)
 
 
-def test_a_command_that_was_not_sent_and_a_read_wait_for_the_server(server: Restarted) -> None:
+def test_a_command_that_was_not_sent_and_a_read_wait_for_the_server(server: RestartedServer) -> None:
     with rillet.connect(server.url) as store:
         assert store.execute("SET", "k", 1) == b"OK"
-        for call in (lambda: store.execute("INCR", "n"), lambda: store.execute_many([["INCR", "n"]])[0]):
-            server.kill()
+        increment = [b"INCR", b"n"]
+        for call in (lambda: store.run(increment, PATIENT), lambda: store.run_many([increment], PATIENT)[0]):
+            server.end()
             thread = server.start_after(0.5)
-            before = int(store.execute("GET", "n") or 0)
+            before = int(store.run([b"GET", b"n"], PATIENT) or 0)
             thread.join(60)
-            server.kill()
+            server.end()
             thread = server.start_after(0.5)
             assert call() == before + 1
             thread.join(60)
+
+
+def test_an_acknowledgement_whose_outcome_is_unknown_does_not_end_as_not_sent(server: RestartedServer) -> None:
+    with rillet.connect(server.url) as store, rillet.connect(server.url) as other:
+        message = store.stream("s").add({"n": 1})
+        group = store.stream("s").group("g")
+        assert [entry.id for entry in group.consumer("c").read()] == [message]
+        assert other.execute("CLIENT", "PAUSE", 60_000, "WRITE") == b"OK"
+        killing = threading.Timer(0.3, server.end)  # after the server has received the command
+        killing.start()
+        with pytest.raises(OutcomeUnknown):
+            group.ack(str(message))
+        killing.join()
+
+
+@pytest.mark.parametrize("watch", [[], ["n"]], ids=["plain", "watched"])
+def test_a_transaction_waits_for_the_server(server: RestartedServer, watch: list[str]) -> None:
+    async def of_a_task(store: rillet.Store) -> int:
+        async with store.aio().transaction(watch) as transaction:
+            count = transaction.execute("INCR", "n")
+        return int(count.result)
+
+    with rillet.connect(server.url) as store:
+        assert store.execute("PING")
+        server.end()
+        starting = server.start_after(0.3)
+        with store.transaction(watch) as transaction:
+            count = transaction.execute("INCR", "n")
+        assert count.result == 1
+        starting.join()
+
+        async def body() -> None:
+            aio = store.aio()
+            await aio.execute("PING")
+            server.end()
+            await asyncio.sleep(0.05)  # the connection of the event loop is closed
+            starting = server.start_after(0.3)
+            assert await of_a_task(store) == 2
+            starting.join()
+
+        asyncio.run(body())
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["thread", "task"])
+def test_a_transaction_waits_until_the_server_has_loaded(server: RestartedServer, is_async: bool) -> None:
+    async def in_a_task() -> object:
+        async with store.aio().transaction() as transaction:
+            count = transaction.execute("INCR", "n")
+        return count.result
+
+    with rillet.connect(server.url) as store:
+        store.execute_many([["SET", f"k{n}", n] for n in range(20)])
+        server.end()
+        server.start("--key-load-delay", "50000", "--loading-process-events-interval-bytes", "1024", wait=False)
+        if is_async:
+            assert asyncio.run(in_a_task()) == 1
+        else:
+            with store.transaction() as transaction:
+                count = transaction.execute("INCR", "n")
+            assert count.result == 1
 
 
 def test_a_wrong_address_fails_at_once() -> None:

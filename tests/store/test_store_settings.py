@@ -47,7 +47,7 @@ def test_a_setting_without_an_effect_is_refused(tmp_path: Path, settings: dict[s
 
 
 FILES_ONLY: list[dict[str, Any]] = [{"appendfsync": "always"}, {"aof_checksums": True}, {"save": "60 1"},
-                                    {"dbfilename": "x.rdb"}]  # fmt: skip
+                                    {"dbfilename": "x.rdb"}, {"log_entries_read": True}]  # fmt: skip
 
 
 @pytest.mark.parametrize("settings", FILES_ONLY, ids=str)

@@ -45,12 +45,13 @@ def _commands(store: Store, number: int) -> Iterator[Callable[[], object]]:
     yield lambda: store.redis_client.rpush("redis", *words)  # type: ignore[attr-defined]
 
 
-def _assert_whole(store: Store) -> None:
-    """Assert that each command took effect with all elements or none, and that the structures are sound."""
+def _assert_whole(store: Store, sound: bool = True) -> None:
+    """Assert that each command took effect with all elements or none and, if `sound`, that the structures are sound."""
     transport = store.transport
     assert isinstance(transport, InProcessTransport)
-    with transport.lock:
-        transport.engine.check()
+    if sound:  # O(data) with a large constant
+        with transport.lock:
+            transport.engine.check()
     assert store.execute("LLEN", "list") % SIZE == 0
     assert store.execute("LLEN", "redis") % SIZE == 0
     assert store.execute("ZCARD", "zset") % SIZE == 0
@@ -89,12 +90,12 @@ def test_exceptions_sent_to_a_thread(tmp_path: Path) -> None:
 
         thread = threading.Thread(target=work, daemon=True)
         thread.start()
-        for _ in range(ROUNDS):
+        for number in range(ROUNDS):
             before = store.execute("LLEN", "list")
             _raise_in(thread)
             while store.execute("LLEN", "list") == before:
                 assert thread.is_alive()
-            _assert_whole(store)
+            _assert_whole(store, number % 10 == 0)
         stop.set()
         thread.join(60)
         assert not thread.is_alive()
@@ -127,7 +128,7 @@ def test_signal_handlers_that_raise(tmp_path: Path) -> None:
                         signal.setitimer(signal.ITIMER_REAL, 0)
                 except (Interrupt, rillet.StoreError, OSError):
                     pass
-                _assert_whole(store)
+                _assert_whole(store, raised % 10 == 0)
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, before)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import threading
 
 import pytest
@@ -181,3 +182,20 @@ def test_a_connection_is_replaced_after_a_transaction(judge: Judge) -> None:
         store.execute_many([["MULTI"], ["INCR", "n"], ["EXEC"]])
         other.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
         assert store.execute("GET", "n") == b"1"
+
+
+def test_a_value_of_a_class_names_the_stream_that_it_needs() -> None:
+    @dataclasses.dataclass
+    class Order:
+        total: int
+
+    remedy = r"Order is neither a mapping nor pairs: .* store\.stream\(name, type=Order\)"
+    with rillet.open() as store:
+        transaction = store.transaction()
+        with transaction, pytest.raises(TypeError, match=remedy):
+            transaction.add("orders", Order(1))  # type: ignore[call-overload]
+        with pytest.raises(TypeError, match=remedy):
+            store.stream("orders").add(Order(1))  # type: ignore[call-overload]
+        with store.transaction() as transaction:
+            transaction.add(store.stream("orders", type=Order), Order(1))
+        assert store.stream("orders").length() == 1

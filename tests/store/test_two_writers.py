@@ -145,6 +145,29 @@ def test_foreign_growth_is_detected_before_the_next_reply(tmp_path: Path, fsync:
 
 
 @POLICIES
+def test_writes_between_two_checks_of_the_log_are_not_lost(tmp_path: Path, fsync: str) -> None:
+    """A busy store checks its log once in CHECK_SECONDS; what it acknowledges until it notices is in the log."""
+    acknowledged: list[int] = []
+
+    def add_until_refused(store: Store, log: Path) -> None:
+        for number in range(2, 1_000_000):
+            store.stream("s").add({"n": number}, id=f"{number}-0")
+            acknowledged.append(number)
+            if number == 500:
+                with log.open("ab") as other:
+                    other.write(b"*3\r\n$3\r\nSET\r\n$5\r\nother\r\n$1\r\n1\r\n")
+
+    with rillet.open(tmp_path / "store", appendfsync=fsync) as store:  # type: ignore[arg-type]
+        store.stream("s").add({"n": 0}, id="1-0")
+        (log,) = (tmp_path / "store" / "appendonlydir").glob("*.incr.aof")
+        with pytest.raises(Misconf, match="another process"):
+            add_until_refused(store, log)
+        assert len(acknowledged) >= 499
+    lines = log.read_bytes()
+    assert all(b"$%d\r\n%d-0\r\n" % (len(str(n)) + 2, n) in lines for n in acknowledged)
+
+
+@POLICIES
 def test_a_manifest_of_another_process_is_not_replaced(tmp_path: Path, fsync: str) -> None:
     with rillet.open(tmp_path, appendfsync=fsync) as store:  # type: ignore[arg-type]
         store.stream("s").add({"a": 1})

@@ -1,8 +1,8 @@
 """`rillet stats PLACE`: streams, groups, lag, pending messages by age, consumers, memory by structure.
 
-PLACE is the directory of a store, or a url: redis://, rediss://, unix://, redis+cluster://. If a process has the
-directory open, it is asked; otherwise the files are read without changing a byte. --watch repeats the report, with the
-rate of each stream, until ^C; --json prints one line for each report.
+PLACE is the directory of a store, an RDB file, or a url: redis://, rediss://, unix://, redis+cluster://. If a process
+has the directory open, it is asked; otherwise the files are read without changing a byte. --watch repeats the report,
+with the rate of each stream, until ^C; --json prints one line for each report.
 
 Exit status: 0, or 2 if there is nothing to show.
 """
@@ -26,7 +26,7 @@ _AGES = [*(name for name, _ in AGES), OLDER, RELEASED]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("place", metavar="PATH|URL", help="the directory of a store, or the url of a server")
+    parser.add_argument("place", metavar="PATH|URL", help="the directory of a store, an RDB file, or a url")
     parser.add_argument("streams", nargs="*", metavar="STREAM", help="only these streams; by default all")
     parser.add_argument("--watch", nargs="?", type=_seconds, const=2.0, metavar="SECONDS",
                         help="repeat the report, with rates, every 2 seconds until ^C")  # fmt: skip

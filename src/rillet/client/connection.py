@@ -35,6 +35,7 @@ from rillet.protocol.reply_parser import INCOMPLETE, ReplyError
 
 ONE_CALL = 1 << 12  # a Unix socket takes so many bytes at once or not at all
 RECEIVE = 1 << 18  # maximum bytes per system call; larger calls are not faster
+_ONE_REPLY = 1 << 12  # for the reply to one command, most often; allocated in a tenth of a larger buffer's time
 _REPLY = 1 << 16  # for replies that are parsed: a larger buffer would be allocated anew for each reply
 _KERNEL_TIMEOUTS = sys.platform in ("linux", "darwin")
 _BLOCKED = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
@@ -110,8 +111,10 @@ class Connection:
                     self._protocol.next_reply()
                     if not self._protocol.opened:
                         self._feed()
-        except BaseException:
+        except BaseException as error:
             self.close()
+            if isinstance(error, ConnectionLost):
+                error.sent = False
             raise
 
     def _connect(self, timeout: float | None) -> socket.socket:
@@ -139,7 +142,7 @@ class Connection:
                 late = self._late()
                 late.sent = False
                 raise late from error
-            raise ConnectionLost(f"rillet: no server answers at {self.address}: {error}") from error
+            raise ConnectionLost.before(f"rillet: no server answers at {self.address}: {error}") from error
 
     def _limit(self, connected: socket.socket, timeout: float | None) -> None:
         """Set the timeouts of the socket."""
@@ -169,7 +172,8 @@ class Connection:
             raise ConnectorError(f"rillet: TLS with {self.address} failed: {error.reason or error}") from error
         except TimeoutError as error:
             connected.close()
-            raise ConnectionLost(f"rillet: TLS with {self.address} failed: the server does not answer") from error
+            failure = f"rillet: TLS with {self.address} failed: the server does not answer"
+            raise ConnectionLost.before(failure) from error
         except BaseException:
             connected.close()
             raise
@@ -201,18 +205,36 @@ class Connection:
             return ready([self], 0)
         return bool(self._poll.poll(0))
 
-    def closed_before(self, error: ConnectionLost) -> bool:
-        """Return whether a failed `send` of at most ONE_CALL bytes sent nothing: the Unix socket was closed before."""
-        return self.address.unix is not None and isinstance(error.__cause__, BrokenPipeError)
-
     # ---- sending and receiving bytes ----
 
     def send(self, data: bytes | bytearray) -> None:
-        """Send the bytes of commands in RESP encoding."""
+        """Send the bytes of commands in RESP encoding.
+
+        If a Unix socket was closed before, nothing of at most ONE_CALL bytes was sent: ConnectionLost.sent is False.
+        """
         try:
             self._socket.sendall(data)
         except OSError as error:
+            raise self._lost_at_send(error, len(data)) from error
+
+    def exchange(self, data: bytes) -> Any:
+        """Send one command that does not wait in the server, of at most ONE_CALL bytes, and return its reply.
+
+        All replies to earlier commands must have been read.
+        """
+        try:
+            self._socket.sendall(data)
+        except OSError as error:
+            lost = self._lost_at_send(error, len(data))
+            if isinstance(lost, TimedOut):
+                lost.sent = False
+            raise lost from error
+        try:
+            received = self._socket.recv(_ONE_REPLY)
+        except OSError as error:
             raise self._lost(error) from error
+        self._feed_received(received)
+        return self.reply()
 
     def send_large(self, data: bytes) -> None:
         """Send commands of any size in RESP encoding; read replies meanwhile, so that neither side blocks."""
@@ -348,6 +370,13 @@ class Connection:
             self._feed_received(received)
             reply = self._protocol.next_reply()
         return reply
+
+    def _lost_at_send(self, error: OSError, size: int) -> ConnectorError:
+        """Return the error for a failed send: nothing was sent on a Unix socket that was closed before."""
+        lost = self._lost(error)
+        if isinstance(lost, ConnectionLost) and isinstance(error, BrokenPipeError):
+            lost.sent = self.address.unix is None or size > ONE_CALL
+        return lost
 
     def _lost(self, error: OSError | None) -> ConnectorError:
         """Return the error for a lost connection: ConnectionLost, unless a TLS server rejected the certificate."""

@@ -13,7 +13,7 @@ No sentence contains a password or a whole url, because a url may contain a pass
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from rillet.errors import RilletError
 
@@ -37,7 +37,16 @@ class ConnectorError(RilletError):
 
 
 class ConnectionLost(ConnectorError):
-    """The connection broke, or could not be made; the request may be sent again."""
+    """The connection broke, or could not be made. sent: False if the server cannot have received the request."""
+
+    sent = True
+
+    @classmethod
+    def before(cls, text: str) -> Self:
+        """Return the error for a request that was not sent."""
+        error = cls(text)
+        error.sent = False
+        return error
 
 
 class StaysAway(ConnectionLost):
@@ -45,9 +54,7 @@ class StaysAway(ConnectionLost):
 
 
 class TimedOut(ConnectionLost):
-    """A server did not answer within the timeout for replies. sent: whether it may have received the request."""
-
-    sent = True
+    """A server did not answer within the timeout for replies."""
 
 
 def refusal(address: Address, command: str, line: str) -> str:

@@ -95,7 +95,7 @@ class PageRange:
 Check: TypeAlias = Callable[[PageRange, StreamID], None]  # called with the range and the ID before a possible gap
 
 
-class _EntryPages:
+class _EntryPageDecoder:
     """Decodes the XRANGE replies of one connection into rows of columns."""
 
     def __init__(self, reader: RangeReader) -> None:
@@ -121,7 +121,7 @@ class _EntryPages:
         return False
 
 
-class _NodePages:
+class _NodePageDecoder:
     """Decodes the RILLET.XNODES replies of one connection into rows of columns."""
 
     def __init__(self, reader: RangeReader) -> None:
@@ -164,6 +164,9 @@ class _NodePages:
         return moved
 
 
+_PageDecoder: TypeAlias = _EntryPageDecoder | _NodePageDecoder
+
+
 class RangeReader:
     """Reads ranges of streams into rows.
 
@@ -187,7 +190,7 @@ class RangeReader:
         self.waiting = deque(ranges)
         self.under_way: deque[tuple[PageRange, Connection]] = deque()
         self.moved = False  # True if any entry was read since the last failure
-        self._decoders: dict[Connection, _EntryPages | _NodePages] = {}
+        self._decoders: dict[Connection, _PageDecoder] = {}
 
     def read(self) -> Iterator[None]:
         """Read all ranges into `rows`; yield for each full batch, and at the end, so that the caller takes the rows."""
@@ -232,10 +235,10 @@ class RangeReader:
         for connection, packed in requests.items():
             connection.send(b"".join(packed))
 
-    def _decoder(self, connection: Connection) -> _EntryPages | _NodePages:
+    def _decoder(self, connection: Connection) -> _PageDecoder:
         decoder = self._decoders.get(connection)
         if decoder is None:
-            decoder = self._decoders[connection] = _NodePages(self) if self.nodes else _EntryPages(self)
+            decoder = self._decoders[connection] = _NodePageDecoder(self) if self.nodes else _EntryPageDecoder(self)
         return decoder
 
     def _without_nodes(self) -> None:
@@ -273,7 +276,7 @@ class RangeReader:
             elif state == FULL:
                 if pages.read < pages.limit or self.rows.length >= self.batch_entries:
                     yield
-                    if isinstance(decoder, _NodePages):
+                    if isinstance(decoder, _NodePageDecoder):
                         decoder.limit(pages)  # the decoder's row limit depends on the number of filled rows
             else:
                 self._page_ended(pages, connection, decoder)
@@ -282,9 +285,9 @@ class RangeReader:
                     yield
                 return
 
-    def _begun(self, pages: PageRange, connection: Connection, decoder: _EntryPages | _NodePages) -> None:
+    def _begun(self, pages: PageRange, connection: Connection, decoder: _PageDecoder) -> None:
         """Check that a page continues the previous page; after the check of an XNODES page, request the next page."""
-        if isinstance(decoder, _EntryPages):
+        if isinstance(decoder, _EntryPageDecoder):
             if self.check is not None and not decoder.buffer.met:
                 self.check(pages, pages.after)
             return
@@ -302,11 +305,11 @@ class RangeReader:
             self.under_way.append((pages, connection))
             connection.send(decoder.request(pages))
 
-    def _page_ended(self, pages: PageRange, connection: Connection, decoder: _EntryPages | _NodePages) -> None:
+    def _page_ended(self, pages: PageRange, connection: Connection, decoder: _PageDecoder) -> None:
         """After a page was decoded, put its range back into the waiting ranges unless the range has ended."""
         self.under_way.popleft()
         self.moved = True
-        if isinstance(decoder, _NodePages):
+        if isinstance(decoder, _NodePageDecoder):
             ahead = any(other is pages for other, _ in self.under_way)
             if pages.asked is not None and not ahead and not pages.ended:
                 self.waiting.appendleft(pages)
@@ -347,7 +350,7 @@ class RangeReader:
         if self.under_way:
             pages, connection = self.under_way[0]
             decoder = self._decoders.get(connection)
-            if isinstance(decoder, _EntryPages):
+            if isinstance(decoder, _EntryPageDecoder):
                 buffer = decoder.buffer
                 if buffer.left == 0 < buffer.extra:  # the lost reply contained all entries, and all are decoded
                     self._page_ended(pages, connection, decoder)

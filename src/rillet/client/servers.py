@@ -28,6 +28,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Protocol
@@ -48,6 +49,7 @@ from rillet.client.redirection import (
 from rillet.protocol.reply_parser import ReplyError
 
 MASTER, REPLICA, ASKING = "master", "replica", "asking"  # the uses of connections
+_ONLY_SERVER = (None, MASTER)  # node and use
 LEFT_OUT_FOR = 5.0  # minimum seconds for which the client avoids a replica that did not answer
 SCAN_COUNT = b"1000"
 IN_FLIGHT = 2000  # commands in one pipeline; with more, a server may stop reading until the client reads replies
@@ -105,12 +107,16 @@ class Servers:
 
     unlimited: a reply may take any time (XREAD BLOCK 0); else a reply that takes longer than the timeout is an error.
     reply_timeout: the limit for replies of `unlimited` connections; see Connection.
+    checks_idle: replace a connection that the server has closed before its next use. It is for a caller that reads all
+    replies before the next request, because unread replies look like a closed connection.
     """
 
-    def __init__(self, options: ServerOptions, unlimited: bool = False, reply_timeout: float | None = None) -> None:
+    def __init__(self, options: ServerOptions, unlimited: bool = False, reply_timeout: float | None = None,
+                 checks_idle: bool = False) -> None:  # fmt: skip
         self.options = options
         self._reply_timeout = reply_timeout
         self.waits = False  # whether to wait for a lost server, up to the timeout
+        self.checks_idle = checks_idle
         self._socket_timeout = None if unlimited else options.timeout
         self._seeds = options.seeds()
         self._kept: dict[tuple[NodeAddress | None, str], Connection] = {}  # (node, use) -> connection
@@ -139,6 +145,10 @@ class Servers:
         if asking:
             connection.call(b"ASKING")
         return connection
+
+    def open_connection(self) -> Connection | None:
+        """Return the connection to the only server if it is open, or was closed by the server since its last use."""
+        return self._kept.get(_ONLY_SERVER)
 
     @property
     def connected(self) -> bool:
@@ -198,7 +208,7 @@ class Servers:
     def _open(self, node: NodeAddress | None, use: str = MASTER) -> Connection:
         """Return the connection to a node (None: to the only server) for a use: MASTER, REPLICA or ASKING."""
         kept = self._kept.get((node, use))
-        if kept is not None and kept.lost:
+        if kept is not None and (kept.lost or (self.checks_idle and kept.stale())):
             self.forget(kept)
             kept = None
         if kept is None:
@@ -247,7 +257,7 @@ class Servers:
                     raise self._stays_away(error) from error
 
     def _stays_away(self, error: Exception | str) -> StaysAway:
-        return StaysAway(f"{error} (waited for it for {self.options.timeout:g} s)")
+        return StaysAway.before(f"{error} (waited for it for {self.options.timeout:g} s)")
 
     def _replicas(self, key: bytes) -> list[NodeAddress]:
         """Return the usable replicas for a key, connected ones first."""
@@ -325,7 +335,7 @@ class Servers:
                     failure, waits = str(error).removeprefix("rillet: "), True
             text = f"rillet: no node of {self} answers: {failure}"
             if not waits:
-                raise ConnectionLost(text)
+                raise ConnectionLost.before(text)
             if not patience.again():
                 raise self._stays_away(text)
 
@@ -385,14 +395,15 @@ class Servers:
         replies: list[Any] = [None] * len(commands)
         left = list(range(len(commands)))
         while left:
-            connection, asking = self._serving(key)
-            sent, places = with_asking([commands[place] for place in left], asking)
-            try:
-                received = connection.replies(sent)
-            except BaseException as error:
-                if isinstance(error, ConnectionLost) or not isinstance(error, ConnectorError):
-                    self.forget(connection)  # even after an interrupt: replies may be outstanding
-                raise
+            with _not_the_first(not together and len(left) < len(commands)):
+                connection, asking = self._serving(key)
+                sent, places = with_asking([commands[place] for place in left], asking)
+                try:
+                    received = connection.replies(sent)
+                except BaseException as error:
+                    if isinstance(error, ConnectionLost) or not isinstance(error, ConnectorError):
+                        self.forget(connection)  # even after an interrupt: replies may be outstanding
+                    raise
             for place, answered in zip(left, places, strict=True):
                 replies[place] = received[answered]
             again = [place for place in left if not_executed(replies[place])]
@@ -403,7 +414,13 @@ class Servers:
 
     def replies_of_node(self, key: bytes, commands: Sequence[Sequence[bytes]]) -> list[Any]:
         """Send commands to the node that executed the last command of a key, on the same connection; follow nothing."""
-        connection = self._used[key]
+        connection = self._used.get(key)
+        if connection is None:  # the store found that the server is another one, and closed all connections
+            raise ConnectionLost.before(f"rillet: the connection to {self.options.place()} was lost")
+        if connection.stale():
+            raise ConnectionLost.before(
+                f"rillet: the connection to {connection.address} was lost: closed by the server"
+            )
         asking = self._kept.get((connection.address.node, ASKING)) is connection
         sent, places = with_asking(commands, asking)
         received = connection.replies(sent)
@@ -416,7 +433,8 @@ class Servers:
         """
         replies: list[Any] = []
         for begin in range(0, len(requests), IN_FLIGHT):
-            replies += self._each(requests[begin : begin + IN_FLIGHT])
+            with _not_the_first(begin > 0):
+                replies += self._each(requests[begin : begin + IN_FLIGHT])
         return replies
 
     def _each(self, requests: Sequence[tuple[bytes, Sequence[bytes]]]) -> list[Any]:
@@ -432,7 +450,8 @@ class Servers:
             for connection, sent in under_way:
                 for place in sent:
                     self._used[requests[place][0]] = connection
-                connection.send_all([requests[place][1] for place in sent])
+                with _not_the_first(connection is not under_way[0][0]):
+                    connection.send_all([requests[place][1] for place in sent])
             for connection, sent in under_way:
                 for place in sent:
                     replies[place] = connection.reply()
@@ -443,7 +462,9 @@ class Servers:
         for key, sent in places.items():
             again = [place for place in sent if not_executed(replies[place])]
             if again and self.redirected(key, str(replies[again[0]])):
-                for place, reply in zip(again, self.replies(key, [requests[place][1] for place in again]), strict=True):
+                with _not_the_first(len(again) < len(requests)):
+                    received = self.replies(key, [requests[place][1] for place in again])
+                for place, reply in zip(again, received, strict=True):
                     replies[place] = reply
         return replies
 
@@ -507,6 +528,16 @@ class Servers:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+@contextmanager
+def _not_the_first(earlier: bool) -> Iterator[None]:
+    """Mark a lost connection as one on which something was sent, if `earlier` requests of the batch were sent."""
+    try:
+        yield
+    except ConnectionLost as error:
+        error.sent = error.sent or earlier
+        raise
 
 
 def _is_text(name: bytes) -> bool:

@@ -119,7 +119,7 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
                 give_up(servers, str(self.query), list(rows))
 
 
-class StreamWriter(_Writer, DataSourceStreamArrowWriter):
+class StreamingWriter(_Writer, DataSourceStreamArrowWriter):
     """The writer of df.writeStream."""
 
     def __init__(self, options: Options, schema: StructType) -> None:

@@ -105,7 +105,7 @@ class RilletDataSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return the streaming reader; if its creation fails, return a reader that raises the error when called."""
         try:
-            return StreamReader(self.parsed, schema, self._parallelism())
+            return StreamingReader(self.parsed, schema, self._parallelism())
         except RilletError as error:
             return FailedReader(error)
 
@@ -120,12 +120,12 @@ class RilletDataSource(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
         """Return the streaming writer; only append is supported."""
-        from rillet.spark.sink import StreamWriter
+        from rillet.spark.sink import StreamingWriter
 
         if overwrite:
             with plainly():
                 raise OptionError("rillet: a stream can only be appended to: use outputMode('append')")
-        return StreamWriter(self.parsed, schema)
+        return StreamingWriter(self.parsed, schema)
 
     def _parallelism(self) -> int:
         return self.default_parallelism or os.cpu_count() or 1
@@ -164,7 +164,7 @@ class HistoryPartition(InputPartition):
         self.task = task
 
 
-class _Reader:
+class _SourceReader:
     """The base class of the batch reader and the streaming reader."""
 
     def __init__(self, options: Options, schema: StructType, parallelism: int) -> None:
@@ -203,7 +203,7 @@ class _Reader:
                 yield from read_task(self.options, partition.ranges, self.arrow_schema, since, partition.unread)
 
 
-class BatchReader(_Reader, DataSourceReader):
+class BatchReader(_SourceReader, DataSourceReader):
     """Reads the entries that exist when the query is planned."""
 
     def __init__(self, options: Options, schema: StructType, parallelism: int) -> None:
@@ -261,7 +261,7 @@ class FilteringReader(BatchReader):
         return filters if self.options.archive is not None else left
 
 
-class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
+class StreamingReader(_SourceReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads micro-batches: the entries after the last offset, limited by maxEntriesPerTrigger."""
 
     def __init__(self, options: Options, schema: StructType, parallelism: int) -> None:

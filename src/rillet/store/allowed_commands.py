@@ -14,7 +14,7 @@
 
 A connection that got another number of replies than commands would give each later call the reply of another one.
 In the synchronous API a connection belongs to a thread, and so does its database (SELECT). All tasks of an event loop
-share a connection or session, so a task that changed it would change the commands of the others.
+share another connection or session, so a task that changed it would change the commands of the others.
 """
 
 from __future__ import annotations
@@ -71,13 +71,17 @@ def stateless(argv: list[bytes]) -> list[bytes]:
             "SELECT would change the database of all tasks: use rillet.connect('redis://.../1') for a server, "
             "store.redis_async(db=1) for any store"
         )
-    name = decode(word)
-    if word == b"CLIENT" and len(argv) > 1 and argv[1].upper() in _SHARED_OF_CLIENT:
-        name, word = f"CLIENT {decode(argv[1].upper())}", b"AUTH"
-    if word in _SHARED:
+    if changes_connection(argv):
+        name = decode(b" ".join(argv[:2]).upper() if word == b"CLIENT" else word)
         raise CommandError(f"{name} would change the connection that all tasks share: use a client of "
                            "store.redis_async(), or a separate store")  # fmt: skip
     return argv
 
 
-__all__ = ["one_reply", "stateless"]
+def changes_connection(argv: list[bytes]) -> bool:
+    """Return whether a command changes the state of its connection or session, which tasks would share."""
+    word = argv[0].upper()
+    return word in _SHARED or (word == b"CLIENT" and len(argv) > 1 and argv[1].upper() in _SHARED_OF_CLIENT)
+
+
+__all__ = ["changes_connection", "one_reply", "stateless"]

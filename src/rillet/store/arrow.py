@@ -18,6 +18,7 @@ pyarrow is imported when a function is called; if it is missing, the error state
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -27,11 +28,12 @@ from rillet.columns.column import COMPILED, NotPlain
 from rillet.columns.row_builder import TooManyFields
 from rillet.columns.row_packing import RowPacker
 from rillet.commands.stream.arguments import Interval
-from rillet.errors import Corrupt, StoreError
+from rillet.errors import CommandError, Corrupt, NotSent, OutcomeUnknown, StoreError
 from rillet.protocol.reply_parser import ReplyError
 from rillet.store.positions import Position, encode_position
+from rillet.store.retries import Retries, patiently
 from rillet.store.schema_discovery import DiscoveredSchema
-from rillet.store.transports.transport import error_of, raised
+from rillet.store.transports.transport import Transport, check_ready, error_of, raised
 from rillet.types.stream.id import StreamID
 
 if TYPE_CHECKING:
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 BATCH = 16_384  # entries in a record batch
 PAGE = 2_500  # entries that one XRANGE requests
 CHUNK = 1 << 18
+_READS = [[b"XRANGE"]]  # the command of a bulk read may be repeated
 OWN_COLUMNS = ("stream", "id", "id_ms", "id_seq", "timestamp")
 
 
@@ -156,12 +159,25 @@ class Columns:
 
 
 def batches(stream: Stream[Any], columns: Columns, pages: PageRange) -> Iterator[None]:
-    """Read the entries of a range into columns; yield whenever the caller must call `Columns.take`."""
+    """Read the entries of a range into columns; yield whenever the caller must call `Columns.take`.
+
+    If the server is away, the range continues after the last entry that was read; see rillet.store.retries.
+    """
     transport = stream.store.transport
+    retries, read = Retries(), pages.read
     try:
-        with transport.page_source() as servers:
-            reader = RangeReader(servers, columns.rows, [pages], page_entries=PAGE, batch_entries=BATCH)
-            yield from reader.read()
+        while True:
+            try:
+                with transport.page_source() as servers:
+                    reader = RangeReader(servers, columns.rows, [pages], page_entries=PAGE, batch_entries=BATCH)
+                    yield from reader.read()
+                return
+            except (NotSent, OutcomeUnknown) as error:
+                if pages.read != read:
+                    retries, read = Retries(), pages.read
+                transport = stream.store.replacement(transport, error, retries, _READS)
+                pages.asked, pages.reader, pages.count = None, None, 0
+            time.sleep(retries.pause)
     except ConnectorError as error:
         if error.line:
             raise error_of(error.line) from None
@@ -254,7 +270,14 @@ def ids_of(column: Any) -> Any:
 
 def send(stream: Stream[Any], data: bytes, count: int, first: int) -> None:
     """Execute XADD commands in RESP encoding; raise the first error reply, with its row, counted from `first`."""
-    for row, reply in stream.store.transport.append_packed(stream.key, data, count):
+
+    def attempt(transport: Transport) -> list[tuple[int, CommandError]]:
+        failed = transport.append_packed(stream.key, data, count)
+        if len(failed) == count:
+            check_ready([error for _, error in failed])
+        return failed
+
+    for row, reply in patiently(stream.store, attempt, [[b"XADD"]]):
         if isinstance(reply, ReplyError):
             raise error_of(f"{reply} (row {first + row})")
         raised(reply)

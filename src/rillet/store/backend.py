@@ -14,6 +14,7 @@ import os
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +27,13 @@ from rillet.persistence.rdb.writer import write_rdb
 from rillet.runtime.engine import Engine
 from rillet.runtime.settings import Settings
 from rillet.server.server import UNIX_SOCKETS, answers
+from rillet.store.defrag import DefragThread
 from rillet.store.directory import Directory
 from rillet.store.encoding import decode
 from rillet.store.expiry import ActiveExpiry
 from rillet.store.owner import Owner
 from rillet.store.recovery import Recovery
+from rillet.store.retries import PATIENCE
 from rillet.store.server_attachment import ServedTransport, server_of
 from rillet.store.serving import MemoryServer, ServerLoop, unix_url
 from rillet.store.snapshots import copy_file, save_in_background
@@ -44,6 +47,7 @@ LOGGER = logger("attach")
 ATTACH_SECONDS = 60.0  # time that a process waits for an owner that is still replaying its log
 # Time that a process waits for a server that ended, before it opens the directory itself: the server may be restarting.
 RESTART_SECONDS = 3.0
+CLUSTER_PATIENCE = PATIENCE  # seconds that a call of a cluster follows redirections and waits for nodes
 ANNOUNCE_SECONDS = 1.0  # time that a process waits for the holder of the log's lock to announce itself
 Execute = Callable[..., Any]
 
@@ -101,6 +105,7 @@ class MemoryBackend(Backend):
     def __init__(self, settings: Settings, clock: Clock | None = None, *, active_expiry: bool = True) -> None:
         self._transport = InProcessTransport(Engine(settings, clock), engine_lock())
         self.expiry = ActiveExpiry(self._transport.engine, self._transport.lock) if active_expiry else None
+        self.defrag = DefragThread(self._transport.engine, self._transport.lock)
         self._server: MemoryServer | None = None
         self._guard = threading.Lock()
 
@@ -124,6 +129,7 @@ class MemoryBackend(Backend):
         self._transport.lock = engine_lock()
         if self.expiry is not None:
             self.expiry = self.expiry.after_fork(self._transport.lock)
+        self.defrag = DefragThread(self._transport.engine, self._transport.lock)
         self._transport.forget_dead_threads()  # the session of a thread that ended would still receive entries
         self._guard = threading.Lock()
         if self._server is not None:
@@ -142,8 +148,9 @@ class MemoryBackend(Backend):
             server, self._server = self._server, None
         if server is not None:
             server.close()
-        if self.expiry is not None:
-            with self._transport.lock:
+        with self._transport.lock:
+            self.defrag.close()
+            if self.expiry is not None:
                 self.expiry.close()
         self._transport.close()
 
@@ -334,6 +341,9 @@ class ServerBackend(Backend):
     def __init__(self, url: str, timeout: float | None = None) -> None:
         self.url = url
         options = options_of(url)
+        if options.seeds():
+            # Commands of one batch may reach some nodes while another one is away: each is sent again by itself.
+            options = replace(options, timeout=CLUSTER_PATIENCE)
         kind = ClusterTransport if options.seeds() else ServerTransport
         self._transport = kind(options, timeout)
 

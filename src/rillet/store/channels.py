@@ -15,7 +15,8 @@ Each subscription has a separate connection to the engine, because messages are 
     ClusterChannels     a connection to one node; for shard channels, to each node that owns one of them
 
 If the connection breaks (the owner ended, the server closed the connection), the subscription connects and subscribes
-again, as the store does; messages published meanwhile are lost. A subscriber that does not read is disconnected when
+again, and waits for a server that is away as long as other calls do (rillet.store.retries); messages published
+meanwhile are lost. After a failure, the next call tries again. A subscriber that does not read is disconnected when
 its unread messages exceed client-output-buffer-limit, as on a server, and gets a StoreError.
 """
 
@@ -31,14 +32,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 from rillet.client.connection import Connection, ready
 from rillet.client.errors import ConnectorError
 from rillet.client.protocol import pack_all
-from rillet.errors import CommandError, StoreClosed, StoreError, StoreTimeout
+from rillet.errors import CommandError, OutcomeUnknown, StoreClosed, StoreError, StoreTimeout
 from rillet.protocol.reply_parser import INCOMPLETE, ReplyError, ReplyParser
 from rillet.store.durations import Seconds, seconds_in
 from rillet.store.encoding import decode, encode_name
+from rillet.store.retries import Retries
 from rillet.store.transports.cluster import ClusterTransport
 from rillet.store.transports.in_process import InProcessTransport
 from rillet.store.transports.server import AttachedTransport, ServerTransport
-from rillet.store.transports.transport import Transport, raised
+from rillet.store.transports.transport import NOT_READY, Transport, raised
 
 if TYPE_CHECKING:
     from rillet.store.store import Store
@@ -165,13 +167,13 @@ class ServerChannels:
         self._connect()
 
     def _connect(self) -> None:
-        """Connect; raise NotSent if the process that owns the store cannot be reached."""
+        """Connect; raise NotSent if the server cannot be reached."""
+        self._transport.check_current()
         try:
             self._connections.append(next(self._servers.masters()))
         except ConnectorError as error:
-            if isinstance(self._transport, AttachedTransport):
-                raise self._transport.not_sent(error) from error
             raise self._transport.failed(error) from error
+        self._transport.note_reached()
 
     def send(self, argv: list[bytes]) -> None:
         try:
@@ -218,8 +220,8 @@ class ServerChannels:
         if self._transport.closed:
             return StoreClosed("the store is closed")
         if isinstance(self._transport, AttachedTransport):
-            return StoreError(f"the process that owns the store closed the connection ({self._transport.path})")
-        return StoreError(f"the server at {self._servers} closed the connection")
+            return OutcomeUnknown(f"the process that owns the store closed the connection ({self._transport.path})")
+        return OutcomeUnknown(f"the server at {self._servers} closed the connection")
 
     def interrupt(self) -> None:
         self._servers.interrupt()
@@ -248,7 +250,7 @@ class ClusterChannels(ServerChannels):
 
     def _checked(self, reply: Any) -> Any:
         if isinstance(reply, ReplyError) and reply.prefix in ("MOVED", "CLUSTERDOWN"):
-            raise StoreError(f"a slot moved while its channel was subscribed: {reply}")
+            raise OutcomeUnknown(f"a slot moved while its channel was subscribed: {reply}")
         return reply
 
 
@@ -339,12 +341,25 @@ class Subscription:
                 left -= 1
 
     def _connect(self) -> None:
-        if self._closed:
-            raise StoreClosed("the subscription is closed")
-        self._connection = channels_of(self._transport)
-        for kind, names in self._names.items():
-            if names:
-                self._exchange([kind, *names])
+        """Connect, and subscribe to all names, which may be repeated; wait for a server that is away."""
+        retries: Retries | None = None
+        while True:
+            if self._closed:
+                raise StoreClosed("the subscription is closed")
+            try:
+                self._connection = channels_of(self._transport)
+                for kind, names in self._names.items():
+                    if names:
+                        self._exchange([kind, *names])
+                return
+            except (StoreError, *NOT_READY) as error:
+                self._drop()
+                retries = retries or Retries()
+                self._transport = self._store.replacement(self._transport, error, retries, [])
+            except BaseException:
+                self._drop()
+                raise
+            time.sleep(retries.pause)
 
     def _reconnect(self, error: StoreError) -> None:
         """Connect and subscribe again after the connection broke; raise the error if the store is closed."""
@@ -356,14 +371,7 @@ class Subscription:
         if isinstance(error, StoreClosed) or isinstance(self._transport, InProcessTransport):
             self._closed = True
             raise error
-        try:
-            self._connect()
-        except StoreTimeout:
-            raise
-        except StoreError:
-            self._drop()  # connected to an owner that was ending
-            self._transport = self._store.replace_transport(self._transport)
-            self._connect()
+        self._connect()
 
     def _drop(self) -> None:
         """Close the connection, if there is one."""
@@ -398,8 +406,11 @@ class Subscription:
 
     def _receive(self, timeout: float | None) -> bool:
         """Receive one reply and keep it if it is a message; return whether one arrived within `timeout` seconds."""
-        if self._closed or self._connection is None:
+        if self._closed:
             raise StoreClosed("the subscription is closed")
+        if self._connection is None:  # the last call could not connect
+            self._connect()
+            return True
         try:
             reply = self._connection.receive(timeout)
         except StoreError as error:

@@ -93,7 +93,7 @@ class Codec(Protocol[V]):
         """Return the value of stored bytes; raise InvalidValue if they are not a value of this codec."""
 
 
-class _Codec(Generic[V]):
+class _PairCodec(Generic[V]):
     """A codec of two functions. Codecs with the same name and type are equal."""
 
     __slots__ = ("decode", "encode", "name", "type")
@@ -105,7 +105,7 @@ class _Codec(Generic[V]):
         self.decode = decode
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Codec) and (self.name, self.type) == (other.name, other.type)
+        return isinstance(other, _PairCodec) and (self.name, self.type) == (other.name, other.type)
 
     def __hash__(self) -> int:
         return hash(self.name)
@@ -127,7 +127,7 @@ def name_of(type: Any) -> str:
 
 def made(name: str, type: Any, encode: Callable[[Any], bytes], decode: Callable[[bytes], Any]) -> Codec[Any]:
     """Return a codec of two functions."""
-    return _Codec(name, type, encode, decode)
+    return _PairCodec(name, type, encode, decode)
 
 
 # ---- raw and text ----------------------------------------------------------------------------------------------------
@@ -139,10 +139,10 @@ def _bytes_of(value: Any) -> bytes:
     return bytes(value)
 
 
-raw: Codec[bytes] = _Codec("raw", Any, _bytes_of, bytes)
+raw: Codec[bytes] = _PairCodec("raw", Any, _bytes_of, bytes)
 """Bytes in, bytes out."""
 
-text: Codec[str] = _Codec("text", Any, encode, decode)
+text: Codec[str] = _PairCodec("text", Any, encode, decode)
 """str in, str out. It also writes bytes, int and float, as the fields of an entry do, and reads them as str."""
 
 
@@ -153,7 +153,7 @@ def text_of(type: Any) -> Codec[Any]: ...
 def text_of(type: Any) -> Codec[Any]:
     """Return the codec that writes values of a type as the text in this module's table; JSON for other types."""
     forms = _forms_of(type)
-    return json_of(type) if forms is None else _Codec("text", type, *forms)
+    return json_of(type) if forms is None else _PairCodec("text", type, *forms)
 
 
 def has_text(type: Any) -> bool:
@@ -210,6 +210,10 @@ def _annotated_forms(type: Any) -> _Forms | None:
         return forms
     write, read = forms
     msgspec = _msgspec(f"text_of({type})")
+    try:
+        msgspec.json.Decoder(type)
+    except TypeError as error:  # a constraint that msgspec does not support for this type
+        raise TypeError(f"text_of({type}): {error}") from None
 
     def checked_write(value: Any) -> bytes:
         raw = write(value)
@@ -431,8 +435,10 @@ def json_of(type: Any) -> Codec[Any]:
     except ModuleNotFoundError:
         if type is not Any and type not in _JSON_TYPES:
             _msgspec(f"json_of({name_of(type)})")
-        return _Codec("json", type, _standard_encode, _standard_decoder(type))
-    return _Codec("json", type, msgspec.json.Encoder().encode, checked_decoder(msgspec.json.Decoder(type).decode))
+        return _PairCodec("json", type, _standard_encode, _standard_decoder(type))
+    return _PairCodec(
+        "json", type, msgspec.json.Encoder().encode, checked_decoder(msgspec.json.Decoder(type).decode)
+    )
 
 
 @overload
@@ -442,7 +448,7 @@ def msgpack_of(type: Any) -> Codec[Any]: ...
 def msgpack_of(type: Any) -> Codec[Any]:
     """Return the codec that writes MessagePack and reads it as values of a type, which it checks."""
     module = _msgspec("MessagePack").msgpack
-    return _Codec("msgpack", type, module.Encoder().encode, checked_decoder(module.Decoder(type).decode))
+    return _PairCodec("msgpack", type, module.Encoder().encode, checked_decoder(module.Decoder(type).decode))
 
 
 def _msgspec(use: str) -> Any:

@@ -35,7 +35,7 @@ from rillet.persistence.announcement import Announcement, announce, announced, c
 from rillet.persistence.aof.log import CHECK_SECONDS
 from rillet.persistence.directory_lock import DirectoryLock, LogLocked
 from rillet.persistence.disk import REAL
-from rillet.persistence.file_lock import holder, try_lock
+from rillet.persistence.file_lock import close_lock, holder, open_to_lock, try_lock
 from rillet.persistence.foreign_server import reject_foreign_server
 
 FORMAT = 1
@@ -133,18 +133,18 @@ class Directory:
     def _lock_file(self) -> bool:
         """Lock the lock file, and create it if necessary; return False if it is locked."""
         try:
-            handle = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+            handle = open_to_lock(lambda: os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o644))
         except OSError as error:
             raise StoreError(f"{self.path}/lock cannot be opened: {error.strerror}") from error
         try:
             locked = try_lock(handle)
         except OSError as error:
-            os.close(handle)
+            close_lock(handle)
             raise StoreError(f"{self.path}/lock cannot be locked: {error.strerror}") from error
         if locked:
             self._lock = handle
         else:
-            os.close(handle)
+            close_lock(handle)
         return locked
 
     def claim_log(self) -> None:
@@ -178,7 +178,7 @@ class Directory:
     def _unlock(self) -> None:
         self.log_lock.release()
         if self._lock >= 0:
-            os.close(self._lock)
+            close_lock(self._lock)
         self._lock = -1
 
     def forget_in_child(self) -> None:

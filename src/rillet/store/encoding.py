@@ -84,6 +84,10 @@ def encode_name(value: object) -> bytes:
     return encode(value)
 
 
+# The attributes of dataclasses and of msgspec's Structs.
+_OF_CLASSES = ("__dataclass_fields__", "__struct_fields__")
+
+
 @cython.ccall
 def append_fields(argv: list[bytes], fields: object) -> cython.bint:
     """Append the fields and values of a mapping or of pairs to a command; raise ValueError if there are none."""
@@ -107,6 +111,12 @@ def pairs_of(values: Any) -> Iterable[tuple[Any, Any]]:
     if isinstance(values, Mapping):
         raw = getattr(values, "pairs", None)  # of an Entry: every field, also if a name occurs twice
         return raw if isinstance(raw, list) else values.items()
+    kind = type(values)
+    if not isinstance(values, Iterable) and any(hasattr(kind, name) for name in _OF_CLASSES):
+        raise TypeError(
+            f"{kind.__name__} is neither a mapping nor pairs: values of a class need the stream of their type, such as "
+            f"store.stream(name, type={kind.__name__})"
+        )
     if isinstance(values, (str, bytes, bytearray, memoryview)) or not isinstance(values, Iterable):
         raise TypeError(f"expected a mapping or pairs, got {values!r}")
     pairs = list(values)

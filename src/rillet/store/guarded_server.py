@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -37,15 +38,18 @@ class GuardedConnection(ClientConnection):
 
     def _woken(self) -> None:
         # Any thread may wake a blocked client, but only the event loop's thread may change timers.
-        self.server.loop.call_soon_threadsafe(self._resume)
+        if threading.get_ident() == self.server.thread:
+            self.server.resume_soon(self)
+        else:
+            self.server.loop.call_soon_threadsafe(self.resume)
 
     def _relieve(self) -> None:
         """Leave the messages to the event loop's next iteration, because only the loop's thread may send."""
 
-    def _resume(self) -> None:
+    def resume(self) -> None:
         with self.server.guard:
             self._stop_timer()
-            super()._resume()
+            super().resume()
 
     def close(self) -> None:
         """Close the socket in the event loop's thread, because any thread may run CLIENT KILL."""

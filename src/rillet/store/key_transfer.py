@@ -187,7 +187,7 @@ class FileSource:
         self.engine = engine
         self.expired = 0
         for database in engine.databases:
-            for key in [key for key, when in database.expires.items() if when < now]:
+            for key in [key for key, when in database.expiries() if when < now]:
                 database.delete(key)
                 self.expired += 1
 
@@ -199,7 +199,7 @@ class FileSource:
 
     def names(self, database: int) -> Iterator[list[bytes]]:
         """Yield the names of the keys in batches."""
-        names = iter(self.engine.databases[database].values)
+        names = iter(self.engine.databases[database].keys)
         while batch := list(islice(names, _MOST_KEYS)):
             yield batch
 
@@ -208,10 +208,10 @@ class FileSource:
         data = self.engine.databases[database]
         batch: list[DumpedKey] = []
         size = 0
-        for key, value in data.values.items():
+        for key, value in data.items():
             payload, missing = encoded(value, version)
             lost += [Lost(database, key, what) for what in missing]
-            batch.append(DumpedKey(key, payload, data.expires.get(key, -1)))
+            batch.append(DumpedKey(key, payload, data.get_expire(key)))
             size += len(payload)
             if size >= BATCH_BYTES or len(batch) >= _MOST_KEYS:
                 yield batch
@@ -331,7 +331,7 @@ class EngineTarget:
 
     def existing(self, database: int, names: Sequence[bytes]) -> list[bytes]:
         """Return those of the keys that the target has."""
-        return [name for name in names if name in self._engine.databases[database].values]
+        return [name for name in names if name in self._engine.databases[database].keys]
 
     def write(self, database: int, records: Sequence[DumpedKey], *, replace: bool, absolute: bool) -> list[str]:
         """Write the keys; return an error line for each, "" if the key was written."""

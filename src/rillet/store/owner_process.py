@@ -51,7 +51,7 @@ _CONNECTING = 0.01  # seconds in which a client that found the socket's path has
 
 
 @dataclass(frozen=True)
-class Request:
+class OwnerArguments:
     """The arguments of an owner process. settings: those of rillet.open; grace: seconds after the last client."""
 
     path: str
@@ -105,7 +105,7 @@ class _ClientServer(GuardedServer):
 class SeparateOwner(Owner):
     """The owner in its own process, which stops when it has had no client for `grace` seconds."""
 
-    def __init__(self, directory: Directory, request: Request, answers: Answers) -> None:
+    def __init__(self, directory: Directory, request: OwnerArguments, answers: Answers) -> None:
         self.grace = request.grace
         self._idle_since: float | None = None
         self._ending: asyncio.Task[None] | None = None
@@ -157,7 +157,7 @@ class SeparateOwner(Owner):
         self._thread.join()
 
 
-def _own(request: Request, answers: Answers) -> SeparateOwner | None:
+def _own(request: OwnerArguments, answers: Answers) -> SeparateOwner | None:
     """Become the owner, and send the result; None if that was not possible."""
     try:
         settings = settings_of(FILES, request.settings)
@@ -200,10 +200,11 @@ def main() -> None:
     """Read a request from standard input, own its directory until the last client has left."""
     if os.fork():
         os._exit(0)
-    request = Request(**pickle.load(sys.stdin.buffer))
+    request = OwnerArguments(**pickle.load(sys.stdin.buffer))
     answers = Answers()
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    for number in (signal.SIGTERM, signal.SIGINT):  # until it owns the directory, its client starts another one
+        signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     owner = _own(request, answers)
     answers.close()

@@ -9,8 +9,9 @@ and while another process owns the directory: rillet, `rillet serve` or a redis-
 and a rewrite of its log does no harm, because removed files stay readable while they are open. The store does not
 follow later changes: open the directory again to see them. To read a live store, attach to its owner (`rillet.open`).
 
-A torn end is ignored. An interrupted commit of a manifest is completed in memory only. Without a log, the RDB file is
-read. A write is refused with READONLY before it has an effect, by each interface (write_gate.READ_ONLY).
+The path may also be that of an RDB file, such as a backup. A torn end is ignored. An interrupted commit of a manifest
+is completed in memory only. Without a log, the RDB file is read. A write is refused with READONLY before it has an
+effect, by each interface (write_gate.READ_ONLY).
 
 **Rejected.** To attach to a live owner and filter the commands: the result would depend on whether an owner lives, and
 a client that speaks RESP to the owner's socket (`store.redis()`) would pass the filter.
@@ -32,6 +33,7 @@ from rillet.errors import LogCorrupt, NotAStore, StoreError
 from rillet.persistence.aof.folder import log_files
 from rillet.persistence.aof.loader import LoadResult, load_snapshot, replay
 from rillet.persistence.disk import Disk
+from rillet.persistence.rdb.reader import HEADER, MAGICS
 from rillet.persistence.write_gate import READ_ONLY, WriteGate
 from rillet.runtime.engine import Engine
 from rillet.runtime.settings import Settings
@@ -152,7 +154,7 @@ def _load(folder: Path, engine: Engine, progress: Progress | None) -> Recovery:
 
 def _load_files(folder: Path, engine: Engine, progress: Progress | None) -> Recovery:
     paths, files = _open_files(folder, engine.settings)
-    is_rdb = len(paths) == 1 and paths[0] == folder / str(engine.settings.dbfilename)
+    is_rdb = len(paths) == 1 and paths[0] in (folder, folder / str(engine.settings.dbfilename))
     with files, ProgressBar(f"{folder.name}: replaying") as bar:
         if is_rdb:
             found = load_snapshot(engine, paths[0], progress or bar, disk=files)
@@ -196,9 +198,12 @@ def _open_files(folder: Path, settings: Settings) -> tuple[list[Path], OpenFiles
 
 def _paths(folder: Path, settings: Settings) -> list[Path]:
     """Return the files that hold the data, in the order of their replay; none for a new store."""
+    if folder.is_file():
+        if _begins_as_rdb(folder):
+            return [folder]
+        raise NotAStore(f"{folder} is a file, neither the directory of a store nor an RDB file")
     if not folder.is_dir():
-        what = "is a file, not the directory of a store" if folder.exists() else "does not exist"
-        raise NotAStore(f"{folder} {what}")
+        raise NotAStore(f"{folder} does not exist")
     is_store = (folder / MARKER).exists()
     if is_store:
         check_marker(folder)
@@ -212,6 +217,11 @@ def _paths(folder: Path, settings: Settings) -> list[Path]:
         return []
     rdb = settings.dbfilename or "an RDB file"
     raise NotAStore(f"{folder} is not a store: it has neither {MARKER} nor a log nor {rdb}")
+
+
+def _begins_as_rdb(path: Path) -> bool:
+    with open(path, "rb") as file:
+        return file.read(HEADER).startswith(MAGICS)
 
 
 __all__ = ["OpenFiles", "ReadOnlyBackend"]

@@ -30,7 +30,7 @@ from redis.asyncio.connection import Connection, ConnectionPool, parse_url
 
 from rillet.client.address import Address
 from rillet.errors import Misconf
-from rillet.store.redis_py import DEFAULTS, STORE_DEFAULTS, cluster_nodes, find_owner, transport_of
+from rillet.store.redis_py import DEFAULTS, STORE_DEFAULTS, check_options, cluster_nodes, find_owner, transport_of
 from rillet.store.redis_session import Ran, RedisSession
 from rillet.store.transports.cluster import ClusterTransport
 from rillet.store.transports.in_process import InProcessTransport
@@ -321,6 +321,7 @@ class StorePool(ConnectionPool):
 def async_client_of(store: Store, *, single_connection_client: bool = False, **options: Any) -> redis.asyncio.Redis:
     """Return a redis.asyncio client for the store's engine or server; options as for redis_py.client_of."""
     transport = store.transport
+    check_options(options, "store.redis_async()", redis.asyncio.Redis, redis.asyncio.RedisCluster, redis.Redis)
     client: redis.asyncio.Redis
     if isinstance(transport, ClusterTransport):
         client = _cluster_client(str(store.url), **{**DEFAULTS, **options})

@@ -18,6 +18,7 @@ engine (BLPOP with a timeout of 7) would fail, so the default here is redis-py's
 from __future__ import annotations
 
 import contextlib
+import inspect
 import socket
 import threading
 import time
@@ -219,6 +220,7 @@ def client_of(store: Store, *, single_connection_client: bool = False, **options
     options: those of redis-py's connections and pools. single_connection_client: use one connection, as redis.Redis.
     """
     transport = store.transport
+    check_options(options, "store.redis()", redis.Redis, redis.RedisCluster, ConnectionPool)
     client: redis.Redis
     if isinstance(transport, ClusterTransport):
         client = _cluster_client(str(store.url), **{**DEFAULTS, **options})
@@ -235,6 +237,17 @@ def client_of(store: Store, *, single_connection_client: bool = False, **options
     # The client keeps a reference, so that the garbage collector does not close the store.
     client.rillet_store = store  # type: ignore[attr-defined]
     return client
+
+
+def check_options(options: dict[str, Any], call: str, *classes: type) -> None:
+    """Raise TypeError for an option that redis-py does not know; it would notice that at the first command only."""
+    names: set[str] = set()
+    connections = (redis.SSLConnection, redis.UnixDomainSocketConnection, options.get("connection_class", Connection))
+    for kind in (*classes, *(base for connection in connections for base in connection.__mro__)):
+        names.update(inspect.signature(kind.__init__).parameters)  # type: ignore[misc]
+    unknown = sorted(options.keys() - names)
+    if unknown:
+        raise TypeError(f"{call} got an unknown option {unknown[0]!r}: it takes those of redis.Redis")
 
 
 def cluster_nodes(url: str) -> tuple[str, list[tuple[str, int]]]:
@@ -259,5 +272,5 @@ def _cluster_client(url: str, **options: Any) -> Any:
     return cluster.from_url(first, startup_nodes=[node_of(host, port) for host, port in others], **options)
 
 
-__all__ = ["DEFAULTS", "STORE_DEFAULTS", "EngineSocket", "StoreConnection", "client_of", "cluster_nodes", "find_owner",
-           "transport_of"]  # fmt: skip
+__all__ = ["DEFAULTS", "STORE_DEFAULTS", "EngineSocket", "StoreConnection", "check_options", "client_of",
+           "cluster_nodes", "find_owner", "transport_of"]  # fmt: skip

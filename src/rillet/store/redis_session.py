@@ -43,7 +43,7 @@ class Ran(NamedTuple):
         return not self.position or bool(self.log.settled(self.position))
 
 
-class _Wakener(Wakener):
+class _CallbackWakener(Wakener):
     """Calls the frontend's function."""
 
     __slots__ = ("_on_wake",)
@@ -64,7 +64,7 @@ class RedisSession:
         self.transport = transport
         self._parser = CommandParser()
         self._on_wake = on_wake
-        self._wakener = _Wakener(transport.engine, on_wake)
+        self._wakener = _CallbackWakener(transport.engine, on_wake)
         # The last request and its replies so far, if it may take data away.
         self._sent: list[bytes] = []
         self._replied: list[bytes] = []

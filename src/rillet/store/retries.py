@@ -1,33 +1,49 @@
 """Retries: a call of a server that is away waits in growing pauses until the server is back.
 
-    not sent       no connection could be made, or the server replied LOADING: the command was not executed
+    not sent       no connection could be made, or the server was not ready (LOADING; CLUSTERDOWN or TRYAGAIN in a
+                   cluster): the command was not executed
     unknown        the connection broke after the command was sent: only a repeatable command is sent again
 
 A server is away if it was reached before: a wrong address fails at once. A call waits at most PATIENCE seconds, then
 raises the error. `messages()` waits without limit (rillet.store.group), and looks at `stop` and `timeout` each second.
 
-A call of a cluster follows the cluster's own rules (rillet.client.redirection). A store in a directory has another way
-to continue: it attaches to the next owner, or becomes it (rillet.store.backend).
+The same applies to a batch, if nothing of it was executed, to a transaction, and to a subscription, which connects and
+subscribes again. A call of a cluster first follows redirections (rillet.client.redirection), as long. A store in a
+directory has another way to continue: it attaches to the next owner, or becomes it (rillet.store.backend).
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
+from rillet.errors import CommandError, StoreError
+from rillet.store.transports.transport import NotReady, Transport
+
+if TYPE_CHECKING:
+    from rillet.store.store import Store
+
+Result = TypeVar("Result")
 PATIENCE = 3.0  # seconds; as long as a store in a directory waits for a server that ended
 _FIRST, _LONGEST = 0.005, 0.25
 
 
 class Retries:
-    """The attempts of one call: growing pauses, for at most `patience` seconds."""
+    """The attempts of one call: growing pauses, for at most `patience` seconds.
 
-    __slots__ = ("_next", "_until", "failures", "pause")
+    unknown: the error of an attempt that may have changed data; then the call does not fail with a later NotSent.
+    """
+
+    __slots__ = ("_next", "_until", "failures", "pause", "unknown")
 
     def __init__(self, patience: float = PATIENCE) -> None:
         self._until = time.monotonic() + patience
         self._next = _FIRST
         self.failures = 0
         self.pause = 0.0  # seconds to wait before the next attempt
+        self.unknown: StoreError | None = None
 
     def again(self) -> bool:
         """Count a failure and set `pause` for the next attempt; return False if the time is over."""
@@ -37,5 +53,42 @@ class Retries:
         self._next = min(2 * self._next, _LONGEST)
         return left > 0
 
+    def failed(self, error: StoreError | CommandError) -> StoreError | CommandError:
+        """Return the error to raise after the last attempt failed with `error`."""
+        return self.unknown or error
 
-__all__ = ["PATIENCE", "Retries"]
+
+def patiently(store: Store, attempt: Callable[[Transport], Result], commands: Sequence[list[bytes]],
+              patience: float = PATIENCE) -> Result:  # fmt: skip
+    """Return attempt(transport), which sends the commands; call it again while the server is away, as described above.
+
+    It raises NotReady if the server executed none of the commands.
+    """
+    transport = store.transport
+    retries: Retries | None = None
+    while True:
+        try:
+            return attempt(transport)
+        except (StoreError, NotReady) as error:
+            retries = retries or Retries(patience)
+            transport = store.replacement(transport, error, retries, commands)
+        if retries.pause:
+            time.sleep(retries.pause)
+
+
+async def patiently_async(store: Store, attempt: Callable[[Transport], Awaitable[Result]],
+                          commands: Sequence[list[bytes]], patience: float = PATIENCE) -> Result:  # fmt: skip
+    """Await attempt(transport) as `patiently` does; only the task waits."""
+    transport = store.transport
+    retries: Retries | None = None
+    while True:
+        try:
+            return await attempt(transport)
+        except (StoreError, NotReady) as error:
+            retries = retries or Retries(patience)
+            transport = await asyncio.to_thread(store.replacement, transport, error, retries, commands)
+        if retries.pause:
+            await asyncio.sleep(retries.pause)
+
+
+__all__ = ["PATIENCE", "Retries", "patiently", "patiently_async"]

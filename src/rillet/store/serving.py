@@ -185,10 +185,10 @@ class Relay(Listener):
             try:
                 await asyncio.wait(copying, return_when=asyncio.FIRST_COMPLETED)
             finally:
+                back.close()
                 for one in copying:
                     one.cancel()
                 await asyncio.gather(*copying, return_exceptions=True)
-                back.close()
         except (OSError, StoreError, asyncio.CancelledError):
             pass  # the client sees the end of its connection
         finally:
@@ -228,8 +228,17 @@ class LoopThread:
         try:
             self.loop.run_forever()
         finally:
+            self.loop.run_until_complete(self._end_tasks())
             self.loop.run_until_complete(self.loop.shutdown_default_executor())
             self.loop.close()
+
+    async def _end_tasks(self) -> None:
+        """Let every task close its sockets: a store that the garbage collector closes only stops the loop."""
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.sleep(0)  # transports close in the loop's next turn
 
     def is_this_thread(self) -> bool:
         """Return whether the caller runs in the thread."""

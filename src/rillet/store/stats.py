@@ -177,6 +177,8 @@ def survey(keys: Iterable[bytes], pending: int, memory: bool, must_exist: bool) 
             about, groups = replies[-1]
             streams.append((yield from _stream(key, about, groups, server, pending, memory)))
         elif must_exist or not any(word in str(error) for word in _GONE):
+            if "no such key" in str(error):
+                raise CommandError(f"no such key: there is no stream {decode(key)!r}") from error
             raised(error)
     return StoreStats(server, now, streams)
 

@@ -33,7 +33,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, overload
 
 from rillet.errors import (
     CommandError,
-    Loading,
     NestedCall,
     NotSent,
     OutcomeUnknown,
@@ -59,7 +58,7 @@ from rillet.store.keys import KeyCommands
 from rillet.store.positions import Position
 from rillet.store.read_only import ReadOnlyBackend
 from rillet.store.recovery import Recovery
-from rillet.store.retries import PATIENCE, Retries
+from rillet.store.retries import PATIENCE, Retries, patiently
 from rillet.store.separate_backend import SeparateBackend
 from rillet.store.serving import StoreServer, serve
 from rillet.store.several import Positions, StreamLike
@@ -69,7 +68,16 @@ from rillet.store.stream import Stream
 from rillet.store.transaction import StoreTransaction
 from rillet.store.transports.cluster import ClusterTransport
 from rillet.store.transports.in_process import InProcessTransport
-from rillet.store.transports.transport import NoConnection, StillLoading, Transport, all_raised, raised, repeatable
+from rillet.store.transports.transport import (
+    NOT_READY,
+    NoConnection,
+    NotReady,
+    Transport,
+    acknowledges,
+    all_raised,
+    raised,
+    repeatable,
+)
 from rillet.store.typed import CodecName, OnInvalid, V, checked_action
 from rillet.store.typed_forms import form_of
 from rillet.types.stream.id import StreamID
@@ -131,7 +139,7 @@ def open(path: str | os.PathLike[str] | None = None, *, appendfsync: Literal["al
     if readonly:
         snapshot = ReadOnlyBackend(path, settings_of(FILES, settings), progress)
         return Store(snapshot, (_open_existing, os.path.abspath(path), {"readonly": True, **settings}))
-    defaults = {"aof_checksums": True, "maxclients": _MAX_CLIENTS}
+    defaults = {"aof_checksums": True, "log_entries_read": True, "maxclients": _MAX_CLIENTS}
     named = {**defaults, "appendfsync": appendfsync, **settings}
     given = settings_of(FILES, named)
     directory = Directory(path, given.dbfilename)
@@ -233,24 +241,15 @@ class Store(KeyCommands):
         while True:
             try:
                 return raised(transport.execute(argv))
-            except (StoreError, Loading) as error:
+            except (StoreError, *NOT_READY) as error:
                 retries = retries or Retries(patience)
-                transport = self.replacement(transport, error, retries, argv)
+                transport = self.replacement(transport, error, retries, [argv])
             if retries.pause:
                 time.sleep(retries.pause)
 
     def run_many(self, commands: Sequence[list[bytes]], patience: float = PATIENCE) -> list[Any]:
         """Run several commands whose arguments are bytes; see `execute_many` and `run`."""
-        transport = self._transport
-        retries: Retries | None = None
-        while True:
-            try:
-                return all_raised(transport.execute_many(commands))
-            except (StoreError, StillLoading) as error:
-                retries = retries or Retries(patience)
-                transport = self.replacement(transport, error, retries)
-            if retries.pause:
-                time.sleep(retries.pause)
+        return patiently(self, lambda transport: all_raised(transport.execute_many(commands)), commands, patience)
 
     def id_of(self, argv: list[bytes]) -> StreamID | None:
         """Run a command that replies with a stream ID or null; the fast path of `Stream.add`."""
@@ -267,29 +266,31 @@ class Store(KeyCommands):
         return made
 
     def replacement(self, transport: Transport, error: StoreError | CommandError, retries: Retries,
-                    argv: list[bytes] | None = None) -> Transport:  # fmt: skip
-        """Return the transport on which to send a failed command again, after `retries.pause`; else raise the error.
+                    commands: Sequence[list[bytes]] | None = None) -> Transport:  # fmt: skip
+        """Return the transport on which to send failed commands again, after `retries.pause`; else raise the error.
 
-        argv: the command, if it is one; a repeatable command is sent again although its outcome is unknown.
+        commands: if all of them are repeatable, they are sent again although their outcome is unknown.
         """
-        if isinstance(error, CommandError):  # the server is loading
+        if isinstance(error, CommandError):  # the server is not ready
             if not retries.again():
-                raise error
+                raise retries.failed(error.reason if isinstance(error, NotReady) else error)
             return transport
         backend = self._backend
         if backend is None or isinstance(error, (StoreClosed, NestedCall, NoConnection, StoreTimeout)):
-            raise error
+            raise retries.failed(error)
         try:
             self._transport = backend.replace(transport)
         except StoreError as other:
-            raise (other if isinstance(error, NotSent) else error) from other
-        unknown = isinstance(error, OutcomeUnknown) and argv is not None and repeatable(argv)
+            raise retries.failed(other if isinstance(error, NotSent) else error) from other
+        unknown = isinstance(error, OutcomeUnknown) and commands is not None and all(map(repeatable, commands))
         if not unknown and not isinstance(error, NotSent):
             raise error
+        if unknown and any(map(acknowledges, commands or ())):
+            retries.unknown = error
         if self._transport is transport and not unknown and not getattr(transport, "reached", False):
-            raise error
+            raise retries.failed(error)
         if not retries.again() and retries.failures > 1:
-            raise error
+            raise retries.failed(error)
         if self._transport is not transport:
             retries.pause = 0.0
         return self._transport
@@ -481,8 +482,9 @@ class Store(KeyCommands):
 
         return async_client_of(self, **options)
 
-    def serve(self, port: int = 0, *, host: str = "127.0.0.1",
-              unix: str | os.PathLike[str] | None = None) -> StoreServer:
+    def serve(
+        self, port: int = 0, *, host: str = "127.0.0.1", unix: str | os.PathLike[str] | None = None
+    ) -> StoreServer:
         """Serve this store on a socket, for code that takes a URL: `with store.serve() as served: served.url`.
 
         port: 0 takes a free TCP port. unix: the path of a Unix socket, in place of TCP. CannotListen if the address is

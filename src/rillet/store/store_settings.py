@@ -28,10 +28,10 @@ _SERVER_ONLY = frozenset(
     "shutdown-on-sigint shutdown-on-sigterm appendonly appenddirname dir loglevel logfile".split()
 )
 _FILES_ONLY = frozenset(
-    "aof-checksums appendfsync no-appendfsync-on-rewrite auto-aof-rewrite-percentage auto-aof-rewrite-min-size "
-    "aof-load-truncated aof-load-corrupt-tail-max-size aof-use-rdb-preamble aof-timestamp-enabled aof-disable-auto-gc "
-    "appendfilename save stop-writes-on-bgsave-error dbfilename rdb-key-save-delay key-load-delay "
-    "lazyfree-lazy-expire lazyfree-lazy-server-del lazyfree-lazy-user-del".split()
+    "aof-checksums log-entries-read appendfsync no-appendfsync-on-rewrite auto-aof-rewrite-percentage "
+    "auto-aof-rewrite-min-size aof-load-truncated aof-load-corrupt-tail-max-size aof-use-rdb-preamble "
+    "aof-timestamp-enabled aof-disable-auto-gc appendfilename save stop-writes-on-bgsave-error dbfilename "
+    "rdb-key-save-delay key-load-delay lazyfree-lazy-expire lazyfree-lazy-server-del lazyfree-lazy-user-del".split()
 )
 _INSTEAD = {
     "metrics-port": "serve the directory with `rillet serve --metrics-port`",

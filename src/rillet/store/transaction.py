@@ -13,8 +13,9 @@
 
 The commands are collected and sent in one exchange at the end of the block, on a separate connection or session, from
 MULTI to EXEC. So other threads, tasks and signal handlers cannot add to a transaction, an exception in the block
-discards it, and an interrupt cannot tear it. The object is for one block: a command outside it would never be sent, so
-it raises StoreError. If another client changed a watched key since the block began, nothing is
+discards it, and an interrupt cannot tear it. If the server is away when the block ends, the transaction waits for it,
+as other calls do. The object is for one block: a command outside it would never be sent, so it raises StoreError. If
+another client changed a watched key since the block began, or the connection that watched it was lost, nothing is
 executed and TransactionConflict is raised; `store.transact(function, watch=...)` repeats the function meanwhile.
 
 In a cluster, all keys of a transaction must have the same slot: {user:1}:stock, {user:1}:orders.
@@ -26,11 +27,12 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 
-from rillet.errors import CommandError, StoreError, TransactionConflict
+from rillet.errors import CommandError, NotSent, OutcomeUnknown, StoreError, TransactionConflict
 from rillet.store.allowed_commands import one_reply
 from rillet.store.encoding import Fields, Value, append_fields, decode, encode, encode_name, parse_id
 from rillet.store.positions import Position, encode_new_id
-from rillet.store.transports.transport import TRANSACTION_COMMANDS, raised
+from rillet.store.retries import patiently, patiently_async
+from rillet.store.transports.transport import TRANSACTION_COMMANDS, Transport, check_ready, raised
 from rillet.store.typed import V, append_value
 
 if TYPE_CHECKING:
@@ -136,6 +138,19 @@ class TransactionCommands:
             return [[b"MULTI"], *(one.argv for one in self._queue), [b"EXEC"]]
         return [[b"UNWATCH"]] if self._watch else []
 
+    def _repeatable(self) -> list[list[bytes]]:
+        """Return the commands that decide whether a transaction of unknown outcome may be sent again."""
+        return [one.argv for one in self._queue]  # none yet: WATCH, on a new connection
+
+    def _lost(self, error: NotSent | OutcomeUnknown) -> None:
+        """Raise the exception for a connection that was lost after its WATCH."""
+        if isinstance(error, NotSent) and self._queue:
+            raise TransactionConflict(
+                f"the connection that watched the keys was lost, so nothing was executed; run it again: {error}"
+            ) from error
+        if self._queue:
+            raise error
+
     def _finish(self, replies: Sequence[Any]) -> None:
         """Give each command its reply; raise the first error."""
         if not self._queue:
@@ -165,13 +180,24 @@ class StoreTransaction(TransactionCommands):
         self._run: Callable[[list[list[bytes]]], list[Any]] | None = None
 
     def _send(self, commands: list[list[bytes]]) -> list[Any]:
-        """Run commands on the transaction's connection; the first commands open it."""
+        """Run commands on the transaction's connection; the first commands open it, and wait for a server that is away.
+
+        See rillet.store.retries.
+        """
         if not commands:
             return []
-        run = self._run
-        if run is None:
-            run = self._run = self._connection.enter_context(self._store.transport.exclusive(self._key))
-        return run(commands)
+        if self._run is not None:
+            return self._run(commands)
+
+        def attempt(transport: Transport) -> list[Any]:
+            with ExitStack() as stack:
+                self._run = stack.enter_context(transport.exclusive(self._key))
+                replies: list[Any] = self._run(commands)
+                check_ready(replies, whole=True)
+                self._connection.enter_context(stack.pop_all())
+                return replies
+
+        return patiently(self._store, attempt, self._repeatable())
 
     def __enter__(self) -> StoreTransaction:
         self._begin()
@@ -186,8 +212,15 @@ class StoreTransaction(TransactionCommands):
         if error is not None:
             self._connection.__exit__(kind, error, trace)
             return
-        with self._connection:
-            replies = self._send(self._commands())
+        watched = self._run is not None
+        replies: list[Any] = []
+        try:
+            with self._connection:
+                replies = self._send(self._commands())
+        except (NotSent, OutcomeUnknown) as lost:
+            if not watched:
+                raise
+            self._lost(lost)
         self._finish(replies)
 
 
@@ -201,14 +234,22 @@ class AsyncTransaction(TransactionCommands):
         self._run: AsyncRun | None = None
 
     async def _send(self, commands: list[list[bytes]]) -> list[Any]:
-        """Run commands on the transaction's connection; the first commands open it."""
+        """Run commands on the transaction's connection; see StoreTransaction."""
         if not commands:
             return []
-        run = self._run
-        if run is None:
-            exclusive: AbstractAsyncContextManager[AsyncRun] = self._store.exclusive(self._key)
-            run = self._run = await self._connection.enter_async_context(exclusive)
-        return await run(commands)
+        if self._run is not None:
+            return await self._run(commands)
+
+        async def attempt(transport: Transport) -> list[Any]:
+            async with AsyncExitStack() as stack:
+                exclusive: AbstractAsyncContextManager[AsyncRun] = self._store.exclusive(self._key, transport)
+                self._run = await stack.enter_async_context(exclusive)
+                replies = await self._run(commands)
+                check_ready(replies, whole=True)
+                await self._connection.enter_async_context(stack.pop_all())
+                return replies
+
+        return await patiently_async(self._store.synchronous, attempt, self._repeatable())
 
     async def __aenter__(self) -> AsyncTransaction:
         self._begin()
@@ -223,8 +264,15 @@ class AsyncTransaction(TransactionCommands):
         if error is not None:
             await self._connection.__aexit__(kind, error, trace)
             return
-        async with self._connection:
-            replies = await self._send(self._commands())
+        watched = self._run is not None
+        replies: list[Any] = []
+        try:
+            async with self._connection:
+                replies = await self._send(self._commands())
+        except (NotSent, OutcomeUnknown) as lost:
+            if not watched:
+                raise
+            self._lost(lost)
         self._finish(replies)
 
 

@@ -33,7 +33,7 @@ _EMPTY = (b"", b"")  # the one field of an entry whose values are all None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Field:
+class TypedField:
     """A field of a class: its name there, in the entry, and in the call that constructs a value; and its functions."""
 
     name: str
@@ -48,7 +48,7 @@ class Field:
 
 
 def field_of(owner: Any, name: str, annotation: Any, default: Any, *, stored: str = "", given: str = "",
-             forms: tuple[Callable[[Any], bytes], Callable[[bytes], Any]] | None = None) -> Field:  # fmt: skip
+             forms: tuple[Callable[[Any], bytes], Callable[[bytes], Any]] | None = None) -> TypedField:  # fmt: skip
     """Return a field of a class; TypeError if absent could mean both None and the default."""
     kind, unset = _without_unset(annotation)
     kind, optional = _without(kind, NoneType)
@@ -63,7 +63,7 @@ def field_of(owner: Any, name: str, annotation: Any, default: Any, *, stored: st
             "the default None, or a codec such as codec='json'"
         )
     write, read = forms or forms_of(kind)
-    return Field(
+    return TypedField(
         name, encode(stored or name), given or name, kind, optional or unset, default is NO_DEFAULT, unset,
         write, _reading_none(read) if optional else read,
     )  # fmt: skip
@@ -106,7 +106,7 @@ class FieldsForm(MadeForm):
 
     __slots__ = ("_fields", "_forbids", "_kind", "_make", "_table", "_take")
 
-    def __init__(self, kind: Any, fields: Sequence[Field], take: Callable[[Any], tuple[Any, ...]],
+    def __init__(self, kind: Any, fields: Sequence[TypedField], take: Callable[[Any], tuple[Any, ...]],
                  make: Callable[..., Any], forbids: bool = False) -> None:  # fmt: skip
         self._kind = kind
         self._fields = tuple(fields)
@@ -152,7 +152,7 @@ class FieldsForm(MadeForm):
                 self._write(field, part)
             raise AssertionError("each field can be written alone") from error
 
-    def _write(self, field: Field, part: Any) -> bytes:
+    def _write(self, field: TypedField, part: Any) -> bytes:
         """Return the text of a field; TypeError or InvalidValue with the name of the field."""
         try:
             return b"" if part is None and field.optional else field.write(part)
@@ -202,7 +202,7 @@ class FieldsForm(MadeForm):
         except (TypeError, ValueError) as error:
             raise self._refused(error) from error
 
-    def _absent(self, field: Field, values: dict[str, Any]) -> None:
+    def _absent(self, field: TypedField, values: dict[str, Any]) -> None:
         """Set the value of an absent field that has no default."""
         if not field.optional:
             raise InvalidField(f"the field {field.name!r} is missing", field.name)
@@ -297,7 +297,7 @@ def _hints_of(kind: Any) -> dict[str, Any]:
         raise TypeError(f"the annotations of {name_of(kind)} cannot be resolved: {error}") from error
 
 
-def _class_form(kind: Any, fields: Sequence[Field], forbids: bool = False) -> FieldsForm:
+def _class_form(kind: Any, fields: Sequence[TypedField], forbids: bool = False) -> FieldsForm:
     """Return the form of a class that is called with its fields."""
     parameters = inspect.signature(kind).parameters.values()
     names = [field.name for field in fields]
@@ -353,7 +353,7 @@ def is_typed_dict(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, dict) and hasattr(kind, "__required_keys__")
 
 
-def _typed_dict_fields(kind: Any) -> list[Field]:
+def _typed_dict_fields(kind: Any) -> list[TypedField]:
     found = []
     for name, annotation in _hints_of(kind).items():
         annotation, required = _requirement(annotation, name in kind.__required_keys__)
@@ -385,9 +385,9 @@ __all__ = [
     "FACTORY",
     "NO_DEFAULT",
     "DictForm",
-    "Field",
     "FieldsForm",
     "TaggedForm",
+    "TypedField",
     "dataclass_form",
     "field_of",
     "is_struct",

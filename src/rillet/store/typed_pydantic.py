@@ -15,7 +15,7 @@ from rillet.errors import InvalidValue
 from rillet.store import codecs
 from rillet.store.codecs import Codec, checked_decoder, has_text, name_of
 from rillet.store.typed import InvalidField
-from rillet.store.typed_fields import FACTORY, NO_DEFAULT, Field, FieldsForm, field_of, taker
+from rillet.store.typed_fields import FACTORY, NO_DEFAULT, FieldsForm, TypedField, field_of, taker
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
@@ -32,7 +32,7 @@ class ModelForm(FieldsForm):
 
     __slots__ = ("_dumped", "_given")
 
-    def __init__(self, kind: Any, fields: list[Field], dumped: set[str]) -> None:
+    def __init__(self, kind: Any, fields: list[TypedField], dumped: set[str]) -> None:
         self._given = [field.given for field in fields]
         self._dumped = dumped
         # Without the checks of model_validate's arguments, in half the time.

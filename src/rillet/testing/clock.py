@@ -29,7 +29,6 @@ from rillet.store.store_settings import MEMORY, settings_of
 from rillet.store.transports.in_process import InProcessTransport
 
 _US = timedelta(microseconds=1)
-_ALL = 1 << 30
 
 
 class StoreClock:
@@ -86,8 +85,7 @@ class StoreClock:
 
 def expire_keys(engine: Any) -> None:
     """Delete the expired keys of every database. The caller must hold the engine's lock."""
-    for _ in range(2):  # the first call ends the round that an earlier call began
-        engine.expire_cycle(_ALL)
+    engine.expire_all()
 
 
 def end_timeouts(engine: Any) -> None:

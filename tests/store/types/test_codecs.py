@@ -181,6 +181,11 @@ def test_bytes_of_another_type_are_rejected_on_read(kind: Any, stored: bytes) ->
         text_of(kind).decode(stored)
 
 
+def test_a_constraint_that_does_not_exist_for_a_type_is_rejected_at_once() -> None:
+    with pytest.raises(TypeError, match=r"^text_of\(.*Decimal.*\): Can only set `ge` on a numeric type"):
+        text_of(Annotated[Decimal, msgspec.Meta(ge=0)])
+
+
 def test_the_text_of_an_error() -> None:
     with pytest.raises(InvalidValue, match="^expected int, got 'abc'$") as caught:
         text_of(int).decode(b"abc")

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
-from rillet.errors import BusyGroup, InvalidEntry, Loading, NotSent, OutcomeUnknown, StoreTimeout
+from rillet.errors import BusyGroup, InvalidEntry, NotSent, OutcomeUnknown, StoreTimeout
 from rillet.store.aio.delivery import (
     counted,
     delivery,
@@ -38,6 +38,7 @@ from rillet.store.records import (
     summary_of,
 )
 from rillet.store.slots import by_slot
+from rillet.store.transports.transport import NOT_READY
 from rillet.store.typed import RaisingIterator
 from rillet.types.stream.id import StreamID
 
@@ -249,7 +250,7 @@ class AsyncMessageReader(Generic[T]):
                     reply = await run_step(self.store, step, STOP_CHECK)
                 except StoreTimeout:
                     raise
-                except (OutcomeUnknown, NotSent, Loading) as error:
+                except (OutcomeUnknown, NotSent, *NOT_READY) as error:
                     if isinstance(error, NotSent) and not getattr(self.store.transport, "reached", False):
                         raise
                     if end.requested() or end.expired():

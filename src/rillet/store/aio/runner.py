@@ -16,20 +16,20 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequen
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
-from rillet.errors import Loading, StoreError, TransactionConflict
+from rillet.errors import StoreError, TransactionConflict
 from rillet.store.aio.subscription import AsyncSubscription
 from rillet.store.allowed_commands import stateless
 from rillet.store.channels import Names
 from rillet.store.encoding import decode, encode, parse_id
 from rillet.store.recovery import Recovery
-from rillet.store.retries import PATIENCE, Retries
+from rillet.store.retries import PATIENCE, Retries, patiently_async
 from rillet.store.serving import StoreServer
 from rillet.store.transaction import AsyncTransaction
 from rillet.store.transports.async_cluster import AsyncClusterTransport
 from rillet.store.transports.cluster import ClusterTransport
 from rillet.store.transports.in_process import InProcessTransport
 from rillet.store.transports.server import ServerTransport
-from rillet.store.transports.transport import StillLoading, Transport, all_raised, raised
+from rillet.store.transports.transport import NOT_READY, Transport, all_raised, raised
 from rillet.types.stream.id import StreamID
 
 if TYPE_CHECKING:
@@ -63,29 +63,25 @@ class AsyncRunner:
         while True:
             try:
                 return raised(await self._execute(transport, argv))
-            except (StoreError, Loading) as error:
+            except (StoreError, *NOT_READY) as error:
                 retries = retries or Retries(patience)
-                transport = await asyncio.to_thread(self.synchronous.replacement, transport, error, retries, argv)
+                transport = await asyncio.to_thread(self.synchronous.replacement, transport, error, retries, [argv])
             if retries.pause:
                 await asyncio.sleep(retries.pause)
 
     async def run_many(self, commands: Sequence[list[bytes]], patience: float = PATIENCE) -> list[Any]:
         """Run several commands whose arguments are bytes; see `execute_many` and `run`."""
-        transport = self.synchronous.transport
-        retries: Retries | None = None
-        while True:
-            try:
-                return all_raised(await self._execute_many(transport, commands))
-            except (StoreError, StillLoading) as error:
-                retries = retries or Retries(patience)
-                transport = await asyncio.to_thread(self.synchronous.replacement, transport, error, retries)
-            if retries.pause:
-                await asyncio.sleep(retries.pause)
+
+        async def attempt(transport: Transport) -> list[Any]:
+            return all_raised(await self._execute_many(transport, commands))
+
+        return await patiently_async(self.synchronous, attempt, commands, patience)
 
     async def id_of(self, argv: list[bytes]) -> StreamID | None:
         """Run a command that replies with a stream ID or null; the fast path of `AsyncStream.add`."""
         store = self.synchronous
-        if not store.may_wait:
+        transport = store.transport
+        if not store.may_wait and not (isinstance(transport, InProcessTransport) and transport.tasks_apart):
             return store.id_of(argv)
         reply = await self.run(argv)
         made: StreamID | None = None if reply is None else parse_id(reply)
@@ -159,9 +155,8 @@ class AsyncRunner:
                 if tries <= 0:
                     raise
 
-    def exclusive(self, key: bytes) -> Any:
+    def exclusive(self, key: bytes, transport: Transport) -> Any:
         """Return an asynchronous context manager that yields a coroutine function: list of commands -> replies."""
-        transport = self.transport
         if isinstance(transport, InProcessTransport):
             return transport.exclusive_async(key)
         assert isinstance(transport, ServerTransport)

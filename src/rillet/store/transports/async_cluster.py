@@ -5,7 +5,8 @@
                      └── MOVED corrects the map; ASK names another node for one command ────┘
 
 A redirected command was not executed, so it is sent again: at once after the first redirection, then with pauses, until
-the timeout is over. If no connection to a master can be made, the map is read again from any node that answers. A
+the timeout is over. If no connection to a master can be made, the map is read again from any node that answers. Before
+commands for several nodes are sent, there is a connection to each of them, so NotSent means that nothing was sent. A
 connection that breaks raises OutcomeUnknown, as over one server.
 """
 
@@ -30,6 +31,7 @@ from rillet.store.transports.cluster_routing import (
     for_every_master,
     joined,
     key_of,
+    unless_first,
     unless_redirected,
     whole_transaction,
 )
@@ -81,7 +83,7 @@ class AsyncClusterTransport:
         self._topology: Topology | None = None
         self._reading: asyncio.Task[Topology] | None = None
         self.closed = False
-        self.reached = False  # a call of a node that is away fails: rillet.store.retries applies to one server
+        self.reached = False  # ClusterTransport, which made this one, has reached the cluster
 
     # -- nodes -------------------------------------------------------------------------------------------
 
@@ -199,15 +201,18 @@ class AsyncClusterTransport:
                     raise
 
     async def shards(self) -> list[Callable[[list[bytes]], Awaitable[Any]]]:
-        """Return for each master a function that runs a command there."""
-        return [master.execute for master in await self._masters()]
+        """Return for each master a function that runs a command there; NotSent if a master cannot be reached."""
+        masters = await self._masters()
+        await self._open(masters)
+        return [master.execute for master in masters]
 
     # -- commands ----------------------------------------------------------------------------------------
 
     async def execute(self, argv: list[bytes]) -> Any:
         """Run one command on the node of its key, or on every master."""
         if for_every_master(argv):
-            return joined(argv, await asyncio.gather(*[ask(argv) for ask in await self.shards()]))
+            found = await asyncio.gather(*[ask(argv) for ask in await self.shards()], return_exceptions=True)
+            return joined(argv, _complete(found))
         key = key_of(argv)
         if key is None:
             reply = await (await self._masters())[0].execute(argv)
@@ -228,27 +233,58 @@ class AsyncClusterTransport:
             if whole:
                 return await self._follow(slot, lambda server, asking: server.execute_many(argvs, asking))
             return await self._node(await self._owner(slot)).execute_many(argvs)
-        topology = await self._map_or_wait()
-        parts: dict[NodeAddress | None, list[int]] = {}
-        for place, argv in enumerate(argvs):
-            key = key_of(argv)
-            shard = None if key is None else topology.shard(key)
-            parts.setdefault(None if shard is None else shard.master, []).append(place)
+        parts = await self._parts(argvs)
         replies: list[Any] = [None] * len(argvs)
         await asyncio.gather(*[self._part(argvs, places, node, replies) for node, places in parts.items()])
-        return replies
+        return _complete(replies)
+
+    async def _parts(self, argvs: Commands) -> dict[NodeAddress | None, list[int]]:
+        """Return the places of the commands of each node, to which there is a connection (None: of any node)."""
+        pauses = _Pauses(self._options.timeout)
+        while True:
+            topology = await self._map_or_wait()
+            parts: dict[NodeAddress | None, list[int]] = {}
+            for place, argv in enumerate(argvs):
+                key = key_of(argv)
+                shard = None if key is None else topology.shard(key)
+                parts.setdefault(None if shard is None else shard.master, []).append(place)
+            try:
+                await self._open([self._node(node) for node in parts if node is not None])
+                return parts
+            except NotSent:
+                if not await pauses.again():
+                    raise
+
+    async def _open(self, nodes: Sequence[AsyncServerTransport]) -> None:
+        """Open a connection to each node that has none; NotSent if a node cannot be reached."""
+        opened = await asyncio.gather(*[node.open() for node in nodes], return_exceptions=True)
+        for failure in opened:
+            if failure is not None:
+                self._topology = None
+                raise failure
 
     async def _part(self, argvs: Commands, places: list[int], node: NodeAddress | None, replies: list[Any]) -> None:
-        """Run the commands at some places on one node (None: one by one, wherever each belongs)."""
+        """Run the commands at some places on one node (None: one by one, wherever each belongs).
+
+        The reply to a command that failed is a StoreError.
+        """
         left = places
         if node is not None:
-            with contextlib.suppress(NotSent):
-                received = await self._node(node).execute_many([argvs[place] for place in places])
-                for place, reply in zip(places, received, strict=True):
-                    replies[place] = reply
-                left = [place for place in places if not_executed(replies[place])]
+            try:
+                received: list[Any] = await self._node(node).execute_many([argvs[place] for place in places])
+            except NotSent:
+                received = [None] * len(places)
+            except StoreError as error:
+                received, left = [error] * len(places), []
+            else:
+                left = [place for place, reply in zip(places, received, strict=True) if not_executed(reply)]
+            for place, reply in zip(places, received, strict=True):
+                replies[place] = reply
         for place in left:
-            replies[place] = await self.execute(argvs[place])
+            try:
+                replies[place] = await self.execute(argvs[place])
+            except StoreError as error:
+                replies[place] = error
 
     # -- transactions ------------------------------------------------------------------------------------
 
@@ -279,6 +315,18 @@ class AsyncClusterTransport:
         self.closed = True
         for server in self._nodes.values():
             server.close()
+
+
+def _complete(replies: list[Any]) -> list[Any]:
+    """Return the replies; raise the first failure among them: NotSent only if nothing was sent, else OutcomeUnknown."""
+    failures = [reply for reply in replies if isinstance(reply, BaseException) and not isinstance(reply, CommandError)]
+    for failure in failures:
+        if not isinstance(failure, NotSent):
+            raise failure
+    if failures:
+        with unless_first(len(failures) < len(replies)):
+            raise failures[0]
+    return replies
 
 
 __all__ = ["AsyncClusterTransport"]

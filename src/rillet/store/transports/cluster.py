@@ -1,14 +1,14 @@
 """ClusterTransport: a Redis or Valkey cluster. The rules of routing are in cluster_routing.py.
 
 rillet.client follows MOVED and ASK and pauses for TRYAGAIN and CLUSTERDOWN. A transaction is sent again as a whole if
-its EXEC was refused. A broken connection raises StoreError, because the command may have been executed; a later call
-goes to the replica that took over.
+its EXEC was refused. Before commands for several nodes are sent, there is a connection to each of them: if a node is
+away, nothing was sent (NotSent), and the store sends all of them again. A connection that breaks later raises
+OutcomeUnknown; a later call goes to the replica that took over.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -24,7 +24,7 @@ from rillet.store.transports.cluster_routing import (
     for_every_master,
     joined,
     key_of,
-    unless_redirected,
+    unless_first,
     whole_transaction,
 )
 from rillet.store.transports.server import ServerTransport
@@ -38,30 +38,11 @@ class ClusterTransport(ServerTransport):
         commands.load()  # the command declarations contain the positions of the keys
         super().__init__(options, timeout)
         self.masters()  # raises StoreError if no node answers
+        self.note_reached()
 
     def masters(self) -> list[Connection]:
         """Return this thread's connection to each master."""
         return self._call(lambda: list(self.servers().masters()))
-
-    @contextmanager
-    def exclusive(self, key: bytes) -> Iterator[Callable[[Sequence[list[bytes]]], list[Any]]]:
-        """Yield a function that runs commands on a separate connection to the node of a key; see Transport.
-
-        Redirections are followed until a reply has come. Later commands rely on the WATCH of their node, so a
-        redirected transaction is reported as if a watched key had changed.
-        """
-        with self.page_source() as servers:
-            opened = False
-
-            def run(commands: Sequence[list[bytes]]) -> list[Any]:
-                nonlocal opened
-                if opened:
-                    return unless_redirected(servers.replies_of_node(key, commands))
-                replies = servers.replies(key, commands)
-                opened = True
-                return replies
-
-            yield run
 
     def _async_transport(self) -> AsyncClusterTransport:
         return AsyncClusterTransport(self.options, self.undelivered, self.failed, self.not_sent, self.timeout,
@@ -73,7 +54,11 @@ class ClusterTransport(ServerTransport):
         """Send one command to the node of its key, or to every master."""
         if not for_every_master(argv):
             return self._follow([argv])[0]
-        return joined(argv, [ask(argv) for ask in self.shards()])
+        replies: list[Any] = []
+        for ask in self.shards():
+            with unless_first(bool(replies)):
+                replies.append(ask(argv))
+        return joined(argv, replies)
 
     def shards(self) -> list[Callable[[list[bytes]], Any]]:
         """Return for each master a function that runs a command there."""
@@ -107,7 +92,8 @@ class ClusterTransport(ServerTransport):
             replies[place] = reply
         for place, key in enumerate(keys):
             if key is None:
-                replies[place] = self.execute(commands[place])
+                with unless_first(bool(keyed) or place > 0):
+                    replies[place] = self.execute(commands[place])
         return replies
 
     def _once(self, commands: Sequence[list[bytes]]) -> list[Any]:
@@ -129,7 +115,8 @@ class ClusterTransport(ServerTransport):
             self.servers().redirected(key, str(replies[moved[0]]))
             commands = parse_all(data)
             for place in moved:
-                replies[place] = self._follow([commands[place]])[0]
+                with unless_first(len(moved) < count or place > moved[0]):
+                    replies[place] = self._follow([commands[place]])[0]
         return errors_among(replies)
 
 

@@ -6,16 +6,17 @@
     DBSIZE, KEYS               every master; the replies are added up or joined
     no key                     any master
 
-These functions do no input or output; ClusterTransport and AsyncClusterTransport use them.
+These functions do no input or output; the transports of servers and clusters use them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from rillet.client.redirection import not_executed
-from rillet.errors import CommandError
+from rillet.errors import CommandError, NotSent, OutcomeUnknown
 from rillet.runtime.registry import TABLE
 from rillet.store.transports.transport import TRANSACTION_COMMANDS, errors_among
 
@@ -58,11 +59,25 @@ def whole_transaction(argvs: Sequence[list[bytes]]) -> bool | None:
 
 
 def unless_redirected(replies: list[Any]) -> list[Any]:
-    """Return the replies to a transaction whose keys are watched; if its slot has moved, with None for EXEC.
+    """Return the replies to a transaction whose keys are watched; with None for EXEC if the node did not execute it.
 
-    The new node does not know the watched keys, so the transaction must not be sent there.
+    The node of a slot that has moved does not know the watched keys, and a server that loads its data has forgotten
+    them, so the transaction must not be sent again.
     """
     return [*replies[:-1], None] if any(map(not_executed, replies)) else replies
+
+
+@contextmanager
+def unless_first(earlier: bool) -> Iterator[None]:
+    """Raise OutcomeUnknown in place of NotSent if `earlier` commands of the same call were sent."""
+    try:
+        yield
+    except NotSent as error:
+        if earlier:
+            raise OutcomeUnknown(
+                f"some commands of the call were executed, and others were not sent: {error}"
+            ) from error
+        raise
 
 
 def first_key(argvs: Sequence[list[bytes]]) -> bytes | None:
@@ -84,4 +99,12 @@ def key_of(argv: list[bytes]) -> bytes | None:
     return argv[positions[0]] if positions else None
 
 
-__all__ = ["first_key", "for_every_master", "joined", "key_of", "unless_redirected", "whole_transaction"]
+__all__ = [
+    "first_key",
+    "for_every_master",
+    "joined",
+    "key_of",
+    "unless_first",
+    "unless_redirected",
+    "whole_transaction",
+]

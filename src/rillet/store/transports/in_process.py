@@ -17,9 +17,11 @@ rillet.store.transports.shield.
 **An interrupted call** (KeyboardInterrupt, or any other exception in the middle) ends its session, so that no later
 call receives its reply or its transaction. The thread continues with a new session in the same database.
 
-A task of an event loop uses a session of the loop's thread. If its command blocks, that session stays with the task
-until it is served, and other tasks continue with a new one. **A cancelled task** leaves no trace: its command is
-unblocked, and if it was just served, the reply goes back (rillet.store.transports.undelivered).
+A task of an event loop uses the session of the loop's thread. If the synchronous API changes the state of that session
+(SELECT), it gets a session of its own in that thread, so that the tasks' database stays the same. If its command
+blocks, that session stays with the task until it is served, and other tasks continue with a new one. **A cancelled
+task** leaves no trace: its command is unblocked, and if it was just served, the reply goes back
+(rillet.store.transports.undelivered).
 """
 
 from __future__ import annotations
@@ -39,6 +41,7 @@ from rillet.protocol.reply_parser import parse_all
 from rillet.runtime import session_state
 from rillet.runtime.engine import Engine
 from rillet.runtime.session import Session
+from rillet.store.allowed_commands import changes_connection
 from rillet.store.transports.in_process_pages import InProcessPages
 from rillet.store.transports.lock import COMPILED_STEPS, has_turn
 from rillet.store.transports.presence import Presence
@@ -55,15 +58,37 @@ _NESTED = (
 )
 
 
-class _OfThread(threading.local):
-    """What a thread has: its session, and whether one of its calls is under way."""
+class _State:
+    """What a thread has: its session, whether one of its calls is under way, and whether it runs encoded commands."""
 
-    session: Session | None = None
-    busy = False
-    draining = False
+    __slots__ = ("apart", "busy", "draining", "of_tasks", "session")
 
     def __init__(self) -> None:
-        self.presence = Presence()
+        self.session: Session | None = None
+        # Tasks have another session if a synchronous call changed the state of its own one.
+        self.apart = False
+        self.of_tasks: Session | None = None
+        self.busy = False
+        self.draining = False
+
+
+class _OfThread(threading.local):
+    """Leads to the calling thread's state. Each use of a threading.local costs as much as five attributes.
+
+    It has no __init__: a call of a signal handler in it would find no attributes. Each one is created in one step.
+    """
+
+    state: _State | None = None
+
+    def own_state(self) -> _State:
+        """Return the state of the calling thread; create it before its first call."""
+        return self.state or self.__dict__.setdefault("state", _State())
+
+    @property
+    def presence(self) -> Presence:
+        """The presence of the calling thread."""
+        found: Presence = self.__dict__.setdefault("is_present", Presence())
+        return found
 
 
 class InProcessTransport:
@@ -86,11 +111,11 @@ class InProcessTransport:
 
     def session(self) -> Session:
         """Return this thread's session."""
-        session = self._thread.session
+        session = self._thread.own_state().session
         if session is None:
             if self.closed:
                 raise StoreClosed("the store is closed")
-            session = self._thread.session = self._briefly(self._open_session, ref(self._thread.presence))
+            session = self._thread.own_state().session = self._briefly(self._open_session, ref(self._thread.presence))
         return session
 
     def _open_session(self, thread: ReferenceType[Presence]) -> Session:
@@ -104,6 +129,27 @@ class InProcessTransport:
         session.on_wake = ThreadWakener(self.engine)
         self._sessions[session] = thread
         return session
+
+    def task_session(self) -> Session:
+        """Return the session of this thread's tasks."""
+        local = self._thread.state or self._thread.own_state()
+        if not local.apart:
+            return self.session()
+        if local.of_tasks is None:
+            local.of_tasks = self._briefly(self._open_session, ref(self._thread.presence))
+        return local.of_tasks
+
+    @property
+    def tasks_apart(self) -> bool:
+        """True if tasks of this thread have another session than its synchronous calls."""
+        return self._thread.own_state().apart
+
+    def _leave_tasks(self) -> Session:
+        """Leave this thread's session to its tasks; return a new one, whose state synchronous calls may change."""
+        local = self._thread.state or self._thread.own_state()
+        if not local.apart:
+            local.of_tasks, local.session, local.apart = local.session, None, True
+        return self.session()
 
     def forget_dead_threads(self) -> None:
         for session, thread in list(self._sessions.items()):
@@ -143,15 +189,24 @@ class InProcessTransport:
 
     def _abandon(self, session: Session, argv: list[bytes] | None = None) -> None:
         """End the session of an interrupted call. What a blocked command had just taken is put back."""
-        if self._thread.session is session:
-            self._thread.session = None
+        local = self._thread.state or self._thread.own_state()
+        if session is local.session or session is local.of_tasks:
+            of_tasks = session is local.of_tasks
+            self._replace(of_tasks, None)
             if not self.closed:
                 with self.lock:
-                    self._thread.session = self._successor(session)
+                    self._replace(of_tasks, self._successor(session))
         if self.lock._is_owned() or (argv is not None and self.is_steady(argv)):
             self._end_interrupted(session, argv)
         else:  # after the interrupted command, which the engine's thread may still run
             self._shield.later(self._end_interrupted, session, argv)
+
+    def _replace(self, of_tasks: bool, successor: Session | None) -> None:
+        """Replace this thread's session, or that of its tasks."""
+        if of_tasks:
+            self._thread.own_state().of_tasks = successor
+        else:
+            self._thread.own_state().session = successor
 
     def _end_interrupted(self, session: Session, argv: list[bytes] | None) -> None:
         with self.lock:
@@ -163,6 +218,10 @@ class InProcessTransport:
     def _put_back(self, argv: list[bytes], reply: Any) -> None:
         """Restore what a command took away, because its reply will not be received. The caller must hold the lock."""
         self._put_back_all([(argv, reply)])
+
+    def _undo_all(self, pairs: Sequence[tuple[list[bytes], Any]]) -> None:
+        with self.lock:
+            self._put_back_all(pairs)
 
     def _put_back_all(self, pairs: Sequence[tuple[list[bytes], Any]]) -> None:
         for argv, reply in pairs:
@@ -196,23 +255,26 @@ class InProcessTransport:
 
     def _nested(self, commands: Sequence[list[bytes]]) -> list[bytes]:
         """Run commands of a call that interrupted another call of this thread; return their replies."""
-        outer, busy, draining = self._thread.session, self._thread.busy, self._thread.draining
+        local = self._thread.state or self._thread.own_state()
+        outer, of_tasks, apart, busy, draining = local.session, local.of_tasks, local.apart, local.busy, local.draining
         inside = self.lock._is_owned()
         if inside:
             self._check_nested(commands, draining)
-        next_in_turn = has_turn(self.lock)  # other threads wait for this one, so no command may block
+        # If this thread is the next to get the lock, other threads wait for it, so no command may block.
+        together = len(commands) > 1 or has_turn(self.lock)
         with self.lock:
             session = self._new_session(ref(self._thread.presence))
-        self._thread.session, self._thread.busy, self._thread.draining = session, inside, False
+        local.session, local.apart, local.busy, local.draining = session, True, inside or together, False
         try:
             if inside:
                 return [self._run_now(session, argv) for argv in commands]
-            if next_in_turn:
-                raw, log, position = self._step_many(session, commands)
+            if together:
+                raw, log, position = self.run_step(self.is_steady(*commands), self._step_many, session, commands)
                 return [(self._once_safe(log, position, session, raw) or raw) if position else raw]
-            return [self.execute_raw(argv) for argv in commands]
+            return [self.execute_raw(commands[0])]
         finally:
-            self._thread.session, self._thread.busy, self._thread.draining = outer, busy, draining
+            local.session, local.of_tasks, local.apart = outer, of_tasks, apart
+            local.busy, local.draining = busy, draining
             self._end(session)
 
     def _check_nested(self, commands: Sequence[list[bytes]], draining: bool) -> None:
@@ -238,7 +300,7 @@ class InProcessTransport:
 
     def execute_raw(self, argv: list[bytes]) -> bytes:
         """Run one command and return the bytes of its reply; wait if the command blocks."""
-        local = self._thread
+        local = self._thread.state or self._thread.own_state()
         if local.busy:
             return self._nested([argv])[0]
         session = local.session
@@ -256,6 +318,8 @@ class InProcessTransport:
             else:
                 if self._inside():
                     return self._nested([argv])[0]
+                if changes_connection(argv):
+                    session = self._leave_tasks()
                 raw, log, position = self._shielded(self._step, session, argv)
             if position:
                 raw = self._once_safe(log, position, session, raw)
@@ -308,10 +372,10 @@ class InProcessTransport:
         """Run commands under one lock and one write of the log; a blocking command replies as if it had timed out."""
         if not commands:
             return []
-        local = self._thread
+        local = self._thread.state or self._thread.own_state()
         if local.busy or self._inside():
             return parse_all(b"".join(self._nested(commands)))
-        session = self.session()
+        session = self._leave_tasks() if any(map(changes_connection, commands)) else self.session()
         local.busy = True
         try:
             return self._run_batch(session, commands)
@@ -327,7 +391,7 @@ class InProcessTransport:
         The commands must not block. Most take the engine's fast path, which creates no objects.
         If there is a receiver, the replies become its buffer, and the result is empty.
         """
-        local = self._thread
+        local = self._thread.state or self._thread.own_state()
         if local.busy or self._inside():
             raw = b"".join(self._nested(parse_all(data)))
             if receiver is None:
@@ -429,11 +493,12 @@ class InProcessTransport:
     def exclusive(self, key: bytes) -> Iterator[Callable[[Sequence[list[bytes]]], list[Any]]]:
         """Yield a function that runs commands in a separate session; see Transport."""
         session = self._briefly(self._open_session, ref(self._thread.presence))
-
         try:
             yield lambda commands: self._run_batch(session, commands)
-        finally:
-            self._briefly(self._end, session)
+        except BaseException:
+            self._shielded(self._end, session)  # after the batch, which the engine may still run: it needs its WATCH
+            raise
+        self._briefly(self._end, session)
 
     @contextlib.asynccontextmanager
     async def exclusive_async(
@@ -443,13 +508,22 @@ class InProcessTransport:
         session = self._briefly(self._open_session, ref(self._thread.presence))
         try:
             yield lambda commands: self._run_batch_async(session, commands)
-        finally:
-            self._briefly(self._end, session)
+        except BaseException:
+            self._shielded(self._end, session)  # after the batch, which the engine may still run: it needs its WATCH
+            raise
+        self._briefly(self._end, session)
 
     # -- waiting ---------------------------------------------------------------------------------------
 
     def _wait(self, session: Session) -> bytes:
-        """Wait until a blocked session has its reply, its timeout expires, or the caller is interrupted."""
+        """Wait until a blocked session has its reply, its timeout expires, or the caller is interrupted.
+
+        In a signal handler that interrupted this thread while it has the lock, or is the next to get it, the command
+        replies as if its timeout had expired: other threads wait for this one.
+        """
+        if self.lock._is_owned() or has_turn(self.lock):
+            with self.lock:
+                self.engine.blocking.expire(session)
         while (remaining := self._briefly(self._remaining, session)) is None or remaining > 0:
             session.on_wake.sleep(remaining)
         raw, log, position = self._briefly(self._served, session)
@@ -493,14 +567,14 @@ class InProcessTransport:
         kept = self.undelivered.take(argv)
         if kept is not None:
             return kept
-        session = self.session()
-        local = self._thread
+        session = self.task_session()
+        local = self._thread.state or self._thread.own_state()
         local.busy = True
         try:
             steady, caller = self.is_steady(argv), (asyncio.get_running_loop(), threading.get_ident())
             raw, log, position, successor = self.run_step(steady, self._step_async, session, argv, caller)
             if successor is not None:
-                local.session = successor
+                self._replace(local.apart, successor)
         except BaseException:
             self._abandon(session)
             raise
@@ -538,25 +612,31 @@ class InProcessTransport:
             assert raw is not None
             return parse_all(raw)[0]
         except BaseException:
-            with self.lock:
-                if raw is None and session.blocked is None:
-                    raw = session.out.take()  # it was served, and the task was cancelled before it ran again
-                if raw and not self.closed:
-                    self._put_back(argv, parse_all(raw)[0])
+            self._briefly(self._undo, session, argv, raw)
             raise
         finally:
             if blocks:
-                self._end(session)
+                self._briefly(self._end, session)
+
+    def _undo(self, session: Session, argv: list[bytes], raw: bytes | None) -> None:
+        """Put back what a task's command took, because the task was cancelled."""
+        with self.lock:
+            if raw is None and session.blocked is None:
+                raw = session.out.take()  # it was served, and the task was cancelled before it ran again
+            elif raw is None:
+                self._end(session)  # before another thread can serve it
+            if raw and not self.closed:
+                self._put_back(argv, parse_all(raw)[0])
 
     async def execute_many_async(self, commands: Sequence[list[bytes]]) -> list[Any]:
         """Run commands from a task under one lock and one write of the log; see execute_many."""
         if not commands:
             return []
-        return await self._run_batch_async(self.session(), commands)
+        return await self._run_batch_async(self.task_session(), commands)
 
     async def _run_batch_async(self, session: Session, commands: Sequence[list[bytes]]) -> list[Any]:
         """Run commands in a session and return their replies; only the task waits for the disk."""
-        local = self._thread
+        local = self._thread.state or self._thread.own_state()
         local.busy = True
         try:
             raw, log, position = self.run_step(self.is_steady(*commands), self._step_many, session, commands)
@@ -569,8 +649,7 @@ class InProcessTransport:
             try:
                 raw = await self._synced(log, position, session, raw) or raw
             except asyncio.CancelledError:
-                with self.lock:
-                    self._put_back_all(executed(commands, parse_all(raw)))
+                self._briefly(self._undo_all, executed(commands, parse_all(raw)))
                 raise
         return _for_each(parse_all(raw), len(commands))
 

@@ -28,7 +28,9 @@ from rillet.client.servers import ClientOptions, Servers
 from rillet.errors import CommandError, NotSent, OutcomeUnknown, StoreClosed, StoreError, StoreTimeout, UnknownTimeout
 from rillet.protocol.command_parser import pack_command
 from rillet.protocol.reply_parser import ReplyError
-from rillet.store.transports.async_server import TOO_MANY, AsyncServerTransport
+from rillet.store.transports.async_connection import TOO_MANY
+from rillet.store.transports.async_server import AsyncServerTransport
+from rillet.store.transports.cluster_routing import unless_redirected
 from rillet.store.transports.presence import Presence
 from rillet.store.transports.transport import (
     ERROR_CLASSES,
@@ -37,7 +39,7 @@ from rillet.store.transports.transport import (
     errors_among,
     only_reads,
 )
-from rillet.store.transports.undelivered import Undelivered
+from rillet.store.transports.undelivered import Undelivered, delivers
 
 SYNC_SECONDS = 5.0  # the most time for which closing a store waits until its changes are on the disk
 PATIENCE = 1.0  # seconds that a call follows redirections and waits for nodes that are not ready
@@ -54,17 +56,37 @@ def options_of(url: str) -> ClientOptions:
     except AddressError as error:
         reason = str(error).removeprefix("rillet: ")
         raise StoreError(f"{url.rpartition('@')[2]!r} is not the address of a server: {reason}") from None
+_MOST_NAMES = 1000  # in the cache of simple commands
 
 
-class _OfThread(threading.local):
+class _State:
     """What a thread has: its connections, and whether one of its calls is under way."""
 
-    client: Servers | None = None
-    busy = False
+    __slots__ = ("busy", "client", "spares")
 
     def __init__(self) -> None:
-        self.presence = Presence()
+        self.client: Servers | None = None
+        self.busy = False
         self.spares: list[Servers] = []  # connections for calls inside calls
+
+
+class _ThreadConnections(threading.local):
+    """Leads to the calling thread's state. Each use of a threading.local costs as much as five attributes.
+
+    It has no __init__: a call of a signal handler in it would find no attributes. Each one is created in one step.
+    """
+
+    state: _State | None = None
+
+    def own_state(self) -> _State:
+        """Return the state of the calling thread; create it before its first call."""
+        return self.state or self.__dict__.setdefault("state", _State())
+
+    @property
+    def presence(self) -> Presence:
+        """The presence of the calling thread."""
+        found: Presence = self.__dict__.setdefault("is_present", Presence())
+        return found
 
 
 class ServerTransport:
@@ -76,8 +98,9 @@ class ServerTransport:
         self.closed = False
         self._reached = False
         self.undelivered = Undelivered()
+        self._simple: set[bytes] = set()  # names of commands for _exchange_one
         self._of_loops: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncTransport] = WeakKeyDictionary()
-        self._thread = _OfThread()
+        self._thread = _ThreadConnections()
         self._clients: dict[Servers, ReferenceType[Presence]] = {}  # with the presence of its thread
         self._guard = threading.RLock()  # a signal handler may need it inside a call that holds it
 
@@ -92,21 +115,28 @@ class ServerTransport:
         """Return the client of the calling thread, with its connections."""
         if self.closed:
             raise StoreClosed("the store is closed")
-        client = self._thread.client
+        client = (self._thread.state or self._thread.own_state()).client
         if client is None:
-            client = self.new_servers()
+            client = self.new_servers(bool(self.options.seeds()))  # one server: `connection` checks
             with self._guard:
                 for other, thread in list(self._clients.items()):
                     if thread() is None:
-                        del self._clients[other]
+                        self._clients.pop(other, None)  # a signal handler may have been faster
                         other.close()
                 self._clients[client] = ref(self._thread.presence)
-            self._thread.client = client
+            self._thread.own_state().client = client
         return client
 
-    def new_servers(self) -> Servers:
-        """Return a new client for this server or cluster, without connections yet."""
-        return Servers(self.options, unlimited=True, reply_timeout=self.timeout)
+    def new_servers(self, checks_idle: bool = False) -> Servers:
+        """Return a new client for this server or cluster, without connections yet; see Servers."""
+        return Servers(self.options, unlimited=True, reply_timeout=self.timeout, checks_idle=checks_idle)
+
+    def check_current(self) -> None:
+        """Raise NotSent if a new connection would reach another process than this transport is for."""
+
+    def note_reached(self) -> None:
+        """Note that the server has accepted a connection."""
+        self._reached = True
 
     def connection(self, size: int) -> Connection:
         """Return this thread's connection to the server; open a new one if the server closed the old one.
@@ -135,6 +165,7 @@ class ServerTransport:
     def _separate(self) -> Iterator[Servers]:
         if self.closed:
             raise StoreClosed("the store is closed")
+        self.check_current()
         client = self.new_servers()
         with self._guard:
             self._clients[client] = ref(self._thread.presence)
@@ -149,9 +180,24 @@ class ServerTransport:
 
     @contextmanager
     def exclusive(self, key: bytes) -> Iterator[Callable[[Sequence[list[bytes]]], list[Any]]]:
-        """Yield a function that runs commands on a separate connection; see Transport."""
+        """Yield a function that runs commands on a separate connection; see Transport. NotSent without a server.
+
+        Redirections and LOADING are followed until the server has executed the first commands. Later commands rely on
+        their WATCH, so a transaction that is redirected then is reported as if a watched key had changed.
+        """
         with self._separate() as servers:
-            yield lambda commands: servers.replies(key, commands)
+            opened = False
+
+            def run(commands: Sequence[list[bytes]]) -> list[Any]:
+                nonlocal opened
+                if opened:
+                    return unless_redirected(servers.replies_of_node(key, commands))
+                replies = servers.replies(key, commands)
+                self.note_reached()
+                opened = True
+                return replies
+
+            yield run
 
     def _call(self, function: Callable[[Unpack[Arguments]], Result], *arguments: *Arguments) -> Result:
         """Run a function that calls the server; if it fails, raise StoreError or the server's CommandError.
@@ -159,7 +205,7 @@ class ServerTransport:
         A call inside a call (a signal handler that uses the store) gets separate connections: the replies on those of
         the interrupted call belong to that call.
         """
-        local = self._thread
+        local = self._thread.state or self._thread.own_state()
         if not local.busy:
             local.busy = True
             try:
@@ -181,7 +227,7 @@ class ServerTransport:
             raise self.failed(error) from error
         except BaseException:
             # Close the connection: the next call must not receive replies that belong to the interrupted call.
-            client, self._thread.client = self._thread.client, None
+            client, self._thread.own_state().client = self._thread.own_state().client, None
             if client is not None:
                 with self._guard:
                     self._clients.pop(client, None)
@@ -227,6 +273,8 @@ class ServerTransport:
         if error.line and (error.line.partition(" ")[0] in ERROR_CLASSES or not isinstance(error, ConnectionLost)):
             return error_of(f"{error.line}: {self._room()}" if error.line.startswith(TOO_MANY) else error.line)
         reason = str(error).removeprefix("rillet: ")
+        if isinstance(error, ConnectionLost) and not error.sent:
+            return self.not_sent(error)
         if isinstance(error, ConnectionLost):
             return OutcomeUnknown(
                 f"the server at {self.options.place()} did not answer: {reason}; the command may or may not have been "
@@ -270,15 +318,41 @@ class ServerTransport:
 
     def execute(self, argv: list[bytes]) -> Any:
         """Send one command and return its reply."""
-        kept = self.undelivered.take(argv)
-        if kept is not None:
-            return kept
-        name = argv[0].upper()
-        waits = block_seconds(argv) if name in BLOCKING else 0.0
         try:
-            return self._call(self._exchange, pack_command(argv), 1, name in _STATEFUL, waits)[0]
+            if argv[0] in self._simple:
+                return self._call(self._exchange_one, pack_command(argv))
+            kept = self.undelivered.take(argv)
+            if kept is not None:
+                return kept
+            name = argv[0].upper()
+            if name in BLOCKING or name in _STATEFUL:
+                return self._call(self._exchange, pack_command(argv), 1, name in _STATEFUL, block_seconds(argv))[0]
+            if not delivers(argv) and len(self._simple) < _MOST_NAMES:
+                self._simple.add(argv[0])
+            return self._call(self._exchange_one, pack_command(argv))
         except UnknownTimeout as error:
             raise self.as_read(error, [argv]) from error.__cause__
+
+    def _exchange_one(self, data: bytes) -> Any:
+        """Send one command that neither waits nor leaves state, on this thread's connection; return the reply.
+
+        A small command on an open Unix socket needs no check before: it is sent whole or not at all.
+        """
+        client = (self._thread.state or self._thread.own_state()).client
+        connection = None if client is None else client.open_connection()
+        if connection is None or connection.address.unix is None or connection.lost or len(data) > ONE_CALL:
+            return self._exchange(data, 1, False, 0.0)[0]
+        try:
+            reply = connection.exchange(data)
+        except ConnectionLost as error:
+            self.servers().forget(connection)
+            if error.sent or connection.has_state or isinstance(error, TimedOut):
+                error.sent = error.sent or not isinstance(error, TimedOut)  # a new connection would lack the state
+                raise
+            return self._exchange(data, 1, False, 0.0)[0]
+        if type(reply) is ReplyError and self._accepted(reply).prefix == "MISCONF":
+            self.servers().forget(connection)  # the server closes it
+        return reply
 
     def execute_many(self, commands: Sequence[list[bytes]]) -> list[Any]:
         """Send all commands at once and return their replies."""
@@ -347,7 +421,8 @@ class ServerTransport:
                 if isinstance(error, TimedOut):
                     error.sent = connection.address.unix is None or len(data) > ONE_CALL
                     raise
-                if connection.has_state or len(data) > ONE_CALL or not connection.closed_before(error):
+                if connection.has_state or error.sent:
+                    error.sent = True  # a new connection would lack the state
                     raise
             else:
                 self._reached = True
@@ -374,7 +449,7 @@ class ServerTransport:
         self._of_loops = WeakKeyDictionary()  # the parent's event loops do not run here
         clients, self._clients = self._clients, {}
         self._guard = threading.RLock()  # another thread of the parent may have held it
-        self._thread = _OfThread()
+        self._thread = _ThreadConnections()
         for client in clients:
             client.close()
 
@@ -401,9 +476,9 @@ class AttachedTransport(ServerTransport):
 
     def connection(self, size: int) -> Connection:
         """Return this thread's connection to the owner; raise NotSent if the owner cannot be reached."""
-        client = self._thread.client
+        client = (self._thread.state or self._thread.own_state()).client
         if client is None or not client.connected:
-            self._check_owner()
+            self.check_current()
         try:
             return super().connection(size)
         except ConnectionLost as error:
@@ -419,10 +494,10 @@ class AttachedTransport(ServerTransport):
                                     self.timeout, self.as_read)  # fmt: skip
 
     def _reachable_address(self) -> Address:
-        self._check_owner()
+        self.check_current()
         return self.options.address()
 
-    def _check_owner(self) -> None:
+    def check_current(self) -> None:
         """Raise NotSent if the process is not the owner any more."""
         if self._abandoned or (self._current is not None and not self.closed and not self._current()):
             raise NotSent(f"the process that owned the store ended ({self.path})")
@@ -436,7 +511,7 @@ class AttachedTransport(ServerTransport):
 
     def failed(self, error: ConnectorError) -> StoreError | CommandError:
         """Return the exception to raise after a failed call of the owner."""
-        if isinstance(error, ConnectionLost) and not isinstance(error, TimedOut) and not self.closed:
+        if isinstance(error, ConnectionLost) and error.sent and not isinstance(error, TimedOut) and not self.closed:
             return OutcomeUnknown(
                 f"the process that owns the store ended before it replied ({self.path}); the command may or may not "
                 "have been executed"

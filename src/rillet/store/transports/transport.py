@@ -21,7 +21,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
 from rillet import commands, errors
-from rillet.errors import CommandError, Loading, StoreError
+from rillet.errors import ClusterDown, CommandError, ExecAbort, Loading, StoreError, TryAgain
 from rillet.protocol.reply_parser import ReplyError
 from rillet.runtime.registry import TABLE
 
@@ -34,6 +34,11 @@ ERROR_CLASSES: dict[str, type[CommandError]] = {
     for error in vars(errors).values()
     if isinstance(error, type) and issubclass(error, CommandError)
 }
+
+
+# The server rejects every command for now: it loads its data, or no node serves the slot, or the slot is being moved.
+NOT_READY = (Loading, ClusterDown, TryAgain)
+_NOT_READY = frozenset(error.prefix for error in NOT_READY)
 
 
 class NoConnection(StoreError):
@@ -92,8 +97,16 @@ def only_reads(argv: list[bytes]) -> bool:
 
 
 def repeatable(argv: list[bytes]) -> bool:
-    """Return whether a command may be executed twice: it only reads, or its second execution changes nothing (XACK)."""
-    return only_reads(argv) or argv[0].upper() == b"XACK"
+    """Return whether a command may be executed twice: it only reads, or its second execution changes nothing.
+
+    That is XACK; and WATCH, which has no effect after its connection was lost.
+    """
+    return only_reads(argv) or acknowledges(argv) or argv[0] == b"WATCH"
+
+
+def acknowledges(argv: list[bytes]) -> bool:
+    """Return whether the command is XACK, the only repeatable one that changes data."""
+    return argv[0].upper() == b"XACK"
 
 
 def error_of(line: str) -> CommandError:
@@ -110,24 +123,39 @@ def error_of(line: str) -> CommandError:
 def raised(reply: Any) -> Any:
     """Return a reply, or raise it if it is an exception."""
     if isinstance(reply, CommandError):
-        raise error_of(str(reply)) if type(reply) is ReplyError else reply
+        raise _as_error(reply)
     return reply
 
 
-class StillLoading(Loading):
-    """A server rejected every command of a batch because it still loads its data."""
+def _as_error(reply: CommandError) -> CommandError:
+    return error_of(str(reply)) if type(reply) is ReplyError else reply
 
-    def __init__(self) -> None:
-        super().__init__("Redis is loading the dataset in memory")
+
+class NotReady(CommandError):
+    """A server executed none of several commands, because it was not ready; `reason` is its first error."""
+
+    def __init__(self, reason: CommandError) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
+
+
+def check_ready(replies: Sequence[Any], whole: bool = False) -> None:
+    """Raise NotReady if a server executed none of several commands, because it was not ready.
+
+    whole: they are one transaction, or its WATCH, so that none was executed if one was rejected.
+    """
+    failed = [reply for reply in replies if isinstance(reply, CommandError)]
+    reasons = [reply for reply in failed if reply.prefix in _NOT_READY]
+    if reasons and (whole or len(reasons) == len(replies) or failed[-1].prefix == ExecAbort.prefix):
+        raise NotReady(_as_error(reasons[0]))
 
 
 def all_raised(replies: list[Any]) -> list[Any]:
-    """Return replies, or raise the first error; StillLoading if the server executed none because it is loading."""
-    failed = [reply for reply in replies if isinstance(reply, CommandError)]
-    if failed and len(failed) == len(replies) and all(str(error).startswith("LOADING ") for error in failed):
-        raise StillLoading
-    for error in failed[:1]:
-        raised(error)
+    """Return replies, or raise the first error; NotReady if the server executed none because it was not ready."""
+    for error in replies:
+        if isinstance(error, CommandError):
+            check_ready(replies)
+            raised(error)
     return replies
 
 

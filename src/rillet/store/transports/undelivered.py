@@ -54,6 +54,11 @@ def takes(argv: list[bytes]) -> bool:
     return name in _TAKES or name in _DELIVERS
 
 
+def delivers(argv: list[bytes]) -> bool:
+    """Return whether the command may deliver messages to a consumer, so that `Undelivered` may have its reply."""
+    return argv[0].upper() in _DELIVERS
+
+
 def takes_any(commands: Sequence[list[bytes]]) -> bool:
     """Return whether a command of a batch may remove data that a reply of the batch contains."""
     return any(takes(argv) or argv[0].upper() in _REMOVES for argv in commands)
@@ -219,6 +224,7 @@ __all__ = [
     "Steps",
     "Undelivered",
     "continues",
+    "delivers",
     "executed",
     "executed_of",
     "may_take",

@@ -1,0 +1,76 @@
+"""Active defragmentation runs in every kind of store and in a server, beside other commands."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rillet
+from rillet.store import Store
+from tests.server.harness import running
+
+pytestmark = pytest.mark.once  # threads, files, a process
+
+COUNT = 3000
+
+
+def _fill(store: Store) -> None:
+    store.execute_many([["XADD", "s", f"{number}-0", "name", "value"] for number in range(1, COUNT + 1)])
+    store.execute("XDEL", "s", *(f"{number}-0" for number in range(1, COUNT + 1) if number % 10))
+
+
+def _wait_until_done(store: Store) -> dict[str, Any]:
+    while (info := store.info())["active_defrag_hits"] == "0" or info["active_defrag_running"] != "0":
+        threading.Event().wait(0.01)
+    return info
+
+
+def _threads() -> list[threading.Thread]:
+    return [one for one in threading.enumerate() if one.name == "rillet-defrag"]
+
+
+def _join(threads: list[threading.Thread]) -> None:
+    for thread in threads:
+        thread.join(timeout=30)
+        assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("kind", ["memory", "directory"])
+def test_a_store_compacts_a_stream(tmp_path: Path, kind: str) -> None:
+    path = None if kind == "memory" else tmp_path / "s"
+    with rillet.open(path, activedefrag=True, active_defrag_ignore_bytes="1kb") as store:
+        _fill(store)
+        entries = store.execute("XRANGE", "s", "-", "+")
+        _wait_until_done(store)
+        assert store.execute("XINFO", "STREAM", "s")[3] <= COUNT // 10 // 100 + 2
+        assert store.execute("XRANGE", "s", "-", "+") == entries
+        threads = _threads()
+    assert len(threads) == (kind == "memory")
+    _join(threads)
+
+
+def test_a_store_in_memory_starts_it_with_config_set() -> None:
+    with rillet.open() as store:
+        _fill(store)
+        assert not _threads()
+        store.execute("CONFIG", "SET", "activedefrag", "yes", "active-defrag-ignore-bytes", "1kb")
+        before = store.execute("MEMORY", "USAGE", "s")
+        _wait_until_done(store)
+        assert store.execute("MEMORY", "USAGE", "s") < before / 5
+        threads = _threads()
+        store.execute("CONFIG", "SET", "activedefrag", "no")
+    _join(threads)
+
+
+def test_a_server_compacts_a_stream(tmp_path: Path) -> None:
+    options = ("--active-defrag-ignore-bytes", "1kb", "--save", "")
+    with running(tmp_path, *options) as server, rillet.connect(f"redis://127.0.0.1:{server.port}") as store:
+        _fill(store)
+        entries = store.execute("XRANGE", "s", "-", "+")
+        store.execute("CONFIG", "SET", "activedefrag", "yes")
+        _wait_until_done(store)
+        assert store.execute("XINFO", "STREAM", "s")[3] <= COUNT // 10 // 100 + 2
+        assert store.execute("XRANGE", "s", "-", "+") == entries
