@@ -53,11 +53,17 @@ class Runner:
         try:
             while seed < last and not world.ended and (end is None or time.monotonic() < end):
                 faulthandler.dump_traceback_later(8 * LIMIT, exit=True)
+                if self.current is not None:
+                    self.current.clean()
                 self._round(world, seed)
                 seed += 1
                 if self.failures and not self.options.keep_going:
                     break
+            if self.current is not None and not self.failures:
+                faulthandler.dump_traceback_later(8 * LIMIT, exit=True)
+                self._judge(self.current, self.current.reopen())
         finally:
+            self.current = None
             faulthandler.dump_traceback_later(8 * LIMIT, exit=True)
             world.close()
             faulthandler.cancel_dump_traceback_later()
@@ -66,20 +72,22 @@ class Runner:
 
     def _round(self, world: kinds.World, seed: int) -> None:
         one = self.current = Round(world, seed, self.options.calls, self.options.role or ROLES)
-        problems = one.run(self.watchdog)
+        self._judge(one, one.run(self.watchdog))
         self.counts[world.kind] += 1
         self.counts["calls"] += len(one.history.calls)
         self.counts["unknown"] += sum(call.unknown for call in one.history.calls)
         self.counts["kills"] += one.kills
+        if sys.stderr.isatty() or seed % 100 == 0:
+            print(f"\r{self._summary()}", end="" if sys.stderr.isatty() else "\n", file=sys.stderr, flush=True)
+
+    def _judge(self, one: Round, problems: list[str]) -> None:
+        """Count and print the problems of a round."""
         if problems:
             self.failures += 1
-            world.ended = True
+            one.world.ended = True
             for problem in problems[:10]:
                 self._failed(problem)
             self._print_history(one)
-        one.clean()
-        if sys.stderr.isatty() or seed % 100 == 0:
-            print(f"\r{self._summary()}", end="" if sys.stderr.isatty() else "\n", file=sys.stderr, flush=True)
 
     def _failed(self, problem: str) -> None:
         one = self.current

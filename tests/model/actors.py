@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import faulthandler
+import fcntl
 import os
 import random
 import signal
@@ -66,6 +67,7 @@ class Plan:
     actors: tuple[Actor, ...]
     folder: Path  # for journals
     separate_after_fork: bool = False  # a forked child has a copy of the data
+    disturbed: bool = False  # the owner or server is killed meanwhile
 
     @property
     def keys(self) -> Keys:
@@ -93,7 +95,7 @@ def _returned(history: History, call: Call, step: Step, reply: Any) -> None:
 def _failed(history: History, call: Call, step: Step, error: BaseException, expected: bool, loses: bool = True) -> None:
     """Record a call that raised. expected: it was interrupted. loses: it may have taken elements."""
     if not expected and isinstance(error, _REJECTED):
-        history.end(call, Outcome.NOT_DONE, note=type(error).__name__)
+        history.end(call, Outcome.NOT_DONE, step.partial(), type(error).__name__)
         return
     history.end(call, Outcome.UNKNOWN, step.partial(), repr(error), loses)
     if not expected and not isinstance(error, OutcomeUnknown):
@@ -148,9 +150,12 @@ def _fork(store: Store, plan: Plan, actor: Actor, history: History, number: int)
     journal = plan.folder / f"child-{actor.name}-{number}"
     sys.stdout.flush()
     sys.stderr.flush()
+    lock = os.open(journal, os.O_WRONLY | os.O_CREAT, 0o600)
+    fcntl.flock(lock, fcntl.LOCK_EX)  # until the child has ended, whether this process lives or not
     child = os.fork()
     if child == 0:
         _in_child(store, plan, actor, journal, number)
+    os.close(lock)
     own = Choices(f"{actor.name}.parent", plan.keys, random.Random(actor.seed - number))
     own.made = number * 1000
     for place in range(5):  # while the child works
@@ -170,6 +175,14 @@ def _fork(store: Store, plan: Plan, actor: Actor, history: History, number: int)
     history.merge(journal, _not_seen if plan.separate_after_fork else lambda call: None)
 
 
+def merge_orphans(folder: Path, history: History) -> None:
+    """Add the calls of forked children whose parent was killed, once they have ended."""
+    for journal in sorted(folder.glob("child-*")):
+        with journal.open() as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+        history.merge(journal)
+
+
 def _not_seen(call: Call) -> None:
     """Change a call on a copy of the data: its writes must not be found, and it takes nothing."""
     call.outcome, call.may_take = Outcome.NOT_DONE, 0
@@ -180,7 +193,7 @@ def _not_seen(call: Call) -> None:
 def _in_child(store: Store, plan: Plan, actor: Actor, journal: Path, number: int) -> None:
     status = 1
     try:
-        history = History(journal=journal)
+        history = History(journal=journal, disturbed=plan.disturbed)
         choices = Choices(f"{actor.name}.child", plan.keys, random.Random(actor.seed + number))
         choices.made = number * 1000
         for own in range(8):
@@ -300,4 +313,15 @@ class Watchdog:
                 os._exit(3)
 
 
-__all__ = ["IN_MAIN_THREAD", "LIMIT", "ROLES", "Actor", "Plan", "Watchdog", "make", "make_cancelled", "run_plan"]
+__all__ = [
+    "IN_MAIN_THREAD",
+    "LIMIT",
+    "ROLES",
+    "Actor",
+    "Plan",
+    "Watchdog",
+    "make",
+    "make_cancelled",
+    "merge_orphans",
+    "run_plan",
+]

@@ -3,21 +3,26 @@
     memory     rillet.open()
     owner      rillet.open(directory), and an attached process
     attached   rillet.open(directory) that another process owns, and a third process; the owner may be killed
+    process    rillet.open(directory, owner="process"), here and in two processes; the owner process may be killed
     redis      rillet.connect to a redis-server, and another process that is connected to it
     serve      rillet.connect to `rillet serve`, and another process
+    restart    the same; the server may be killed, and starts again on its port after a pause
 
 A new kind is a subclass of World in KINDS.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -29,6 +34,8 @@ from tests.judge import redis_binary, running_redis
 from tests.model.actors import LIMIT, Plan
 from tests.model.operations import GROUP, Keys
 from tests.server.harness import running
+from tests.server.restarted import RestartedServer
+from tests.store.owner_processes import announced_pid, await_end, end, owner_processes
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -78,8 +85,7 @@ class World:
 
     kind = ""
     separate_after_fork = False
-    can_kill = False
-    durable = False
+    kills = 0  # the most kills of the owner in a round
 
     def __init__(self, folder: Path, source: random.Random) -> None:
         self.folder = folder
@@ -104,13 +110,17 @@ class World:
         """Create what the actors of a round expect."""
         self.store.stream(keys.stream).group(GROUP)
 
-    def kill(self) -> Worker:
-        """Kill the process that owns the store, and return it."""
+    def kill(self, source: random.Random) -> None:
+        """Kill the process that owns the data; return when it has ended, and when the next one has begun."""
         raise NotImplementedError
 
     def reopened(self) -> Store | None:
         """Close the store and open its files again; None if its kind has no files."""
         return None
+
+    def complaint(self) -> str:
+        """Return what the processes of the world wrote about a failure."""
+        return ""
 
     def close(self) -> None:
         """Close the store and end the processes."""
@@ -150,7 +160,7 @@ class Attached(World):
     """A directory that another process owns."""
 
     kind = "attached"
-    can_kill = True
+    kills = 1
 
     def open(self, source: random.Random) -> Store:
         """Let another process open a directory, and attach to it, with a third process."""
@@ -161,17 +171,53 @@ class Attached(World):
         assert not store.owner
         return store
 
-    def kill(self) -> Worker:
+    def kill(self, source: random.Random) -> None:
         """Kill the owner; a process that is attached becomes the next owner."""
         self.ended = True
         owner = self.workers.pop(0)
         owner.kill()
-        return owner
+        owner.process.wait()
 
     def reopened(self) -> Store | None:
         """Open the directory again."""
         self.close()
         return rillet.open(self.folder / "store")
+
+
+class OwnerProcess(World):
+    """A directory that a separate process owns, which its clients start."""
+
+    kind = "process"
+    kills = 3
+
+    def open(self, source: random.Random) -> Store:
+        """Start the owner process, and let two other processes attach to it."""
+        self.path = self.folder / "store"
+        options: dict[str, Any] = {
+            "appendfsync": source.choice(("always", "everysec", "everysec")),
+            "owner": "process",
+            "owner_grace": source.choice((0.0, 0.05)),
+        }
+        self.stack.callback(await_end, self.folder)
+        store = self.stack.enter_context(rillet.open(self.path, **options))
+        for _ in range(2):
+            self.worker("open", str(self.path), options)
+        return store
+
+    def kill(self, source: random.Random) -> None:
+        """End the owner process, also one that still starts; a client starts the next one."""
+        number = source.choice((signal.SIGKILL, signal.SIGKILL, signal.SIGINT))
+        announced = None
+        with contextlib.suppress(FileNotFoundError, ValueError):
+            announced = announced_pid(self.path)
+        for process in owner_processes(self.folder):
+            with contextlib.suppress(ProcessLookupError):
+                end(process, number if process == announced else signal.SIGKILL)
+
+    def reopened(self) -> Store | None:
+        """Open the directory in this process."""
+        self.close()
+        return rillet.open(self.path)
 
 
 class Redis(World):
@@ -201,7 +247,44 @@ class Serve(World):
         return self.stack.enter_context(rillet.connect(url))
 
 
-KINDS: dict[str, type[World]] = {one.kind: one for one in (Memory, OwnedDirectory, Attached, Redis, Serve)}
+class Restart(World):
+    """A connection to `rillet serve`, which is killed and started again."""
+
+    kind = "restart"
+    kills = 2
+
+    def open(self, source: random.Random) -> Store:
+        """Start a server and connect to it."""
+        self.path = self.folder / "data"
+        self.path.mkdir()
+        self.server = RestartedServer("rillet", self.path)
+        self.stack.callback(self._end)
+        self.worker("connect", self.server.url, {})
+        return self.stack.enter_context(rillet.connect(self.server.url))
+
+    def kill(self, source: random.Random) -> None:
+        """End the server, and start it again after a pause."""
+        self.server.end(source.choice((signal.SIGKILL, signal.SIGKILL, signal.SIGTERM)))
+        time.sleep(source.choice((0.0, 0.05, 0.5)))
+        self.server.start()
+
+    def _end(self) -> None:
+        self.server.end(signal.SIGTERM)
+
+    def reopened(self) -> Store | None:
+        """Open the directory of the server as a store."""
+        self.close()
+        return rillet.open(self.path)
+
+    def complaint(self) -> str:
+        """Return the errors of the server if one has a traceback."""
+        errors = self.server.errors()
+        return errors if "Traceback" in errors else ""
+
+
+KINDS: dict[str, type[World]] = {
+    one.kind: one for one in (Memory, OwnedDirectory, Attached, OwnerProcess, Redis, Serve, Restart)
+}
 
 
 def available() -> list[str]:

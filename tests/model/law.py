@@ -56,13 +56,14 @@ def read_state(store: Any, keys: Keys, actors: Sequence[str]) -> State:
         stream=_entries(stream),
         pending={row[0].decode() for row in pending},
         last_delivered=group[b"last-delivered-id"].decode(),
-        elements={"list": _texts([*one, *two]), "set": _texts(members), "zset": _texts(ranked), "hash": _texts(values)},
+        elements={"list": _texts([*one, *two]), "set": sorted(_texts(members)), "zset": _texts(ranked),
+                  "hash": sorted(_texts(values))},
         pairs=([t for _, t in _entries(pair1)], [t for _, t in _entries(pair2)], _texts(pair_list), int(pairs or 0)),
         numbered=[(int(flat[3]), flat[1].decode()) for _, flat in numbered],
         cas_count=int(cas_count or 0),
         counter=int(counter or 0),
         own={actor: value and value.decode() for actor, value in zip(actors, own, strict=True)},
-    )
+    )  # fmt: skip
 
 
 def _texts(raw: Iterable[bytes]) -> list[str]:
@@ -209,7 +210,8 @@ def _acknowledged(of_place: dict[str, list[Call]]) -> tuple[set[str], set[str], 
     acked: set[str] = set()
     maybe: set[str] = set()
     for call in of_place.get("ack", []):
-        (acked if call.done else maybe).update(call.tokens)
+        if call.outcome is not Outcome.NOT_DONE:
+            (acked if call.done else maybe).update(call.tokens)
     all_maybe = False
     for call in of_place.get("handled", []):
         if call.result is None:

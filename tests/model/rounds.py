@@ -6,11 +6,12 @@ import contextlib
 import random
 import threading
 import time
+import traceback
 from collections.abc import Sequence
 from dataclasses import replace
 
 from tests.model import kinds
-from tests.model.actors import IN_MAIN_THREAD, ROLES, Actor, Plan, Watchdog, run_plan
+from tests.model.actors import IN_MAIN_THREAD, ROLES, Actor, Plan, Watchdog, merge_orphans, run_plan
 from tests.model.history import History
 from tests.model.kinds import World
 from tests.model.law import State, read_state, to_drain, violations
@@ -30,14 +31,15 @@ class Round:
         self._calls = calls
         self._roles = roles
         self.prefix = f"m{seed}:"
-        self.plan = Plan(self.prefix, self._actors(source, "p"), world.folder, world.separate_after_fork)
-        self.kills = world.can_kill and source.random() < 0.3
-        self.kill_after = source.uniform(0.0, 0.15)
+        actors = self._actors(source, "p")
+        self.kills = source.randint(1, world.kills) if world.kills and source.random() < 0.3 else 0
+        self._of_kills = random.Random(source.getrandbits(40))
+        self.plan = Plan(self.prefix, actors, world.folder, world.separate_after_fork, self.kills > 0)
         self.of_workers = [
             replace(self.plan, actors=self._actors(source, f"w{number}", 2)) for number in range(len(world.workers))
         ]
-        self.history = History(disturbed=self.kills)
-        self.state: State | None = None
+        self.history = History(disturbed=self.kills > 0)
+        self.final: State | None = None  # the data at the end
         self.problems: list[str] = []
 
     def _actors(self, source: random.Random, name: str, most: int = 4) -> tuple[Actor, ...]:
@@ -82,21 +84,26 @@ class Round:
                     world.ended = True
         for journal in journals:
             history.merge(journal)
+        merge_orphans(world.folder, history)
         if watchdog is not None:
             watchdog.history = None
         self._judge()
         return self.problems
 
     def _kill(self) -> None:
-        time.sleep(self.kill_after)
-        self.world.kill().process.wait()
+        try:
+            for _ in range(self.kills):
+                time.sleep(self._of_kills.uniform(0.0, 0.15))
+                self.world.kill(self._of_kills)
+        except BaseException as error:
+            self.history.violate(f"killing the owner: {''.join(traceback.format_exception(error))}")
 
     def _judge(self) -> None:
         calls, store = self.history.calls, self.world.store
         self.problems += self.history.violations
-        self.state = read_state(store, self.plan.keys, self.actors)
-        self.problems += violations(calls, self.state)
-        required, allowed = to_drain(calls, self.state)
+        state = read_state(store, self.plan.keys, self.actors)
+        self.problems += violations(calls, state)
+        required, allowed = to_drain(calls, state)
         got: set[str] = set()
         consumer = store.stream(self.plan.keys.stream).group(GROUP).consumer("drain")
         for message in consumer.messages(claim_idle=0.0, stop_when_empty=True):
@@ -106,6 +113,25 @@ class Round:
             self.problems.append(f"group: a consumer that claims everything did not get {sorted(required - got)}")
         if got - allowed:
             self.problems.append(f"group: delivered again although they were acknowledged: {sorted(got - allowed)}")
+        self.final = read_state(store, self.plan.keys, self.actors)
+        self._complain()
+
+    def _complain(self) -> None:
+        complaint = self.world.complaint()
+        if complaint:
+            self.problems.append(complaint)
+
+    def reopen(self) -> list[str]:
+        """Close the store, open its files again, and return what is missing or has changed."""
+        store = self.world.reopened()
+        if store is None or self.final is None:
+            return []
+        with store:
+            found = read_state(store, self.plan.keys, self.actors)
+        self._complain()
+        if found != self.final:
+            self.problems.append(f"after opening the files again: {found}, not {self.final}")
+        return self.problems
 
     def clean(self) -> None:
         """Delete the keys of the round."""

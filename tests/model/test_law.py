@@ -81,6 +81,12 @@ def test_a_state_that_breaks_the_law(state: State, text: str) -> None:
     assert any(text in problem for problem in violations(CALLS, state)), violations(CALLS, state)
 
 
+def test_an_acknowledgement_that_was_not_sent_has_no_effect() -> None:
+    calls = [*CALLS, _call("ack", "ack", "2-1", outcome=Outcome.NOT_DONE)]
+    problems = violations(calls, replace(STATE, pending=set()))
+    assert problems == ["group: 2-1 (s2) is neither pending nor acknowledged"]
+
+
 def test_two_deliveries_of_a_new_message() -> None:
     calls = [*CALLS, _call("group_read", "new", result=[("2-1", "s2")])]
     assert "group: 2-1 was delivered as new 2 times" in violations(calls, STATE)

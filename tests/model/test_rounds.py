@@ -24,7 +24,7 @@ def _run(kind: str, rounds: int, seed: int, roles: tuple[str, ...] = ALL) -> Non
         [sys.executable, "-m", "tests.model", *words], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         env={**os.environ, "PYTHONPATH": os.pathsep.join((build, str(ROOT)))}, text=True, errors="replace",
     )  # fmt: skip
-    assert done.returncode == 0, done.stdout[-20_000:]
+    assert done.returncode == 0, f"{done.stdout[:5000]} ... {done.stdout[-15_000:]}"
     assert f"{rounds} rounds" in done.stdout
     assert "unexpected" not in done.stdout
 
@@ -35,12 +35,14 @@ def test_rounds_in_this_process(kind: str, rounds: int) -> None:
 
 
 @pytest.mark.once
-@pytest.mark.parametrize(("kind", "rounds"), [("attached", 5), ("redis", 12), ("serve", 10)])
+@pytest.mark.parametrize(
+    ("kind", "rounds"), [("attached", 5), ("process", 6), ("redis", 10), ("serve", 8), ("restart", 6)]
+)
 def test_rounds_over_a_socket(kind: str, rounds: int) -> None:
     _run(kind, rounds, seed=200)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("kind", ["memory", "owner", "attached", "redis", "serve"])
+@pytest.mark.parametrize("kind", ["memory", "owner", "attached", "process", "redis", "serve", "restart"])
 def test_many_rounds(kind: str) -> None:
     _run(kind, 100, int.from_bytes(os.urandom(3), "big"), ())

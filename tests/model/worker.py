@@ -28,7 +28,7 @@ def main() -> None:
             plan, journal = pickle.load(sys.stdin.buffer)
         except EOFError:
             break
-        watchdog.history = history = History(journal=journal)
+        watchdog.history = history = History(journal=journal, disturbed=plan.disturbed)
         run_plan(store, plan, history)
         watchdog.history = None
         history.close()
