@@ -169,7 +169,7 @@ def added(data: bytes) -> dict[bytes, Any]:
     for command in commands(data):
         assert engine.execute(session, command)
         assert not session.out.take().startswith(b"-"), command
-    return dict(engine.databases[0].values.items())
+    return dict(engine.databases[0].items())
 
 
 def table_of(stream: Any, schema: Any) -> Any:

@@ -13,7 +13,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import StructType
 
 from rillet.spark.options import parse
-from rillet.spark.source import StreamReader
+from rillet.spark.source import StreamingReader
 from tests.judge import required_binary, running_redis
 
 SCHEMA = StructType().add("stream", "string").add("id", "string").add("n", "long")
@@ -31,7 +31,7 @@ class Query:
         where = {} if "streams" in options or "streamPattern" in options else {"stream": "events"}
         self.given = {**({"url": url} if url else {}), **where, **options}
         self.options = parse(self.given)
-        self.reader = StreamReader(self.options, SCHEMA, 2)
+        self.reader = StreamingReader(self.options, SCHEMA, 2)
         self.checkpoint = checkpoint if checkpoint is not None else {}
         self.made.append(self)
 

@@ -33,7 +33,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from rillet.client.servers import Servers
 from rillet.spark import RilletDataSource, session
 from rillet.spark.options import Options
-from rillet.spark.sink import StreamWriter
+from rillet.spark.sink import StreamingWriter
 from rillet.spark.write import writer as sending
 from rillet.spark.write.commits import Identity
 from tests.spark.ledger_driver import settings
@@ -69,7 +69,7 @@ class LosingSource(RilletDataSource):
         return LosingWriter(self.parsed, schema)
 
 
-class LosingWriter(StreamWriter):
+class LosingWriter(StreamingWriter):
     """Does what the essay above says, each of it once."""
 
     def __init__(self, options: Options, schema: Any) -> None:

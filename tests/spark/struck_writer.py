@@ -27,7 +27,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 
 from rillet.spark import RilletDataSource, session
 from rillet.spark.options import Options
-from rillet.spark.sink import StreamWriter
+from rillet.spark.sink import StreamingWriter
 
 PER_BATCH = 1000
 
@@ -45,7 +45,7 @@ class StruckSource(RilletDataSource):
         return StruckWriter(self.parsed, schema)
 
 
-class StruckWriter(StreamWriter):
+class StruckWriter(StreamingWriter):
     """Kills its own process, or the JVM, at the moments that the module's docstring lists."""
 
     def __init__(self, options: Options, schema: Any) -> None:

@@ -21,7 +21,7 @@ from rillet.client.errors import ConnectionLost, ConnectorError  # noqa: E402
 from rillet.client.servers import Servers  # noqa: E402
 from rillet.spark.options import parse  # noqa: E402
 from rillet.spark.read.page_reader import read_task  # noqa: E402
-from rillet.spark.source import BatchReader, StreamReader  # noqa: E402
+from rillet.spark.source import BatchReader, StreamingReader  # noqa: E402
 from rillet.types.stream.id import MAX, StreamID  # noqa: E402
 from tests.cluster import MASTERS, Cluster, running_cluster  # noqa: E402
 from tests.judge import required_binary  # noqa: E402
@@ -145,7 +145,7 @@ def test_a_query_waits_for_streams_of_several_slots(cluster: Cluster) -> None:
     streams = keys(cluster)
     fill(cluster, *streams, numbers=range(10))
     for more in ({}, {"group": "g", "groupMode": "deliver"}):
-        reader = StreamReader(parse({"url": cluster.url, "streams": ",".join(streams), **more}), SPARK_SCHEMA, 2)
+        reader = StreamingReader(parse({"url": cluster.url, "streams": ",".join(streams), **more}), SPARK_SCHEMA, 2)
         end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
         assert set(end["streams"].values()) == {"10-1"}
         assert reader.latestOffset(end, ReadAllAvailable()) == end
@@ -156,7 +156,7 @@ def test_a_planner_goes_on_while_a_slot_moves(cluster: Cluster) -> None:
     streams = keys(cluster)
     fill(cluster, *streams, numbers=range(100))
     chosen = parse({"url": cluster.url, "streams": ",".join(streams), "timeout": "20", "minPartitions": "5"})
-    reader = StreamReader(chosen, SPARK_SCHEMA, 2)
+    reader = StreamingReader(chosen, SPARK_SCHEMA, 2)
     start = reader.initialOffset()
     read: list[Any] = []
 

@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 
 from rillet.client.errors import ConnectorError
 from rillet.spark.options import parse
-from rillet.spark.source import BatchReader, StreamReader
+from rillet.spark.source import BatchReader, StreamingReader
 from tests.judge import Judge
 from tests.spark.conftest import entry_id
 from tests.spark.test_page_reader import cutting_proxy
@@ -37,15 +37,15 @@ def batch_reader(url: str, **more: str) -> BatchReader:
     return BatchReader(parse({"url": url, **more}), SCHEMA, 4)
 
 
-def stream_reader(url: str, **more: str) -> StreamReader:
-    return StreamReader(parse({"url": url, **more}), SCHEMA, 4)
+def stream_reader(url: str, **more: str) -> StreamingReader:
+    return StreamingReader(parse({"url": url, **more}), SCHEMA, 4)
 
 
 def tasks_of(reader: BatchReader) -> list[list[tuple[str, int]]]:
     return [rows(reader.read(part)) for part in reader.partitions()]
 
 
-def batch_of(reader: StreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[tuple[str, int]]:
+def batch_of(reader: StreamingReader, start: dict[str, Any], end: dict[str, Any]) -> list[tuple[str, int]]:
     return [row for part in reader.partitions(start, end) for row in rows(reader.read(part))]
 
 

@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 
 import rillet.store
 from rillet.spark.options import parse
-from rillet.spark.source import StreamReader
+from rillet.spark.source import StreamingReader
 from tests.judge import Judge
 from tests.spark.conftest import entry_id, number
 
@@ -28,13 +28,13 @@ Offset = dict[str, Any]
 
 
 @pytest.fixture
-def follow(url: str) -> Iterator[Callable[..., StreamReader]]:
+def follow(url: str) -> Iterator[Callable[..., StreamingReader]]:
     """Make readers of a stream; they are stopped at the end."""
-    made: list[StreamReader] = []
+    made: list[StreamingReader] = []
 
-    def reader(parallelism: int = 2, **options: str) -> StreamReader:
+    def reader(parallelism: int = 2, **options: str) -> StreamingReader:
         where = {} if "path" in options else {"url": url}
-        made.append(StreamReader(parse({**where, "stream": "events", **options}), SCHEMA, parallelism))
+        made.append(StreamingReader(parse({**where, "stream": "events", **options}), SCHEMA, parallelism))
         return made[-1]
 
     yield reader
@@ -42,7 +42,7 @@ def follow(url: str) -> Iterator[Callable[..., StreamReader]]:
         one.stop()
 
 
-def numbers(reader: StreamReader, start: Offset, end: Offset) -> list[list[int]]:
+def numbers(reader: StreamingReader, start: Offset, end: Offset) -> list[list[int]]:
     """Return what each task of a batch reads."""
     tasks = reader.partitions(start, end)
     return [[n for batch in reader.read(task) for n in batch.column("n").to_pylist()] for task in tasks]
@@ -59,7 +59,7 @@ def through_checkpoint(offset: Offset) -> Offset:
 
 
 def test_a_planned_batch_has_the_same_tasks_on_any_number_of_cores(
-    judge: Judge, url: str, add: Add, follow: Callable[..., StreamReader]
+    judge: Judge, url: str, add: Add, follow: Callable[..., StreamingReader]
 ) -> None:
     add(range(20_000))
     reader = follow(parallelism=4)
@@ -79,7 +79,9 @@ def test_a_planned_batch_has_the_same_tasks_on_any_number_of_cores(
     assert again.partitions(rest, rest) == []
 
 
-def test_a_query_continues_from_an_offset_of_the_first_version(add: Add, follow: Callable[..., StreamReader]) -> None:
+def test_a_query_continues_from_an_offset_of_the_first_version(
+    add: Add, follow: Callable[..., StreamingReader]
+) -> None:
     add(range(100))
     reader = follow()
     old = {"events": entry_id(9)}
@@ -88,7 +90,7 @@ def test_a_query_continues_from_an_offset_of_the_first_version(add: Add, follow:
     assert flat(numbers(reader, {"events": "0-0"}, {"events": entry_id(19), "from": entry_id(4)})) == list(range(5, 20))
 
 
-def test_a_capped_trigger_ends_at_an_entry_near_the_cap(add: Add, follow: Callable[..., StreamReader]) -> None:
+def test_a_capped_trigger_ends_at_an_entry_near_the_cap(add: Add, follow: Callable[..., StreamingReader]) -> None:
     add(range(40_000))
     reader = follow()
     start = reader.initialOffset()
@@ -105,7 +107,7 @@ def test_a_capped_trigger_ends_at_an_entry_near_the_cap(add: Add, follow: Callab
 
 
 @pytest.mark.parametrize("cap", [300, 7000])
-def test_exact_triggers_count_their_entries(add: Add, follow: Callable[..., StreamReader], cap: int) -> None:
+def test_exact_triggers_count_their_entries(add: Add, follow: Callable[..., StreamingReader], cap: int) -> None:
     add(range(15_000))
     reader = follow(maxEntriesPerTrigger=str(cap), exactTriggers="true")
     start = reader.initialOffset()
@@ -115,7 +117,7 @@ def test_exact_triggers_count_their_entries(add: Add, follow: Callable[..., Stre
         start = end
 
 
-def test_a_rillet_server_caps_and_cuts_exactly(tmp_path: Path, follow: Callable[..., StreamReader]) -> None:
+def test_a_rillet_server_caps_and_cuts_exactly(tmp_path: Path, follow: Callable[..., StreamingReader]) -> None:
     path = str(tmp_path / "events.rillet")
     with rillet.store.open(path) as store:
         events = store.stream("events")
@@ -138,7 +140,7 @@ def test_a_rillet_server_caps_and_cuts_exactly(tmp_path: Path, follow: Callable[
 
 
 def test_a_batch_waits_for_enough_entries_up_to_the_maximum_delay(
-    judge: Judge, add: Add, follow: Callable[..., StreamReader]
+    judge: Judge, add: Add, follow: Callable[..., StreamingReader]
 ) -> None:
     reader = follow(minEntriesPerTrigger="50")
     add(range(20))
@@ -172,11 +174,11 @@ def test_a_batch_waits_for_enough_entries_up_to_the_maximum_delay(
 
 
 def test_an_available_now_query_reads_up_to_the_ids_at_its_start(
-    url: str, add: Add, follow: Callable[..., StreamReader]
+    url: str, add: Add, follow: Callable[..., StreamingReader]
 ) -> None:
     add(range(30))
     add(range(20), "more")
-    reader = StreamReader(parse({"url": url, "streamPattern": "*"}), SCHEMA, 2)
+    reader = StreamingReader(parse({"url": url, "streamPattern": "*"}), SCHEMA, 2)
     reader.prepareForTriggerAvailableNow()
     add(range(30, 40))
     add(range(5), "new")
@@ -190,7 +192,7 @@ def test_an_available_now_query_reads_up_to_the_ids_at_its_start(
 
 
 def test_an_idle_query_notices_a_new_entry_immediately(
-    judge: Judge, add: Add, follow: Callable[..., StreamReader]
+    judge: Judge, add: Add, follow: Callable[..., StreamingReader]
 ) -> None:
     add(range(5))
     reader = follow()
@@ -211,7 +213,7 @@ def test_an_idle_query_notices_a_new_entry_immediately(
     assert flat(numbers(reader, end, later)) == [5]
 
 
-def test_a_cap_of_one_large_entry_makes_progress(judge: Judge, follow: Callable[..., StreamReader]) -> None:
+def test_a_cap_of_one_large_entry_makes_progress(judge: Judge, follow: Callable[..., StreamingReader]) -> None:
     """Large entries are not looked at: by their IDs the last two are a thousandth of the stream, less than one."""
     with judge.client() as client:
         for ms in (1, 1000, 1001, 1002):
@@ -226,7 +228,7 @@ def test_a_cap_of_one_large_entry_makes_progress(judge: Judge, follow: Callable[
 
 @pytest.mark.parametrize("mode", [{}, {"group": "g", "groupMode": "deliver"}])
 def test_the_largest_id_is_read_and_followed(
-    judge: Judge, follow: Callable[..., StreamReader], mode: dict[str, str]
+    judge: Judge, follow: Callable[..., StreamingReader], mode: dict[str, str]
 ) -> None:
     with judge.client() as client:
         for n in range(4):
@@ -247,7 +249,7 @@ def test_the_largest_id_is_read_and_followed(
 def test_a_connection_that_was_lost_between_triggers_is_made_again(
     judge: Judge, url: str, add: Add, where: dict[str, str]
 ) -> None:
-    reader = StreamReader(parse({"url": url, **(where or {"stream": "events"})}), SCHEMA, 2)
+    reader = StreamingReader(parse({"url": url, **(where or {"stream": "events"})}), SCHEMA, 2)
     add(range(5))
     start = reader.initialOffset()
     for first in (0, 5, 10):
@@ -260,7 +262,7 @@ def test_a_connection_that_was_lost_between_triggers_is_made_again(
     reader.stop()
 
 
-def test_a_cap_holds_for_bursty_streams(judge: Judge, follow: Callable[..., StreamReader]) -> None:
+def test_a_cap_holds_for_bursty_streams(judge: Judge, follow: Callable[..., StreamingReader]) -> None:
     """Two hundred entries in one millisecond, then nothing for a second."""
     with judge.client() as client:
         pipe = client.pipeline(transaction=False)

@@ -25,7 +25,7 @@ from rillet.client.servers import Servers
 from rillet.spark.options import parse
 from rillet.spark.read.data_loss import DataLoss
 from rillet.spark.read.metadata import key_count
-from tests.judge import Judge, _wait_until_ready, free_port, redis_binary
+from tests.judge import Judge, await_ready, free_port, redis_binary
 from tests.spark.calls import Query, stopped  # noqa: F401
 from tests.spark.test_page_reader import cutting_proxy
 from tests.store.process import Other
@@ -58,7 +58,7 @@ class Held:
         self.process.wait()
 
     def add(self, numbers: range, stream: str = "events") -> None:
-        _wait_until_ready(self.port, self.process)
+        await_ready(self.port, self.process)
         for n in numbers:
             self.client.xadd(stream, {"n": n}, id=f"{n + 1}-0")
 
@@ -232,7 +232,7 @@ def test_a_group_is_moved_again_after_a_crash_moved_it_back(forgetful: Held) -> 
     assert forgetful.client.xinfo_groups("events")[0]["last-delivered-id"] == "100-0"
     forgetful.kill()
     forgetful.start()
-    _wait_until_ready(forgetful.port, forgetful.process)
+    await_ready(forgetful.port, forgetful.process)
     assert forgetful.client.xinfo_groups("events")[0]["last-delivered-id"] == "50-0"
     assert not query.plan()
     assert forgetful.client.xinfo_groups("events")[0]["last-delivered-id"] == "100-0"
@@ -245,7 +245,7 @@ def test_entries_delivered_and_forgotten_are_an_error_or_read_again(forgetful: H
     assert query.plan()
     forgetful.kill()
     forgetful.start()
-    _wait_until_ready(forgetful.port, forgetful.process)
+    await_ready(forgetful.port, forgetful.process)
     with pytest.raises(DataLoss, match="the group 'g' .* is at 50-0, although it has delivered entries up to 100-0"):
         query.read()
     counting = query.restarted(failOnDataLoss="false")
@@ -264,7 +264,7 @@ def test_requests_to_all_nodes_wait_for_a_loading_server(tmp_path: Path, waiting
     held.words += alone
     held.start()
     try:
-        _wait_until_ready(held.port, held.process)
+        await_ready(held.port, held.process)
         held.client.execute_command("CLUSTER ADDSLOTSRANGE", 0, 16383)
         chosen = parse({"url": held.url.replace("redis", "redis+cluster"), "stream": "events"})
         with Servers(chosen) as servers:

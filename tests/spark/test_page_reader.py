@@ -28,7 +28,7 @@ from rillet.spark.read.data_loss import DataLoss, Place  # noqa: E402
 from rillet.spark.read.metadata import count_ahead  # noqa: E402
 from rillet.spark.read.page_reader import read_task  # noqa: E402
 from rillet.spark.read.stream_info import stream_infos  # noqa: E402
-from rillet.spark.source import BatchReader, RilletDataSource, StreamReader  # noqa: E402
+from rillet.spark.source import BatchReader, RilletDataSource, StreamingReader  # noqa: E402
 from rillet.types.stream.id import MAX, StreamID  # noqa: E402
 from tests.judge import Judge, running_redis  # noqa: E402
 from tests.server.harness import launch, running  # noqa: E402
@@ -177,11 +177,11 @@ def test_entries_too_large_to_sample_are_split_evenly_in_time(judge: Judge, url:
     assert [numbers(reader.read(part)) for part in parts] == [[0, 1], [2, 3], [4, 5], [6, 7]]
 
 
-def stream_reader(url: str, **more: str) -> StreamReader:
-    return StreamReader(options(url, **more), SPARK_SCHEMA, 2)
+def stream_reader(url: str, **more: str) -> StreamingReader:
+    return StreamingReader(options(url, **more), SPARK_SCHEMA, 2)
 
 
-def batch_of(reader: StreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[int]:
+def batch_of(reader: StreamingReader, start: dict[str, Any], end: dict[str, Any]) -> list[int]:
     return [n for part in reader.partitions(start, end) for n in numbers(reader.read(part))]
 
 

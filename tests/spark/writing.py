@@ -10,7 +10,7 @@ from pyspark import TaskContext
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from rillet.spark.options import parse
-from rillet.spark.sink import BatchWriter, RowsCommitted, StreamWriter
+from rillet.spark.sink import BatchWriter, RowsCommitted, StreamingWriter
 
 QUERY = "5ab1e"
 
@@ -26,9 +26,9 @@ def numbered(numbers: Iterable[int]) -> pa.Table:
     return table(n=pa.array(wanted, pa.int64()), name=[f"row {n:06} of them all" for n in wanted])
 
 
-def writer_of(rows: pa.Table, options: dict[str, str]) -> StreamWriter:
+def writer_of(rows: pa.Table, options: dict[str, str]) -> StreamingWriter:
     """Return the writer that Spark would make on its driver for a streaming query."""
-    return StreamWriter(parse(options), from_arrow_schema(rows.schema))
+    return StreamingWriter(parse(options), from_arrow_schema(rows.schema))
 
 
 def batch_writer_of(rows: pa.Table, options: dict[str, str]) -> BatchWriter:
