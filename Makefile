@@ -16,10 +16,14 @@ compiled    = PYTHONPATH="$(CURDIR)/$(COMPILED)" RILLET_EXPECT=compiled \
 pytest      = $(BIN)/python -m pytest --timeout=600 $(ARGS)
 # The time of every test goes into build/; the slowest are printed.
 timed       = --durations=30 --durations-min=1 --junit-xml=build/times-$(1).xml
+# ARGS may select tests; a run to which none of them belongs (pytest exits with 5) is no failure then.
+SELECTED    = $(filter-out -%,$(ARGS))
+or-none     = $(if $(ARGS),|| [ $$? = 5 ])
 MINUTES     = 30
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve test test-fast test-interpreted test-spark test-compiled test-once test-long wheel bench lint aio docs
+.PHONY: help setup demo serve test test-fast test-interpreted test-spark test-compiled test-long wheel bench lint aio docs
+.PHONY: test-once test-once-store test-once-server test-once-rest test-once-selected
 
 help:
 	@echo 'make setup      a virtual environment in .venv, the packages, the compiled build, a Java if there is none'
@@ -63,26 +67,44 @@ demo: setup
 serve: $(COMPILED)/.stamp
 	@PYTHONPATH="$(CURDIR)/$(COMPILED)" $(BIN)/python -m rillet serve $(ARGS)
 
-# Four runs at a time keep two cores busy: those that start servers and Spark often wait.
+# Six runs at a time keep two cores busy: those that start servers and Spark often wait.
 test: setup
-	@$(MAKE) --no-print-directory -j4 test-interpreted test-spark test-compiled test-once
+	@$(MAKE) --no-print-directory -j6 test-interpreted test-spark test-compiled test-once
 	@echo 'rillet: all tests passed at both speeds'
 
 test-interpreted: setup
 	@echo '== interpreted: src, with Cython out of the way'
-	@$(interpreted) $(pytest) -q -m 'not spark and not once and not long' $(call timed,interpreted)
+	@$(interpreted) $(pytest) -q -m 'not spark and not once and not long' $(call timed,interpreted) $(or-none)
 
 test-spark: setup
 	@echo '== Spark, on the compiled build'
-	@$(compiled) $(pytest) -q -m 'spark and not long' $(call timed,spark)
+	@$(compiled) $(pytest) -q -m 'spark and not long' $(call timed,spark) $(or-none)
 
 test-compiled: setup
 	@echo '== compiled: $(COMPILED)'
-	@$(compiled) $(pytest) -q -m 'not spark and not once and not long' $(call timed,compiled)
+	@$(compiled) $(pytest) -q -m 'not spark and not once and not long' $(call timed,compiled) $(or-none)
 
-test-once: setup
-	@echo '== compiled: the tests for which the speed makes no difference'
-	@$(compiled) $(pytest) -q -m 'once and not spark and not long' $(call timed,once)
+# The tests for which the speed makes no difference. They mostly wait, so three parts run side by side, unless ARGS
+# selects tests.
+once        = -q -m 'once and not spark and not long' $(call timed,once-$(1))
+ONCE_SERVER = tests/server tests/persistence
+test-once: $(if $(SELECTED),test-once-selected,test-once-store test-once-server test-once-rest)
+
+test-once-store: setup
+	@echo '== compiled, once: tests/store'
+	@$(compiled) $(pytest) $(call once,store) tests/store $(or-none)
+
+test-once-server: setup
+	@echo '== compiled, once: $(ONCE_SERVER)'
+	@$(compiled) $(pytest) $(call once,server) $(ONCE_SERVER) $(or-none)
+
+test-once-rest: setup
+	@echo '== compiled, once: the other tests'
+	@$(compiled) $(pytest) $(call once,rest) $(addprefix --ignore=,tests/store $(ONCE_SERVER)) $(or-none)
+
+test-once-selected: setup
+	@echo '== compiled, once'
+	@$(compiled) $(pytest) $(call once,selected) $(or-none)
 
 test-long: setup
 	@JAVA_HOME="$$(cat $(VENV)/java-home)" $(BIN)/python tools/test_long.py --minutes $(MINUTES) $(ARGS)
