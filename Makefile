@@ -17,6 +17,9 @@ pytest      = $(BIN)/python -m pytest --timeout=600 $(ARGS)
 # The time of every test goes into build/; the slowest are printed.
 timed       = --durations=30 --durations-min=1 --junit-xml=build/times-$(1).xml
 # ARGS may select tests; a run to which none of them belongs (pytest exits with 5) is no failure then.
+# Real processes, sockets and Spark beside five other runs: a test of these parts that fails runs a second time. The
+# summary lists it as RERUN: each such line is a defect of the test or of the code, to be looked at.
+twice       = --reruns 1 --reruns-delay 1 -r R
 SELECTED    = $(filter-out -%,$(ARGS))
 or-none     = $(if $(ARGS),|| [ $$? = 5 ])
 MINUTES     = 30
@@ -78,7 +81,7 @@ test-interpreted: setup
 
 test-spark: setup
 	@echo '== Spark, on the compiled build'
-	@$(compiled) $(pytest) -q -m 'spark and not long' $(call timed,spark) $(or-none)
+	@$(compiled) $(pytest) -q $(twice) -m 'spark and not long' $(call timed,spark) $(or-none)
 
 test-compiled: setup
 	@echo '== compiled: $(COMPILED)'
@@ -86,7 +89,7 @@ test-compiled: setup
 
 # The tests for which the speed makes no difference. They mostly wait, so three parts run side by side, unless ARGS
 # selects tests.
-once        = -q -m 'once and not spark and not long' $(call timed,once-$(1))
+once        = -q $(twice) -m 'once and not spark and not long' $(call timed,once-$(1))
 ONCE_SERVER = tests/server tests/persistence
 test-once: $(if $(SELECTED),test-once-selected,test-once-store test-once-server test-once-rest)
 

@@ -42,12 +42,12 @@ def end(pid: int, number: int = signal.SIGKILL) -> None:
     """Send a signal to a process, and wait until it has ended and all its files are closed."""
     os.kill(pid, number)
     until = time.monotonic() + PATIENCE
-    while _lives(pid):
+    while lives(pid):
         assert time.monotonic() < until, f"process {pid} lives"
         time.sleep(0.001)
 
 
-def _lives(pid: int) -> bool:
+def lives(pid: int) -> bool:
     """Return whether a thread of a process lives; the first one may have ended, with the files still open."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]

@@ -23,6 +23,7 @@ from rillet.persistence.aof.rewrite_format import SpawnedBaseWriter
 from rillet.store import Store
 from rillet.store.transports.in_process import InProcessTransport
 from tests.judge import redis_binary, running_redis
+from tests.store.owner_processes import lives
 
 pytestmark = pytest.mark.once  # processes, sockets or files: the speed makes no difference
 
@@ -157,7 +158,7 @@ def test_a_process_that_writes_a_base_ends_with_its_owner(tmp_path: Path) -> Non
         assert owner.stdout is not None
         pid = int(owner.stdout.readline())
         assert owner.wait(60) == -signal.SIGKILL
-    _until(lambda: not Path(f"/proc/{pid}").exists() or "(Z)" in Path(f"/proc/{pid}/stat").read_text())
+    _until(lambda: not lives(pid))
     with rillet.open(tmp_path / "s") as store:
         assert store.execute("GET", "k") == b"2"
         assert _files(tmp_path / "s") == ["1.incr.aof", "2.incr.aof"]

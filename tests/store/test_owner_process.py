@@ -351,13 +351,15 @@ def test_a_pickled_store_keeps_its_kind_of_owner(tmp_path: Path) -> None:
         stream = pickle.dumps(store.stream("s"))
         owner = announced_pid(path)
     await_end(tmp_path)
-    program = "import pickle, sys; print(pickle.load(sys.stdin.buffer).add({'a': 1}))"
+    program = """if True:
+        import pickle, sys
+        stream = pickle.load(sys.stdin.buffer)
+        stream.add({'a': 1})
+        print(open(sys.argv[1]).read())"""
     environment = {**os.environ, "PYTHONPATH": str(Path(rillet.__file__).parent.parent)}
-    done = subprocess.run([sys.executable, "-c", program], input=stream, env=environment, stdout=subprocess.PIPE,
-                          check=True, timeout=60)  # fmt: skip
-    assert b"-" in done.stdout
-    if owner_processes(tmp_path):  # in its grace period
-        assert announced_pid(path) != owner
+    done = subprocess.run([sys.executable, "-c", program, str(path / "owner.json")], input=stream, env=environment,
+                          stdout=subprocess.PIPE, check=True, timeout=60)  # fmt: skip
+    assert json.loads(done.stdout)["pid"] != owner
     with opened(path) as store:
         assert len(store.stream("s")) == 1
 
