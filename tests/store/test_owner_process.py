@@ -20,6 +20,8 @@ import pytest
 
 import rillet
 from rillet.errors import LogCorrupt, NotAStore, StoreBusy, StoreError
+from rillet.store import separate_backend
+from rillet.store.owner_start import OwnerKilled
 from tests.judge import running_redis
 from tests.server.harness import running
 from tests.server.test_lifecycle import LOG
@@ -301,6 +303,30 @@ def test_it_cannot_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(sys, "path", [str(folder), *sys.path])
     with pytest.raises(StoreError, match="ended while it opened it: RuntimeError: broken installation$"):
         opened(path)
+
+
+def test_owners_that_are_killed_while_they_start_do_not_add_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The owner ends, the process that this one starts is killed, and another process becomes the owner; six times."""
+    path = tmp_path / "store"
+    others: list[Other] = []
+
+    def killed(*_arguments: Any) -> None:
+        others.append(other(path))
+        raise OwnerKilled("it was killed")
+
+    with opened(path) as store:
+        monkeypatch.setattr(separate_backend, "start_owner", killed)
+        try:
+            for n in range(6):
+                end(announced_pid(path))
+                store.stream("s").add({"n": n})
+            assert [entry["n"] for entry in store.stream("s")] == [str(n) for n in range(6)]
+            assert len(others) == 6
+        finally:
+            for one in others:
+                one.end()
 
 
 def test_the_settings_reach_it(tmp_path: Path) -> None:

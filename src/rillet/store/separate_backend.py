@@ -48,7 +48,6 @@ class SeparateBackend(DirectoryBackend):
         self._given = given
         self._grace = grace
         self._recovery: Recovery | None = None
-        self._killed = 0  # processes that were killed before they owned the directory, since the last success
 
     @property
     def recovery(self) -> Recovery | None:
@@ -56,11 +55,18 @@ class SeparateBackend(DirectoryBackend):
 
     def _own_or_attach(self) -> Transport:
         limit, pause = time.monotonic() + ATTACH_SECONDS, _PAUSE
+        killed = 0  # processes that were killed before they owned the directory
         while True:
             found = self._attach_to_owner()
             if found is not None:
                 return found
-            started = self._directory.holder() is None and self._start()
+            try:
+                started = self._directory.holder() is None and self._start()
+            except OwnerKilled:
+                started = False
+                killed += 1
+                if killed == _TRIES:
+                    raise
             if not started:
                 if time.monotonic() > limit:
                     raise self._busy()
@@ -71,11 +77,6 @@ class SeparateBackend(DirectoryBackend):
         """Start an owner process; return False if another process became the owner."""
         try:
             recovery = start_owner(self._directory.path, self._given, self._grace, self._progress)
-        except OwnerKilled:
-            self._killed += 1
-            if self._killed < _TRIES:
-                return False
-            raise
         except LogLocked:
             # A server that has just locked the log announces itself; an owner may just create its lock file.
             if wait_for(self._is_announced, ANNOUNCE_SECONDS):
@@ -83,7 +84,6 @@ class SeparateBackend(DirectoryBackend):
             raise
         if recovery is not None:
             self._recovery = recovery
-            self._killed = 0
             LOGGER.info("%s: started a process that owns it", self.path)
         return recovery is not None
 
