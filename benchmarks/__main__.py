@@ -19,8 +19,10 @@ from benchmarks import (
     groups,
     hash_tables,
     interfaces,
+    keyspace,
     memory,
     owner_modes,
+    peers,
     server,
     streams,
 )  # fmt: skip
@@ -30,7 +32,7 @@ SPARK = ("spark_read", "spark_follow", "spark_write", "spark_archive")
 """Modules with a function `figures(rounds, scale)`; the Spark parts import Spark when they run."""
 PARTS = (
     "server", "streams", "groups", "durability", "embedded", "interfaces", "owner_modes", "memory", "defrag",
-    "hash_tables", "arrow",
+    "hash_tables", "keyspace", "peers", "arrow",
     *SPARK,
 )  # fmt: skip
 
@@ -54,6 +56,10 @@ def measure(parts: list[str], rounds: int, scale: float, mode: str) -> list[Figu
         figures += owner_modes.run(rounds, scale)
     if "hash_tables" in parts and mode == "compiled":
         figures += hash_tables.figures(rounds, scale)
+    if "keyspace" in parts and mode == "compiled":
+        figures += keyspace.run(min(rounds, 3), mode, scale)
+    if "peers" in parts and mode == "compiled":
+        figures += peers.run(rounds, mode, scale)
     if "memory" in parts:
         figures += memory.run(mode, scale)
     if "defrag" in parts and mode == "compiled":

@@ -87,6 +87,13 @@ def redis_server(*arguments: str, folder: Path | None = None) -> Iterator[tuple[
 
 
 @contextmanager
+def named_server(binary: str, *arguments: str) -> Iterator[tuple[int, int]]:
+    """Start a server of Redis or Valkey by its path, without persistence; yield (port, pid)."""
+    with _running([binary, "--save", "", "--appendonly", "no", "--bind", "127.0.0.1", *arguments], None, None) as found:
+        yield found
+
+
+@contextmanager
 def rillet_server(mode: str = "compiled", *arguments: str, folder: Path | None = None) -> Iterator[tuple[int, int]]:
     """Start `rillet serve` of one build, without persistence unless the arguments enable it; yield (port, pid)."""
     environment = {**os.environ, "PYTHONPATH": str(BUILDS[mode])}
@@ -177,6 +184,7 @@ __all__ = [
     "Figure",
     "alternate",
     "cpu_us",
+    "named_server",
     "redis_benchmark",
     "redis_server",
     "report",
