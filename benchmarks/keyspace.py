@@ -88,7 +88,8 @@ def reads(port: int, count: int) -> dict[str, float]:
 
 def run(rounds: int, mode: str, scale: float) -> list[Figure]:
     """Measure stalls and reads, in rounds that alternate between fresh servers."""
-    return [*_stalls(rounds, mode, max(100_000, int(KEYS * scale))), *_reads(rounds, mode, max(10_000, int(READ * scale)))]
+    stalls = _stalls(rounds, mode, max(100_000, int(KEYS * scale)))
+    return [*stalls, *_reads(rounds, mode, max(10_000, int(READ * scale)))]
 
 
 def _stalls(rounds: int, mode: str, count: int) -> list[Figure]:
