@@ -61,12 +61,12 @@ def _compare(name: str, ports: tuple[int, int], rounds: int, mode: str, scale: f
             for port, into in zip(ports, rates, strict=True):
                 into.append(redis_benchmark(port, count, 50, pipeline, command))
                 redis_benchmark(port, 1, 1, 1, ["DEL", "bench"])
-        medians = [statistics.median(values) for values in rates]
-        figures.append(Figure(what, name, *medians, "requests/s", None, mode))
+        theirs, ours = map(statistics.median, rates)
+        figures.append(Figure(what, name, theirs, ours, "requests/s", None, mode))
     reads: tuple[list[float], list[float]] = ([], [])
     for _ in range(rounds):
         for port, into in zip(ports, reads, strict=True):
             into.append(read_and_acknowledge(port, entries))
-    medians = [statistics.median(values) for values in reads]
-    figures.append(Figure("XREADGROUP COUNT 100 and XACK, 8 consumers", name, *medians, "entries/s", None, mode))
+    theirs, ours = map(statistics.median, reads)
+    figures.append(Figure("XREADGROUP COUNT 100 and XACK, 8 consumers", name, theirs, ours, "entries/s", None, mode))
     return figures

@@ -61,6 +61,21 @@ def test_a_new_value_loses_the_expiry_unless_it_is_kept() -> None:
     assert one.get_expire(b"k") == -1
 
 
+def test_live_keys_skip_gaps_and_expired_keys() -> None:
+    one = database()
+    names = [b"key:%d" % n for n in range(5000)]
+    fill(one, *names)
+    for name in names[::3]:
+        one.delete(name)
+    for name in names[1::3]:
+        one.set_expire(name, 1500)
+    one.set_expire(b"key:2", 1501)
+    advance(one, 501)
+    live = [key for keys in one.live_keys() for key in keys]
+    assert sorted(live) == sorted(names[2::3])
+    assert len(one) == len(names) - len(names[::3])
+
+
 def test_only_reads_count_hits_and_misses() -> None:
     one = database()
     fill(one, b"k")

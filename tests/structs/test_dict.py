@@ -148,6 +148,21 @@ def test_the_number_of_no_entry(n: int) -> None:
             call(n)
 
 
+def test_keys_between_skips_gaps() -> None:
+    table = Dict(values=True)
+    names = [b"%d" % n for n in range(10_000)]
+    for name in names:
+        table.set(name, b"v")
+    assert table.keys_between(0, table.top) == names
+    assert table.keys_between(-5, 3) == names[:3]
+    assert table.keys_between(9_999, 20_000) == names[9_999:]
+    for name in names[1::2]:
+        table.delete(name)
+    left = [key for first in range(0, table.top, 7) for key in table.keys_between(first, first + 7)]
+    assert sorted(left) == sorted(names[::2])
+    table.check()
+
+
 def test_the_number_of_a_deleted_entry() -> None:
     table = numbered(3)
     n = table.find(b"key:1")

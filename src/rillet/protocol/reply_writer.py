@@ -300,6 +300,15 @@ class ReplyWriter:
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
+    def bulks(self, strings: list[Any]) -> cython.bint:
+        """Append each byte string as a bulk string; O(bytes)."""
+        data: bytes
+        for data in strings:
+            self.bulk(data)
+        return True
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
     def bulk_slice(self, source: bytearray, start: cython.Py_ssize_t, size: cython.Py_ssize_t) -> cython.bint:
         """Append source[start:start+size] as a bulk string without a temporary object; check the range."""
         if start < 0 or size < 0 or start > len(source) - size:

@@ -31,6 +31,7 @@ cdef class Dict(DictTable):
     cpdef object unlink(self, bytes key)
     cpdef bint delete_entry(self, Py_ssize_t n) except -1
     cpdef bytes entry_key(self, Py_ssize_t n)
+    cpdef list keys_between(self, Py_ssize_t first, Py_ssize_t last)
     cpdef object entry_value(self, Py_ssize_t n)
     cpdef bint set_entry_value(self, Py_ssize_t n, object value) except -1
     cpdef long long number(self, Py_ssize_t n) except? -1

@@ -23,12 +23,12 @@ _CURSOR = re.compile(rb"(?:([+-]?)([0-9]+))?(?:\0.*)?", re.DOTALL)
 def keys(session: Session, argv: list[bytes]) -> None:
     """List the keys whose names match a glob pattern."""
     out = session.out
-    glob = compiled(argv[1])
+    glob = None if argv[1] == b"*" else compiled(argv[1])
     mark, count = out.mark(), 0
-    for key in session.db.live_keys():
-        if argv[1] == b"*" or glob.matches(key):
-            out.bulk(key)
-            count += 1
+    for batch in session.db.live_keys():
+        found = batch if glob is None else glob.matching(batch)
+        out.bulks(found)
+        count += len(found)
     out.insert_array(mark, count)
 
 
