@@ -48,6 +48,7 @@ TYPED = (
     "types/rdb/stream",
     "types/stream/entry_lookup",
     "keyspace/clock",
+    "keyspace/lru",
     "keyspace/database",
     "keyspace/expire_cycle",
     "protocol/read_buffer",

@@ -1,5 +1,6 @@
 cimport cython
 from rillet.keyspace.clock cimport Clock
+from rillet.keyspace.lru cimport AccessClock
 from rillet.structs.dict cimport Dict
 
 @cython.final
@@ -12,6 +13,7 @@ cdef class Watcher:
 cdef class Database:
     cdef readonly long index
     cdef public Clock clock
+    cdef public AccessClock access
     cdef public Dict keys
     cdef public Dict expires
     cdef public dict blocking_keys
@@ -35,7 +37,9 @@ cdef class Database:
     cpdef object lookup(self, bytes key)
     cpdef object lookup_read(self, bytes key)
     cpdef bint count_read(self, bytes key, bint found) except -1
-    cpdef object lookup_no_notify(self, bytes key)
+    cpdef object lookup_read_no_touch(self, bytes key, bint notify=*)
+    cpdef bint touch_access(self, bytes key) except -1
+    cpdef bint touch_modified(self, bytes key) except -1
     cpdef bint is_expired(self, bytes key) except -1
     cpdef bint expire_if_needed(self, bytes key) except -1
     cpdef object set(self, bytes key, object value, bint keep_ttl=*)

@@ -29,6 +29,7 @@ except ModuleNotFoundError:  # Cython is not installed: run interpreted
     from rillet import _cython as cython
 
 from rillet.keyspace.clock import Clock
+from rillet.keyspace.lru import AccessClock
 from rillet.structs.dict import Dict
 from rillet.types.stream.value import Stream
 
@@ -65,7 +66,7 @@ class Database:
     __slots__ = (
         "index", "clock", "keys", "expires", "blocking_keys", "ready_keys", "watched_keys", "idmp_keys",
         "on_expired", "on_expiry", "notify_before", "on_ready", "on_missed", "on_new", "on_overwritten", "may_expire",
-        "hits", "misses", "expires_cursor", "average_ttl",
+        "hits", "misses", "expires_cursor", "average_ttl", "access",
     )  # fmt: skip
     keys: Dict
     expires: Dict
@@ -77,6 +78,8 @@ class Database:
     def __init__(self, index: int, clock: Clock) -> None:
         self.index = index
         self.clock = clock
+        # The clock of the LRU and LFU data in the records of `keys`; an engine's databases share one.
+        self.access = AccessClock(clock)
         self.keys = Dict(objects=True)
         self.expires = Dict(numbers=True)
         self.blocking_keys = {}
@@ -108,11 +111,12 @@ class Database:
 
     @cython.ccall
     def lookup(self, key: bytes) -> object:
-        """Return the key's value, or None; an expired key is deleted first. O(1)"""
-        value: object = self.keys.get(key)
-        if value is not None and self._any_expires() and self.expire_if_needed(key):
+        """Return the key's value, or None; record the access. An expired key is deleted first (lookupKeyWrite). O(1)"""
+        n: cython.Py_ssize_t = self.keys.find(key)
+        if n < 0 or (self._any_expires() and self.expire_if_needed(key)):
             return None
-        return value
+        self.access.touch(self.keys, n)
+        return self.keys.entry_value(n)
 
     @cython.ccall
     def peek(self, key: bytes) -> Any:
@@ -128,10 +132,7 @@ class Database:
     @cython.ccall
     def lookup_read(self, key: bytes) -> object:
         """Look up a key and count a keyspace hit or miss for INFO (db.c: lookupKeyRead). O(1)"""
-        value: object
-        value = self.keys.get(key)
-        if value is not None and self._any_expires() and self.expire_if_needed(key):
-            value = None
+        value: object = self.lookup(key)
         self.count_read(key, value is not None)
         return value
 
@@ -148,14 +149,46 @@ class Database:
         return True
 
     @cython.ccall
-    def lookup_no_notify(self, key: bytes) -> object:
-        """Do `lookup_read` without a keyspace event for a miss (db.c: LOOKUP_NONOTIFY). O(1)"""
-        value: object = self.lookup(key)
-        if value is None:
+    def lookup_read_no_touch(self, key: bytes, notify: cython.bint = True) -> object:
+        """Do `lookup_read` without recording the access (db.c: LOOKUP_NOTOUCH, LOOKUP_NONOTIFY). O(1)"""
+        value: object = self.keys.get(key)
+        if value is not None and self._any_expires() and self.expire_if_needed(key):
+            value = None
+        if value is None and not notify:
             self.misses += 1
         else:
-            self.hits += 1
+            self.count_read(key, value is not None)
         return value
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def touch_access(self, key: bytes) -> cython.bint:
+        """Record an access of a key, as a lookup does. O(1)"""
+        n: cython.Py_ssize_t = self.keys.find(key)
+        if n >= 0:
+            self.access.touch(self.keys, n)
+        return True
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def touch_modified(self, key: bytes) -> cython.bint:
+        """Record a change of a key's value for the LRM policies (db.c: updateLRM). O(1)"""
+        n: cython.Py_ssize_t = self.keys.find(key)
+        if n >= 0:
+            self.access.touch_modified(self.keys, n)
+        return True
+
+    def access_bits(self, key: bytes) -> int:
+        """Return the LRU or LFU data of an existing key. O(1)"""
+        return self.keys.lru(self.keys.find(key))
+
+    def set_access_bits(self, key: bytes, bits: int) -> None:
+        """Set the LRU or LFU data of an existing key. O(1)"""
+        self.keys.set_lru(self.keys.find(key), bits)
+
+    def restore_access(self, key: bytes, idle: int, frequency: int) -> None:
+        """Set the idle time (s) or the access frequency of an existing key from a file; -1: not given. O(1)"""
+        self.access.restore(self.keys, self.keys.find(key), idle, frequency)
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
@@ -186,7 +219,15 @@ class Database:
         """Set the value of a key; return the previous value, or None. O(1)"""
         if self._any_expires():
             self.expire_if_needed(key)
-        old: object = self.keys.exchange(key, value)
+        keys: Dict = self.keys
+        n: cython.Py_ssize_t = keys.add_or_find(key)
+        old: object = None
+        if keys.added:
+            self.access.start(keys, n)
+        else:
+            old = keys.entry_value(n)
+            self.access.overwrite(keys, n)
+        keys.set_entry_value(n, value)
         if old is not None and not keep_ttl and self._any_expires():
             self.expires.delete(key)
         if old is None and self.on_new is not None:

@@ -44,6 +44,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from rillet.keyspace.lru import set_child_saves
 from rillet.structs.dict_table import RESIZE_AVOID, RESIZE_ENABLE, RESIZE_FORBID, set_resize_mode
 
 _LONGEST_ERROR = 2000
@@ -244,8 +245,12 @@ class Child:
 
 
 def _set_resize_mode() -> None:
-    """Let tables rarely move while a child runs: each moved page is copied (server.c: updateDictResizePolicy)."""
+    """Let tables rarely move and record no accesses while a child runs: each changed page is copied.
+
+    Source: server.c, updateDictResizePolicy; db.c, lookupKey.
+    """
     set_resize_mode(RESIZE_AVOID if _RUNNING else RESIZE_ENABLE)
+    set_child_saves(bool(_RUNNING))
 
 
 def _forget_children() -> None:

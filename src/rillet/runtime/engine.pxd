@@ -1,6 +1,7 @@
 cimport cython
 from rillet.keyspace.clock cimport Clock
 from rillet.keyspace.expire_cycle cimport ExpireCycle
+from rillet.keyspace.lru cimport AccessClock
 from rillet.protocol.command_parser cimport CommandParser
 from rillet.runtime.admission cimport admit
 from rillet.runtime.blocking cimport Blocking
@@ -41,6 +42,7 @@ cdef class Engine:
     cdef dict _by_name
     cdef bytes _last_name
     cdef readonly ExpireCycle expiry
+    cdef readonly AccessClock access
     cdef Command _last_entry
     cdef object _paused_clients
     cdef public int paused

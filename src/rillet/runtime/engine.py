@@ -28,6 +28,7 @@ from rillet.keyspace.clock import Clock
 from rillet.keyspace.database import Database
 from rillet.keyspace.defrag import IDLE, ActiveDefrag
 from rillet.keyspace.expire_cycle import SLICE, ExpireCycle
+from rillet.keyspace.lru import LFU, LRM, LRU, AccessClock
 from rillet.protocol.command_parser import CommandParser, QueryBufferExceeded
 from rillet.protocol.propagation_buffer import PropagationBuffer
 from rillet.runtime import session_state
@@ -52,6 +53,7 @@ _UNAUTHENTICATED = cython.declare(cython.int, session_state.UNAUTHENTICATED)
 _CLOSING = cython.declare(cython.int, session_state.CLOSING)
 _TRUSTED = cython.declare(cython.int, session_state.TRUSTED)
 _RUNNING = cython.declare(cython.int, session_state.RUNNING)
+_NO_TOUCH = cython.declare(cython.int, session_state.NO_TOUCH)
 
 _MAX_CACHED_NAMES = 4096
 # Replies to a replayed log have no reader: the output is emptied after this many bytes.
@@ -70,6 +72,7 @@ class Engine:
         "notify_events", "on_keyspace_event", "loading", "started_ms", "next_session_id", "host", "active_expire",
         "run_id", "replication_id", "paused", "mstime", "channels", "words", "_by_name", "_last_name", "_last_entry",
         "_paused_clients", "_since", "_idmp_expired", "_fast_paths", "_fast_path_sizes", "defrag", "expiry",
+        "access",
     )  # fmt: skip
     sessions: dict[int, Session]
     _by_name: dict[bytes, Command]
@@ -85,7 +88,9 @@ class Engine:
         self.propagation = Propagation(self.settings, self.clock)
         self.blocking = Blocking(self.clock, self.statistics, self.propagation)
         self.databases = [Database(index, self.clock) for index in range(self.settings.databases)]
+        self.access = AccessClock(self.clock)
         for database in self.databases:
+            database.access = self.access
             database.on_expired = self._expired
             database.on_ready = self.blocking.database_ready
             database.may_expire = self._may_expire
@@ -236,6 +241,11 @@ class Engine:
         counters.calls += 1
         self.statistics.commands_processed += 1
         began: cython.longlong = self._since or self.clock.ticks()
+        if began >= self.access.due:
+            self.access.update()
+        untouched: cython.bint = self.access.untouched
+        if session.state & _NO_TOUCH:
+            self.access.untouched = entry.fullname != "touch"
         propagation.depth += 1
         try:
             entry.handler(session, argv)
@@ -244,6 +254,7 @@ class Engine:
             session.reply_error(mark, error)
         finally:
             propagation.depth -= 1
+            self.access.untouched = untouched
             if not outer:
                 session.state &= ~_RUNNING
             ended: cython.longlong = self.clock.ticks()
@@ -361,6 +372,8 @@ class Engine:
         session.propagated = None
         session.command = entry
         began: cython.longlong = self._since
+        if began >= self.access.due:
+            self.access.update()
         ran: cython.Py_ssize_t = fast_path.run(session, parser, self.words, feed, limit)
         if ran == 0:
             return 0
@@ -402,6 +415,7 @@ class Engine:
         self._by_name.clear()
         self._last_entry = None
         self.defrag.take_settings()
+        self._take_access_settings()
         events = self.settings.notify_keyspace_events
         self.notify_events = events.wanted
         shrinks = self.settings.compat.knows(74) or self.settings.compat.valkey
@@ -412,6 +426,12 @@ class Engine:
             database.on_overwritten = (
                 self._overwritten if events.wanted and events.flags & (OVERWRITTEN | TYPE_CHANGED) else None
             )
+
+    def _take_access_settings(self) -> None:
+        policy: str = self.settings.maxmemory_policy
+        self.access.mode = LFU if policy.endswith("lfu") else LRM if policy.endswith("lrm") else LRU
+        self.access.log_factor = self.settings.lfu_log_factor
+        self.access.decay_time = self.settings.lfu_decay_time
 
     def unpause(self) -> None:
         """End CLIENT PAUSE and run the commands that it held back."""

@@ -27,6 +27,7 @@ try:
 except ModuleNotFoundError:  # Cython is not installed: run interpreted
     from rillet import _cython as cython
 
+from rillet.keyspace import lru
 from rillet.keyspace.database import Database, Watcher
 from rillet.protocol.reply_writer import ReplyWriter
 from rillet.runtime import session_state
@@ -36,6 +37,7 @@ _MUTED = cython.declare(cython.int, session_state.MUTED)
 _REPLY_SKIP = cython.declare(cython.int, session_state.REPLY_SKIP)
 _CLOSING = cython.declare(cython.int, session_state.CLOSING)
 _TRUSTED = cython.declare(cython.int, session_state.TRUSTED)
+_LRM = cython.declare(cython.int, lru.LRM)
 _IN_EXEC = cython.declare(cython.int, session_state.IN_EXEC)
 
 
@@ -192,6 +194,8 @@ class Session:
         self.dirty += 1
         if self.db.watched_keys:
             self.db.touch(key)
+        if self.db.access.mode == _LRM:
+            self.db.touch_modified(key)
         return True
 
     @cython.ccall

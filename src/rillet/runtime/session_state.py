@@ -12,6 +12,7 @@
     CLOSING           the connection is closed once its output is sent
     TRUSTED           the session replays a log or a master: no password, no limits, never blocked
     IN_EXEC           EXEC runs the queued commands
+    NO_TOUCH          accesses of keys are not recorded (CLIENT NO-TOUCH)
     RUNNING           a handler is between the first and the last byte of its reply
 
 A session without a flag of SPECIAL runs a command without further checks: the engine tests one integer.
@@ -37,10 +38,11 @@ CLOSING = 256
 TRUSTED = 512
 IN_EXEC = 1024
 RUNNING = 2048
+NO_TOUCH = 4096
 
 MUTED = REPLY_OFF | REPLY_SKIP
 # If any of these flags is set, the engine makes all checks before it runs a command.
-SPECIAL = UNAUTHENTICATED | IN_MULTI | MULTI_FAILED | BLOCKED | SUBSCRIBED | MUTED | REPLY_SKIP_NEXT
+SPECIAL = UNAUTHENTICATED | IN_MULTI | MULTI_FAILED | BLOCKED | SUBSCRIBED | MUTED | REPLY_SKIP_NEXT | NO_TOUCH
 
 
 class Transition(NamedTuple):
@@ -77,7 +79,9 @@ TRANSITIONS = {
     "skipped call starts":  Transition(REPLY_SKIP_NEXT, 0,                            REPLY_SKIP,      REPLY_SKIP_NEXT),
     "skipped call ends":    Transition(0,               0,                            0,               REPLY_SKIP),
     "reset":                Transition(0,               IN_EXEC,                      0,
-                                       REPLY_OFF | REPLY_SKIP_NEXT | UNAUTHENTICATED),
+                                       REPLY_OFF | REPLY_SKIP_NEXT | UNAUTHENTICATED | NO_TOUCH),
+    "no touch":             Transition(0,               0,                            NO_TOUCH,        0),
+    "touch":                Transition(0,               0,                            0,               NO_TOUCH),
     "close":                Transition(0,               0,                            CLOSING,         0),
 }  # fmt: skip
 
@@ -106,4 +110,5 @@ _FLAGS = {
     "UNAUTHENTICATED": UNAUTHENTICATED, "IN_MULTI": IN_MULTI, "MULTI_FAILED": MULTI_FAILED, "BLOCKED": BLOCKED,
     "SUBSCRIBED": SUBSCRIBED, "REPLY_OFF": REPLY_OFF, "REPLY_SKIP": REPLY_SKIP, "REPLY_SKIP_NEXT": REPLY_SKIP_NEXT,
     "CLOSING": CLOSING, "TRUSTED": TRUSTED, "IN_EXEC": IN_EXEC, "RUNNING": RUNNING,
+    "NO_TOUCH": NO_TOUCH,
 }  # fmt: skip

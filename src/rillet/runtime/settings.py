@@ -164,6 +164,21 @@ def _oom_scores(words: list[str]) -> str:
     return " ".join(str(value) for value in values)
 
 
+_POLICIES = (
+    "volatile-lru", "volatile-lfu", "volatile-random", "volatile-ttl", "volatile-lrm", "allkeys-lru", "allkeys-lfu",
+    "allkeys-random", "allkeys-lrm", "noeviction",
+)  # fmt: skip
+
+
+def _policy(word: str, settings: Settings) -> str:
+    """Return an eviction policy; only the newest Redis has those that use the time of the last change (lrm)."""
+    newer = settings.compat.knows(86)
+    choices = [policy for policy in _POLICIES if newer or not policy.endswith("lrm")]
+    if word not in choices:
+        raise SettingError("argument(s) must be one of the following: " + ", ".join(choices))
+    return word
+
+
 def _at_hz(value: int, _settings: Settings) -> int:
     """Return the setting `hz`, runs of the periodic jobs per second, clamped to its range (updateHZ)."""
     return min(max(value, 1), 500)
@@ -332,9 +347,15 @@ _PROCESS = [
           "ignore", ("ignore", "panic", "panic-on-replicas")),
     words("enable-module-command", "Ignored; in Redis: who may run MODULE", "no", _PROTECTED, mutable=False),
 ]  # fmt: skip
+_MEMORY = [
+    SettingType("maxmemory-policy", "Which keys are evicted, and whether accesses are recorded as times or frequencies",
+                "noeviction", str.lower, adapt=_policy),
+    integer("lfu-log-factor", "How slowly an access frequency grows (LFU policies); 0: by 1 with each access",
+            10, 0, INT_MAX),
+    integer("lfu-decay-time", "Minutes without access after which a frequency falls by 1; 0: never", 1, 0, INT_MAX),
+]  # fmt: skip
 _NOT_HERE = [
     *fixed("0", "rillet does not limit its memory", "maxmemory", "maxmemory-clients"),
-    *fixed("noeviction", "rillet does not evict keys", "maxmemory-policy"),
     *fixed("5", "rillet does not evict keys", "maxmemory-samples"),
     *fixed("-1", "rillet has no slow log and no latency monitor", "slowlog-log-slower-than"),
     *fixed("0", "rillet has no slow log and no latency monitor", "slowlog-max-len", "latency-monitor-threshold"),
@@ -348,7 +369,8 @@ _NOT_HERE = [
     *fixed("10", "rillet has no replicas", "repl-ping-replica-period", "min-replicas-max-lag"),
     *fixed("60", "rillet has no replicas", "repl-timeout"),
 ]
-PARAMETERS = {entry.name: entry for entry in (*_OURS, *_NETWORK, *_LOG, *_SNAPSHOT, *_TYPES, *_PROCESS, *_NOT_HERE)}
+_ALL = (*_OURS, *_NETWORK, *_LOG, *_SNAPSHOT, *_TYPES, *_MEMORY, *_PROCESS, *_NOT_HERE)
+PARAMETERS = {entry.name: entry for entry in _ALL}
 # Old names of settings; CONFIG GET and SET accept them, too (config.c: the alias of a standardConfig).
 _OLD_NAMES = {
     "list-max-ziplist-size": "list-max-listpack-size",

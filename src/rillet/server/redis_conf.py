@@ -38,7 +38,7 @@ IGNORED = frozenset(
     "aof_rewrite_cpulist bgsave_cpulist bio_cpulist server_cpulist aof-rewrite-cpulist bgsave-cpulist bio-cpulist "
     "server-cpulist busy-reply-threshold lua-time-limit cluster-config-file cluster-node-timeout hll-sparse-max-bytes "
     "io-threads io-threads-do-reads latency-monitor-threshold latency-tracking latency-tracking-info-percentiles "
-    "lfu-decay-time lfu-log-factor maxmemory-eviction-tenacity maxmemory-samples repl-backlog-size repl-backlog-ttl "
+    "maxmemory-eviction-tenacity maxmemory-samples repl-backlog-size repl-backlog-ttl "
     "repl-disable-tcp-nodelay repl-diskless-load repl-diskless-sync repl-diskless-sync-delay "
     "repl-diskless-sync-max-replicas repl-ping-replica-period repl-ping-slave-period repl-timeout min-replicas-max-lag "
     "min-slaves-max-lag replica-announced replica-ignore-disk-write-errors replica-ignore-maxmemory "

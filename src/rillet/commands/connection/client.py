@@ -86,8 +86,8 @@ def client_no_evict(session: Session, argv: list[bytes]) -> None:
 
 @command("client|no-touch", arity=3, flags=_CONNECTION_FLAGS, since="7.2.0", syntax="<ON | OFF>", complexity="O(1)")
 def client_no_touch(session: Session, argv: list[bytes]) -> None:
-    """Accept the setting without an effect: access times of keys are not recorded."""
-    session.extra["no_touch"] = _on_or_off(argv[2])
+    """Do not record accesses of keys by this connection, except by TOUCH."""
+    session.enter("no touch" if _on_or_off(argv[2]) else "touch")
     session.out.ok()
 
 

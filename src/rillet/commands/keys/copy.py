@@ -45,6 +45,12 @@ def _put(database: Database, key: bytes, value: object, expiry: int) -> None:
         database.set_expire(key, expiry)
 
 
+def _keep_access(session: Session, database: Database, key: bytes, bits: int) -> None:
+    """Give a moved value its LRU or LFU data; since 7.2, a value gets new data under a new name (dbAddInternal)."""
+    if not session.engine.settings.compat.knows(72):
+        database.set_access_bits(key, bits)
+
+
 def _rename(session: Session, argv: list[bytes], only_new: bool) -> bool:
     """Rename a key; return False if only_new is set and the new name exists (db.c: renameGenericCommand)."""
     source, target = argv[1], argv[2]
@@ -59,9 +65,10 @@ def _rename(session: Session, argv: list[bytes], only_new: bool) -> bool:
         if only_new:
             return False
         database.delete(target)
-    expiry = database.get_expire(source)
+    expiry, bits = database.get_expire(source), database.access_bits(source)
     database.delete(source)
     _put(database, target, value, expiry)
+    _keep_access(session, database, target, bits)
     session.modified(source)
     database.touch(target)
     session.notify(b"g", b"rename_from", source)
@@ -144,9 +151,10 @@ def move(session: Session, argv: list[bytes]) -> None:
     if value is None or target.lookup(key) is not None:
         session.out.integer(0)
         return
-    expiry = source.get_expire(key)
+    expiry, bits = source.get_expire(key), source.access_bits(key)
     source.delete(key)
     _put(target, key, value, expiry)
+    _keep_access(session, target, key, bits)
     session.modified(key)
     target.touch(key)
     _notify(session, source, b"move_from", key)

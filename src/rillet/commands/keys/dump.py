@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from rillet.commands.arguments import integer, syntax_error
 from rillet.commands.keys import command
 from rillet.commands.keys.expire import deletion
@@ -32,9 +34,9 @@ def dump(session: Session, argv: list[bytes]) -> None:
          complexity="O(bytes of the value)")
 def restore(session: Session, argv: list[bytes]) -> None:
     """Creates a key from the serialized representation of a value."""
-    replace, absolute = _options(argv)
+    options = _options(argv)
     key = argv[1]
-    if not replace and session.db.lookup(key) is not None:
+    if not options.replace and session.db.lookup(key) is not None:
         raise BusyKey()
     ttl = integer(argv[2])
     if ttl < 0:
@@ -46,7 +48,7 @@ def restore(session: Session, argv: list[bytes]) -> None:
     except (Corrupt, IndexError, OverflowError, MemoryError) as error:
         session.engine.host.log_line(f"RESTORE of {key!r} was refused: {rdb.refusal(argv[3], error)}", "verbose")
         raise CommandError("Bad data format") from None
-    _put(session, argv, value, ttl, absolute)
+    _put(session, argv, value, ttl, options)
 
 
 def _value(session: Session, argv: list[bytes]) -> object:
@@ -60,8 +62,16 @@ def _value(session: Session, argv: list[bytes]) -> object:
     return value
 
 
-def _options(argv: list[bytes]) -> tuple[bool, bool]:
-    """Parse the options; return (REPLACE, ABSTTL). IDLETIME and FREQ are checked but ignored: rillet evicts no keys."""
+class _Options(NamedTuple):
+    """The options of RESTORE; -1 means not given."""
+
+    replace: bool
+    absolute: bool
+    idle: int
+    frequency: int
+
+
+def _options(argv: list[bytes]) -> _Options:
     replace = absolute = False
     idle = frequency = -1
     position = 4
@@ -85,15 +95,15 @@ def _options(argv: list[bytes]) -> tuple[bool, bool]:
         else:
             raise syntax_error()
         position += 1
-    return replace, absolute
+    return _Options(replace, absolute, idle, frequency)
 
 
-def _put(session: Session, argv: list[bytes], value: object, ttl: int, absolute: bool) -> None:
+def _put(session: Session, argv: list[bytes], value: object, ttl: int, options: _Options) -> None:
     key = argv[1]
     now = session.engine.clock.now_ms()
     old = session.db.lookup(key)
     deleted = session.db.delete(key)
-    when = ttl if absolute or not ttl else now + ttl
+    when = ttl if options.absolute or not ttl else now + ttl
     if when >= 1 << 63:
         when -= 1 << 64  # in Redis the sum of time and TTL overflows, so the key expires at once
     if when and when <= now and not session.trusted:
@@ -105,10 +115,11 @@ def _put(session: Session, argv: list[bytes], value: object, ttl: int, absolute:
         session.out.ok()
         return
     session.db.set(key, value)
+    session.db.restore_access(key, options.idle, options.frequency)
     track(session.db, key, value)
     if when:
         session.db.set_expire(key, when)
-        if not absolute:
+        if not options.absolute:
             session.propagate([argv[0], key, decimal(when), *argv[3:], b"ABSTTL"])
     session.modified(key)
     session.notify(b"g", b"restore", key)

@@ -105,7 +105,7 @@ def pexpireat(session: Session, argv: list[bytes]) -> None:
 
 def _reply_time(session: Session, key: bytes, relative: bool, seconds: bool) -> None:
     """Reply with the expiry of a key: -2 if the key is missing, -1 if it has no expiry (ttlGenericCommand)."""
-    if session.db.lookup_read(key) is None:
+    if session.db.lookup_read_no_touch(key) is None:
         session.out.integer(-2)
         return
     when = session.db.get_expire(key)

@@ -18,28 +18,24 @@ TYPE_NAMES: dict[type, bytes] = {
 }  # fmt: skip
 
 
-def _count_existing(session: Session, keys: list[bytes]) -> None:
-    session.out.integer(sum(1 for key in keys if session.db.lookup_read(key) is not None))
-
-
 @command("exists", arity=-2, flags="readonly fast", keys=(1, -1, 1), since="1.0.0", syntax="key [key ...]",
          complexity="O(N) for N keys")
 def exists(session: Session, argv: list[bytes]) -> None:
     """Return how many of the keys exist; a key that is given twice counts twice."""
-    _count_existing(session, argv[1:])
+    session.out.integer(sum(1 for key in argv[1:] if session.db.lookup_read_no_touch(key) is not None))
 
 
 @command("touch", arity=-2, flags="readonly fast", keys=(1, -1, 1), since="3.2.1", syntax="key [key ...]",
          complexity="O(N) for N keys")
 def touch(session: Session, argv: list[bytes]) -> None:
-    """Look up keys and return how many of them exist."""
-    _count_existing(session, argv[1:])
+    """Record an access of keys and return how many of them exist."""
+    session.out.integer(sum(1 for key in argv[1:] if session.db.lookup_read(key) is not None))
 
 
 @command("type", arity=2, flags="readonly fast", since="1.0.0", syntax="key", complexity="O(1)")
 def type_(session: Session, argv: list[bytes]) -> None:
     """Return the type of the value at a key."""
-    value: Any = session.db.lookup_read(argv[1])
+    value: Any = session.db.lookup_read_no_touch(argv[1])
     session.out.simple(b"none" if value is None else TYPE_NAMES[type(value)])
 
 

@@ -9,9 +9,13 @@ from rillet.commands.arguments import integer, syntax_error
 from rillet.commands.keys import command
 from rillet.commands.replies import write_tree
 from rillet.errors import CommandError
+from rillet.keyspace.lru import LFU
 from rillet.runtime.session import Session
 from rillet.types.string import PLAIN, String, string2ll
 
+_SWITCHING = (
+    "Please note that when switching between policies at runtime LRU and LFU data will take some time to adjust."
+)
 _SHARED_INTEGERS = 10_000
 _SHARED_REFCOUNT = 2**31 - 1
 # The bytes of a dict entry (hash, key, value, index) at CPython's maximum load of two thirds.
@@ -20,7 +24,7 @@ _DICT_SLOT = 24 * 3 // 2 + 8
 
 def _value(session: Session, key: bytes) -> Any:
     """Return the value at the key; reply null and return None if the key does not exist."""
-    value = session.db.lookup_no_notify(key)
+    value = session.db.lookup_read_no_touch(key, False)
     if value is None:
         session.out.null()
     return value
@@ -47,19 +51,24 @@ def object_refcount(session: Session, argv: list[bytes]) -> None:
 
 @command("object|idletime", arity=3, flags="readonly", keys=(2, 2, 1), since="2.2.3", syntax="key", complexity="O(1)")
 def object_idletime(session: Session, argv: list[bytes]) -> None:
-    """Return an error: access times are not recorded, because each lookup would have to read the clock."""
-    if _value(session, argv[2]) is not None:
-        raise CommandError("idle time not tracked: rillet keeps no access times")
+    """Return the seconds since the last access of a key, unless an LFU policy is selected."""
+    if _value(session, argv[2]) is None:
+        return
+    access = session.db.access
+    if access.mode == LFU:
+        raise CommandError(f"An LFU maxmemory policy is selected, idle time not tracked. {_SWITCHING}")
+    session.out.integer(access.idle_time(session.db.access_bits(argv[2])))
 
 
 @command("object|freq", arity=3, flags="readonly", keys=(2, 2, 1), since="4.0.0", syntax="key", complexity="O(1)")
 def object_freq(session: Session, argv: list[bytes]) -> None:
-    """Return an error: access frequencies are not recorded."""
-    if _value(session, argv[2]) is not None:
-        raise CommandError(
-            "An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when switching "
-            "between policies at runtime LRU and LFU data will take some time to adjust."
-        )
+    """Return the logarithmic access frequency of a key, if an LFU policy is selected."""
+    if _value(session, argv[2]) is None:
+        return
+    access = session.db.access
+    if access.mode != LFU:
+        raise CommandError(f"An LFU maxmemory policy is not selected, access frequency not tracked. {_SWITCHING}")
+    session.out.integer(access.frequency(session.db.access_bits(argv[2])))
 
 
 # -- MEMORY -----------------------------------------------------------------------------------------
@@ -76,7 +85,7 @@ def memory_usage(session: Session, argv: list[bytes]) -> None:
         samples = integer(argv[at + 1])
         if samples < 0:
             raise syntax_error()
-    value: Any = session.db.lookup(argv[2])  # this lookup counts neither a keyspace hit nor a miss
+    value: Any = session.db.peek(argv[2])  # Redis finds expired keys too, and counts neither a hit nor a miss
     if value is None:
         session.out.null()
     else:

@@ -112,11 +112,12 @@ def _object(session: Session, argv: list[bytes]) -> None:
     value: Any = session.db.peek(argv[2])
     if value is None:
         raise CommandError("no such key")
+    bits = session.db.access_bits(argv[2])
     size = len(rdb.dump(value, session.engine.settings.rdbcompression)) - 11
     nodes = _nodes(value.elements) if isinstance(value, List) and not value.elements.single else ""
     session.out.simple(
         f"Value at:{id(value):#x} refcount:1 encoding:{value.encoding()} serializedlength:{size} "
-        f"lru:0 lru_seconds_idle:0{nodes}".encode()
+        f"lru:{bits} lru_seconds_idle:{session.db.access.idle_time(bits)}{nodes}".encode()
     )
 
 

@@ -35,6 +35,7 @@ from rillet.commands.stream.arguments import MAXLEN, NO_TRIM, SYNTAX_ERROR, Trim
 from rillet.commands.stream.idmp import is_duplicate, new_stream, remember
 from rillet.commands.stream.lookup import require_stream
 from rillet.errors import CommandError
+from rillet.keyspace import lru
 from rillet.protocol.command_parser import CommandParser
 from rillet.protocol.propagation_buffer import PropagationBuffer
 from rillet.runtime.fast_path import FastPath
@@ -51,6 +52,7 @@ if not cython.compiled:  # for compiled code, the .pxd declares these names
     from rillet.types.stream.id import format_id, less
 
 _MAX_U64 = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)
+_LRU = cython.declare(cython.int, lru.LRU)
 _MAX_I64 = cython.declare(cython.ulonglong, 0x7FFF_FFFF_FFFF_FFFF)
 _NO_TRIM = cython.declare(cython.int, NO_TRIM)
 _MAXLEN = cython.declare(cython.int, MAXLEN)
@@ -139,7 +141,8 @@ class XaddFastPath(FastPath):
             if not isinstance(value, Stream):
                 return False
             stream = value
-            if not len(session.db.expires):
+            session.db.touch_access(key)
+            if not len(session.db.expires) and session.db.access.mode == _LRU:
                 self.stream = stream
         if not self._make_id(stream, words, at, now) or stream.entries_added >= _MAX_I64:
             return False

@@ -21,6 +21,7 @@ except ModuleNotFoundError:  # Cython is not installed: use a replacement for it
     from rillet import _cython as cython
 
 from rillet.commands.stream.read_arguments import ReadArguments
+from rillet.keyspace import lru
 from rillet.protocol.reply_writer import ReplyWriter
 from rillet.runtime.session import Session
 from rillet.types.stream.iterator import StreamIterator
@@ -29,6 +30,7 @@ from rillet.types.stream.value import Stream
 if not cython.compiled:  # for compiled code, the .pxd declares these names
     from rillet.types.stream.id import less
 
+_LFU = cython.declare(cython.int, lru.LFU)
 _MAX_U64 = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)
 
 
@@ -70,6 +72,8 @@ class ReadReply:
                 break
             # Count a second keyspace hit or miss: Redis looks up every key twice, for the ID and for the entries.
             session.db.count_read(self.arguments.keys[index], stream is not None)
+            if session.db.access.mode == _LFU:
+                session.db.touch_access(self.arguments.keys[index])
             if stream is not None and self.write_stream(session, stream, index):
                 served += 1
         if served == 0:

@@ -8,10 +8,13 @@ except ModuleNotFoundError:  # Cython is not installed: use a replacement for it
     from rillet import _cython as cython
 
 from rillet.errors import CommandError, WrongType
+from rillet.keyspace import lru
 from rillet.keyspace.database import Database
 from rillet.protocol.reply_writer import ReplyWriter
 from rillet.runtime.session import Session
 from rillet.types.string import String, new_string
+
+_LFU = cython.declare(cython.int, lru.LFU)
 
 
 @cython.ccall
@@ -42,6 +45,8 @@ def string_for_write(db: Database, key: bytes) -> String:
 @cython.exceptval(-1, check=False)
 def store_string(session: Session, key: bytes, data: bytes, event: bytes) -> cython.bint:
     """Store a value as SET does: remove the expiry, mark watchers, publish the event."""
+    if session.db.access.mode == _LFU:
+        session.db.touch_access(key)  # the lookup of setKey
     session.db.replace(key, new_string(data))
     session.modified(key)
     session.notify(b"$", event, key)

@@ -172,6 +172,7 @@ def _reading(source: Any, progress: Callable[[int], None] | None) -> Callable[[m
 class _RdbLoader:
     def __init__(self, name: str, engine: Engine, reader: RdbReader, options: LoadOptions) -> None:
         settings = engine.settings
+        engine.access.update()
         self.name = name
         self.engine = engine
         self.reader = reader
@@ -183,7 +184,7 @@ class _RdbLoader:
         self.checked: bool = settings.rdbchecksum and not settings.skip_checksum_validation
         self.version = 0
         self.database = engine.databases[0]
-        self.expires = -1
+        self.expires = self.idle = self.frequency = -1
         self.keys = self.expired = self.empty = self.skipped = 0
         self.facts: dict[bytes, bytes] = {}
 
@@ -249,9 +250,9 @@ class _RdbLoader:
         elif kind == _EXPIRE_S:
             self.expires = int.from_bytes(reader.raw(4), "little", signed=True) * 1000
         elif kind == _IDLE:
-            reader.length()
+            self.idle = reader.length()
         elif kind == _FREQUENCY:
-            reader.byte()
+            self.frequency = reader.byte()
         else:
             self._foreign(kind)
 
@@ -293,6 +294,7 @@ class _RdbLoader:
         self._parts()
         value = self.reader.kept()
         expires, self.expires = self.expires, -1
+        self.idle = self.frequency = -1
         if self.unknown == "keep":
             kept_of(self.engine).values.append(KeptValue(self.database.index, key, expires, value))
         else:
@@ -323,6 +325,8 @@ class _RdbLoader:
                 f"{_READS}"
             )
         expires, self.expires = self.expires, -1
+        idle, self.idle = self.idle, -1
+        frequency, self.frequency = self.frequency, -1
         value: object
         try:
             if kind == rdb.TYPE_STRING:  # the fast path for files with millions of strings
@@ -339,6 +343,8 @@ class _RdbLoader:
         if not self.merge and key in database.keys:
             raise Corrupt(f"the key {key.decode('utf-8', 'backslashreplace')!r} occurs twice", "RDB has duplicated key")
         database.set(key, value)
+        if idle >= 0 or frequency >= 0:
+            database.restore_access(key, idle, frequency)
         if self.delay:
             debug_delay(self.delay)
         if isinstance(value, Stream):

@@ -4,7 +4,8 @@
     FA  name value                         auxiliary fields: redis-ver, redis-bits, ctime, used-mem, aof-base
     F7 .. F5 ..                            data kept from a loaded file: modules' data, function libraries
     FE  n   FB  keys expires               a database with keys, and the sizes of its hash tables
-    [FC ms] type key value                 a key after its expiry; the value as in rillet.types.rdb.value
+    [FC ms] [F8 idle] [F9 freq]            of the next key: expiry, idle time (s) or access frequency, by policy
+    type key value                         a key; the value as in rillet.types.rdb.value
     FF  CRC-64 (8, little endian)          the end; 0 means no checksum (rdbchecksum no)
 
 The version precedes the keys, so it is determined first: the oldest version that supports the type of every value.
@@ -29,6 +30,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rillet.keyspace.database import Database
+from rillet.keyspace.lru import LFU
 from rillet.persistence.debug_delay import debug_delay
 from rillet.persistence.disk import REAL, Disk, DiskFile, write_all
 from rillet.persistence.rdb.reader import Kept, KeptValue, kept_of
@@ -43,7 +45,7 @@ OLDEST_VERSION = 9
 """The oldest version that can be requested: Redis 5, the first with streams."""
 _FUNCTIONS_SINCE = 10
 
-_FACT, _SIZES, _EXPIRE_MS, _DATABASE, _END = 0xFA, 0xFB, 0xFC, 0xFE, 0xFF
+_IDLE, _FREQUENCY, _FACT, _SIZES, _EXPIRE_MS, _DATABASE, _END = 0xF8, 0xF9, 0xFA, 0xFB, 0xFC, 0xFE, 0xFF
 _MODULE_VALUE = 7
 # Report progress every 1024 keys (rdb.c: rdbSaveDb).
 _PROGRESS_MASK = 1023
@@ -121,6 +123,9 @@ class _RdbFileWriter:
         self.version = version
         self.lost = lost
         self.kept: Kept = kept_of(engine)
+        self.access = engine.access
+        self.access.update()
+        self.saves_access: bool = engine.settings.maxmemory_policy.endswith(("lru", "lfu"))
         self.checked = engine.settings.rdbchecksum
         self.checksum = 0
         self.keys = 0
@@ -177,7 +182,9 @@ class _RdbFileWriter:
             kind = self._type_of(value)
             if self.version is not None and self.lost is not None:
                 self.lost += [Lost(database.index, key, what) for what in rdb.losses(value, kind)]
-            self._head(kind, key, database.get_expire(key))
+            self._expiry(database.get_expire(key))
+            self._access(database, key)
+            self._head(kind, key)
             rdb.save(piece, value, kind)
             if self.keys & _PROGRESS_MASK == 0 and self.progress is not None:
                 self.progress(self.keys)
@@ -186,14 +193,29 @@ class _RdbFileWriter:
                 debug_delay(self.delay)
             piece.spill()
         for kept in foreign:
-            self._head(_MODULE_VALUE, kept.key, kept.expires)
+            self._expiry(kept.expires)
+            self._head(_MODULE_VALUE, kept.key)
             piece.raw(kept.value)
             piece.spill()
 
-    def _head(self, kind: int, key: bytes, expires: int) -> None:
+    def _expiry(self, expires: int) -> None:
         if expires >= 0:
             self.piece.byte(_EXPIRE_MS)
             self.piece.milliseconds(expires)
+
+    def _access(self, database: Database, key: bytes) -> None:
+        """Write the idle time or the frequency of a key if the policy is LRU or LFU (rdbSaveKeyValuePair)."""
+        if not self.saves_access:
+            return
+        bits = database.access_bits(key)
+        if self.access.mode == LFU:
+            self.piece.byte(_FREQUENCY)
+            self.piece.byte(self.access.frequency(bits))
+        else:
+            self.piece.byte(_IDLE)
+            self.piece.length(self.access.idle_time(bits))
+
+    def _head(self, kind: int, key: bytes) -> None:
         self.piece.byte(kind)
         self.piece.string(key)
 

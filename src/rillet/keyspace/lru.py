@@ -1,0 +1,180 @@
+"""The 24 bits of LRU or LFU data in the record of each key (Redis: robj.lru, evict.c, updateLFU in db.c).
+
+    LRU, LRM    +----------------------------+    seconds since the epoch, modulo 2**24 (194 days): the last access,
+                | seconds                 24 |    with LRM the last change
+                +----------------------------+
+    LFU         +-------------------+--------+    minutes since the epoch, modulo 2**16: the last access
+                | minutes        16 | freq 8 |    freq: the logarithm of the number of accesses
+                +-------------------+--------+
+
+The setting `maxmemory-policy` selects the meaning. After a change, the old bits are read in the new meaning until the
+next access of the key, as in Redis.
+
+An access sets the time to `seconds`, a cached clock. The engine compares a tick count that it has anyway with `due`, so
+an access costs one store into the record that the lookup has read before. A frequency grows with probability
+1 / ((freq - 5) * lfu-log-factor + 1), and falls by 1 for each `lfu-decay-time` minutes without access.
+
+No access is recorded while a child process saves (each changed page would be copied), and while a client with CLIENT
+NO-TOUCH runs a command (`untouched`).
+"""
+
+from __future__ import annotations
+
+from random import getrandbits
+
+try:
+    import cython
+except ModuleNotFoundError:  # Cython is not installed: run interpreted
+    from rillet import _cython as cython
+
+from rillet.keyspace.clock import Clock
+from rillet.structs.dict import Dict
+
+LRU, LFU, LRM = 0, 1, 2
+"""The meanings of the bits. LRM (least recently modified) exists in the newest Redis."""
+LFU_INITIAL = 5
+"""The frequency of a new key (LFU_INIT_VAL)."""
+_LRU = cython.declare(cython.int, 0)
+_LFU = cython.declare(cython.int, 1)
+_LRM = cython.declare(cython.int, 2)
+_LFU_INITIAL = cython.declare(cython.long, 5)
+_MAX = cython.declare(cython.long, (1 << 24) - 1)
+_MAX_MINUTES = cython.declare(cython.long, (1 << 16) - 1)
+
+_child_saves = cython.declare(cython.bint, False)
+
+
+def set_child_saves(saves: bool) -> None:
+    """Record whether a child of this process saves; accesses are not recorded meanwhile (hasActiveChildProcess)."""
+    global _child_saves
+    _child_saves = saves
+
+
+@cython.final
+@cython.cclass
+class AccessClock:
+    """The clock of an engine's LRU and LFU data, and the functions that write and read the data of an entry.
+
+    seconds, minutes: the time as the bits hold it. due: the ticks (Clock.ticks) at which `update` must be called.
+    mode: LRU, LFU or LRM. untouched: accesses are not recorded.
+    """
+
+    __slots__ = ("clock", "decay_time", "due", "log_factor", "minutes", "mode", "seconds", "untouched", "_random")
+    clock: Clock
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.mode = LRU
+        self.log_factor = 10
+        self.decay_time = 1
+        self.untouched = False
+        self._random = getrandbits(63) | 1
+        self.update()
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def update(self) -> cython.bint:
+        """Read the clock (getLRUClock)."""
+        now: cython.longlong = self.clock.now_ms()
+        self.seconds = now // 1000 & _MAX
+        self.minutes = now // 60_000 & _MAX_MINUTES
+        self.due = self.clock.ticks() + (1000 - now % 1000) * 1_000_000
+        return True
+
+    # -- writing the bits ----------------------------------------------------------------------------
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def touch(self, keys: Dict, n: cython.Py_ssize_t) -> cython.bint:
+        """Record an access of an entry (db.c: lookupKey). O(1)"""
+        if _child_saves or self.untouched:
+            return True
+        if self.mode == _LRU:
+            return keys.set_lru(n, self.seconds)
+        if self.mode == _LFU:
+            return keys.set_lru(n, self.minutes << 8 | self._incremented(self._decayed(keys.lru(n))))
+        return True
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def touch_modified(self, keys: Dict, n: cython.Py_ssize_t) -> cython.bint:
+        """Record a change of an entry's value (db.c: updateLRM). O(1)"""
+        if self.mode == _LRM:
+            keys.set_lru(n, self.seconds)
+        return True
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def start(self, keys: Dict, n: cython.Py_ssize_t) -> cython.bint:
+        """Set the bits of a new entry (initObjectLRUOrLFU). O(1)"""
+        return keys.set_lru(n, self.minutes << 8 | _LFU_INITIAL if self.mode == _LFU else self.seconds)
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def overwrite(self, keys: Dict, n: cython.Py_ssize_t) -> cython.bint:
+        """Record that a value replaces another; the lookup before it has counted the access for LFU (dbSetValue)."""
+        if self.mode != _LFU and not self.untouched:
+            keys.set_lru(n, self.seconds)
+        return True
+
+    def restore(self, keys: Dict, n: int, idle: int, frequency: int) -> None:
+        """Set the bits from a file or RESTORE; -1: not given (objectSetLRUOrLFU). O(1)"""
+        if self.mode == LFU:
+            if frequency >= 0:
+                keys.set_lru(n, self.minutes << 8 | frequency)
+        elif idle >= 0:
+            # Redis adds the clock's maximum once to a negative time, and stores the lowest 24 bits.
+            then = self.seconds - idle
+            keys.set_lru(n, (then if then >= 0 else then + (1 << 24) - 1) & 0xFFFFFF)
+
+    # -- reading the bits ----------------------------------------------------------------------------
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def idle_time(self, bits: cython.long) -> cython.long:
+        """Return the seconds since the access that the bits record (estimateObjectIdleTime). O(1)"""
+        if self.seconds >= bits:
+            return self.seconds - bits
+        return self.seconds + (_MAX - bits)
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def frequency(self, bits: cython.long) -> cython.long:
+        """Return the access frequency that the bits record, 0 to 255 (LFUDecrAndReturn). O(1)"""
+        return self._decayed(bits)
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(check=False)
+    def _decayed(self, bits: cython.long) -> cython.long:
+        """Return the frequency, less one for each `decay_time` minutes that have passed."""
+        then: cython.long = bits >> 8
+        count: cython.long = bits & 255
+        elapsed: cython.long = self.minutes - then
+        if elapsed < 0:
+            elapsed += _MAX_MINUTES
+        if self.decay_time == 0:
+            return count
+        periods: cython.long = elapsed // self.decay_time
+        return 0 if periods > count else count - periods
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(check=False)
+    def _incremented(self, count: cython.long) -> cython.long:
+        """Return the frequency after one more access (LFULogIncr)."""
+        if count == 255:
+            return 255
+        above: cython.long = count - _LFU_INITIAL if count > _LFU_INITIAL else 0
+        # xorshift64: the quality of its high bits is more than a probability of 1 / 2551 needs.
+        x: cython.ulonglong = self._random
+        x ^= x << 13 & 0xFFFFFFFFFFFFFFFF
+        x ^= x >> 7
+        x ^= x << 17 & 0xFFFFFFFFFFFFFFFF
+        self._random = x
+        share: cython.double = (x >> 11) / 9007199254740992.0
+        base: cython.double = above
+        return count + 1 if share * (base * self.log_factor + 1.0) < 1.0 else count
+
+
+__all__ = ["LFU", "LFU_INITIAL", "LRM", "LRU", "AccessClock", "set_child_saves"]
