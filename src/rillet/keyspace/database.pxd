@@ -33,6 +33,7 @@ cdef class Database:
     cdef public unsigned long long expires_cursor
     cdef public long long average_ttl
     cdef bint _any_expires(self) noexcept
+    cdef Py_ssize_t _find(self, bytes key) except -2
     cpdef object peek(self, bytes key)
     cpdef object lookup(self, bytes key)
     cpdef object lookup_read(self, bytes key)

@@ -112,11 +112,22 @@ class Database:
     @cython.ccall
     def lookup(self, key: bytes) -> object:
         """Return the key's value, or None; record the access. An expired key is deleted first (lookupKeyWrite). O(1)"""
+        n: cython.Py_ssize_t = self._find(key)
+        return None if n < 0 else self.keys.entry_value(n)
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(-2, check=False)
+    def _find(self, key: bytes) -> cython.Py_ssize_t:
+        """Return the number of a key's entry and record the access; -1 if the key is missing or expired (lookupKey)."""
         n: cython.Py_ssize_t = self.keys.find(key)
         if n < 0 or (self._any_expires() and self.expire_if_needed(key)):
-            return None
-        self.access.touch(self.keys, n)
-        return self.keys.entry_value(n)
+            return -1
+        if self.access.stamp >= 0:
+            self.keys.put_lru(n, self.access.stamp)
+        else:
+            self.access.touch(self.keys, n)
+        return n
 
     @cython.ccall
     def peek(self, key: bytes) -> Any:
@@ -132,9 +143,12 @@ class Database:
     @cython.ccall
     def lookup_read(self, key: bytes) -> object:
         """Look up a key and count a keyspace hit or miss for INFO (db.c: lookupKeyRead). O(1)"""
-        value: object = self.lookup(key)
-        self.count_read(key, value is not None)
-        return value
+        n: cython.Py_ssize_t = self._find(key)
+        if n < 0:
+            self.count_read(key, False)
+            return None
+        self.hits += 1
+        return self.keys.entry_value(n)
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
@@ -220,14 +234,13 @@ class Database:
         if self._any_expires():
             self.expire_if_needed(key)
         keys: Dict = self.keys
-        n: cython.Py_ssize_t = keys.add_or_find(key)
-        old: object = None
-        if keys.added:
-            self.access.start(keys, n)
+        old: object = keys.exchange(key, value)
+        if self.access.stamp >= 0:
+            keys.put_lru(keys.exchanged, self.access.stamp)
+        elif old is None:
+            self.access.start(keys, keys.exchanged)
         else:
-            old = keys.entry_value(n)
-            self.access.overwrite(keys, n)
-        keys.set_entry_value(n, value)
+            self.access.overwrite(keys, keys.exchanged)
         if old is not None and not keep_ttl and self._any_expires():
             self.expires.delete(key)
         if old is None and self.on_new is not None:

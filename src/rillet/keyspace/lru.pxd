@@ -12,7 +12,10 @@ cdef class AccessClock:
     cdef public long log_factor
     cdef public long decay_time
     cdef public bint untouched
+    cdef readonly long stamp
     cdef unsigned long long _random
+    cdef object __weakref__
+    cpdef bint choose_stamp(self) except -1
     cpdef bint update(self) except -1
     cpdef bint touch(self, Dict keys, Py_ssize_t n) except -1
     cpdef bint touch_modified(self, Dict keys, Py_ssize_t n) except -1

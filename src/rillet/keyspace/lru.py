@@ -21,6 +21,8 @@ NO-TOUCH runs a command (`untouched`).
 from __future__ import annotations
 
 from random import getrandbits
+from typing import Any
+from weakref import WeakSet
 
 try:
     import cython
@@ -42,12 +44,15 @@ _MAX = cython.declare(cython.long, (1 << 24) - 1)
 _MAX_MINUTES = cython.declare(cython.long, (1 << 16) - 1)
 
 _child_saves = cython.declare(cython.bint, False)
+_clocks: WeakSet[Any] = WeakSet()
 
 
 def set_child_saves(saves: bool) -> None:
     """Record whether a child of this process saves; accesses are not recorded meanwhile (hasActiveChildProcess)."""
     global _child_saves
     _child_saves = saves
+    for clock in _clocks:
+        clock.choose_stamp()
 
 
 @cython.final
@@ -56,10 +61,14 @@ class AccessClock:
     """The clock of an engine's LRU and LFU data, and the functions that write and read the data of an entry.
 
     seconds, minutes: the time as the bits hold it. due: the ticks (Clock.ticks) at which `update` must be called.
-    mode: LRU, LFU or LRM. untouched: accesses are not recorded.
+    mode: LRU, LFU or LRM. untouched: accesses are not recorded. stamp: `seconds` if an access sets the bits to it,
+    else -1.
     """
 
-    __slots__ = ("clock", "decay_time", "due", "log_factor", "minutes", "mode", "seconds", "untouched", "_random")
+    __slots__ = (
+        "clock", "decay_time", "due", "log_factor", "minutes", "mode", "seconds", "stamp", "untouched", "_random",
+        "__weakref__",
+    )  # fmt: skip
     clock: Clock
 
     def __init__(self, clock: Clock) -> None:
@@ -70,6 +79,7 @@ class AccessClock:
         self.untouched = False
         self._random = getrandbits(63) | 1
         self.update()
+        _clocks.add(self)
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
@@ -79,6 +89,13 @@ class AccessClock:
         self.seconds = now // 1000 & _MAX
         self.minutes = now // 60_000 & _MAX_MINUTES
         self.due = self.clock.ticks() + (1000 - now % 1000) * 1_000_000
+        return self.choose_stamp()
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def choose_stamp(self) -> cython.bint:
+        """Set `stamp`; call this after a change of `mode` or `untouched`."""
+        self.stamp = self.seconds if self.mode == _LRU and not self.untouched and not _child_saves else -1
         return True
 
     # -- writing the bits ----------------------------------------------------------------------------

@@ -246,6 +246,7 @@ class Engine:
         untouched: cython.bint = self.access.untouched
         if session.state & _NO_TOUCH:
             self.access.untouched = entry.fullname != "touch"
+            self.access.choose_stamp()
         propagation.depth += 1
         try:
             entry.handler(session, argv)
@@ -254,7 +255,9 @@ class Engine:
             session.reply_error(mark, error)
         finally:
             propagation.depth -= 1
-            self.access.untouched = untouched
+            if self.access.untouched != untouched:
+                self.access.untouched = untouched
+                self.access.choose_stamp()
             if not outer:
                 session.state &= ~_RUNNING
             ended: cython.longlong = self.clock.ticks()
@@ -432,6 +435,7 @@ class Engine:
         self.access.mode = LFU if policy.endswith("lfu") else LRM if policy.endswith("lrm") else LRU
         self.access.log_factor = self.settings.lfu_log_factor
         self.access.decay_time = self.settings.lfu_decay_time
+        self.access.choose_stamp()
 
     def unpause(self) -> None:
         """End CLIENT PAUSE and run the commands that it held back."""

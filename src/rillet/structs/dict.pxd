@@ -38,6 +38,7 @@ cdef class Dict(DictTable):
     cpdef bint set_number(self, Py_ssize_t n, long long value) except -1
     cpdef double score(self, Py_ssize_t n) except? -1
     cpdef bint set_score(self, Py_ssize_t n, double value) except -1
+    cdef bint put_lru(self, Py_ssize_t n, long value) except -1
     cpdef long lru(self, Py_ssize_t n) except -1
     cpdef bint set_lru(self, Py_ssize_t n, long value) except -1
     cpdef Py_ssize_t random_entry(self) except -2

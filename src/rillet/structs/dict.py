@@ -192,12 +192,16 @@ class Dict(DictTable):
 
     @cython.ccall
     def exchange(self, key: bytes, value: object) -> Any:
-        """Set the object of a key; return the former one, or None. For dicts that have objects and no values. O(1)"""
+        """Set the object of a key; return the former one, or None. For dicts that have objects and no values. O(1)
+
+        `exchanged` is the number of the entry, `added` tells whether it is new.
+        """
         if self.has_values or not self.has_objects:
             raise TypeError("only a dict of objects exchanges them")
         n: cython.Py_ssize_t = self.add_or_find(key)
         former: object = None if self.added else self._object(n)
         self._set_object(n, value)
+        self.exchanged = n
         return former
 
     @cython.ccall
@@ -458,6 +462,12 @@ class Dict(DictTable):
         if value < 0 or value > 0xFFFFFF:
             raise ValueError("LRU data has 24 bits")
         self._live(n)
+        return self.put_lru(n, value)
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def put_lru(self, n: cython.Py_ssize_t, value: cython.long) -> cython.bint:
+        """Do `set_lru` without checks, for each lookup."""
         bits: cython.ulonglong = value
         r: cython.p_uchar = self._record(n)
         put_u64(r, 8, (u64(r, 8) & _PLACE_MASK) | (bits << 40))

@@ -257,6 +257,7 @@ class DictTable:
         "_walk_page",
         "added",
         "arena",
+        "exchanged",
         "exp0",
         "exp1",
         "has_numbers",
@@ -278,6 +279,7 @@ class DictTable:
         self.newest = newest
         self.pauses = 0
         self.added = False
+        self.exchanged = -1
         self._stride = 24 if numbers else 16
         self._vacated: list[Any] = []
         self._start()
