@@ -2,6 +2,7 @@
 
     rdb/record_scan.py     the records of an RDB file, and the gaps between them
     rdb/salvage.py         loads the records that are sound
+    rdb/stream_salvage.py  the sound parts of a damaged stream
     aof/salvage.py         executes the commands of a log that are sound
 
 The result is in an engine, so that it can be written as a new store or a new RDB file: a file that was sound from its

@@ -275,7 +275,7 @@ class RdbScan:
         read = 0
         for record in reversed(records):
             if record.key < 0 and record.kind in (SIZES, DATABASE):
-                return (_length(self.data, record.start + 1)[0] if record.kind == SIZES else -1), read
+                return (length_at(self.data, record.start + 1)[0] if record.kind == SIZES else -1), read
             read += record.key >= 0
         return -1, read
 
@@ -324,7 +324,7 @@ def read_record(data: bytes, at: int, version: int) -> RdbRecord:
     kind = data[at]
     while kind in _PREFIXES or kind == IDLE:
         if kind == IDLE:
-            at = _length(data, at + 1)[1]
+            at = length_at(data, at + 1)[1]
         else:
             size = _PREFIXES[kind]
             if kind != FREQUENCY:
@@ -336,7 +336,7 @@ def read_record(data: bytes, at: int, version: int) -> RdbRecord:
         if at != start:
             raise Corrupt("a key expected after its expiry")
         return RdbRecord(start, _within(data, _end_of_opcode(data, kind, at + 1)), kind)
-    value = _string(data, at + 1)
+    value = string_end(data, at + 1)
     return RdbRecord(start, _within(data, _end_of_value(data, kind, value)), kind, at + 1, value, expires)
 
 
@@ -346,7 +346,7 @@ def _within(data: bytes, end: int) -> int:
     return end
 
 
-def _length(data: bytes, at: int) -> tuple[int, int]:
+def length_at(data: bytes, at: int) -> tuple[int, int]:
     """Return a length and the offset after it."""
     first = data[at]
     form = first >> 6
@@ -361,14 +361,14 @@ def _length(data: bytes, at: int) -> tuple[int, int]:
     raise Corrupt("a length expected")
 
 
-def _string(data: bytes, at: int) -> int:
+def string_end(data: bytes, at: int) -> int:
     """Return the offset after a string."""
     first = data[at]
     if first < 0xC0:
-        size, at = _length(data, at)
+        size, at = length_at(data, at)
     elif first == 0xC3:
-        size, at = _length(data, at + 1)
-        contents, at = _length(data, at)
+        size, at = length_at(data, at + 1)
+        contents, at = length_at(data, at)
         if contents > size * _MAX_RATIO:
             raise Corrupt("a compressed string with an impossible length")
     elif first < 0xC3:
@@ -380,13 +380,13 @@ def _string(data: bytes, at: int) -> int:
 
 def _lengths(data: bytes, at: int, count: int) -> int:
     for _ in range(count):
-        at = _length(data, at)[1]
+        at = length_at(data, at)[1]
     return at
 
 
 def _count(data: bytes, at: int) -> tuple[int, int]:
     """Return a number of elements, each of which takes at least one byte, and the offset after it."""
-    count, at = _length(data, at)
+    count, at = length_at(data, at)
     if count > len(data) - at:
         raise Corrupt("more elements than bytes")
     return count, at
@@ -394,7 +394,7 @@ def _count(data: bytes, at: int) -> tuple[int, int]:
 
 def _strings(data: bytes, at: int, count: int) -> int:
     for _ in range(count):
-        at = _string(data, at)
+        at = string_end(data, at)
     return at
 
 
@@ -402,15 +402,15 @@ def _end_of_opcode(data: bytes, kind: int, at: int) -> int:
     if kind == FACT:
         return _strings(data, at, 2)
     if kind == DATABASE:
-        return _length(data, at)[1]
+        return length_at(data, at)[1]
     if kind == SIZES:
         return _lengths(data, at, 2)
     if kind == SLOT_SIZES:
         return _lengths(data, at, 3)
     if kind == FUNCTION:
-        return _string(data, at)
+        return string_end(data, at)
     if kind == FUNCTION_PREVIEW:
-        described, at = _length(data, _strings(data, at, 2))
+        described, at = length_at(data, _strings(data, at, 2))
         return _strings(data, at, 2 if described else 1)
     if kind == MODULE_AUX:
         return _parts(data, _lengths(data, at, 3))
@@ -421,32 +421,32 @@ def _end_of_opcode(data: bytes, kind: int, at: int) -> int:
 
 def _end_of_value(data: bytes, kind: int, at: int) -> int:
     if kind in _ONE_STRING:
-        return _string(data, at)
+        return string_end(data, at)
     if kind in _STRINGS:
         count, at = _count(data, at)
         return _strings(data, at, count * _STRINGS[kind])
     if kind in _STREAMS:
         return _stream(data, kind, at)
     if kind == MODULE_VALUE:
-        return _parts(data, _length(data, at)[1])
+        return _parts(data, length_at(data, at)[1])
     if kind == 25:  # a hash with field expiry, as a listpack: the least expiry, the listpack
-        return _string(data, at + 8)
+        return string_end(data, at + 8)
     at += 8 if kind == 24 else 0  # a hash with field expiry: the least expiry, then an expiry per field
     if kind not in (3, 5, 18, 22, 24):
         raise Corrupt("an unknown type")
     count, at = _count(data, at)
     for _ in range(count):
         if kind == 3:
-            at = _string(data, at)
+            at = string_end(data, at)
             at += 1 if data[at] >= 253 else 1 + data[at]  # the score as text
         elif kind == 5:
-            at = _string(data, at) + 8
+            at = string_end(data, at) + 8
         elif kind == 18:
-            at = _string(data, _length(data, at)[1])
+            at = string_end(data, length_at(data, at)[1])
         elif kind == 22:  # Valkey's hash with field expiry
             at = _strings(data, at, 2) + 8
         else:
-            at = _strings(data, _length(data, at)[1], 2)
+            at = _strings(data, length_at(data, at)[1], 2)
     return at
 
 
@@ -460,13 +460,13 @@ def _stream(data: bytes, kind: int, at: int) -> int:
     at = _lengths(data, at, 3 if kind == 15 else 8)
     groups, at = _count(data, at)
     for _ in range(groups):
-        at = _lengths(data, _string(data, at), 2 if kind == 15 else 3)
+        at = _lengths(data, string_end(data, at), 2 if kind == 15 else 3)
         pending, at = _count(data, at)
         for _ in range(pending):
-            at = _length(data, at + 24)[1]
+            at = length_at(data, at + 24)[1]
         consumers, at = _count(data, at)
         for _ in range(consumers):
-            at = _string(data, at) + (8 if kind < 21 else 16)
+            at = string_end(data, at) + (8 if kind < 21 else 16)
             pending, at = _count(data, at)
             at = _within(data, at + 16 * pending)
         if kind >= 27:
@@ -475,9 +475,9 @@ def _stream(data: bytes, kind: int, at: int) -> int:
     if kind >= 26:
         producers, at = _count(data, _lengths(data, at, 2))
         for _ in range(producers):
-            messages, at = _count(data, _string(data, at))
+            messages, at = _count(data, string_end(data, at))
             for _ in range(messages):
-                at = _lengths(data, _string(data, at), 2)
+                at = _lengths(data, string_end(data, at), 2)
         at = _lengths(data, at, 2)
     return at
 
@@ -485,18 +485,18 @@ def _stream(data: bytes, kind: int, at: int) -> int:
 def _parts(data: bytes, at: int) -> int:
     """Return the offset after the parts of a module's data."""
     while True:
-        part, at = _length(data, at)
+        part, at = length_at(data, at)
         if part == 0:
             return at
         if part in (1, 2):
-            at = _length(data, at)[1]
+            at = length_at(data, at)[1]
         elif part in (3, 4):
             at += 4 if part == 3 else 8
         elif part == 5:
-            at = _string(data, at)
+            at = string_end(data, at)
         else:
             raise Corrupt("a part of a module's data expected")
 
 
 __all__ = ["DATABASE", "EXPIRE_MS", "FUNCTION", "FUNCTION_PREVIEW", "MODULE_AUX", "MODULE_VALUE", "SIZES", "RdbRecord",
-           "RdbScan", "read_record"]  # fmt: skip
+           "RdbScan", "length_at", "read_record", "string_end"]  # fmt: skip

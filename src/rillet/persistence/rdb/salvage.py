@@ -1,8 +1,9 @@
 """Loads everything sound of a damaged RDB file into an engine, and lists what was lost.
 
 rillet.persistence.rdb.record_scan finds the records and the gaps between them. Then each value is loaded and validated
-as in an ordinary load; a value that is damaged inside, while its length is right, is lost alone. A key whose database
-is unknown, because the record that selects the database is lost, is written to the next one, and the report says so.
+as in an ordinary load; a value that is damaged inside, while its length is right, is lost alone, and of a stream only
+the damaged parts (stream_salvage). A key whose database is unknown, because the record that selects the database is
+lost, is written to the next one, and the report says so.
 
 Memory: the file, and its data. Damage that leaves every value valid (a changed byte of a string) cannot be located: the
 file's checksum is then wrong, and the report says that some value may differ.
@@ -27,15 +28,18 @@ from rillet.persistence.rdb.record_scan import (
     RdbRecord,
     RdbScan,
 )
+from rillet.persistence.rdb.stream_salvage import salvage_stream
 from rillet.runtime.engine import Engine
 from rillet.structs.crc64 import crc64
 from rillet.types.rdb import value as rdb
 from rillet.types.rdb.primitives import EmptyValue, RdbReader
+from rillet.types.rdb.stream import STREAM_TYPES
 from rillet.types.stream.value import Stream
 
 _CHECKSUM = 8
 _CHECKSUM_SINCE = 5
 _LEAST_OPCODE = 0xF3
+_NEAR = 3  # records before a gap that may have been read with a wrong length
 _BAD_VALUE = (Corrupt, IndexError, OverflowError, MemoryError)
 
 
@@ -91,13 +95,16 @@ class _RdbSalvage:
         self.damaged = False  # whether the current database lost a key
         self.losses = 0
         self.last_name = b""
+        self.gap_follows = False  # whether the current record, or one soon after it, may end at a wrong place
 
     def run(self) -> int:
         scan = RdbScan(self.data, self._is_sound)
         gaps = scan.gaps[::-1]
-        for record in scan.records:
+        for number, record in enumerate(scan.records):
             while gaps and gaps[-1][0] < record.start:
                 self._gap(*gaps.pop(), record)
+            near = scan.records[number : number + _NEAR][-1].end
+            self.gap_follows = bool(gaps) and gaps[-1][0] <= near
             self._take(record)
         while gaps:
             self._gap(*gaps.pop(), None)
@@ -170,8 +177,11 @@ class _RdbSalvage:
             self.report.remarks.append(f"{self.path}: the key {_shown(name)} is empty, as old servers left it: omitted")
             return
         except _BAD_VALUE as error:
-            self._lose(record, str(error) or "out of memory", name)
-            return
+            found = self._parts(record, name)
+            if found is None:
+                self._lose(record, str(error) or "out of memory", name)
+                return
+            value = found
         if record.kind == MODULE_VALUE:
             raw = self.data[record.value : record.end]
             kept_of(self.engine).values.append(KeptValue(self.database, name, record.expires, raw))
@@ -186,6 +196,19 @@ class _RdbSalvage:
                 database.set_expire(name, record.expires)
         self.last_name = name
         self.loaded += 1
+
+    def _parts(self, record: RdbRecord, name: bytes) -> Stream | None:
+        """Return the sound parts of a damaged stream and report the others; None if nothing is sound."""
+        if record.kind not in STREAM_TYPES or name in self.engine.databases[self.database].keys:
+            return None
+        found = salvage_stream(self.data, record.value, record.end, record.kind, not self.gap_follows)
+        if found is None:
+            return None
+        stream, losses = found
+        self.losses += len(losses)
+        for start, end, what in losses:
+            self.report.losses.append(LostBytes(self.path, start, end, what, ((self.database, name),)))
+        return stream
 
     def _damage(self) -> None:
         self.damaged = True

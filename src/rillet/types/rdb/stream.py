@@ -257,7 +257,7 @@ def load_stream(reader: RdbReader, kind: cython.int, now: cython.longlong = 0, s
             raise Corrupt("a consumer group has read more entries than were ever added to the stream")
         left -= 1
     if kind >= _TYPE_86:
-        stream.idmp = _load_producers(reader, now)
+        stream.idmp = load_producers(reader, now)
     return stream
 
 
@@ -404,7 +404,8 @@ def _load_consumer(reader: RdbReader, group: Group, kind: cython.int) -> cython.
     return True
 
 
-def _load_producers(reader: RdbReader, now: int) -> Producers:
+def load_producers(reader: RdbReader, now: int) -> Producers:
+    """Read the idempotent producers of a stream; see load_stream. Raise Corrupt if they are malformed."""
     limits = reader.length(), reader.length()
     for limit, (low, high) in zip(limits, (DURATION_RANGE, MAX_ENTRIES_RANGE), strict=True):
         if not low <= limit <= high:
