@@ -66,7 +66,7 @@ SUITES = {suite.compat: suite for suite in (
         "unit/type/stream": (72, 72),
         "unit/type/stream-cgroups": (51, 51),
         "unit/expire": (60, 64),
-        "unit/dump": (9, 12),
+        "unit/dump": (11, 12),
         "unit/keyspace": (53, 53),
         "unit/other": (16, 19),
         "unit/protocol": (25, 25),

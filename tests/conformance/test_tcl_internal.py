@@ -66,7 +66,7 @@ UNITS: dict[str, Unit] = {
     "integration/corrupt-dump-fuzzer": Unit(1, 2, ("Fuzzer corrupt restore payloads - sanitize_dump: yes",)),
     "unit/aofrw": Unit(19, 20),
     # The first of them leaves a server behind that the others take for theirs.
-    "unit/dump": Unit(9, 26, ("/^MIGRATE ",)),
+    "unit/dump": Unit(11, 26, ("/^MIGRATE ",)),
 }
 
 
