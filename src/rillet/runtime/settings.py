@@ -349,7 +349,7 @@ _PROCESS = [
     words("enable-module-command", "Ignored; in Redis: who may run MODULE", "no", _PROTECTED, mutable=False),
 ]  # fmt: skip
 _MEMORY = [
-    SettingType("maxmemory-policy", "Which keys are evicted, and whether accesses are recorded as times or frequencies",
+    SettingType("maxmemory-policy", "Whether accesses are recorded as times or as frequencies; no key is evicted",
                 "noeviction", str.lower, adapt=_policy),
     integer("lfu-log-factor", "How slowly an access frequency grows (LFU policies); 0: by 1 with each access",
             10, 0, INT_MAX),
