@@ -16,7 +16,6 @@ from rillet.testing.clock import StoreClock
 WITHOUT_EFFECT: list[tuple[dict[str, Any], str]] = [
     ({"maxmemory": 100}, "maxmemory=100: rillet does not limit its memory"),
     ({"maxmemory": "100mb"}, "maxmemory='100mb': rillet does not limit its memory"),
-    ({"maxmemory_policy": "allkeys-lru"}, "maxmemory_policy='allkeys-lru': rillet does not evict keys"),
     ({"slowlog_max_len": 128}, "slowlog_max_len=128: rillet has no slow log and no latency monitor"),
     ({"daemonize": True}, "daemonize=True has no effect in rillet"),
     ({"tcp_keepalive": 60}, "tcp_keepalive=60 has no effect in rillet"),
