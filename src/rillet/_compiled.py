@@ -47,6 +47,7 @@ TYPED = (
     "types/rdb/stream_node_batch",
     "types/rdb/stream",
     "types/stream/entry_lookup",
+    "types/at_rest",
     "keyspace/clock",
     "keyspace/database",
     "keyspace/expire_cycle",

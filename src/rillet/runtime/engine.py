@@ -255,6 +255,10 @@ class Engine:
                 propagation.take_effects(session, argv)
             if propagation.pending and propagation.depth == 0:
                 propagation.flush_pending()
+        if propagation.depth == 0:  # no command holds a value that it may still change
+            database: Database = session.db
+            if len(database.awake) - database._first_awake > database.awake_limit:
+                database.rest_oldest()
         return True
 
     def before_reply(self) -> None:
@@ -479,6 +483,7 @@ class Engine:
     def rehash(self, microseconds: int) -> None:
         """Shrink and rehash the tables of the keyspace, until the time has passed (server.c: databasesCron)."""
         for database in self.databases:
+            database.rest_oldest()
             database.keys.shrink_if_needed()
             database.expires.shrink_if_needed()
         if not self.settings.activerehashing:

@@ -1,5 +1,5 @@
 cimport cython
-from libc.string cimport memcpy
+from libc.string cimport memcmp, memcpy
 
 from rillet.structs.block_list cimport BlockList
 from rillet.structs.dict_table cimport DictTable, address, bucket, hash_bytes, item_size, put_u32, put_u64, table_mask, u32, u64, varint, varint_size
@@ -25,6 +25,11 @@ cdef class Dict(DictTable):
     cpdef Py_ssize_t add_or_find(self, bytes key) except -2
     cpdef object get(self, bytes key)
     cpdef bint set(self, bytes key, object value) except -1
+    cpdef Py_ssize_t add_value(self, bytes key, bytes rest) except -2
+    cpdef object object_at(self, Py_ssize_t n)
+    cpdef bint wake_entry(self, Py_ssize_t n, object value) except -1
+    cpdef bint rest_entry(self, Py_ssize_t n, bytes rest) except -1
+    cdef const unsigned char *value_span(self, Py_ssize_t n) noexcept
     cpdef bint add(self, bytes key) except -1
     cpdef object exchange(self, bytes key, object value)
     cpdef bint delete(self, bytes key) except -1

@@ -74,6 +74,7 @@ if not cython.compiled:
     )
 
 if TYPE_CHECKING:  # a C function, which the .pxd declares for the compiled module
+    memcmp: Any
     memcpy: Any
 
 _BUCKET_SHIFT = cython.declare(cython.int, 14)
@@ -172,13 +173,7 @@ class Dict(DictTable):
         """Set the value of a key; return whether the key is new (dictReplace). O(1)"""
         n: cython.Py_ssize_t
         if self.has_values and isinstance(value, bytes):
-            rest: bytes = value
-            if cython.compiled:
-                at: cython.p_const_uchar = key
-                to: cython.p_const_uchar = rest
-                n = self.add_span(at, len(key), to, len(rest))
-            else:
-                n = self.add_span(key, len(key), rest, len(rest))
+            n = self.add_value(key, value)
             if self.added:
                 return True
             self.set_entry_value(n, value)
@@ -189,6 +184,19 @@ class Dict(DictTable):
         new: cython.bint = self.added
         self.set_entry_value(n, value)
         return new
+
+    @cython.ccall
+    @cython.exceptval(-2, check=False)
+    def add_value(self, key: bytes, rest: bytes) -> cython.Py_ssize_t:
+        """Return the entry with this key; create it with the value at rest if it does not exist (`added`). O(1)"""
+        if not self.has_values:
+            raise TypeError("this dict stores no values at rest")
+        if cython.compiled:
+            at: cython.p_const_uchar = key
+            to: cython.p_const_uchar = rest
+            h: cython.Py_hash_t = hash(key)
+            return self.add_hashed(at, len(key), to, len(rest), cython.cast(cython.uint, h))
+        return self.add_span(key, len(key), rest, len(rest))
 
     @cython.ccall
     def exchange(self, key: bytes, value: object) -> Any:
@@ -306,6 +314,52 @@ class Dict(DictTable):
         if self.has_objects:
             self._set_object(n, value)
         return True
+
+    @cython.ccall
+    def object_at(self, n: cython.Py_ssize_t) -> Any:
+        """Return the object of an entry, or None if it has none: its value is at rest. O(1)"""
+        self._live(n)
+        return self._object(n)
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def wake_entry(self, n: cython.Py_ssize_t, value: object) -> cython.bint:
+        """Give an entry an object that represents its bytes, which stay: `rest_entry` compares them later. O(1)"""
+        self._live(n)
+        return self._set_object(n, value)
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def rest_entry(self, n: cython.Py_ssize_t, rest: bytes) -> cython.bint:
+        """Replace the object of an entry by bytes. Equal bytes are not written: a child may share their page. O(1)"""
+        at: cython.p_const_uchar = self.value_span(n)
+        same: cython.bint = self.span_size == len(rest)
+        if same:
+            if cython.compiled:
+                to: cython.p_const_uchar = rest
+                same = memcmp(at, to, self.span_size) == 0  # noqa: F821
+            else:
+                same = at[: self.span_size] == rest
+        if not same:
+            return self.set_entry_value(n, rest)
+        return self._set_object(n, None)
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(check=False)
+    def value_span(self, n: cython.Py_ssize_t) -> cython.p_const_uchar:
+        """Return the address of the bytes of an entry's value; `span_size` is their number, -1 if there are none.
+
+        The caller knows that the entry exists. The address is valid until the next change of the dict.
+        """
+        p: cython.p_uchar = self._item(n)
+        head: cython.Py_ssize_t = varint(p, 0)
+        i: cython.Py_ssize_t = varint_size(head) + (head >> 1)
+        self.span_size = varint(p, i) - 1
+        i += varint_size(self.span_size + 1)
+        if cython.compiled:
+            return p + i
+        return p[i:]
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)

@@ -35,6 +35,7 @@ cdef class DictTable:
     cdef public bint newest
     cdef public int pauses
     cdef readonly bint added
+    cdef readonly Py_ssize_t span_size
     cdef readonly Py_ssize_t rehashidx
     cdef readonly int exp0
     cdef readonly int exp1

@@ -265,6 +265,7 @@ class DictTable:
         "newest",
         "pauses",
         "rehashidx",
+        "span_size",
         "used0",
         "used1",
     )
@@ -278,6 +279,7 @@ class DictTable:
         self.newest = newest
         self.pauses = 0
         self.added = False
+        self.span_size = -1
         self._stride = 24 if numbers else 16
         self._vacated: list[Any] = []
         self._start()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rillet.commands.keys import command
 from rillet.runtime.session import Session
 from rillet.types.hash import Hash
@@ -19,7 +17,7 @@ TYPE_NAMES: dict[type, bytes] = {
 
 
 def _count_existing(session: Session, keys: list[bytes]) -> None:
-    session.out.integer(sum(1 for key in keys if session.db.lookup_read(key) is not None))
+    session.out.integer(sum(1 for key in keys if session.db.find_read(key) >= 0))
 
 
 @command("exists", arity=-2, flags="readonly fast", keys=(1, -1, 1), since="1.0.0", syntax="key [key ...]",
@@ -39,8 +37,8 @@ def touch(session: Session, argv: list[bytes]) -> None:
 @command("type", arity=2, flags="readonly fast", since="1.0.0", syntax="key", complexity="O(1)")
 def type_(session: Session, argv: list[bytes]) -> None:
     """Return the type of the value at a key."""
-    value: Any = session.db.lookup_read(argv[1])
-    session.out.simple(b"none" if value is None else TYPE_NAMES[type(value)])
+    n = session.db.find_read(argv[1])
+    session.out.simple(b"none" if n < 0 else TYPE_NAMES[session.db.type_at(n)])
 
 
 @command("dbsize", arity=1, flags="readonly fast", keys=(0, 0, 0), group="server", since="1.0.0", complexity="O(1)")

@@ -20,7 +20,7 @@ _DICT_SLOT = 24 * 3 // 2 + 8
 
 def _value(session: Session, key: bytes) -> Any:
     """Return the value at the key; reply null and return None if the key does not exist."""
-    value = session.db.lookup_no_notify(key)
+    value = session.db.view_no_notify(key)
     if value is None:
         session.out.null()
     return value
@@ -76,7 +76,7 @@ def memory_usage(session: Session, argv: list[bytes]) -> None:
         samples = integer(argv[at + 1])
         if samples < 0:
             raise syntax_error()
-    value: Any = session.db.lookup(argv[2])  # this lookup counts neither a keyspace hit nor a miss
+    value: Any = session.db.view(argv[2])  # this lookup counts neither a keyspace hit nor a miss
     if value is None:
         session.out.null()
     else:

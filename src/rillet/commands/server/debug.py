@@ -109,13 +109,16 @@ def _log(session: Session, argv: list[bytes]) -> None:
 @action("object", 3, usage="<key>")
 def _object(session: Session, argv: list[bytes]) -> None:
     """Show internals of the value at a key."""
-    value: Any = session.db.peek(argv[2])
-    if value is None:
+    keys = session.db.keys
+    n = keys.find(argv[2])
+    if n < 0:
         raise CommandError("no such key")
+    value: Any = session.db.value_at(n)
+    at = id(keys) + n  # the entry: a value at rest has no object
     size = len(rdb.dump(value, session.engine.settings.rdbcompression)) - 11
     nodes = _nodes(value.elements) if isinstance(value, List) and not value.elements.single else ""
     session.out.simple(
-        f"Value at:{id(value):#x} refcount:1 encoding:{value.encoding()} serializedlength:{size} "
+        f"Value at:{at:#x} refcount:1 encoding:{value.encoding()} serializedlength:{size} "
         f"lru:0 lru_seconds_idle:0{nodes}".encode()
     )
 

@@ -338,7 +338,7 @@ class _RdbLoader:
         database = self.database
         if not self.merge and key in database.keys:
             raise Corrupt(f"the key {key.decode('utf-8', 'backslashreplace')!r} occurs twice", "RDB has duplicated key")
-        database.set(key, value)
+        database.put(key, value)
         if self.delay:
             debug_delay(self.delay)
         if isinstance(value, Stream):
