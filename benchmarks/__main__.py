@@ -16,10 +16,12 @@ from benchmarks import (
     defrag,
     durability,
     embedded,
+    expiry,
     groups,
     hash_tables,
     interfaces,
     keyspace,
+    lazyfree,
     memory,
     owner_modes,
     peers,
@@ -32,7 +34,7 @@ SPARK = ("spark_read", "spark_follow", "spark_write", "spark_archive")
 """Modules with a function `figures(rounds, scale)`; the Spark parts import Spark when they run."""
 PARTS = (
     "server", "streams", "groups", "durability", "embedded", "interfaces", "owner_modes", "memory", "defrag",
-    "hash_tables", "keyspace", "peers", "arrow",
+    "hash_tables", "keyspace", "peers", "expiry", "lazyfree", "arrow",
     *SPARK,
 )  # fmt: skip
 
@@ -64,6 +66,10 @@ def measure(parts: list[str], rounds: int, scale: float, mode: str) -> list[Figu
         figures += memory.run(mode, scale)
     if "defrag" in parts and mode == "compiled":
         figures += defrag.run(mode, scale)
+    if "expiry" in parts and mode == "compiled":
+        figures += expiry.run(mode, scale)
+    if "lazyfree" in parts and mode == "compiled":
+        figures += lazyfree.run(mode, scale)
     if "arrow" in parts and mode == "compiled":
         figures += arrow.figures(rounds, scale)
     for name in SPARK:

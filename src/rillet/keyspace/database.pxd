@@ -2,6 +2,7 @@ cimport cython
 from rillet.keyspace.clock cimport Clock
 from rillet.keyspace.lru cimport AccessClock
 from rillet.structs.dict cimport Dict
+from rillet.types.string cimport String
 
 @cython.final
 cdef class Watcher:
@@ -28,6 +29,8 @@ cdef class Database:
     cdef public object on_new
     cdef public object on_overwritten
     cdef public object may_expire
+    cdef public object lazy
+    cdef public bint lazy_server_del
     cdef public long long hits
     cdef public long long misses
     cdef public unsigned long long expires_cursor
@@ -43,9 +46,13 @@ cdef class Database:
     cpdef bint touch_modified(self, bytes key) except -1
     cpdef bint is_expired(self, bytes key) except -1
     cpdef bint expire_if_needed(self, bytes key) except -1
+    cpdef list[bytes] expire_entries(self, list due, bint names)
+    cdef bint _deleted(self, bytes key) except -1
     cpdef object set(self, bytes key, object value, bint keep_ttl=*)
     cpdef object replace(self, bytes key, object value, bint keep_ttl=*)
-    cpdef bint delete(self, bytes key) except -1
+    cpdef bint tidy(self, Py_ssize_t times) except -1
+    cpdef bint delete(self, bytes key, bint lazy=*) except -1
+    cpdef bint delete_replaced(self, bytes key) except -1
     cpdef long long get_expire(self, bytes key)
     cpdef bint set_expire(self, bytes key, long long when) except -1
     cpdef bint persist(self, bytes key) except -1

@@ -32,6 +32,7 @@ from rillet.keyspace.clock import Clock
 from rillet.keyspace.lru import AccessClock
 from rillet.structs.dict import Dict
 from rillet.types.stream.value import Stream
+from rillet.types.string import String
 
 # A value of Database.notify_before: no key is given an expiry before this time.
 NEVER_DUE = -(2**63)
@@ -66,7 +67,7 @@ class Database:
     __slots__ = (
         "index", "clock", "keys", "expires", "blocking_keys", "ready_keys", "watched_keys", "idmp_keys",
         "on_expired", "on_expiry", "notify_before", "on_ready", "on_missed", "on_new", "on_overwritten", "may_expire",
-        "hits", "misses", "expires_cursor", "average_ttl", "access",
+        "hits", "misses", "expires_cursor", "average_ttl", "access", "lazy", "lazy_server_del",
     )  # fmt: skip
     keys: Dict
     expires: Dict
@@ -97,6 +98,9 @@ class Database:
         self.on_new: Callable[[Any, bytes], None] | None = None
         self.on_overwritten: Callable[[Any, bytes, object, object], None] | None = None
         self.may_expire: Callable[[], bool] | None = None
+        # A keyspace.lazyfree.LazyFree, which frees large values in steps; None: all values are freed at once.
+        self.lazy: Any = None
+        self.lazy_server_del = False
         self.hits = 0
         self.misses = 0
         # The position of the expiry cycle in `expires`, and the mean time to live that it found, in ms.
@@ -221,10 +225,49 @@ class Database:
         """Delete the key and notify `on_expired` if it has expired; return whether it did (db.c: expireIfNeeded)."""
         if not self.is_expired(key):
             return False
-        self.delete(key)
+        self.delete(key, True)
         if self.on_expired is not None:
             self.on_expired(self, key)
         return True
+
+    @cython.ccall
+    def expire_entries(self, due: list[Any], names: cython.bint) -> list[bytes]:
+        """Delete the keys of entries of `expires`, without `on_expired`; return the keys if `names`. O(due)
+
+        The expiry cycle calls this: it has the entries, so no key is hashed again, and rarely one becomes an object.
+        """
+        expires: Dict = self.expires
+        attached: cython.bint = bool(self.watched_keys) or bool(self.blocking_keys) or bool(self.idmp_keys)
+        found: list[bytes] = []
+        n: cython.Py_ssize_t
+        keys: Dict = self.keys
+        expires.pauses += 1  # the entries keep their numbers
+        keys.pauses += 1  # the gaps are filled later, by `tidy`: most neighbours may expire, too
+        try:
+            keys.prefetch_same(expires, due)
+            for n in due:
+                if names or attached:
+                    found.append(expires.entry_key(n))
+                value: object = keys.take_same(expires, n)
+                expires.delete_entry(n)
+                if self.lazy is not None and value is not None and type(value) is not String:
+                    self.lazy.add(value)
+        finally:
+            expires.pauses -= 1
+            keys.pauses -= 1
+        keys.tidy(1)
+        expires.tidy(1)
+        if attached:
+            for key in found:
+                self._deleted(key)
+                self.touch(key)
+        return found
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def tidy(self, times: cython.Py_ssize_t) -> cython.bint:
+        """Fill some of the gaps that `expire_entries` left; return whether gaps remain. O(times)"""
+        return self.keys.tidy(times) | self.expires.tidy(times)
 
     # -- changes -----------------------------------------------------------------------------------
 
@@ -243,8 +286,11 @@ class Database:
             self.access.overwrite(keys, keys.exchanged)
         if old is not None and not keep_ttl and self._any_expires():
             self.expires.delete(key)
-        if old is None and self.on_new is not None:
-            self.on_new(self, key)
+        if old is None:
+            if self.on_new is not None:
+                self.on_new(self, key)
+        elif self.lazy_server_del and self.lazy is not None and old is not value:
+            self.lazy.add(old)
         # Clients may be blocked on a key that is created or replaced by another type: wake them.
         if self.blocking_keys:
             self.signal_ready(key)
@@ -265,27 +311,51 @@ class Database:
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
-    def delete(self, key: bytes) -> cython.bint:
-        """Delete the key and its expiry; return False if it does not exist. O(1)"""
+    def delete(self, key: bytes, lazy: cython.bint = False) -> cython.bint:
+        """Delete the key and its expiry; return False if it does not exist. O(1)
+
+        With `lazy`, the value is freed in steps if it is large. The caller must then have dropped it.
+        """
         # The value is freed at the end of this method, when the dict is complete again.
         value: object = self.keys.unlink(key)
         if value is None:
             return False
         if self._any_expires():
             self.expires.delete(key)
+        self._deleted(key)
+        if lazy and self.lazy is not None and type(value) is not String:
+            self.lazy.add(value)
+        return True
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def delete_replaced(self, key: bytes) -> cython.bint:
+        """Delete a key that a command replaces or empties, as lazyfree-lazy-server-del says (db.c: dbDelete). O(1)"""
+        return self.delete(key, self.lazy_server_del)
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _deleted(self, key: bytes) -> cython.bint:
+        """Update what is attached to a key that was deleted."""
         if self.idmp_keys:
             self.idmp_keys.pop(key, None)
         if self.blocking_keys:
             self.signal_ready(key)
         return True
 
-    def flush(self) -> int:
-        """Delete all keys; return their number and mark the watchers of existing keys. O(watched)"""
+    def flush(self, lazy: bool = False) -> int:
+        """Delete all keys; return their number and mark the watchers of existing keys. O(watched)
+
+        With `lazy`, tables and values are freed in steps, else at once, in O(keys).
+        """
         removed = len(self.keys)
         self._touch_all(None)
         waited = [key for key in self.blocking_keys if key in self.keys]
-        self.keys = Dict(objects=True, newest=self.keys.newest)
-        self.expires = Dict(numbers=True, newest=self.expires.newest)
+        if lazy and self.lazy is not None:
+            self.lazy.add_database(self.keys.detach(), self.expires.detach())
+        else:
+            self.keys = Dict(objects=True, newest=self.keys.newest)
+            self.expires = Dict(numbers=True, newest=self.expires.newest)
         self.idmp_keys = {}
         self.expires_cursor = 0
         self.average_ttl = 0

@@ -6,6 +6,9 @@ from rillet.structs.dict cimport Dict
 @cython.final
 cdef class ExpireCycle:
     cdef readonly long long capped
+    cdef public object batches
+    cdef public bint events
+    cdef public bint names
     cdef readonly double stale_percent
     cdef readonly bint unfinished
     cdef readonly long long used
@@ -18,4 +21,6 @@ cdef class ExpireCycle:
     cdef long long _sampled
     cdef bint _was_capped
     cpdef bint step(self, list databases, Clock clock, int effort, long long limit=*) except -1
+    cdef bint _tidy(self, Database database, Clock clock, long long stop) except -1
+    cdef Py_ssize_t _delete(self, Database database, list due) except -1
     cdef bint _expire(self, Database database, Clock clock, int effort, long long stop) except -1

@@ -20,6 +20,7 @@ A table of which less than 1 % is in use is left alone until it has shrunk.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 try:
@@ -36,6 +37,7 @@ SLICE = 1_000_000  # nanoseconds of one step
 _DATABASES = 16  # of one cycle (CRON_DBS_PER_CALL)
 _INITIAL_BUCKETS = 4
 _BUCKETS_PER_KEY = 20
+_TIDIED = 50  # entries between two looks at the clock
 
 
 @cython.final
@@ -45,14 +47,19 @@ class ExpireCycle:
 
     stale_percent: the running average of expired keys among the sampled ones (expired_stale_perc). capped: how often a
     cycle reached its limit of time (expired_time_cap_reached_count). used: nanoseconds of all cycles.
+
+    The keys of a sample are deleted together, and `batches` receives their number, and their names if `names`. With
+    `events`, or without `batches`, they are deleted one by one, each with the database's `on_expired`.
     """
 
     __slots__ = (
         "capped", "stale_percent", "unfinished", "used", "_acceptable", "_budget", "_expired", "_last_fast", "_left",
-        "_next", "_sampled", "_was_capped",
+        "_next", "_sampled", "_was_capped", "batches", "events", "names",
     )  # fmt: skip
 
-    def __init__(self) -> None:
+    def __init__(self, batches: Callable[[Database, int, list[bytes]], None] | None = None) -> None:
+        self.batches = batches
+        self.events = self.names = False
         self.stale_percent = 0.0
         self.capped = 0
         self.used = 0
@@ -140,10 +147,10 @@ class ExpireCycle:
             count: cython.Py_ssize_t = expires.used0 + expires.used1
             if count == 0:
                 database.average_ttl = 0
-                return True
+                return self._tidy(database, clock, stop)
             buckets: cython.Py_ssize_t = expires.buckets
             if buckets > _INITIAL_BUCKETS and count * 100 // buckets < 1:
-                return True
+                return self._tidy(database, clock, stop)
             now: cython.longlong = clock.now_ms()
             wanted: cython.Py_ssize_t = min(count, most)
             buckets = _BUCKETS_PER_KEY * wanted
@@ -151,7 +158,7 @@ class ExpireCycle:
             sampled: cython.Py_ssize_t = 0
             lives: cython.Py_ssize_t = 0
             total: cython.longlong = 0
-            due: list[bytes] = []
+            due: list[Any] = []
             while sampled < wanted and buckets > 0:
                 buckets -= 1
                 found: list[Any] = []
@@ -161,7 +168,7 @@ class ExpireCycle:
                     sampled += 1
                     life: cython.longlong = expires.number(n) - now
                     if life < 0:
-                        due.append(expires.entry_key(n))
+                        due.append(n)
                     elif life > 0:
                         lives += 1
                         total += life
@@ -171,15 +178,36 @@ class ExpireCycle:
                 if database.average_ttl == 0:
                     database.average_ttl = mean
                 database.average_ttl = database.average_ttl // 50 * 49 + mean // 50
-            removed: cython.Py_ssize_t = 0
-            for key in due:
-                removed += database.expire_if_needed(key)
+            removed: cython.Py_ssize_t = self._delete(database, due) if due else 0
             self._sampled += sampled
             self._expired += removed
             if sampled and removed * 100 // sampled <= acceptable:
-                return True
+                return self._tidy(database, clock, stop)
             if clock.ticks() >= stop:
                 return False
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _tidy(self, database: Database, clock: Clock, stop: cython.longlong) -> cython.bint:
+        """Fill the gaps that deletions left, while this slice has time; the next cycle continues. Return True."""
+        while database.tidy(_TIDIED) and clock.ticks() < stop:
+            pass
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _delete(self, database: Database, due: list[Any]) -> cython.Py_ssize_t:
+        """Delete the keys of due entries; return their number."""
+        if database.may_expire is not None and not database.may_expire():
+            return 0
+        if self.batches is not None and not self.events:
+            keys: list[bytes] = database.expire_entries(due, self.names)
+            self.batches(database, len(due), keys)
+            return len(due)
+        removed: cython.Py_ssize_t = 0
+        for key in [database.expires.entry_key(n) for n in due]:
+            removed += database.expire_if_needed(key)
+        return removed
 
 
 def share(effort: int) -> int:

@@ -14,6 +14,7 @@ cdef class PropagationBuffer:
     cpdef bint forget_db(self) except -1
     cpdef bint note_time(self, long long second) except -1
     cpdef bint command(self, list[bytes] argv) except -1
+    cpdef bint deletions(self, bytes name, list[bytes] keys) except -1
     cpdef bint raw(self, bytes data) except -1
     cpdef bint header(self, Py_ssize_t count) except -1
     cdef bint words(self, const unsigned char **at, Py_ssize_t *size, Py_ssize_t start, Py_ssize_t stop) except -1

@@ -113,6 +113,17 @@ class PropagationBuffer:
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
+    def deletions(self, name: bytes, keys: list[bytes]) -> cython.bint:
+        """Append a command of two arguments for each key."""
+        key: bytes
+        head: bytes = b"*2\r\n$%d\r\n%b\r\n" % (len(name), name)
+        for key in keys:
+            self.out.raw(head)
+            self.out.bulk(key)
+        return True
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
     def raw(self, data: bytes) -> cython.bint:
         """Append bytes that are already RESP."""
         return self.out.raw(data)

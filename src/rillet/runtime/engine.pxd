@@ -43,6 +43,7 @@ cdef class Engine:
     cdef bytes _last_name
     cdef readonly ExpireCycle expiry
     cdef readonly AccessClock access
+    cdef readonly object lazyfree
     cdef Command _last_entry
     cdef object _paused_clients
     cdef public int paused

@@ -28,6 +28,7 @@ from rillet.keyspace.clock import Clock
 from rillet.keyspace.database import Database
 from rillet.keyspace.defrag import IDLE, ActiveDefrag
 from rillet.keyspace.expire_cycle import SLICE, ExpireCycle
+from rillet.keyspace.lazyfree import LazyFree
 from rillet.keyspace.lru import LFU, LRM, LRU, AccessClock
 from rillet.protocol.command_parser import CommandParser, QueryBufferExceeded
 from rillet.protocol.propagation_buffer import PropagationBuffer
@@ -72,7 +73,7 @@ class Engine:
         "notify_events", "on_keyspace_event", "loading", "started_ms", "next_session_id", "host", "active_expire",
         "run_id", "replication_id", "paused", "mstime", "channels", "words", "_by_name", "_last_name", "_last_entry",
         "_paused_clients", "_since", "_idmp_expired", "_fast_paths", "_fast_path_sizes", "defrag", "expiry",
-        "access",
+        "access", "lazyfree",
     )  # fmt: skip
     sessions: dict[int, Session]
     _by_name: dict[bytes, Command]
@@ -89,8 +90,10 @@ class Engine:
         self.blocking = Blocking(self.clock, self.statistics, self.propagation)
         self.databases = [Database(index, self.clock) for index in range(self.settings.databases)]
         self.access = AccessClock(self.clock)
+        self.lazyfree = LazyFree(self.clock)
         for database in self.databases:
             database.access = self.access
+            database.lazy = self.lazyfree
             database.on_expired = self._expired
             database.on_ready = self.blocking.database_ready
             database.may_expire = self._may_expire
@@ -120,7 +123,7 @@ class Engine:
         self._last_name = b""
         self._last_entry = None
         self._idmp_expired = 0
-        self.expiry = ExpireCycle()
+        self.expiry = ExpireCycle(self._expired_batch)
         # The arguments of one command as positions in memory, for the fast paths.
         self.words = ArgumentSpans()
         self._fast_paths = [(entry.name.encode(), entry, entry.shortcut()) for entry in TABLE if entry.shortcut]
@@ -424,6 +427,7 @@ class Engine:
         shrinks = self.settings.compat.knows(74) or self.settings.compat.valkey
         for database in self.databases:
             database.resize_as(shrinks)
+            database.lazy_server_del = self.settings.lazyfree_lazy_server_del
             database.on_missed = self._missed if events.wanted and events.flags & MISS else None
             database.on_new = self._new if events.wanted and events.flags & NEW else None
             database.on_overwritten = (
@@ -454,6 +458,13 @@ class Engine:
         if self.propagation.log is not None and not self.loading:
             name = b"UNLINK" if self.settings.lazyfree_lazy_expire else b"DEL"
             self.propagation.add(database.index, [name, key])
+
+    def _expired_batch(self, database: Database, count: int, keys: list[bytes]) -> None:
+        """Do `_expired` for keys that the expiry cycle deleted; `keys` may be empty if there is no log."""
+        self.statistics.expired_keys += count
+        if self.propagation.log is not None:
+            name = b"UNLINK" if self.settings.lazyfree_lazy_expire else b"DEL"
+            self.propagation.add_deletions(database.index, name, keys)
 
     def _may_expire(self) -> bool:
         return not self.loading and not self.paused
@@ -488,6 +499,8 @@ class Engine:
 
     def _expire(self, slice_ns: int) -> int:
         before = self.statistics.expired_keys
+        self.expiry.events = self.notify_events
+        self.expiry.names = self.propagation.log is not None
         self.expiry.step(self.databases, self.clock, self.settings.active_expire_effort, slice_ns)
         return self.statistics.expired_keys - before
 
@@ -553,6 +566,7 @@ class Engine:
     def check(self) -> None:
         """Assert the invariants of the databases, channels, sessions and blocked clients. O(data)"""
         self.channels.check()
+        self.lazyfree.check()
         for session in self.sessions.values():
             session.check()
         for database in self.databases:

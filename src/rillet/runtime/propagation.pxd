@@ -13,6 +13,7 @@ cdef class Propagation:
     cdef object _settings
     cdef Clock _clock
     cpdef bint take_effects(self, Session session, list[bytes] argv) except -1
+    cpdef bint add_deletions(self, int db, bytes name, list[bytes] keys) except -1
     cpdef bint flush_pending(self) except -1
     cdef bint _append(self, int db, list[bytes] argv, long long now) except -1
     cdef bint _frame(self, int db, bytes word, long long now) except -1

@@ -89,6 +89,18 @@ class Propagation:
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
+    def add_deletions(self, db: cython.int, name: bytes, keys: list[bytes]) -> cython.bint:
+        """Log the deletion of each key by a command of its own (DEL or UNLINK), outside of any handler."""
+        feed: PropagationBuffer | None = self.feed
+        if feed is None or self.depth or self.pending:
+            for key in keys:
+                self.add(db, [name, key])
+            return True
+        feed.begin(db, self._log_time())
+        return feed.deletions(name, keys)
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
     def flush_pending(self) -> cython.bint:
         """Log the collected changes of one outermost command; more than one command becomes a transaction."""
         pending = self.pending

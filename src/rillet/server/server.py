@@ -24,6 +24,7 @@ from typing import Any
 from rillet.errors import Misconf, StoreError
 from rillet.keyspace.defrag import IDLE
 from rillet.keyspace.expire_cycle import SLICE, share
+from rillet.keyspace.lazyfree import PAUSE
 from rillet.runtime.engine import Engine
 from rillet.runtime.pause import PAUSE_ALL, PAUSE_WRITES
 from rillet.runtime.session_state import SUBSCRIBED
@@ -98,6 +99,7 @@ class Server:
         self._cron: asyncio.TimerHandle | None = None
         self._defrag: asyncio.TimerHandle | None = None
         self._expiry: asyncio.TimerHandle | None = None
+        self._freeing: asyncio.Handle | None = None
         # The periodic jobs: called `hz` times a second while the guard is held.
         self.cron_jobs: list[Callable[[], None]] = []
         self._pause_until = 0
@@ -233,6 +235,13 @@ class Server:
         finally:
             self._defrag = self.loop.call_later(pause, self._defragment)
 
+    def _free(self) -> None:
+        """Do one step of the lazy freeing, and schedule the next one while values wait."""
+        self._freeing = None
+        with self.guard:
+            if self.engine.lazyfree.step():
+                self._freeing = self.loop.call_later(PAUSE, self._free)
+
     def _run_jobs(self) -> None:
         engine = self.engine
         engine.mstime = now = engine.clock.now_ms()
@@ -242,6 +251,8 @@ class Server:
             engine.rehash(_REHASH_US)
             if self._expiry is None:
                 self._expire()
+            if engine.lazyfree.pending and self._freeing is None:
+                self._freeing = self.loop.call_soon(self._free)
             if engine.log is not None:
                 self._flush_guarded()
             for job in self.cron_jobs:
@@ -358,6 +369,8 @@ class Server:
         with self.guard:
             if self.engine.expiry.pressing:
                 self.engine.expire_fast()
+            if self.engine.lazyfree.pending and self._freeing is None:
+                self._freeing = self.loop.call_soon(self._free)
             self._flush_guarded()
 
     def _flush_guarded(self) -> None:
@@ -428,10 +441,10 @@ class Server:
 
     async def stop(self) -> None:
         """Stop listening, flush the log, send the replies, close every client; a second call does nothing."""
-        for timer in (self._cron, self._defrag, self._expiry):
+        for timer in (self._cron, self._defrag, self._expiry, self._freeing):
             if timer is not None:
                 timer.cancel()
-        self._cron = self._defrag = self._expiry = None
+        self._cron = self._defrag = self._expiry = self._freeing = None
         if not self._stopping.is_set() or self._listeners:
             LOGGER.info("the server stops: %d clients are connected", len(self.connections))
         await self._close_listeners()

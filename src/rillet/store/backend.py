@@ -31,6 +31,7 @@ from rillet.store.defrag import DefragThread
 from rillet.store.directory import Directory
 from rillet.store.encoding import decode
 from rillet.store.expiry import ActiveExpiry
+from rillet.store.lazyfree import LazyFreeThread
 from rillet.store.owner import Owner
 from rillet.store.recovery import Recovery
 from rillet.store.retries import PATIENCE
@@ -106,6 +107,7 @@ class MemoryBackend(Backend):
         self._transport = InProcessTransport(Engine(settings, clock), engine_lock())
         self.expiry = ActiveExpiry(self._transport.engine, self._transport.lock) if active_expiry else None
         self.defrag = DefragThread(self._transport.engine, self._transport.lock)
+        self.lazyfree = LazyFreeThread(self._transport.engine, self._transport.lock)
         self._server: MemoryServer | None = None
         self._guard = threading.Lock()
 
@@ -130,6 +132,7 @@ class MemoryBackend(Backend):
         if self.expiry is not None:
             self.expiry = self.expiry.after_fork(self._transport.lock)
         self.defrag = DefragThread(self._transport.engine, self._transport.lock)
+        self.lazyfree = LazyFreeThread(self._transport.engine, self._transport.lock)
         self._transport.forget_dead_threads()  # the session of a thread that ended would still receive entries
         self._guard = threading.Lock()
         if self._server is not None:
@@ -150,6 +153,7 @@ class MemoryBackend(Backend):
             server.close()
         with self._transport.lock:
             self.defrag.close()
+            self.lazyfree.close()
             if self.expiry is not None:
                 self.expiry.close()
         self._transport.close()

@@ -4,6 +4,18 @@ from libc.string cimport memcpy
 from rillet.structs.block_list cimport BlockList
 from rillet.structs.dict_table cimport DictTable, address, bucket, hash_bytes, item_size, put_u32, put_u64, table_mask, u32, u64, varint, varint_size
 
+cdef extern from *:
+    """
+    #define rillet_prefetch_item(chunk, index) rillet_prefetch(PyList_GET_ITEM((chunk), (index)))
+    #if defined(__GNUC__)
+    #define rillet_prefetch(at) __builtin_prefetch(at)
+    #else
+    #define rillet_prefetch(at) ((void)(at))
+    #endif
+    """
+    void rillet_prefetch(const void *at) noexcept
+    void rillet_prefetch_item(list chunk, Py_ssize_t index) noexcept
+
 
 @cython.final
 cdef class Dict(DictTable):
@@ -29,6 +41,10 @@ cdef class Dict(DictTable):
     cpdef object exchange(self, bytes key, object value)
     cpdef bint delete(self, bytes key) except -1
     cpdef object unlink(self, bytes key)
+    cdef bint prefetch_same(self, Dict other, list numbers) except -1
+    cdef bint _prefetch_object(self, Py_ssize_t n) except -1
+    cdef object take_same(self, Dict other, Py_ssize_t n)
+    cpdef bint tidy(self, Py_ssize_t times) except -1
     cpdef bint delete_entry(self, Py_ssize_t n) except -1
     cpdef bytes entry_key(self, Py_ssize_t n)
     cpdef list keys_between(self, Py_ssize_t first, Py_ssize_t last)

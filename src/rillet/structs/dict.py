@@ -75,6 +75,8 @@ if not cython.compiled:
 
 if TYPE_CHECKING:  # a C function, which the .pxd declares for the compiled module
     memcpy: Any
+    rillet_prefetch: Any
+    rillet_prefetch_item: Any
 
 _BUCKET_SHIFT = cython.declare(cython.int, 14)
 _BUCKET_MASK = cython.declare(cython.Py_ssize_t, (1 << 14) - 1)
@@ -252,6 +254,83 @@ class Dict(DictTable):
         """Delete an entry by its number. O(1)"""
         self._live(n)
         return self._remove(n)
+
+    @cython.cfunc
+    def take_same(self, other: Dict, n: cython.Py_ssize_t) -> Any:
+        """Remove the entry whose key is that of entry n of `other`; return its object, or None. O(1)
+
+        The key is not hashed again and does not become an object.
+        """
+        p: cython.p_uchar = other._item(n)
+        size: cython.Py_ssize_t = varint(p, 0) >> 1
+        i: cython.Py_ssize_t = varint_size(2 * size)
+        own: cython.Py_ssize_t
+        if cython.compiled:
+            own = self.find_hashed(p + i, size, u32(other._record(n), 4))
+        else:
+            own = self.find_hashed(p[i : i + size], size, u32(other._record(n), 4))
+        if own < 0:
+            return None
+        value: object = self._object(own) if self.has_objects else None
+        self._remove(own)
+        return value
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def prefetch_same(self, other: Dict, numbers: list[Any]) -> cython.bint:
+        """Load what `take_same` will read for these entries of `other` into the processor's caches. O(numbers)
+
+        Each entry is at a random place of a large table. The loads of several entries at once take as long as one.
+        """
+        if cython.compiled:
+            n: cython.Py_ssize_t
+            index: cython.Py_ssize_t
+            link: cython.Py_ssize_t
+            place: cython.ulonglong
+            second: cython.bint = self.rehashidx >= 0
+            table: BlockList = self._table1 if second else self._table0
+            mask: cython.Py_ssize_t = table_mask(self.exp1 if second else self.exp0)
+            if mask < 0:
+                return False
+            for n in numbers:
+                index = u32(other._record(n), 4) & mask
+                if table.at[index >> _BUCKET_SHIFT] != cython.NULL:
+                    rillet_prefetch(address(table, index >> _BUCKET_SHIFT, 4 * (index & _BUCKET_MASK)))  # noqa: F821
+                rillet_prefetch(other._item(n))  # noqa: F821
+            for n in numbers:
+                link = bucket(table, u32(other._record(n), 4) & mask)
+                if link:
+                    rillet_prefetch(self._record(link - 1))  # noqa: F821
+            for n in numbers:
+                link = bucket(table, u32(other._record(n), 4) & mask)
+                if link:
+                    place = u64(self._record(link - 1), 8) & _PLACE_MASK
+                    rillet_prefetch(address(self.arena.pages, place >> 16, place & 0xFFFF))  # noqa: F821
+                    if self.has_objects:
+                        self._prefetch_object(link - 1)
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _prefetch_object(self, n: cython.Py_ssize_t) -> cython.bint:
+        if n >> _RECORD_SHIFT < len(self._objects):
+            chunk: list[Any] = self._objects[n >> _RECORD_SHIFT]
+            if chunk is not None and n & _RECORD_MASK < len(chunk):
+                rillet_prefetch_item(chunk, n & _RECORD_MASK)  # noqa: F821
+        return True
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def tidy(self, times: cython.Py_ssize_t) -> cython.bint:
+        """Do what follows a deletion, for deletions during a pause; return whether gaps remain. O(times)"""
+        while times > 0:
+            times -= 1
+            self._tidy()
+        if self.pauses:
+            return False
+        if self._free_count > _MIN_GAPS and self._free_count > self.used0 + self.used1:
+            return True
+        return self.arena.dead > _MIN_DEAD and 2 * self.arena.dead > self.arena.live
 
     # -- by number of the entry --------------------------------------------------------------------------
 

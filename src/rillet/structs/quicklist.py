@@ -192,6 +192,21 @@ class Quicklist:
             node.previous = node.next = None
             node = following
 
+    def free_some(self, limit: int) -> bool:
+        """Free up to `limit` nodes of a list that is not used any more; return whether more remain. O(limit)"""
+        node: QuicklistNode | None = self.head
+        self.bookmark = None
+        self._opened.clear()
+        while node is not None and limit > 0:
+            following: QuicklistNode | None = node.next
+            node.previous = node.next = None
+            node = following
+            limit -= 1
+        self.head = node
+        if node is None:
+            self.tail = None
+        return node is not None
+
     def __len__(self) -> int:
         return self.count
 

@@ -1,6 +1,7 @@
 cimport cython
 
 cdef Py_ssize_t first_not_below(bytes chars, int c) noexcept
+cpdef bint release_some(list pending, Py_ssize_t limit) except -1
 
 
 @cython.final

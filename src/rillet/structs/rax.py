@@ -81,6 +81,8 @@ from rillet.structs.rax_inspect import check_rax, show_rax
 NODE_MAX_SIZE = (1 << 29) - 1
 """Maximum number of edge bytes in a node (RAX_NODE_MAX_SIZE); tests use a smaller limit."""
 
+_ALL_NODES = cython.declare(cython.Py_ssize_t, 1 << 60)
+
 
 class _NotFound:
     """The type of `NOT_FOUND`, the result for an absent key."""
@@ -252,7 +254,20 @@ def remove_child(h: RaxNode, child: RaxNode) -> cython.bint:
 def release(head: RaxNode) -> cython.bint:
     """Dismantle a whole tree without recursion, so that a deep tree cannot overflow the C stack."""
     pending: list[Any] = [head]
-    while pending:
+    while release_some(pending, _ALL_NODES):
+        pass
+    return True
+
+
+@cython.ccall
+@cython.exceptval(-1, check=False)
+def release_some(pending: list[Any], limit: cython.Py_ssize_t) -> cython.bint:
+    """Dismantle up to `limit` nodes of the subtrees in `pending`; return whether more remain. O(limit)
+
+    To free a tree in steps, begin with [tree.head]. The tree must not be used any more, but must stay alive.
+    """
+    while pending and limit > 0:
+        limit -= 1
         h: RaxNode = pending.pop()
         link: object = h.link
         h.link = None
@@ -264,7 +279,7 @@ def release(head: RaxNode) -> cython.bint:
             pending.extend(link)
         elif link is not None:
             pending.append(link)
-    return True
+    return len(pending) > 0
 
 
 @cython.final

@@ -140,6 +140,20 @@ class Skiplist:
             node.tower = None
             node = following
 
+    def free_some(self, limit: int) -> bool:
+        """Free up to `limit` nodes of a list that is not used any more; return whether more remain. O(limit)"""
+        node: SkiplistNode | None = self.head
+        self.tail = None
+        while node is not None and limit > 0:
+            following: SkiplistNode | None = node.next
+            node.next = node.backward = None
+            node.tower = None
+            node = following
+            limit -= 1
+        if node is not None:
+            self.head = node
+        return node is not None
+
     def __len__(self) -> int:
         return self.length
 

@@ -64,7 +64,7 @@ def _rename(session: Session, argv: list[bytes], only_new: bool) -> bool:
     if old is not None:
         if only_new:
             return False
-        database.delete(target)
+        database.delete_replaced(target)
     expiry, bits = database.get_expire(source), database.access_bits(source)
     database.delete(source)
     _put(database, target, value, expiry)
@@ -119,7 +119,7 @@ def _copy(session: Session, source: bytes, target: Database, key: bytes, replace
     if old is not None:
         if not replace:
             return False
-        target.delete(key)
+        target.delete_replaced(key)
     _put(target, key, _duplicate(value, session.engine.settings.compat), session.db.get_expire(source))
     target.touch(key)
     session.dirty += 1

@@ -102,7 +102,7 @@ def _put(session: Session, argv: list[bytes], value: object, ttl: int, options: 
     key = argv[1]
     now = session.engine.clock.now_ms()
     old = session.db.lookup(key)
-    deleted = session.db.delete(key)
+    deleted = session.db.delete_replaced(key)
     when = ttl if options.absolute or not ttl else now + ttl
     if when >= 1 << 63:
         when -= 1 << 64  # in Redis the sum of time and TTL overflows, so the key expires at once

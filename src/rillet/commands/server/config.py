@@ -113,6 +113,7 @@ def config_resetstat(session: Session, argv: list[bytes]) -> None:
     engine = session.engine
     engine.statistics.reset()
     engine.defrag.reset()
+    engine.lazyfree.freed = 0
     for database in engine.databases:
         database.hits = database.misses = 0
     engine.host.reset_statistics()

@@ -19,6 +19,7 @@ from rillet.errors import CommandError, Loading
 from rillet.keyspace.database import Database
 from rillet.runtime.session import Session
 from rillet.runtime.setting_types import parse_memory
+from rillet.structs.dict import Dict
 from rillet.structs.quicklist import Quicklist
 from rillet.types import digest
 from rillet.types.list import List
@@ -134,7 +135,7 @@ def _nodes(elements: Quicklist) -> str:
 def _htstats(session: Session, argv: list[bytes]) -> None:
     """Show statistics of the hash tables of a database; `full` adds the lengths of the chains since 7.4."""
     full = len(argv) == 4 and argv[3].lower() == b"full"
-    if len(argv) == 4 and not (full and session.engine.settings.compat.knows(74)):
+    if len(argv) == 4 and not session.engine.settings.compat.knows(74):
         raise subcommand_error(argv)
     index = integer(argv[2])
     if not 0 <= index < len(session.engine.databases):
@@ -143,6 +144,35 @@ def _htstats(session: Session, argv: list[bytes]) -> None:
     full = full or not session.engine.settings.compat.knows(74)
     text = f"[Dictionary HT]\n{database.keys.stats(full)}[Expires HT]\n{database.expires.stats(full)}"
     session.out.verbatim(text.encode())
+
+
+@action("htstats-key", 3, 4, "<key> [full]")
+def _htstats_key(session: Session, argv: list[bytes]) -> None:
+    """Show statistics of the hash table of a value; `full` adds the lengths of the chains since 7.4."""
+    knows_full = session.engine.settings.compat.knows(74)
+    if len(argv) == 4 and not knows_full:
+        raise subcommand_error(argv)
+    value = session.db.lookup_read_no_touch(argv[2], False)
+    if value is None:
+        raise CommandError("no such key")
+    table = _hash_table(value)
+    if table is None:
+        raise CommandError("The value stored at the specified key is not represented using an hash table")
+    full = not knows_full or (len(argv) == 4 and argv[3].lower() == b"full")
+    session.out.verbatim(table.stats(full).encode())
+
+
+def _hash_table(value: Any) -> Dict | None:
+    """Return the dict of a value in the encoding hashtable or skiplist."""
+    table: Dict | None = getattr(value, "table", None)
+    return table
+
+
+@action("keysizes-hist-assert", 3, 3, "<0|1>")
+def _keysizes_hist_assert(session: Session, argv: list[bytes]) -> None:
+    """Do nothing: INFO KEYSIZES is computed from the keys, so there is no histogram that could be wrong."""
+    integer(argv[2])
+    session.out.ok()
 
 
 @action("digest", 2)

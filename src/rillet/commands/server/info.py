@@ -14,6 +14,7 @@ from typing import Any
 
 from rillet.commands.arguments import text
 from rillet.commands.server import command
+from rillet.commands.server.keysizes import key_sizes
 from rillet.runtime.admission import READ_ONLY
 from rillet.runtime.registry import TABLE, Command
 from rillet.runtime.session import Session
@@ -82,7 +83,8 @@ def _memory(engine: Any) -> Facts:
         "used_memory": used, "used_memory_human": human(used), "used_memory_rss": used,
         "used_memory_rss_human": human(used), "used_memory_peak": peak, "used_memory_peak_human": human(peak),
         "maxmemory": 0, "maxmemory_human": "0B", "maxmemory_policy": "noeviction", "mem_allocator": "python",
-        "active_defrag_running": engine.defrag.running,
+        "active_defrag_running": engine.defrag.running, "lazyfree_pending_objects": engine.lazyfree.pending,
+        "lazyfreed_objects": engine.lazyfree.freed,
     }  # fmt: skip
 
 
@@ -176,6 +178,8 @@ _ALL: dict[str, Callable[[Any], Facts]] = {
     **{name: facts for name, facts in _DEFAULT.items() if name != "keyspace"},
     "commandstats": _commandstats, "keyspace": _keyspace,
 }  # fmt: skip
+# Sections that only their own name selects.
+_NAMED: dict[str, Callable[[Any], Facts]] = {"keysizes": key_sizes}
 
 
 def info_text(engine: Any, wanted: list[str]) -> bytes:
@@ -187,9 +191,10 @@ def info_text(engine: Any, wanted: list[str]) -> bytes:
         names += [name] if group is None else [*group, *(one for one in host if one not in group)]
     sections = []
     for name in dict.fromkeys(names):
-        if name not in _ALL and name not in host:
+        section = _ALL.get(name) or (_NAMED.get(name) if engine.settings.compat.knows(80) else None)
+        if section is None and name not in host:
             continue
-        facts = {**_ALL[name](engine)} if name in _ALL else {}
+        facts = {} if section is None else {**section(engine)}
         if name in host:
             facts.update(host[name]())
         lines = [f"# {name.capitalize()}", *(f"{key}:{value}" for key, value in facts.items())]

@@ -119,7 +119,7 @@ def store_result(session: Session, key: bytes, result: Set | Zset, event: bytes,
         session.modified(key)
         session.notify(kind, event, key)
     elif database.lookup(key) is not None:
-        database.delete(key)
+        database.delete_replaced(key)
         session.modified(key)
         session.notify(b"g", b"del", key)
     session.out.integer(len(result))
