@@ -117,6 +117,7 @@ PLAIN = (
     "types/set",
     "types/zset",
     "types/stream/idmp",
+    "keyspace/lazyfree",
     "commands/arguments",
     "commands/lookup",
     "commands/replies",

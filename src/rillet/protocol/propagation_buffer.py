@@ -116,9 +116,9 @@ class PropagationBuffer:
     def deletions(self, name: bytes, keys: list[bytes]) -> cython.bint:
         """Append a command of two arguments for each key."""
         key: bytes
-        head: bytes = b"*2\r\n$%d\r\n%b\r\n" % (len(name), name)
         for key in keys:
-            self.out.raw(head)
+            self.out.array(2)
+            self.out.bulk(name)
             self.out.bulk(key)
         return True
 
