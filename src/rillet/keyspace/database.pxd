@@ -2,7 +2,9 @@ cimport cython
 from rillet.keyspace.clock cimport Clock
 from rillet.keyspace.lru cimport AccessClock
 from rillet.structs.dict cimport Dict
-from rillet.types.string cimport String
+from rillet.types.at_rest cimport awaken, string_at_rest, to_rest
+from rillet.types.stream.value cimport Stream
+from rillet.types.string cimport String, new_string
 
 @cython.final
 cdef class Watcher:
@@ -35,21 +37,41 @@ cdef class Database:
     cdef public long long misses
     cdef public unsigned long long expires_cursor
     cdef public long long average_ttl
+    cdef public list awake
+    cdef public list created
+    cdef public Py_ssize_t awake_limit
+    cdef public Py_ssize_t _first_awake
+    cdef public Py_ssize_t _rested
     cdef bint _any_expires(self) noexcept
-    cdef Py_ssize_t _find(self, bytes key) except -2
     cpdef object peek(self, bytes key)
     cpdef object lookup(self, bytes key)
     cpdef object lookup_read(self, bytes key)
     cpdef bint count_read(self, bytes key, bint found) except -1
-    cpdef object lookup_read_no_touch(self, bytes key, bint notify=*)
     cpdef bint touch_access(self, bytes key) except -1
     cpdef bint touch_modified(self, bytes key) except -1
+    cpdef Py_ssize_t find(self, bytes key) except -2
+    cpdef Py_ssize_t find_read(self, bytes key) except -2
+    cpdef Py_ssize_t find_untouched(self, bytes key, bint notify=*) except -2
+    cpdef object view(self, bytes key)
+    cpdef object view_read(self, bytes key)
+    cpdef object view_untouched(self, bytes key, bint notify=*)
+    cpdef object value_at(self, Py_ssize_t n)
+    cdef object _wake(self, bytes key, Py_ssize_t n)
+    cdef bint _rest(self, Py_ssize_t n) except -1
+    cpdef bint rest_oldest(self) except -1
+    cpdef bint rest_some(self, Py_ssize_t slots) except -1
     cpdef bint is_expired(self, bytes key) except -1
     cpdef bint expire_if_needed(self, bytes key) except -1
     cpdef list[bytes] expire_entries(self, list due, bint names)
     cdef bint _deleted(self, bytes key) except -1
-    cpdef object set(self, bytes key, object value, bint keep_ttl=*)
-    cpdef object replace(self, bytes key, object value, bint keep_ttl=*)
+    cpdef bint set(self, bytes key, object value, bint keep_ttl=*) except -1
+    cpdef bint set_string(self, bytes key, bytes data, int form=*, bint keep_ttl=*) except -1
+    cdef bint _set_bytes(self, bytes key, bytes rest, bint keep_ttl) except -1
+    cdef bint _set_object(self, bytes key, object value, bint keep_ttl) except -1
+    cdef bint _after_set(self, bytes key, Py_ssize_t n, bint new, object old, bint keep_ttl) except -1
+    cpdef bint put(self, bytes key, object value) except -1
+    cpdef object old_value(self, bytes key)
+    cpdef bint replace_string(self, bytes key, bytes data, bint keep_ttl=*) except -1
     cpdef bint tidy(self, Py_ssize_t times) except -1
     cpdef bint delete(self, bytes key, bint lazy=*) except -1
     cpdef bint delete_replaced(self, bytes key) except -1

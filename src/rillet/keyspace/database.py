@@ -1,6 +1,6 @@
 """A numbered database: keys, values, and the state attached to keys (Redis: struct redisDb, db.c).
 
-    keys           keys[key] -> String | Stream | ...        one object per key, never None (Redis: redisDb.dict)
+    keys           keys[key] -> String | Stream | ...        a value at rest or an object, never None (redisDb.dict)
     expires        expires[key] -> ms since the epoch        only keys of `keys`
     blocking_keys  blocking_keys[key] -> KeyWaiters           queues of clients blocked on the key
     ready_keys     {key: None}                               changed keys with blocked clients, in order of change
@@ -12,6 +12,16 @@ the engine can log a DEL. The clock is injected.
 
 The engine decides whether expired keys may be deleted (`may_expire`). During log replay they may not,
 because the log contains the deletions.
+
+**Values at rest.** A small value is bytes in `keys` (types/at_rest.py) until a command looks it up; then it is an
+object, which is awake. A value returns to rest between two commands, when no code holds an object that it may change:
+
+    created    keys of values that a command created as objects       they rest when the command has ended
+    awake      keys of values that were woken, oldest first           the oldest rest when they exceed `awake_limit`
+    the walk   all objects, a few entries at a time (`rest_some`)     values that were large and became small
+
+The engine calls `rest_oldest` after each command that left something to do: at most 64 values of each kind. Code that
+only reads a value uses `view`, `peek` or `items`, which wake nothing: their object may be a copy.
 
 `keys` and `expires` are dicts of structs/dict.py: they grow, shrink and free themselves in small steps, so no command
 waits for a table of a million keys. SCAN's cursor is a position in the table (dictScan). Iteration follows the table,
@@ -31,12 +41,18 @@ except ModuleNotFoundError:  # Cython is not installed: run interpreted
 from rillet.keyspace.clock import Clock
 from rillet.keyspace.lru import AccessClock
 from rillet.structs.dict import Dict
+from rillet.types.at_rest import awaken, string_at_rest, to_rest, type_at_rest
 from rillet.types.stream.value import Stream
-from rillet.types.string import String
+from rillet.types.string import String, new_string
 
 # A value of Database.notify_before: no key is given an expiry before this time.
 NEVER_DUE = -(2**63)
 _BATCH = 1024
+
+AWAKE_LIMIT = 1024
+"""Values of a database that stay awake although they are small: those that commands looked up last."""
+_RESTED = cython.declare(cython.Py_ssize_t, 64)  # values that one call of `rest_oldest` returns to rest
+_SWEPT = cython.declare(cython.Py_ssize_t, 256)  # after that many, it examines the next 256 entries, too
 
 
 @cython.final
@@ -67,7 +83,8 @@ class Database:
     __slots__ = (
         "index", "clock", "keys", "expires", "blocking_keys", "ready_keys", "watched_keys", "idmp_keys",
         "on_expired", "on_expiry", "notify_before", "on_ready", "on_missed", "on_new", "on_overwritten", "may_expire",
-        "hits", "misses", "expires_cursor", "average_ttl", "access", "lazy", "lazy_server_del",
+        "hits", "misses", "expires_cursor", "average_ttl", "access", "lazy", "lazy_server_del", "awake", "awake_limit",
+        "_first_awake", "_rested", "created",
     )  # fmt: skip
     keys: Dict
     expires: Dict
@@ -75,13 +92,15 @@ class Database:
     ready_keys: dict[bytes, None]
     watched_keys: dict[bytes, Any]
     idmp_keys: dict[bytes, None]
+    awake: list[bytes | None]
+    created: list[bytes]
 
     def __init__(self, index: int, clock: Clock) -> None:
         self.index = index
         self.clock = clock
         # The clock of the LRU and LFU data in the records of `keys`; an engine's databases share one.
         self.access = AccessClock(clock)
-        self.keys = Dict(objects=True)
+        self.keys = Dict(values=True, objects=True)
         self.expires = Dict(numbers=True)
         self.blocking_keys = {}
         self.ready_keys = {}
@@ -106,6 +125,13 @@ class Database:
         # The position of the expiry cycle in `expires`, and the mean time to live that it found, in ms.
         self.expires_cursor = 0
         self.average_ttl = 0
+        # Keys whose value a command created as an object; it rests when the command has ended.
+        self.created = []
+        # Keys whose value was woken, in the order in which that happened; those before `_first_awake` are None.
+        self.awake = []
+        self._first_awake = 0
+        self.awake_limit = AWAKE_LIMIT
+        self._rested = 0
 
     def __len__(self) -> int:
         """Return the number of keys, including expired keys that are not deleted yet. O(1)"""
@@ -114,29 +140,91 @@ class Database:
     # -- lookup ------------------------------------------------------------------------------------
 
     @cython.ccall
-    def lookup(self, key: bytes) -> object:
-        """Return the key's value, or None; record the access. An expired key is deleted first (lookupKeyWrite). O(1)"""
-        n: cython.Py_ssize_t = self._find(key)
-        return None if n < 0 else self.keys.entry_value(n)
-
-    @cython.cfunc
-    @cython.inline
     @cython.exceptval(-2, check=False)
-    def _find(self, key: bytes) -> cython.Py_ssize_t:
-        """Return the number of a key's entry and record the access; -1 if the key is missing or expired (lookupKey)."""
-        n: cython.Py_ssize_t = self.keys.find(key)
+    def find(self, key: bytes) -> cython.Py_ssize_t:
+        """Return the number of the key's entry in `keys`, or -1; record the access (lookupKey). O(1)
+
+        An expired key is deleted first.
+        """
+        keys: Dict = self.keys
+        n: cython.Py_ssize_t = keys.find(key)
         if n < 0 or (self._any_expires() and self.expire_if_needed(key)):
             return -1
         if self.access.stamp >= 0:
-            self.keys.put_lru(n, self.access.stamp)
+            keys.put_lru(n, self.access.stamp)
         else:
-            self.access.touch(self.keys, n)
+            self.access.touch(keys, n)
         return n
 
     @cython.ccall
+    @cython.exceptval(-2, check=False)
+    def find_read(self, key: bytes) -> cython.Py_ssize_t:
+        """Do `find` and count a keyspace hit or miss for INFO. O(1)"""
+        n: cython.Py_ssize_t = self.find(key)
+        if n < 0:
+            self.count_read(key, False)
+        else:
+            self.hits += 1
+        return n
+
+    @cython.ccall
+    @cython.exceptval(-2, check=False)
+    def find_untouched(self, key: bytes, notify: cython.bint = True) -> cython.Py_ssize_t:
+        """Do `find_read` without recording the access (db.c: LOOKUP_NOTOUCH, LOOKUP_NONOTIFY). O(1)"""
+        n: cython.Py_ssize_t = self.keys.find(key)
+        if n >= 0 and self._any_expires() and self.expire_if_needed(key):
+            n = -1
+        if n < 0 and not notify:
+            self.misses += 1
+        else:
+            self.count_read(key, n >= 0)
+        return n
+
+    @cython.ccall
+    def lookup(self, key: bytes) -> object:
+        """Return the key's value, which the caller may change, or None; see `find` (lookupKeyWrite). O(1)"""
+        n: cython.Py_ssize_t = self.find(key)
+        return None if n < 0 else self._wake(key, n)
+
+    @cython.ccall
+    def view(self, key: bytes) -> Any:
+        """Do `lookup` for a caller that does not change the value. O(1)"""
+        n: cython.Py_ssize_t = self.find(key)
+        return None if n < 0 else self.value_at(n)
+
+    @cython.ccall
+    def view_read(self, key: bytes) -> Any:
+        """Do `lookup_read` for a caller that does not change the value. O(1)"""
+        n: cython.Py_ssize_t = self.find_read(key)
+        return None if n < 0 else self.value_at(n)
+
+    @cython.ccall
+    def view_untouched(self, key: bytes, notify: cython.bint = True) -> Any:
+        """Do `find_untouched` and return the value, which the caller does not change, or None. O(1)"""
+        n: cython.Py_ssize_t = self.find_untouched(key, notify)
+        return None if n < 0 else self.value_at(n)
+
+    @cython.ccall
     def peek(self, key: bytes) -> Any:
-        """Return the key's value even if it has expired, or None. O(1)"""
-        return self.keys.get(key)
+        """Return the key's value even if it has expired, or None; the caller does not change it. O(1)"""
+        n: cython.Py_ssize_t = self.keys.find(key)
+        return None if n < 0 else self.value_at(n)
+
+    def awake_value(self, key: bytes) -> Any:
+        """Return the object of a key, or None if the key does not exist or its value rests. O(1)"""
+        n: cython.Py_ssize_t = self.keys.find(key)
+        return None if n < 0 else self.keys.object_at(n)
+
+    @cython.ccall
+    def value_at(self, n: cython.Py_ssize_t) -> Any:
+        """Return the value of an entry of `keys`, a copy if it rests. O(1)"""
+        value: object = self.keys.object_at(n)
+        return awaken(self.keys.entry_value(n)) if value is None else value
+
+    def type_at(self, n: cython.Py_ssize_t) -> type:
+        """Return the class of the value of an entry of `keys`. O(1)"""
+        value: object = self.keys.object_at(n)
+        return type_at_rest(self.keys.value_byte(n)) if value is None else type(value)
 
     @cython.cfunc
     @cython.inline
@@ -147,12 +235,8 @@ class Database:
     @cython.ccall
     def lookup_read(self, key: bytes) -> object:
         """Look up a key and count a keyspace hit or miss for INFO (db.c: lookupKeyRead). O(1)"""
-        n: cython.Py_ssize_t = self._find(key)
-        if n < 0:
-            self.count_read(key, False)
-            return None
-        self.hits += 1
-        return self.keys.entry_value(n)
+        n: cython.Py_ssize_t = self.find_read(key)
+        return None if n < 0 else self._wake(key, n)
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
@@ -165,18 +249,6 @@ class Database:
             if self.on_missed is not None:
                 self.on_missed(self, key)
         return True
-
-    @cython.ccall
-    def lookup_read_no_touch(self, key: bytes, notify: cython.bint = True) -> object:
-        """Do `lookup_read` without recording the access (db.c: LOOKUP_NOTOUCH, LOOKUP_NONOTIFY). O(1)"""
-        value: object = self.keys.get(key)
-        if value is not None and self._any_expires() and self.expire_if_needed(key):
-            value = None
-        if value is None and not notify:
-            self.misses += 1
-        else:
-            self.count_read(key, value is not None)
-        return value
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
@@ -269,40 +341,178 @@ class Database:
         """Fill some of the gaps that `expire_entries` left; return whether gaps remain. O(times)"""
         return self.keys.tidy(times) | self.expires.tidy(times)
 
+    # -- values at rest ----------------------------------------------------------------------------
+
+    @cython.cfunc
+    def _wake(self, key: bytes, n: cython.Py_ssize_t) -> object:
+        """Return the object of an entry; a value at rest gets one."""
+        value: object = self.keys.object_at(n)
+        if value is None:
+            value = awaken(self.keys.entry_value(n))
+            self.keys.wake_entry(n, value)
+            self.awake.append(key)
+        return value
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def rest_oldest(self) -> cython.bint:
+        """Return created values to rest, and those woken first while more than `awake_limit` are awake. O(1)
+
+        Call this between two commands: an object that is changed after it went to rest would lose the change.
+        """
+        key: bytes
+        n: cython.Py_ssize_t
+        count: cython.Py_ssize_t = min(len(self.created), _RESTED)
+        while count > 0:
+            count -= 1
+            self._rested += 1
+            key = self.created.pop()
+            n = self.keys.find(key)
+            if n >= 0:
+                self._rest(n)
+        count = min(len(self.awake) - self._first_awake - self.awake_limit, _RESTED)
+        while count > 0:
+            count -= 1
+            key = self.awake[self._first_awake]  # type: ignore[assignment]
+            self.awake[self._first_awake] = None
+            self._first_awake += 1
+            self._rested += 1
+            n = self.keys.find(key)
+            if n >= 0:
+                self._rest(n)
+        if 2 * self._first_awake > len(self.awake):
+            del self.awake[: self._first_awake]
+            self._first_awake = 0
+        if self._rested >= _SWEPT:
+            self._rested = 0
+            self.rest_some(_SWEPT)
+        return True
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def rest_some(self, slots: cython.Py_ssize_t) -> cython.bint:
+        """Return values to rest among the next `slots` entries of a walk; free lists of objects that are empty.
+
+        The walk finds values that were too large to rest and became small. Call this between two commands.
+        """
+        n: cython.Py_ssize_t
+        for n in self.keys.next_objects(slots):
+            self._rest(n)
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _rest(self, n: cython.Py_ssize_t) -> cython.bint:
+        """Return the value of an entry to rest, if it is awake and small."""
+        value: object = self.keys.object_at(n)
+        if value is not None:
+            rest: bytes | None = to_rest(value)
+            if rest is not None:
+                return self.keys.rest_entry(n, rest)
+            self.keys.set_entry_value(n, value)  # bytes from which it was woken are out of date
+        return False
+
     # -- changes -----------------------------------------------------------------------------------
 
     @cython.ccall
-    def set(self, key: bytes, value: object, keep_ttl: cython.bint = False) -> object:
-        """Set the value of a key; return the previous value, or None. O(1)"""
+    @cython.exceptval(-1, check=False)
+    def set(self, key: bytes, value: object, keep_ttl: cython.bint = False) -> cython.bint:
+        """Set the value of a key to an object, which the caller may change; return whether the key existed. O(1)"""
+        if not isinstance(value, Stream):
+            self.created.append(key)
+        return self._set_object(key, value, keep_ttl)
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _set_object(self, key: bytes, value: object, keep_ttl: cython.bint) -> cython.bint:
         if self._any_expires():
             self.expire_if_needed(key)
-        keys: Dict = self.keys
-        old: object = keys.exchange(key, value)
+        n: cython.Py_ssize_t = self.keys.add_or_find(key)
+        new: cython.bint = self.keys.added
+        # The old value is freed at the end of this method, when the dict is complete again.
+        old: object = None if new else self.keys.object_at(n)
+        self.keys.set_entry_value(n, value)
+        return self._after_set(key, n, new, old if old is not value else None, keep_ttl)
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def set_string(
+        self, key: bytes, data: bytes, form: cython.int = 0, keep_ttl: cython.bint = False
+    ) -> cython.bint:
+        """Set the value of a key to a string, which rests if it is small; return whether the key existed. O(1)"""
+        rest: bytes | None = string_at_rest(data, form)
+        if rest is None:
+            return self._set_object(key, new_string(data, form), keep_ttl)
+        return self._set_bytes(key, rest, keep_ttl)
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _set_bytes(self, key: bytes, rest: bytes, keep_ttl: cython.bint) -> cython.bint:
+        """Set the value of a key to bytes of `to_rest`; return whether the key existed."""
+        if self._any_expires():
+            self.expire_if_needed(key)
+        n: cython.Py_ssize_t = self.keys.add_value(key, rest)
+        new: cython.bint = self.keys.added
+        old: object = None
+        if not new:
+            old = self.keys.object_at(n)
+            self.keys.set_entry_value(n, rest)
+        return self._after_set(key, n, new, old, keep_ttl)
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(-1, check=False)
+    def _after_set(
+        self, key: bytes, n: cython.Py_ssize_t, new: cython.bint, old: object, keep_ttl: cython.bint
+    ) -> cython.bint:
+        """Update what is attached to a key that was set; return whether the key existed. old: its former object."""
         if self.access.stamp >= 0:
-            keys.put_lru(keys.exchanged, self.access.stamp)
-        elif old is None:
-            self.access.start(keys, keys.exchanged)
+            self.keys.put_lru(n, self.access.stamp)
+        elif new:
+            self.access.start(self.keys, n)
         else:
-            self.access.overwrite(keys, keys.exchanged)
-        if old is not None and not keep_ttl and self._any_expires():
-            self.expires.delete(key)
-        if old is None:
+            self.access.overwrite(self.keys, n)
+        if new:
             if self.on_new is not None:
                 self.on_new(self, key)
-        elif self.lazy_server_del and self.lazy is not None and old is not value:
-            self.lazy.add(old)
+        else:
+            if not keep_ttl and self._any_expires():
+                self.expires.delete(key)
+            if old is not None and self.lazy_server_del and self.lazy is not None:
+                self.lazy.add(old)
         # Clients may be blocked on a key that is created or replaced by another type: wake them.
         if self.blocking_keys:
             self.signal_ready(key)
-        return old
+        return not new
 
     @cython.ccall
-    def replace(self, key: bytes, value: object, keep_ttl: cython.bint = False) -> object:
-        """Replace the value of a key, and notify that the old value was overwritten (db.c: setKey). O(1)"""
-        old: object = self.set(key, value, keep_ttl)
-        if old is not None and self.on_overwritten is not None:
-            self.on_overwritten(self, key, old, value)
-        return old
+    @cython.exceptval(-1, check=False)
+    def put(self, key: bytes, value: object) -> cython.bint:
+        """Set the value of a key to an object that the caller does not change any more; return whether it existed."""
+        rest: bytes | None = to_rest(value)
+        return self._set_object(key, value, False) if rest is None else self._set_bytes(key, rest, False)
+
+    def exchange(self, key: bytes, value: object) -> None:
+        """Replace the value of an existing key by an equal one, with no effect on anything else. O(1)"""
+        n: cython.Py_ssize_t = self.keys.find(key)
+        self.keys.set_entry_value(n, value)
+        self._rest(n)
+
+    @cython.ccall
+    def old_value(self, key: bytes) -> Any:
+        """Return the value that a command is about to replace, None if nothing is notified of that. O(1)"""
+        return None if self.on_overwritten is None else self.view(key)
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def replace_string(self, key: bytes, data: bytes, keep_ttl: cython.bint = False) -> cython.bint:
+        """Do `set_string`, and notify that the old value was overwritten (db.c: setKey). O(1)"""
+        if self.on_overwritten is None:
+            return self.set_string(key, data, 0, keep_ttl)
+        old: object = self.view(key)
+        existed: cython.bint = self.set_string(key, data, 0, keep_ttl)
+        self.notify_overwritten(key, old, self.peek(key))
+        return existed
 
     def notify_overwritten(self, key: bytes, old: object, value: object) -> None:
         """Notify that a command replaced the value `old` of a key. Call this after the command's own event."""
@@ -316,14 +526,16 @@ class Database:
 
         With `lazy`, the value is freed in steps if it is large. The caller must then have dropped it.
         """
-        # The value is freed at the end of this method, when the dict is complete again.
-        value: object = self.keys.unlink(key)
-        if value is None:
+        n: cython.Py_ssize_t = self.keys.find(key)
+        if n < 0:
             return False
+        # The value is freed at the end of this method, when the dict is complete again.
+        value: object = self.keys.object_at(n)
+        self.keys.delete_entry(n)
         if self._any_expires():
             self.expires.delete(key)
         self._deleted(key)
-        if lazy and self.lazy is not None and type(value) is not String:
+        if lazy and value is not None and self.lazy is not None and type(value) is not String:
             self.lazy.add(value)
         return True
 
@@ -354,8 +566,11 @@ class Database:
         if lazy and self.lazy is not None:
             self.lazy.add_database(self.keys.detach(), self.expires.detach())
         else:
-            self.keys = Dict(objects=True, newest=self.keys.newest)
+            self.keys = Dict(values=True, objects=True, newest=self.keys.newest)
             self.expires = Dict(numbers=True, newest=self.expires.newest)
+        self.awake = []
+        self.created = []
+        self._first_awake = 0
         self.idmp_keys = {}
         self.expires_cursor = 0
         self.average_ttl = 0
@@ -373,6 +588,9 @@ class Database:
         other._touch_all(self)
         self.keys, other.keys = other.keys, self.keys
         self.expires, other.expires = other.expires, self.expires
+        self.awake, other.awake = other.awake, self.awake
+        self.created, other.created = other.created, self.created
+        self._first_awake, other._first_awake = other._first_awake, self._first_awake
         self.idmp_keys, other.idmp_keys = other.idmp_keys, self.idmp_keys
         self.expires_cursor, other.expires_cursor = other.expires_cursor, self.expires_cursor
         self.average_ttl, other.average_ttl = other.average_ttl, self.average_ttl
@@ -413,7 +631,7 @@ class Database:
     def expire_idmp(self, now: int) -> None:
         """Remove expired messages of idempotent producers (t_stream.c: handleExpiredIdmpEntries)."""
         for key in list(self.idmp_keys):
-            stream = self.keys.get(key)
+            stream = self.peek(key)
             idmp = stream.idmp if isinstance(stream, Stream) else None
             if idmp is None:
                 del self.idmp_keys[key]
@@ -475,10 +693,13 @@ class Database:
     # -- iteration -----------------------------------------------------------------------------------
 
     def items(self) -> Iterator[tuple[bytes, Any]]:
-        """Yield keys and values, expired ones included. The caller may change the database meanwhile. O(keys)"""
+        """Yield keys and values, expired ones included. The caller may change the database meanwhile. O(keys)
+
+        The caller does not change the values, some of which are copies of values at rest.
+        """
         keys = self.keys
         for n in keys.entries():
-            yield keys.entry_key(n), keys.entry_value(n)
+            yield keys.entry_key(n), self.value_at(n)
 
     def expiries(self) -> Iterator[tuple[bytes, int]]:
         """Yield the keys that have an expiry, with its time in ms since the epoch. O(keys with an expiry)"""
@@ -509,7 +730,7 @@ class Database:
     def scan_type(self, cursor: int, count: int, kind: type) -> tuple[int, list[bytes]]:
         """Do `scan`, but return only the keys whose values have this type."""
         following, found = self.keys.scan(cursor, count)
-        return following, [self.keys.entry_key(n) for n in found if type(self.keys.entry_value(n)) is kind]
+        return following, [self.keys.entry_key(n) for n in found if self.type_at(n) is kind]
 
     def random_key(self) -> bytes | None:
         """Return a random key, or None; expired keys that are drawn are deleted (db.c: dbRandomKey). O(1) expected"""
@@ -526,6 +747,11 @@ class Database:
         assert all(key in self.keys for key in self.expires)
         for waiting in self.blocking_keys.values():
             assert waiting
-        for _, value in self.items():
-            assert value is not None
+        for n in self.keys.entries():
+            value = self.keys.object_at(n)
+            if value is None:
+                rest = self.keys.entry_value(n)
+                value = awaken(rest)
+                assert to_rest(value) == rest and type(value) is self.type_at(n)
             value.check()
+        assert all(key is None for key in self.awake[: self._first_awake])

@@ -193,7 +193,7 @@ class _Walk:
             return False
         database = self._databases[self._at]
         if self._work is not None:
-            if database.peek(self._key) is not self._value or not self._work.step():
+            if database.awake_value(self._key) is not self._value or not self._work.step():
                 self._close(self._work)
         elif self.defrag_later:
             self._open(database, self.defrag_later.popleft())
@@ -207,7 +207,12 @@ class _Walk:
     def _scan(self, database: Database) -> None:
         self._cursor, keys = database.scan(self._cursor, _KEYS) if len(database) else (0, [])
         for key in keys:
-            if _node_count(database.peek(key)) > 1:
+            n = database.keys.find(key)
+            value = database.keys.object_at(n)
+            if value is None:  # at rest, without unused bytes; the dict itself is compacted by its changes
+                self.total += database.keys.value_size(n)
+                continue
+            if _node_count(value) > 1:
                 self.defrag_later.append(key)
                 continue
             self._open(database, key)
@@ -218,7 +223,7 @@ class _Walk:
 
     def _open(self, database: Database, key: bytes) -> None:
         """Begin with the value of a key."""
-        value = database.peek(key)
+        value = database.awake_value(key)
         self._key, self._value = key, value
         packed = getattr(value, "listpack", None)
         if isinstance(value, Stream):

@@ -31,6 +31,7 @@ cdef class ReplyWriter:
     cpdef bint unsigned(self, unsigned long long value) except -1
     cpdef bint bulk(self, bytes data) except -1
     cpdef bint bulks(self, list strings) except -1
+    cdef bint bulk_span(self, const unsigned char *source, Py_ssize_t size) except -1
     cpdef bint bulk_slice(self, bytearray source, Py_ssize_t start, Py_ssize_t size) except -1
     cpdef bint raw_then_slice(self, bytes before, bytearray source, Py_ssize_t start, Py_ssize_t size) except -1
     cpdef bint bulk_int(self, long long value) except -1

@@ -298,6 +298,14 @@ class ReplyWriter:
             return True
         return self._append(b"$%d\r\n%b\r\n" % (size, data))
 
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def bulk_span(self, source: cython.p_const_uchar, size: cython.Py_ssize_t) -> cython.bint:
+        """Append a bulk string from a memory address; compiled only."""
+        buf: bytearray = self._reserve(size + _ROOM)
+        self.used = put_bulk(buf, self.used, source, size)
+        return True
+
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def bulks(self, strings: list[Any]) -> cython.bint:

@@ -59,6 +59,8 @@ _NO_TOUCH = cython.declare(cython.int, session_state.NO_TOUCH)
 _MAX_CACHED_NAMES = 4096
 # Replies to a replayed log have no reader: the output is emptied after this many bytes.
 _REPLAY_BATCH = cython.declare(cython.Py_ssize_t, 1 << 15)
+# Entries of each database in which a call of `rehash` looks for values that can rest.
+_SWEPT = cython.declare(cython.Py_ssize_t, 1024)
 # Milliseconds between two searches for expired producers of idempotent messages.
 _IDMP_PERIOD = 1000
 
@@ -272,6 +274,10 @@ class Engine:
                 propagation.take_effects(session, argv)
             if propagation.pending and propagation.depth == 0:
                 propagation.flush_pending()
+        if propagation.depth == 0:  # no command holds a value that it may still change
+            database: Database = session.db
+            if database.created or len(database.awake) - database._first_awake > database.awake_limit:
+                database.rest_oldest()
         return True
 
     def before_reply(self) -> None:
@@ -516,6 +522,8 @@ class Engine:
     def rehash(self, microseconds: int) -> None:
         """Shrink and rehash the tables of the keyspace, until the time has passed (server.c: databasesCron)."""
         for database in self.databases:
+            database.rest_oldest()
+            database.rest_some(_SWEPT)
             database.keys.shrink_if_needed()
             database.expires.shrink_if_needed()
         if not self.settings.activerehashing:

@@ -121,7 +121,7 @@ class Host(Protocol):
         settings = self._engine.settings
         for database in self._engine.databases:
             for key, value in list(database.items()):
-                database.keys.set(key, rdb.restore(rdb.dump(value, settings.rdbcompression), settings))
+                database.exchange(key, rdb.restore(rdb.dump(value, settings.rdbcompression), settings))
 
     # -- the append-only file ------------------------------------------------------------------------
 

@@ -85,6 +85,21 @@ class Arena:
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
+    def resize_last(self, place: cython.longlong, size: cython.Py_ssize_t, to: cython.Py_ssize_t) -> cython.bint:
+        """Change the size of an item in place; return False unless it is the last of the current page and fits. O(1)"""
+        page: cython.Py_ssize_t = place >> 16
+        offset: cython.Py_ssize_t = place & 0xFFFF
+        if page != self.current or offset + size != self.page_fill(page) or to > _LARGE:
+            return False
+        if offset + to > len(self.pages.blocks[page]):
+            return False
+        self._write(page, 0, offset + to)
+        self._write(page, 4, self.page_live(page) + to - size)
+        self.live += to - size
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
     def free(self, place: cython.longlong, size: cython.Py_ssize_t) -> cython.bint:
         """Free an item of `size` bytes. Return True if its page is empty now and was freed. O(1)"""
         page: cython.Py_ssize_t = place >> 16

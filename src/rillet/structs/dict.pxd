@@ -1,8 +1,8 @@
 cimport cython
-from libc.string cimport memcpy
+from libc.string cimport memcmp, memcpy
 
 from rillet.structs.block_list cimport BlockList
-from rillet.structs.dict_table cimport DictTable, address, bucket, hash_bytes, item_size, put_u32, put_u64, table_mask, u32, u64, varint, varint_size
+from rillet.structs.dict_table cimport DictTable, address, bucket, hash_bytes, item_size, put_u32, put_u64, put_varint, table_mask, u32, u64, varint, varint_size
 
 cdef extern from *:
     """
@@ -37,8 +37,15 @@ cdef class Dict(DictTable):
     cpdef Py_ssize_t add_or_find(self, bytes key) except -2
     cpdef object get(self, bytes key)
     cpdef bint set(self, bytes key, object value) except -1
+    cpdef Py_ssize_t add_value(self, bytes key, bytes rest) except -2
+    cpdef object object_at(self, Py_ssize_t n)
+    cpdef bint wake_entry(self, Py_ssize_t n, object value) except -1
+    cpdef bint rest_entry(self, Py_ssize_t n, bytes rest) except -1
+    cdef const unsigned char *value_span(self, Py_ssize_t n) noexcept
     cpdef bint add(self, bytes key) except -1
-    cpdef object exchange(self, bytes key, object value)
+    cpdef Py_ssize_t value_size(self, Py_ssize_t n) except -2
+    cpdef int value_byte(self, Py_ssize_t n) except -1
+    cpdef list next_objects(self, Py_ssize_t slots)
     cpdef bint delete(self, bytes key) except -1
     cpdef object unlink(self, bytes key)
     cdef bint prefetch_same(self, Dict other, list numbers) except -1
@@ -47,6 +54,7 @@ cdef class Dict(DictTable):
     cpdef bint tidy(self, Py_ssize_t times) except -1
     cpdef bint delete_entry(self, Py_ssize_t n) except -1
     cpdef bytes entry_key(self, Py_ssize_t n)
+    cpdef list entries_between(self, Py_ssize_t first, Py_ssize_t last)
     cpdef list keys_between(self, Py_ssize_t first, Py_ssize_t last)
     cpdef object entry_value(self, Py_ssize_t n)
     cpdef bint set_entry_value(self, Py_ssize_t n, object value) except -1

@@ -66,6 +66,7 @@ if not cython.compiled:
         item_size,
         put_u32,
         put_u64,
+        put_varint,
         table_mask,
         u32,
         u64,
@@ -74,6 +75,7 @@ if not cython.compiled:
     )
 
 if TYPE_CHECKING:  # a C function, which the .pxd declares for the compiled module
+    memcmp: Any
     memcpy: Any
     rillet_prefetch: Any
     rillet_prefetch_item: Any
@@ -174,13 +176,7 @@ class Dict(DictTable):
         """Set the value of a key; return whether the key is new (dictReplace). O(1)"""
         n: cython.Py_ssize_t
         if self.has_values and isinstance(value, bytes):
-            rest: bytes = value
-            if cython.compiled:
-                at: cython.p_const_uchar = key
-                to: cython.p_const_uchar = rest
-                n = self.add_span(at, len(key), to, len(rest))
-            else:
-                n = self.add_span(key, len(key), rest, len(rest))
+            n = self.add_value(key, value)
             if self.added:
                 return True
             self.set_entry_value(n, value)
@@ -193,18 +189,17 @@ class Dict(DictTable):
         return new
 
     @cython.ccall
-    def exchange(self, key: bytes, value: object) -> Any:
-        """Set the object of a key; return the former one, or None. For dicts that have objects and no values. O(1)
-
-        `exchanged` is the number of the entry, `added` tells whether it is new.
-        """
-        if self.has_values or not self.has_objects:
-            raise TypeError("only a dict of objects exchanges them")
-        n: cython.Py_ssize_t = self.add_or_find(key)
-        former: object = None if self.added else self._object(n)
-        self._set_object(n, value)
-        self.exchanged = n
-        return former
+    @cython.exceptval(-2, check=False)
+    def add_value(self, key: bytes, rest: bytes) -> cython.Py_ssize_t:
+        """Return the entry with this key; create it with the value at rest if it does not exist (`added`). O(1)"""
+        if not self.has_values:
+            raise TypeError("this dict stores no values at rest")
+        if cython.compiled:
+            at: cython.p_const_uchar = key
+            to: cython.p_const_uchar = rest
+            h: cython.Py_hash_t = hash(key)
+            return self.add_hashed(at, len(key), to, len(rest), cython.cast(cython.uint, h))
+        return self.add_span(key, len(key), rest, len(rest))
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
@@ -351,6 +346,16 @@ class Dict(DictTable):
         return self._top
 
     @cython.ccall
+    def entries_between(self, first: cython.Py_ssize_t, last: cython.Py_ssize_t) -> list[Any]:
+        """Return the entries with the numbers `first` to `last - 1`, in this order. O(last - first)"""
+        found: list[Any] = []
+        n: cython.Py_ssize_t
+        for n in range(max(first, 0), min(last, self._top)):
+            if u64(self._record(n), 8) != _FREE_MARK:
+                found.append(n)
+        return found
+
+    @cython.ccall
     def keys_between(self, first: cython.Py_ssize_t, last: cython.Py_ssize_t) -> list[Any]:
         """Return the keys of the entries with the numbers `first` to `last - 1`, in this order. O(last - first)
 
@@ -408,18 +413,89 @@ class Dict(DictTable):
             self._set_object(n, value)
         return True
 
+    @cython.ccall
+    def object_at(self, n: cython.Py_ssize_t) -> Any:
+        """Return the object of an entry, or None if it has none: its value is at rest. O(1)"""
+        self._live(n)
+        return self._object(n)
+
+    @cython.ccall
+    @cython.exceptval(-2, check=False)
+    def value_size(self, n: cython.Py_ssize_t) -> cython.Py_ssize_t:
+        """Return the number of bytes of the value of an entry, -1 if it has none. O(1)"""
+        self._live(n)
+        self.value_span(n)
+        return self.span_size
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def value_byte(self, n: cython.Py_ssize_t) -> cython.int:
+        """Return the first byte of the value of an entry that has bytes. O(1)"""
+        self._live(n)
+        at: cython.p_const_uchar = self.value_span(n)
+        if self.span_size <= 0:
+            raise IndexError("the entry has no bytes")
+        first: cython.int = at[0]
+        return first
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def wake_entry(self, n: cython.Py_ssize_t, value: object) -> cython.bint:
+        """Give an entry an object that represents its bytes, which stay: `rest_entry` compares them later. O(1)"""
+        self._live(n)
+        return self._set_object(n, value)
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def rest_entry(self, n: cython.Py_ssize_t, rest: bytes) -> cython.bint:
+        """Replace the object of an entry by bytes. Equal bytes are not written: a child may share their page. O(1)"""
+        at: cython.p_const_uchar = self.value_span(n)
+        same: cython.bint = self.span_size == len(rest)
+        if same:
+            if cython.compiled:
+                to: cython.p_const_uchar = rest
+                same = memcmp(at, to, self.span_size) == 0  # noqa: F821
+            else:
+                same = at[: self.span_size] == rest
+        if not same:
+            return self.set_entry_value(n, rest)
+        return self._set_object(n, None)
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(check=False)
+    def value_span(self, n: cython.Py_ssize_t) -> cython.p_const_uchar:
+        """Return the address of the bytes of an entry's value; `span_size` is their number, -1 if there are none.
+
+        The caller knows that the entry exists. The address is valid until the next change of the dict.
+        """
+        p: cython.p_uchar = self._item(n)
+        head: cython.Py_ssize_t = varint(p, 0)
+        i: cython.Py_ssize_t = varint_size(head) + (head >> 1)
+        self.span_size = varint(p, i) - 1
+        i += varint_size(self.span_size + 1)
+        if cython.compiled:
+            return p + i
+        return p[i:]
+
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def set_value_span(
         self, n: cython.Py_ssize_t, value: cython.p_const_uchar, value_size: cython.Py_ssize_t
     ) -> cython.bint:
-        """Set the bytes of a value (value_size -1: none). A value of equal length is overwritten in place."""
+        """Set the bytes of a value (value_size -1: none), in place if the length is equal or the item is the newest."""
         p: cython.p_uchar = self._item(n)
         size: cython.Py_ssize_t = varint(p, 0) >> 1
         start: cython.Py_ssize_t = varint_size(2 * size)
         i: cython.Py_ssize_t = start + size
-        if varint(p, i) == value_size + 1:
-            i += varint_size(value_size + 1)
+        former: cython.Py_ssize_t = varint(p, i)
+        same: cython.bint = former == value_size + 1
+        if same or self.arena.resize_last(
+            u64(self._record(n), 8) & _PLACE_MASK,
+            i + varint_size(former) + max(former - 1, 0),
+            i + varint_size(value_size + 1) + max(value_size, 0),
+        ):
+            i = put_varint(p, i, value_size + 1)
             if value_size > 0:
                 if cython.compiled:
                     memcpy(p + i, value, value_size)  # noqa: F821
@@ -481,6 +557,38 @@ class Dict(DictTable):
                 chunk.extend([None] * (room - len(chunk)))
         chunk[slot] = value
         return True
+
+    @cython.ccall
+    def next_objects(self, slots: cython.Py_ssize_t) -> list[Any]:
+        """Return the entries that have an object among the next `slots` of a walk, and begin again at the end. O(slots)
+
+        The walk frees the list of a block of records in which no entry has an object.
+        """
+        found: list[Any] = []
+        if not self._objects:
+            return found
+        at: cython.Py_ssize_t = self._object_walk >> _RECORD_SHIFT
+        slot: cython.Py_ssize_t = self._object_walk & _RECORD_MASK
+        if at >= len(self._objects):
+            at = slot = 0
+        chunk: list[Any] = self._objects[at]
+        end: cython.Py_ssize_t = 0 if chunk is None else min(slot + slots, len(chunk))
+        while slot < end:
+            if chunk[slot] is not None:
+                found.append((at << _RECORD_SHIFT) + slot)
+            slot += 1
+        if chunk is None or slot >= len(chunk):
+            if chunk is not None and not found:
+                slot = 0
+                while slot < len(chunk) and chunk[slot] is None:
+                    slot += 1
+                if slot == len(chunk):
+                    self._objects[at] = None
+                    self._object_slots -= len(chunk)
+            at += 1
+            slot = 0
+        self._object_walk = (at << _RECORD_SHIFT) + slot
+        return found
 
     @cython.ccall
     @cython.exceptval(-1, check=True)

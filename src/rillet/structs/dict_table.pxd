@@ -22,6 +22,7 @@ cdef unsigned long long u64(unsigned char *p, Py_ssize_t i) noexcept
 cdef void put_u64(unsigned char *p, Py_ssize_t i, unsigned long long value) noexcept
 cdef Py_ssize_t varint(unsigned char *p, Py_ssize_t i) noexcept
 cdef Py_ssize_t varint_size(Py_ssize_t value) noexcept
+cdef Py_ssize_t put_varint(unsigned char *p, Py_ssize_t i, Py_ssize_t value) noexcept
 cdef Py_ssize_t item_size(unsigned char *p, bint values) noexcept
 cdef Py_ssize_t bucket(BlockList table, Py_ssize_t index) noexcept
 cdef Py_ssize_t table_mask(int exp) noexcept
@@ -35,7 +36,7 @@ cdef class DictTable:
     cdef public bint newest
     cdef public int pauses
     cdef readonly bint added
-    cdef readonly Py_ssize_t exchanged
+    cdef readonly Py_ssize_t span_size
     cdef readonly Py_ssize_t rehashidx
     cdef readonly int exp0
     cdef readonly int exp1
@@ -50,6 +51,7 @@ cdef class DictTable:
     cdef Py_ssize_t _free_count
     cdef list _objects
     cdef Py_ssize_t _object_slots
+    cdef Py_ssize_t _object_walk
     cdef readonly Arena arena
     cdef Py_ssize_t _walk_page
     cdef Py_ssize_t _walk_offset

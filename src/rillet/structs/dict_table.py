@@ -128,7 +128,7 @@ def varint_size(value: cython.Py_ssize_t) -> cython.Py_ssize_t:
 @cython.cfunc
 @cython.inline
 @cython.exceptval(check=False)
-def _put_varint(p: cython.p_uchar, i: cython.Py_ssize_t, value: cython.Py_ssize_t) -> cython.Py_ssize_t:
+def put_varint(p: cython.p_uchar, i: cython.Py_ssize_t, value: cython.Py_ssize_t) -> cython.Py_ssize_t:
     """Write a varint at p[i]; return the index after it."""
     while value >= 0x80:
         p[i] = (value & 0x7F) | 0x80
@@ -246,6 +246,7 @@ class DictTable:
         "_free_count",
         "_next_page",
         "_object_slots",
+        "_object_walk",
         "_objects",
         "_records",
         "_stride",
@@ -257,7 +258,6 @@ class DictTable:
         "_walk_page",
         "added",
         "arena",
-        "exchanged",
         "exp0",
         "exp1",
         "has_numbers",
@@ -266,6 +266,7 @@ class DictTable:
         "newest",
         "pauses",
         "rehashidx",
+        "span_size",
         "used0",
         "used1",
     )
@@ -279,7 +280,7 @@ class DictTable:
         self.newest = newest
         self.pauses = 0
         self.added = False
-        self.exchanged = -1
+        self.span_size = -1
         self._stride = 24 if numbers else 16
         self._vacated: list[Any] = []
         self._start()
@@ -300,6 +301,7 @@ class DictTable:
         self._free_count = 0
         self._objects: list[Any] = []
         self._object_slots = 0
+        self._object_walk = 0
         self.arena: Arena = Arena()
         self._walk_page = -1
         self._walk_offset = 0
@@ -382,10 +384,10 @@ class DictTable:
             total += varint_size(value_size + 1) + max(value_size, 0)
         place: cython.longlong = self.arena.allocate(total)
         p: cython.p_uchar = address(self.arena.pages, place >> 16, place & 0xFFFF)
-        i: cython.Py_ssize_t = _put_varint(p, 0, 2 * size)
+        i: cython.Py_ssize_t = put_varint(p, 0, 2 * size)
         _copy(p, i, at, size)
         if self.has_values:
-            i = _put_varint(p, i + size, value_size + 1)
+            i = put_varint(p, i + size, value_size + 1)
             if value_size > 0:
                 _copy(p, i, value, value_size)
         return place

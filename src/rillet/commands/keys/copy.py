@@ -39,7 +39,7 @@ def _notify(session: Session, database: Database, event: bytes, key: bytes) -> N
 
 def _put(database: Database, key: bytes, value: object, expiry: int) -> None:
     """Store a value at a new key; expiry -1 means no expiry."""
-    database.set(key, value)
+    database.put(key, value)
     track(database, key, value)
     if expiry >= 0:
         database.set_expire(key, expiry)
@@ -55,12 +55,12 @@ def _rename(session: Session, argv: list[bytes], only_new: bool) -> bool:
     """Rename a key; return False if only_new is set and the new name exists (db.c: renameGenericCommand)."""
     source, target = argv[1], argv[2]
     database = session.db
-    value = database.lookup(source)
+    value = database.view(source)
     if value is None:
         raise CommandError("no such key")
     if source == target:
         return not only_new
-    old = database.lookup(target)
+    old = database.view(target)
     if old is not None:
         if only_new:
             return False
@@ -112,10 +112,10 @@ def copy(session: Session, argv: list[bytes]) -> None:
 
 
 def _copy(session: Session, source: bytes, target: Database, key: bytes, replace: bool) -> bool:
-    value: Any = session.db.lookup_read(source)
+    value: Any = session.db.view_read(source)
     if value is None:
         return False
-    old = target.lookup(key)
+    old = target.view(key)
     if old is not None:
         if not replace:
             return False
@@ -147,8 +147,8 @@ def move(session: Session, argv: list[bytes]) -> None:
     key, source, target = argv[1], session.db, _database(session, argv[2])
     if target is source:
         raise CommandError(_SAME_OBJECT)
-    value = source.lookup(key)
-    if value is None or target.lookup(key) is not None:
+    value = source.view(key)
+    if value is None or target.find(key) >= 0:
         session.out.integer(0)
         return
     expiry, bits = source.get_expire(key), source.access_bits(key)

@@ -19,7 +19,7 @@ from rillet.types.stream.value import Stream
 @command("dump", arity=2, flags="readonly", since="2.6.0", syntax="key", complexity="O(bytes of the value)")
 def dump(session: Session, argv: list[bytes]) -> None:
     """Returns a serialized representation of the value stored at a key."""
-    value = session.db.lookup_read(argv[1])
+    value = session.db.view_read(argv[1])
     if value is None:
         session.out.null()
     else:
@@ -36,7 +36,7 @@ def restore(session: Session, argv: list[bytes]) -> None:
     """Creates a key from the serialized representation of a value."""
     options = _options(argv)
     key = argv[1]
-    if not options.replace and session.db.lookup(key) is not None:
+    if not options.replace and session.db.find(key) >= 0:
         raise BusyKey()
     ttl = integer(argv[2])
     if ttl < 0:
@@ -101,7 +101,7 @@ def _options(argv: list[bytes]) -> _Options:
 def _put(session: Session, argv: list[bytes], value: object, ttl: int, options: _Options) -> None:
     key = argv[1]
     now = session.engine.clock.now_ms()
-    old = session.db.lookup(key)
+    old = session.db.view(key)
     deleted = session.db.delete_replaced(key)
     when = ttl if options.absolute or not ttl else now + ttl
     if when >= 1 << 63:
@@ -114,7 +114,7 @@ def _put(session: Session, argv: list[bytes], value: object, ttl: int, options: 
             session.propagate(deletion(key, settings.lazyfree_lazy_server_del and settings.compat.knows(72)))
         session.out.ok()
         return
-    session.db.set(key, value)
+    session.db.put(key, value)
     session.db.restore_access(key, options.idle, options.frequency)
     track(session.db, key, value)
     if when:

@@ -59,7 +59,7 @@ def _expire(session: Session, argv: list[bytes], base: int, unit: int) -> None:
         raise CommandError(invalid)
     when += base
     database = session.db
-    if database.lookup(key) is None or not _allows(conditions, database.get_expire(key), when):
+    if database.find(key) < 0 or not _allows(conditions, database.get_expire(key), when):
         session.out.integer(0)
         return
     if when <= session.engine.clock.now_ms() and not session.trusted:
@@ -105,7 +105,7 @@ def pexpireat(session: Session, argv: list[bytes]) -> None:
 
 def _reply_time(session: Session, key: bytes, relative: bool, seconds: bool) -> None:
     """Reply with the expiry of a key: -2 if the key is missing, -1 if it has no expiry (ttlGenericCommand)."""
-    if session.db.lookup_read_no_touch(key) is None:
+    if session.db.find_untouched(key) < 0:
         session.out.integer(-2)
         return
     when = session.db.get_expire(key)
@@ -146,7 +146,7 @@ def pexpiretime(session: Session, argv: list[bytes]) -> None:
 def persist(session: Session, argv: list[bytes]) -> None:
     """Remove the expiry of a key."""
     key = argv[1]
-    if session.db.lookup(key) is None or not session.db.persist(key):
+    if session.db.find(key) < 0 or not session.db.persist(key):
         session.out.integer(0)
         return
     session.modified(key)

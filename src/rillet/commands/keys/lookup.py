@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rillet.commands.keys import command
 from rillet.runtime.session import Session
 from rillet.types.hash import Hash
@@ -22,21 +20,21 @@ TYPE_NAMES: dict[type, bytes] = {
          complexity="O(N) for N keys")
 def exists(session: Session, argv: list[bytes]) -> None:
     """Return how many of the keys exist; a key that is given twice counts twice."""
-    session.out.integer(sum(1 for key in argv[1:] if session.db.lookup_read_no_touch(key) is not None))
+    session.out.integer(sum(1 for key in argv[1:] if session.db.find_untouched(key) >= 0))
 
 
 @command("touch", arity=-2, flags="readonly fast", keys=(1, -1, 1), since="3.2.1", syntax="key [key ...]",
          complexity="O(N) for N keys")
 def touch(session: Session, argv: list[bytes]) -> None:
     """Record an access of keys and return how many of them exist."""
-    session.out.integer(sum(1 for key in argv[1:] if session.db.lookup_read(key) is not None))
+    session.out.integer(sum(1 for key in argv[1:] if session.db.find_read(key) >= 0))
 
 
 @command("type", arity=2, flags="readonly fast", since="1.0.0", syntax="key", complexity="O(1)")
 def type_(session: Session, argv: list[bytes]) -> None:
     """Return the type of the value at a key."""
-    value: Any = session.db.lookup_read_no_touch(argv[1])
-    session.out.simple(b"none" if value is None else TYPE_NAMES[type(value)])
+    n = session.db.find_untouched(argv[1])
+    session.out.simple(b"none" if n < 0 else TYPE_NAMES[session.db.type_at(n)])
 
 
 @command("dbsize", arity=1, flags="readonly fast", keys=(0, 0, 0), group="server", since="1.0.0", complexity="O(1)")

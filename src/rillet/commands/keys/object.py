@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 from rillet.commands.arguments import integer, syntax_error
@@ -18,13 +17,13 @@ _SWITCHING = (
 )
 _SHARED_INTEGERS = 10_000
 _SHARED_REFCOUNT = 2**31 - 1
-# The bytes of a dict entry (hash, key, value, index) at CPython's maximum load of two thirds.
-_DICT_SLOT = 24 * 3 // 2 + 8
+# The bytes of an entry of the keyspace besides key and value: a record, buckets, and the lengths (structs/dict.py).
+_ENTRY = 16 + 6 + 3
 
 
 def _value(session: Session, key: bytes) -> Any:
     """Return the value at the key; reply null and return None if the key does not exist."""
-    value = session.db.lookup_read_no_touch(key, False)
+    value = session.db.view_untouched(key, False)
     if value is None:
         session.out.null()
     return value
@@ -85,11 +84,14 @@ def memory_usage(session: Session, argv: list[bytes]) -> None:
         samples = integer(argv[at + 1])
         if samples < 0:
             raise syntax_error()
-    value: Any = session.db.peek(argv[2])  # Redis finds expired keys too, and counts neither a hit nor a miss
-    if value is None:
+    keys = session.db.keys
+    n = keys.find(argv[2])  # Redis finds expired keys too, and counts neither a hit nor a miss
+    if n < 0:
         session.out.null()
-    else:
-        session.out.integer(value.memory_usage(samples) + sys.getsizeof(argv[2]) + _DICT_SLOT)
+        return
+    value: Any = keys.object_at(n)
+    size = keys.value_size(n) if value is None else value.memory_usage(samples)
+    session.out.integer(size + len(argv[2]) + _ENTRY)
 
 
 @command("memory|stats", arity=2, flags="", keys=(0, 0, 0), group="server", since="4.0.0", complexity="O(1)")

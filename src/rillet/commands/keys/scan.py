@@ -132,5 +132,5 @@ def scan(session: Session, argv: list[bytes]) -> None:
 def _wanted(database: Database, key: bytes, options: ScanOptions) -> bool:
     if options.pattern != b"*" and not compiled(options.pattern).matches(key):
         return False
-    value: Any = None if database.expire_if_needed(key) else database.peek(key)
-    return value is not None and (not options.type or TYPE_NAMES[type(value)] == options.type)
+    n = -1 if database.expire_if_needed(key) else database.keys.find(key)
+    return n >= 0 and (not options.type or TYPE_NAMES[database.type_at(n)] == options.type)

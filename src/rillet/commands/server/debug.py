@@ -110,14 +110,17 @@ def _log(session: Session, argv: list[bytes]) -> None:
 @action("object", 3, usage="<key>")
 def _object(session: Session, argv: list[bytes]) -> None:
     """Show internals of the value at a key."""
-    value: Any = session.db.peek(argv[2])
-    if value is None:
+    keys = session.db.keys
+    n = keys.find(argv[2])
+    if n < 0:
         raise CommandError("no such key")
-    bits = session.db.access_bits(argv[2])
+    value: Any = session.db.value_at(n)
+    at = id(keys) + n  # the entry: a value at rest has no object
+    bits = keys.lru(n)
     size = len(rdb.dump(value, session.engine.settings.rdbcompression)) - 11
     nodes = _nodes(value.elements) if isinstance(value, List) and not value.elements.single else ""
     session.out.simple(
-        f"Value at:{id(value):#x} refcount:1 encoding:{value.encoding()} serializedlength:{size} "
+        f"Value at:{at:#x} refcount:1 encoding:{value.encoding()} serializedlength:{size} "
         f"lru:{bits} lru_seconds_idle:{session.db.access.idle_time(bits)}{nodes}".encode()
     )
 
@@ -152,7 +155,7 @@ def _htstats_key(session: Session, argv: list[bytes]) -> None:
     knows_full = session.engine.settings.compat.knows(74)
     if len(argv) == 4 and not knows_full:
         raise subcommand_error(argv)
-    value = session.db.lookup_read_no_touch(argv[2], False)
+    value = session.db.view_untouched(argv[2], False)
     if value is None:
         raise CommandError("no such key")
     table = _hash_table(value)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from rillet.commands.arguments import positive
 from rillet.commands.server.debug import action, atoi
 from rillet.runtime.session import Session
-from rillet.types.string import new_string
 
 
 @action("populate", 3, 5, "<count> [<prefix>] [<size>]")
@@ -21,9 +20,9 @@ def _populate(session: Session, argv: list[bytes]) -> None:
     database = session.db
     for number in range(count):
         key = b"%b:%d" % (prefix, number)
-        if database.lookup(key) is None:
+        if database.find(key) < 0:
             value = b"value:%d" % number
-            database.set(key, new_string(value[:size].ljust(size, b"\0") if size else value))
+            database.set_string(key, value[:size].ljust(size, b"\0") if size else value)
             database.touch(key)
     session.out.ok()
 

@@ -113,12 +113,12 @@ def store_result(session: Session, key: bytes, result: Set | Zset, event: bytes,
     """Store a result and reply with its size; an empty result deletes the key."""
     database = session.db
     if len(result):
-        old = database.set(key, result)
-        if old is not None and database.on_overwritten is not None:
-            database.on_overwritten(database, key, old, result)
+        old = database.old_value(key)
+        database.put(key, result)
+        database.notify_overwritten(key, old, result)
         session.modified(key)
         session.notify(kind, event, key)
-    elif database.lookup(key) is not None:
+    elif database.find(key) >= 0:
         database.delete_replaced(key)
         session.modified(key)
         session.notify(b"g", b"del", key)

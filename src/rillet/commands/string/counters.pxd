@@ -1,4 +1,4 @@
-from rillet.commands.string.values cimport store_string, string_for_write, update_string, write_string
+from rillet.commands.string.values cimport string_for_write, string_to_change, update_string
 from rillet.keyspace.database cimport Database
 from rillet.protocol.reply_writer cimport ReplyWriter
 from rillet.runtime.session cimport Session

@@ -15,18 +15,18 @@ except ModuleNotFoundError:  # Cython is not installed: use a replacement for it
 
 from rillet.commands.arguments import LLONG_MAX, LLONG_MIN, float_value, integer
 from rillet.commands.string import command
-from rillet.commands.string.values import string_for_write, update_string
+from rillet.commands.string.values import string_for_write, string_to_change, update_string
 from rillet.errors import CommandError
 from rillet.runtime.session import Session
 from rillet.structs import long_double
 from rillet.structs.integer_text import decimal
-from rillet.types.string import TEXT, String, new_string, string2ll
+from rillet.types.string import TEXT, String, string2ll
 
 
 @cython.cfunc
 def _increment(session: Session, key: bytes, by: Any) -> cython.bint:
     """Add to the integer at a key; a missing key counts as 0 (t_string.c: incrDecrCommand)."""
-    string: String = string_for_write(session.db, key)
+    string: String = string_for_write(session.db, key)  # a counter that is used often stays awake
     value: Any = 0 if string is None else string2ll(string.value())
     if value is None:
         raise CommandError("value is not an integer or out of range")
@@ -38,7 +38,7 @@ def _increment(session: Session, key: bytes, by: Any) -> cython.bint:
         session.modified(key)
         session.notify(b"$", b"incrby", key)
     else:
-        update_string(session, key, new_string(decimal(value)), b"incrby")
+        update_string(session, key, decimal(value), 0, b"incrby")
     return session.out.integer(value)
 
 
@@ -90,9 +90,9 @@ def _sum(augend: bytes, addend: bytes) -> bytes:
 def incrbyfloat(session: Session, argv: list[bytes]) -> None:
     """Add to the number at a key, with the precision of a long double."""
     key: bytes = argv[1]
-    string: String = string_for_write(session.db, key)
+    string: String = string_to_change(session.db, key)
     shown: bytes = _sum(b"0" if string is None else string.value(), argv[2])
-    update_string(session, key, new_string(shown, TEXT), b"incrbyfloat")
+    update_string(session, key, shown, TEXT, b"incrbyfloat")
     session.out.bulk(shown)
     if session.engine.log is not None:
         session.propagate([b"SET", key, shown, b"KEEPTTL"])

@@ -17,12 +17,13 @@ except ModuleNotFoundError:  # Cython is not installed: use a replacement for it
 from rillet.commands.arguments import LLONG_MAX, arity_error, integer, syntax_error
 from rillet.commands.keys.expire import deletion
 from rillet.commands.string import command
-from rillet.commands.string.values import store_string, write_string
+from rillet.commands.string.fast_path import GetFastPath, SetFastPath
+from rillet.commands.string.values import store_string, write_string, write_string_of
 from rillet.errors import CommandError
 from rillet.protocol.reply_writer import ReplyWriter
 from rillet.runtime.session import Session
 from rillet.structs.integer_text import decimal
-from rillet.types.string import String, new_string
+from rillet.types.string import String
 
 _EXPIRY_OPTIONS = {b"EX": (1000, True), b"PX": (1, True), b"EXAT": (1000, False), b"PXAT": (1, False)}
 
@@ -69,7 +70,7 @@ class _SetOptions:
 
 @command("set", arity=-3, flags="write denyoom", since="1.0.0",
          syntax="key value [NX | XX] [GET] [EX seconds | PX milliseconds | EXAT unix-time-seconds | "
-         "PXAT unix-time-milliseconds | KEEPTTL]", complexity="O(1)")
+         "PXAT unix-time-milliseconds | KEEPTTL]", complexity="O(1)", shortcut=SetFastPath)
 def set_(session: Session, argv: list[bytes]) -> None:
     """Store a string at a key, replacing any value."""
     if len(argv) == 3:
@@ -88,8 +89,8 @@ def _set_generic(session: Session, key: bytes, data: bytes, options: _SetOptions
     if options.expiry is not None:
         when = _expiry_ms(session, options.expiry, options.expiry_option)
     if get:
-        write_string(session.out, session.db.lookup_read(key))
-    found = session.db.lookup(key) is not None
+        write_string_of(session, key)
+    found = session.db.find(key) >= 0
     if (found and b"NX" in flags) or (not found and b"XX" in flags):
         if not get:
             session.out.null()
@@ -100,7 +101,7 @@ def _set_generic(session: Session, key: bytes, data: bytes, options: _SetOptions
         if not get:
             session.out.ok()
         return
-    session.db.replace(key, new_string(data), b"KEEPTTL" in flags)
+    session.db.replace_string(key, data, b"KEEPTTL" in flags)
     session.modified(key)
     session.notify(b"$", b"set", key)
     if when >= 0:
@@ -138,16 +139,16 @@ def _note_overwritten_by_time(session: Session, key: bytes) -> None:
     session.propagate(deletion(key, lazy))
 
 
-@command("get", arity=2, flags="readonly fast", since="1.0.0", syntax="key", complexity="O(1)")
+@command("get", arity=2, flags="readonly fast", since="1.0.0", syntax="key", complexity="O(1)", shortcut=GetFastPath)
 def get(session: Session, argv: list[bytes]) -> None:
     """Return the string at a key."""
-    write_string(session.out, session.db.lookup_read(argv[1]))
+    write_string_of(session, argv[1])
 
 
 @command("setnx", arity=3, flags="write denyoom fast", since="1.0.0", syntax="key value", complexity="O(1)")
 def setnx(session: Session, argv: list[bytes]) -> None:
     """Store a string, unless the key exists."""
-    if session.db.lookup(argv[1]) is not None:
+    if session.db.find(argv[1]) >= 0:
         session.out.integer(0)
         return
     store_string(session, argv[1], argv[2], b"set")
@@ -181,7 +182,7 @@ def psetex(session: Session, argv: list[bytes]) -> None:
 @command("getset", arity=3, flags="write denyoom fast", since="1.0.0", syntax="key value", complexity="O(1)")
 def getset(session: Session, argv: list[bytes]) -> None:
     """Store a string and return the previous one."""
-    write_string(session.out, session.db.lookup_read(argv[1]))
+    write_string_of(session, argv[1])
     store_string(session, argv[1], argv[2], b"set")
     if session.engine.log is not None:
         session.propagate([b"SET", argv[1], argv[2]])
@@ -191,7 +192,7 @@ def getset(session: Session, argv: list[bytes]) -> None:
 def getdel(session: Session, argv: list[bytes]) -> None:
     """Return the string at a key and delete the key."""
     key = argv[1]
-    write_string(session.out, session.db.lookup_read(key))
+    write_string_of(session, key)
     if session.db.delete(key):
         _note_deleted(session, key)
 
@@ -218,7 +219,7 @@ def getex(session: Session, argv: list[bytes]) -> None:
     """Return the string at a key and change its expiry."""
     options = _SetOptions(argv, 2, (b"PERSIST",), b"PERSIST")
     key = argv[1]
-    value = session.db.lookup_read(key)
+    value = session.db.view_read(key)
     when = -1
     if isinstance(value, String) and options.expiry is not None:
         when = _expiry_ms(session, options.expiry, options.expiry_option)
@@ -255,8 +256,7 @@ def mget(session: Session, argv: list[bytes]) -> None:
     out: ReplyWriter = session.out
     out.array(len(argv) - 1)
     for at in range(1, len(argv)):
-        value: object = session.db.lookup_read(argv[at])
-        write_string(out, value if isinstance(value, String) else None)
+        write_string_of(session, argv[at], True)
 
 
 @cython.cfunc
@@ -287,7 +287,7 @@ def msetnx(session: Session, argv: list[bytes]) -> None:
     """Store strings at several keys, unless any of the keys exists."""
     _check_pairs(session, argv)
     for at in range(1, len(argv), 2):
-        if session.db.lookup(argv[at]) is not None:
+        if session.db.find(argv[at]) >= 0:
             session.out.integer(0)
             return
     _set_many(session, argv)

@@ -66,7 +66,7 @@ def longest_common(a: bytes, b: bytes) -> tuple[bytes, list[Match]]:
 
 
 def _bytes_of(session: Session, key: bytes) -> bytes:
-    value = session.db.lookup_read(key)
+    value = session.db.view_read(key)
     if value is not None and not isinstance(value, String):
         raise CommandError("The specified keys must contain string values")
     return b"" if value is None else value.value()

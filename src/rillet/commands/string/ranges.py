@@ -9,8 +9,8 @@ except ModuleNotFoundError:  # Cython is not installed: use a replacement for it
 
 from rillet.commands.arguments import integer
 from rillet.commands.string import command
-from rillet.commands.string.values import check_length, string_for_write
-from rillet.errors import CommandError, WrongType
+from rillet.commands.string.values import check_length, string_for_write, string_to_read
+from rillet.errors import CommandError
 from rillet.runtime.session import Session
 from rillet.types.string import String, new_string
 
@@ -21,25 +21,23 @@ def append(session: Session, argv: list[bytes]) -> None:
     """Append bytes to a string."""
     key: bytes = argv[1]
     tail: bytes = argv[2]
+    size: cython.Py_ssize_t
     string: String = string_for_write(session.db, key)
     if string is None:
-        string = new_string(tail)
-        session.db.set(key, string)
+        size = len(tail)
+        session.db.set_string(key, tail)
     else:
         check_length(session, string.length() + len(tail))
-        string.append(tail)
+        size = string.append(tail)
     session.modified(key)
     session.notify(b"$", b"append", key)
-    session.out.integer(string.length())
+    session.out.integer(size)
 
 
 @command("strlen", arity=2, flags="readonly fast", since="2.2.0", syntax="key", complexity="O(1)")
 def strlen(session: Session, argv: list[bytes]) -> None:
     """Return the length of a string in bytes."""
-    value: object = session.db.lookup_read(argv[1])
-    if value is not None and not isinstance(value, String):
-        raise WrongType()
-    string: String = value  # type: ignore[assignment]
+    string: String = string_to_read(session, argv[1])
     session.out.integer(0 if string is None else string.length())
 
 
@@ -70,10 +68,7 @@ def setrange(session: Session, argv: list[bytes]) -> None:
 def _get_range(session: Session, argv: list[bytes]) -> cython.bint:
     start = integer(argv[2])
     end = integer(argv[3])
-    value: object = session.db.lookup_read(argv[1])
-    if value is not None and not isinstance(value, String):
-        raise WrongType()
-    string: String = value  # type: ignore[assignment]
+    string: String = string_to_read(session, argv[1])
     size: cython.Py_ssize_t = 0 if string is None else string.length()
     # Two negative bounds in the wrong order give an empty range, even if both would be clipped to 0.
     if size == 0 or (start < 0 and end < 0 and start > end):

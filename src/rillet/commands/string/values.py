@@ -12,7 +12,11 @@ from rillet.keyspace import lru
 from rillet.keyspace.database import Database
 from rillet.protocol.reply_writer import ReplyWriter
 from rillet.runtime.session import Session
-from rillet.types.string import String, new_string
+from rillet.structs.dict import Dict
+from rillet.types.at_rest import LAST_STRING
+from rillet.types.string import String
+
+_LAST_STRING = cython.declare(cython.int, LAST_STRING)
 
 _LFU = cython.declare(cython.int, lru.LFU)
 
@@ -33,6 +37,49 @@ def write_string(out: ReplyWriter, value: object) -> cython.bint:
 
 
 @cython.ccall
+@cython.exceptval(-1, check=False)
+def write_string_of(session: Session, key: bytes, lenient: cython.bint = False) -> cython.bint:
+    """Look up a key and reply with its string, null if it does not exist. A string at rest is copied to the reply.
+
+    For a value of another type, raise WrongType, or reply null if `lenient`.
+    """
+    db: Database = session.db
+    n: cython.Py_ssize_t = db.find_read(key)
+    if n < 0:
+        return session.out.null()
+    keys: Dict = db.keys
+    value: object = keys.object_at(n)
+    if value is not None:
+        return write_string(session.out, None if lenient and not isinstance(value, String) else value)
+    at: cython.p_const_uchar = keys.value_span(n)
+    if at[0] > _LAST_STRING:
+        if lenient:
+            return session.out.null()
+        raise WrongType()
+    if cython.compiled:
+        return session.out.bulk_span(at + 1, keys.span_size - 1)
+    return session.out.bulk(bytes(at[1 : keys.span_size]))
+
+
+@cython.ccall
+def string_to_read(session: Session, key: bytes) -> String:
+    """Return the string at a key, which the caller does not change, or None; raise WrongType for another type."""
+    value: object = session.db.view_read(key)
+    if value is not None and not isinstance(value, String):
+        raise WrongType()
+    return value  # type: ignore[return-value]
+
+
+@cython.ccall
+def string_to_change(db: Database, key: bytes) -> String:
+    """Return the string at a key for a command that will replace it; else as `string_for_write`."""
+    value: object = db.view(key)
+    if value is not None and not isinstance(value, String):
+        raise WrongType()
+    return value  # type: ignore[return-value]
+
+
+@cython.ccall
 def string_for_write(db: Database, key: bytes) -> String:
     """Return the string at a key for a write, None if the key does not exist; raise WrongType for another type."""
     value: object = db.lookup(key)
@@ -47,7 +94,7 @@ def store_string(session: Session, key: bytes, data: bytes, event: bytes) -> cyt
     """Store a value as SET does: remove the expiry, mark watchers, publish the event."""
     if session.db.access.mode == _LFU:
         session.db.touch_access(key)  # the lookup of setKey
-    session.db.replace(key, new_string(data))
+    session.db.replace_string(key, data)
     session.modified(key)
     session.notify(b"$", event, key)
     return True
@@ -55,9 +102,9 @@ def store_string(session: Session, key: bytes, data: bytes, event: bytes) -> cyt
 
 @cython.ccall
 @cython.exceptval(-1, check=False)
-def update_string(session: Session, key: bytes, string: String, event: bytes) -> cython.bint:
-    """Replace the value of a key and keep its expiry."""
-    session.db.set(key, string, True)
+def update_string(session: Session, key: bytes, data: bytes, form: cython.int, event: bytes) -> cython.bint:
+    """Replace the value of a key by a string of the form, and keep its expiry."""
+    session.db.set_string(key, data, form, True)
     session.modified(key)
     session.notify(b"$", event, key)
     return True

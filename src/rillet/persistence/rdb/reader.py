@@ -342,7 +342,7 @@ class _RdbLoader:
         database = self.database
         if not self.merge and key in database.keys:
             raise Corrupt(f"the key {key.decode('utf-8', 'backslashreplace')!r} occurs twice", "RDB has duplicated key")
-        database.set(key, value)
+        database.put(key, value)
         if idle >= 0 or frequency >= 0:
             database.restore_access(key, idle, frequency)
         if self.delay:

@@ -189,7 +189,7 @@ class _RdbSalvage:
             self._lose(record, "the key occurs a second time", name)
             return
         else:
-            database.set(name, value)
+            database.put(name, value)
             if isinstance(value, Stream):
                 track(database, name, value)
             if record.expires >= 0:

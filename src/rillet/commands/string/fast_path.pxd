@@ -1,0 +1,23 @@
+cimport cython
+from libc.string cimport memcpy
+
+from rillet.commands.string.values cimport write_string
+from rillet.keyspace.database cimport Database
+from rillet.protocol.command_parser cimport CommandParser
+from rillet.protocol.propagation_buffer cimport PropagationBuffer
+from rillet.protocol.reply_writer cimport ReplyWriter
+from rillet.runtime.fast_path cimport FastPath
+from rillet.runtime.session cimport Session
+from rillet.structs.argument_spans cimport ArgumentSpans
+from rillet.structs.dict cimport Dict
+from rillet.structs.dict_table cimport hash_bytes
+from rillet.types.string cimport String
+
+@cython.final
+cdef class GetFastPath(FastPath):
+    cdef bint _get(self, Database db, ReplyWriter out, ArgumentSpans words) except -1
+
+@cython.final
+cdef class SetFastPath(FastPath):
+    cdef bytearray _rest
+    cdef bint _set(self, Session session, Database db, ArgumentSpans words, PropagationBuffer feed) except -1

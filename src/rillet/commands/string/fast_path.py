@@ -1,0 +1,200 @@
+"""The fast paths of GET and SET: a pipeline of plain calls copies bytes between the client's buffers and the keyspace.
+
+    GET key          key of the client's buffer -> entry -> value at rest -> reply
+    SET key value    key and value of the client's buffer -> arena of the keyspace
+
+No argument, key or value becomes a Python object (runtime/fast_path.py). The handlers in get_set.py execute everything
+else: options, other types, keys that have an expiry, values that are too large to rest, and keys to which something is
+attached (a watcher, a blocked client).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+try:
+    import cython
+except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
+    from rillet import _cython as cython
+
+from rillet.commands.string.values import write_string
+from rillet.keyspace import lru
+from rillet.keyspace.database import Database
+from rillet.protocol.command_parser import CommandParser
+from rillet.protocol.propagation_buffer import PropagationBuffer
+from rillet.protocol.reply_writer import ReplyWriter
+from rillet.runtime.fast_path import FastPath
+from rillet.runtime.session import Session
+from rillet.structs.argument_spans import ArgumentSpans
+from rillet.structs.dict import Dict
+from rillet.types import at_rest
+from rillet.types.string import String
+
+if not cython.compiled:  # for compiled code, the .pxd declares this name
+    from rillet.structs.dict_table import hash_bytes
+
+if TYPE_CHECKING:  # a C function, which the .pxd declares for the compiled module
+    memcpy: Any
+
+_LRU = cython.declare(cython.int, lru.LRU)
+_LIMIT = cython.declare(cython.Py_ssize_t, at_rest.LIMIT)
+_LAST_STRING = cython.declare(cython.int, at_rest.LAST_STRING)
+
+
+@cython.final
+@cython.cclass
+class GetFastPath(FastPath):
+    """The fast path of GET: supports missing keys, and strings without an expiry that has passed."""
+
+    __slots__ = ()
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def run(
+        self,
+        session: Session,
+        parser: CommandParser,
+        words: ArgumentSpans,
+        feed: PropagationBuffer | None,
+        limit: cython.Py_ssize_t,
+    ) -> cython.Py_ssize_t:
+        """Run consecutive GETs that the fast path supports; return how many."""
+        db: Database = session.db
+        out: ReplyWriter = session.out
+        ran: cython.Py_ssize_t = 0
+        while words.count == 2:
+            if not self._get(db, out, words):
+                break
+            parser.step()
+            ran += 1
+            if out.used > limit:
+                break
+            words.count = parser.scan(words.at, words.size, words.room)
+            if not words.is_option(0, b"get"):
+                break
+        return ran
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _get(self, db: Database, out: ReplyWriter, words: ArgumentSpans) -> cython.bint:
+        """Execute the GET, or return False without any effect if the fast path does not support it."""
+        keys: Dict = db.keys
+        expires: Dict = db.expires
+        at: cython.p_const_uchar = words.at[1]
+        size: cython.Py_ssize_t = words.size[1]
+        h: cython.uint = hash_bytes(at, size)
+        n: cython.Py_ssize_t = keys.find_hashed(at, size, h)
+        if n < 0:
+            db.misses += 1
+            return out.null()
+        if expires.used0 or expires.used1:
+            due: cython.Py_ssize_t = expires.find_hashed(at, size, h)
+            if due >= 0 and expires.number(due) < db.clock.now_ms():
+                return False  # the handler deletes the expired key and logs its deletion
+        value: object = keys.object_at(n)
+        rest: cython.p_const_uchar = at
+        if value is None:
+            rest = keys.value_span(n)
+            if rest[0] > _LAST_STRING:
+                return False
+        elif not isinstance(value, String):
+            return False
+        db.hits += 1
+        if db.access.stamp >= 0:
+            keys.put_lru(n, db.access.stamp)
+        else:
+            db.access.touch(keys, n)
+        if value is not None:
+            return write_string(out, value)
+        if cython.compiled:
+            return out.bulk_span(rest + 1, keys.span_size - 1)
+        return out.bulk(bytes(rest[1 : keys.span_size]))
+
+
+@cython.final
+@cython.cclass
+class SetFastPath(FastPath):
+    """The fast path of SET: supports values that rest, at new keys and at keys without an expiry."""
+
+    __slots__ = ("_rest",)
+
+    def __init__(self) -> None:
+        self._rest = bytearray(at_rest.LIMIT + 1)  # a plain string at rest: the tag 0, and the client's bytes
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def run(
+        self,
+        session: Session,
+        parser: CommandParser,
+        words: ArgumentSpans,
+        feed: PropagationBuffer | None,
+        limit: cython.Py_ssize_t,
+    ) -> cython.Py_ssize_t:
+        """Run consecutive SETs that the fast path supports; return how many."""
+        db: Database = session.db
+        ran: cython.Py_ssize_t = 0
+        if db.access.mode != _LRU or db.watched_keys or db.blocking_keys or db.idmp_keys or db.lazy_server_del:
+            return 0
+        while words.count == 3:
+            if not self._set(session, db, words, feed):
+                break
+            parser.step()
+            ran += 1
+            if session.out.used > limit:
+                break
+            words.count = parser.scan(words.at, words.size, words.room)
+            if not words.is_option(0, b"set"):
+                break
+        return ran
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _set(
+        self, session: Session, db: Database, words: ArgumentSpans, feed: PropagationBuffer | None
+    ) -> cython.bint:
+        """Execute the SET, or return False without any effect if the fast path does not support it."""
+        keys: Dict = db.keys
+        expires: Dict = db.expires
+        at: cython.p_const_uchar = words.at[1]
+        size: cython.Py_ssize_t = words.size[1]
+        data: cython.p_const_uchar = words.at[2]
+        length: cython.Py_ssize_t = words.size[2]
+        if length > _LIMIT:
+            return False
+        h: cython.uint = hash_bytes(at, size)
+        if (expires.used0 or expires.used1) and expires.find_hashed(at, size, h) >= 0:
+            return False
+        n: cython.Py_ssize_t
+        # A former object is freed at the end of this method, when the dict is complete again.
+        old: object = None
+        if cython.compiled:
+            rest: cython.p_uchar = self._rest
+            memcpy(rest + 1, data, length)  # noqa: F821
+            n = keys.add_hashed(at, size, rest, length + 1, h)
+            if not keys.added:
+                old = keys.object_at(n)
+                keys.set_value_span(n, rest, length + 1)
+        else:
+            plain = b"\0" + bytes(data)
+            n = keys.add_hashed(at, size, plain, length + 1, h)
+            if not keys.added:
+                old = keys.object_at(n)
+                keys.set_value_span(n, plain, length + 1)
+        if old is not None:
+            keys._set_object(n, None)
+        if db.access.stamp >= 0:
+            keys.put_lru(n, db.access.stamp)
+        elif keys.added:
+            db.access.start(keys, n)
+        else:
+            db.access.overwrite(keys, n)
+        session.dirty += 1
+        if feed is not None:
+            feed.begin(db.index, db.clock.now_ms() if feed.timestamps else 0)
+            feed.header(3)
+            feed.words(words.at, words.size, 0, 3)
+        return session.out.ok()
+
+
+__all__ = ["GetFastPath", "SetFastPath"]

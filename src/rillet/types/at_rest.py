@@ -1,0 +1,239 @@
+"""Values at rest: a small value as bytes in the dict of the keyspace, instead of as Python objects.
+
+    +--------+---------------------------------+
+    | tag u8 | payload                         |
+    +--------+---------------------------------+
+      0        string set by SET; its text selects int, embstr or raw      the bytes
+      1        string of INCRBYFLOAT: embstr or raw, never int             the bytes
+      2        string that was changed in place: raw                       the bytes
+      3        hash                                                        a listpack
+      4        sorted set                                                  a listpack
+      5        set                                                         a listpack
+      6        set                                                         an intset
+      7        list of one node     flags u8 | fill i16 | depth u16 | a listpack
+                                    flags: 1 = encoding listpack, 2 = node limits of 7.0
+      8        set, encoded as hashtable                               a listpack of the members
+      9        hash, encoded as hashtable                              a listpack of fields and values
+
+A value that commands change is an object, *awake*. `to_rest` returns its bytes if it is small, and `awaken` returns an
+object that is equal in each respect that a client can see: data, encoding, and the bytes of DUMP. Values above `LIMIT`
+bytes stay awake: their objects add little to their size. Streams and sorted sets in a skiplist stay awake.
+
+A hashtable of up to TABLE_LIMIT elements rests as a listpack in the order of its entries. `awaken` builds a new table,
+which has the fewest buckets: a scan continues in it as after any other change of the size.
+
+Objects cost far more than the bytes of a small value: a string of 5 bytes takes 86 bytes as objects and 6 here, a hash
+of three such fields 270 and 45, a hashtable of three members 2,000 and 30.
+
+Rejected alternative: DUMP's own format as the payload. It compresses, has a checksum, and is slower to read and write.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+try:
+    import cython
+except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
+    from rillet import _cython as cython
+
+from rillet.errors import Corrupt
+from rillet.structs.dict import Dict
+from rillet.structs.intset import Intset
+from rillet.structs.listpack import Listpack
+from rillet.structs.quicklist import Quicklist, QuicklistNode
+from rillet.types.hash import Hash
+from rillet.types.list import List
+from rillet.types.set import Set
+from rillet.types.string import String, new_string
+from rillet.types.zset import Zset
+
+LIMIT = 1024
+"""A value rests if its payload has at most this number of bytes."""
+TABLE_LIMIT = 64
+"""A hashtable rests if it has at most this number of elements."""
+LAST_STRING = 2
+"""The tags up to this one are strings; a string's tag is its `form`."""
+
+_LIMIT = cython.declare(cython.Py_ssize_t, 1024)
+_LAST_STRING = cython.declare(cython.int, 2)
+_HASH = cython.declare(cython.int, 3)
+_ZSET = cython.declare(cython.int, 4)
+_SET = cython.declare(cython.int, 5)
+_INTSET = cython.declare(cython.int, 6)
+_LIST = cython.declare(cython.int, 7)
+_SET_TABLE = cython.declare(cython.int, 8)
+_HASH_TABLE = cython.declare(cython.int, 9)
+_TABLE_LIMIT = cython.declare(cython.Py_ssize_t, 64)
+_TAGS = (b"\x00", b"\x01", b"\x02", b"\x03", b"\x04", b"\x05", b"\x06", b"\x07", b"\x08", b"\x09")
+_PLAIN_TAG = cython.declare(bytes, b"\x00")
+_LIST_HEAD = cython.declare(cython.Py_ssize_t, 6)
+_TYPES = (String, String, String, Hash, Zset, Set, Set, List, Set, Hash)
+
+
+@cython.ccall
+def string_at_rest(data: bytes, form: cython.int) -> bytes:
+    """Return a string's bytes with their tag, or None if it must stay awake. O(bytes)"""
+    if len(data) > _LIMIT:
+        return None  # type: ignore[return-value]
+    if form == 0:
+        return _PLAIN_TAG + data
+    tag: bytes = _TAGS[form]
+    return tag + data
+
+
+@cython.ccall
+def to_rest(value: object) -> bytes:
+    """Return the value as bytes with a tag, or None if it must stay awake. O(bytes)"""
+    kind: object = type(value)
+    if isinstance(value, String):
+        string: String = value
+        if string.length() > _LIMIT:
+            return None  # type: ignore[return-value]
+        return string_at_rest(string.value(), string.form)
+    if kind is Hash:
+        if value.table is not None:  # type: ignore[attr-defined]
+            return _table_at_rest(_HASH_TABLE, value.table)  # type: ignore[attr-defined]
+        return _packed(_HASH, value.listpack)  # type: ignore[attr-defined]
+    if kind is Zset:
+        return _packed(_ZSET, value.listpack)  # type: ignore[attr-defined]
+    if kind is Set:
+        if value.table is not None:  # type: ignore[attr-defined]
+            return _table_at_rest(_SET_TABLE, value.table)  # type: ignore[attr-defined]
+        if value.intset is None:  # type: ignore[attr-defined]
+            return _packed(_SET, value.listpack)  # type: ignore[attr-defined]
+        if value.intset.nbytes > _LIMIT:  # type: ignore[attr-defined]
+            return None  # type: ignore[return-value]
+        members: bytes = value.intset.to_bytes()  # type: ignore[attr-defined]
+        tag: bytes = _TAGS[_INTSET]
+        return tag + members
+    if kind is List:
+        return _list_at_rest(value.elements)  # type: ignore[attr-defined]
+    return None  # type: ignore[return-value]
+
+
+@cython.cfunc
+def _packed(tag: cython.int, listpack: object) -> bytes:
+    if listpack is None:
+        return None  # type: ignore[return-value]
+    packed: Listpack = listpack  # type: ignore[assignment]
+    if packed.used > _LIMIT:
+        return None  # type: ignore[return-value]
+    head: bytes = _TAGS[tag]
+    return head + packed.to_bytes()
+
+
+@cython.cfunc
+def _table_at_rest(tag: cython.int, table: Dict) -> bytes:
+    """Return the keys of a table, and its values if it has any, in the order of the entries."""
+    if table.used0 + table.used1 > _TABLE_LIMIT or table.arena.live > _LIMIT:
+        return None  # type: ignore[return-value]
+    packed: Listpack = Listpack()
+    n: cython.Py_ssize_t
+    for n in table.entries_between(0, table.top):
+        packed.append(table.entry_key(n))
+        if tag == _HASH_TABLE:
+            packed.append(table.entry_value(n))
+    return _packed(tag, packed)
+
+
+@cython.cfunc
+def _table(data: bytes, values: cython.bint) -> Dict:
+    """Return the table of `_table_at_rest`."""
+    words: list[Any] = _listpack(data, 1).texts()
+    table: Dict = Dict(values=values, newest=True)
+    at: cython.Py_ssize_t = 0
+    table.resize(len(words) >> 1 if values else len(words))
+    while at < len(words):
+        if values:
+            table.add_value(words[at], words[at + 1])
+            at += 2
+        else:
+            table.add(words[at])
+            at += 1
+    return table
+
+
+@cython.cfunc
+def _list_at_rest(elements: Quicklist) -> bytes:
+    node: QuicklistNode | None = elements.head
+    if elements.nodes != 1 or elements.bookmark is not None or node is None or node.packed is None:
+        return None  # type: ignore[return-value]
+    if node.packed.used > _LIMIT:
+        return None  # type: ignore[return-value]
+    head = bytearray(_LIST_HEAD)
+    head[0] = _LIST
+    head[1] = (1 if elements.single else 0) | (2 if elements.classic else 0)
+    head[2:4] = (elements.fill & 0xFFFF).to_bytes(2, "little")
+    head[4:6] = elements.depth.to_bytes(2, "little")
+    return bytes(head) + node.packed.to_bytes()
+
+
+@cython.ccall
+def awaken(data: bytes) -> Any:
+    """Return a new object for bytes of `to_rest`. O(bytes)"""
+    tag: cython.int = data[0]
+    value: Any
+    if tag <= _LAST_STRING:
+        return new_string(data[1:], tag)
+    if tag == _HASH:
+        value = Hash.__new__(Hash)
+        value.listpack = _listpack(data, 1)
+        value.table = None
+        return value
+    if tag == _ZSET:
+        value = Zset.__new__(Zset)
+        value.listpack = _listpack(data, 1)
+        value.skiplist = None
+        value.nodes, value.slots = {}, []
+        return value
+    if tag == _SET or tag == _INTSET:
+        value = Set.__new__(Set)
+        value.intset = Intset.from_bytes(data[1:], False) if tag == _INTSET else None
+        value.listpack = _listpack(data, 1) if tag == _SET else None
+        value.table = None
+        return value
+    if tag == _LIST:
+        return _awake_list(data)
+    if tag == _SET_TABLE:
+        value = Set.__new__(Set)
+        value.intset = value.listpack = None
+        value.table = _table(data, False)
+        return value
+    if tag == _HASH_TABLE:
+        value = Hash.__new__(Hash)
+        value.listpack = None
+        value.table = _table(data, True)
+        return value
+    raise Corrupt("a value at rest has an unknown tag")
+
+
+@cython.cfunc
+def _listpack(data: bytes, start: cython.Py_ssize_t) -> Listpack:
+    """Return the listpack in data[start:], without spare capacity. The bytes are trusted."""
+    packed: Listpack = Listpack.__new__(Listpack)
+    packed.buf = bytearray(data[start:])
+    packed.used = len(data) - start
+    packed.at_start = packed.at_len = packed.at_int = packed.at_next = 0
+    return packed
+
+
+@cython.cfunc
+def _awake_list(data: bytes) -> object:
+    flags: cython.int = data[1]
+    fill: cython.int = data[2] | data[3] << 8
+    depth: cython.int = data[4] | data[5] << 8
+    packed: Listpack = _listpack(data, _LIST_HEAD)
+    elements: Quicklist = Quicklist(fill - 0x10000 if fill & 0x8000 else fill, depth, flags & 2 != 0, flags & 1 != 0)
+    elements.append_node(packed, None)
+    value: Any = List.__new__(List)
+    value.elements = elements
+    return value
+
+
+def type_at_rest(tag: int) -> type:
+    """Return the class of the values with a tag."""
+    return _TYPES[tag]
+
+
+__all__ = ["LAST_STRING", "LIMIT", "TABLE_LIMIT", "awaken", "string_at_rest", "to_rest", "type_at_rest"]
