@@ -26,6 +26,7 @@ from benchmarks import (
     owner_modes,
     peers,
     server,
+    small_keys,
     streams,
 )  # fmt: skip
 from benchmarks.harness import BUILDS, ROOT, Figure, report
@@ -34,7 +35,7 @@ SPARK = ("spark_read", "spark_follow", "spark_write", "spark_archive")
 """Modules with a function `figures(rounds, scale)`; the Spark parts import Spark when they run."""
 PARTS = (
     "server", "streams", "groups", "durability", "embedded", "interfaces", "owner_modes", "memory", "defrag",
-    "hash_tables", "keyspace", "peers", "expiry", "lazyfree", "arrow",
+    "hash_tables", "small_keys", "keyspace", "peers", "expiry", "lazyfree", "arrow",
     *SPARK,
 )  # fmt: skip
 
@@ -58,6 +59,8 @@ def measure(parts: list[str], rounds: int, scale: float, mode: str) -> list[Figu
         figures += owner_modes.run(rounds, scale)
     if "hash_tables" in parts and mode == "compiled":
         figures += hash_tables.figures(rounds, scale)
+    if "small_keys" in parts:
+        figures += small_keys.run(rounds, mode, scale)
     if "keyspace" in parts and mode == "compiled":
         figures += keyspace.run(min(rounds, 3), mode, scale)
     if "peers" in parts and mode == "compiled":

@@ -16,7 +16,8 @@ because the log contains the deletions.
 **Values at rest.** A small value is bytes in `keys` (types/at_rest.py) until a command looks it up; then it is an
 object, which is awake. A value returns to rest between two commands, when no code holds an object that it may change:
 
-    created    keys of values that a command created as objects       they rest when the command has ended
+    created    keys of values that a command created as objects       they rest when the command has ended, unless
+                                                                      the key was woken a moment ago
     awake      keys of values that were woken, oldest first           the oldest rest when they exceed `awake_limit`
     the walk   all objects, a few entries at a time (`rest_some`)     values that were large and became small
 
@@ -52,7 +53,21 @@ _BATCH = 1024
 AWAKE_LIMIT = 1024
 """Values of a database that stay awake although they are small: those that commands looked up last."""
 _RESTED = cython.declare(cython.Py_ssize_t, 64)  # values that one call of `rest_oldest` returns to rest
+_RECENT = cython.declare(cython.long, 1)  # seconds since the last access after which a read wakes a value
 _SWEPT = cython.declare(cython.Py_ssize_t, 256)  # after that many, it examines the next 256 entries, too
+
+
+@cython.cfunc
+@cython.exceptval(-1, check=False)
+def _is_among_last(awake: list[Any], key: bytes) -> cython.bint:
+    """Return whether a key was woken a moment ago: a queue that is emptied and created again stays awake. O(1)"""
+    at: cython.Py_ssize_t = len(awake)
+    end: cython.Py_ssize_t = max(at - 4, 0)
+    while at > end:
+        at -= 1
+        if awake[at] == key:
+            return True
+    return False
 
 
 @cython.final
@@ -234,9 +249,23 @@ class Database:
 
     @cython.ccall
     def lookup_read(self, key: bytes) -> object:
-        """Look up a key and count a keyspace hit or miss for INFO (db.c: lookupKeyRead). O(1)"""
-        n: cython.Py_ssize_t = self.find_read(key)
-        return None if n < 0 else self._wake(key, n)
+        """Look up a key and count a keyspace hit or miss for INFO (db.c: lookupKeyRead). O(1)
+
+        The caller does not change the value: it is a copy if no command has accessed the key for a while.
+        """
+        keys: Dict = self.keys
+        n: cython.Py_ssize_t = keys.find(key)
+        if n < 0 or (self._any_expires() and self.expire_if_needed(key)):
+            self.count_read(key, False)
+            return None
+        self.hits += 1
+        recent: cython.bint = True
+        if self.access.stamp >= 0:
+            recent = self.access.stamp - keys.lru(n) <= _RECENT
+            keys.put_lru(n, self.access.stamp)
+        else:
+            self.access.touch(keys, n)
+        return self._wake(key, n) if recent else self.value_at(n)
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
@@ -418,7 +447,7 @@ class Database:
     @cython.exceptval(-1, check=False)
     def set(self, key: bytes, value: object, keep_ttl: cython.bint = False) -> cython.bint:
         """Set the value of a key to an object, which the caller may change; return whether the key existed. O(1)"""
-        if not isinstance(value, Stream):
+        if not isinstance(value, Stream) and not _is_among_last(self.awake, key):
             self.created.append(key)
         return self._set_object(key, value, keep_ttl)
 

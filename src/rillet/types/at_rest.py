@@ -37,6 +37,11 @@ try:
 except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
     from rillet import _cython as cython
 
+if cython.compiled:
+    from cython.cimports.cpython.bytearray import (  # type: ignore[import-not-found, unused-ignore]
+        PyByteArray_FromStringAndSize,
+    )
+
 from rillet.errors import Corrupt
 from rillet.structs.dict import Dict
 from rillet.structs.intset import Intset
@@ -174,21 +179,24 @@ def awaken(data: bytes) -> Any:
     """Return a new object for bytes of `to_rest`. O(bytes)"""
     tag: cython.int = data[0]
     value: Any
+    kind: type = Hash  # `kind.__new__(kind)` compiles to a direct call
     if tag <= _LAST_STRING:
         return new_string(data[1:], tag)
     if tag == _HASH:
-        value = Hash.__new__(Hash)
+        value = kind.__new__(kind)  # type: ignore[call-overload]
         value.listpack = _listpack(data, 1)
         value.table = None
         return value
     if tag == _ZSET:
-        value = Zset.__new__(Zset)
+        kind = Zset
+        value = kind.__new__(kind)
         value.listpack = _listpack(data, 1)
         value.skiplist = None
         value.nodes, value.slots = {}, []
         return value
     if tag == _SET or tag == _INTSET:
-        value = Set.__new__(Set)
+        kind = Set
+        value = kind.__new__(kind)
         value.intset = Intset.from_bytes(data[1:], False) if tag == _INTSET else None
         value.listpack = _listpack(data, 1) if tag == _SET else None
         value.table = None
@@ -212,7 +220,11 @@ def awaken(data: bytes) -> Any:
 def _listpack(data: bytes, start: cython.Py_ssize_t) -> Listpack:
     """Return the listpack in data[start:], without spare capacity. The bytes are trusted."""
     packed: Listpack = Listpack.__new__(Listpack)
-    packed.buf = bytearray(data[start:])
+    if cython.compiled:
+        at: cython.p_char = data
+        packed.buf = PyByteArray_FromStringAndSize(at + start, len(data) - start)
+    else:
+        packed.buf = bytearray(data[start:])
     packed.used = len(data) - start
     packed.at_start = packed.at_len = packed.at_int = packed.at_next = 0
     return packed
