@@ -1,4 +1,4 @@
-"""Commands that replace or delete an expired key: events and counters by version (tests/differential/moving_time.py)."""
+"""Commands that replace or delete an expired key: events and counters by version; moving_time.py compares them."""
 
 from __future__ import annotations
 
@@ -158,3 +158,19 @@ def test_valkey_s_object_freq_writes_the_frequency_back() -> None:
             end.clock.advance(2 * 60_000)
             end("OBJECT", "FREQ", "k")
         assert end("OBJECT", "FREQ", "k") == frequency
+
+
+@pytest.mark.parametrize("events", ["", "KEA"])
+@pytest.mark.parametrize(("compat", "left"), [("7.0", 1), ("valkey", 1), ("8.6", 0), ("newest", 0)])
+def test_the_cycle_deletes_keys_in_the_millisecond_of_their_expiry_since_redis_8(
+    compat: str, left: int, events: str
+) -> None:
+    end = Bench(compat=compat, notify_keyspace_events=events)
+    end("SET", "k", "v", "PX", 50)
+    end.clock.advance(50)
+    end.engine.expire_cycle()
+    assert end("DBSIZE") == left
+    end.clock.advance(1)
+    end.engine.expire_cycle()
+    assert end("DBSIZE") == 0
+    assert end.engine.statistics.expired_keys == 1

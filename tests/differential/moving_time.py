@@ -419,8 +419,9 @@ class Comparison:
         self.done.append("active expiry")
         engine = self.ours.engine
         engine.active_expire = True
+        due = self.stamp.ms + engine.expiry.on_time
         for _ in range(1_000):
-            if not any(when < self.stamp.ms for one in engine.databases for _, when in one.expiries()):
+            if not any(when < due for one in engine.databases for _, when in one.expiries()):
                 break
             engine.expire_cycle()
         engine.active_expire = False

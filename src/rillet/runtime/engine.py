@@ -427,6 +427,7 @@ class Engine:
         self._by_name.clear()
         self._last_entry = None
         self.defrag.take_settings()
+        self.expiry.on_time = self.settings.compat.knows(82)
         self._take_access_settings()
         events = self.settings.notify_keyspace_events
         self.notify_events = events.wanted

@@ -49,4 +49,5 @@ cdef class StreamCompactor:
     cdef bint _finish_node(self) except -1
 
 
+cpdef Py_ssize_t list_slack(object children) except -1
 cpdef Py_ssize_t wasted_bytes(Listpack lp) except -1

@@ -12,6 +12,7 @@ StreamCompactor writes the living entries of sparse nodes again, as XADD would p
                                                    (stream-node-max-bytes, stream-node-max-entries), then to a new node
     small: fills neither limit by half             merged into the preceding node if it fits there completely
     unused capacity of an eighth                   the buffer is shrunk
+    a rax node whose list of children has some     it is replaced by a copy (`tighten`, the iterator's node_cb)
     the last node                                  as above, but never shrunk, and merged only if it is sparse
 
 An entry is not decoded: its values are copied as listpack elements, and only the ID deltas change. Where the names of
@@ -39,6 +40,9 @@ try:
 except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
     from rillet import _cython as cython
 
+import sys
+from typing import Any
+
 from rillet.structs.listpack import Listpack
 from rillet.structs.rax_iterator import RaxIterator
 from rillet.types.stream.value import Stream
@@ -52,6 +56,7 @@ MAX_BYTES = 256 * 1024
 
 _MAX_BYTES = cython.declare(cython.longlong, MAX_BYTES)
 _COUNT = cython.declare(cython.Py_ssize_t, 6)  # position of a node's entry count, after the listpack header
+_EMPTY_LIST = cython.declare(cython.Py_ssize_t, sys.getsizeof([]))
 _DELETED = cython.declare(cython.longlong, 1)
 _SAMEFIELDS = cython.declare(cython.longlong, 2)
 
@@ -120,6 +125,7 @@ class StreamCompactor:
     def measure(self, count: cython.Py_ssize_t) -> cython.bint:
         """Add the next `count` nodes to `total` and `wasted`; return False at the end of the stream. O(count)"""
         nodes: RaxIterator = RaxIterator(self.stream.rax)
+        nodes.node_cb = self.count_slack
         lp: Listpack
         if not nodes.seek(">", self.position):
             return False
@@ -142,6 +148,7 @@ class StreamCompactor:
         The limits are stream-node-max-bytes and stream-node-max-entries; 0 = no limit.
         """
         nodes: RaxIterator = RaxIterator(self.stream.rax)
+        nodes.node_cb = self.tighten
         if not nodes.seek(">", self.position):
             return False
         nodes.next()
@@ -165,6 +172,21 @@ class StreamCompactor:
             self.moved += 1
             lp.shrink()
         return True
+
+    # -- nodes of the rax
+
+    def count_slack(self, node: Any) -> None:
+        """Add the unused capacity of a rax node's list of children to `wasted` (RaxIterator.node_cb). O(1)"""
+        self.wasted += list_slack(node.link)
+
+    def tighten(self, node: Any) -> Any:
+        """Return a copy of a rax node if its list of children has unused capacity, else None. O(children)"""
+        slack: cython.Py_ssize_t = list_slack(node.link)
+        if not slack:
+            return None
+        self.freed += slack
+        self.moved += 1
+        return node.copy()
 
     # -- one node
 
@@ -400,6 +422,17 @@ class StreamCompactor:
 
 @cython.ccall
 @cython.exceptval(-1, check=False)
+def list_slack(children: object) -> cython.Py_ssize_t:
+    """Return the unused bytes of a list if they are more than an eighth of it and at least 32, else 0. O(1)"""
+    if not isinstance(children, list):
+        return 0
+    used: cython.Py_ssize_t = 8 * len(children)
+    unused: cython.Py_ssize_t = sys.getsizeof(children) - _EMPTY_LIST - used
+    return unused if unused >= 32 and unused > used >> 3 else 0
+
+
+@cython.ccall
+@cython.exceptval(-1, check=False)
 def wasted_bytes(lp: Listpack) -> cython.Py_ssize_t:
     """Return a node's unused capacity and the estimated bytes of its tombstones. O(1)"""
     living: cython.longlong = int_at(lp, _COUNT)
@@ -409,4 +442,4 @@ def wasted_bytes(lp: Listpack) -> cython.Py_ssize_t:
     return len(lp.buf) - lp.used + lp.used * deleted // (living + deleted)
 
 
-__all__ = ["MAX_BYTES", "StreamCompactor", "wasted_bytes"]
+__all__ = ["MAX_BYTES", "StreamCompactor", "list_slack", "wasted_bytes"]
