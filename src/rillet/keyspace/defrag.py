@@ -92,7 +92,7 @@ class _StreamWork:
 
     @property
     def freed(self) -> int:
-        return self._compactor.freed
+        return self._compactor.freed + self._compactor.rax_freed
 
     @property
     def total(self) -> int:
@@ -100,7 +100,7 @@ class _StreamWork:
 
     @property
     def wasted(self) -> int:
-        return self._compactor.wasted
+        return self._compactor.wasted + self._compactor.rax_wasted
 
 
 class _ListWork:

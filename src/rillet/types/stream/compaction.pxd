@@ -15,6 +15,8 @@ cdef class StreamCompactor:
     cdef readonly Py_ssize_t freed
     cdef readonly Py_ssize_t total
     cdef readonly Py_ssize_t wasted
+    cdef readonly Py_ssize_t rax_freed
+    cdef readonly Py_ssize_t rax_wasted
     cdef bytes _limit
     cdef long long _max_bytes
     cdef long long _max_entries

@@ -69,12 +69,13 @@ class StreamCompactor:
     nodes    nodes passed so far                     moved    nodes that were rewritten, merged or shrunk
     total    bytes of the measured nodes' buffers    wasted   estimated bytes of tombstones and unused capacity in them
     freed    bytes freed, less the bytes of new buffers
+    rax_wasted, rax_freed    unused and freed bytes of the rax nodes' lists of children
     """
 
     __slots__ = (
-        "freed", "moved", "nodes", "position", "stream", "total", "wasted", "_grown", "_last_ms", "_last_seq", "_limit",
-        "_living", "_max_bytes", "_max_entries", "_new", "_new_keys", "_out", "_out_entries", "_out_key", "_out_ms",
-        "_out_seq",
+        "freed", "moved", "nodes", "position", "rax_freed", "rax_wasted", "stream", "total", "wasted", "_grown",
+        "_last_ms", "_last_seq", "_limit", "_living", "_max_bytes", "_max_entries", "_new", "_new_keys", "_out",
+        "_out_entries", "_out_key", "_out_ms", "_out_seq",
     )  # fmt: skip
     stream: Stream
     position: bytes
@@ -83,6 +84,8 @@ class StreamCompactor:
     freed: cython.Py_ssize_t
     total: cython.Py_ssize_t
     wasted: cython.Py_ssize_t
+    rax_freed: cython.Py_ssize_t
+    rax_wasted: cython.Py_ssize_t
     _limit: bytes
     _max_bytes: cython.longlong
     _max_entries: cython.longlong
@@ -103,6 +106,7 @@ class StreamCompactor:
         self.position = b""
         self.nodes = self.moved = self.freed = 0
         self.total = self.wasted = 0
+        self.rax_freed = self.rax_wasted = 0
         self._limit = b""
         self._max_bytes = self._max_entries = 0
         self._close_all()
@@ -176,16 +180,15 @@ class StreamCompactor:
     # -- nodes of the rax
 
     def count_slack(self, node: Any) -> None:
-        """Add the unused capacity of a rax node's list of children to `wasted` (RaxIterator.node_cb). O(1)"""
-        self.wasted += list_slack(node.link)
+        """Add the unused capacity of a rax node's list of children to `rax_wasted` (RaxIterator.node_cb). O(1)"""
+        self.rax_wasted += list_slack(node.link)
 
     def tighten(self, node: Any) -> Any:
         """Return a copy of a rax node if its list of children has unused capacity, else None. O(children)"""
         slack: cython.Py_ssize_t = list_slack(node.link)
         if not slack:
             return None
-        self.freed += slack
-        self.moved += 1
+        self.rax_freed += slack
         return node.copy()
 
     # -- one node
