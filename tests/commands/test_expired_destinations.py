@@ -174,3 +174,16 @@ def test_the_cycle_deletes_keys_in_the_millisecond_of_their_expiry_since_redis_8
     end.engine.expire_cycle()
     assert end("DBSIZE") == 0
     assert end.engine.statistics.expired_keys == 1
+
+
+@pytest.mark.parametrize("command", ["SET k new", "SET k new XX", "SET k new GET", "MSET k new"])
+def test_the_event_overwritten_counts_no_access(command: str) -> None:
+    found = []
+    for events in ("", "KEAoc"):
+        end = Bench(
+            compat="newest", notify_keyspace_events=events, maxmemory_policy="allkeys-lfu", lfu_log_factor=0
+        )
+        end("SET", "k", "v")
+        end(*command.split())
+        found.append(end("OBJECT", "FREQ", "k"))
+    assert found[0] == found[1]

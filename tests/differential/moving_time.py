@@ -33,6 +33,7 @@ from pathlib import Path
 from rillet.keyspace.clock import ManualClock
 from rillet.runtime.engine import Engine
 from rillet.runtime.settings import Settings
+from rillet.types.compat import COMPATS
 from tests.differential.templates import Command, Maker, Word, words
 from tests.differential.wire import Local, Redis, read
 from tests.judge import running_redis
@@ -281,6 +282,8 @@ class Comparison:
         self.stamp = server.stamp
         self.random = random.Random(seed)
         self.policy = self.random.choice(POLICIES)
+        # The events overwritten and type_changed are new in 8.2.
+        self.events = "AKEmnoc" if COMPATS[compat].knows(82) else "AKEmn"
         for client in (0, 1):
             server.run(client, [b"RESET"])
         for argv in (*self._settings(), [b"CONFIG", b"SET", b"maxmemory", LIMIT]):
@@ -310,7 +313,7 @@ class Comparison:
     def _settings(self) -> list[list[bytes]]:
         pairs = {
             "maxmemory-policy": self.policy, "lfu-log-factor": "0", "lfu-decay-time": "1",
-            "notify-keyspace-events": "AKEmn", "lazyfree-lazy-expire": "no",
+            "notify-keyspace-events": self.events, "lazyfree-lazy-expire": "no",
         }  # fmt: skip
         return [
             [b"FLUSHALL"], [b"DEBUG", b"SET-ACTIVE-EXPIRE", b"0"],

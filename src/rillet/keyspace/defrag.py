@@ -268,10 +268,8 @@ class _Walk:
     def _scan(self, database: Database) -> None:
         self._cursor, keys = database.scan(self._cursor, _KEYS) if len(database) else (0, [])
         for key in keys:
-            n = database.keys.find(key)
-            value = database.keys.object_at(n)
-            if value is None:  # at rest, without unused bytes; the dict itself is compacted by its changes
-                self.total += database.keys.value_size(n)
+            value = database.awake_value(key)
+            if value is None:  # at rest: a part of the keyspace's table
                 continue
             if _node_count(value) > 1:
                 self.defrag_later.append(key)
