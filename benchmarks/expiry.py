@@ -5,16 +5,19 @@
     steady      RATE times a second SET PX 2000; DBSIZE and the process's memory every 250 ms. After two seconds as
                 many keys expire as arrive, so both must stay level.
 
-Both servers run in the same run, one after the other. `python -m benchmarks.expiry CURVES.svg` draws the curves.
+Both servers run in the same run, one after the other, and then a store in memory and a store in a directory, embedded
+in this process. `python -m benchmarks.curves` draws the curves.
 """
 
 from __future__ import annotations
 
+import os
 import socket
-import sys
+import tempfile
 import time
-from pathlib import Path
+from typing import Protocol
 
+import rillet
 from benchmarks.harness import Figure, redis_server, resident_bytes, rillet_server
 from rillet.protocol.command_parser import pack_command
 
@@ -28,7 +31,32 @@ Curve = list[tuple[float, float]]
 """Points: seconds, and keys or bytes."""
 
 
-class _Client:
+class _Client(Protocol):
+    """A connection or a store."""
+
+    def run(self, commands: list[list[bytes]]) -> object:
+        """Run commands in one batch."""
+
+    def size(self) -> int:
+        """Return the number of keys, expired ones included."""
+
+
+class _StoreClient:
+    """An embedded store."""
+
+    def __init__(self, store: rillet.Store) -> None:
+        self._store = store
+
+    def run(self, commands: list[list[bytes]]) -> object:
+        """Run commands in one batch."""
+        return self._store.execute_many(commands)
+
+    def size(self) -> int:
+        """Return the number of keys, expired ones included."""
+        return int(self._store.execute("DBSIZE"))
+
+
+class _Connection:
     """A connection whose replies are one line each."""
 
     def __init__(self, port: int) -> None:
@@ -47,9 +75,8 @@ class _Client:
         return int(self.run([[b"DBSIZE"]]))
 
 
-def at_once(port: int, count: int) -> Curve:
+def at_once(client: _Client, count: int) -> Curve:
     """Let keys expire at the same time; return how many are left, from that time on."""
-    client = _Client(port)
     lead = _LEAD * max(1.0, count / KEYS)
     due = time.time() + lead
     word = b"%d" % int(due * 1000)
@@ -65,9 +92,8 @@ def at_once(port: int, count: int) -> Curve:
     return curve
 
 
-def steady(port: int, pid: int, seconds: float) -> tuple[Curve, Curve]:
+def steady(client: _Client, pid: int, seconds: float) -> tuple[Curve, Curve]:
     """Set keys that live for 2 s at a steady rate; return the curves of the keys and of the memory in bytes."""
-    client = _Client(port)
     began = time.monotonic()
     keys: Curve = []
     memory: Curve = []
@@ -85,14 +111,22 @@ def steady(port: int, pid: int, seconds: float) -> tuple[Curve, Curve]:
 
 
 def measure(mode: str, scale: float) -> dict[str, dict[str, Curve]]:
-    """Return the curves of both servers by name."""
+    """Return the curves of both servers and of both kinds of embedded stores, by name."""
     count = max(10 * _BATCH, int(KEYS * scale) // _BATCH * _BATCH)
     curves: dict[str, dict[str, Curve]] = {"keys left": {}, "keys": {}, "bytes": {}}
     for name, server in (("redis-server", redis_server()), ("rillet", rillet_server(mode))):
         with server as (port, pid):
-            curves["keys left"][name] = at_once(port, count)
-            curves["keys"][name], curves["bytes"][name] = steady(port, pid, _STEADY)
+            _measure(curves, name, _Connection(port), pid, count)
+    with tempfile.TemporaryDirectory(prefix="rillet-bench-") as folder:
+        for name, place in (("store in memory", None), ("store in a directory", folder)):
+            with rillet.open() if place is None else rillet.open(place) as store:
+                _measure(curves, name, _StoreClient(store), os.getpid(), count)
     return curves
+
+
+def _measure(curves: dict[str, dict[str, Curve]], name: str, client: _Client, pid: int, count: int) -> None:
+    curves["keys left"][name] = at_once(client, count)
+    curves["keys"][name], curves["bytes"][name] = steady(client, pid, _STEADY)
 
 
 def _reached(curve: Curve, share: float) -> float:
@@ -107,44 +141,22 @@ def _highest(curve: Curve, start: float) -> float:
 
 def run(mode: str, scale: float) -> list[Figure]:
     """Compare the curves: the time to delete half and all keys, and the highest points of the steady load."""
-    curves = measure(mode, scale)
-    left, keys = curves["keys left"], curves["keys"]
-    goal = round(1 / 1.5, 3)
-    rows = [
-        (f"seconds until {name} of the keys have expired", _reached(left["redis-server"], part),
-         _reached(left["rillet"], part), "s", goal)
-        for name, part in (("half", 0.5), ("nine in ten", 0.9), ("all", 1.0))
-    ]  # fmt: skip
-    half = _STEADY / 2
-    rows.append(("most keys, 5,000 SET PX 2000 a second", _highest(keys["redis-server"], half),
-                 _highest(keys["rillet"], half), "keys", goal))  # fmt: skip
-    return [
-        Figure(what, "redis-server", peer, ours, unit, target, mode, True) for what, peer, ours, unit, target in rows
-    ]
+    return figures(measure(mode, scale), mode)
 
 
-def draw(curves: dict[str, dict[str, Curve]], path: Path) -> None:
-    """Draw the curves side by side."""
-    import matplotlib
-
-    matplotlib.use("svg")
-    from matplotlib import pyplot
-
-    titles = {"keys left": "keys left that expire at once", "keys": "keys, 5,000 SET PX 2000 a second",
-              "bytes": "memory (MiB), the same load"}  # fmt: skip
-    figure, axes = pyplot.subplots(1, len(curves), figsize=(12, 3.2))
-    for (kind, lines), axis in zip(curves.items(), axes, strict=True):
-        for name, curve in lines.items():
-            divisor = 1 << 20 if kind == "bytes" else 1
-            axis.plot([x for x, _ in curve], [y / divisor for _, y in curve], label=name)
-        axis.set_title(titles[kind], fontsize=9)
-        axis.set_xlabel("seconds", fontsize=8)
-        axis.set_ylim(bottom=0)
-        axis.tick_params(labelsize=8)
-        axis.legend(fontsize=8)
-    figure.tight_layout()
-    figure.savefig(path, metadata={"Date": None})
-
-
-if __name__ == "__main__":
-    draw(measure("compiled", 1.0), Path(sys.argv[1]))
+def figures(curves: dict[str, dict[str, Curve]], mode: str) -> list[Figure]:
+    """Return the rows of the table for curves of `measure`."""
+    left, keys, goal = curves["keys left"], curves["keys"], round(1 / 1.5, 3)
+    found: list[Figure] = []
+    for name in left:
+        if name == "redis-server":
+            continue
+        rows = [
+            (f"{name}: seconds until {words} of the keys have expired", _reached(left["redis-server"], part),
+             _reached(left[name], part), "s")
+            for words, part in (("half", 0.5), ("nine in ten", 0.9), ("all", 1.0))
+        ]  # fmt: skip
+        rows.append((f"{name}: most keys, 5,000 SET PX 2000 a second", _highest(keys["redis-server"], _STEADY / 2),
+                     _highest(keys[name], _STEADY / 2), "keys"))  # fmt: skip
+        found += [Figure(what, "redis-server", peer, ours, unit, goal, mode, True) for what, peer, ours, unit in rows]
+    return found

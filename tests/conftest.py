@@ -36,7 +36,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a shell's backgro
 LEFT_OUT = pytest.StashKey[Counter[str]]()
 
 # Fixtures that start the reference server of the compat among a test's parameters.
-PEER_FIXTURES = frozenset(("peer_of", "writer"))
+PEER_FIXTURES = frozenset(("peer_of", "timed", "writer"))
 
 # The settings that tests change on a reference server.
 DEFAULTS = {

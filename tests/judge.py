@@ -50,7 +50,8 @@ class Judge:
 
 @contextmanager
 def running_redis(*arguments: str, binary: str | None = None, conf: Path | None = None,
-                  folder: Path | None = None) -> Iterator[Judge]:  # fmt: skip
+                  folder: Path | None = None,
+                  environment: dict[str, str] | None = None) -> Iterator[Judge]:  # fmt: skip
     """Start redis-server with the arguments in an empty folder, wait until it answers, stop it at the end.
 
     With a configuration file and a folder, what that file says about saving and logging stands.
@@ -64,7 +65,9 @@ def running_redis(*arguments: str, binary: str | None = None, conf: Path | None 
     command = [program, *([str(conf)] if conf is not None else []), "--port", str(port), "--bind", "127.0.0.1",
                "--dir", str(folder), *quiet, "--enable-debug-command", "yes", "--enable-protected-configs", "yes",
                *arguments]  # fmt: skip
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ, **(environment or {})}
+    )
     try:
         await_ready(port, process)
         yield Judge(port, folder, process)

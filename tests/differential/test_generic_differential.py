@@ -2,34 +2,25 @@
 
 from __future__ import annotations
 
-import random
-import re
 from collections.abc import Iterator
 
 import pytest
 
 from rillet.runtime.engine import Engine
 from rillet.runtime.settings import Settings
+from tests.differential.templates import Command, Maker, Word, words
 from tests.differential.wire import Local, Redis
 from tests.judge import Judge
 from tests.variants import seeds
 
 STEPS = 1500
 SEEDS = seeds(3, 8)
-Word = bytes | str | int
-Command = list[Word]
-
-
-def words(command: Command) -> list[bytes]:
-    """Return the words of a command as bytes."""
-    return [word if isinstance(word, bytes) else str(word).encode() for word in command]
-
 
 # What differs for a good reason: order is nobody's promise, and time goes on between the two.
 UNORDERED = ("keys", "scan", "config")
 TIMED = ("ttl", "pttl")
 
-# A template is a line of words: a|b one of them, $name one of VALUES, %name none to three of OPTIONS, &name one.
+# The names in TEMPLATES; templates.py explains the signs.
 VALUES: dict[str, tuple[Word, ...]] = {
     "key": ("a", "b", "c", "d", "e", "key:1", "key:2", b"\xff\x00bin", "stream"),
     "number": (
@@ -111,32 +102,6 @@ TEMPLATES = """
 """
 
 
-class Maker:
-    """Makes commands from the templates, most of them sensible."""
-
-    def __init__(self, seed: int) -> None:
-        self.random = random.Random(seed)
-        self.templates = [one for one in re.split(r"\n| {3,}", TEMPLATES) if one.strip()]
-
-    def command(self) -> Command:
-        """Return the next command; its name in any case."""
-        name, *rest = self._filled(self.random.choice(self.templates))
-        spelled = self.random.choice((str.upper, str.lower, str.capitalize))(str(name))
-        return [spelled, *rest]
-
-    def _filled(self, template: str) -> Command:
-        command: Command = []
-        for word in template.split():
-            if word.startswith("$"):
-                command.append(self.random.choice(VALUES[word[1:]]))
-            elif word[0] in "%&":
-                for _ in range(self.random.choice((0, 0, 1, 1, 2, 3)) if word[0] == "%" else 1):
-                    command += self._filled(self.random.choice(OPTIONS[word[1:]]))
-            else:
-                command.append(self.random.choice(word.split("|")))
-        return command
-
-
 def comparable(command: Command, reply: bytes) -> object:
     """Return what must be equal of a reply."""
     name = str(command[0]).lower()
@@ -172,7 +137,7 @@ def pair(judge: Judge) -> Iterator[Pair]:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_replies_are_equal(pair: Pair, seed: int) -> None:
-    maker = Maker(seed)
+    maker = Maker(seed, TEMPLATES, VALUES, OPTIONS)
     queued: list[Command] = []
     for step in range(STEPS):
         command = maker.command()

@@ -23,7 +23,8 @@ from rillet.runtime.settings import Settings
 from tests.differential import hashes, list_set
 from tests.differential.generator import FIRST, Generator, asks_the_clock
 from tests.differential.logs import assert_same, assert_same_bytes, file_of, kept, units
-from tests.differential.test_generic_differential import Maker, words
+from tests.differential.templates import Maker, words
+from tests.differential.test_generic_differential import OPTIONS, TEMPLATES, VALUES
 from tests.differential.test_stream_log_differential import without_sight
 from tests.differential.wire import Local, Redis, is_time, read, tree
 from tests.judge import PEERS, Judge, required_binary, running_redis
@@ -45,7 +46,7 @@ class Mixed:
 
     def __init__(self, seed: int, compat: str, *, streams: bool = True) -> None:
         self.streams = Generator(seed, compat)
-        lists, generic = list_set.Generator(seed), Maker(seed)
+        lists, generic = list_set.Generator(seed), Maker(seed, TEMPLATES, VALUES, OPTIONS)
         fields, scored = hashes.Generator(seed, self.streams.compat.level), Scored(seed)
         self.random = generic.random
         self.sources: list[Callable[[], list[bytes]]] = [

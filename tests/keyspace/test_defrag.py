@@ -11,8 +11,11 @@ from rillet.keyspace.clock import Clock
 from rillet.keyspace.defrag import IDLE, STEP
 from rillet.runtime.engine import Engine
 from rillet.runtime.settings import Settings
+from rillet.structs.rax_iterator import RaxIterator
+from rillet.types.stream.compaction import list_slack
 from tests.differential.wire import Local
 
+PAGE = 1 << 16  # of a dict: the last one may be nearly empty
 ALWAYS = {"activedefrag": "yes", "active_defrag_ignore_bytes": "1"}
 
 
@@ -178,3 +181,91 @@ def test_it_waits_while_a_child_process_shares_the_memory() -> None:
     assert steps(end, 1) == [IDLE]
     end.engine.defrag.is_blocked = bool
     assert len(steps(end)) > 1
+
+
+def test_hash_tables_fill_their_gaps_and_shrink() -> None:
+    """Deletions below the table's own limits leave gaps: a third of the items, half of the records, spare buckets."""
+    end = local(**ALWAYS)
+    words = [f"member {number} {'x' * 40}" for number in range(20_000)]
+    for at in range(0, len(words), 100):
+        end("SADD", "set", *words[at : at + 100])
+        end("HSET", "hash", *(word for name in words[at : at + 100] for word in (name, "value")))
+    gone = words[: 8 * len(words) // 10]
+    for at in range(0, len(gone), 100):
+        end("SREM", "set", *gone[at : at + 100])
+        end("HDEL", "hash", *gone[at : at + 100])
+    kept = sorted(end("SMEMBERS", "set")), sorted(end("HGETALL", "hash"))
+    before = [end("MEMORY", "USAGE", key) for key in ("set", "hash")]
+    steps(end)
+    after = [end("MEMORY", "USAGE", key) for key in ("set", "hash")]
+    assert (sorted(end("SMEMBERS", "set")), sorted(end("HGETALL", "hash"))) == kept
+    fresh = local(**ALWAYS)
+    fresh("SADD", "set", *words[len(gone) :])
+    fresh("HSET", "hash", *(word for name in words[len(gone) :] for word in (name, "value")))
+    never = [fresh("MEMORY", "USAGE", key) for key in ("set", "hash")]
+    for then, now, best in zip(before, after, never, strict=True):
+        assert now < 0.7 * then
+        assert now <= best + PAGE
+    assert info(end)["active_defrag_key_hits"] >= 2
+    end.engine.check()
+
+
+def test_the_tables_of_the_keyspace_fill_their_gaps() -> None:
+    end = local(**ALWAYS)
+    for number in range(20_000):
+        end("SET", f"key:{number}", "v", "PX", 100_000_000)
+    for number in range(20_000):
+        if number % 10 > 2:
+            end("DEL", f"key:{number}")
+    database = end.engine.databases[0]
+    before = database.keys.memory_bytes() + database.expires.memory_bytes()
+    steps(end)
+    after = database.keys.memory_bytes() + database.expires.memory_bytes()
+    fresh = local()
+    for number in range(20_000):
+        if number % 10 <= 2:
+            fresh("SET", f"key:{number}", "v", "PX", 100_000_000)
+    never = fresh.engine.databases[0].keys.memory_bytes() + fresh.engine.databases[0].expires.memory_bytes()
+    assert after < 0.7 * before
+    assert after <= never + 4 * PAGE
+    assert end("DBSIZE") == 6000
+    end.engine.check()
+
+
+def test_an_intset_releases_unused_capacity() -> None:
+    end = local(**ALWAYS)
+    for number in range(200):
+        end("SADD", f"set:{number}", *range(500))
+        end("SREM", f"set:{number}", *range(260))
+    before = end("MEMORY", "USAGE", "set:7")
+    steps(end)
+    assert end("MEMORY", "USAGE", "set:7") <= before - 400
+    assert end("SMEMBERS", "set:7") == [b"%d" % number for number in range(260, 500)]
+    end.engine.check()
+
+
+def test_rax_nodes_release_unused_capacity() -> None:
+    """The node callback replaces nodes whose list of children has slack; the tree stays valid."""
+    end = local(**ALWAYS, stream_node_max_entries=1)
+    for number in range(1, 20_000):
+        end("XADD", "s", f"{number}-0", "f", "v")
+    for number in range(1, 20_000):
+        if number % 3 == 0:
+            end("XDEL", "s", f"{number}-0")
+    stream = end.engine.databases[0].peek(b"s")
+    kept = end("XRANGE", "s", "-", "+")
+
+    def slack() -> int:
+        iterator = RaxIterator(stream.rax)
+        found: list[int] = []
+        iterator.node_cb = lambda node: found.append(list_slack(node.link))
+        iterator.seek("^")
+        while iterator.next():
+            pass
+        return sum(found)
+
+    assert slack() > 0
+    steps(end)
+    assert slack() == 0
+    assert end("XRANGE", "s", "-", "+") == kept
+    end.engine.check()

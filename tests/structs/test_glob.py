@@ -81,6 +81,19 @@ def test_matches_equal_those_of_a_real_server(judge: Judge) -> None:
     client.close()
 
 
+@pytest.mark.parametrize("stars", [1000, 1001])
+@pytest.mark.parametrize("end", [b"", b"*", b"**", b"?"])
+def test_a_pattern_with_more_than_a_thousand_stars_matches_nothing(judge: Judge, stars: int, end: bytes) -> None:
+    pattern, key = b"*?" * stars + end, b"a" * 3000
+    with judge.client() as client:
+        client.flushall()
+        client.set(key, b"1")
+        assert (client.execute_command("KEYS", pattern) == [key]) is (stars == 1000)
+        client.flushall()
+    assert matches(pattern, key) is (stars == 1000)
+    assert Glob(pattern).matching([key]) == [key] * (stars == 1000)
+
+
 def test_a_pattern_longer_than_every_text_is_not_compiled() -> None:
     """Clients may send patterns of any length, and compiling very long ones takes seconds."""
     glob = Glob(b"[a-z]" * 1000 + b"*" + b"x" * 1000)

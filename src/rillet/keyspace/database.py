@@ -528,17 +528,13 @@ class Database:
         self._rest(n)
 
     @cython.ccall
-    def old_value(self, key: bytes) -> Any:
-        """Return the value that a command is about to replace, None if nothing is notified of that. O(1)"""
-        return None if self.on_overwritten is None else self.view(key)
-
-    @cython.ccall
     @cython.exceptval(-1, check=False)
     def replace_string(self, key: bytes, data: bytes, keep_ttl: cython.bint = False) -> cython.bint:
         """Do `set_string`, and notify that the old value was overwritten (db.c: setKey). O(1)"""
         if self.on_overwritten is None:
             return self.set_string(key, data, 0, keep_ttl)
-        old: object = self.view(key)
+        # Not an access: the caller's lookup has counted it.
+        old: object = None if self.expire_if_needed(key) else self.peek(key)
         existed: cython.bint = self.set_string(key, data, 0, keep_ttl)
         self.notify_overwritten(key, old, self.peek(key))
         return existed

@@ -6,8 +6,11 @@ buffers themselves:
 
     stream         nodes that are sparse or small are packed together (types.stream.compaction)
     list           neighbouring listpacks of the quicklist are merged, within list-max-listpack-size
-    hash, set,     the unused capacity of a listpack is released
+    hash, set,     the unused capacity of a listpack or an intset is released
     sorted set
+    hash, set,     a sparse hash table is rehashed into a smaller one; the last records and items of a table move into
+    the keyspace   the gaps that deletions left (structs/dict.py)
+    rax            nodes whose list of children has unused capacity are replaced when the iterator visits them (node_cb)
 
 With `activedefrag yes` the cycle is in one of three states:
 
@@ -35,7 +38,7 @@ The freed blocks are in the middle of the C library's heap, so after each MiB a 
 The data of each value stays the same, but its nodes may not be those of a Redis with the same history: DUMP and RDB
 have other bytes, which every server loads. Therefore it is off by default, as in Redis.
 Rejected: a counter of wasted bytes in each stream, which would slow each deletion; a thread, which would contend
-for the interpreter's lock; relocating the rax nodes with RaxIterator.node_cb (3% of a stream's memory).
+for the interpreter's lock; relocating all nodes of a rax (3% of a stream's memory, and the other blocks stay).
 """
 
 from __future__ import annotations
@@ -46,7 +49,9 @@ from typing import Any, TypeAlias
 
 from rillet.keyspace.clock import Clock
 from rillet.keyspace.database import Database
+from rillet.structs.dict import Dict
 from rillet.structs.heap import release_free_pages
+from rillet.structs.intset import Intset
 from rillet.structs.listpack import Listpack
 from rillet.structs.quicklist import Quicklist, QuicklistNode
 from rillet.types.list import List
@@ -60,6 +65,7 @@ IDLE = 1.0
 _TRIMMED = 1 << 20  # freed bytes after which free pages are returned to the system
 _KEYS = 4  # keys that one unit of work scans
 _MEASURED = 16  # nodes that one unit of work measures
+_ENTRIES = 64  # entries of a hash table that one unit of work moves
 _NODE_OVERHEAD = 200  # bytes of the objects of a quicklist node, which a merge frees
 
 
@@ -86,7 +92,7 @@ class _StreamWork:
 
     @property
     def freed(self) -> int:
-        return self._compactor.freed
+        return self._compactor.freed + self._compactor.rax_freed
 
     @property
     def total(self) -> int:
@@ -94,7 +100,7 @@ class _StreamWork:
 
     @property
     def wasted(self) -> int:
-        return self._compactor.wasted
+        return self._compactor.wasted + self._compactor.rax_wasted
 
 
 class _ListWork:
@@ -130,14 +136,19 @@ class _ListWork:
 
 
 class _PackedWork:
-    """The listpack of a hash, set or sorted set: one step."""
+    """The listpack or intset of a hash, set or sorted set: one step."""
 
-    def __init__(self, packed: Listpack, moves: bool) -> None:
+    def __init__(self, packed: Listpack | Intset, moves: bool) -> None:
         self._packed = packed
         self._moves = moves
         self.nodes = 1
-        self.total = len(packed.buf)
-        self.wasted = _slack(packed)
+        if isinstance(packed, Listpack):
+            self.total = len(packed.buf)
+            self.wasted = _slack(packed)
+        else:
+            unused = packed.unused()
+            self.total = packed.nbytes + unused
+            self.wasted = unused if unused > self.total >> 3 else 0
         self.moved = self.freed = 0
 
     def step(self) -> bool:
@@ -148,9 +159,49 @@ class _PackedWork:
         return False
 
 
+class _TableWork:
+    """A hash table: first it is shrunk if three in four buckets are spare, then its gaps are filled."""
+
+    def __init__(self, table: Dict, moves: bool) -> None:
+        self._table = table
+        self._moves = moves
+        self.nodes = 1
+        self.moved = self.freed = 0
+        self.total = table.memory_bytes()
+        self._sparse = not table.rehashing and 4 * len(table) <= table.buckets > 4
+        self.wasted = table.wasted_bytes() + (4 * (table.buckets - 2 * len(table)) if self._sparse else 0)
+        # Some gaps remain, as in the page that receives items: stop after two rounds of the entries without effect.
+        self._patience = self._rounds = 8 + 2 * len(table) // _ENTRIES
+        self._least = self.wasted
+
+    def step(self) -> bool:
+        table = self._table
+        if not self._moves:
+            return False
+        if self._sparse:
+            self._sparse = False
+            table.resize(max(len(table), 4))
+        if table.rehashing:
+            remains = table.rehash(_ENTRIES) or not table.rehashing
+        else:
+            remains = table.defrag_step(_ENTRIES) and self._progresses()
+        self.freed = self.total - table.memory_bytes()
+        self.moved = int(self.freed > 0)
+        return remains
+
+    def _progresses(self) -> bool:
+        wasted = self._table.wasted_bytes()
+        if wasted < self._least:
+            self._least = wasted
+            self._patience = self._rounds
+        else:
+            self._patience -= 1
+        return self._patience > 0
+
+
 # A cursor of a walk in one value: `step` processes the next nodes and returns False at the end of the value. Its
 # attributes nodes, moved, freed, total and wasted are those of StreamCompactor.
-_Work: TypeAlias = _StreamWork | _ListWork | _PackedWork
+_Work: TypeAlias = _StreamWork | _ListWork | _PackedWork | _TableWork
 
 
 def _slack(packed: Listpack) -> int:
@@ -162,7 +213,10 @@ def _slack(packed: Listpack) -> int:
 def _node_count(value: object) -> int:
     if isinstance(value, Stream):
         return value.node_count
-    return value.elements.nodes if isinstance(value, List) else 1
+    if isinstance(value, List):
+        return value.elements.nodes
+    table = getattr(value, "table", None)
+    return 1 + len(table) // _ENTRIES if isinstance(table, Dict) else 1
 
 
 class _Walk:
@@ -178,6 +232,7 @@ class _Walk:
         self._value: object = None
         self._key = b""
         self._work: _Work | None = None
+        self._tables: list[Dict] | None = None  # those of the keyspace that are still to do; None before a database
         self.defrag_later: deque[bytes] = deque()
         self.total = self.wasted = self.freed = 0
         self.hits = self.misses = self.key_hits = self.key_misses = 0
@@ -193,13 +248,19 @@ class _Walk:
             return False
         database = self._databases[self._at]
         if self._work is not None:
-            if database.awake_value(self._key) is not self._value or not self._work.step():
+            abandoned = self._value is not None and database.awake_value(self._key) is not self._value
+            if abandoned or not self._work.step():
                 self._close(self._work)
+        elif self._tables is None:
+            self._tables = [database.keys, database.expires]
+        elif self._tables:
+            self._work = _TableWork(self._tables.pop(), self._moves)
         elif self.defrag_later:
             self._open(database, self.defrag_later.popleft())
         elif self._scanned:
             self._at += 1
             self._scanned = False
+            self._tables = None
         else:
             self._scan(database)
         return True
@@ -207,10 +268,8 @@ class _Walk:
     def _scan(self, database: Database) -> None:
         self._cursor, keys = database.scan(self._cursor, _KEYS) if len(database) else (0, [])
         for key in keys:
-            n = database.keys.find(key)
-            value = database.keys.object_at(n)
-            if value is None:  # at rest, without unused bytes; the dict itself is compacted by its changes
-                self.total += database.keys.value_size(n)
+            value = database.awake_value(key)
+            if value is None:  # at rest: a part of the keyspace's table
                 continue
             if _node_count(value) > 1:
                 self.defrag_later.append(key)
@@ -226,12 +285,16 @@ class _Walk:
         value = database.awake_value(key)
         self._key, self._value = key, value
         packed = getattr(value, "listpack", None)
+        packed = getattr(value, "intset", None) if packed is None else packed
+        table = getattr(value, "table", None)
         if isinstance(value, Stream):
             self._work = _StreamWork(value, self._settings, self._moves)
         elif isinstance(value, List):
             self._work = _ListWork(value.elements, self._moves)
-        elif isinstance(packed, Listpack):
+        elif isinstance(packed, Listpack | Intset):
             self._work = _PackedWork(packed, self._moves)
+        elif isinstance(table, Dict):
+            self._work = _TableWork(table, self._moves)
         elif value is not None and not self._moves:
             self.total += value.memory_usage(1)
 
@@ -243,8 +306,9 @@ class _Walk:
         if self._moves:
             self.hits += work.moved
             self.misses += max(work.nodes - work.moved, 0)
-            self.key_hits += work.moved > 0
-            self.key_misses += work.moved == 0
+            if self._value is not None:
+                self.key_hits += work.moved > 0
+                self.key_misses += work.moved == 0
         self._work = None
         self._value = None
 

@@ -9,6 +9,7 @@ cdef class ExpireCycle:
     cdef public object batches
     cdef public bint events
     cdef public bint names
+    cdef public bint on_time
     cdef readonly double stale_percent
     cdef readonly bint unfinished
     cdef readonly long long used

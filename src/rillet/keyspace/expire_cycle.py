@@ -48,6 +48,8 @@ class ExpireCycle:
     stale_percent: the running average of expired keys among the sampled ones (expired_stale_perc). capped: how often a
     cycle reached its limit of time (expired_time_cap_reached_count). used: nanoseconds of all cycles.
 
+    on_time: keys are deleted in the millisecond of their expiry, as in Redis 8; otherwise a millisecond later.
+
     The keys of a sample are deleted together, and `batches` receives their number, and their names if `names`. With
     `events`, or without `batches`, they are deleted one by one, each with the database's `on_expired`.
     """
@@ -55,11 +57,12 @@ class ExpireCycle:
     __slots__ = (
         "capped", "stale_percent", "unfinished", "used", "_acceptable", "_budget", "_expired", "_last_fast", "_left",
         "_next", "_sampled", "_was_capped", "batches", "events", "names",
+        "on_time",
     )  # fmt: skip
 
     def __init__(self, batches: Callable[[Database, int, list[bytes]], None] | None = None) -> None:
         self.batches = batches
-        self.events = self.names = False
+        self.events = self.names = self.on_time = False
         self.stale_percent = 0.0
         self.capped = 0
         self.used = 0
@@ -167,7 +170,7 @@ class ExpireCycle:
                 for n in found:
                     sampled += 1
                     life: cython.longlong = expires.number(n) - now
-                    if life < 0:
+                    if life < 0 or (life == 0 and self.on_time):
                         due.append(n)
                     elif life > 0:
                         lives += 1
@@ -206,7 +209,12 @@ class ExpireCycle:
             return len(due)
         removed: cython.Py_ssize_t = 0
         for key in [database.expires.entry_key(n) for n in due]:
-            removed += database.expire_if_needed(key)
+            if database.expire_if_needed(key):
+                removed += 1
+            elif self.on_time and database.delete(key, True):
+                removed += 1
+                if database.on_expired is not None:
+                    database.on_expired(database, key)
         return removed
 
 

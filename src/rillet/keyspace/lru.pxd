@@ -12,6 +12,7 @@ cdef class AccessClock:
     cdef public long log_factor
     cdef public long decay_time
     cdef public bint untouched
+    cdef public bint exact
     cdef readonly long stamp
     cdef unsigned long long _random
     cdef object __weakref__

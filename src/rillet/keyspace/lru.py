@@ -14,6 +14,9 @@ An access sets the time to `seconds`, a cached clock. The engine compares a tick
 an access costs one store into the record that the lookup has read before. A frequency grows with probability
 1 / ((freq - 5) * lfu-log-factor + 1), and falls by 1 for each `lfu-decay-time` minutes without access.
 
+When a clock has gone round since the access, Redis counts its maximum instead of its period, so the idle time is one
+second short. Valkey counts exactly (`exact`), and its OBJECT FREQ writes the frequency back with the present minute.
+
 No access is recorded while a child process saves (each changed page would be copied), and while a client with CLIENT
 NO-TOUCH runs a command (`untouched`).
 """
@@ -61,13 +64,13 @@ class AccessClock:
     """The clock of an engine's LRU and LFU data, and the functions that write and read the data of an entry.
 
     seconds, minutes: the time as the bits hold it. due: the ticks (Clock.ticks) at which `update` must be called.
-    mode: LRU, LFU or LRM. untouched: accesses are not recorded. stamp: `seconds` if an access sets the bits to it,
-    else -1.
+    mode: LRU, LFU or LRM. exact: compute times modulo 2**24 and 2**16, as Valkey does. untouched: accesses are not
+    recorded. stamp: `seconds` if an access sets the bits to it, else -1.
     """
 
     __slots__ = (
-        "clock", "decay_time", "due", "log_factor", "minutes", "mode", "seconds", "stamp", "untouched", "_random",
-        "__weakref__",
+        "clock", "decay_time", "due", "exact", "log_factor", "minutes", "mode", "seconds", "stamp", "untouched",
+        "_random", "__weakref__",
     )  # fmt: skip
     clock: Clock
 
@@ -76,6 +79,7 @@ class AccessClock:
         self.mode = LRU
         self.log_factor = 10
         self.decay_time = 1
+        self.exact = False
         self.untouched = False
         self._random = getrandbits(63) | 1
         self.update()
@@ -140,9 +144,10 @@ class AccessClock:
             if frequency >= 0:
                 keys.set_lru(n, self.minutes << 8 | frequency)
         elif idle >= 0:
-            # Redis adds the clock's maximum once to a negative time, and stores the lowest 24 bits.
             then = self.seconds - idle
-            keys.set_lru(n, (then if then >= 0 else then + (1 << 24) - 1) & 0xFFFFFF)
+            if then < 0 and not self.exact:
+                then += (1 << 24) - 1  # once, also if the time stays negative
+            keys.set_lru(n, then & 0xFFFFFF)
 
     # -- reading the bits ----------------------------------------------------------------------------
 
@@ -152,13 +157,19 @@ class AccessClock:
         """Return the seconds since the access that the bits record (estimateObjectIdleTime). O(1)"""
         if self.seconds >= bits:
             return self.seconds - bits
-        return self.seconds + (_MAX - bits)
+        return self.seconds + (_MAX - bits) + self.exact
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def frequency(self, bits: cython.long) -> cython.long:
         """Return the access frequency that the bits record, 0 to 255 (LFUDecrAndReturn). O(1)"""
         return self._decayed(bits)
+
+    def settle(self, keys: Dict, n: int) -> int:
+        """Return the access frequency of an entry and write it back, as Valkey's OBJECT FREQ does. O(1)"""
+        found = self._decayed(keys.lru(n))
+        keys.set_lru(n, self.minutes << 8 | found)
+        return found
 
     @cython.cfunc
     @cython.inline
@@ -169,7 +180,7 @@ class AccessClock:
         count: cython.long = bits & 255
         elapsed: cython.long = self.minutes - then
         if elapsed < 0:
-            elapsed += _MAX_MINUTES
+            elapsed += _MAX_MINUTES + self.exact
         if self.decay_time == 0:
             return count
         periods: cython.long = elapsed // self.decay_time

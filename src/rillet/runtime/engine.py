@@ -427,6 +427,7 @@ class Engine:
         self._by_name.clear()
         self._last_entry = None
         self.defrag.take_settings()
+        self.expiry.on_time = self.settings.compat.knows(82)
         self._take_access_settings()
         events = self.settings.notify_keyspace_events
         self.notify_events = events.wanted
@@ -445,6 +446,7 @@ class Engine:
         self.access.mode = LFU if policy.endswith("lfu") else LRM if policy.endswith("lrm") else LRU
         self.access.log_factor = self.settings.lfu_log_factor
         self.access.decay_time = self.settings.lfu_decay_time
+        self.access.exact = self.settings.compat.valkey
         self.access.choose_stamp()
 
     def unpause(self) -> None:
@@ -508,7 +510,9 @@ class Engine:
         self.expiry.events = self.notify_events
         self.expiry.names = self.propagation.log is not None
         self.expiry.step(self.databases, self.clock, self.settings.active_expire_effort, slice_ns)
-        return self.statistics.expired_keys - before
+        removed = self.statistics.expired_keys - before
+        self.statistics.expired_keys_active += removed
+        return removed
 
     def expire_all(self) -> None:
         """Delete every expired key at once, for clocks that a test moves. O(keys with an expiry)"""

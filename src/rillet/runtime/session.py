@@ -225,8 +225,9 @@ class Session:
         return True
 
     def notify_deleted_by_time(self, key: bytes) -> None:
-        """Publish the deletion of a key that was given an expiry in the past; Valkey publishes it as an expiry."""
+        """Publish the deletion of a key that was given an expiry in the past; Valkey treats it as an expiry."""
         if self.engine.settings.compat.valkey:
+            self.engine.statistics.expired_keys += 1
             self.notify(b"x", b"expired", key)
         else:
             self.notify(b"g", b"del", key)

@@ -15,4 +15,5 @@ cdef class Statistics:
     cdef public long long commands_processed
     cdef public long long error_replies
     cdef public long long expired_keys
+    cdef public long long expired_keys_active
     cpdef CommandCounters of(self, Command entry)

@@ -2,7 +2,7 @@
 
     Statistics ── commands[Command.index] ──► CommandCounters    calls, nanoseconds, rejected, failed
                ── errors["WRONGTYPE"]                            error replies by their first word
-               ── commands_processed, error_replies, expired_keys
+               ── commands_processed, error_replies, expired_keys, expired_keys_active
 
 A declaration (`registry.Command`) is shared by all engines of a process, so it holds no counters. The position of
 a command in the table finds its counters in each engine: one list access per call.
@@ -41,7 +41,7 @@ class CommandCounters:
 class Statistics:
     """The counters of one engine."""
 
-    __slots__ = ("commands", "errors", "commands_processed", "error_replies", "expired_keys")
+    __slots__ = ("commands", "errors", "commands_processed", "error_replies", "expired_keys", "expired_keys_active")
     commands: list[CommandCounters]
     errors: dict[str, int]
 
@@ -56,6 +56,8 @@ class Statistics:
         self.commands_processed = 0
         self.error_replies = 0
         self.expired_keys = 0
+        # Those that the expiry cycle deleted.
+        self.expired_keys_active = 0
 
     @cython.ccall
     def of(self, entry: Command) -> CommandCounters:

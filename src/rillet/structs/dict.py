@@ -998,6 +998,10 @@ class Dict(DictTable):
             self._compact(limit, 95)
         return records or items
 
+    def wasted_bytes(self) -> int:
+        """Return the bytes of gaps between records and between items, which `defrag_step` can fill. O(1)"""
+        return int(self.arena.dead + self._free_count * self._stride)
+
     def detach(self) -> Dict:
         """Return a dict with all entries of this one, which becomes empty: to free them in steps. O(1)"""
         old = Dict(self.has_values, self.has_objects, self.has_numbers, self.newest)

@@ -15,6 +15,7 @@ Quirks of Redis that are kept:
 - In `[a-]`, the range extends to `]` and the class stays open.
 - In a range, bytes above 127 sort below the others, as C's signed char does.
 - An escaped byte in a class is compared with its case, even if the match otherwise ignores case.
+- A pattern with more than 1,000 separate stars, a final one not counted, matches no text: Redis limits its recursion.
 
 Rejected alternatives: fnmatch (different class rules, text only), a regular expression without atomic groups
 (backtracks), one search for each segment (three times slower in KEYS).
@@ -28,6 +29,7 @@ from functools import lru_cache
 
 _STAR, _ANY, _OPEN, _CLOSE, _ESCAPE, _NOT, _DASH = b"*?[]\\^-"
 _ALL = frozenset(range(256))
+_NESTING = 1000
 
 
 def matches(pattern: bytes, text: bytes, ignore_case: bool = False) -> bool:
@@ -52,6 +54,9 @@ class Glob:
         self._least = sum(map(len, self._segments))
         # The regular expression is compiled for the first text that is long enough to match: a pattern may be long.
         self._match: Callable[[bytes], object] | None = None
+        stars = len(self._segments) - 1 - (not self._segments[-1])
+        if stars > _NESTING:
+            self._match = _nothing
 
     def matches(self, text: bytes) -> bool:
         """Return whether the whole text matches. O(pattern * text)"""
@@ -82,6 +87,10 @@ class Glob:
         self._match = re.compile(whole, re.DOTALL).fullmatch
         self._segments = []
         return self._match
+
+
+def _nothing(_text: bytes) -> object:
+    return None
 
 
 def _parse(pattern: bytes, ignore_case: bool) -> list[list[frozenset[int]]]:

@@ -31,6 +31,7 @@ from collections.abc import Iterator
 from rillet.errors import Corrupt
 
 HEADER_SIZE = 8
+_EMPTY_BYTES = sys.getsizeof(array("h"))
 _CODES = {2: "h", 4: "i", 8: "q"}
 _LITTLE = sys.byteorder == "little"
 
@@ -121,6 +122,14 @@ class Intset:
             return False
         del self.members[at]
         return True
+
+    def unused(self) -> int:
+        """Return the bytes of the buffer that hold no member. O(1)"""
+        return sys.getsizeof(self.members) - _EMPTY_BYTES - len(self.members) * self.members.itemsize
+
+    def shrink(self) -> None:
+        """Release the unused capacity. O(n)"""
+        self.members = array(self.members.typecode, self.members)
 
     def random(self) -> int:
         """Return a random member; the set must not be empty."""

@@ -36,12 +36,14 @@ def restore(session: Session, argv: list[bytes]) -> None:
     """Creates a key from the serialized representation of a value."""
     options = _options(argv)
     key = argv[1]
-    if not options.replace and session.db.find(key) >= 0:
+    newest = session.engine.settings.compat.knows(86)
+    # Until 8.6, REPLACE deletes an expired key without a lookup, and thus without the event `expired`.
+    if (newest or not options.replace) and session.db.find(key) >= 0 and not options.replace:
         raise BusyKey()
     ttl = integer(argv[2])
     if ttl < 0:
         raise CommandError("Invalid TTL value, must be >= 0")
-    if not rdb.seal_is_valid(argv[3], session.engine.settings.skip_checksum_validation):
+    if not rdb.seal_is_valid(argv[3], session.engine.settings.skip_checksum_validation, newest):
         raise CommandError("DUMP payload version or checksum are wrong")
     try:
         value = _value(session, argv)
@@ -101,7 +103,7 @@ def _options(argv: list[bytes]) -> _Options:
 def _put(session: Session, argv: list[bytes], value: object, ttl: int, options: _Options) -> None:
     key = argv[1]
     now = session.engine.clock.now_ms()
-    old = session.db.view(key)
+    old = session.db.peek(key)
     deleted = session.db.delete_replaced(key)
     when = ttl if options.absolute or not ttl else now + ttl
     if when >= 1 << 63:
@@ -112,6 +114,8 @@ def _put(session: Session, argv: list[bytes], value: object, ttl: int, options: 
             session.notify(b"g", b"del", key)
             settings = session.engine.settings
             session.propagate(deletion(key, settings.lazyfree_lazy_server_del and settings.compat.knows(72)))
+        if session.engine.settings.compat.knows(86):
+            session.engine.statistics.expired_keys += 1
         session.out.ok()
         return
     session.db.put(key, value)

@@ -67,6 +67,9 @@ def object_freq(session: Session, argv: list[bytes]) -> None:
     access = session.db.access
     if access.mode != LFU:
         raise CommandError(f"An LFU maxmemory policy is not selected, access frequency not tracked. {_SWITCHING}")
+    if access.exact:
+        session.out.integer(access.settle(session.db.keys, session.db.keys.find(argv[2])))
+        return
     session.out.integer(access.frequency(session.db.access_bits(argv[2])))
 
 

@@ -110,10 +110,11 @@ def _persistence(engine: Any) -> Facts:
 
 
 def _stats(engine: Any) -> Facts:
+    active = {"expired_keys_active": engine.statistics.expired_keys_active} if engine.settings.compat.knows(86) else {}
     return {
         "total_connections_received": engine.next_session_id - 1,
         "total_commands_processed": engine.statistics.commands_processed,
-        "expired_keys": engine.statistics.expired_keys,
+        "expired_keys": engine.statistics.expired_keys, **active,
         "expired_stale_perc": f"{engine.expiry.stale_percent:.2f}",
         "expired_time_cap_reached_count": engine.expiry.capped,
         "expire_cycle_cpu_milliseconds": engine.expiry.used // 1_000_000, "evicted_keys": 0,

@@ -113,13 +113,12 @@ def store_result(session: Session, key: bytes, result: Set | Zset, event: bytes,
     """Store a result and reply with its size; an empty result deletes the key."""
     database = session.db
     if len(result):
-        old = database.old_value(key)
+        old = database.view(key)  # an access of the old value, whose frequency the new value inherits (setKey)
         database.put(key, result)
         database.notify_overwritten(key, old, result)
         session.modified(key)
         session.notify(kind, event, key)
-    elif database.find(key) >= 0:
-        database.delete_replaced(key)
+    elif database.delete_replaced(key):  # without a lookup: an expired key is deleted, too, with the event `del`
         session.modified(key)
         session.notify(b"g", b"del", key)
     session.out.integer(len(result))

@@ -55,6 +55,7 @@ def _pop_many(session: Session, key: bytes, value: Set, count: int) -> None:
     count = min(count, size)
     session.notify(b"s", b"spop", key)
     if count == size:
+        session.db.count_read(key, True)  # Redis replies with SUNION, which looks up the key again
         write_members(session, list(value))
         session.db.delete(key)
         session.notify(b"g", b"del", key)

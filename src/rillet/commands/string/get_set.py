@@ -98,6 +98,8 @@ def _set_generic(session: Session, key: bytes, data: bytes, options: _SetOptions
     if when >= 0 and _is_past(session, when):
         if session.db.delete(key):
             _note_overwritten_by_time(session, key)
+        if not session.engine.settings.compat.valkey:
+            session.engine.statistics.expired_keys += 1  # as if the key was stored and expired
         if not get:
             session.out.ok()
         return
@@ -219,9 +221,12 @@ def getex(session: Session, argv: list[bytes]) -> None:
     """Return the string at a key and change its expiry."""
     options = _SetOptions(argv, 2, (b"PERSIST",), b"PERSIST")
     key = argv[1]
-    value = session.db.view_read(key)
     when = -1
-    if isinstance(value, String) and options.expiry is not None:
+    valkey = session.engine.settings.compat.valkey
+    if valkey and options.expiry is not None:  # Valkey validates the time before the lookup
+        when = _expiry_ms(session, options.expiry, options.expiry_option)
+    value = session.db.view_read(key)
+    if isinstance(value, String) and options.expiry is not None and not valkey:
         when = _expiry_ms(session, options.expiry, options.expiry_option)
     write_string(session.out, value)
     if value is None:

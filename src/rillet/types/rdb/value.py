@@ -89,17 +89,18 @@ def dump(value: object, compression: bool = True, compat: Compat | None = None, 
     return bytes(out.out)
 
 
-def seal_is_valid(payload: bytes, unchecked: bool = False) -> bool:
+def seal_is_valid(payload: bytes, unchecked: bool = False, optional: bool = False) -> bool:
     """Return whether a DUMP payload has a known version and the right checksum (verifyDumpPayload).
 
-    unchecked: skip the checksum.
+    unchecked: skip the checksum. optional: a checksum of 0 means that there is none, as in Redis 8.6.
     """
     if len(payload) < _FOOTER:
         return False
     version = int.from_bytes(payload[-10:-8], "little")
     if version > NEWEST_VERSION and version != _VALKEY:
         return False
-    return unchecked or crc64(payload[:-8]) == int.from_bytes(payload[-8:], "little")
+    checksum = int.from_bytes(payload[-8:], "little")
+    return unchecked or (optional and not checksum) or crc64(payload[:-8]) == checksum
 
 
 def restore(payload: bytes, limits: EncodingLimits = DEFAULTS, now: int = 0, strict: bool = False) -> object:

@@ -15,6 +15,8 @@ cdef class StreamCompactor:
     cdef readonly Py_ssize_t freed
     cdef readonly Py_ssize_t total
     cdef readonly Py_ssize_t wasted
+    cdef readonly Py_ssize_t rax_freed
+    cdef readonly Py_ssize_t rax_wasted
     cdef bytes _limit
     cdef long long _max_bytes
     cdef long long _max_entries
@@ -49,4 +51,5 @@ cdef class StreamCompactor:
     cdef bint _finish_node(self) except -1
 
 
+cpdef Py_ssize_t list_slack(object children) except -1
 cpdef Py_ssize_t wasted_bytes(Listpack lp) except -1

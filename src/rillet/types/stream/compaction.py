@@ -12,6 +12,7 @@ StreamCompactor writes the living entries of sparse nodes again, as XADD would p
                                                    (stream-node-max-bytes, stream-node-max-entries), then to a new node
     small: fills neither limit by half             merged into the preceding node if it fits there completely
     unused capacity of an eighth                   the buffer is shrunk
+    a rax node whose list of children has some     it is replaced by a copy (`tighten`, the iterator's node_cb)
     the last node                                  as above, but never shrunk, and merged only if it is sparse
 
 An entry is not decoded: its values are copied as listpack elements, and only the ID deltas change. Where the names of
@@ -39,6 +40,9 @@ try:
 except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
     from rillet import _cython as cython
 
+import sys
+from typing import Any
+
 from rillet.structs.listpack import Listpack
 from rillet.structs.rax_iterator import RaxIterator
 from rillet.types.stream.value import Stream
@@ -52,6 +56,7 @@ MAX_BYTES = 256 * 1024
 
 _MAX_BYTES = cython.declare(cython.longlong, MAX_BYTES)
 _COUNT = cython.declare(cython.Py_ssize_t, 6)  # position of a node's entry count, after the listpack header
+_EMPTY_LIST = cython.declare(cython.Py_ssize_t, sys.getsizeof([]))
 _DELETED = cython.declare(cython.longlong, 1)
 _SAMEFIELDS = cython.declare(cython.longlong, 2)
 
@@ -64,12 +69,13 @@ class StreamCompactor:
     nodes    nodes passed so far                     moved    nodes that were rewritten, merged or shrunk
     total    bytes of the measured nodes' buffers    wasted   estimated bytes of tombstones and unused capacity in them
     freed    bytes freed, less the bytes of new buffers
+    rax_wasted, rax_freed    unused and freed bytes of the rax nodes' lists of children
     """
 
     __slots__ = (
-        "freed", "moved", "nodes", "position", "stream", "total", "wasted", "_grown", "_last_ms", "_last_seq", "_limit",
-        "_living", "_max_bytes", "_max_entries", "_new", "_new_keys", "_out", "_out_entries", "_out_key", "_out_ms",
-        "_out_seq",
+        "freed", "moved", "nodes", "position", "rax_freed", "rax_wasted", "stream", "total", "wasted", "_grown",
+        "_last_ms", "_last_seq", "_limit", "_living", "_max_bytes", "_max_entries", "_new", "_new_keys", "_out",
+        "_out_entries", "_out_key", "_out_ms", "_out_seq",
     )  # fmt: skip
     stream: Stream
     position: bytes
@@ -78,6 +84,8 @@ class StreamCompactor:
     freed: cython.Py_ssize_t
     total: cython.Py_ssize_t
     wasted: cython.Py_ssize_t
+    rax_freed: cython.Py_ssize_t
+    rax_wasted: cython.Py_ssize_t
     _limit: bytes
     _max_bytes: cython.longlong
     _max_entries: cython.longlong
@@ -98,6 +106,7 @@ class StreamCompactor:
         self.position = b""
         self.nodes = self.moved = self.freed = 0
         self.total = self.wasted = 0
+        self.rax_freed = self.rax_wasted = 0
         self._limit = b""
         self._max_bytes = self._max_entries = 0
         self._close_all()
@@ -120,6 +129,7 @@ class StreamCompactor:
     def measure(self, count: cython.Py_ssize_t) -> cython.bint:
         """Add the next `count` nodes to `total` and `wasted`; return False at the end of the stream. O(count)"""
         nodes: RaxIterator = RaxIterator(self.stream.rax)
+        nodes.node_cb = self.count_slack
         lp: Listpack
         if not nodes.seek(">", self.position):
             return False
@@ -142,6 +152,7 @@ class StreamCompactor:
         The limits are stream-node-max-bytes and stream-node-max-entries; 0 = no limit.
         """
         nodes: RaxIterator = RaxIterator(self.stream.rax)
+        nodes.node_cb = self.tighten
         if not nodes.seek(">", self.position):
             return False
         nodes.next()
@@ -165,6 +176,20 @@ class StreamCompactor:
             self.moved += 1
             lp.shrink()
         return True
+
+    # -- nodes of the rax
+
+    def count_slack(self, node: Any) -> None:
+        """Add the unused capacity of a rax node's list of children to `rax_wasted` (RaxIterator.node_cb). O(1)"""
+        self.rax_wasted += list_slack(node.link)
+
+    def tighten(self, node: Any) -> Any:
+        """Return a copy of a rax node if its list of children has unused capacity, else None. O(children)"""
+        slack: cython.Py_ssize_t = list_slack(node.link)
+        if not slack:
+            return None
+        self.rax_freed += slack
+        return node.copy()
 
     # -- one node
 
@@ -400,6 +425,17 @@ class StreamCompactor:
 
 @cython.ccall
 @cython.exceptval(-1, check=False)
+def list_slack(children: object) -> cython.Py_ssize_t:
+    """Return the unused bytes of a list if they are more than an eighth of it and at least 32, else 0. O(1)"""
+    if not isinstance(children, list):
+        return 0
+    used: cython.Py_ssize_t = 8 * len(children)
+    unused: cython.Py_ssize_t = sys.getsizeof(children) - _EMPTY_LIST - used
+    return unused if unused >= 32 and unused > used >> 3 else 0
+
+
+@cython.ccall
+@cython.exceptval(-1, check=False)
 def wasted_bytes(lp: Listpack) -> cython.Py_ssize_t:
     """Return a node's unused capacity and the estimated bytes of its tombstones. O(1)"""
     living: cython.longlong = int_at(lp, _COUNT)
@@ -409,4 +445,4 @@ def wasted_bytes(lp: Listpack) -> cython.Py_ssize_t:
     return len(lp.buf) - lp.used + lp.used * deleted // (living + deleted)
 
 
-__all__ = ["MAX_BYTES", "StreamCompactor", "wasted_bytes"]
+__all__ = ["MAX_BYTES", "StreamCompactor", "list_slack", "wasted_bytes"]
