@@ -122,6 +122,7 @@ PLAIN = (
     "commands/lookup",
     "commands/replies",
     "commands/first_key_pop",
+    "commands/connection/transactions",
     "commands/hash/fields",
     "commands/hash/random_fields",
     "commands/keys/copy",
@@ -146,6 +147,7 @@ PLAIN = (
     "commands/stream/nack",
     "persistence/disk",
     "persistence/aof/buffer",
+    "store/transports/presence",
     "store/transports/in_process",
 )
 

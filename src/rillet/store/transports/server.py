@@ -31,7 +31,7 @@ from rillet.protocol.reply_parser import ReplyError
 from rillet.store.transports.async_connection import TOO_MANY
 from rillet.store.transports.async_server import AsyncServerTransport
 from rillet.store.transports.cluster_routing import unless_redirected
-from rillet.store.transports.presence import Presence
+from rillet.store.transports.presence import OfThread, Presence
 from rillet.store.transports.transport import (
     ERROR_CLASSES,
     AsyncTransport,
@@ -70,23 +70,12 @@ class _State:
         self.spares: list[Servers] = []  # connections for calls inside calls
 
 
-class _ThreadConnections(threading.local):
-    """Leads to the calling thread's state. Each use of a threading.local costs as much as five attributes.
+class _ThreadConnections(OfThread):
+    """Leads to the calling thread's state."""
 
-    It has no __init__: a call of a signal handler in it would find no attributes. Each one is created in one step.
-    """
-
-    state: _State | None = None
-
-    def own_state(self) -> _State:
-        """Return the state of the calling thread; create it before its first call."""
-        return self.state or self.__dict__.setdefault("state", _State())
-
-    @property
-    def presence(self) -> Presence:
-        """The presence of the calling thread."""
-        found: Presence = self.__dict__.setdefault("is_present", Presence())
-        return found
+    new_state = _State
+    state: _State | None
+    own_state: Callable[[], _State]
 
 
 class ServerTransport:
@@ -449,6 +438,7 @@ class ServerTransport:
         self._of_loops = WeakKeyDictionary()  # the parent's event loops do not run here
         clients, self._clients = self._clients, {}
         self._guard = threading.RLock()  # another thread of the parent may have held it
+        self.undelivered = Undelivered()  # also its guard; the parent hands out what it kept
         self._thread = _ThreadConnections()
         for client in clients:
             client.close()
