@@ -117,6 +117,7 @@ PLAIN = (
     "types/set",
     "types/zset",
     "types/stream/idmp",
+    "runtime/session_state",
     "keyspace/lazyfree",
     "commands/arguments",
     "commands/lookup",
