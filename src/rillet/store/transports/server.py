@@ -16,7 +16,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar, TypeVarTuple, Unpack
+from typing import Any, NoReturn, TypeVar, TypeVarTuple, Unpack
 from weakref import ReferenceType, WeakKeyDictionary, ref
 
 from rillet.client.address import Address
@@ -198,30 +198,32 @@ class ServerTransport:
         if not local.busy:
             local.busy = True
             try:
-                return self._guarded(function, *arguments)
+                return function(*arguments)
+            except BaseException as error:
+                self._raise_failed(error)
             finally:
                 local.busy = False
         outer, local.client = local.client, local.spares.pop() if local.spares else None
         try:
-            return self._guarded(function, *arguments)
+            return function(*arguments)
+        except BaseException as error:
+            self._raise_failed(error)
         finally:
             nested, local.client = local.client, outer
             if nested is not None:
                 local.spares.append(nested)
 
-    def _guarded(self, function: Callable[[Unpack[Arguments]], Result], *arguments: *Arguments) -> Result:
-        try:
-            return function(*arguments)
-        except ConnectorError as error:
+    def _raise_failed(self, error: BaseException) -> NoReturn:
+        """Raise the exception for a call that failed with `error`."""
+        if isinstance(error, ConnectorError):
             raise self.failed(error) from error
-        except BaseException:
-            # Close the connection: the next call must not receive replies that belong to the interrupted call.
-            client, self._thread.own_state().client = self._thread.own_state().client, None
-            if client is not None:
-                with self._guard:
-                    self._clients.pop(client, None)
-                client.close()
-            raise
+        # Close the connection: the next call must not receive replies that belong to the interrupted call.
+        client, self._thread.own_state().client = self._thread.own_state().client, None
+        if client is not None:
+            with self._guard:
+                self._clients.pop(client, None)
+            client.close()
+        raise error
 
     def server_name(self) -> str:
         """Return the server's name and place for messages."""
