@@ -119,11 +119,13 @@ PLAIN = (
     "types/set",
     "types/zset",
     "types/stream/idmp",
+    "runtime/session_state",
     "keyspace/lazyfree",
     "commands/arguments",
     "commands/lookup",
     "commands/replies",
     "commands/first_key_pop",
+    "commands/connection/transactions",
     "commands/hash/fields",
     "commands/hash/random_fields",
     "commands/keys/copy",
@@ -148,6 +150,7 @@ PLAIN = (
     "commands/stream/nack",
     "persistence/disk",
     "persistence/aof/buffer",
+    "store/transports/presence",
     "store/transports/in_process",
 )
 

@@ -233,8 +233,12 @@ class Connection:
             received = self._socket.recv(_ONE_REPLY)
         except OSError as error:
             raise self._lost(error) from error
-        self._feed_received(received)
-        return self.reply()
+        if not received:
+            raise self._lost(None)
+        protocol = self._protocol
+        protocol.feed(received)
+        reply = protocol.next_reply()
+        return self.reply() if reply is INCOMPLETE else reply
 
     def send_large(self, data: bytes) -> None:
         """Send commands of any size in RESP encoding; read replies meanwhile, so that neither side blocks."""

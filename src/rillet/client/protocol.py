@@ -14,7 +14,7 @@ them is raised as ConnectorError.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from rillet.client.address import Address
@@ -40,6 +40,7 @@ class ClientProtocol:
     def __init__(self, address: Address) -> None:
         self.address = address
         self._parser = ReplyParser()
+        self.feed: Callable[[bytes], object] = self._parser.feed  # passes received bytes to the parser
         self._opening: deque[str] = deque()
 
     def open(self) -> bytes:
@@ -60,10 +61,6 @@ class ClientProtocol:
     def opened(self) -> bool:
         """True after the replies to all opening commands have arrived."""
         return not self._opening
-
-    def feed(self, data: bytes) -> None:
-        """Pass received bytes to the parser."""
-        self._parser.feed(data)
 
     def next_reply(self) -> Any:
         """Return the next reply, a ReplyError for an error reply, INCOMPLETE if more bytes are required.

@@ -238,7 +238,6 @@ class Engine:
         propagation: Propagation = self.propagation
         session.dirty = 0
         session.propagated = None
-        session.argv = argv
         session.command = entry
         outer: cython.int = session.state & _RUNNING
         session.state |= _RUNNING
@@ -253,6 +252,7 @@ class Engine:
             self.access.untouched = entry.fullname != "touch"
             self.access.choose_stamp()
         propagation.depth += 1
+        session.argv = argv  # last, because EXEC repeats a command whose handler an interrupt did not let begin
         try:
             entry.handler(session, argv)
         except CommandError as error:

@@ -358,11 +358,14 @@ class Server:
             return
         position = log.write(self._flushed)
         self._flushed = log.position
-        with contextlib.suppress(Misconf):
-            if log.settled(position):
-                connection.send_now()
-                return
-        self._set_aside(position, [connection])
+        try:
+            settled = log.settled(position)
+        except Misconf:
+            settled = False  # the reply becomes the error
+        if settled:
+            connection.send_now()
+        else:
+            self._set_aside(position, [connection])
 
     def flush(self) -> None:
         """Write the log, and send each reply once its log position is as safe as appendfsync requires."""

@@ -128,12 +128,11 @@ class MemoryBackend(Backend):
         lock.__enter__()
 
     def after_fork(self) -> InProcessTransport:
-        self._transport.lock = engine_lock()
+        self._transport.after_fork(engine_lock())
         if self.expiry is not None:
             self.expiry = self.expiry.after_fork(self._transport.lock)
         self.defrag = DefragThread(self._transport.engine, self._transport.lock)
         self.lazyfree = LazyFreeThread(self._transport.engine, self._transport.lock)
-        self._transport.forget_dead_threads()  # the session of a thread that ended would still receive entries
         self._guard = threading.Lock()
         if self._server is not None:
             self._server.forget_in_child()

@@ -90,6 +90,9 @@ class ChannelConnection(Protocol):
     def files(self) -> list[int]:
         """Return the file descriptors that become readable when a message arrives; none in process."""
 
+    def after_fork(self) -> bool:
+        """In a forked child: return whether the child has a copy of this connection; else close the parent's files."""
+
     def close(self) -> None:
         """Close the connection."""
 
@@ -148,6 +151,11 @@ class InProcessChannels:
 
     def files(self) -> list[int]:
         return []
+
+    def after_fork(self) -> bool:
+        self._arrived = threading.Event()  # another thread of the parent may have held its lock
+        self._arrived.set()
+        return True
 
     def close(self) -> None:
         with self._transport.lock:
@@ -228,6 +236,10 @@ class ServerChannels:
 
     def files(self) -> list[int]:
         return [connection.fileno() for connection in self._connections]
+
+    def after_fork(self) -> bool:
+        self._servers.close()
+        return False
 
     def close(self) -> None:
         self._servers.close()
@@ -439,6 +451,19 @@ class Subscription:
                 message = self.get()
                 assert message is not None
                 yield message
+
+    def after_fork(self) -> None:
+        """In a forked child: the parent reads what arrived; the child subscribes again with its next call.
+
+        A child of a store in memory has a copy of its subscription and of the messages that it has not read.
+        """
+        self._reading = threading.Lock()  # another thread of the parent may have held it
+        connection, same = self._connection, self._transport is self._store.transport
+        if connection is not None and not (connection.after_fork() and same):
+            self._connection = None
+        if not isinstance(self._store.transport, InProcessTransport):
+            self._waiting.clear()
+        self._transport = self._store.transport
 
     @property
     def connection(self) -> ChannelConnection | None:

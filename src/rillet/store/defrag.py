@@ -7,13 +7,13 @@ store alive after `close`.
 
 from __future__ import annotations
 
-import logging
 import threading
 from typing import Any
 
+from rillet.loggers import logger
 from rillet.runtime.engine import Engine
 
-LOGGER = logging.getLogger("rillet.store")
+LOGGER = logger("store")
 
 
 class DefragThread:

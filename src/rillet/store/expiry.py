@@ -19,7 +19,6 @@ gets its own thread.
 from __future__ import annotations
 
 import contextlib
-import logging
 from _thread import allocate_lock, start_new_thread
 from collections.abc import Callable
 from functools import partial
@@ -27,9 +26,10 @@ from time import monotonic
 from typing import Any
 
 from rillet.keyspace.database import NEVER_DUE
+from rillet.loggers import logger
 from rillet.runtime.engine import Engine
 
-LOGGER = logging.getLogger("rillet.store")
+LOGGER = logger("store")
 
 _ALWAYS = 2**63 - 1  # every key is due before this time
 _REHASH_US = 1000  # microseconds of rehashing before a slice: the cycle passes over sparse tables

@@ -8,16 +8,16 @@ which no signal handler may run, so it is a function in C.
 from __future__ import annotations
 
 import contextlib
-import logging
 from _thread import start_new_thread
 from functools import partial
 from time import sleep
 from typing import Any
 
 from rillet.keyspace.lazyfree import PAUSE
+from rillet.loggers import logger
 from rillet.runtime.engine import Engine
 
-LOGGER = logging.getLogger("rillet.store")
+LOGGER = logger("store")
 
 
 class LazyFreeThread:

@@ -18,10 +18,11 @@ from pathlib import Path
 from shlex import quote
 
 from rillet.errors import LogCorrupt
+from rillet.loggers import logger
 from rillet.persistence.aof.service import AofService
 from rillet.store.progress import ProgressBar
 
-LOGGER = logging.getLogger("rillet.store")
+LOGGER = logger("store")
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,10 +20,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from rillet.errors import Misconf
+from rillet.errors import Misconf, NestedCall
 from rillet.protocol.command_parser import CommandParser
 from rillet.protocol.reply_parser import INCOMPLETE, Push, ReplyParser
-from rillet.store.transports.in_process import InProcessTransport
+from rillet.store.transports.in_process import NESTED, InProcessTransport
 from rillet.store.transports.undelivered import executed_of, may_take
 from rillet.store.transports.wakeners import Wakener
 
@@ -88,7 +88,10 @@ class RedisSession:
             self._sent, self._replied = [], []
         if self._sent or (not self._parser.buffered and may_take(data)):
             self._sent.append(bytes(data))
-        return self.transport.run_step(self._is_steady(data), self._run, data)
+        steady = self._is_steady(data)
+        if not steady and self.transport.runs_here() and b"\r\nEXEC\r\n" in data.upper():
+            raise NestedCall(NESTED)  # an exception from outside could tear the transaction
+        return self.transport.run_step(steady, self._run, data)
 
     def _is_steady(self, data: bytes) -> bool:
         """Return whether the bytes are one whole command that nothing can interrupt."""

@@ -17,10 +17,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from rillet.errors import CommandError, StoreError
-from rillet.store.transports.transport import NotReady, Transport
+from rillet.store.transports.transport import NOT_READY, NotReady, Transport
 
 if TYPE_CHECKING:
     from rillet.store.store import Store
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 PATIENCE = 3.0  # seconds; as long as a store in a directory waits for a server that ended
 _FIRST, _LONGEST = 0.005, 0.25
+Failures: TypeAlias = "tuple[type[StoreError] | type[CommandError], ...]"
+FAILURES: Failures = (StoreError, NotReady)  # of several commands
+FAILURES_OF_ONE: Failures = (StoreError, *NOT_READY)
 
 
 class Retries:
@@ -65,30 +68,57 @@ def patiently(store: Store, attempt: Callable[[Transport], Result], commands: Se
     It raises NotReady if the server executed none of the commands.
     """
     transport = store.transport
-    retries: Retries | None = None
+    try:
+        return attempt(transport)
+    except FAILURES as error:
+        retries = Retries(patience)
+        transport = store.replacement(transport, error, retries, commands)
+    return again(store, attempt, commands, transport, retries, FAILURES)
+
+
+def again(store: Store, attempt: Callable[[Transport], Result], commands: Sequence[list[bytes]],
+          transport: Transport, retries: Retries, failures: Failures) -> Result:  # fmt: skip
+    """Return attempt(transport) after a pause, and after each failure: the attempts after the first one."""
     while True:
-        try:
-            return attempt(transport)
-        except (StoreError, NotReady) as error:
-            retries = retries or Retries(patience)
-            transport = store.replacement(transport, error, retries, commands)
         if retries.pause:
             time.sleep(retries.pause)
+        try:
+            return attempt(transport)
+        except failures as error:
+            transport = store.replacement(transport, error, retries, commands)
 
 
 async def patiently_async(store: Store, attempt: Callable[[Transport], Awaitable[Result]],
                           commands: Sequence[list[bytes]], patience: float = PATIENCE) -> Result:  # fmt: skip
     """Await attempt(transport) as `patiently` does; only the task waits."""
     transport = store.transport
-    retries: Retries | None = None
+    try:
+        return await attempt(transport)
+    except FAILURES as error:
+        retries = Retries(patience)
+        transport = await asyncio.to_thread(store.replacement, transport, error, retries, commands)
+    return await again_async(store, attempt, commands, transport, retries, FAILURES)
+
+
+async def again_async(store: Store, attempt: Callable[[Transport], Awaitable[Result]], commands: Sequence[list[bytes]],
+                      transport: Transport, retries: Retries, failures: Failures) -> Result:  # fmt: skip
+    """Await attempt(transport) as `again` does; only the task waits."""
     while True:
-        try:
-            return await attempt(transport)
-        except (StoreError, NotReady) as error:
-            retries = retries or Retries(patience)
-            transport = await asyncio.to_thread(store.replacement, transport, error, retries, commands)
         if retries.pause:
             await asyncio.sleep(retries.pause)
+        try:
+            return await attempt(transport)
+        except failures as error:
+            transport = await asyncio.to_thread(store.replacement, transport, error, retries, commands)
 
 
-__all__ = ["PATIENCE", "Retries", "patiently", "patiently_async"]
+__all__ = [
+    "FAILURES",
+    "FAILURES_OF_ONE",
+    "PATIENCE",
+    "Retries",
+    "again",
+    "again_async",
+    "patiently",
+    "patiently_async",
+]

@@ -21,7 +21,6 @@ import math
 import os
 import re
 import threading
-import time
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -58,7 +57,7 @@ from rillet.store.keys import KeyCommands
 from rillet.store.positions import Position
 from rillet.store.read_only import ReadOnlyBackend
 from rillet.store.recovery import Recovery
-from rillet.store.retries import PATIENCE, Retries, patiently
+from rillet.store.retries import FAILURES_OF_ONE, PATIENCE, Retries, again, patiently
 from rillet.store.separate_backend import SeparateBackend
 from rillet.store.serving import StoreServer, serve
 from rillet.store.several import Positions, StreamLike
@@ -69,7 +68,6 @@ from rillet.store.transaction import StoreTransaction
 from rillet.store.transports.cluster import ClusterTransport
 from rillet.store.transports.in_process import InProcessTransport
 from rillet.store.transports.transport import (
-    NOT_READY,
     NoConnection,
     NotReady,
     Transport,
@@ -237,15 +235,12 @@ class Store(KeyCommands):
         patience: seconds for which the call waits for a server that is away; see rillet.store.retries.
         """
         transport = self._transport
-        retries: Retries | None = None
-        while True:
-            try:
-                return raised(transport.execute(argv))
-            except (StoreError, *NOT_READY) as error:
-                retries = retries or Retries(patience)
-                transport = self.replacement(transport, error, retries, [argv])
-            if retries.pause:
-                time.sleep(retries.pause)
+        try:
+            return raised(transport.execute(argv))
+        except FAILURES_OF_ONE as error:
+            retries = Retries(patience)
+            transport = self.replacement(transport, error, retries, [argv])
+        return again(self, lambda other: raised(other.execute(argv)), [argv], transport, retries, FAILURES_OF_ONE)
 
     def run_many(self, commands: Sequence[list[bytes]], patience: float = PATIENCE) -> list[Any]:
         """Run several commands whose arguments are bytes; see `execute_many` and `run`."""
@@ -597,6 +592,8 @@ class Store(KeyCommands):
         if self._backend is not None:
             self._transport = self._backend.after_fork()
             self._workers = None
+            for subscription in list(self._subscriptions):
+                subscription.after_fork()
 
     def __reduce__(self) -> tuple[Any, ...]:
         self._alive()
@@ -650,6 +647,8 @@ def _after_fork_in_parent() -> None:
 
 
 def _after_fork() -> None:
+    global _workers_guard
+    _workers_guard = threading.Lock()  # another thread of the parent may have held it
     _forks.clear()
     for store in list(_open_stores):
         store.after_fork()

@@ -71,29 +71,31 @@ def exec_(session: Session, argv: list[bytes]) -> None:
 
 
 def _run_all(session: Session, engine: Any, queue: list[Any]) -> None:
-    """Run every queued command; an interrupt (KeyboardInterrupt ...) is raised after the last one.
+    """Run every queued command once; an interrupt (KeyboardInterrupt ...) is raised after the last one.
 
-    In a store, an interrupt may arrive at any step of Python. It must not tear the transaction. A command that had no
-    effect before the interrupt runs again, once.
+    A store runs transactions only where nothing can interrupt them: in the engine's thread or, if it is compiled, as
+    steady commands (rillet.store.transports.shield). Where that does not hold, each command still runs at most once: it
+    is repeated only if its handler has not begun, because a handler may have changed data before it counts the change.
     """
-    at = mark = 0
+    not_begun: list[bytes] = []  # Engine.call replaces it as `session.argv` just before it calls the handler
+    mark = 0
     repeated = -1
     interrupt: BaseException | None = None
+    session.argv, at = not_begun, 0
     while at < len(queue):
         try:
             while at < len(queue):
                 entry, queued = queue[at]
                 mark = session.out.mark()
                 engine.call(session, entry, queued)
-                at += 1
+                session.argv, at = not_begun, at + 1  # nothing comes between these two
         except BaseException as error:
             interrupt = error
-            begun = session.argv is queue[at][1] and (session.dirty or session.propagated is not None)
-            if begun or repeated == at:
-                at += 1
-            else:
+            if session.argv is not_begun and repeated != at:
                 session.out.truncate(mark)
                 repeated = at
+            else:
+                session.argv, at = not_begun, at + 1
     if interrupt is not None:
         raise interrupt
 

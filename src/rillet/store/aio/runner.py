@@ -16,20 +16,20 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequen
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
-from rillet.errors import StoreError, TransactionConflict
+from rillet.errors import TransactionConflict
 from rillet.store.aio.subscription import AsyncSubscription
 from rillet.store.allowed_commands import stateless
 from rillet.store.channels import Names
 from rillet.store.encoding import decode, encode, parse_id
 from rillet.store.recovery import Recovery
-from rillet.store.retries import PATIENCE, Retries, patiently_async
+from rillet.store.retries import FAILURES_OF_ONE, PATIENCE, Retries, again_async, patiently_async
 from rillet.store.serving import StoreServer
 from rillet.store.transaction import AsyncTransaction
 from rillet.store.transports.async_cluster import AsyncClusterTransport
 from rillet.store.transports.cluster import ClusterTransport
 from rillet.store.transports.in_process import InProcessTransport
 from rillet.store.transports.server import ServerTransport
-from rillet.store.transports.transport import NOT_READY, Transport, all_raised, raised
+from rillet.store.transports.transport import Transport, all_raised, raised
 from rillet.types.stream.id import StreamID
 
 if TYPE_CHECKING:
@@ -58,16 +58,18 @@ class AsyncRunner:
 
         patience: seconds for which the call waits for a server that is away; see rillet.store.retries.
         """
-        transport = self.synchronous.transport
-        retries: Retries | None = None
-        while True:
-            try:
-                return raised(await self._execute(transport, argv))
-            except (StoreError, *NOT_READY) as error:
-                retries = retries or Retries(patience)
-                transport = await asyncio.to_thread(self.synchronous.replacement, transport, error, retries, [argv])
-            if retries.pause:
-                await asyncio.sleep(retries.pause)
+        store = self.synchronous
+        transport = store.transport
+        try:
+            return raised(await self._execute(transport, argv))
+        except FAILURES_OF_ONE as error:
+            retries = Retries(patience)
+            transport = await asyncio.to_thread(store.replacement, transport, error, retries, [argv])
+
+        async def attempt(other: Transport) -> Any:
+            return raised(await self._execute(other, argv))
+
+        return await again_async(store, attempt, [argv], transport, retries, FAILURES_OF_ONE)
 
     async def run_many(self, commands: Sequence[list[bytes]], patience: float = PATIENCE) -> list[Any]:
         """Run several commands whose arguments are bytes; see `execute_many` and `run`."""

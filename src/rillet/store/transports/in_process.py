@@ -44,14 +44,14 @@ from rillet.runtime.session import Session
 from rillet.store.allowed_commands import changes_connection
 from rillet.store.transports.in_process_pages import InProcessPages
 from rillet.store.transports.lock import COMPILED_STEPS, has_turn
-from rillet.store.transports.presence import Presence
+from rillet.store.transports.presence import OfThread, Presence
 from rillet.store.transports.shield import EngineThread, steady_names
 from rillet.store.transports.transport import errors_among, only_reads
 from rillet.store.transports.undelivered import Undelivered, continues, executed, put_back_all
 from rillet.store.transports.wakeners import MessageDelivery, TaskWakener, ThreadWakener
 
 Result = TypeVar("Result")
-_NESTED = (
+NESTED = (
     "this call came from a signal handler or callback that interrupted another call of the same thread inside the "
     "engine, and one of the two writes: call the store from another thread, or set a flag in the handler and call the "
     "store later"
@@ -72,23 +72,12 @@ class _State:
         self.draining = False
 
 
-class _OfThread(threading.local):
-    """Leads to the calling thread's state. Each use of a threading.local costs as much as five attributes.
+class _OfThread(OfThread):
+    """Leads to the calling thread's state."""
 
-    It has no __init__: a call of a signal handler in it would find no attributes. Each one is created in one step.
-    """
-
-    state: _State | None = None
-
-    def own_state(self) -> _State:
-        """Return the state of the calling thread; create it before its first call."""
-        return self.state or self.__dict__.setdefault("state", _State())
-
-    @property
-    def presence(self) -> Presence:
-        """The presence of the calling thread."""
-        found: Presence = self.__dict__.setdefault("is_present", Presence())
-        return found
+    new_state = _State
+    state: _State | None
+    own_state: Callable[[], _State]
 
 
 class InProcessTransport:
@@ -260,6 +249,7 @@ class InProcessTransport:
         inside = self.lock._is_owned()
         if inside:
             self._check_nested(commands, draining)
+        self._check_transaction(commands)
         # If this thread is the next to get the lock, other threads wait for it, so no command may block.
         together = len(commands) > 1 or has_turn(self.lock)
         with self.lock:
@@ -286,7 +276,7 @@ class InProcessTransport:
                 one.state & session_state.IN_EXEC or one.command is None or one.command.write for one in running
             )
             if not reads or not outer_reads:
-                raise NestedCall(_NESTED)
+                raise NestedCall(NESTED)
 
     def _run_now(self, session: Session, argv: list[bytes]) -> bytes:
         """Run one command; a command that blocks replies as if its timeout had expired."""
@@ -451,6 +441,7 @@ class InProcessTransport:
 
     def _run_batch(self, session: Session, commands: Sequence[list[bytes]]) -> list[Any]:
         """Run commands in a session and return their replies."""
+        self._check_transaction(commands)
         raw, log, position = self.run_step(self.is_steady(*commands), self._step_many, session, commands)
         if position:
             raw = self._once_safe(log, position, session, raw) or raw
@@ -471,17 +462,36 @@ class InProcessTransport:
 
     def is_steady(self, *commands: list[bytes]) -> bool:
         """Return whether nothing can interrupt any of these commands; see rillet.store.transports.shield."""
-        return not self.engine.notify_events and self._steady.issuperset([argv[0] for argv in commands])
+        names = [argv[0] for argv in commands]
+        if names[-1] == b"EXEC" and names[0] == b"MULTI":  # a whole transaction: EXEC runs these commands alone
+            names.pop()
+        return not self.engine.notify_events and self._steady.issuperset(names)
+
+    def runs_here(self) -> bool:
+        """Return whether this thread must run all commands itself, because the engine's thread cannot have the lock.
+
+        It has the lock, or it waits for it and a signal handler runs.
+        """
+        return bool(self.lock._is_owned()) or has_turn(self.lock)
+
+    def _check_transaction(self, commands: Sequence[list[bytes]]) -> None:
+        """Raise NestedCall for a transaction that an exception from outside could tear.
+
+        Such an exception may come in the middle of a handler, before or after the handler counts its change.
+        """
+        if any(argv[0] == b"EXEC" for argv in commands) and self.runs_here() and not self.is_steady(*commands):
+            if not all(only_reads(argv) for argv in commands if argv[0] not in (b"MULTI", b"EXEC")):
+                raise NestedCall(NESTED)
 
     def run_step(self, steady: bool, step: Callable[..., Result], *arguments: Any) -> Result:
         """Run a step of the engine, in this thread if nothing can interrupt its commands."""
         if self._inside():
-            raise NestedCall(_NESTED)
+            raise NestedCall(NESTED)
         return self._briefly(step, *arguments) if steady else self._shielded(step, *arguments)
 
     def _shielded(self, step: Callable[..., Result], *arguments: Any) -> Result:
         """Run a step of the engine so that no signal handler and no exception from outside can interrupt it."""
-        if self.lock._is_owned() or has_turn(self.lock):  # the engine's thread could not have the lock
+        if self.runs_here():
             return step(*arguments)
         return self._shield.run(step, *arguments)
 
@@ -639,6 +649,7 @@ class InProcessTransport:
         local = self._thread.state or self._thread.own_state()
         local.busy = True
         try:
+            self._check_transaction(commands)
             raw, log, position = self.run_step(self.is_steady(*commands), self._step_many, session, commands)
         except BaseException:
             self._abandon(session)
@@ -674,6 +685,13 @@ class InProcessTransport:
                 await asyncio.shield(asyncio.wrap_future(syncing))
 
     # -- closing ---------------------------------------------------------------------------------------
+
+    def after_fork(self, lock: Any) -> None:
+        """In a forked child with a copy of the engine: use a new lock, and forget the parent's other threads."""
+        self.lock = lock
+        self.undelivered.after_fork()
+        self._disk = self._syncing = None
+        self.forget_dead_threads()  # the session of a thread that ended would still receive entries
 
     def close(self) -> None:
         """Close every session; calls that are waiting raise StoreClosed."""

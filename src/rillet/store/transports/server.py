@@ -16,7 +16,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar, TypeVarTuple, Unpack
+from typing import Any, NoReturn, TypeVar, TypeVarTuple, Unpack
 from weakref import ReferenceType, WeakKeyDictionary, ref
 
 from rillet.client.address import Address
@@ -31,7 +31,7 @@ from rillet.protocol.reply_parser import ReplyError
 from rillet.store.transports.async_connection import TOO_MANY
 from rillet.store.transports.async_server import AsyncServerTransport
 from rillet.store.transports.cluster_routing import unless_redirected
-from rillet.store.transports.presence import Presence
+from rillet.store.transports.presence import OfThread, Presence
 from rillet.store.transports.transport import (
     ERROR_CLASSES,
     AsyncTransport,
@@ -70,23 +70,12 @@ class _State:
         self.spares: list[Servers] = []  # connections for calls inside calls
 
 
-class _ThreadConnections(threading.local):
-    """Leads to the calling thread's state. Each use of a threading.local costs as much as five attributes.
+class _ThreadConnections(OfThread):
+    """Leads to the calling thread's state."""
 
-    It has no __init__: a call of a signal handler in it would find no attributes. Each one is created in one step.
-    """
-
-    state: _State | None = None
-
-    def own_state(self) -> _State:
-        """Return the state of the calling thread; create it before its first call."""
-        return self.state or self.__dict__.setdefault("state", _State())
-
-    @property
-    def presence(self) -> Presence:
-        """The presence of the calling thread."""
-        found: Presence = self.__dict__.setdefault("is_present", Presence())
-        return found
+    new_state = _State
+    state: _State | None
+    own_state: Callable[[], _State]
 
 
 class ServerTransport:
@@ -209,30 +198,32 @@ class ServerTransport:
         if not local.busy:
             local.busy = True
             try:
-                return self._guarded(function, *arguments)
+                return function(*arguments)
+            except BaseException as error:
+                self._raise_failed(error)
             finally:
                 local.busy = False
         outer, local.client = local.client, local.spares.pop() if local.spares else None
         try:
-            return self._guarded(function, *arguments)
+            return function(*arguments)
+        except BaseException as error:
+            self._raise_failed(error)
         finally:
             nested, local.client = local.client, outer
             if nested is not None:
                 local.spares.append(nested)
 
-    def _guarded(self, function: Callable[[Unpack[Arguments]], Result], *arguments: *Arguments) -> Result:
-        try:
-            return function(*arguments)
-        except ConnectorError as error:
+    def _raise_failed(self, error: BaseException) -> NoReturn:
+        """Raise the exception for a call that failed with `error`."""
+        if isinstance(error, ConnectorError):
             raise self.failed(error) from error
-        except BaseException:
-            # Close the connection: the next call must not receive replies that belong to the interrupted call.
-            client, self._thread.own_state().client = self._thread.own_state().client, None
-            if client is not None:
-                with self._guard:
-                    self._clients.pop(client, None)
-                client.close()
-            raise
+        # Close the connection: the next call must not receive replies that belong to the interrupted call.
+        client, self._thread.own_state().client = self._thread.own_state().client, None
+        if client is not None:
+            with self._guard:
+                self._clients.pop(client, None)
+            client.close()
+        raise error
 
     def server_name(self) -> str:
         """Return the server's name and place for messages."""
@@ -449,6 +440,7 @@ class ServerTransport:
         self._of_loops = WeakKeyDictionary()  # the parent's event loops do not run here
         clients, self._clients = self._clients, {}
         self._guard = threading.RLock()  # another thread of the parent may have held it
+        self.undelivered = Undelivered()  # also its guard; the parent hands out what it kept
         self._thread = _ThreadConnections()
         for client in clients:
             client.close()

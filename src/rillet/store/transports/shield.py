@@ -13,7 +13,8 @@ An interrupted caller stops waiting, and the command still completes. The hand-o
 
 A steady command needs no hand-over (`steady_names`): in the compiled build, the commands of streams, strings, lists,
 sets, hashes, sorted sets and keys. Python looks for signals and exceptions only in interpreted code and in arithmetic
-with long integers, and these commands have none after their first change. What they call in the frontend of a waiting
+with long integers, and these commands have none after their first change. A transaction of steady commands is steady
+too. What they call in the frontend of a waiting
 client is called again if it was interrupted (Blocking.wake).
 """
 
@@ -34,6 +35,7 @@ START_SECONDS = 1.0  # after this time, a thread that has not begun is given up
 _engine_threads: set[int] = set()  # the identifiers of this process's engine threads
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_engine_threads.clear)
+RUNS_OTHERS = {b"exec"}  # steady only as a part of a batch that contains the whole transaction
 CALL_THE_HOST = {b"flushall"}  # saves the empty file of a server with save points after the change, in interpreted code
 _names: set[bytes] = set()  # of the steady commands, in upper and lower case; empty until the first call
 
@@ -44,7 +46,7 @@ def steady_names() -> set[bytes]:
         commands.load()
         for name, entry in TABLE.by_name.items():
             compiled = type(entry.handler).__name__ == "cython_function_or_method"
-            if compiled and entry.subcommands is None and name not in CALL_THE_HOST:
+            if compiled and entry.subcommands is None and name not in CALL_THE_HOST | RUNS_OTHERS:
                 _names.update((name, name.upper()))
     return _names
 

@@ -179,6 +179,10 @@ class Undelivered:
         self._kept: dict[tuple[bytes, ...], deque[Any]] = {}
         self._guard = threading.RLock()  # a signal handler may need it inside a call that holds it
 
+    def after_fork(self) -> None:
+        """In a forked child with a copy of the data: another thread of the parent may have held the guard."""
+        self._guard = threading.RLock()
+
     def keep(self, argv: list[bytes], reply: Any) -> None:
         """Keep a reply for the next call of the same consumer, if it contains messages."""
         place = _consumer_of(argv)
