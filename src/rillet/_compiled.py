@@ -113,7 +113,6 @@ PLAIN = (
     "structs/intset",
     "types/compat",
     "types/encoding_limits",
-    "types/slot_table",
     "types/hash",
     "types/list",
     "types/set",

@@ -184,8 +184,7 @@ def awaken(data: bytes) -> Any:
     if tag == _ZSET:
         value = Zset.__new__(Zset)
         value.listpack = _listpack(data, 1)
-        value.skiplist = None
-        value.nodes, value.slots = {}, []
+        value.skiplist = value.table = None
         return value
     if tag == _SET or tag == _INTSET:
         value = Set.__new__(Set)
