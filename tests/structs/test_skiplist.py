@@ -11,12 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import rillet
 from rillet.structs.dict import Dict
 from rillet.structs.skiplist import MAX_LEVEL, NODE_MEMBERS, Skiplist
 
 SCORES = st.sampled_from([-inf, -1.5, -0.0, 0.0, 1.0, 1.5, 2.0**60, inf]) | st.integers(-3, 3).map(float)
 MEMBERS = st.binary(max_size=2) | st.sampled_from([b"x" * 63, b"x" * 64, b"x" * 64 + b"y"])
 Pairs = list[tuple[float, bytes]]
+SIZE = 6000 if rillet.compiled() else 1500
+"""Members of a large list: more than one block of nodes, if compiled."""
 
 
 def empty() -> tuple[Skiplist, Dict]:
@@ -79,11 +82,11 @@ def test_it_behaves_as_a_sorted_list(data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_many_nodes_are_split_merged_and_moved(seed: int) -> None:
-    """Grow over several blocks and shrink again, by single members and by ranges, in rising, falling or random order."""
+    """Grow over several blocks and shrink again, by members and by ranges; in rising, falling or random order."""
     source = random.Random(seed)
     skiplist, table = empty()
     model: Pairs = []
-    target = 6000
+    target = SIZE
     for number in range(target):
         place = (number, -number, source.randrange(10**6), source.randrange(50))[seed]
         pair = (float(place), b"%d" % number)
@@ -150,7 +153,7 @@ def test_a_member_that_keeps_its_position_is_not_searched_again() -> None:
     skiplist.check(table)
 
 
-@pytest.mark.parametrize("count", [1000, 5000])
+@pytest.mark.parametrize("count", [600, SIZE])
 def test_a_search_passes_a_logarithmic_number_of_nodes(count: int) -> None:
     """A search passes three nodes on average in each of the log4(nodes) levels."""
     skiplist, table = filled(count)
@@ -160,26 +163,26 @@ def test_a_search_passes_a_logarithmic_number_of_nodes(count: int) -> None:
         n = table.find(b"%07d" % number)
         skiplist.at(skiplist.rank(table, n))
         skiplist.below(table, table.score(n), True)
-    assert (skiplist.hops - before) / (3 * count) < 3 * log2(count / 80)
+    assert (skiplist.hops - before) / (3 * count) < 3 * log2(count / 40)
 
 
 def test_deleting_a_range_searches_once_per_node() -> None:
-    skiplist, table = filled(5000)
+    skiplist, table = filled(SIZE)
     before, nodes = skiplist.hops, skiplist.nodes
-    skiplist.delete_range(table, 2000, 2500)
+    skiplist.delete_range(table, 500, SIZE - 800)
     assert skiplist.hops - before < 4 * nodes * 3 * log2(nodes)
     skiplist.check(table)
-    assert len(table) == len(skiplist) == 2500
+    assert len(table) == len(skiplist) == 800
 
 
 def test_entries_that_move_in_the_dict_keep_their_place() -> None:
-    skiplist, table = filled(6000, each=100)
+    skiplist, table = filled(3000, each=100)
     model = pairs(skiplist, table)
     source = random.Random(4)
-    while len(model) > 200:
+    while len(model) > 100:
         _, member = model.pop(source.randrange(len(model)))
         skiplist.discard(table, member)
-    assert table.top < 6000, "no record has moved"
+    assert table.top < 3000, "no record has moved"
     skiplist.check(table)
     assert pairs(skiplist, table) == model
     for _ in range(100):
@@ -189,7 +192,7 @@ def test_entries_that_move_in_the_dict_keep_their_place() -> None:
 
 
 def test_each_level_has_a_quarter_of_the_nodes_below_it() -> None:
-    skiplist, _ = filled(12_000)
+    skiplist, _ = filled(2 * SIZE)
     assert 2 <= skiplist.level < MAX_LEVEL
 
 
@@ -223,10 +226,10 @@ def test_a_copy_is_independent() -> None:
 
 
 def test_no_step_allocates_more_than_a_block() -> None:
-    skiplist, table = filled(2000, each=1)
+    skiplist, table = filled(1000, each=1)
     tracemalloc.start()
     try:
-        for number in range(4000):
+        for number in range(SIZE // 2):
             tracemalloc.reset_peak()
             before = tracemalloc.get_traced_memory()[0]
             skiplist.add(table, b"more:%d" % number, float(number % 1000))
@@ -237,9 +240,9 @@ def test_no_step_allocates_more_than_a_block() -> None:
 
 
 def test_a_list_is_freed_in_blocks() -> None:
-    skiplist, _ = filled(9000)
+    skiplist, _ = filled(2 * SIZE)
     blocks = len(skiplist.blocks)
     steps = 1
     while skiplist.free_some(1):
         steps += 1
-    assert steps == blocks > 2
+    assert steps == blocks > (2 if rillet.compiled() else 0)

@@ -40,7 +40,7 @@ about 18 otherwise. `hops` counts the nodes that searches pass, so that a test c
 Invariants (`check`): the order is strict; each level contains only nodes of the level below, and no level except the
 first is empty; the spans are correct; the chain is consistent in both directions; only the head may be empty.
 
-Rejected alternatives (docs/design/0023-a-skiplist-of-blocks.md): a node for each member as Python object or as record,
+Rejected alternatives (docs/design/0023-a-skiplist-in-blocks.md): a node for each member as Python object or as record,
 a sorted array, a balanced tree.
 """
 
