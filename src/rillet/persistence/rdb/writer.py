@@ -8,7 +8,8 @@
     type key value                         a key; the value as in rillet.types.rdb.value
     FF  CRC-64 (8, little endian)          the end; 0 means no checksum (rdbchecksum no)
 
-The version precedes the keys, so it is determined first: the oldest version that supports the type of every value.
+The version precedes the keys, so it is determined first: the oldest version that supports the type of every value. Only
+streams can need a newer one than 10, so only they are examined.
 Every server since Redis 7.0 reads a file of strings and ordinary streams. For this, one field is omitted if `compat` is
 7.0: the times at which consumers were active. Data written by commands is never omitted.
 
@@ -16,8 +17,9 @@ With an explicit version, 9 to 14 or Valkey's 80, the servers of that version ca
 oldest encoding that preserves it, or else the one that preserves most; each loss is reported (`Lost`).
 
 The file is written in pieces under another name, synced and renamed, so a reader sees the old file or the complete new
-one. A piece ends between keys or between the nodes of a stream, so it needs a megabyte of memory, or the bytes of one
-list, set or hash if that is larger. The engine waits meanwhile; BGSAVE does the same in a forked child.
+one. A piece ends between keys, or between the elements of a large value, so it needs a megabyte of memory, or the bytes
+of one list if that is larger. The engine waits meanwhile; BGSAVE does the same in a forked child. The keys are written
+in the order in which they rest in memory; rillet.persistence.rdb.plain_keys, which is compiled, copies most of them.
 
 Expired keys are written, as in Redis: the reader drops them, or keeps them if a log follows the file.
 """
