@@ -95,6 +95,56 @@ def test_a_file_of_several_pieces_is_read_back(tmp_path: Path) -> None:
     assert two("DEBUG", "DIGEST") == one("DEBUG", "DIGEST")
 
 
+@pytest.mark.parametrize("version", [None, 9, 10, 12])
+@pytest.mark.parametrize("policy", ["noeviction", "allkeys-lru"])
+def test_values_at_rest_and_awake_are_written_alike(tmp_path: Path, version: int | None, policy: str) -> None:
+    """Plain keys are copied from memory, others are converted; an access policy sends all through the second way."""
+    one = Bare(maxmemory_policy=policy)
+    for number in range(3000):
+        one("SET", f"string:{number}", (f"{number}", f"text {number}", "ab" * 40, "x" * 1100)[number % 4])
+        if number % 5 == 0:
+            one("PEXPIREAT", f"string:{number}", LATER + number)
+    for number in range(40):
+        one("APPEND", f"raw:{number}", "tail")
+        one("APPEND", f"raw:{number}", number)
+        one("HSET", f"hash:{number}", "a", number, "b", "x" * (number % 3 * 40))
+        one("SADD", f"ints:{number}", *range(number + 1))
+        one("SADD", f"set:{number}", "a", "b", number)
+        one("ZADD", f"zset:{number}", number, "a", 1.5, "b" * (1 + number % 2 * 80))
+        one("RPUSH", f"list:{number}", *range(number + 1))
+    one("ZADD", "skiplist", *(word for number in range(500) for word in (number % 7, f"member:{number}")))
+    one("HSET", "table", *(word for number in range(600) for word in (number, f"value {number}")))
+    one("SADD", "members", *(f"member {number}" for number in range(600)))
+    one("RPUSH", "nodes", *("e" * 500 for _ in range(50)))
+    for number in range(0, 3000, 7):
+        one("DEL", f"string:{number}")
+    before = state_of(one)
+    reports: list[int] = []
+    assert write_rdb(tmp_path / "dump.rdb", one.engine, version=version, progress=reports.append) == len(before)
+    assert reports[:3] == [0, 1024, 2048]
+    two = Bare()
+    assert load_rdb(tmp_path / "dump.rdb", two.engine)[1] == len(before)
+    two.engine.check()
+    assert two("DEBUG", "DIGEST") == one("DEBUG", "DIGEST")
+    assert state_of(two) == before
+    if version in (None, 10) and redis_binary():
+        with running_redis("--enable-debug-command", "yes", folder=tmp_path) as judge, judge.client() as client:
+            assert client.execute_command("DEBUG", "DIGEST") == one("DEBUG", "DIGEST")
+
+
+def test_a_key_that_occurs_twice_is_an_error(tmp_path: Path) -> None:
+    one = Bare().work("SET k first", "SET l other")
+    write_rdb(tmp_path / "dump.rdb", one.engine)
+    data = bytearray((tmp_path / "dump.rdb").read_bytes())
+    at = data.index(b"\x00\x01l\x05other")
+    data[at + 2 : at + 3] = b"k"
+    (tmp_path / "dump.rdb").write_bytes(bytes(data))
+    two = Bare()
+    with pytest.raises(LogCorrupt, match="the key 'k' occurs twice"):
+        load_rdb(tmp_path / "dump.rdb", two.engine)
+    assert two("GET", "k") == b"first"
+
+
 def test_expired_keys_are_written(tmp_path: Path) -> None:
     """The base of a log restores them; an independent file does not."""
     one = Bare().work("SET gone x PX 100", "SET kept y PX 1000", "SET ever z")

@@ -76,7 +76,7 @@ def _parts(value: object) -> list[Any]:
     if isinstance(value, Set | Hash):
         return [value.table]
     if isinstance(value, Zset):
-        return [value.slots, value.nodes, value.skiplist]
+        return [value.table, value.skiplist]
     assert isinstance(value, Stream)
     parts: list[Any] = [_Tree(value.rax), value.pending.refs.pages]
     for group in value.groups.values():

@@ -32,7 +32,8 @@ bucket into two whose lower bits are equal, so the cursor stays valid when the s
 docs/formats/dict.md). The dict stores nothing about a scan.
 
 **Numbers of entries** are valid until the next deletion. Records and items move: after deletions, the last records
-fill gaps, and items leave pages that are mostly gaps. `pauses` above 0 stops all movement, as iteration does.
+fill gaps, and items leave pages that are mostly gaps. `pauses` above 0 stops all movement, as iteration does. An
+`owner` that stores numbers is called with the old and the new number of each record that moves.
 
 **Hash.** Python's own keyed hash of bytes (SipHash), of which 32 bits are stored: an attacker cannot choose keys that
 collide, and moving a bucket reads no key.
@@ -916,6 +917,8 @@ class Dict(DictTable):
             if self.has_objects:
                 self._set_object(gap, self._object(last))
                 self._set_object(last, None)
+            if self.owner is not None:
+                self.owner.entry_moves(self, last, gap)
         self._top = last
         # One empty block stays, so that a size at its edge does not create and free it again and again.
         if ((last + _RECORD_MASK) >> _RECORD_SHIFT) + 1 < len(self._records.blocks):

@@ -29,12 +29,17 @@ cdef Py_ssize_t table_mask(int exp) noexcept
 cdef unsigned int hash_bytes(const unsigned char *at, Py_ssize_t size) noexcept
 
 
+cdef class EntryOwner:
+    cpdef bint entry_moves(self, object table, Py_ssize_t old, Py_ssize_t new) except -1
+
+
 cdef class DictTable:
     cdef readonly bint has_values
     cdef readonly bint has_objects
     cdef readonly bint has_numbers
     cdef public bint newest
     cdef public int pauses
+    cdef public EntryOwner owner
     cdef readonly bint added
     cdef readonly Py_ssize_t span_size
     cdef readonly Py_ssize_t rehashidx

@@ -238,6 +238,19 @@ def _next_cursor(cursor: cython.ulonglong, mask: cython.ulonglong) -> cython.ulo
 
 
 @cython.cclass
+class EntryOwner:
+    """An object that refers to entries of a dict by their numbers (structs/skiplist.py)."""
+
+    __slots__ = ()
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def entry_moves(self, table: object, old: cython.Py_ssize_t, new: cython.Py_ssize_t) -> cython.bint:
+        """Note the new number of an entry of the dict. Both numbers are valid; the dict must not be changed."""
+        raise NotImplementedError
+
+
+@cython.cclass
 class DictTable:
     """The entries of a dict by key. An entry is known by its number; -1 means that it does not exist."""
 
@@ -264,6 +277,7 @@ class DictTable:
         "has_objects",
         "has_values",
         "newest",
+        "owner",
         "pauses",
         "rehashidx",
         "span_size",
@@ -281,6 +295,7 @@ class DictTable:
         self.pauses = 0
         self.added = False
         self.span_size = -1
+        self.owner: EntryOwner | None = None
         self._stride = 24 if numbers else 16
         self._vacated: list[Any] = []
         self._start()

@@ -1,33 +1,50 @@
 cimport cython
+from libc.string cimport memcmp, memcpy, memmove
+
+from rillet.structs.block_list cimport BlockList
+from rillet.structs.dict cimport Dict
+from rillet.structs.dict_table cimport EntryOwner, address, put_u32, u32, varint, varint_size
 
 
 @cython.final
-@cython.no_gc
-cdef class SkiplistNode:
-    cdef readonly double score
-    cdef readonly bytes member
-    cdef public Py_ssize_t slot
-    cdef readonly SkiplistNode next
-    cdef readonly SkiplistNode backward
-    cdef list tower
-
-
-@cython.final
-cdef class Skiplist:
-    cdef readonly SkiplistNode head
-    cdef readonly SkiplistNode tail
+cdef class Skiplist(EntryOwner):
+    cdef readonly BlockList blocks
+    cdef readonly Py_ssize_t nodes
     cdef readonly Py_ssize_t length
     cdef readonly Py_ssize_t level
+    cdef readonly Py_ssize_t tail
     cdef readonly Py_ssize_t hops
-    cdef list _path(self, double score, bytes member, list ranks)
-    cpdef Py_ssize_t rank(self, SkiplistNode node) except -1
-    cpdef Py_ssize_t below(self, double score, bint inclusive) except -1
-    cpdef Py_ssize_t below_member(self, bytes member, bint inclusive) except -1
-    cdef Py_ssize_t _below(self, double score, bytes member, int kind) except -1
-    cpdef SkiplistNode at(self, Py_ssize_t rank)
-    cpdef SkiplistNode insert(self, double score, bytes member)
-    cdef bint _link(self, SkiplistNode node) except -1
-    cpdef bint remove(self, SkiplistNode node) except -1
-    cdef bint _unlink(self, SkiplistNode node, list path) except -1
-    cpdef bint move(self, SkiplistNode node, double score) except -1
-    cpdef list delete_range(self, Py_ssize_t start, Py_ssize_t count)
+    cdef readonly Py_ssize_t at_node
+    cdef readonly Py_ssize_t at_index
+    cdef Py_ssize_t _before[12]
+    cdef Py_ssize_t _ranks[12]
+    cdef unsigned char *_node(self, Py_ssize_t x) noexcept
+    cdef Py_ssize_t count_of(self, Py_ssize_t x) noexcept
+    cdef Py_ssize_t entry_of(self, Py_ssize_t x, Py_ssize_t i) noexcept
+    cdef double score_of(self, Py_ssize_t x, Py_ssize_t i) noexcept
+    cdef Py_ssize_t next_of(self, Py_ssize_t x) noexcept
+    cdef Py_ssize_t before(self, Py_ssize_t x) noexcept
+    cdef Py_ssize_t _add_node(self) except -1
+    cdef Py_ssize_t _descend(self, int kind, double score, Dict table, const unsigned char *at, Py_ssize_t size) except -1
+    cdef Py_ssize_t _place(self, Py_ssize_t x, int kind, double score, Dict table, const unsigned char *at, Py_ssize_t size) except -1
+    cdef Py_ssize_t _find(self, Dict table, Py_ssize_t n, double score) except -1
+    cpdef Py_ssize_t rank(self, Dict table, Py_ssize_t n) except -1
+    cpdef Py_ssize_t below(self, Dict table, double score, bint inclusive) except -1
+    cpdef Py_ssize_t below_member(self, Dict table, bytes member, bint inclusive) except -1
+    cdef Py_ssize_t _below(self, int kind, double score, Dict table, const unsigned char *at, Py_ssize_t size) except -1
+    cpdef Py_ssize_t at(self, Py_ssize_t rank) except -1
+    cpdef list pairs(self, Dict table, Py_ssize_t start, Py_ssize_t count, bint backwards)
+    cpdef bint add(self, Dict table, bytes member, double score) except -1
+    cpdef bint discard(self, Dict table, bytes member) except -1
+    cpdef bint insert(self, Dict table, Py_ssize_t n, double score) except -1
+    cdef bint _lengthen(self, Py_ssize_t by) except -1
+    cdef bint _split(self, Py_ssize_t x, Py_ssize_t keep) except -1
+    cpdef bint remove(self, Dict table, Py_ssize_t n) except -1
+    cdef bint _cut(self, Dict table, Py_ssize_t x, Py_ssize_t i, Py_ssize_t count) except -1
+    cdef bint _search_before(self, Dict table, Py_ssize_t x) except -1
+    cdef bint _unlink(self, Dict table, Py_ssize_t x) except -1
+    cdef bint _close_gap(self, Dict table, Py_ssize_t x) except -1
+    cpdef bint move(self, Dict table, Py_ssize_t n, double score) except -1
+    cpdef bint delete_range(self, Dict table, Py_ssize_t start, Py_ssize_t count) except -1
+    cpdef bint free_some(self, Py_ssize_t limit) except -1
+    cpdef Py_ssize_t memory_bytes(self) except -1

@@ -191,8 +191,7 @@ def awaken(data: bytes) -> Any:
         kind = Zset
         value = kind.__new__(kind)
         value.listpack = _listpack(data, 1)
-        value.skiplist = None
-        value.nodes, value.slots = {}, []
+        value.skiplist = value.table = None
         return value
     if tag == _SET or tag == _INTSET:
         kind = Set

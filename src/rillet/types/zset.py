@@ -4,8 +4,8 @@ A sorted set has one of two encodings, which clients see (OBJECT ENCODING) and D
 
     listpack     member, score, member, score, ...        up to zset-max-listpack-entries (128) members, each
                                                           of up to zset-max-listpack-value bytes (64)
-    skiplist     a skiplist in order, and                 anything else
-                 a dict from member to its node
+    skiplist     a `Dict` of members with their scores,   anything else
+                 and a skiplist of its entries in order
 
 Both order by score, then by the bytes of the member. A listpack stores a score as an integer if it is one, otherwise
 as text (`structs.float_text`); a listpack loses the sign of negative zero, which a skiplist keeps. A listpack becomes a
@@ -16,7 +16,8 @@ Every range, by rank, score or member, is a *window*: the rank of its first memb
 counting, LIMIT, reverse order and removal are therefore each implemented once. A range by member is meaningful only if
 all scores are equal. Otherwise the result is unspecified, but a listpack is walked exactly as in Redis.
 
-A skiplist node stores its slot in a list of all nodes, for scans and random members (types/slot_table.py).
+The dict (structs/dict.py) holds the members as bytes. The skiplist (structs/skiplist.py) refers to its entries by
+number, so a member in this encoding is no Python object. ZSCAN and ZRANDMEMBER read the dict, as in Redis.
 
 Costs: in a skiplist O(1) for a score and O(log n) for an addition, a removal, a rank or a window; in a listpack O(n)
 for each of these, with small n.
@@ -30,12 +31,12 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from rillet.structs.dict import Dict
 from rillet.structs.float_text import listpack_score
 from rillet.structs.integer_text import decimal
 from rillet.structs.listpack import HEADER_SIZE, Listpack
-from rillet.structs.skiplist import Skiplist, SkiplistNode
+from rillet.structs.skiplist import Skiplist
 from rillet.types.encoding_limits import DEFAULTS, EncodingLimits
-from rillet.types.slot_table import scan_slots
 
 Pair = tuple[bytes, float]
 _SAFETY_LIMIT = 1 << 30  # listpack.c: LISTPACK_MAX_SAFETY_SIZE
@@ -83,25 +84,30 @@ class MemberRange:
 
 
 class Zset:
-    """The value of a sorted set key: a `listpack`, or a `skiplist` with `nodes` and `slots`."""
+    """The value of a sorted set key: a `listpack`, or a `skiplist` of the entries of a `table`."""
 
-    __slots__ = ("listpack", "nodes", "skiplist", "slots")
+    __slots__ = ("listpack", "skiplist", "table")
 
     type_name = "zset"
 
     def __init__(self) -> None:
         self.listpack: Listpack | None = Listpack()
         self.skiplist: Skiplist | None = None
-        self.nodes: dict[bytes, SkiplistNode] = {}
-        self.slots: list[SkiplistNode] = []
+        self.table: Dict | None = None
 
     @staticmethod
     def for_size(expected: int, widest: int, limits: EncodingLimits) -> Zset:
         """Return an empty sorted set, encoded for `expected` members of at most `widest` bytes (zsetTypeCreate)."""
         made = Zset()
         if expected > limits.zset_max_listpack_entries or widest > limits.zset_max_listpack_value:
-            made.listpack, made.skiplist = None, Skiplist()
+            made._start_skiplist()
         return made
+
+    def _start_skiplist(self) -> None:
+        """Replace the listpack by an empty skiplist and its dict."""
+        self.table = Dict(numbers=True, newest=True)
+        self.table.owner = self.skiplist = Skiplist()
+        self.listpack = None
 
     @staticmethod
     def of(pairs: Iterable[Pair], limits: EncodingLimits) -> Zset:
@@ -114,9 +120,7 @@ class Zset:
             for member, score in ordered:
                 _append(made.listpack, member, score, is_classic(limits))
         else:
-            # Insert in descending order: each member then goes to the front, without a search.
-            for member, score in reversed(ordered):
-                made._insert(member, score)
+            made._insert_all(ordered)
         return made
 
     def encoding(self) -> str:
@@ -127,7 +131,10 @@ class Zset:
 
     def __len__(self) -> int:
         """Return the number of members (ZCARD). O(1)"""
-        return len(self.nodes) if self.listpack is None else self.listpack.length() // 2
+        if self.listpack is not None:
+            return self.listpack.length() // 2
+        assert self.table is not None
+        return len(self.table)
 
     def __contains__(self, member: bytes) -> bool:
         """Return whether the member exists; O(1), in a listpack O(n)."""
@@ -138,28 +145,25 @@ class Zset:
         if self.listpack is not None:
             yield from _pairs(self.listpack.values())
         else:
-            assert self.skiplist is not None
-            for node in self.skiplist:
-                yield node.member, node.score
+            assert self.skiplist is not None and self.table is not None
+            yield from self.skiplist.iterate(self.table)
 
     def backwards(self) -> Iterator[Pair]:
         """Yield (member, score) in descending order."""
         if self.listpack is not None:
             yield from self.slice(0, len(self), True)
             return
-        assert self.skiplist is not None
-        node = self.skiplist.tail
-        while node is not None:
-            yield node.member, node.score
-            node = node.backward
+        assert self.skiplist is not None and self.table is not None
+        yield from self.skiplist.iterate(self.table, True)
 
     def score(self, member: bytes) -> float | None:
         """Return the score of a member, or None if it does not exist (zsetScore). O(1), in a listpack O(n)"""
         if self.listpack is not None:
             pos = self.listpack.find(HEADER_SIZE, member, 1)
             return None if pos == -1 else _score_behind(self.listpack, pos)
-        node = self.nodes.get(member)
-        return None if node is None else node.score
+        assert self.table is not None
+        n = self.table.find(member)
+        return None if n < 0 else self.table.score(n)
 
     def rank(self, member: bytes) -> int | None:
         """Return the rank of a member, or None if it does not exist (zsetRank). O(log n), in a listpack O(n)"""
@@ -168,9 +172,9 @@ class Zset:
                 if one == member:
                     return rank
             return None
-        node = self.nodes.get(member)
-        assert self.skiplist is not None
-        return None if node is None else self.skiplist.rank(node)
+        assert self.skiplist is not None and self.table is not None
+        n = self.table.find(member)
+        return None if n < 0 else self.skiplist.rank(self.table, n)
 
     def slice(self, start: int, count: int, backwards: bool = False) -> list[Pair]:
         """Return the members of an existing window, in descending order if `backwards`. O(log n + count)"""
@@ -179,14 +183,8 @@ class Zset:
         if self.listpack is not None:
             found = list(_pairs(_some(self.listpack, 2 * start, 2 * count)))
             return found[::-1] if backwards else found
-        assert self.skiplist is not None
-        node: SkiplistNode | None = self.skiplist.at(start + count - 1 if backwards else start)
-        found = []
-        while node is not None and count:
-            found.append((node.member, node.score))
-            node = node.backward if backwards else node.next
-            count -= 1
-        return found
+        assert self.skiplist is not None and self.table is not None
+        return self.skiplist.pairs(self.table, start + count - 1 if backwards else start, count, backwards)
 
     def window_of_scores(self, wanted: ScoreRange) -> tuple[int, int]:
         """Return the window of a score range (zslFirstInRange, zslLastInRange)."""
@@ -194,9 +192,9 @@ class Zset:
             values = self.listpack.values()
             start = _below(values, wanted.low, wanted.low_open)
             return start, max(_below(values, wanted.high, not wanted.high_open) - start, 0)
-        assert self.skiplist is not None
-        start = self.skiplist.below(wanted.low, wanted.low_open)
-        return start, max(self.skiplist.below(wanted.high, not wanted.high_open) - start, 0)
+        assert self.skiplist is not None and self.table is not None
+        start = self.skiplist.below(self.table, wanted.low, wanted.low_open)
+        return start, max(self.skiplist.below(self.table, wanted.high, not wanted.high_open) - start, 0)
 
     def window_of_members(self, wanted: MemberRange, backwards: bool = False) -> tuple[int, int]:
         """Return the window of a member range; `backwards` searches from its end (zslFirst/LastInLexRange)."""
@@ -208,31 +206,38 @@ class Zset:
         return start, max(self._members_below(wanted.high, not wanted.high_open) - start, 0)
 
     def _members_below(self, bound: tuple[int, bytes], inclusive: bool) -> int:
-        assert self.skiplist is not None
+        assert self.skiplist is not None and self.table is not None
         if bound[0] != 1:
             return 0 if bound == LEAST else len(self.skiplist)
-        return self.skiplist.below_member(bound[1], inclusive)
+        return self.skiplist.below_member(self.table, bound[1], inclusive)
 
     def random(self) -> Pair:
         """Return a uniformly random member (zsetTypeRandomElement)."""
         if self.listpack is not None:
             return self.slice(random.randrange(len(self)), 1)[0]
-        node = random.choice(self.slots)
-        return node.member, node.score
+        assert self.table is not None
+        return self._pair(self.table.uniform_entry())
+
+    def _pair(self, n: int) -> Pair:
+        """Return the member and the score of an entry of the dict."""
+        assert self.table is not None
+        return self.table.entry_key(n), self.table.score(n)
 
     def sample(self, count: int) -> list[Pair]:
         """Return up to `count` distinct random members. O(count), in a listpack O(n)"""
         if self.listpack is not None:
             pairs = list(self)
             return [pairs[at] for at in sorted(random.sample(range(len(pairs)), count))]
-        return [(node.member, node.score) for node in random.sample(self.slots, count)]
+        assert self.table is not None
+        return list(map(self._pair, self.table.distinct_sample(count)))
 
     def scan(self, cursor: int, count: int) -> tuple[int, list[Pair]]:
         """Return the next cursor (0 at the end) and some members, or all of a listpack (scanGenericCommand)."""
         if self.listpack is not None:
             return 0, list(self)
-        following, nodes = scan_slots(self.slots, cursor, count)
-        return following, [(node.member, node.score) for node in nodes]
+        assert self.table is not None
+        following, entries = self.table.scan(cursor, count)
+        return following, list(map(self._pair, entries))
 
     # -- changes -------------------------------------------------------------------------------------
 
@@ -252,13 +257,14 @@ class Zset:
                 _put(self.listpack, member, score, is_classic(limits))
                 return
             self.to_skiplist()
-        self._insert(member, score)
+        assert self.skiplist is not None and self.table is not None
+        self.skiplist.add(self.table, member, score)
 
-    def _insert(self, member: bytes, score: float) -> None:
-        assert self.skiplist is not None
-        node = self.nodes[member] = self.skiplist.insert(score, member)
-        node.slot = len(self.slots)
-        self.slots.append(node)
+    def _insert_all(self, pairs: Iterable[Pair]) -> None:
+        """Add members to an empty skiplist, in rising order, which fills its nodes."""
+        assert self.skiplist is not None and self.table is not None
+        for member, score in pairs:
+            self.skiplist.add(self.table, member, score)
 
     def update(self, member: bytes, score: float, limits: EncodingLimits = DEFAULTS) -> None:
         """Change the score of a member (zsetAdd). O(log n), in a listpack O(n)"""
@@ -266,8 +272,8 @@ class Zset:
             _cut(self.listpack, self.listpack.find(HEADER_SIZE, member, 1))
             _put(self.listpack, member, score, is_classic(limits))
         else:
-            assert self.skiplist is not None
-            self.skiplist.move(self.nodes[member], score)
+            assert self.skiplist is not None and self.table is not None
+            self.skiplist.move(self.table, self.table.find(member), score)
 
     def remove(self, member: bytes) -> bool:
         """Remove a member; return False if it does not exist (zsetDel). O(log n), in a listpack O(n)"""
@@ -276,36 +282,22 @@ class Zset:
             if pos != -1:
                 _cut(self.listpack, pos)
             return pos != -1
-        node = self.nodes.get(member)
-        if node is None:
-            return False
-        assert self.skiplist is not None
-        self.skiplist.remove(node)
-        self._forget(node)
-        return True
+        assert self.skiplist is not None and self.table is not None
+        return self.skiplist.discard(self.table, member)
 
     def delete(self, start: int, count: int) -> None:
         """Remove the members of an existing window. O(log n + count), in a listpack O(n)"""
         if self.listpack is not None:
             self.listpack.delete_range(2 * start, 2 * count)
             return
-        assert self.skiplist is not None
-        for node in self.skiplist.delete_range(start, count):
-            self._forget(node)
-
-    def _forget(self, node: SkiplistNode) -> None:
-        del self.nodes[node.member]
-        last = self.slots.pop()
-        if node.slot < len(self.slots):
-            self.slots[node.slot] = last
-            last.slot = node.slot
+        assert self.skiplist is not None and self.table is not None
+        self.skiplist.delete_range(self.table, start, count)
 
     def to_skiplist(self) -> None:
         """Convert to a skiplist (zsetConvert). O(n)"""
         pairs = list(self)
-        self.listpack, self.skiplist = None, Skiplist()
-        for member, score in reversed(pairs):
-            self._insert(member, score)
+        self._start_skiplist()
+        self._insert_all(pairs)
 
     # -- the whole sorted set ------------------------------------------------------------------------
 
@@ -315,9 +307,9 @@ class Zset:
         if self.listpack is not None:
             twin.listpack = Listpack.from_bytes(self.listpack.to_bytes(), False)
         else:
-            twin.listpack, twin.skiplist = None, Skiplist()
-            for member, score in self.backwards():
-                twin._insert(member, score)
+            assert self.skiplist is not None and self.table is not None
+            twin.listpack, twin.table, twin.skiplist = None, self.table.copy(), self.skiplist.copy()
+            twin.table.owner = twin.skiplist
         return twin
 
     def memory_usage(self, samples: int = 5) -> int:
@@ -325,11 +317,8 @@ class Zset:
         size = sys.getsizeof(self)
         if self.listpack is not None:
             return size + sys.getsizeof(self.listpack) + sys.getsizeof(self.listpack.buf)
-        size += sys.getsizeof(self.nodes) + sys.getsizeof(self.slots) + sys.getsizeof(self.skiplist)
-        seen = self.slots[:samples] if samples else self.slots
-        # One node in four has a tower: on average a third of a level per node, with two words per level.
-        each = sum(sys.getsizeof(node) + sys.getsizeof(node.member) for node in seen) / max(len(seen), 1)
-        return size + round((each + sys.getsizeof([None, 0]) / 4 + 16 / 3) * len(self.slots))
+        assert self.skiplist is not None and self.table is not None
+        return size + self.table.memory_bytes() + self.skiplist.memory_bytes()
 
     def check(self) -> None:
         """Raise AssertionError if the sorted set is empty, or an invariant of its encoding is broken. O(n log n)"""
@@ -337,13 +326,13 @@ class Zset:
         assert pairs and pairs == sorted(pairs, key=_order) and len({member for member, _ in pairs}) == len(self)
         assert all(score == score for _, score in pairs), "a score is NaN"
         if self.listpack is not None:
-            assert self.skiplist is None and not self.nodes and not self.slots
+            assert self.skiplist is None and self.table is None
             self.listpack.check()
             assert self.listpack.length() == 2 * len(pairs)
         else:
-            assert self.skiplist is not None and len(self.skiplist) == len(self.nodes) == len(self.slots)
-            self.skiplist.check()
-            assert all(self.slots[node.slot] is node and self.nodes[node.member] is node for node in self.skiplist)
+            assert self.skiplist is not None and self.table is not None and self.table.owner is self.skiplist
+            self.table.check()
+            self.skiplist.check(self.table)
 
 
 def is_classic(limits: EncodingLimits) -> bool:

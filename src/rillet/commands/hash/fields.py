@@ -15,6 +15,7 @@ from rillet.commands.hash import command
 from rillet.commands.keys.scan import scan_value
 from rillet.commands.lookup import delete_if_empty, read_value, value_for_write
 from rillet.commands.replies import bulk_or_null, write_bulks
+from rillet.commands.table_replies import write_table
 from rillet.errors import CommandError
 from rillet.runtime.session import Session
 from rillet.structs import long_double
@@ -227,7 +228,11 @@ def hexists(session: Session, argv: list[bytes]) -> None:
 def hkeys(session: Session, argv: list[bytes]) -> None:
     """Return all fields of a hash."""
     value = read_value(session, argv[1], Hash)
-    write_bulks(session.out, [] if value is None else list(value))
+    if value is not None and value.table is not None:
+        session.out.array(len(value))
+        write_table(session.out, value.table, True, False)
+    else:
+        write_bulks(session.out, [] if value is None else list(value))
 
 
 @command("hvals", arity=2, flags="readonly", since="2.0.0", syntax="key",
@@ -235,7 +240,11 @@ def hkeys(session: Session, argv: list[bytes]) -> None:
 def hvals(session: Session, argv: list[bytes]) -> None:
     """Return all values of a hash."""
     value = read_value(session, argv[1], Hash)
-    write_bulks(session.out, [] if value is None else value.values())
+    if value is not None and value.table is not None:
+        session.out.array(len(value))
+        write_table(session.out, value.table, False, True)
+    else:
+        write_bulks(session.out, [] if value is None else value.values())
 
 
 @command("hgetall", arity=2, flags="readonly", since="2.0.0", syntax="key",
@@ -243,6 +252,10 @@ def hvals(session: Session, argv: list[bytes]) -> None:
 def hgetall(session: Session, argv: list[bytes]) -> None:
     """Return all fields of a hash with their values."""
     value = read_value(session, argv[1], Hash)
+    if value is not None and value.table is not None:
+        session.out.map(len(value))
+        write_table(session.out, value.table, True, True)
+        return
     words = [] if value is None else value.words()
     session.out.map(len(words) // 2)
     for word in words:

@@ -9,6 +9,7 @@ from rillet.commands.keys.scan import scan_value
 from rillet.commands.lookup import delete_if_empty, read_value, remove_members, value_for_write
 from rillet.commands.replies import write_bulks
 from rillet.commands.set import command
+from rillet.commands.table_replies import write_table
 from rillet.errors import WrongType
 from rillet.runtime.session import Session
 from rillet.types.set import Set
@@ -112,7 +113,11 @@ def smismember(session: Session, argv: list[bytes]) -> None:
 def smembers(session: Session, argv: list[bytes]) -> None:
     """Return all members of a set."""
     value = read_value(session, argv[1], Set)
-    write_members(session, [] if value is None else list(value))
+    if value is not None and value.table is not None:
+        session.out.set(len(value))
+        write_table(session.out, value.table, True, False)
+    else:
+        write_members(session, [] if value is None else list(value))
 
 
 @command("sscan", arity=-3, flags="readonly", since="2.8.0", syntax="key cursor [MATCH pattern] [COUNT count]",

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import isnan
 
+from rillet.commands import table_replies
 from rillet.commands.arguments import NOT_A_FLOAT, arity_error, syntax_error
 from rillet.commands.keys.scan import scan_value
 from rillet.commands.lookup import read_value, remove_members, value_for_write
@@ -39,12 +40,7 @@ def score_argument(session: Session, raw: bytes, message: str = NOT_A_FLOAT) -> 
 
 def write_score(session: Session, score: float) -> None:
     """Write a score (networking.c: addReplyDouble)."""
-    out = session.out
-    text = float_text.reply_text(score, is_classic(session.engine.settings))
-    if out.resp == 2:
-        out.bulk(text)
-    else:
-        out.raw(b",%b\r\n" % text)
+    table_replies.write_score(session.out, score, is_classic(session.engine.settings))
 
 
 def write_pairs(session: Session, pairs: Iterable[Pair], count: int, with_scores: bool) -> None:

@@ -15,13 +15,14 @@ from rillet.commands.arguments import integer, syntax_error
 from rillet.commands.list.elements import clamp
 from rillet.commands.lookup import delete_if_empty, read_value, value_for_write
 from rillet.commands.set.operations import store_result
+from rillet.commands.table_replies import write_range
 from rillet.commands.zset import command
 from rillet.commands.zset.members import write_pairs
 from rillet.errors import CommandError
 from rillet.runtime.session import Session
 from rillet.structs import float_text
 from rillet.types.compat import Compat
-from rillet.types.zset import GREATEST, LEAST, MemberRange, ScoreRange, Zset
+from rillet.types.zset import GREATEST, LEAST, MemberRange, ScoreRange, Zset, is_classic
 
 RANK, SCORE, MEMBER = "rank", "score", "lex"
 _SEARCH = "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements"
@@ -144,7 +145,12 @@ def _read(session: Session, request: _Request) -> None:
         session.out.array(0)
         return
     start, count = request.range.window(value)
-    write_pairs(session, value.slice(start, count, request.range.backwards), count, request.with_scores)
+    backwards = request.range.backwards
+    if value.skiplist is not None and value.table is not None:
+        classic = is_classic(session.engine.settings)
+        write_range(session.out, value.table, value.skiplist, start, count, backwards, request.with_scores, classic)
+    else:
+        write_pairs(session, value.slice(start, count, backwards), count, request.with_scores)
 
 
 @command("zrange", arity=-4, flags="readonly", since="1.2.0",

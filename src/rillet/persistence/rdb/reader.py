@@ -44,6 +44,7 @@ from rillet.commands.stream.idmp import track
 from rillet.errors import Corrupt, LogCorrupt, NewerFormat
 from rillet.persistence.debug_delay import debug_delay
 from rillet.persistence.disk import REAL, Disk
+from rillet.persistence.rdb.plain_keys import read_plain_keys
 from rillet.persistence.worker_thread import WorkerThread
 from rillet.runtime.engine import Engine
 from rillet.types.compat import COMPATS
@@ -193,7 +194,7 @@ class _RdbLoader:
         kind = -1
         try:
             self._header()
-            while (kind := reader.byte()) != _END:
+            while (kind := self._next()) != _END:
                 if kind >= _KEY_METADATA:
                     self._about(kind)
                 elif kind == _MODULE_VALUE and self.unknown != "refuse":
@@ -205,6 +206,13 @@ class _RdbLoader:
             reason, check = str(error) or "out of memory", rdb.check_of(error, kind)
             raise LogCorrupt(self.name, reader.mark, f"{reason} ({check})" if check else reason, check) from None
         return Loaded(reader.position, self.keys, self.expired, self.empty, self.skipped, self.version, self.facts)
+
+    def _next(self) -> int:
+        """Load the keys that are plain strings; return the kind of the next record."""
+        if not self.delay and self.expires == self.idle == self.frequency == -1:
+            while count := read_plain_keys(self.reader, self.database, self.merge):
+                self.keys += count
+        return self.reader.byte()
 
     def _header(self) -> None:
         magic = self.reader.raw(1)

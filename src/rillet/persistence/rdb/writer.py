@@ -8,7 +8,8 @@
     type key value                         a key; the value as in rillet.types.rdb.value
     FF  CRC-64 (8, little endian)          the end; 0 means no checksum (rdbchecksum no)
 
-The version precedes the keys, so it is determined first: the oldest version that supports the type of every value.
+The version precedes the keys, so it is determined first: the oldest version that supports the type of every value. Only
+streams can need a newer one than 10, so only they are examined.
 Every server since Redis 7.0 reads a file of strings and ordinary streams. For this, one field is omitted if `compat` is
 7.0: the times at which consumers were active. Data written by commands is never omitted.
 
@@ -16,8 +17,9 @@ With an explicit version, 9 to 14 or Valkey's 80, the servers of that version ca
 oldest encoding that preserves it, or else the one that preserves most; each loss is reported (`Lost`).
 
 The file is written in pieces under another name, synced and renamed, so a reader sees the old file or the complete new
-one. A piece ends between keys or between the nodes of a stream, so it needs a megabyte of memory, or the bytes of one
-list, set or hash if that is larger. The engine waits meanwhile; BGSAVE does the same in a forked child.
+one. A piece ends between keys, or between the elements of a large value, so it needs a megabyte of memory, or the bytes
+of one list if that is larger. The engine waits meanwhile; BGSAVE does the same in a forked child. The keys are written
+in the order in which they rest in memory; rillet.persistence.rdb.plain_keys, which is compiled, copies most of them.
 
 Expired keys are written, as in Redis: the reader drops them, or keeps them if a log follows the file.
 """
@@ -33,6 +35,7 @@ from rillet.keyspace.database import Database
 from rillet.keyspace.lru import LFU
 from rillet.persistence.debug_delay import debug_delay
 from rillet.persistence.disk import REAL, Disk, DiskFile, write_all
+from rillet.persistence.rdb.plain_keys import END, OTHER, PlainKeys, streams_of
 from rillet.persistence.rdb.reader import Kept, KeptValue, kept_of
 from rillet.runtime.engine import Engine
 from rillet.structs.crc64 import crc64
@@ -44,6 +47,7 @@ from rillet.types.stream.value import Stream
 OLDEST_VERSION = 9
 """The oldest version that can be requested: Redis 5, the first with streams."""
 _FUNCTIONS_SINCE = 10
+_LISTPACKS_SINCE = 10
 
 _IDLE, _FREQUENCY, _FACT, _SIZES, _EXPIRE_MS, _DATABASE, _END = 0xF8, 0xF9, 0xFA, 0xFB, 0xFC, 0xFE, 0xFF
 _MODULE_VALUE = 7
@@ -156,9 +160,8 @@ class _RdbFileWriter:
         engine = self.engine
         version = self.version
         if version is None:
-            values = (value for database in engine.databases for _, value in database.items())
-            kinds = {self._type_of(value) for value in values}
-            version = max(map(rdb.version_of, kinds), default=rdb.RDB_VERSION)
+            streams = (stream for database in engine.databases for stream in streams_of(database.keys))
+            version = max((rdb.version_of(self._type_of(stream)) for stream in streams), default=rdb.RDB_VERSION)
         self.piece.raw(b"REDIS%04d" % version if version <= rdb.NEWEST_VERSION else b"VALKEY%03d" % version)
         facts = {
             b"redis-ver": engine.settings.compat.redis_version.encode(), b"redis-bits": b"64",
@@ -178,25 +181,43 @@ class _RdbFileWriter:
         piece.byte(_SIZES)
         piece.length(len(database) + len(foreign))
         piece.length(len(database.expires) + sum(value.expires >= 0 for value in foreign))
-        for key, value in database.items():
-            kind = self._type_of(value)
-            if self.version is not None and self.lost is not None:
-                self.lost += [Lost(database.index, key, what) for what in rdb.losses(value, kind)]
-            self._expiry(database.get_expire(key))
-            self._access(database, key)
-            self._head(kind, key)
-            rdb.save(piece, value, kind)
-            if self.keys & _PROGRESS_MASK == 0 and self.progress is not None:
-                self.progress(self.keys)
-            self.keys += 1
-            if self.delay:
-                debug_delay(self.delay)
-            piece.spill()
+        walk = PlainKeys(piece, database, self.version is None or self.version >= _LISTPACKS_SINCE)
+        plain = not self.saves_access and not self.delay
+        database.keys.pauses += 1
+        try:
+            while True:
+                if self.keys & _PROGRESS_MASK == 0 and self.progress is not None:
+                    self.progress(self.keys)
+                before = walk.written
+                reached = walk.write(_PROGRESS_MASK + 1 - (self.keys & _PROGRESS_MASK) if plain else 0)
+                self.keys += walk.written - before
+                if reached == END:
+                    break
+                if reached == OTHER or not plain:
+                    self._key(database, walk.at)
+                    walk.skip()
+        finally:
+            database.keys.pauses -= 1
         for kept in foreign:
             self._expiry(kept.expires)
             self._head(_MODULE_VALUE, kept.key)
             piece.raw(kept.value)
             piece.spill()
+
+    def _key(self, database: Database, n: int) -> None:
+        """Write the key of an entry."""
+        key, value = database.keys.entry_key(n), database.value_at(n)
+        kind = self._type_of(value)
+        if self.version is not None and self.lost is not None:
+            self.lost += [Lost(database.index, key, what) for what in rdb.losses(value, kind)]
+        self._expiry(database.get_expire(key))
+        self._access(database, key)
+        self._head(kind, key)
+        rdb.save(self.piece, value, kind)
+        self.keys += 1
+        if self.delay:
+            debug_delay(self.delay)
+        self.piece.spill()
 
     def _expiry(self, expires: int) -> None:
         if expires >= 0:

@@ -24,6 +24,7 @@ from rillet.structs.zipmap import read_zipmap
 from rillet.types.encoding_limits import EncodingLimits
 from rillet.types.hash import Hash
 from rillet.types.rdb.primitives import EmptyValue, RdbReader, RdbWriter
+from rillet.types.rdb.tables import save_table
 
 TYPE_HASH, TYPE_HASH_ZIPMAP, TYPE_HASH_ZIPLIST, TYPE_HASH_LISTPACK = 4, 9, 13, 16
 _LISTPACKS_SINCE = 10
@@ -48,10 +49,8 @@ def save(out: RdbWriter, value: Hash, kind: int) -> None:
     elif kind == TYPE_HASH_ZIPLIST:
         out.string(write_ziplist(value.words()))
     else:
-        out.length(len(value))
-        for field, content in value.items():
-            out.string(field)
-            out.string(content)
+        assert value.table is not None, "a hash that is not a listpack is a table"
+        save_table(out, value.table)
 
 
 # -- reading ------------------------------------------------------------------------------------------

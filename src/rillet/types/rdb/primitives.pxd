@@ -1,4 +1,5 @@
 cimport cython
+from rillet.structs.crc64 cimport crc64_of
 from rillet.structs.lzf cimport pack, refuse_block, unpack
 
 
@@ -9,7 +10,9 @@ cdef class RdbWriter:
     cdef bytearray _room(self, Py_ssize_t n)
     cdef bint _cut(self, Py_ssize_t size) except -1
     cdef bint _plain(self, const unsigned char *data, Py_ssize_t size) except -1
-    cdef bint _integer(self, bytes data) except -1
+    cdef bint _integer(self, const unsigned char *data, Py_ssize_t size) except -1
+    cdef bint string_span(self, const unsigned char *data, Py_ssize_t size) except -1
+    cpdef bint number(self, double value) except -1
     cpdef bint spill(self) except -1
     cpdef bint flush(self) except -1
     cpdef bint raw(self, object data) except -1

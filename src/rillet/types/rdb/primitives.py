@@ -48,7 +48,6 @@ except ModuleNotFoundError:  # Cython is not installed: use a replacement for it
 
 from rillet.errors import Corrupt
 from rillet.structs.crc64 import crc64
-from rillet.types.string import string2ll
 
 if cython.compiled:
     from cython.cimports.cpython.bytearray import (  # type: ignore[import-not-found, unused-ignore]
@@ -60,12 +59,15 @@ if cython.compiled:
     )
     from cython.cimports.libc.string import memcpy, memmove  # type: ignore[import-not-found, unused-ignore]
 else:  # the compiled module gets these C functions from its .pxd file
+    from rillet.structs.crc64 import crc64_of
     from rillet.structs.lzf import pack, refuse_block, unpack
 
 PIECE = 1 << 20
 """The number of bytes that are written or read at a time."""
 
-_INT8, _INT16, _INT32, _LZF = 0, 1, 2, 3
+_INT8 = cython.declare(cython.int, 0)
+_INT16 = cython.declare(cython.int, 1)
+_INT32 = cython.declare(cython.int, 2)
 # The messages that Redis logs about an unreadable length or string.
 _END = "Unexpected EOF reading RDB file"
 _FORM = "Unknown length encoding"
@@ -176,7 +178,7 @@ class RdbWriter:
     @cython.exceptval(-1, check=False)
     def string(self, data: bytes) -> cython.bint:
         """Append a string: as an integer, compressed or unchanged, by Redis's rule (rdbSaveRawString)."""
-        if len(data) <= 11 and self._integer(data):
+        if len(data) <= 11 and self._integer(data, len(data)):
             return True
         return self._plain(data, len(data))
 
@@ -217,18 +219,59 @@ class RdbWriter:
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def _integer(self, data: bytes) -> cython.bint:
-        value = string2ll(data)
-        if value is None:
+    def string_span(self, data: cython.p_const_uchar, size: cython.Py_ssize_t) -> cython.bint:
+        """Do `string` for bytes at an address; interpreted, `data` is bytes."""
+        if size <= 11 and self._integer(data, size):
+            return True
+        return self._plain(data, size)
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _integer(self, data: cython.p_const_uchar, size: cython.Py_ssize_t) -> cython.bint:
+        """Append text of at most 11 bytes as an integer of 1, 2 or 4 bytes; return False if it is not the text of one.
+
+        Source: rdb.c rdbTryIntegerEncoding, rdbEncodeInteger.
+        """
+        i: cython.Py_ssize_t = 0
+        value: cython.longlong = 0
+        if size > 0 and data[0] == 45:
+            i = 1
+        if i == size or (data[i] == 48 and size > 1):  # no digits, a leading zero, or -0
             return False
-        if -(1 << 7) <= value < 1 << 7:
-            self.out += struct.pack("<Bb", 0xC0 | _INT8, value)
-        elif -(1 << 15) <= value < 1 << 15:
-            self.out += struct.pack("<Bh", 0xC0 | _INT16, value)
-        elif -(1 << 31) <= value < 1 << 31:
-            self.out += struct.pack("<Bi", 0xC0 | _INT32, value)
+        while i < size:
+            digit: cython.int = data[i]
+            if digit < 48 or digit > 57:
+                return False
+            value = value * 10 + (digit - 48)
+            i += 1
+        if data[0] == 45:
+            value = -value
+        form: cython.int = _INT32
+        if -128 <= value <= 127:
+            form = _INT8
+        elif -32768 <= value <= 32767:
+            form = _INT16
+        elif value < -2147483648 or value > 2147483647:
+            return False
+        one: cython.Py_ssize_t = 1
+        at: cython.Py_ssize_t = len(self.out)
+        out: bytearray = self._room(1 + (one << form))
+        out[at] = 0xC0 | form
+        for i in range(one << form):
+            out[at + 1 + i] = (value >> (8 * i)) & 0xFF
+        return True
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def number(self, value: cython.double) -> cython.bint:
+        """Append a double in 8 bytes, little endian (rdbSaveBinaryDoubleValue)."""
+        at: cython.Py_ssize_t = len(self.out)
+        out: bytearray = self._room(8)
+        if cython.compiled:
+            to: cython.p_uchar = out
+            cython.cast(cython.p_double, to + at)[0] = value
         else:
-            return False
+            out[at : at + 8] = struct.pack("<d", value)
         return True
 
     @cython.ccall
@@ -373,8 +416,11 @@ class RdbReader:
     def _settle(self) -> cython.bint:
         """Add the bytes consumed since the last call to the checksum, and to the copy if `keep` was called."""
         if self._sums and self.at > self._summed:
-            with memoryview(self.window) as view:
-                self.checksum = crc64(view[self._summed : self.at], self.checksum)
+            if cython.compiled:
+                self.checksum = crc64_of(self.p + self._summed, self.at - self._summed, self.checksum)
+            else:
+                with memoryview(self.window) as view:
+                    self.checksum = crc64(view[self._summed : self.at], self.checksum)
         self._summed = self.at
         if self._keeps:
             self._kept += self.p[self._kept_from : self.at]

@@ -20,6 +20,7 @@ from rillet.structs.intset import Intset
 from rillet.structs.listpack import Listpack
 from rillet.types.encoding_limits import EncodingLimits, has_compact
 from rillet.types.rdb.primitives import EmptyValue, RdbReader, RdbWriter
+from rillet.types.rdb.tables import save_table
 from rillet.types.set import Set
 from rillet.types.string import string2ll
 
@@ -40,6 +41,8 @@ def save(out: RdbWriter, value: Set, kind: int) -> None:
         out.string(value.intset.to_bytes())
     elif kind == TYPE_SET_LISTPACK and value.listpack is not None:
         out.string(value.listpack.to_bytes())
+    elif value.table is not None:
+        save_table(out, value.table)
     else:
         out.length(len(value))
         for member in value:

@@ -18,7 +18,6 @@ Loading rejects an empty sorted set, a duplicate member, a score that is not a n
 
 from __future__ import annotations
 
-import struct
 import sys
 from collections.abc import Callable
 
@@ -28,6 +27,7 @@ from rillet.structs.listpack import Listpack
 from rillet.structs.ziplist import read_ziplist, write_ziplist
 from rillet.types.encoding_limits import EncodingLimits
 from rillet.types.rdb.primitives import EmptyValue, RdbReader, RdbWriter
+from rillet.types.rdb.tables import load_ranked, save_ranked
 from rillet.types.zset import Pair, Zset
 
 TYPE_ZSET, TYPE_ZSET_2, TYPE_ZSET_ZIPLIST, TYPE_ZSET_LISTPACK = 3, 5, 12, 17
@@ -49,10 +49,8 @@ def save(out: RdbWriter, value: Zset, kind: int) -> None:
     elif kind == TYPE_ZSET_ZIPLIST and value.listpack is not None:
         out.string(write_ziplist(value.listpack.texts()))
     else:
-        out.length(len(value))
-        for member, score in value.backwards():
-            out.string(member)
-            out.raw(struct.pack("<d", score))
+        assert value.skiplist is not None and value.table is not None
+        save_ranked(out, value.table, value.skiplist)
 
 
 # -- reading ------------------------------------------------------------------------------------------
@@ -67,29 +65,36 @@ def _text_score(reader: RdbReader) -> float:
     return float("nan") if score is None else score
 
 
-def _binary_score(reader: RdbReader) -> float:
-    score: float = struct.unpack("<d", reader.raw(8))[0]
-    return score
+def _load_text_pairs(reader: RdbReader, limits: EncodingLimits) -> Zset:
+    count, value = _started(reader, limits)
+    for _ in range(count):
+        member, score = reader.string(), _text_score(reader)
+        if score != score:
+            raise Corrupt("a score in a sorted set is not a number", "Zset with NAN score detected")
+        if member in value:
+            raise Corrupt("a sorted set has a duplicate member", "Duplicate zset fields detected")
+        value.add(member, score)
+    return _ended(value, limits)
 
 
-def _loader(read_score: Callable[[RdbReader], float]) -> Callable[[RdbReader, EncodingLimits], Zset]:
-    def load_pairs(reader: RdbReader, limits: EncodingLimits) -> Zset:
-        count = reader.length()
-        if not count:
-            raise EmptyValue("a sorted set is empty")
-        # Apply the limits of the listpack encoding at the end, because the members may come in any order.
-        few = count <= limits.zset_max_listpack_entries
-        value = Zset.for_size(sys.maxsize, 0, limits)
-        for _ in range(count):
-            member, score = reader.string(), read_score(reader)
-            if score != score:
-                raise Corrupt("a score in a sorted set is not a number", "Zset with NAN score detected")
-            if member in value:
-                raise Corrupt("a sorted set has a duplicate member", "Duplicate zset fields detected")
-            value.add(member, score)
-        return Zset.of(value, limits) if few else value
+def _load_pairs(reader: RdbReader, limits: EncodingLimits) -> Zset:
+    count, value = _started(reader, limits)
+    assert value.skiplist is not None and value.table is not None
+    load_ranked(reader, value.table, value.skiplist, count)
+    return _ended(value, limits)
 
-    return load_pairs
+
+def _started(reader: RdbReader, limits: EncodingLimits) -> tuple[int, Zset]:
+    """Read the number of members; return it and an empty skiplist. The members may come in any order."""
+    count = reader.length()
+    if not count:
+        raise EmptyValue("a sorted set is empty")
+    return count, Zset.for_size(sys.maxsize, 0, limits)
+
+
+def _ended(value: Zset, limits: EncodingLimits) -> Zset:
+    """Return the loaded sorted set in the encoding that the limits allow."""
+    return Zset.of(value, limits) if len(value) <= limits.zset_max_listpack_entries else value
 
 
 def _load_ziplist(reader: RdbReader, limits: EncodingLimits) -> Zset:
@@ -123,8 +128,8 @@ def _of_listpack(packed: Listpack, limits: EncodingLimits) -> Zset:
 
 
 LOADERS: dict[int, Callable[[RdbReader, EncodingLimits], Zset]] = {
-    TYPE_ZSET: _loader(_text_score),
-    TYPE_ZSET_2: _loader(_binary_score),
+    TYPE_ZSET: _load_text_pairs,
+    TYPE_ZSET_2: _load_pairs,
     TYPE_ZSET_ZIPLIST: _load_ziplist,
     TYPE_ZSET_LISTPACK: _load_listpack,
 }
