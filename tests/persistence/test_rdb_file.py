@@ -95,15 +95,16 @@ def test_a_file_of_several_pieces_is_read_back(tmp_path: Path) -> None:
     assert two("DEBUG", "DIGEST") == one("DEBUG", "DIGEST")
 
 
-@pytest.mark.parametrize("version", [None, 9, 10, 12])
-@pytest.mark.parametrize("policy", ["noeviction", "allkeys-lru"])
+@pytest.mark.parametrize(
+    ("version", "policy"), [(None, "noeviction"), (9, "noeviction"), (12, "noeviction"), (None, "allkeys-lru")]
+)
 def test_values_at_rest_and_awake_are_written_alike(tmp_path: Path, version: int | None, policy: str) -> None:
     """Plain keys are copied from memory, others are converted; an access policy sends all through the second way."""
     one = Bare(maxmemory_policy=policy)
-    for number in range(3000):
+    for number in range(2400):
         one("SET", f"string:{number}", (f"{number}", f"text {number}", "ab" * 40, "x" * 1100)[number % 4])
         if number % 5 == 0:
-            one("PEXPIREAT", f"string:{number}", LATER + number)
+            one("PEXPIREAT", f"string:{number}", 4_000_000_000_000 + number)
     for number in range(40):
         one("APPEND", f"raw:{number}", "tail")
         one("APPEND", f"raw:{number}", number)
@@ -116,7 +117,7 @@ def test_values_at_rest_and_awake_are_written_alike(tmp_path: Path, version: int
     one("HSET", "table", *(word for number in range(600) for word in (number, f"value {number}")))
     one("SADD", "members", *(f"member {number}" for number in range(600)))
     one("RPUSH", "nodes", *("e" * 500 for _ in range(50)))
-    for number in range(0, 3000, 7):
+    for number in range(0, 2400, 7):
         one("DEL", f"string:{number}")
     before = state_of(one)
     reports: list[int] = []
@@ -127,7 +128,7 @@ def test_values_at_rest_and_awake_are_written_alike(tmp_path: Path, version: int
     two.engine.check()
     assert two("DEBUG", "DIGEST") == one("DEBUG", "DIGEST")
     assert state_of(two) == before
-    if version in (None, 10) and redis_binary():
+    if version is None and redis_binary():
         with running_redis("--enable-debug-command", "yes", folder=tmp_path) as judge, judge.client() as client:
             assert client.execute_command("DEBUG", "DIGEST") == one("DEBUG", "DIGEST")
 

@@ -672,7 +672,7 @@ class Skiplist(EntryOwner):
     @cython.exceptval(-1, check=False)
     def entry_moves(self, table: object, old: cython.Py_ssize_t, new: cython.Py_ssize_t) -> cython.bint:
         """Refer to an entry of the dict by its new number; the old one is still valid. O(log n)"""
-        entries: Dict = table
+        entries: Dict = table  # type: ignore[assignment]
         x: cython.Py_ssize_t = self._find(entries, new, entries.score(new))
         p: cython.p_uchar = self._node(x)
         assert _entry(p, self.at_index) == old
