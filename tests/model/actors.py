@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rillet.errors import NestedCall, NotSent, OutcomeUnknown, TransactionConflict
+from rillet.errors import Loading, NestedCall, NotSent, OutcomeUnknown, TransactionConflict
 from rillet.store import Store
 from rillet.store.aio import AsyncStore
 from tests.model.history import Call, History, Outcome
@@ -38,7 +38,8 @@ LIMIT = 30.0  # seconds after which a call waits forever
 TASKS = 3
 ROLES = ("thread", "interrupted", "lines", "raising", "nesting", "forking", "tasks")
 IN_MAIN_THREAD = ("raising", "nesting")
-_REJECTED = (NestedCall, NotSent, TransactionConflict)  # the error says that nothing was executed
+# The error says that nothing was executed. Loading: on a busy machine, a server that restarts loads for too long.
+_REJECTED = (Loading, NestedCall, NotSent, TransactionConflict)
 
 
 @dataclass(frozen=True)

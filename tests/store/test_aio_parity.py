@@ -39,6 +39,7 @@ ABSENT = {
     "Store.replacement": "part of how Store runs commands",
     "Store.workers": "the threads of the asyncio API itself",
     **{f"{name}.{view}": VIEW for name in ("Hash", "SortedSet") for view in ("keys", "items", "values")},
+    "Subscription.after_fork": "the Store does this",
     "Subscription.connection": "part of how Subscription waits",
     "Subscription.wait": "get waits",
     "Subscription.poll": "get polls",

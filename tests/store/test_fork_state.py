@@ -139,7 +139,7 @@ def test_a_subscription_that_another_thread_reads(store: Store) -> None:
             child = forked(work)
         assert status_of(child) == 0
         store.publish("news", "from the parent")
-        texts = []
+        texts: list[str] = []
         while not texts or texts[-1] != "from the parent":
             message = subscription.get(LIMIT)
             assert message is not None

@@ -157,7 +157,8 @@ def test_other_transactions_are_refused_where_they_could_be_torn(inside: str) ->
         commands = [["MULTI"], ["XGROUP", "CREATE", "made", "g", "0", "MKSTREAM"], ["INCR", "count"], ["EXEC"]]
         client = store.redis()
         client.ping()
-        with transport_of(store).lock, pytest.raises(NestedCall):
+
+        def execute_inside() -> None:
             if inside == "batch":
                 store.execute_many(commands)
             elif inside == "transaction":
@@ -167,6 +168,9 @@ def test_other_transactions_are_refused_where_they_could_be_torn(inside: str) ->
                 with client.pipeline() as pipeline:
                     pipeline.xgroup_create("made", "g", 0, mkstream=True)
                     pipeline.execute()
+
+        with transport_of(store).lock, pytest.raises(NestedCall):
+            execute_inside()
         assert "made" not in store
         with transport_of(store).lock:  # transactions that only read cannot be torn
             assert store.execute_many([["MULTI"], ["EXISTS", "made"], ["EXEC"]])[-1] == [0]
