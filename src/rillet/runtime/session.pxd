@@ -24,6 +24,7 @@ cdef class Session:
     cdef public object transport
     cdef public long long created_ms
     cdef public long long last_ms
+    cdef public long long logged_ms
     cdef public dict extra
     cdef public object subscriptions
     cdef public object pushes

@@ -75,12 +75,22 @@ def no_key_or_group(key: bytes, name: bytes, suffix: str = "") -> NoGroup:
 
 @cython.ccall
 def find_or_create_consumer(session: Session, key: bytes, group: Group, name: bytes) -> Consumer:
-    """Return the consumer and set its seen_time to the current time; create the consumer if it is missing."""
-    now: cython.longlong = session.db.clock.now_ms()
+    """Return the consumer and set its seen_time to the current time; create the consumer if it is missing.
+
+    While a log is replayed, the current time is the latest delivery that the log has stated so far.
+    """
+    now: cython.longlong = logged_now(session) if session.trusted else session.db.clock.now_ms()
     consumer: Consumer = group.find_consumer(name)
     if consumer is None:
         consumer = group.create_consumer(name, now)
         session.dirty += 1
         session.notify(b"t", b"xgroup-createconsumer", key)
-    consumer.seen_time = now
+    consumer.seen_time = max(consumer.seen_time, now) if session.trusted else now
     return consumer
+
+
+@cython.ccall
+@cython.exceptval(-1, check=False)
+def logged_now(session: Session) -> cython.longlong:
+    """Return the latest time of delivery in the log that is replayed, or the current time if there is none yet."""
+    return session.logged_ms if session.logged_ms > 0 else session.db.clock.now_ms()
