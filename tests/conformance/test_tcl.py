@@ -61,6 +61,8 @@ _TRANSACTIONS = (
     "EXEC with only read commands should not be rejected when OOM",
     "EXEC with at least one use-memory command should fail",
 )
+# SORT fails in these two, and the client that waits for its key stays blocked during the tests behind.
+_SORTING = ("/result key is created by SORT",)
 SUITES = {suite.compat: suite for suite in (
     Suite("7.0", "RILLET_SUITE_7_0", {
         "unit/type/stream": (72, 72),
