@@ -268,7 +268,7 @@ class _Words(Maker):
         return command
 
 
-_COUNTERS = ("expired_keys", "keyspace_hits", "keyspace_misses")
+_COUNTERS = ("expired_keys", "evicted_keys", "keyspace_hits", "keyspace_misses")
 _UNORDERED = (b"keys", b"spop")
 
 
@@ -286,12 +286,14 @@ class Comparison:
         self.events = "AKEmnoc" if COMPATS[compat].knows(82) else "AKEmn"
         for client in (0, 1):
             server.run(client, [b"RESET"])
-        for argv in (*self._settings(), [b"CONFIG", b"SET", b"maxmemory", LIMIT]):
+        limit = [b"CONFIG", b"SET", b"maxmemory", LIMIT]
+        for argv in (limit, *self._settings()):
             reply = server.control.run(argv)[0]
             assert reply[:1] == b"+", (argv, reply)
         server.await_clock(True)
         server.events()
         self.ours = _TimedEngine(compat, self.stamp.ms)
+        self.evicts = self.ours.run(1, limit) == b"+OK\r\n"
         for argv in self._settings():
             reply = self.ours.run(1, argv)
             assert reply[:1] == b"+", (argv, reply)
@@ -336,6 +338,8 @@ class Comparison:
                 self._scan()
             elif kind < 0.18:
                 self._settle()
+            elif kind < 0.182 and self.evicts:
+                self._evict()
             elif kind < 0.2:
                 self._command(1, words(self.globals.command()))
             else:
@@ -416,6 +420,25 @@ class Comparison:
             assert (key is None) == (not ours), (drawn, ours, self.done[-40:])
             assert key is None or key in ours, (drawn, ours, self.done[-40:])
         self._unordered_events()
+
+    def _evict(self) -> None:
+        """Write above a limit of memory of one byte: all keys that the policy may evict are evicted, in any order."""
+        policy = self.random.choice(("allkeys-lru", "allkeys-lfu", "volatile-lru", "volatile-lfu", "volatile-ttl",
+                                     "volatile-random", "allkeys-random", "noeviction"))  # fmt: skip
+        self.done.append(f"eviction, {policy}")
+        replies = []
+        for side in (self.ours, self.server):
+            before = read(side.run(1, [b"CONFIG", b"GET", b"maxmemory-policy"]))[1]
+            assert side.run(1, [b"CONFIG", b"SET", b"maxmemory-policy", policy.encode()]) == b"+OK\r\n"
+            assert side.run(1, [b"CONFIG", b"SET", b"maxmemory", b"1"]) == b"+OK\r\n"
+            # Redis evicts for half a millisecond before a command, and goes on with the next one.
+            replies.append([side.run(1, [b"SET", b"evicted?", b"v", b"PX", b"100"]) for _ in range(20)][-1])
+            replies[-1] += b"".join(side.run(1, [name, b"evicted?"]) for name in (b"GET", b"EXISTS"))
+            assert side.run(1, [b"CONFIG", b"SET", b"maxmemory", LIMIT]) == b"+OK\r\n"
+            assert side.run(1, [b"CONFIG", b"SET", b"maxmemory-policy", before]) == b"+OK\r\n"
+        self._equal("replies", *replies)
+        self._unordered_events()
+        self._equal("DBSIZE", self.ours.run(1, [b"DBSIZE"]), self.server.run(1, [b"DBSIZE"]))
 
     def _settle(self) -> None:
         """Let both active expiry cycles delete all expired keys; compare events, digests and counters."""
