@@ -24,7 +24,6 @@ cdef class Session:
     cdef public object transport
     cdef public long long created_ms
     cdef public long long last_ms
-    cdef public long long logged_ms
     cdef public dict extra
     cdef public object subscriptions
     cdef public object pushes

@@ -48,8 +48,8 @@ class Session:
 
     __slots__ = (
         "engine", "db", "out", "id", "name", "user", "state", "watcher", "queue", "blocked", "dirty",
-        "propagated", "argv", "command", "on_wake", "transport", "created_ms", "last_ms", "logged_ms",
-        "lib_name", "lib_ver", "extra", "subscriptions", "pushes", "on_message",
+        "propagated", "argv", "command", "on_wake", "transport", "created_ms", "last_ms", "lib_name",
+        "lib_ver", "extra", "subscriptions", "pushes", "on_message",
     )  # fmt: skip
     engine: Any
     queue: list[Any]
@@ -88,8 +88,6 @@ class Session:
         self.transport = None
         self.created_ms = 0
         self.last_ms = 0
-        # While a log is replayed: the latest time of a delivery that it has stated, 0 before the first one.
-        self.logged_ms = 0
         self.extra = {}
         # Subscriptions (runtime/channels.py), or None if the session has none.
         self.subscriptions = None

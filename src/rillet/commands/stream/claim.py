@@ -29,7 +29,7 @@ except ModuleNotFoundError:  # Cython is not installed: use a replacement for it
 from rillet.commands.arguments import text
 from rillet.commands.stream import command
 from rillet.commands.stream.arguments import SYNTAX_ERROR, Interval
-from rillet.commands.stream.lookup import require_stream_and_group
+from rillet.commands.stream.lookup import LOGGED_MS, require_stream_and_group
 from rillet.commands.stream.range import EntryWriter
 from rillet.errors import CommandError
 from rillet.protocol.reply_writer import ReplyWriter
@@ -97,7 +97,7 @@ class ClaimRequest:
         """Look up the claiming consumer, and create it if it is missing."""
         if self.consumer is None:
             if self.session.trusted:  # the TIME of a logged claim is the time at which the consumer was seen
-                self.session.logged_ms = max(self.session.logged_ms, self.time)
+                self.session.extra[LOGGED_MS] = max(self.session.extra.get(LOGGED_MS, 0), self.time)
             self.created = self.group.find_consumer(self.name) is None
             self.consumer = find_or_create_consumer(self.session, self.key, self.group, self.name)
         return True

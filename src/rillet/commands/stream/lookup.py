@@ -73,6 +73,10 @@ def no_key_or_group(key: bytes, name: bytes, suffix: str = "") -> NoGroup:
     return NoGroup(f"No such key '{text(key)}' or consumer group '{text(name)}'{suffix}")
 
 
+LOGGED_MS = "logged_ms"
+"""The key in `Session.extra` of the latest time of a delivery that a log has stated during its replay."""
+
+
 @cython.ccall
 def find_or_create_consumer(session: Session, key: bytes, group: Group, name: bytes) -> Consumer:
     """Return the consumer and set its seen_time to the current time; create the consumer if it is missing.
@@ -93,4 +97,5 @@ def find_or_create_consumer(session: Session, key: bytes, group: Group, name: by
 @cython.exceptval(-1, check=False)
 def logged_now(session: Session) -> cython.longlong:
     """Return the latest time of delivery in the log that is replayed, or the current time if there is none yet."""
-    return session.logged_ms if session.logged_ms > 0 else session.db.clock.now_ms()
+    logged: object = session.extra.get(LOGGED_MS)
+    return session.db.clock.now_ms() if logged is None else logged
