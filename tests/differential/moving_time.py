@@ -82,7 +82,7 @@ TEMPLATES = """
     SET $string $value PXAT @ms     SETEX $string $s $value         PSETEX $string $ms $value    SETNX $string $value
     GET $string                     GETEX $string                   GETEX $string %getex         GETDEL $string
     GETSET $string $value           MSET $string $value $string $value                           MGET $key $key $key
-    MSETNX $string $value $string $value                            APPEND $string x             STRLEN $string
+    MSETNX a $value b $value                                        APPEND $string x             STRLEN $string
     SETRANGE $string 1 y            GETRANGE $string 0 1            INCR $string                 INCRBYFLOAT $string 1.5
     EXPIRE|PEXPIRE $key $ms         EXPIRE $key $s %expire          PEXPIRE $key $ms %expire     PEXPIRE $key $ms GT|LT
     PEXPIRE $key $ms NX|XX          EXPIREAT $key @s %expire        PEXPIREAT $key @ms %expire   PEXPIREAT $key @ms

@@ -11,6 +11,8 @@ A lookup for reading counts as a keyspace hit or miss, also in XACK, XACKDEL, XC
 
 from __future__ import annotations
 
+from typing import Any
+
 try:
     import cython
 except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
@@ -97,5 +99,5 @@ def find_or_create_consumer(session: Session, key: bytes, group: Group, name: by
 @cython.exceptval(-1, check=False)
 def logged_now(session: Session) -> cython.longlong:
     """Return the latest time of delivery in the log that is replayed, or the current time if there is none yet."""
-    logged: object = session.extra.get(LOGGED_MS)
+    logged: Any = session.extra.get(LOGGED_MS)
     return session.db.clock.now_ms() if logged is None else logged
