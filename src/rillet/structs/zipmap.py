@@ -4,8 +4,8 @@
     | pairs | length | field   | length | free | value | unused|        | 0xFF |
     +-------+------------------+-------------------------------+-- .. --+------+
 
-A length is one byte up to 253, or 0xFE and four little-endian bytes for 254 and more. `free` is the number of unused bytes after
-the value. A `pairs` byte above 253 means that the number is unknown.
+A length is one byte up to 253, or 0xFE and four little-endian bytes for 254 and more. `free` is the number of unused
+bytes after the value. A `pairs` byte above 253 means that the number is unknown.
 
 Reading validates everything: every pair is within the bytes, and their number matches the header.
 """
