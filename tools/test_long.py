@@ -66,6 +66,7 @@ JOBS = (
     *(Job(kind, _module("tests.persistence.fuzz_files", kind, "3000", seed=""))
       for kind in ("rdb", "aof", "manifest", "config", "check")),
     Job("dict", _module("tests.structs.fuzz_dict", "1000000", seed="")),
+    Job("moving-time", _module("tests.differential.moving_time", "--steps", "50000"), interpreted=False),
     Job("columns", _module("tests.columns.fuzz_columns", "--inputs", "200000"), interpreted=False),
     Job("power-loss", _module("tests.persistence.power_loss", "--seeds", "1", "--commands", "1000")),
     Job("kill", _module("tests.persistence.killing", "--rounds", "20"), interpreted=False),

@@ -187,3 +187,21 @@ def test_the_event_overwritten_counts_no_access(command: str) -> None:
         end(*command.split())
         found.append(end("OBJECT", "FREQ", "k"))
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize(("compat", "left"), [("7.0", 1), ("newest", 1), ("valkey", 2)])
+def test_scan_with_a_type_deletes_expired_keys_of_other_types_except_in_valkey(compat: str, left: int) -> None:
+    end = Bench(compat=compat)
+    end("SET", "kept", "v")
+    end("SET", "text", "v", "PX", 1)
+    end("HSET", "hash", "f", "v")
+    end("PEXPIRE", "hash", 1)
+    end.clock.advance(10)
+    assert end("SCAN", 0, "TYPE", "string", "COUNT", 100)[1] == [b"kept"]
+    assert end("DBSIZE") == left
+
+
+def test_valkey_rejects_unknown_types_in_scan() -> None:
+    assert Bench(compat="valkey")("SCAN", 0, "TYPE", "String1") == "ERR unknown type name 'String1'"
+    assert Bench(compat="newest")("SCAN", 0, "TYPE", "String1") == [b"0", []]
+    assert Bench(compat="valkey")("SCAN", 0, "TYPE", "ZSet") == [b"0", []]

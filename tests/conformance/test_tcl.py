@@ -53,6 +53,7 @@ class Suite:
         return Path(named).resolve() if named else None
 
 
+# The tests that do not pass, with their reasons: docs/conformance.md.
 # They begin a transaction and then ask for a limit of memory or for replicas.
 _TRANSACTIONS = (
     "EXEC fails if there are errors while queueing commands #2",
@@ -61,6 +62,8 @@ _TRANSACTIONS = (
     "EXEC with only read commands should not be rejected when OOM",
     "EXEC with at least one use-memory command should fail",
 )
+# SORT fails in these two, and the client that waits for its key stays blocked during the tests behind.
+_SORTING = ("/result key is created by SORT",)
 SUITES = {suite.compat: suite for suite in (
     Suite("7.0", "RILLET_SUITE_7_0", {
         "unit/type/stream": (72, 72),
@@ -75,30 +78,55 @@ SUITES = {suite.compat: suite for suite in (
         "unit/type/incr": (25, 25),
         "unit/multi": (37, 60),
         "unit/scan": (17, 17),
-        "unit/type/list": (232, 240),
+        "unit/type/list": (234, 240),
         "unit/type/list-3": (9, 9),
         "unit/type/set": (97, 97),
         "unit/type/zset": (270, 272),
         "unit/type/hash": (73, 73),
         "unit/pubsub": (29, 30),
-    }, {"unit/multi": _TRANSACTIONS}),
+        "unit/lazyfree": (4, 4),
+    }, {"unit/multi": _TRANSACTIONS, "unit/type/list": _SORTING}),
     Suite("8.6", "RILLET_SUITE_8_6", {
         "unit/type/stream": (196, 196),
         "unit/type/stream-cgroups": (127, 127),
         "unit/type/zset": (280, 282),
         "unit/type/hash": (80, 82),
+        "unit/type/set": (116, 117),
+        "unit/expire": (63, 74),
+        "unit/scan": (25, 25),
+        "unit/keyspace": (59, 59),
+        "unit/other": (16, 22),
+        "unit/dump": (13, 15),
+        "unit/lazyfree": (9, 9),
+        "unit/info-keysizes": (11, 18),
     }),
     Suite("newest", "RILLET_SUITE_NEWEST", {
         "unit/type/stream": (196, 196),
         "unit/type/stream-cgroups": (157, 157),
         "unit/type/zset": (298, 300),
         "unit/type/hash": (80, 82),
-    }),
+        "unit/type/set": (151, 152),
+        "unit/type/list": (280, 287),
+        "unit/expire": (63, 74),
+        "unit/scan": (26, 26),
+        "unit/keyspace": (59, 59),
+        "unit/other": (17, 23),
+        "unit/dump": (13, 15),
+        "unit/lazyfree": (9, 9),
+        "unit/info-keysizes": (12, 19),
+    }, {"unit/type/list": _SORTING}),
     Suite("valkey", "RILLET_SUITE_VALKEY", {
         "unit/type/stream": (82, 82),
         "unit/type/stream-cgroups": (62, 62),
         "unit/type/zset": (280, 282),
         "unit/type/hash": (75, 85),
+        "unit/type/set": (116, 117),
+        "unit/expire": (64, 76),
+        "unit/scan": (24, 24),
+        "unit/keyspace": (60, 60),
+        "unit/other": (19, 24),
+        "unit/dump": (14, 17),
+        "unit/lazyfree": (4, 4),
     }),
 )}  # fmt: skip
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")

@@ -67,6 +67,8 @@ UNITS: dict[str, Unit] = {
     "unit/aofrw": Unit(19, 20),
     # The first of them leaves a server behind that the others take for theirs.
     "unit/dump": Unit(11, 26, ("/^MIGRATE ",)),
+    # Its tests of active defragmentation need the jemalloc that Redis bundles.
+    "unit/memefficiency": Unit(5, 5),
 }
 
 

@@ -6,11 +6,11 @@ by days, so that keys expire exactly at, before and after each boundary:
 
     PEXPIRE k 50  ──►  +49 ms, GET k  ──►  +1 ms, GET k  ──►  +1 ms, TTL k: k is deleted, one event
 
-What is compared, with nothing masked: the reply of each command; the keyspace events of each command, in order; the
-idle times and frequencies; stream IDs, delivery times and idle times of consumers; the counters of INFO stats.
-What chance or a hash table orders is compared as a set, at points where the outcome is the same: RANDOMKEY, followed by
-a complete SCAN, which deletes all expired keys; and the active expiry cycle, which runs on both sides until no
-expired key is left.
+What is compared, with nothing masked but the encoding of strings in Valkey: the reply of each command; the keyspace
+events of each command, in order; the idle times and frequencies; stream IDs, delivery times and idle times of
+consumers; the counters of INFO stats. What chance or a hash table orders is compared as a set, at points where the
+outcome is the same: RANDOMKEY, followed by a complete SCAN, which deletes all expired keys; and the active expiry
+cycle, which runs on both sides until no expired key is left.
 
     python -m tests.differential.moving_time --steps 1000000 --seed 1 --compat 7.0
 """
@@ -82,7 +82,7 @@ TEMPLATES = """
     SET $string $value PXAT @ms     SETEX $string $s $value         PSETEX $string $ms $value    SETNX $string $value
     GET $string                     GETEX $string                   GETEX $string %getex         GETDEL $string
     GETSET $string $value           MSET $string $value $string $value                           MGET $key $key $key
-    MSETNX $string $value $string $value                            APPEND $string x             STRLEN $string
+    MSETNX a $value b $value                                        APPEND $string x             STRLEN $string
     SETRANGE $string 1 y            GETRANGE $string 0 1            INCR $string                 INCRBYFLOAT $string 1.5
     EXPIRE|PEXPIRE $key $ms         EXPIRE $key $s %expire          PEXPIRE $key $ms %expire     PEXPIRE $key $ms GT|LT
     PEXPIRE $key $ms NX|XX          EXPIREAT $key @s %expire        PEXPIREAT $key @ms %expire   PEXPIREAT $key @ms
@@ -268,7 +268,7 @@ class _Words(Maker):
         return command
 
 
-_COUNTERS = ("expired_keys", "keyspace_hits", "keyspace_misses")
+_COUNTERS = ("expired_keys", "evicted_keys", "keyspace_hits", "keyspace_misses")
 _UNORDERED = (b"keys", b"spop")
 
 
@@ -286,12 +286,14 @@ class Comparison:
         self.events = "AKEmnoc" if COMPATS[compat].knows(82) else "AKEmn"
         for client in (0, 1):
             server.run(client, [b"RESET"])
-        for argv in (*self._settings(), [b"CONFIG", b"SET", b"maxmemory", LIMIT]):
+        limit = [b"CONFIG", b"SET", b"maxmemory", LIMIT]
+        for argv in (limit, *self._settings()):
             reply = server.control.run(argv)[0]
             assert reply[:1] == b"+", (argv, reply)
         server.await_clock(True)
         server.events()
         self.ours = _TimedEngine(compat, self.stamp.ms)
+        self.evicts = self.ours.run(1, limit) == b"+OK\r\n"
         for argv in self._settings():
             reply = self.ours.run(1, argv)
             assert reply[:1] == b"+", (argv, reply)
@@ -336,6 +338,8 @@ class Comparison:
                 self._scan()
             elif kind < 0.18:
                 self._settle()
+            elif kind < 0.182 and self.evicts:
+                self._evict()
             elif kind < 0.2:
                 self._command(1, words(self.globals.command()))
             else:
@@ -417,6 +421,25 @@ class Comparison:
             assert key is None or key in ours, (drawn, ours, self.done[-40:])
         self._unordered_events()
 
+    def _evict(self) -> None:
+        """Write above a limit of memory of one byte: all keys that the policy may evict are evicted, in any order."""
+        policy = self.random.choice(("allkeys-lru", "allkeys-lfu", "volatile-lru", "volatile-lfu", "volatile-ttl",
+                                     "volatile-random", "allkeys-random", "noeviction"))  # fmt: skip
+        self.done.append(f"eviction, {policy}")
+        replies = []
+        for side in (self.ours, self.server):
+            before = read(side.run(1, [b"CONFIG", b"GET", b"maxmemory-policy"]))[1]
+            assert side.run(1, [b"CONFIG", b"SET", b"maxmemory-policy", policy.encode()]) == b"+OK\r\n"
+            assert side.run(1, [b"CONFIG", b"SET", b"maxmemory", b"1"]) == b"+OK\r\n"
+            # Redis evicts for half a millisecond before a command, and goes on with the next one.
+            replies.append([side.run(1, [b"SET", b"evicted?", b"v", b"PX", b"100"]) for _ in range(20)][-1])
+            replies[-1] += b"".join(side.run(1, [name, b"evicted?"]) for name in (b"GET", b"EXISTS"))
+            assert side.run(1, [b"CONFIG", b"SET", b"maxmemory", LIMIT]) == b"+OK\r\n"
+            assert side.run(1, [b"CONFIG", b"SET", b"maxmemory-policy", before]) == b"+OK\r\n"
+        self._equal("replies", *replies)
+        self._unordered_events()
+        self._equal("DBSIZE", self.ours.run(1, [b"DBSIZE"]), self.server.run(1, [b"DBSIZE"]))
+
     def _settle(self) -> None:
         """Let both active expiry cycles delete all expired keys; compare events, digests and counters."""
         self.done.append("active expiry")
@@ -475,6 +498,9 @@ def main() -> int:
     parser.add_argument("--compat", default="7.0")
     parser.add_argument("--closely", action="store_true", help="compare the counters after each command")
     options = parser.parse_args()
+    if library() is None:
+        print("libfaketime is not installed (Debian: faketime)")
+        return 5  # as pytest without a test
     done = failures = 0
     seed = options.seed
     with server(options.compat, peer_binary(options.compat)) as one:

@@ -65,3 +65,14 @@ def test_damaged_bytes_are_rejected_or_read(read: object) -> None:
         except Corrupt:
             continue
         assert all(type(word) is bytes for word in found)
+
+
+def test_a_short_length_with_the_long_encoding_is_corrupt() -> None:
+    """CVE-2026-25243: servers accepted it and then read at wrong positions."""
+    value = b"\x01\x00v"
+    assert read_zipmap(b"\x01\x03abc" + value + b"\xff") == [b"abc", b"v"]
+    for length in (3, 253):
+        with pytest.raises(Corrupt):
+            read_zipmap(b"\x01\xfe" + length.to_bytes(4, "little") + b"a" * length + value + b"\xff")
+    long = b"a" * 254
+    assert read_zipmap(b"\x01\xfe" + (254).to_bytes(4, "little") + long + value + b"\xff") == [long, b"v"]

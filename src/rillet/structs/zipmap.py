@@ -4,8 +4,8 @@
     | pairs | length | field   | length | free | value | unused|        | 0xFF |
     +-------+------------------+-------------------------------+-- .. --+------+
 
-A length is one byte up to 253, or 0xFE and four little-endian bytes. `free` is the number of unused bytes after
-the value. A `pairs` byte above 253 means that the number is unknown.
+A length is one byte up to 253, or 0xFE and four little-endian bytes for 254 and more. `free` is the number of unused
+bytes after the value. A `pairs` byte above 253 means that the number is unknown.
 
 Reading validates everything: every pair is within the bytes, and their number matches the header.
 """
@@ -43,6 +43,8 @@ def _length(data: bytes, at: int, end: int) -> tuple[int, int]:
     size, following = data[at], at + 1
     if size == _LARGE:
         size, following = int.from_bytes(data[at + 1 : at + 5], "little"), at + 5
+        if size < _LARGE:  # older servers accept this and then read at wrong positions
+            raise Corrupt("zipmap: a short length has the long encoding")
     if data[at] == _END or following >= end:
         raise Corrupt("zipmap: a length is missing")
     return size, following

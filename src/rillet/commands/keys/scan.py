@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from rillet.commands.arguments import integer, syntax_error
+from rillet.commands.arguments import integer, syntax_error, text
 from rillet.commands.keys import command
 from rillet.commands.keys.lookup import TYPE_NAMES
 from rillet.commands.lookup import read_value
@@ -88,6 +88,8 @@ class ScanOptions:
                 self.pattern = value
             elif option == b"type" and scan == "SCAN":
                 self.type = value.lower()
+                if session.engine.settings.compat.valkey and self.type not in TYPE_NAMES.values():
+                    raise CommandError(f"unknown type name '{text(value)}'")
             elif option == b"count":
                 self.count = integer(value)
                 if self.count < 1:
@@ -126,11 +128,15 @@ def scan(session: Session, argv: list[bytes]) -> None:
     following, names = session.db.scan(cursor, options.count)
     session.out.array(2)
     session.out.bulk(b"%d" % following)
-    write_bulks(session.out, [key for key in names if _wanted(session.db, key, options)])
+    type_first = session.engine.settings.compat.valkey
+    write_bulks(session.out, [key for key in names if _wanted(session.db, key, options, type_first)])
 
 
-def _wanted(database: Database, key: bytes, options: ScanOptions) -> bool:
+def _wanted(database: Database, key: bytes, options: ScanOptions, type_first: bool) -> bool:
+    """Return whether SCAN returns a key; delete it if it has expired, in Valkey only if its type is wanted."""
     if options.pattern != b"*" and not compiled(options.pattern).matches(key):
+        return False
+    if type_first and options.type and TYPE_NAMES[database.type_at(database.keys.find(key))] != options.type:
         return False
     n = -1 if database.expire_if_needed(key) else database.keys.find(key)
     return n >= 0 and (not options.type or TYPE_NAMES[database.type_at(n)] == options.type)

@@ -12,6 +12,8 @@ so it is logged as XACK.
     is created, and its seen time is set           at its first claim  always, before the first claim
     its active time is set                         -                   at each claim
 
+A log has no other record of these times. A replay takes them from the XCLAIM of a delivery: its TIME.
+
 Costs: XCLAIM O(log n) per entry, XAUTOCLAIM O(1) for entries that are neighbours in the stream (`EntryLookup`).
 """
 
@@ -27,7 +29,7 @@ except ModuleNotFoundError:  # Cython is not installed: use a replacement for it
 from rillet.commands.arguments import text
 from rillet.commands.stream import command
 from rillet.commands.stream.arguments import SYNTAX_ERROR, Interval
-from rillet.commands.stream.lookup import require_stream_and_group
+from rillet.commands.stream.lookup import LOGGED_MS, require_stream_and_group
 from rillet.commands.stream.range import EntryWriter
 from rillet.errors import CommandError
 from rillet.protocol.reply_writer import ReplyWriter
@@ -94,6 +96,8 @@ class ClaimRequest:
     def find_consumer(self) -> cython.bint:
         """Look up the claiming consumer, and create it if it is missing."""
         if self.consumer is None:
+            if self.session.trusted:  # the TIME of a logged claim is the time at which the consumer was seen
+                self.session.extra[LOGGED_MS] = max(self.session.extra.get(LOGGED_MS, 0), self.time)
             self.created = self.group.find_consumer(self.name) is None
             self.consumer = find_or_create_consumer(self.session, self.key, self.group, self.name)
         return True
@@ -146,7 +150,7 @@ class ClaimRequest:
             slot = group.force(ms, seq, consumer, self.now)
         else:
             group.transfer(slot, consumer)
-        consumer.active_time = self.now
+        consumer.active_time = consumer.seen_time if self.session.trusted else self.now
         count = group.table.delivery_count(slot)
         if self.retrycount >= 0:
             count = self.retrycount

@@ -26,7 +26,7 @@ from rillet.types.stream.value import Stream
 
 if not cython.compiled:  # for compiled code, the .pxd declares these names
     from rillet.commands.stream.arguments import integer, option, read_id
-    from rillet.commands.stream.lookup import lookup_read, lookup_write
+    from rillet.commands.stream.lookup import logged_now, lookup_read, lookup_write
 
 _KEY_MISSING = (
     "The XGROUP subcommand requires the key to exist. Note that for CREATE you may want to use the MKSTREAM option "
@@ -140,7 +140,7 @@ def xgroup_createconsumer(session: Session, argv: list[bytes]) -> None:
     if argv[4] in group.consumers:
         session.out.integer(0)
         return
-    group.create_consumer(argv[4], session.db.clock.now_ms())
+    group.create_consumer(argv[4], logged_now(session) if session.trusted else session.db.clock.now_ms())
     session.out.integer(1)
     session.dirty += 1
     session.notify(b"t", b"xgroup-createconsumer", argv[2])

@@ -5,4 +5,5 @@ from rillet.types.stream.value cimport Stream
 
 cpdef Stream lookup_write(Session session, bytes key)
 cpdef Stream lookup_read(Session session, bytes key)
+cpdef long long logged_now(Session session) except -1
 cpdef Consumer find_or_create_consumer(Session session, bytes key, Group group, bytes name)

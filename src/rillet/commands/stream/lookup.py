@@ -11,6 +11,8 @@ A lookup for reading counts as a keyspace hit or miss, also in XACK, XACKDEL, XC
 
 from __future__ import annotations
 
+from typing import Any
+
 try:
     import cython
 except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
@@ -73,14 +75,29 @@ def no_key_or_group(key: bytes, name: bytes, suffix: str = "") -> NoGroup:
     return NoGroup(f"No such key '{text(key)}' or consumer group '{text(name)}'{suffix}")
 
 
+LOGGED_MS = "logged_ms"
+"""The key in `Session.extra` of the latest time of a delivery that a log has stated during its replay."""
+
+
 @cython.ccall
 def find_or_create_consumer(session: Session, key: bytes, group: Group, name: bytes) -> Consumer:
-    """Return the consumer and set its seen_time to the current time; create the consumer if it is missing."""
-    now: cython.longlong = session.db.clock.now_ms()
+    """Return the consumer and set its seen_time to the current time; create the consumer if it is missing.
+
+    While a log is replayed, the current time is the latest delivery that the log has stated so far.
+    """
+    now: cython.longlong = logged_now(session) if session.trusted else session.db.clock.now_ms()
     consumer: Consumer = group.find_consumer(name)
     if consumer is None:
         consumer = group.create_consumer(name, now)
         session.dirty += 1
         session.notify(b"t", b"xgroup-createconsumer", key)
-    consumer.seen_time = now
+    consumer.seen_time = max(consumer.seen_time, now) if session.trusted else now
     return consumer
+
+
+@cython.ccall
+@cython.exceptval(-1, check=False)
+def logged_now(session: Session) -> cython.longlong:
+    """Return the latest time of delivery in the log that is replayed, or the current time if there is none yet."""
+    logged: Any = session.extra.get(LOGGED_MS)
+    return session.db.clock.now_ms() if logged is None else logged

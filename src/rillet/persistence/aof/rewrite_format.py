@@ -9,8 +9,8 @@
 writer calls `ended` with an error ("" for success) and the kind of the base, "rdb" or "aof", from `poll` or by itself.
 `stop` ends the writer early, without calling `ended`.
 
-A Spawned writer writes the data that a restart would load. A log lacks the times at which consumers were last seen;
-the replay sets them to its own time (docs/formats/aof.md). The process needs memory for a copy of the data.
+A Spawned writer writes the data that a restart would load. The times at which consumers were last seen are those of
+the logged deliveries (docs/formats/aof.md). The process needs memory for a copy of the data.
 """
 
 from __future__ import annotations
