@@ -53,13 +53,11 @@ class Suite:
         return Path(named).resolve() if named else None
 
 
-# They begin a transaction and then ask for a limit of memory or for replicas.
+# They begin a transaction and then ask for replicas.
 _TRANSACTIONS = (
     "EXEC fails if there are errors while queueing commands #2",
     "exec with write commands and state change",
     "exec with read commands and stale replica state change",
-    "EXEC with only read commands should not be rejected when OOM",
-    "EXEC with at least one use-memory command should fail",
 )
 SUITES = {suite.compat: suite for suite in (
     Suite("7.0", "RILLET_SUITE_7_0", {
@@ -70,10 +68,10 @@ SUITES = {suite.compat: suite for suite in (
         "unit/keyspace": (53, 53),
         "unit/other": (16, 19),
         "unit/protocol": (25, 25),
-        "unit/introspection": (18, 28),
+        "unit/introspection": (19, 28),
         "unit/type/string": (61, 74),
         "unit/type/incr": (25, 25),
-        "unit/multi": (37, 60),
+        "unit/multi": (40, 60),
         "unit/scan": (17, 17),
         "unit/type/list": (232, 240),
         "unit/type/list-3": (9, 9),
