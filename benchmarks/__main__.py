@@ -16,6 +16,7 @@ from benchmarks import (
     defrag,
     durability,
     embedded,
+    eviction,
     expiry,
     groups,
     hash_tables,
@@ -35,7 +36,8 @@ SPARK = ("spark_read", "spark_follow", "spark_write", "spark_archive")
 """Modules with a function `figures(rounds, scale)`; the Spark parts import Spark when they run."""
 PARTS = (
     "server", "streams", "groups", "durability", "embedded", "interfaces", "owner_modes", "memory", "defrag",
-    "hash_tables", "small_keys", "keyspace", "peers", "expiry", "lazyfree", "arrow",
+    "hash_tables", "small_keys", "keyspace", "peers", "expiry", "eviction", "lazyfree",
+    "arrow",
     *SPARK,
 )  # fmt: skip
 
@@ -71,6 +73,8 @@ def measure(parts: list[str], rounds: int, scale: float, mode: str) -> list[Figu
         figures += defrag.run(mode, scale)
     if "expiry" in parts and mode == "compiled":
         figures += expiry.run(mode, scale)
+    if "eviction" in parts and mode == "compiled":
+        figures += eviction.run(mode, scale)
     if "lazyfree" in parts and mode == "compiled":
         figures += lazyfree.run(mode, scale)
     if "arrow" in parts and mode == "compiled":

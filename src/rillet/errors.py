@@ -9,6 +9,7 @@
     ├── CommandError           a command was rejected; str(error) is the RESP error line
     │   ├── WrongType  NoGroup  BusyGroup  BusyKey  NoAuth  WrongPass  NoProto  NoPerm
     │   ├── ExecAbort  Unblocked  Misconf  Loading  ReadOnly  NoScript  ClusterDown  TryAgain
+    │   ├── OutOfMemory
     └── StoreError             the store on disk cannot be opened or written
         ├── NotAStore  NewerFormat  StoreClosed  StoreBusy  IncompatibleOwner
         ├── NotSent            the server or owner cannot be reached: nothing was executed
@@ -182,6 +183,13 @@ class ReadOnly(CommandError):
 
     prefix = "READONLY"
     default = "You can't write against a read only replica."
+
+
+class OutOfMemory(CommandError):
+    """The data is larger than `maxmemory`, and the policy allows no eviction that would make room."""
+
+    prefix = "OOM"
+    default = "command not allowed when used memory > 'maxmemory'."
 
 
 class NoScript(CommandError):

@@ -54,13 +54,11 @@ class Suite:
 
 
 # The tests that do not pass, with their reasons: docs/conformance.md.
-# They begin a transaction and then ask for a limit of memory or for replicas.
+# They begin a transaction and then ask for replicas.
 _TRANSACTIONS = (
     "EXEC fails if there are errors while queueing commands #2",
     "exec with write commands and state change",
     "exec with read commands and stale replica state change",
-    "EXEC with only read commands should not be rejected when OOM",
-    "EXEC with at least one use-memory command should fail",
 )
 # SORT fails in these two, and the client that waits for its key stays blocked during the tests behind.
 _SORTING = ("/result key is created by SORT",)
@@ -73,10 +71,10 @@ SUITES = {suite.compat: suite for suite in (
         "unit/keyspace": (53, 53),
         "unit/other": (16, 19),
         "unit/protocol": (25, 25),
-        "unit/introspection": (18, 28),
+        "unit/introspection": (19, 28),
         "unit/type/string": (61, 74),
         "unit/type/incr": (25, 25),
-        "unit/multi": (37, 60),
+        "unit/multi": (40, 60),
         "unit/scan": (17, 17),
         "unit/type/list": (234, 240),
         "unit/type/list-3": (9, 9),

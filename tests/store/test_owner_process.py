@@ -280,7 +280,7 @@ def test_it_fails_as_an_opening_in_this_process(tmp_path: Path, kind: str) -> No
         (path / "rillet.json").write_text("{")
         expected = NotAStore
     elif kind == "setting":
-        options, expected = {"maxmemory": "1gb"}, ValueError
+        options, expected = {"io_threads": 4}, ValueError
     here, there = _failure(path, **options), _failure(path, owner="process", **options)
     assert isinstance(here, expected)
     assert (type(here), str(here)) == (type(there), str(there))

@@ -14,8 +14,7 @@ from rillet.store import store_settings
 from rillet.testing.clock import StoreClock
 
 WITHOUT_EFFECT: list[tuple[dict[str, Any], str]] = [
-    ({"maxmemory": 100}, "maxmemory=100: rillet does not limit its memory"),
-    ({"maxmemory": "100mb"}, "maxmemory='100mb': rillet does not limit its memory"),
+    ({"io_threads": 4}, "io_threads=4: rillet has one thread for input and output"),
     ({"slowlog_max_len": 128}, "slowlog_max_len=128: rillet has no slow log and no latency monitor"),
     ({"daemonize": True}, "daemonize=True has no effect in rillet"),
     ({"tcp_keepalive": 60}, "tcp_keepalive=60 has no effect in rillet"),

@@ -25,7 +25,7 @@ MODULES = {
     "scripting": ("scripting",),
     "acl": ("acl",),
     "server": ("info", "server", "persistence", "monitoring", "config", "introspection", "debug", "debug_load", "wait",
-               "help"),
+               "memory", "help"),
 }
 
 

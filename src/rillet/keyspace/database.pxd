@@ -1,6 +1,7 @@
 cimport cython
 from rillet.keyspace.clock cimport Clock
 from rillet.keyspace.lru cimport AccessClock
+from rillet.keyspace.memory_usage cimport Ledger
 from rillet.structs.dict cimport Dict
 from rillet.types.at_rest cimport awaken, string_at_rest, to_rest
 from rillet.types.stream.value cimport Stream
@@ -17,6 +18,7 @@ cdef class Database:
     cdef readonly long index
     cdef public Clock clock
     cdef public AccessClock access
+    cdef public Ledger ledger
     cdef public Dict keys
     cdef public Dict expires
     cdef public dict blocking_keys

@@ -41,6 +41,7 @@ except ModuleNotFoundError:  # Cython is not installed: run interpreted
 
 from rillet.keyspace.clock import Clock
 from rillet.keyspace.lru import AccessClock
+from rillet.keyspace.memory_usage import Ledger
 from rillet.structs.dict import Dict
 from rillet.types.at_rest import awaken, string_at_rest, to_rest, type_at_rest
 from rillet.types.stream.value import Stream
@@ -99,7 +100,7 @@ class Database:
         "index", "clock", "keys", "expires", "blocking_keys", "ready_keys", "watched_keys", "idmp_keys",
         "on_expired", "on_expiry", "notify_before", "on_ready", "on_missed", "on_new", "on_overwritten", "may_expire",
         "hits", "misses", "expires_cursor", "average_ttl", "access", "lazy", "lazy_server_del", "awake", "awake_limit",
-        "_first_awake", "_rested", "created",
+        "_first_awake", "_rested", "created", "ledger",
     )  # fmt: skip
     keys: Dict
     expires: Dict
@@ -115,6 +116,8 @@ class Database:
         self.clock = clock
         # The clock of the LRU and LFU data in the records of `keys`; an engine's databases share one.
         self.access = AccessClock(clock)
+        # The size of the values that are objects (keyspace/memory_usage.py).
+        self.ledger = Ledger()
         self.keys = Dict(values=True, objects=True)
         self.expires = Dict(numbers=True)
         self.blocking_keys = {}
@@ -265,7 +268,10 @@ class Database:
             keys.put_lru(n, self.access.stamp)
         else:
             self.access.touch(keys, n)
-        return self._wake(key, n) if recent else self.value_at(n)
+        value: object = self._wake(key, n) if recent else self.value_at(n)
+        if type(value) is Stream:  # commands of consumer groups change a stream that they look up for reading
+            self.ledger.note(value)
+        return value
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
@@ -351,8 +357,10 @@ class Database:
                     found.append(expires.entry_key(n))
                 value: object = keys.take_same(expires, n)
                 expires.delete_entry(n)
-                if self.lazy is not None and value is not None and type(value) is not String:
-                    self.lazy.add(value)
+                if value is not None:
+                    self.ledger.leave(value)
+                    if self.lazy is not None and type(value) is not String:
+                        self.lazy.add(value)
         finally:
             expires.pauses -= 1
             keys.pauses -= 1
@@ -380,6 +388,7 @@ class Database:
             value = awaken(self.keys.entry_value(n))
             self.keys.wake_entry(n, value)
             self.awake.append(key)
+        self.ledger.note(value)
         return value
 
     @cython.ccall
@@ -437,6 +446,7 @@ class Database:
         if value is not None:
             rest: bytes | None = to_rest(value)
             if rest is not None:
+                self.ledger.leave(value)
                 return self.keys.rest_entry(n, rest)
             self.keys.set_entry_value(n, value)  # bytes from which it was woken are out of date
         return False
@@ -461,6 +471,7 @@ class Database:
         # The old value is freed at the end of this method, when the dict is complete again.
         old: object = None if new else self.keys.object_at(n)
         self.keys.set_entry_value(n, value)
+        self.ledger.note(value)
         return self._after_set(key, n, new, old if old is not value else None, keep_ttl)
 
     @cython.ccall
@@ -495,6 +506,8 @@ class Database:
         self, key: bytes, n: cython.Py_ssize_t, new: cython.bint, old: object, keep_ttl: cython.bint
     ) -> cython.bint:
         """Update what is attached to a key that was set; return whether the key existed. old: its former object."""
+        if old is not None:
+            self.ledger.leave(old)
         if self.access.stamp >= 0:
             self.keys.put_lru(n, self.access.stamp)
         elif new:
@@ -524,7 +537,11 @@ class Database:
     def exchange(self, key: bytes, value: object) -> None:
         """Replace the value of an existing key by an equal one, with no effect on anything else. O(1)"""
         n: cython.Py_ssize_t = self.keys.find(key)
+        old: object = self.keys.object_at(n)
         self.keys.set_entry_value(n, value)
+        if old is not None:
+            self.ledger.leave(old)
+        self.ledger.note(value)
         self._rest(n)
 
     @cython.ccall
@@ -557,6 +574,8 @@ class Database:
         # The value is freed at the end of this method, when the dict is complete again.
         value: object = self.keys.object_at(n)
         self.keys.delete_entry(n)
+        if value is not None:
+            self.ledger.leave(value)
         if self._any_expires():
             self.expires.delete(key)
         self._deleted(key)
@@ -589,13 +608,14 @@ class Database:
         self._touch_all(None)
         waited = [key for key in self.blocking_keys if key in self.keys]
         if lazy and self.lazy is not None:
-            self.lazy.add_database(self.keys.detach(), self.expires.detach())
+            self.lazy.add_database(self.keys.detach(), self.expires.detach(), self.ledger.total)
         else:
             self.keys = Dict(values=True, objects=True, newest=self.keys.newest)
             self.expires = Dict(numbers=True, newest=self.expires.newest)
         self.awake = []
         self.created = []
         self._first_awake = 0
+        self.ledger = Ledger()
         self.idmp_keys = {}
         self.expires_cursor = 0
         self.average_ttl = 0
@@ -613,6 +633,7 @@ class Database:
         other._touch_all(self)
         self.keys, other.keys = other.keys, self.keys
         self.expires, other.expires = other.expires, self.expires
+        self.ledger, other.ledger = other.ledger, self.ledger
         self.awake, other.awake = other.awake, self.awake
         self.created, other.created = other.created, self.created
         self._first_awake, other._first_awake = other._first_awake, self._first_awake
@@ -770,6 +791,8 @@ class Database:
         self.keys.check()
         self.expires.check()
         assert all(key in self.keys for key in self.expires)
+        objects = (self.keys.object_at(n) for n in self.keys.entries())
+        self.ledger.check(value for value in objects if value is not None)
         for waiting in self.blocking_keys.values():
             assert waiting
         for n in self.keys.entries():

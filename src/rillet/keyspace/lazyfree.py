@@ -27,6 +27,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from rillet.keyspace.clock import Clock
+from rillet.keyspace.memory_usage import dict_bytes, value_bytes
 from rillet.structs.dict import Dict
 from rillet.structs.rax import Rax, RaxNode, release_some
 from rillet.types.hash import Hash
@@ -86,10 +87,11 @@ def _parts(value: object) -> list[Any]:
 
 
 class _Job:
-    """A value or a database to be freed; `objects` is the number of keys."""
+    """A value or a database to be freed; `objects` is the number of keys, `size` the number of bytes."""
 
-    def __init__(self, objects: int, parts: list[Any]) -> None:
+    def __init__(self, objects: int, parts: list[Any], size: int) -> None:
         self.objects = objects
+        self.size = size
         self._parts = deque(part for part in parts if part is not None)
 
     def free_some(self) -> bool:
@@ -122,33 +124,37 @@ class _Job:
 class LazyFree:
     """The values that wait to be freed.
 
-    pending: keys whose values wait (lazyfree_pending_objects). freed: keys whose values were freed (lazyfreed_objects).
+    pending: keys whose values wait (lazyfree_pending_objects). pending_bytes: their size when they
+    began to wait. freed: keys whose values were freed (lazyfreed_objects).
     on_pending: called without an argument when the first value begins to wait; it must not run Python code, because the
     call is inside a command.
     """
 
-    __slots__ = ("_clock", "_jobs", "freed", "on_pending", "pending")
+    __slots__ = ("_clock", "_jobs", "freed", "on_pending", "pending", "pending_bytes")
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._jobs: deque[_Job] = deque()
         self.pending = 0
+        self.pending_bytes = 0
         self.freed = 0
         self.on_pending: Callable[[], object] | None = None
 
     def add(self, value: object) -> None:
         """Let a value wait that its owner has dropped; a small one is left to Python (freeObjAsync)."""
         if free_effort(value) > THRESHOLD:
-            self._push(_Job(1, _parts(value)))
+            self._push(_Job(1, _parts(value), value_bytes(value)))
 
-    def add_database(self, keys: Dict, expires: Dict) -> None:
-        """Let the tables of an emptied database wait (emptyDbAsync)."""
+    def add_database(self, keys: Dict, expires: Dict, size: int = 0) -> None:
+        """Let the tables of an emptied database wait, with `size` bytes of values (emptyDbAsync)."""
         if len(keys):
-            self._push(_Job(len(keys), [keys, expires]))
+            size += dict_bytes(keys) + dict_bytes(expires)
+            self._push(_Job(len(keys), [keys, expires], size))
 
     def _push(self, job: _Job) -> None:
         self._jobs.append(job)
         self.pending += job.objects
+        self.pending_bytes += job.size
         if self.on_pending is not None and len(self._jobs) == 1:
             try:
                 self.on_pending()
@@ -163,6 +169,7 @@ class LazyFree:
             if not job.free_some():
                 self._jobs.popleft()
                 self.pending -= job.objects
+                self.pending_bytes -= job.size
                 self.freed += job.objects
             if self._clock.ticks() >= stop:
                 break
@@ -171,6 +178,7 @@ class LazyFree:
     def check(self) -> None:
         """Raise AssertionError unless `pending` is the number of waiting keys."""
         assert self.pending == sum(job.objects for job in self._jobs) >= 0
+        assert self.pending_bytes == sum(job.size for job in self._jobs) >= 0
 
 
 __all__ = ["PAUSE", "STEP", "LazyFree", "free_effort"]

@@ -6,6 +6,7 @@ cdef Py_ssize_t plain_line(const unsigned char *buf, Py_ssize_t pos, Py_ssize_t 
 @cython.final
 cdef class CommandParser(ReadBuffer):
     cdef object argv
+    cdef readonly Py_ssize_t held
     cdef Py_ssize_t argc
     cdef Py_ssize_t missing
     cdef Py_ssize_t bulk_len

@@ -156,7 +156,8 @@ def plain_line(buf: cython.p_const_uchar, pos: cython.Py_ssize_t, size: cython.P
 class CommandParser(ReadBuffer):
     """Parse commands: `feed` bytes, then call `next` until it returns None (networking.c, processInputBuffer)."""
 
-    __slots__ = ("argv", "argc", "missing", "bulk_len", "authenticated", "proto_max_bulk_len", "max_multibulk_len",
+    __slots__ = ("argv", "argc", "held", "missing", "bulk_len", "authenticated", "proto_max_bulk_len",
+                 "max_multibulk_len",
                  "query_buffer_limit", "exact", "after", "first")  # fmt: skip
     argv: Any
     argc: cython.Py_ssize_t
@@ -174,6 +175,7 @@ class CommandParser(ReadBuffer):
         ReadBuffer.__init__(self)
         self.max_line = INLINE_MAX_SIZE
         self.argv = None
+        self.held = 0  # bytes of the arguments so far, of an incomplete command
         self.argc = 0
         self.missing = 0
         self.bulk_len = -1
@@ -341,6 +343,7 @@ class CommandParser(ReadBuffer):
         missing: cython.Py_ssize_t = self.missing
         length: cython.Py_ssize_t = self.bulk_len
         argc: cython.Py_ssize_t = self.argc
+        began: cython.Py_ssize_t = pos
         line: cython.Py_ssize_t
         argv: list[Any]
         if missing > 0:
@@ -373,6 +376,7 @@ class CommandParser(ReadBuffer):
                     pos = self.pos
             if length < 0 or size - pos < length + 2:
                 self.pos = pos
+                self.held = pos - began + (self.held if self.missing > 0 else 0)
                 self.argv = argv
                 self.argc = argc
                 self.missing = missing
@@ -394,6 +398,7 @@ class CommandParser(ReadBuffer):
         self.pos = pos
         if self.missing > 0:
             self.argv = None
+            self.held = 0
             self.missing = 0
             self.bulk_len = -1
         return argv

@@ -13,7 +13,7 @@ try:
 except ModuleNotFoundError:  # Cython is not installed: run interpreted
     from rillet import _cython as cython
 
-from rillet.errors import CommandError, ExecAbort, Loading, Misconf, NoAuth, ReadOnly
+from rillet.errors import CommandError, ExecAbort, Loading, Misconf, NoAuth, OutOfMemory, ReadOnly
 from rillet.runtime.registry import Command
 from rillet.runtime.session import Session
 from rillet.runtime.session_state import IN_MULTI, SUBSCRIBED, TRUSTED, UNAUTHENTICATED
@@ -27,6 +27,8 @@ _WHILE_SUBSCRIBED = frozenset(
     (b"ping", b"subscribe", b"ssubscribe", b"psubscribe", b"unsubscribe", b"sunsubscribe", b"punsubscribe", b"quit",
      b"reset")
 )  # fmt: skip
+# Commands that need memory in Redis 8.6 and newer, but not in older versions and Valkey.
+_SUBSCRIBING = ("subscribe", "psubscribe", "ssubscribe")
 # First words of the lines of an HTTP request, which a web page can make a browser send to the server. The connection is
 # closed without a reply (server.c: securityWarningCommand).
 _HTTP = frozenset((b"post", b"host:"))
@@ -78,6 +80,8 @@ def _check(engine: Any, session: Session, entry: Command | None, argv: list[byte
     if session.state & IN_MULTI and entry.no_multi:
         raise CommandError("Command not allowed inside a transaction")
     trusted = session.state & TRUSTED
+    if engine.out_of_memory and not trusted and _needs_memory(session, entry):
+        raise OutOfMemory()
     if engine.refusal is not None and not trusted and _may_write(session, entry):
         if engine.refusal != READ_ONLY:
             raise Misconf(engine.refusal)
@@ -90,6 +94,21 @@ def _check(engine: Any, session: Session, entry: Command | None, argv: list[byte
         )
     if engine.loading and not trusted and "loading" not in entry.flags:
         raise Loading()
+
+
+def denies_oom(entry: Command, compat: Any) -> bool:
+    """Return whether the command has the flag `denyoom`."""
+    return "denyoom" in entry.flags or (entry.fullname in _SUBSCRIBING and bool(compat.knows(86)))
+
+
+def _needs_memory(session: Session, entry: Command) -> bool:
+    """Return whether the command is refused without room: queueing needs memory, too (server.c: reject_cmd_on_oom)."""
+    name, compat = entry.fullname, session.engine.settings.compat
+    if name == "exec":
+        return any(denies_oom(queued, compat) for queued, _ in session.queue)
+    if session.state & IN_MULTI and name not in ("discard", "quit", "reset"):
+        return True
+    return denies_oom(entry, compat)
 
 
 def _may_write(session: Session, entry: Command) -> bool:
@@ -114,4 +133,4 @@ def _unknown_command(argv: list[bytes]) -> str:
     return f"unknown command '{_text(argv[0][:128])}', with args beginning with: {_text(arguments)}"
 
 
-__all__ = ["READ_ONLY", "admit"]
+__all__ = ["READ_ONLY", "admit", "denies_oom"]

@@ -1,5 +1,7 @@
 cimport cython
 from rillet.keyspace.clock cimport Clock
+from rillet.keyspace.database cimport Database
+from rillet.keyspace.eviction cimport Eviction
 from rillet.keyspace.expire_cycle cimport ExpireCycle
 from rillet.keyspace.lru cimport AccessClock
 from rillet.protocol.command_parser cimport CommandParser
@@ -43,6 +45,11 @@ cdef class Engine:
     cdef bytes _last_name
     cdef readonly ExpireCycle expiry
     cdef readonly AccessClock access
+    cdef readonly Eviction eviction
+    cdef readonly bint limited
+    cdef readonly bint out_of_memory
+    cdef readonly object memory
+    cpdef bint make_room(self) except -1
     cdef readonly object lazyfree
     cdef Command _last_entry
     cdef object _paused_clients

@@ -27,6 +27,7 @@ from rillet.errors import CommandError, ProtocolError
 from rillet.keyspace.clock import Clock
 from rillet.keyspace.database import Database
 from rillet.keyspace.defrag import IDLE, ActiveDefrag
+from rillet.keyspace.eviction import FAIL, OK, Eviction
 from rillet.keyspace.expire_cycle import SLICE, ExpireCycle
 from rillet.keyspace.lazyfree import LazyFree
 from rillet.keyspace.lru import LFU, LRM, LRU, AccessClock
@@ -39,6 +40,7 @@ from rillet.runtime.channels import Channels
 from rillet.runtime.fast_path import FastPath
 from rillet.runtime.host import DefaultHost, Host
 from rillet.runtime.keyspace_events import CLASS, MISS, NEW, OVERWRITTEN, TYPE_CHANGED, channels_of
+from rillet.runtime.memory import MemoryFigures
 from rillet.runtime.pause import PAUSE_OFF, PausedClients
 from rillet.runtime.propagation import Propagation
 from rillet.runtime.registry import TABLE, Command, load_commands
@@ -46,6 +48,8 @@ from rillet.runtime.session import Session
 from rillet.runtime.settings import Settings
 from rillet.runtime.statistics import CommandCounters, Statistics
 from rillet.structs.argument_spans import ArgumentSpans
+from rillet.structs.integer_text import decimal
+from rillet.types.stream.value import Stream
 
 _SPECIAL = cython.declare(cython.int, session_state.SPECIAL)
 _MUTED = cython.declare(cython.int, session_state.MUTED | session_state.REPLY_SKIP_NEXT)
@@ -63,6 +67,10 @@ _REPLAY_BATCH = cython.declare(cython.Py_ssize_t, 1 << 15)
 _SWEPT = cython.declare(cython.Py_ssize_t, 1024)
 # Milliseconds between two searches for expired producers of idempotent messages.
 _IDMP_PERIOD = 1000
+# Values that wait to be measured before a command settles the ledger (keyspace/memory_usage.py).
+_WAITING = cython.declare(cython.Py_ssize_t, 32)
+# While more than one part in so many of `maxmemory` waits to be freed, each run of the eviction frees some of it.
+_PENDING_SHARE = cython.declare(cython.Py_ssize_t, 8)
 
 
 @cython.final
@@ -75,7 +83,7 @@ class Engine:
         "notify_events", "on_keyspace_event", "loading", "started_ms", "next_session_id", "host", "active_expire",
         "run_id", "replication_id", "paused", "mstime", "channels", "words", "_by_name", "_last_name", "_last_entry",
         "_paused_clients", "_since", "_idmp_expired", "_fast_paths", "_fast_path_sizes", "defrag", "expiry",
-        "access", "lazyfree",
+        "access", "lazyfree", "eviction", "limited", "out_of_memory", "memory",
     )  # fmt: skip
     sessions: dict[int, Session]
     _by_name: dict[bytes, Command]
@@ -99,6 +107,11 @@ class Engine:
             database.on_expired = self._expired
             database.on_ready = self.blocking.database_ready
             database.may_expire = self._may_expire
+        self.eviction = Eviction(self.databases, self.clock, self.access, self._evicted, self._trimmed)
+        # Whether `maxmemory` is set, and whether the last run of the eviction could not make room.
+        self.limited = False
+        self.out_of_memory = False
+        self.memory = MemoryFigures(self)
         self.defrag = ActiveDefrag(self.databases, self.settings, self.clock, self._changes)
         self.channels = Channels()
         self.sessions = {}
@@ -196,7 +209,9 @@ class Engine:
                 self._last_entry = entry
         if entry is not None and entry.subcommands is not None and len(argv) > 1:
             entry = self._find_subcommand(entry, argv[1])
-        if (entry is None or session.state & _SPECIAL or self.refusal is not None or self.paused
+        if self.limited and not session.state & _TRUSTED:
+            self.make_room()
+        if (entry is None or session.state & _SPECIAL or self.refusal is not None or self.paused or self.out_of_memory
                 or (self.loading and not session.state & _TRUSTED) or not entry.accepts(len(argv))
                 or (entry.subcommands is not None and len(argv) > 1)):  # fmt: skip
             if self.paused and self._paused_clients.postpone(session, entry, argv):
@@ -244,6 +259,8 @@ class Engine:
         counters: CommandCounters = self.statistics.of(entry)
         counters.calls += 1
         self.statistics.commands_processed += 1
+        if not outer and len(session.db.ledger.waiting) > _WAITING:
+            session.db.ledger.settle()
         began: cython.longlong = self._since or self.clock.ticks()
         if began >= self.access.due:
             self.access.update()
@@ -362,6 +379,8 @@ class Engine:
         trusted: cython.bint = session.state & _TRUSTED != 0
         if self.loading and not trusted:
             return 0
+        if self.limited and not trusted and not self.make_room():
+            return 0
         if self.propagation.log is not None and self.propagation.feed is None and not trusted:
             return 0
         words: ArgumentSpans = self.words
@@ -429,6 +448,9 @@ class Engine:
         self.defrag.take_settings()
         self.expiry.on_time = self.settings.compat.knows(82)
         self._take_access_settings()
+        self.eviction.take_settings(self.settings)
+        self.limited = self.eviction.limit != 0
+        self.out_of_memory = False
         events = self.settings.notify_keyspace_events
         self.notify_events = events.wanted
         shrinks = self.settings.compat.knows(74) or self.settings.compat.valkey
@@ -453,6 +475,45 @@ class Engine:
         """End CLIENT PAUSE and run the commands that it held back."""
         self.paused = PAUSE_OFF
         self._paused_clients.resume()
+
+    # -- eviction ------------------------------------------------------------------------------------
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def make_room(self) -> cython.bint:
+        """Evict keys if the data is larger than `maxmemory`; return False if there is no room. Timers call this too."""
+        if self.loading:
+            return True
+        result: cython.int = self.eviction.run()
+        self.out_of_memory = result == FAIL
+        if result == OK and not self.lazyfree.pending_bytes:
+            return True
+        if _PENDING_SHARE * self.lazyfree.pending_bytes > self.eviction.limit:
+            self.lazyfree.step()
+        if self.blocking.ready:
+            self.blocking.serve_ready()
+        return not self.out_of_memory
+
+    def _evicted(self, database: Database, key: bytes) -> None:
+        """Publish and log an eviction (evict.c: performEvictions)."""
+        database.touch(key)
+        if self.notify_events:
+            self.keyspace_event(database, b"e", b"evicted", key)
+        if self.propagation.log is not None:
+            self.propagation.add(database.index, [b"UNLINK" if self.eviction.lazy else b"DEL", key])
+
+    def _trimmed(self, database: Database, key: bytes, stream: Stream) -> None:
+        """Publish and log that eviction has trimmed a stream, as the exact XTRIM with the same result."""
+        database.touch(key)
+        self.propagation.dirty += 1
+        if self.notify_events:
+            self.keyspace_event(database, b"t", b"xtrim", key)
+        if self.propagation.log is not None:
+            self.propagation.add(database.index, [b"XTRIM", key, b"MAXLEN", b"=", decimal(stream.length)])
+
+    def used_memory(self) -> int:
+        """Return the bytes in use: data, values that wait to be freed, buffers. O(databases)"""
+        return int(self.eviction.counted() + self.lazyfree.pending_bytes)
 
     # -- expiry --------------------------------------------------------------------------------------
 
@@ -579,6 +640,7 @@ class Engine:
         """Assert the invariants of the databases, channels, sessions and blocked clients. O(data)"""
         self.channels.check()
         self.lazyfree.check()
+        self.eviction.check()
         for session in self.sessions.values():
             session.check()
         for database in self.databases:

@@ -179,6 +179,29 @@ def _policy(word: str, settings: Settings) -> str:
     return word
 
 
+def _client_limit(text: str) -> int:
+    """Parse maxmemory-clients: bytes, or a percentage of maxmemory, which becomes a negative number."""
+    if text.endswith("%"):
+        percent = parse_integer(text[:-1])
+        if percent is None or percent < 0:
+            raise SettingError("argument must be a memory or percent value")
+        if percent > 100:
+            raise SettingError("percentage argument must be less or equal to 100")
+        return -percent
+    value = parse_memory(text)
+    if value is None:
+        raise SettingError("argument must be a memory or percent value")
+    return value
+
+
+def _shown_client_limit(value: int) -> str:
+    return f"{-value}%" if value < 0 else str(value)
+
+
+def _written_client_limit(value: int) -> Lines:
+    return [(_shown_client_limit(value) if value < 0 else show_memory(value), value != 0)]
+
+
 def _at_hz(value: int, _settings: Settings) -> int:
     """Return the setting `hz`, runs of the periodic jobs per second, clamped to its range (updateHZ)."""
     return min(max(value, 1), 500)
@@ -338,7 +361,7 @@ _PROCESS = [
     SettingType("oom-score-adj-values", "Ignored; in Redis: OOM scores of a master, a replica and a child process",
                 "0 200 800", _oom_scores, multi=True),
     boolean("disable-thp", "Ignored; in Redis: disable transparent huge pages", True, mutable=False),
-    boolean("lazyfree-lazy-eviction", "Evicted keys are always freed lazily; accepted as in Redis", False),
+    boolean("lazyfree-lazy-eviction", "Whether the log contains UNLINK instead of DEL for evicted keys", False),
     boolean("lazyfree-lazy-expire", "Whether the log contains UNLINK instead of DEL for expired keys", False),
     boolean("lazyfree-lazy-server-del", "Whether commands free the values that they replace later, and log UNLINK",
             False),
@@ -349,15 +372,21 @@ _PROCESS = [
     words("enable-module-command", "Ignored; in Redis: who may run MODULE", "no", _PROTECTED, mutable=False),
 ]  # fmt: skip
 _MEMORY = [
-    SettingType("maxmemory-policy", "Whether accesses are recorded as times or as frequencies; no key is evicted",
+    memory("maxmemory", "Largest size of the data and the clients' buffers, in bytes; 0: no limit", 0, 0, 2**64 - 1),
+    SettingType("maxmemory-policy", "Which keys are evicted when the data reaches `maxmemory`",
                 "noeviction", str.lower, adapt=_policy),
+    integer("maxmemory-samples", "Keys that an eviction compares; more: closer to the policy, and slower", 5, 1, 64),
+    integer("maxmemory-eviction-tenacity", "How long one run of the eviction may take; 0: shortest, 100: no limit",
+            10, 0, 100),
+    words("maxmemory-streams", "What happens to a stream that should be evicted; trim: it loses its oldest nodes",
+          "evict", ("evict", "trim")),
+    SettingType("maxmemory-clients", "Largest size of all clients' buffers, in bytes or percent of maxmemory; 0: none",
+                0, _client_limit, _shown_client_limit, written=_written_client_limit),
     integer("lfu-log-factor", "How slowly an access frequency grows (LFU policies); 0: by 1 with each access",
             10, 0, INT_MAX),
     integer("lfu-decay-time", "Minutes without access after which a frequency falls by 1; 0: never", 1, 0, INT_MAX),
 ]  # fmt: skip
 _NOT_HERE = [
-    *fixed("0", "rillet does not limit its memory", "maxmemory", "maxmemory-clients"),
-    *fixed("5", "rillet does not evict keys", "maxmemory-samples"),
     *fixed("-1", "rillet has no slow log and no latency monitor", "slowlog-log-slower-than"),
     *fixed("0", "rillet has no slow log and no latency monitor", "slowlog-max-len", "latency-monitor-threshold"),
     *fixed("no", "rillet has no slow log and no latency monitor", "latency-tracking"),

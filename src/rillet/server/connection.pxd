@@ -15,6 +15,8 @@ cdef class ClientConnection:
     cdef public long long received
     cdef public long long sent
     cdef public Py_ssize_t last_read
+    cdef public Py_ssize_t counted
+    cdef public bint watched
     cdef object _write
     cdef object _timer
     cdef bint _paused

@@ -58,6 +58,7 @@ class ClientConnection:
 
     __slots__ = (
         "server", "engine", "session", "parser", "transport", "peer", "local", "received", "sent", "last_read",
+        "counted", "watched",
         "_write", "_timer", "_paused", "_dirty", "_announced", "_limited", "_above_since", "_alarm", "_aside", "_held",
         "_turn",
     )  # fmt: skip
@@ -71,6 +72,8 @@ class ClientConnection:
     received: cython.longlong
     sent: cython.longlong
     last_read: cython.Py_ssize_t
+    counted: cython.Py_ssize_t
+    watched: cython.bint
     _write: Any
     _timer: Any
     _paused: cython.bint
@@ -93,6 +96,9 @@ class ClientConnection:
         self.received = 0
         self.sent = 0
         self.last_read = 0
+        # The bytes that ClientMemory counted for this client, and whether it measures the client after each turn.
+        self.counted = 0
+        self.watched = False
         self._write = None
         self._timer = None
         self._paused = False
@@ -131,6 +137,8 @@ class ClientConnection:
         self._introduce(socket)
         self.take_settings()
         self.server.connections[self] = None
+        self.watched = self.server.client_memory.watched
+        self.server.client_memory.measure(self)
 
     def _introduce(self, transport: asyncio.Transport) -> None:
         """Record the addresses of the client and of the server for CLIENT LIST."""
@@ -168,6 +176,8 @@ class ClientConnection:
         elif self.parser.buffered > self.parser.query_buffer_limit:
             # Nothing is parsed while the session is blocked, so the limit is checked here.
             self.transport.abort()
+        if self.watched:
+            self.server.turn_ended(self)
 
     @cython.cfunc
     def _end_turn(self) -> cython.bint:
@@ -195,6 +205,8 @@ class ClientConnection:
                 self._send()
             if self._above_since:
                 self.within_limits()
+            if self.watched:
+                self.server.client_memory.measure(self)
 
     def eof_received(self) -> bool:
         """Close the connection after the pending replies: the client has closed its side."""
@@ -322,6 +334,8 @@ class ClientConnection:
         self._alarm = _UNCOUNTED
         if self.transport is not None and self.session.out.used and not self._paused:
             self._send()
+        if self.watched:
+            self.server.client_memory.measure(self)
 
     @property
     def unsent(self) -> int:

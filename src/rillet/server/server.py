@@ -29,6 +29,7 @@ from rillet.runtime.engine import Engine
 from rillet.runtime.pause import PAUSE_ALL, PAUSE_WRITES
 from rillet.runtime.session_state import SUBSCRIBED
 from rillet.runtime.settings import SettingError
+from rillet.server.client_memory import ClientMemory
 from rillet.server.connection import ClientConnection
 from rillet.server.host import NEEDS_LOG, ServerHost
 from rillet.server.log_lines import JOURNAL, LOGGER
@@ -77,6 +78,7 @@ class Server:
         # Clients that read their replies too slowly.
         self.slow: dict[ClientConnection, None] = {}
         self.figures = ServerStats(self)
+        self.client_memory = ClientMemory(self)
         self.loop: asyncio.AbstractEventLoop
         self.thread = 0  # the identifier of the event loop's thread
         self.port = 0
@@ -100,10 +102,12 @@ class Server:
         self._defrag: asyncio.TimerHandle | None = None
         self._expiry: asyncio.TimerHandle | None = None
         self._freeing: asyncio.Handle | None = None
+        self._evicting: asyncio.Handle | None = None
         # The periodic jobs: called `hz` times a second while the guard is held.
         self.cron_jobs: list[Callable[[], None]] = []
         self._pause_until = 0
         engine.host = ServerHost(self)
+        self.client_memory.take_settings()
 
     # -- start ---------------------------------------------------------------------------------------
 
@@ -204,6 +208,7 @@ class Server:
     def forget(self, connection: ClientConnection) -> None:
         """Unregister a disconnected client."""
         self.connections.pop(connection, None)
+        self.client_memory.forget(connection)
         LOGGER.debug("client %s disconnected", connection.peer)
         self.slow.pop(connection, None)
         if self._latest is connection:
@@ -242,6 +247,26 @@ class Server:
             if self.engine.lazyfree.step():
                 self._freeing = self.loop.call_later(PAUSE, self._free)
 
+    def turn_ended(self, connection: ClientConnection) -> None:
+        """Measure a client after its turn, and let an unfinished eviction continue after the others' turns."""
+        self.client_memory.measure(connection)
+        if self.engine.eviction.running:
+            self.evict_soon()
+
+    def evict_soon(self) -> None:
+        """Continue the eviction in the next iteration of the loop (evict.c: startEvictionTimeProc)."""
+        if self._evicting is None:
+            self._evicting = self.loop.call_soon(self._evict)
+
+    def _evict(self) -> None:
+        self._evicting = None
+        with self.guard:
+            self.engine.make_room()
+            if self.engine.eviction.running:
+                self.evict_soon()
+            if self.engine.log is not None:
+                self._flush_guarded()
+
     def _run_jobs(self) -> None:
         engine = self.engine
         engine.mstime = now = engine.clock.now_ms()
@@ -249,6 +274,10 @@ class Server:
             if engine.paused and now >= self._pause_until:
                 engine.unpause()
             engine.rehash(_REHASH_US)
+            engine.memory.take_peak()
+            self.client_memory.measure_some()
+            if engine.eviction.running:
+                self.evict_soon()
             if self._expiry is None:
                 self._expire()
             if engine.lazyfree.pending and self._freeing is None:
@@ -301,6 +330,9 @@ class Server:
             JOURNAL.configure(self.settings.loglevel, self.settings.logfile)
         for connection in self.connections:
             connection.take_settings()
+        self.client_memory.take_settings()
+        if name == "maxmemory" and self.settings.maxmemory:
+            self.evict_soon()
 
     def deliver_soon(self, connection: ClientConnection) -> None:
         """Schedule a connection: the next loop iteration sends its channel messages."""
@@ -444,10 +476,10 @@ class Server:
 
     async def stop(self) -> None:
         """Stop listening, flush the log, send the replies, close every client; a second call does nothing."""
-        for timer in (self._cron, self._defrag, self._expiry, self._freeing):
+        for timer in (self._cron, self._defrag, self._expiry, self._freeing, self._evicting):
             if timer is not None:
                 timer.cancel()
-        self._cron = self._defrag = self._expiry = self._freeing = None
+        self._cron = self._defrag = self._expiry = self._freeing = self._evicting = None
         if not self._stopping.is_set() or self._listeners:
             LOGGER.info("the server stops: %d clients are connected", len(self.connections))
         await self._close_listeners()

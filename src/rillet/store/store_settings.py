@@ -2,11 +2,11 @@
 
     every store               encodings, limits of clients, keyspace events, passwords, `hz`, `compat` ...
     a store in a directory    also the log and the RDB file
-    neither                   the sockets and the log file of `rillet serve`; features that rillet lacks (`maxmemory`);
+    neither                   the sockets and the log file of `rillet serve`; features that rillet lacks (`io-threads`);
                               settings without an effect that a redis.conf may contain
 
-A setting that would have no effect is refused: a store with `maxmemory="100mb"` would grow beyond that size. The value
-that describes rillet correctly (`maxmemory=0`) is accepted everywhere.
+A setting that would have no effect is refused: a store with `io_threads=4` would still have one thread. The value that
+describes rillet correctly (`io_threads=1`) is accepted everywhere.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ _FILES_ONLY = frozenset(
     "aof-checksums log-entries-read appendfsync no-appendfsync-on-rewrite auto-aof-rewrite-percentage "
     "auto-aof-rewrite-min-size aof-load-truncated aof-load-corrupt-tail-max-size aof-use-rdb-preamble "
     "aof-timestamp-enabled aof-disable-auto-gc appendfilename save stop-writes-on-bgsave-error dbfilename "
-    "rdb-key-save-delay key-load-delay lazyfree-lazy-expire lazyfree-lazy-server-del lazyfree-lazy-user-del".split()
+    "rdb-key-save-delay key-load-delay lazyfree-lazy-eviction lazyfree-lazy-expire "
+    "lazyfree-lazy-server-del lazyfree-lazy-user-del".split()
 )
 _INSTEAD = {
     "metrics-port": "serve the directory with `rillet serve --metrics-port`",

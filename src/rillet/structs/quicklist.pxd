@@ -14,6 +14,8 @@ cdef class QuicklistNode:
     cdef readonly bytes plain
     cdef readonly QuicklistNode previous
     cdef Py_ssize_t _size
+    cdef bint _in_use
+    cpdef Py_ssize_t stored_bytes(self) except -1
     cpdef bint is_plain(self) except -1
     cpdef Py_ssize_t nbytes(self) except -1
     cpdef bint open(self) except -1
@@ -36,7 +38,10 @@ cdef class Quicklist:
     cdef public Py_ssize_t threshold
     cdef readonly Py_ssize_t fill
     cdef readonly Py_ssize_t depth
+    cdef readonly Py_ssize_t node_bytes
     cdef list _opened
+    cdef list _used
+    cdef bint _measure_later(self, QuicklistNode node) except -1
     cpdef bint is_large(self, bytes value) except -1
     cdef bint _takes(self, QuicklistNode node, bytes value) except -1
     cdef bint _may_join(self, QuicklistNode one, QuicklistNode other) except -1

@@ -82,7 +82,7 @@ def exceeds(fill: cython.Py_ssize_t, nbytes: cython.Py_ssize_t, count: cython.Py
 class QuicklistNode:
     """A node: a listpack (`packed`), one large element (`plain`), or one of these compressed with LZF (`block`)."""
 
-    __slots__ = ("block", "count", "next", "packed", "plain", "previous", "_size")
+    __slots__ = ("block", "count", "next", "packed", "plain", "previous", "_in_use", "_size")
 
     def __init__(
         self, packed: Listpack | None = None, plain: bytes | None = None, count: cython.Py_ssize_t = 1
@@ -94,6 +94,7 @@ class QuicklistNode:
         self.previous: QuicklistNode | None = None
         self.next: QuicklistNode | None = None
         self._size = -1  # uncompressed size of block, negative for a PLAIN node
+        self._in_use = False  # a change of the node is not in Quicklist.node_bytes yet
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
@@ -110,6 +111,16 @@ class QuicklistNode:
         if self.plain is not None:
             return len(self.plain)
         return -self._size if self._size < 0 else self._size
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def stored_bytes(self) -> cython.Py_ssize_t:
+        """Return the size of the buffer that holds the elements. O(1)"""
+        if self.packed is not None:
+            return len(self.packed.buf)
+        if self.plain is not None:
+            return len(self.plain)
+        return 0 if self.block is None else len(self.block)
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
@@ -161,7 +172,8 @@ class Quicklist:
     """A chain of nodes; an element is addressed by its node and its rank within the node."""
 
     __slots__ = (
-        "bookmark", "classic", "count", "depth", "fill", "head", "nodes", "single", "tail", "threshold", "_opened",
+        "bookmark", "classic", "count", "depth", "fill", "head", "node_bytes", "nodes", "single", "tail", "threshold",
+        "_opened", "_used",
     )  # fmt: skip
 
     def __init__(
@@ -176,6 +188,9 @@ class Quicklist:
         self.single = single
         self.threshold = 0  # elements from this size on get a PLAIN node; 0 if `fill` sets the limit
         self._opened: list[QuicklistNode] = []
+        # The sum of `stored_bytes`, without the nodes in `_used`: `_settle` adds these after their change.
+        self.node_bytes = 0
+        self._used: list[QuicklistNode] = []
         self.fill = self.depth = 0
         self.set_limits(fill, depth)
 
@@ -277,6 +292,7 @@ class Quicklist:
             else:
                 new.next.previous = new
         self.nodes += 1
+        self.node_bytes += new.stored_bytes()
         if self.depth:
             self._opened.append(new)
         return new
@@ -297,6 +313,8 @@ class Quicklist:
             self.bookmark = node.next
         node.previous = node.next = None
         self.nodes -= 1
+        if not node._in_use:
+            self.node_bytes -= node.stored_bytes()
         self.count -= node.count
         node.count = 0
         return True
@@ -304,6 +322,7 @@ class Quicklist:
     @cython.cfunc
     def _use(self, node: QuicklistNode) -> Listpack:
         """Decompress a node and return its listpack, which the caller will change."""
+        self._measure_later(node)
         if self.depth:
             self._opened.append(node)
             node.open()
@@ -311,10 +330,26 @@ class Quicklist:
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
+    def _measure_later(self, node: QuicklistNode) -> cython.bint:
+        """Take a node that will change out of `node_bytes` until `_settle`."""
+        if not node._in_use:
+            node._in_use = True
+            self.node_bytes -= node.stored_bytes()
+            self._used.append(node)
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
     def _settle(self) -> cython.bint:
         """Decompress the outer `depth` nodes; compress inner nodes that a change decompressed (__quicklistCompress)."""
+        node: QuicklistNode
         if self.depth:
             self._compress()
+        while self._used:
+            node = self._used.pop()
+            node._in_use = False
+            if node.count:
+                self.node_bytes += node.stored_bytes()
         return True
 
     def _compress(self) -> None:
@@ -324,11 +359,13 @@ class Quicklist:
         for _ in range(self.depth):
             for node in (first, last):
                 if node is not None:
+                    self._measure_later(node)
                     node.open()
                     ends.add(node)
             first, last = (None if first is None else first.next), (None if last is None else last.previous)
         for node in (*opened, first, last):
             if node is not None and node.count and node not in ends:
+                self._measure_later(node)
                 node.close()
 
     # -- push and pop at the ends --------------------------------------------------------------------
@@ -343,11 +380,14 @@ class Quicklist:
             self._link(new, node, not head)
             self._settle()
         else:
+            packed: Listpack = node.listpack()
+            before: cython.Py_ssize_t = len(packed.buf)
             if head:
-                node.listpack().prepend(value)
+                packed.prepend(value)
             else:
-                node.listpack().append(value)
+                packed.append(value)
             node.count += 1
+            self.node_bytes += len(packed.buf) - before
         self.count += 1
         return True
 
@@ -522,6 +562,15 @@ class Quicklist:
             self._join(center, center.next)
         return True
 
+    def open_head(self) -> None:
+        """Decompress the first node and keep it so."""
+        if self.head is not None:
+            self._measure_later(self.head)
+            self.head.open()
+            self._used.clear()
+            self.head._in_use = False
+            self.node_bytes += self.head.stored_bytes()
+
     # -- compaction ----------------------------------------------------------------------------------
 
     @cython.ccall
@@ -561,6 +610,7 @@ class Quicklist:
         if len(node.packed.buf) - node.packed.used <= before >> 3:
             return 0
         node.packed.shrink()
+        self.node_bytes -= before - len(node.packed.buf)
         return before - node.packed.used
 
     def replace(self, index: int, value: bytes) -> bool:
@@ -570,6 +620,7 @@ class Quicklist:
             return False
         node: QuicklistNode = place[0]
         rank: cython.Py_ssize_t = place[1]
+        self._measure_later(node)
         if self.depth:
             self._opened.append(node)
             node.open()
@@ -605,6 +656,7 @@ class Quicklist:
         """Delete one element of an uncompressed node, and the node if it becomes empty (quicklistDelIndex)."""
         if node.count == 1:
             return self._unlink(node)
+        self._measure_later(node)
         node.listpack().delete(pos)
         node.count -= 1
         self.count -= 1
@@ -654,6 +706,7 @@ class Quicklist:
         node: QuicklistNode | None = self.tail if backwards else self.head
         while node is not None and removed < limit:
             following: QuicklistNode | None = node.previous if backwards else node.next
+            self._measure_later(node)
             if self.depth:
                 self._opened.append(node)
                 node.open()
@@ -691,12 +744,13 @@ class Quicklist:
 
     def check(self) -> None:
         """Raise AssertionError or Corrupt if an invariant is broken. O(bytes)"""
-        count = nodes = 0
+        count = nodes = stored = 0
         previous: QuicklistNode | None = None
         node: QuicklistNode | None = self.head
         while node is not None:
             assert node.previous is previous and node.count > 0
             depth = min(nodes, self.nodes - 1 - nodes)
+            stored += node.stored_bytes()
             assert node.block is None or depth >= self.depth > 0
             closed = node.open()
             if node.packed is None:
@@ -710,6 +764,7 @@ class Quicklist:
             previous = node
             node = node.next
         assert self.tail is previous and (count, nodes) == (self.count, self.nodes)
+        assert not self._used and stored == self.node_bytes
         assert not self.single or (nodes <= 1 and (self.head is None or not self.head.is_plain()))
 
 

@@ -23,10 +23,11 @@ from collections.abc import Iterator, Sequence
 
 from rillet.structs.dict import Dict
 from rillet.structs.listpack import HEADER_SIZE, Listpack
+from rillet.types.charged import Charged
 from rillet.types.encoding_limits import DEFAULTS, EncodingLimits, has_compact
 
 
-class Hash:
+class Hash(Charged):
     """The value of a hash key: its fields and values, stored in `listpack` or `table`."""
 
     __slots__ = ("listpack", "table")

@@ -21,10 +21,11 @@ from itertools import islice
 
 from rillet.structs.listpack import Listpack, is_int64
 from rillet.structs.quicklist import Quicklist, QuicklistNode, exceeds, size_limit
+from rillet.types.charged import Charged
 from rillet.types.encoding_limits import DEFAULTS, EncodingLimits, has_compact
 
 
-class List:
+class List(Charged):
     """The value of a list key: a quicklist, and the rules that select its encoding."""
 
     __slots__ = ("elements",)
@@ -69,7 +70,7 @@ class List:
         fill, half = limits.list_max_listpack_size, 1 if built else 2
         fits = node.nbytes() <= size_limit(fill) // half if fill < 0 else node.count <= max(fill, 1) // half
         if fits:
-            node.open()
+            elements.open_head()
             elements.single = True
 
     # -- changes -------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from rillet.structs.dict import Dict
 from rillet.structs.integer_text import decimal
 from rillet.structs.intset import Intset
 from rillet.structs.listpack import HEADER_SIZE, Listpack
+from rillet.types.charged import Charged
 from rillet.types.encoding_limits import DEFAULTS, EncodingLimits, has_compact
 from rillet.types.string import string2ll
 
@@ -31,7 +32,7 @@ _INTSET_LIMIT = 1 << 30
 _SAFETY_LIMIT = 1 << 30  # listpack.c: LISTPACK_MAX_SAFETY_SIZE
 
 
-class Set:
+class Set(Charged):
     """The value of a set key: its members, stored in `intset`, `listpack` or `table`."""
 
     __slots__ = ("intset", "listpack", "table")

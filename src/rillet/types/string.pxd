@@ -6,6 +6,7 @@ cdef class String:
     cdef readonly bytes data
     cdef bytearray grown
     cdef readonly int form
+    cdef public unsigned int charge
     cpdef bytes value(self)
     cpdef Py_ssize_t length(self)
     cpdef Py_ssize_t append(self, bytes tail)

@@ -44,10 +44,11 @@ _MAX_INT = cython.declare(cython.longlong, (1 << 63) - 1)
 class String:
     """The value of a string key."""
 
-    __slots__ = ("data", "form", "grown")
+    __slots__ = ("charge", "data", "form", "grown")
     data: bytes
     grown: bytearray
     form: cython.int
+    charge: cython.uint  # what keyspace/memory_usage.py counted, in units of 16 bytes
 
     type_name = "string"
 
@@ -55,6 +56,7 @@ class String:
         self.data = data
         self.grown = None  # type: ignore[assignment]
         self.form = form
+        self.charge = 0
 
     @cython.ccall
     def value(self) -> bytes:
@@ -137,6 +139,7 @@ def new_string(data: bytes, form: cython.int = 0) -> String:
     string.data = data
     string.grown = None  # type: ignore[assignment]
     string.form = form
+    string.charge = 0
     return string
 
 

@@ -36,6 +36,7 @@ from rillet.structs.float_text import listpack_score
 from rillet.structs.integer_text import decimal
 from rillet.structs.listpack import HEADER_SIZE, Listpack
 from rillet.structs.skiplist import Skiplist
+from rillet.types.charged import Charged
 from rillet.types.encoding_limits import DEFAULTS, EncodingLimits
 
 Pair = tuple[bytes, float]
@@ -83,7 +84,7 @@ class MemberRange:
         return (1, member) < self.high or (not self.high_open and self.high == (1, member))
 
 
-class Zset:
+class Zset(Charged):
     """The value of a sorted set key: a `listpack`, or a `skiplist` of the entries of a `table`."""
 
     __slots__ = ("listpack", "skiplist", "table")

@@ -114,6 +114,8 @@ def config_resetstat(session: Session, argv: list[bytes]) -> None:
     engine.statistics.reset()
     engine.defrag.reset()
     engine.lazyfree.freed = 0
+    engine.eviction.reset_statistics()
+    engine.memory.reset()
     for database in engine.databases:
         database.hits = database.misses = 0
     engine.host.reset_statistics()

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from math import log2
 from typing import Any
 
 from rillet.commands.arguments import text
@@ -21,14 +20,6 @@ from rillet.runtime.session import Session
 from rillet.runtime.session_state import SUBSCRIBED
 
 Facts = Mapping[str, Any]
-
-
-def human(size: float) -> str:
-    """Return a number of bytes with a unit, such as 1.50M (util.c: bytesToHuman)."""
-    if size < 1024:
-        return f"{size:.0f}B"
-    power = min(int(log2(size)) // 10, 5)
-    return f"{size / 1024**power:.2f}{' KMGTP'[power]}"
 
 
 def _server(engine: Any) -> Facts:
@@ -77,15 +68,8 @@ def _waited_for(sessions: list[Any]) -> dict[str, int]:
 
 
 def _memory(engine: Any) -> Facts:
-    facts = engine.host.memory()
-    used, peak = facts["used_memory"], facts["used_memory_peak"]
-    return {
-        "used_memory": used, "used_memory_human": human(used), "used_memory_rss": used,
-        "used_memory_rss_human": human(used), "used_memory_peak": peak, "used_memory_peak_human": human(peak),
-        "maxmemory": 0, "maxmemory_human": "0B", "maxmemory_policy": "noeviction", "mem_allocator": "python",
-        "active_defrag_running": engine.defrag.running, "lazyfree_pending_objects": engine.lazyfree.pending,
-        "lazyfreed_objects": engine.lazyfree.freed,
-    }  # fmt: skip
+    facts: Facts = engine.memory.info()
+    return facts
 
 
 def _persistence(engine: Any) -> Facts:
@@ -110,14 +94,20 @@ def _persistence(engine: Any) -> Facts:
 
 
 def _stats(engine: Any) -> Facts:
-    active = {"expired_keys_active": engine.statistics.expired_keys_active} if engine.settings.compat.knows(86) else {}
+    compat = engine.settings.compat
+    current, total = engine.eviction.exceeded_times()
+    active = {"expired_keys_active": engine.statistics.expired_keys_active} if compat.knows(86) else {}
     return {
         "total_connections_received": engine.next_session_id - 1,
         "total_commands_processed": engine.statistics.commands_processed,
         "expired_keys": engine.statistics.expired_keys, **active,
         "expired_stale_perc": f"{engine.expiry.stale_percent:.2f}",
         "expired_time_cap_reached_count": engine.expiry.capped,
-        "expire_cycle_cpu_milliseconds": engine.expiry.used // 1_000_000, "evicted_keys": 0,
+        "expire_cycle_cpu_milliseconds": engine.expiry.used // 1_000_000,
+        "evicted_keys": engine.eviction.evicted_keys, "evicted_clients": engine.memory.clients_evicted,
+        **({"evicted_scripts": 0} if compat.knows(74) or compat.valkey else {}),
+        "evicted_stream_entries": engine.eviction.trimmed_entries,
+        "total_eviction_exceeded_time": total, "current_eviction_exceeded_time": current,
         "keyspace_hits": sum(database.hits for database in engine.databases),
         "keyspace_misses": sum(database.misses for database in engine.databases),
         "pubsub_channels": len(engine.channels.channels), "pubsub_patterns": len(engine.channels.patterns),

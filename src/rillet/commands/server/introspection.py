@@ -16,6 +16,7 @@ from rillet.commands.server import command
 from rillet.commands.server.info import all_commands
 from rillet.errors import CommandError
 from rillet.runtime import command_syntax
+from rillet.runtime.admission import denies_oom
 from rillet.runtime.registry import TABLE, Command
 from rillet.runtime.session import Session
 from rillet.structs.glob import compiled
@@ -165,19 +166,21 @@ def _key_specs(entry: Command) -> ReplySet:
     return specs
 
 
-def _info(entry: Command | None) -> list[Any] | None:
+def _info(entry: Command | None, compat: Compat) -> list[Any] | None:
     """Return the ten fields of a command in COMMAND INFO, None for an unknown one (server.c: addReplyCommandInfo)."""
     if entry is None:
         return None
+    flags = {*entry.flags, "denyoom"} if denies_oom(entry, compat) else entry.flags
     return [
-        entry.fullname.encode(), entry.arity, ReplySet(flag for flag in _FLAG_ORDER if flag in entry.flags),
+        entry.fullname.encode(), entry.arity, ReplySet(flag for flag in _FLAG_ORDER if flag in flags),
         *entry.keys, ReplySet("@" + name for name in categories(entry)), _TIPS.get(entry.fullname, "").encode().split(),
-        _key_specs(entry), [_info(one) for one in (entry.subcommands or {}).values()],
+        _key_specs(entry), [_info(one, compat) for one in (entry.subcommands or {}).values()],
     ]  # fmt: skip
 
 
 def _reply_all(session: Session) -> None:
-    write_tree(session.out, [_info(entry) for entry in TABLE.known(session.engine.settings.compat)])
+    compat = session.engine.settings.compat
+    write_tree(session.out, [_info(entry, compat) for entry in TABLE.known(compat)])
 
 
 @command("command", arity=-1, flags="loading stale", since="2.8.13", complexity="O(N) for N commands")
@@ -194,7 +197,7 @@ def command_info(session: Session, argv: list[bytes]) -> None:
         _reply_all(session)
         return
     compat = session.engine.settings.compat
-    write_tree(session.out, [_info(TABLE.find(name, compat)) for name in argv[2:]])
+    write_tree(session.out, [_info(TABLE.find(name, compat), compat) for name in argv[2:]])
 
 
 @command("command|count", arity=2, flags="loading stale", since="2.8.13", complexity="O(1)")

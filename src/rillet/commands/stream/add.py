@@ -142,6 +142,7 @@ class XaddFastPath(FastPath):
                 return False
             stream = value
             session.db.touch_access(key)
+            session.db.ledger.note(stream)
             if not len(session.db.expires) and session.db.access.mode == _LRU:
                 self.stream = stream
         if not self._make_id(stream, words, at, now) or stream.entries_added >= _MAX_I64:

@@ -183,6 +183,7 @@ class SetFastPath(FastPath):
                 keys.set_value_span(n, plain, length + 1)
         if old is not None:
             keys._set_object(n, None)
+            db.ledger.leave(old)
         if db.access.stamp >= 0:
             keys.put_lru(n, db.access.stamp)
         elif keys.added:

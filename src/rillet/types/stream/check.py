@@ -78,6 +78,8 @@ def check_stream(stream: Stream) -> None:
         set_back = set_back or any(entry < master for entry in alive)
         living += alive
         last_node = lp
+    buffers = sum(len(lp.buf) for _, lp in stream.rax.items())
+    must(stream.node_bytes == buffers, "node_bytes is the size of the nodes' buffers")
     must(stream.length == len(living), "length is the number of entries that are not tombstones")
     # XSETID may set the last ID back, before deleted entries. New entries then precede tombstones, so tombstones may
     # be out of order. In a node that had only tombstones, entries may even precede the master ID, as in Redis.

@@ -172,9 +172,11 @@ class StreamCompactor:
             self._rewrite(key, lp)
             self._close_all()
         elif not last and len(lp.buf) - lp.used > len(lp.buf) >> 3:
-            self.freed += len(lp.buf) - lp.used
+            before: cython.Py_ssize_t = len(lp.buf)
+            self.freed += before - lp.used
             self.moved += 1
             lp.shrink()
+            self.stream.node_bytes -= before - len(lp.buf)
         return True
 
     # -- nodes of the rax
@@ -198,6 +200,7 @@ class StreamCompactor:
     def _remove(self, key: bytes, lp: Listpack) -> cython.bint:
         """Remove a node that has only tombstones (an exact XTRIM MINID can leave one)."""
         self.freed += len(lp.buf)
+        self.stream.node_bytes -= len(lp.buf)
         self.moved += 1
         self._forget(key)
         return self.stream.rax.remove(key)
@@ -285,6 +288,7 @@ class StreamCompactor:
         self.position = max(key, self._new_keys[len(self._new) - 1])
         self.moved += 1
         self.freed += freed
+        stream.node_bytes -= freed
         return True
 
     @cython.cfunc

@@ -32,6 +32,7 @@ except ModuleNotFoundError:  # Cython is not installed: use a replacement for it
 from rillet.structs.listpack import Listpack
 from rillet.structs.rax import Rax
 from rillet.structs.rax_iterator import RaxIterator
+from rillet.types.charged import Charged
 
 if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
     from rillet.types.stream.id import encode_key, key_ms, key_seq, less, undelta
@@ -57,7 +58,7 @@ _OUT_OF_RANGE = cython.declare(cython.int, 2)
 
 
 @cython.cclass
-class StreamNodes:
+class StreamNodes(Charged):
     """The nodes of a stream: the tree, the number of entries, and the tail with values of its master entry.
 
     `tail` is a cache: None means unknown, and code that changes a node or the tree, except by appending, sets it to
@@ -66,11 +67,13 @@ class StreamNodes:
     """
 
     __slots__ = (
-        "head", "head_key", "head_pos", "length", "rax", "sums", "tail", "tail_entries", "tail_fields", "tail_live",
+        "head", "head_key", "head_pos", "length", "node_bytes",
+        "rax", "sums", "tail", "tail_entries", "tail_fields", "tail_live",
         "tail_ms", "tail_pos", "tail_seq",
     )  # fmt: skip
     rax: Rax
     length: cython.ulonglong
+    node_bytes: cython.Py_ssize_t
     tail: Listpack | None
     tail_ms: cython.ulonglong
     tail_seq: cython.ulonglong
@@ -84,8 +87,10 @@ class StreamNodes:
     sums: Any
 
     def __init__(self) -> None:
+        self.charge = 0
         self.rax = Rax(fixed_len=16)
         self.length = 0
+        self.node_bytes = 0  # the sum of the sizes of the nodes' buffers
         self.tail = None
         self.tail_ms = self.tail_seq = 0
         self.tail_live = self.tail_entries = 0
@@ -465,11 +470,14 @@ class StreamIterator:
             stream.head = None
         if stream.sums is not None:
             stream.sums.forget(encode_key(self._master_ms, self._master_seq))
+        before: cython.Py_ssize_t = len(lp.buf)
         mark_deleted(lp, self._flags_pos, self.flags)
         if int_at(lp, _COUNT) == 1:
             stream.rax.remove(self._key or encode_key(self._master_ms, self._master_seq))
+            stream.node_bytes -= before
         else:
             count_deleted(lp, 1)
+            stream.node_bytes += len(lp.buf) - before
         stream.length = (stream.length - 1) & _MAX
         self._over = True
         return True

@@ -240,8 +240,11 @@ class Stream(StreamNodes):
         if total > _MAX_BYTES:
             return False
         lp: Listpack | None = self.find_tail()
+        if lp is not None:
+            self.node_bytes -= len(lp.buf)
         if lp is not None and self._is_full(lp, total, node_max_bytes, node_max_entries):
             lp.shrink()
+            self.node_bytes += len(lp.buf)
             lp = None
             behind = less(ms, seq, self.tail_ms, self.tail_seq)
         if lp is None:
@@ -250,6 +253,7 @@ class Stream(StreamNodes):
             same = nfields == self.tail_fields and lp.matches(self.tail_pos, words, start, 2, nfields)
             self._count_up(lp)
         append_entry(lp, same, delta(ms, self.tail_ms), delta(seq, self.tail_seq), words, start, nfields)
+        self.node_bytes += len(lp.buf)
         if behind:  # after XSETID to an ID before a node of tombstones, the new node is not the last
             self.tail = None
             self.sums = None
@@ -404,11 +408,14 @@ class Stream(StreamNodes):
                 whole = undelta(self.length, -entries) >= maxlen
             if not whole:
                 if not approx:
+                    self.node_bytes -= len(lp.buf)
                     deleted += self._trim_node(lp, self.head_key, self.head_pos, by_id, maxlen, ms, seq, _KEEPREF)
+                    self.node_bytes += len(lp.buf)
                     self.head_pos = self.trim_pos
                     settled = deleted != 0 and self.trim_living
                 break
             self.rax.remove(self.head_key)
+            self.node_bytes -= len(lp.buf)
             if lp is self.tail:
                 self.tail = None
             self.head = None
@@ -453,12 +460,15 @@ class Stream(StreamNodes):
                 whole: cython.bint = self._ends_before(lp, key, ms, seq)
             else:
                 whole = undelta(self.length, -entries) >= maxlen
+            self.node_bytes -= len(lp.buf)
             marked: cython.longlong = self._trim_node(lp, key, first_entry(lp), by_id, maxlen, ms, seq, delete_strategy)
+            self.node_bytes += len(lp.buf)
             deleted += marked
             if not whole:
                 break
             if marked == entries:
                 self.rax.remove(key)
+                self.node_bytes -= len(lp.buf)
                 self.tail = None
                 it.seek(">=", key)
         if delete_strategy == _DELREF:
@@ -777,7 +787,10 @@ class Stream(StreamNodes):
         self.tail = None
         self.head = None
         self.sums = None
-        return self.rax.try_insert(key, lp)
+        if not self.rax.try_insert(key, lp):
+            return False
+        self.node_bytes += len(lp.buf)
+        return True
 
     def memory_usage(self, samples: int = 5) -> int:
         """Estimate the bytes in memory from the average of the first `samples` nodes (0 = all). O(samples + groups)."""

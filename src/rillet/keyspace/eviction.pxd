@@ -1,0 +1,53 @@
+cimport cython
+from rillet.keyspace.clock cimport Clock
+from rillet.keyspace.database cimport Database
+from rillet.keyspace.lru cimport AccessClock
+from rillet.keyspace.memory_usage cimport dict_bytes
+from rillet.structs.dict cimport Dict
+from rillet.structs.listpack cimport Listpack
+from rillet.types.stream.node cimport int_at
+from rillet.types.stream.value cimport Stream
+
+@cython.final
+cdef class Pool:
+    cdef readonly list idles
+    cdef readonly list keys
+    cdef readonly list indexes
+    cdef bint offers(self, unsigned long long idle) except -1
+    cdef bint insert(self, unsigned long long idle, bytes key, Py_ssize_t index) except -1
+
+@cython.final
+cdef class Eviction:
+    cdef readonly list databases
+    cdef readonly Clock clock
+    cdef readonly AccessClock access
+    cdef object _on_evicted
+    cdef object _on_trimmed
+    cdef readonly Py_ssize_t limit
+    cdef readonly int kind
+    cdef readonly bint volatile
+    cdef readonly Py_ssize_t samples
+    cdef readonly long long time_limit
+    cdef readonly bint trims
+    cdef readonly bint lazy
+    cdef public Py_ssize_t buffers
+    cdef readonly Pool pool
+    cdef readonly bint running
+    cdef readonly long long evicted_keys
+    cdef readonly long long trimmed_entries
+    cdef long long _exceeded_since
+    cdef long long _exceeded_total
+    cdef Py_ssize_t _next
+    cpdef Py_ssize_t counted(self) except -1
+    cpdef int run(self) except -1
+    cdef int _free(self, long long began) except -1
+    cdef bint _reclaim(self) except -1
+    cdef bint _evict(self, Database database, bytes key) except -1
+    cdef bint _trim(self, Database database, bytes key, Stream stream) except -1
+    cdef bint _pick(self) except -1
+    cdef bint _pick_random(self) except -1
+    cdef bint _populate(self, Database database, Py_ssize_t index) except -1
+    cdef unsigned long long _idle(self, long bits) except? 0
+    cdef bint _can_free(self, Dict keys, Py_ssize_t n) except -1
+    cdef Py_ssize_t _picked_index
+    cdef bytes _picked_key

@@ -1,0 +1,179 @@
+"""The figures of INFO memory and MEMORY STATS (Redis: object.c, getMemoryOverheadData).
+
+    resident   [ interpreter, modules | used ........................................... | free memory ]
+    used                              [ startup | overhead: tables, clients, log | dataset ]
+                                                  dataset = used - overhead
+
+`used` is the sum of keyspace/memory_usage.py; `resident` is what the operating system reports. The fields of features
+that rillet lacks (replicas, scripts, cluster links, jemalloc) are 0, and those of the allocator repeat `used`.
+"""
+
+from __future__ import annotations
+
+import os
+from math import log2
+from typing import Any
+
+from rillet.keyspace.memory_usage import dict_bytes
+
+Figures = dict[str, Any]
+_CLIENT = 4096  # the objects of a session and its connection, without what is in their buffers
+
+
+def human(size: float) -> str:
+    """Return a number of bytes with a unit, such as 1.50M (util.c: bytesToHuman)."""
+    if size < 1024:
+        return f"{size:.0f}B"
+    power = min(int(log2(size)) // 10, 5)
+    return f"{size / 1024**power:.2f}{' KMGTP'[power]}"
+
+
+def session_bytes(session: Any) -> int:
+    """Return the bytes of a session: its replies, and the commands that it has queued. O(queued commands)"""
+    queued = sum(sum(map(len, argv)) + 64 * len(argv) for _, argv in session.queue)
+    return _CLIENT + len(session.out.buf) + queued
+
+
+class MemoryFigures:
+    """The memory figures of one engine; `take_peak` is called whenever `used` may have risen."""
+
+    __slots__ = ("_engine", "clients_evicted", "peak", "peak_ms", "startup")
+
+    def __init__(self, engine: Any) -> None:
+        self._engine = engine
+        self.startup = self.peak = engine.used_memory()
+        self.peak_ms = engine.clock.now_ms()
+        self.clients_evicted = 0
+
+    def reset(self) -> None:
+        """Reset the peak and the counter (CONFIG RESETSTAT)."""
+        self.peak, self.peak_ms = self._engine.used_memory(), self._engine.clock.now_ms()
+        self.clients_evicted = 0
+
+    def take_peak(self) -> int:
+        """Return the bytes in use and remember the largest number. O(databases)"""
+        used: int = self._engine.used_memory()
+        if used > self.peak:
+            self.peak = used
+            self.peak_ms = self._engine.clock.now_ms()
+        return used
+
+    def log_buffer(self) -> int:
+        """Return the bytes of the log that are not in its file yet."""
+        return int(getattr(self._engine.log, "unwritten", 0) or 0)
+
+    def figures(self) -> Figures:
+        """Return the numbers from which both replies are made."""
+        engine = self._engine
+        used = self.take_peak()
+        resident = engine.host.memory()["used_memory"]
+        log = self.log_buffer()
+        used += log
+        tables = {
+            database.index: (dict_bytes(database.keys), dict_bytes(database.expires))
+            for database in engine.databases if len(database)
+        }  # fmt: skip
+        clients = max(engine.eviction.buffers, sum(map(session_bytes, engine.sessions.values())))
+        lookup = rehashing = moving = 0
+        for database in engine.databases:
+            for table in (database.keys, database.expires):
+                buckets = 4 * table.buckets if len(table) else 0
+                lookup += buckets
+                if table.rehashing:
+                    moving += 1
+                    rehashing += 4 << table.exp0 if table.exp0 >= 0 else 0
+        overhead = min(self.startup + clients + log + sum(map(sum, tables.values())), used)
+        data = used - overhead
+        keys = sum(len(database) for database in engine.databases)
+        net = max(used - self.startup, 1)
+        return {
+            "used": used, "resident": resident, "peak": max(self.peak, used), "peak_ms": self.peak_ms,
+            "startup": self.startup, "overhead": overhead, "dataset": data, "keys": keys, "clients": clients,
+            "log": log, "tables": tables, "lookup": lookup, "rehashing": rehashing, "moving": moving,
+            "dataset_percent": 100 * data / net, "peak_percent": 100 * used / max(self.peak, used, 1),
+            "per_key": (used - self.startup) // keys if keys else 0, "ratio": resident / used if used else 0.0,
+            "not_counted": log + engine.lazyfree.pending_bytes,
+        }  # fmt: skip
+
+    def info(self) -> Figures:
+        """Return the fields of INFO memory, in Redis's order."""
+        engine = self._engine
+        settings, compat = engine.settings, engine.settings.compat
+        figures = self.figures()
+        used, resident, system = figures["used"], figures["resident"], system_memory()
+        newer = compat.knows(80) and not compat.valkey
+        newest = compat.knows(86) and not compat.valkey
+        return {
+            "used_memory": used, "used_memory_human": human(used), "used_memory_rss": resident,
+            "used_memory_rss_human": human(resident), "used_memory_peak": figures["peak"],
+            "used_memory_peak_human": human(figures["peak"]),
+            **({"used_memory_peak_time": figures["peak_ms"] // 1000} if newer else {}),
+            "used_memory_peak_perc": f"{figures['peak_percent']:.2f}%", "used_memory_overhead": figures["overhead"],
+            "used_memory_startup": figures["startup"], "used_memory_dataset": figures["dataset"],
+            "used_memory_dataset_perc": f"{figures['dataset_percent']:.2f}%", "allocator_allocated": used,
+            "allocator_active": used, "allocator_resident": resident,
+            **({"allocator_muzzy": 0} if compat.knows(74) or compat.valkey else {}),
+            "total_system_memory": system, "total_system_memory_human": human(system), "used_memory_lua": 0,
+            "used_memory_vm_eval": 0, "used_memory_lua_human": "0B", "used_memory_scripts_eval": 0,
+            "number_of_cached_scripts": 0, "number_of_functions": 0, "number_of_libraries": 0,
+            "used_memory_vm_functions": 0, "used_memory_vm_total": 0, "used_memory_vm_total_human": "0B",
+            "used_memory_functions": 0, "used_memory_scripts": 0, "used_memory_scripts_human": "0B",
+            "maxmemory": settings.maxmemory, "maxmemory_human": human(settings.maxmemory),
+            "maxmemory_policy": settings.maxmemory_policy, "allocator_frag_ratio": "1.00", "allocator_frag_bytes": 0,
+            "allocator_rss_ratio": f"{figures['ratio']:.2f}", "allocator_rss_bytes": resident - used,
+            "rss_overhead_ratio": "1.00", "rss_overhead_bytes": 0,
+            "mem_fragmentation_ratio": f"{figures['ratio']:.2f}", "mem_fragmentation_bytes": resident - used,
+            "mem_not_counted_for_evict": figures["not_counted"], "mem_replication_backlog": 0,
+            "mem_total_replication_buffers": 0, **({"mem_replica_full_sync_buffer": 0} if newer else {}),
+            "mem_clients_slaves": 0, "mem_clients_normal": figures["clients"],
+            **({"mem_clients_normal_shared": 0, "mem_clients_normal_unshared": figures["clients"]} if newest else {}),
+            "mem_cluster_links": 0, "mem_aof_buffer": figures["log"], "mem_allocator": "python",
+            **({"mem_overhead_db_hashtable_rehashing": figures["rehashing"]}
+               if compat.knows(80) or compat.valkey else {}),
+            "active_defrag_running": engine.defrag.running, "lazyfree_pending_objects": engine.lazyfree.pending,
+            "lazyfreed_objects": engine.lazyfree.freed,
+        }  # fmt: skip
+
+    def stats(self) -> Figures:
+        """Return the reply of MEMORY STATS, in Redis's order."""
+        figures, compat = self.figures(), self._engine.settings.compat
+        used, resident, clients = figures["used"], figures["resident"], figures["clients"]
+        newer, newest = compat.knows(80) and not compat.valkey, compat.knows(86) and not compat.valkey
+        lut = compat.knows(74) or compat.valkey
+        databases = {
+            f"db.{index}": {
+                "overhead.hashtable.main": keys, "overhead.hashtable.expires": expires,
+                **({} if compat.knows(72) else {"overhead.hashtable.slot-to-keys": 0}),
+            }
+            for index, (keys, expires) in figures["tables"].items()
+        }  # fmt: skip
+        return {
+            "peak.allocated": figures["peak"], "total.allocated": used, "startup.allocated": figures["startup"],
+            "replication.backlog": 0, **({"replica.fullsync.buffer": 0} if newer else {}), "clients.slaves": 0,
+            "clients.normal": clients,
+            **({"clients.normal.shared": 0, "clients.normal.unshared": clients} if newest else {}),
+            "cluster.links": 0, "aof.buffer": figures["log"], "lua.caches": 0, "functions.caches": 0,
+            **({"script.VMs": 0} if newer else {}), **databases,
+            **({"overhead.db.hashtable.lut": figures["lookup"],
+                "overhead.db.hashtable.rehashing": figures["rehashing"]} if lut else {}),
+            "overhead.total": figures["overhead"], **({"db.dict.rehashing.count": figures["moving"]} if lut else {}),
+            "keys.count": figures["keys"], "keys.bytes-per-key": figures["per_key"],
+            "dataset.bytes": figures["dataset"], "dataset.percentage": figures["dataset_percent"],
+            "peak.percentage": figures["peak_percent"], "allocator.allocated": used, "allocator.active": used,
+            "allocator.resident": resident, **({"allocator.muzzy": 0} if lut else {}),
+            "allocator-fragmentation.ratio": 1.0, "allocator-fragmentation.bytes": 0,
+            "allocator-rss.ratio": figures["ratio"], "allocator-rss.bytes": resident - used,
+            "rss-overhead.ratio": 1.0, "rss-overhead.bytes": 0, "fragmentation": figures["ratio"],
+            "fragmentation.bytes": resident - used,
+        }  # fmt: skip
+
+
+def system_memory() -> int:
+    """Return the bytes of the machine's memory, 0 if the system does not report them."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        return 0
+
+
+__all__ = ["MemoryFigures", "human", "session_bytes", "system_memory"]

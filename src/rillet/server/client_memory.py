@@ -1,0 +1,98 @@
+"""The memory of clients: counted for `maxmemory`, limited by `maxmemory-clients` (Redis: networking.c, evictClients).
+
+    client      objects | unparsed input | queued commands | unsent replies
+    total       the sum over all clients -> Eviction.buffers, so that buffers make room by evicting keys
+    over limit  the largest client is disconnected, then the next one; CLIENT NO-EVICT exempts a client
+
+While a limit is set, a client is measured after each of its turns. Otherwise the periodic job measures some clients at
+a time, for INFO. The total is always known.
+
+Costs: a measurement O(1), O(n log n) while the limit is exceeded.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from rillet.runtime.memory import session_bytes
+from rillet.server.log_lines import LOGGER
+
+if TYPE_CHECKING:
+    from rillet.server.connection import ClientConnection
+    from rillet.server.server import Server
+
+_LEAST = 5  # clients that each run of the periodic job measures (server.c: CLIENTS_CRON_MIN_ITERATIONS)
+
+
+def client_limit(settings: Any) -> int:
+    """Return maxmemory-clients in bytes, 0 without a limit (getMaxClientsMemory)."""
+    limit: int = settings.maxmemory_clients
+    return limit if limit >= 0 else settings.maxmemory * -limit // 100
+
+
+class ClientMemory:
+    """The memory of one server's clients. `watched`: every turn of a client must be followed by `measure`."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._queue: deque[ClientConnection] = deque()
+        self.total = 0
+        self.limit = 0
+        self.watched = False
+
+    def take_settings(self) -> None:
+        """Copy the limits from the settings, and measure all clients if there is a limit."""
+        settings = self._server.settings
+        self.limit = client_limit(settings)
+        self.watched = bool(self.limit or settings.maxmemory)
+        for connection in list(self._server.connections):
+            connection.watched = self.watched
+            if self.watched:
+                self.measure(connection)
+
+    def measure(self, connection: ClientConnection) -> None:
+        """Count the present size of a client; disconnect the largest clients if all exceed the limit."""
+        if connection.transport is None:
+            return
+        size = session_bytes(connection.session) + connection.parser.buffered + connection.parser.held
+        size += connection.unsent
+        self.total += size - connection.counted
+        connection.counted = size
+        self._server.engine.eviction.buffers = self.total
+        if 0 < self.limit < self.total:
+            self._evict()
+
+    def forget(self, connection: ClientConnection) -> None:
+        """Subtract a client that is gone. A client that the job has still to measure is ignored then."""
+        self.total -= connection.counted
+        connection.counted = 0
+        self._server.engine.eviction.buffers = self.total
+
+    def measure_some(self) -> None:
+        """Measure some clients, so that each is measured once a second. The periodic job calls this."""
+        connections = self._server.connections
+        if not self._queue:
+            self._queue.extend(connections)
+        for _ in range(min(max(_LEAST, len(connections) // self._server.settings.hz), len(self._queue))):
+            connection = self._queue.popleft()
+            if connection in connections:
+                self.measure(connection)
+
+    def _evict(self) -> None:
+        """Disconnect the largest clients until the others fit."""
+        clients = [one for one in self._server.connections if one.counted and not one.session.extra.get("no_evict")]
+        total = sum(one.counted for one in clients)
+        if total <= self.limit:
+            return
+        clients.sort(key=lambda one: one.counted)
+        while clients and total > self.limit:
+            largest = clients.pop()
+            total -= largest.counted
+            self._server.engine.memory.clients_evicted += 1
+            LOGGER.info("client %s evicted: it takes %d bytes", largest.peer, largest.counted)
+            self.forget(largest)
+            largest.close()
+
+
+__all__ = ["ClientMemory", "client_limit"]

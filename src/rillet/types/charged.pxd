@@ -1,0 +1,4 @@
+cimport cython
+
+cdef class Charged:
+    cdef public Py_ssize_t charge
