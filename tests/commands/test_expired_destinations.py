@@ -6,9 +6,12 @@ from typing import Any
 
 import pytest
 
+from rillet.keyspace.clock import ManualClock
+from rillet.runtime.engine import Engine
+from rillet.runtime.settings import Settings
 from rillet.types.rdb.value import dump
 from rillet.types.string import new_string
-from tests.commands.ends import Bench
+from tests.commands.ends import NOW, Bench
 from tests.differential.moving_time import _messages
 from tests.differential.wire import Local
 
@@ -205,3 +208,22 @@ def test_valkey_rejects_unknown_types_in_scan() -> None:
     assert Bench(compat="valkey")("SCAN", 0, "TYPE", "String1") == "ERR unknown type name 'String1'"
     assert Bench(compat="newest")("SCAN", 0, "TYPE", "String1") == [b"0", []]
     assert Bench(compat="valkey")("SCAN", 0, "TYPE", "ZSet") == [b"0", []]
+
+
+class _Hurried(ManualClock):
+    """A clock that moves by a millisecond whenever it is read."""
+
+    def now_ms(self) -> int:
+        self.us += 1000
+        return self.us // 1000
+
+
+@pytest.mark.parametrize("compat", ["7.0", "newest", "valkey"])
+@pytest.mark.parametrize("command", ["PEXPIRE k 1", "EXPIRE k 1", "SET k v PX 1", "SETEX k 1 v", "GETEX k PX 1"])
+def test_a_relative_time_is_not_past_if_the_clock_moves_during_the_command(compat: str, command: str) -> None:
+    end = Local(Engine(Settings(compat=compat), _Hurried(NOW)))
+    end.engine.active_expire = False
+    end("SET", "k", "v")
+    end(*command.split())
+    assert end("DBSIZE") == 1
+    assert end.engine.databases[0].get_expire(b"k") > NOW

@@ -46,8 +46,10 @@ def _allows(conditions: set[bytes], current: int, when: int) -> bool:
     return not (b"lt" in conditions and current != -1 and when >= current)
 
 
-def _expire(session: Session, argv: list[bytes], base: int, unit: int) -> None:
-    """Set an expiry of argv[2] units of `unit` ms after `base` (expire.c: expireGenericCommand)."""
+def _expire(session: Session, argv: list[bytes], relative: bool, unit: int) -> None:
+    """Set an expiry of argv[2] units of `unit` ms, `relative` to the present (expire.c: expireGenericCommand)."""
+    now = session.engine.clock.now_ms()  # read once: a relative time is never in the past
+    base = now if relative else 0
     conditions = _conditions(argv)
     key = argv[1]
     when = integer(argv[2])
@@ -62,7 +64,7 @@ def _expire(session: Session, argv: list[bytes], base: int, unit: int) -> None:
     if database.find(key) < 0 or not _allows(conditions, database.get_expire(key), when):
         session.out.integer(0)
         return
-    if when <= session.engine.clock.now_ms() and not session.trusted:
+    if when <= now and not session.trusted:
         database.delete(key)
         session.modified(key)
         session.notify_deleted_by_time(key)
@@ -79,28 +81,28 @@ def _expire(session: Session, argv: list[bytes], base: int, unit: int) -> None:
 @command("expire", arity=-3, flags="write fast", since="1.0.0", syntax="key seconds " + _SYNTAX, complexity="O(1)")
 def expire(session: Session, argv: list[bytes]) -> None:
     """Set the expiry of a key, in seconds from now."""
-    _expire(session, argv, session.engine.clock.now_ms(), 1000)
+    _expire(session, argv, True, 1000)
 
 
 @command("pexpire", arity=-3, flags="write fast", since="2.6.0", syntax="key milliseconds " + _SYNTAX,
          complexity="O(1)")
 def pexpire(session: Session, argv: list[bytes]) -> None:
     """Set the expiry of a key, in milliseconds from now."""
-    _expire(session, argv, session.engine.clock.now_ms(), 1)
+    _expire(session, argv, True, 1)
 
 
 @command("expireat", arity=-3, flags="write fast", since="1.2.0", syntax="key unix-time-seconds " + _SYNTAX,
          complexity="O(1)")
 def expireat(session: Session, argv: list[bytes]) -> None:
     """Set the expiry of a key, in seconds since the epoch."""
-    _expire(session, argv, 0, 1000)
+    _expire(session, argv, False, 1000)
 
 
 @command("pexpireat", arity=-3, flags="write fast", since="2.6.0", syntax="key unix-time-milliseconds " + _SYNTAX,
          complexity="O(1)")
 def pexpireat(session: Session, argv: list[bytes]) -> None:
     """Set the expiry of a key, in milliseconds since the epoch."""
-    _expire(session, argv, 0, 1)
+    _expire(session, argv, False, 1)
 
 
 def _reply_time(session: Session, key: bytes, relative: bool, seconds: bool) -> None:

@@ -95,7 +95,7 @@ def _set_generic(session: Session, key: bytes, data: bytes, options: _SetOptions
         if not get:
             session.out.null()
         return
-    if when >= 0 and _is_past(session, when):
+    if when >= 0 and not _EXPIRY_OPTIONS[options.expiry_option][1] and _is_past(session, when):
         if session.db.delete(key):
             _note_overwritten_by_time(session, key)
         if not session.engine.settings.compat.valkey:
