@@ -150,6 +150,16 @@ def test_groups_are_counted_also_when_commands_look_the_stream_up_for_reading() 
     assert client.used < pending
 
 
+def test_a_string_that_a_command_creates_and_then_fills_is_counted() -> None:
+    client = Client()
+    before = client.used
+    for number in range(10):
+        client("SETRANGE", f"k{number}", 100_000, "x")
+        client("APPEND", f"a{number}", "x" * 100_000)
+    assert client.used > before + 2_000_000
+    client.engine.check()
+
+
 def test_values_keep_their_sum_when_they_move() -> None:
     client = Client()
     client("RPUSH", "l", *range(1000))
@@ -167,7 +177,7 @@ def test_values_keep_their_sum_when_they_move() -> None:
 def test_a_ledger_finds_wrong_sums() -> None:
     ledger = Ledger()
     value = new_string(b"abc")
-    ledger.enter(value)
+    ledger.note(value)
     ledger.check([value])
     with pytest.raises(AssertionError, match="the ledger has"):
         ledger.check([])

@@ -300,6 +300,9 @@ class _Walk:
 
     def _close(self, work: _Work) -> None:
         """Count the result of a value."""
+        database = self._databases[self._at]
+        if self._moves and self._value is not None and database.awake_value(self._key) is self._value:
+            database.ledger.note(self._value)
         self.total += work.total
         self.wasted += work.wasted
         self.freed += work.freed
