@@ -99,7 +99,7 @@ def figures(rounds: int = 3, scale: float = 1.0) -> list[Figure]:
     """Return the rows of the benchmark table."""
     return [
         Figure(
-            f"Spark archive to Parquet, {case}, local[2]", "cached rows by Spark", peer, own, "seconds", 1 / MOST,
+            f"Spark archive to Parquet, {case}, local[2]", "cached rows by Spark", peer, own, "s", 1 / MOST,
             less_is_better=True,
         )
         for case, (peer, own) in measure(rounds, max(int(1_000_000 * scale), 20_000)).items()

@@ -67,7 +67,8 @@ def all_rows(measured: dict[str, Any]) -> str:
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
-    unit = {"bytes": "", "µs": " µs", "ms": " ms", "s": " s"}.get(row["unit"], "/s")
+    named = row["unit"]  # a rate such as entries/s, a time, or bytes
+    unit = "/s" if named.endswith("/s") else "" if named == "bytes" else f" {named}"
     sides = (_number(row["peer"]) + unit, _number(row["ours"]) + unit)
     return row["what"], row["peer_name"], *sides, f"**{row['ratio']:.2f}**"
 

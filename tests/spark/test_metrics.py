@@ -11,7 +11,8 @@ pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
 import rillet.spark
-from rillet.spark.metrics import entries_after, read_progress
+from rillet.spark.metrics import evenly_spread, read_progress
+from rillet.spark.read.entry_counts import Counted, Interval
 from rillet.spark.read.stream_info import StreamInfo
 from rillet.types.stream.id import StreamID
 from tests.judge import Judge
@@ -30,18 +31,19 @@ def at(ms: int) -> StreamID:
 @pytest.mark.parametrize(
     ("after", "added", "now", "expected"),
     [
-        (at(5), 5, StreamInfo(10, at(1), at(10), 10, at(0)), (5, True)),
-        (at(5), None, StreamInfo(3, at(8), at(10), 10, at(0)), (3, True)),  # everything lies after it
-        (at(10), None, StreamInfo(10, at(1), at(10), 10, at(0)), (0, True)),
-        (at(5), None, StreamInfo(0, None, at(10), 10, at(0)), (0, True)),
-        (at(6), None, StreamInfo(10, at(1), at(11), None, None), (5, False)),  # by the IDs
-        (at(6), 6, StreamInfo(9, at(1), at(11), 11, at(9)), (4, False)),  # something after it was deleted
+        (at(5), 5, StreamInfo(10, at(1), at(10), 10, at(0)), (5, 5)),
+        (at(5), None, StreamInfo(3, at(8), at(10), 10, at(0)), (3, 3)),  # everything lies after it
+        (at(10), None, StreamInfo(10, at(1), at(10), 10, at(0)), (0, 0)),
+        (at(5), None, StreamInfo(0, None, at(10), 10, at(0)), (0, 0)),
+        (at(6), None, StreamInfo(10, at(1), at(11), None, None, False, at(11)), (1, 9)),
+        (at(6), 6, StreamInfo(9, at(1), at(11), 11, at(9), False, at(11)), (3, 4)),  # something after it was deleted
     ],
 )
-def test_entries_after_an_offset_are_counted_or_estimated(
-    after: StreamID, added: int | None, now: StreamInfo, expected: tuple[int, bool]
+def test_entries_after_an_offset_are_bounded(
+    after: StreamID, added: int | None, now: StreamInfo, expected: tuple[int, int]
 ) -> None:
-    assert entries_after(after, added, now) == expected
+    assert Counted(after, None if added is None else Interval.of(added)).behind(now) == expected
+    assert expected[0] <= Interval(*expected).nearest(evenly_spread(after, now)) <= expected[1]
 
 
 def test_a_report_has_counts_bytes_and_ages_by_the_servers_clock(judge: Judge, url: str) -> None:
@@ -79,14 +81,24 @@ def test_a_progress_is_parsed_from_any_source() -> None:
         "sources": [
             {"description": "kafka", "latestOffset": {"topic": {"0": 5}}},
             {"latestOffset": '{"streams": {"a": "1-0"}, "behind": {"a": 4}, "bytesBehind": 10, "oldestUnreadMs": 8}'},
-            {"latestOffset": {"streams": {"b": "2-0"}, "behind": {"b": 1}, "lost": {"b": 2}, "estimated": ["b"]}},
+            {
+                "latestOffset": {
+                    "streams": {"b": "2-0"},
+                    "behind": {"b": 1},
+                    "lost": {"b": 2},
+                    "estimated": ["b"],
+                    "behindBetween": {"b": [1, 5]},
+                    "lostAtMost": {"b": 3},
+                    "unsure": ["b"],
+                }
+            },
         ],
     }
     found = read_progress(told)
     assert found == rillet.spark.Progress(
-        3, 70, {"a": "1-0", "b": "2-0"}, {"a": 4, "b": 1}, ("b",), {"b": 2}, (), 10, 8
+        3, 70, {"a": "1-0", "b": "2-0"}, {"a": 4, "b": 1}, ("b",), {"b": 2}, ("b",), 10, 8, {"b": (1, 5)}, {"b": 3}
     )
-    assert found.entries_behind == 5
+    assert (found.entries_behind, found.entries_behind_between) == (5, (5, 9))
 
 
 @pytest.mark.spark

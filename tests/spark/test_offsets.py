@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rillet.client.pages import successor
+from rillet.spark.read.entry_counts import Interval
 from rillet.spark.read.offsets import Offset, OffsetError, identifier, number
 from rillet.spark.read.splits import PROBE, Estimate, Probe, capped, line, located, tasks
 from rillet.types.stream.id import MAX, StreamID
@@ -31,9 +32,13 @@ PARTS = st.tuples(NAMES, IDS, IDS)
     st.none() | st.dictionaries(NAMES, IDS),
     st.frozensets(NAMES),
     st.dictionaries(NAMES, IDS),
+    st.dictionaries(NAMES, st.builds(Interval, st.integers(0, 2**63), st.integers(0, 2**63))),
+    st.dictionaries(NAMES, st.integers(0, 2**63)),
 )
-def test_an_offset_is_the_same_after_json(streams, added, plan, initial, start, unread, deleted) -> None:
-    offset = Offset(streams, added, plan, initial, start, unread, deleted)
+def test_an_offset_is_the_same_after_json(
+    streams, added, plan, initial, start, unread, deleted, between, removed
+) -> None:
+    offset = Offset(streams, added, plan, initial, start, unread, deleted, between, removed)
     again = Offset.parse(json.loads(json.dumps(offset.json())))
     assert again == offset
     assert json.dumps(again.json()) == json.dumps(offset.json())
@@ -135,7 +140,8 @@ def estimated(
         for start, end in bounds:
             begin = bisect.bisect_right(entries, identifier(start))
             inside = [entry for entry in entries[begin : begin + PROBE] if number(entry) <= end]
-            seen.append(Probe(len(inside), inside[0], inside[-1]) if inside else Probe(0, after, after))
+            top = entries[max(bisect.bisect_right(entries, identifier(end)) - 1, 0)]
+            seen.append(Probe(len(inside), inside[0], inside[-1], top) if inside else Probe(0, after, after))
         return seen
 
     made = Estimate(identifier(number(entries[0]) - 1), after, last, entries[-1], len(entries))
@@ -181,6 +187,26 @@ def test_a_burst_between_the_probes_is_found() -> None:
     burst = [StreamID(1_480_000_000 + n * 100, 0) for n in range(100_000)]
     sizes = shares_of(sorted([*quiet, *burst]), 4)
     assert max(sizes) < 0.5 * sum(sizes)
+
+
+REGULAR = {
+    "even": [StreamID(1000 + 10 * n, 0) for n in range(50_000)],
+    "one much later": [*(StreamID(1000 + 10 * n, 0) for n in range(50_000)), StreamID(2_592_000_000, 0)],
+    "200 a second": [StreamID(1000 * (n // 200), n % 200) for n in range(200, 50_200)],
+    "1000 a second": [StreamID(1000 * (n // 1000), n % 1000) for n in range(1000, 51_000)],
+}
+
+
+@pytest.mark.parametrize("name", REGULAR)
+def test_a_cap_of_a_regular_stream_is_about_kept(name: str) -> None:
+    entries = REGULAR[name]
+    for begin in (0, 10_000, 23_456):
+        for wanted in (5000, 10_000, 20_000):
+            after = entries[begin - 1] if begin else identifier(number(entries[0]) - 1)
+            made = estimated(entries, after, entries[-1], [(wanted, wanted / 16)], 6)
+            (found,) = located(made.inside(), [wanted * made.count() / (len(entries) - begin)])
+            taken = bisect.bisect_right(entries, found) - begin
+            assert 0.9 * wanted <= taken <= 1.15 * wanted
 
 
 @pytest.mark.parametrize("bursts", [1, 10, 100, 1000])

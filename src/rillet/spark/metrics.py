@@ -7,14 +7,22 @@ At each trigger Spark requests a source's newest offset and shows the returned J
      "added": {"events": 1123},                   entries ever added
      "behind": {"events": 100},                   unread entries: those after this trigger's batch
      "estimated": ["events"],                     streams whose `behind` is an estimate
+     "behindBetween": {"events": [90, 120]},      for these: an interval that contains the true number
      "bytesBehind": 5200,                         approximate size of the unread entries in the server's memory
      "oldestUnreadMs": 350,                       age of the oldest unread entry, by the server's clock
-     "lost": {"events": 7},                       entries lost before they were read, since the query started
+     "lost": {"events": 7},                       entries lost before they were read, since the query started: at least
+     "lostAtMost": {"events": 9},                 at most, if this is known and differs from `lost`
      "unsure": ["events"]}                        streams that may have lost more entries than `lost` counts
 
-`behind` is exact in three cases: all of the stream's entries are after the offset, no entry is, or the offset has an
-exact entries-added and nothing was deleted since. Otherwise `behind` is interpolated from the IDs, as if the entries
-were spread evenly. `bytesBehind` is MEMORY USAGE in proportion to the unread entries. An age is the server's TIME minus
+`behind` is exact if the counters determine it (read/entry_counts.py), or if the server ranks IDs (RILLET.XRANK). The
+counters determine it unless an estimated cap has ended a batch, or XDEL has removed entries after the offset.
+Otherwise `behind` is an estimate inside `behindBetween`: the planner's, or else one from the IDs, as if the entries
+were spread evenly. The interval is wide after an estimated cap, because only counting the entries could narrow it.
+
+The report for a batch is made before the batch runs. So `lostAtMost` allows for entries that were removed while a batch
+ran only from the next report on.
+
+`bytesBehind` is MEMORY USAGE in proportion to the unread entries. An age is the server's TIME minus
 the milliseconds of an ID, so it is only meaningful if IDs are times. Empty values are left out.
 
 Cost: nothing if all entries are read, because the trigger has already read the counters. Otherwise one pipeline for the
@@ -24,57 +32,87 @@ streams with unread entries: MEMORY USAGE, the oldest unread entry (unless it is
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from rillet.client.servers import Servers
 from rillet.protocol.reply_parser import ReplyError
 from rillet.spark.option_types import EARLIEST
-from rillet.spark.read.offsets import number
+from rillet.spark.read.entry_counts import Counted, Interval
+from rillet.spark.read.metadata import may_rank, ranks
+from rillet.spark.read.offsets import Offset, number
 from rillet.spark.read.stream_info import StreamInfo
 from rillet.types.stream.id import StreamID
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from rillet.spark.read.data_loss import DataLossGuard
 
-def entries_after(after: StreamID, added: int | None, now: StreamInfo) -> tuple[int, bool]:
-    """Return how many entries of a stream are after an ID, and whether that number is exact."""
-    if now.first is None or now.last <= after:
-        return 0, True
-    if now.all_after(after):
-        return now.length, True
-    if added is not None and now.added is not None and (now.deleted is None or now.deleted <= after):
-        return max(now.added - added, 0), True
+
+def counted_at(offset: Offset, stream: str) -> Counted:
+    """Return what an offset states about a stream; a stream that the offset lacks is unread."""
+    if stream not in offset.streams:
+        return Counted(EARLIEST)
+    added = offset.between.get(stream) if stream not in offset.added else Interval.of(offset.added[stream])
+    return Counted(offset.streams[stream], added, offset.removed.get(stream), offset.deleted.get(stream))
+
+
+def evenly_spread(after: StreamID, now: StreamInfo) -> float:
+    """Return an estimate of the entries after an ID, as if the stream's entries were spread evenly over its IDs."""
+    if now.first is None:
+        return 0.0
     share = (number(now.last) - number(after)) / max(number(now.last) - number(now.first), 1)
-    return round(now.length * min(share, 1.0)), False
+    return now.length * min(max(share, 0.0), 1.0)
+
+
+def entries_behind(servers: Servers, infos: Mapping[str, StreamInfo], offset: Offset) -> dict[str, Interval]:
+    """Return, for each stream, an interval that contains the number of its entries after an offset.
+
+    One round trip if a rillet server must rank IDs, else none.
+    """
+    behind = {stream: counted_at(offset, stream).behind(info) for stream, info in infos.items()}
+    asked = {
+        stream: (offset.streams[stream], infos[stream].last)
+        for stream, entries in behind.items()
+        if not entries.exact and may_rank(servers, stream)
+    }
+    for stream, (after, last) in ((ranks(servers, asked) or {}) if asked else {}).items():
+        behind[stream] = Interval.of(last - after)
+    return behind
 
 
 def report(
     servers: Servers,
     infos: Mapping[str, StreamInfo | None],
-    read: Mapping[str, StreamID],
-    added: Mapping[str, int],
-    lost: Mapping[str, int],
-    unsure: Sequence[str],
+    read: Offset,
+    estimates: Mapping[str, float],
+    guard: DataLossGuard,
 ) -> dict[str, Any]:
-    """Return the metrics for Spark's progress report, from the streams' counters and the last IDs that were read."""
+    """Return the metrics for Spark's progress report, from the streams' counters and the offset that is read next.
+
+    estimates: the planner's estimates of the entries after that offset.
+    """
     present = {stream: info for stream, info in sorted(infos.items()) if info is not None}
-    behind: dict[str, int] = {}
-    estimated = []
-    for stream, info in present.items():
-        behind[stream], exact = entries_after(read.get(stream, EARLIEST), added.get(stream), info)
-        if not exact:
-            estimated.append(stream)
+    intervals = entries_behind(servers, present, read)
+    behind = {}
+    for stream, entries in intervals.items():
+        after = read.streams.get(stream, EARLIEST)
+        estimate = estimates.get(stream)
+        behind[stream] = entries.nearest(evenly_spread(after, present[stream]) if estimate is None else estimate)
     values: dict[str, Any] = {
         "streams": {stream: str(info.last) for stream, info in present.items()},
         "added": {stream: info.added for stream, info in present.items() if info.added is not None},
         "behind": behind,
-        "estimated": estimated,
-        "lost": {stream: lost[stream] for stream in sorted(lost)},
-        "unsure": sorted(unsure),
-        **_unread(servers, {stream: present[stream] for stream, entries in behind.items() if entries}, read, behind),
+        "estimated": [stream for stream, entries in intervals.items() if not entries.exact],
+        "behindBetween": {stream: list(entries) for stream, entries in intervals.items() if not entries.exact},
+        "lost": dict(sorted(guard.lost.items())),
+        "lostAtMost": dict(sorted(guard.lost_at_most.items())),
+        "unsure": sorted(guard.unsure),
+        **_unread(
+            servers, {stream: present[stream] for stream, entries in behind.items() if entries}, read.streams, behind
+        ),
     }
     return {name: value for name, value in values.items() if value or name in ("streams", "behind", "bytesBehind")}
 
@@ -126,11 +164,19 @@ class Progress:
     unsure: tuple[str, ...] = ()
     bytes_behind: int = 0
     oldest_unread_ms: int | None = None
+    behind_between: dict[str, tuple[int, int]] = field(default_factory=dict)
+    lost_at_most: dict[str, int] = field(default_factory=dict)
 
     @property
     def entries_behind(self) -> int:
-        """The number of unread entries in all streams."""
+        """The number of unread entries in all streams; an estimate if `estimated` names a stream."""
         return sum(self.behind.values())
+
+    @property
+    def entries_behind_between(self) -> tuple[int, int]:
+        """Two bounds of the number of unread entries in all streams; equal if the number is exact."""
+        bounds = [self.behind_between.get(stream, (entries, entries)) for stream, entries in self.behind.items()]
+        return sum(least for least, _ in bounds), sum(most for _, most in bounds)
 
 
 def progress(query: StreamingQuery) -> Progress | None:
@@ -156,4 +202,5 @@ def read_progress(last: Any) -> Progress:
         report["batchId"], report["numInputRows"], merged("streams"), merged("behind"), listed("estimated"),
         merged("lost"), listed("unsure"), sum(one.get("bytesBehind", 0) for one in newest),
         max((one["oldestUnreadMs"] for one in newest if "oldestUnreadMs" in one), default=None),
+        {stream: (least, most) for stream, (least, most) in merged("behindBetween").items()}, merged("lostAtMost"),
     )  # fmt: skip

@@ -114,6 +114,8 @@ class Options:
     stream_column: str | None = option(non_empty, WRITE)
     partition_column: str | None = option(non_empty, WRITE)
     exactly_once: str = option(one_of("auto", "transaction", "idmp", "none"), WRITE, "auto")
+    order: str | None = option(one_of("stream", "none"), WRITE)  # None: stream if the rows come from one stream
+    order_wait: float = option(positive_duration, WRITE, 10.0)
     transaction_bytes: int = option(whole_number(1 << 10), WRITE, 16 << 20)
     txn_app_id: str | None = option(non_empty, WRITE)
     txn_version: int | None = option(whole_number(0), WRITE)

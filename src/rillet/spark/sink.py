@@ -6,6 +6,10 @@
 
 Writes are exactly once by default (exactlyOnce = auto means `transaction`); design note 0017 explains how. With
 exactlyOnce = none, a task that Spark repeats appends its rows again.
+
+With order = stream, a task appends its rows after those of all lower partitions (write/ordered.py). This is the default
+for rows of a rillet source with one stream. A task learns this when its first rows arrive, because the reader of the
+same task has started by then.
 """
 
 from __future__ import annotations
@@ -13,6 +17,8 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Iterator, Sequence
+from contextlib import closing
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from pyspark import TaskContext
@@ -32,6 +38,7 @@ from rillet.spark.write.commits import (
     task_identity,
 )
 from rillet.spark.write.input_check import require_all_rows
+from rillet.spark.write.ordered import OrderedSender, append_all_aside, rows_in_order
 from rillet.spark.write.producers import ProducerSender
 from rillet.spark.write.row_encoder import RowEncoder
 from rillet.spark.write.transactions import TransactionSender
@@ -64,29 +71,42 @@ class _Writer:
             self.layout = RowEncoder(options, schema)
             if options.exactly_once == "idmp" and options.id_column is not None:
                 raise OptionError("rillet: leave out idColumn: with exactlyOnce=idmp the server generates the IDs")
+            self.may_order = self.layout.single and options.exactly_once in ("auto", "transaction")
+            if options.order == "stream" and not self.layout.single:
+                raise OptionError("rillet: order=stream needs a single stream: leave out partitioned and streamColumn")
+            if options.order == "stream" and not self.may_order:
+                raise OptionError(f"rillet: order=stream is not possible with exactlyOnce={options.exactly_once}")
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Append the rows of a write task to their streams."""
         with plainly(), Servers(self.options) as servers:
+            first = next(iterator, None)
             sender, identity = self._sender(servers)
-            for batch in iterator:
-                sender.send(batch)
-            require_all_rows()
-            return RowsCommitted(Written(identity, sender.finish()))
+            with closing(sender):
+                for batch in iterator if first is None else chain((first,), iterator):
+                    sender.send(batch)
+                require_all_rows()
+                return RowsCommitted(Written(identity, sender.finish(), isinstance(sender, OrderedSender)))
 
     def _sender(self, servers: Servers) -> tuple[Sender, Identity | None]:
         context = TaskContext.get()
+        in_order = rows_in_order(context)
         if self.options.exactly_once == "none":
             return PlainSender(servers, self.options, self.layout, context.partitionId() if context else 0), None
         identity = task_identity(self.query, self.batch, context, self.lasting)
         if self.options.exactly_once == "idmp":
             return ProducerSender(servers, self.options, self.layout, identity), None
+        if self.may_order and (self.options.order == "stream" or (in_order and self.options.order is None)):
+            return OrderedSender(servers, self.options, self.layout, identity), identity
         return TransactionSender(servers, self.options, self.layout, identity), identity
 
     def close(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Record in the streams' commit records that the batch is complete."""
         written = [message.written for message in messages if isinstance(message, RowsCommitted)]
+        ordered = [one.identity for one in written if one.ordered and one.identity is not None]
         with plainly(), Servers(self.options) as servers:
+            if ordered:
+                append_all_aside(servers, self.options, self.layout, ordered)
             close_batch(servers, written)
 
 

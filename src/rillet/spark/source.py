@@ -24,6 +24,7 @@ import os
 from collections.abc import Iterator, Mapping, MutableMapping, Set
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from pyspark import TaskContext
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
@@ -50,6 +51,7 @@ from rillet.spark.read.page_reader import read_task
 from rillet.spark.read.range_planner import Planner, ranges_between
 from rillet.spark.read.stream_info import StreamInfo, stream_infos
 from rillet.spark.server_address import require_store
+from rillet.spark.write.ordered import mark_rows_in_order
 from rillet.types.stream.id import StreamID
 
 if TYPE_CHECKING:
@@ -189,6 +191,8 @@ class _SourceReader:
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield the record batches of a partition."""
+        if self.options.stream and self.options.partitioned is None:
+            mark_rows_in_order(TaskContext.get())
         with plainly():
             if isinstance(partition, HistoryPartition):
                 from rillet.spark.read.history import read as read_history

@@ -241,6 +241,28 @@ def test_both_tables_report_and_a_selection_is_requeued(spark: SparkSession, jud
         assert reprocess(spark, stuck.where("reason = 'not acknowledged'"), url=url) == RequeueSummary(moved=1)
 
 
+@pytest.mark.spark
+@pytest.mark.slow
+def test_requeued_entries_keep_their_order(spark: SparkSession, judge: Judge) -> None:
+    """Letters of several groups, with IDs whose text has another order, are one sequence; so are pending entries."""
+    url = f"redis://127.0.0.1:{judge.port}"
+    with judge.client() as client:
+        client.flushall()
+        for n in range(300):
+            meta = ("_stream", "events", "_group", f"g{n % 3}", "_id", f"{1000 - n}-0", "_deliveries", "2")
+            client.execute_command("XADD", "dead", f"{90 + n // 7}-{n % 7 * 5}", "n", n, *meta)
+        letters = package_function(spark, stream="dead", url=url).repartition(3)
+        assert reprocess(spark, letters, url=url) == RequeueSummary(moved=300)
+        order = [int(flat[1]) for _, flat in client.execute_command("XRANGE", "events", "-", "+")]
+        assert order == list(range(300))
+        client.execute_command("XGROUP", "CREATE", "events", "g", "0")
+        client.execute_command("XREADGROUP", "GROUP", "g", "c", "STREAMS", "events", ">")
+        stuck = pending(spark, stream="events", url=url).repartition(3)
+        assert reprocess(spark, stuck, url=url) == RequeueSummary(moved=300)
+        order = [int(flat[1]) for _, flat in client.execute_command("XRANGE", "events", "-", "+")]
+        assert order == [*range(300), *range(300)]
+
+
 def test_a_task_requeues_letters_and_lists_pending_entries(judge: Judge) -> None:
     ids = bury(judge, 3)
     options = parse({"url": f"redis://127.0.0.1:{judge.port}", "streamPattern": "*"})

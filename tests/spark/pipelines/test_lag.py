@@ -21,6 +21,7 @@ from rillet.spark.pipelines.lag import add_arguments, chart, history, report
 from rillet.spark.pipelines.lag import lag as lag_now
 from rillet.spark.pipelines.lag_sampling import Samples, sample, schema, watch
 from tests.judge import Judge
+from tests.spark.calls import server
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -109,6 +110,22 @@ def test_a_group_that_has_read_nothing_is_behind_the_first_entry_and_not_1970(ju
     assert (row["lag"], row["behind_ms"]) == (30, 29)
     (row,) = (row for row in rows_of(url, [b"a"]) if row["group"] == "g")  # trimmed entries no longer count
     assert row["behind_ms"] == 29
+
+
+@pytest.mark.parametrize("kind", ["7.0", "rillet"])
+def test_a_lag_that_the_server_cannot_count_has_bounds(kind: str, tmp_path: Path) -> None:
+    """A deletion in the middle takes the server's count away; a rillet server ranks the IDs."""
+    with server(kind, tmp_path) as url, Servers(parse({"url": url, "stream": "a"})) as servers:
+        for n in range(1, 101):
+            servers.call(b"a", b"XADD", b"a", b"%d-0" % n, b"n", b"1")
+        servers.call(b"a", b"XGROUP", b"CREATE", b"a", b"g", b"40-0")
+        servers.call(b"a", b"XDEL", b"a", b"70-0")
+        (row,) = sample(servers, [b"a"])
+        assert row["lag_least"] <= 59 <= row["lag_most"] <= 98
+        assert (row["lag"] == 59) == (kind == "rillet")
+        servers.call(b"a", b"XGROUP", b"SETID", b"a", b"g", b"100-0")
+        (row,) = sample(servers, [b"a"])
+        assert (row["lag"], row["lag_least"], row["lag_most"]) == (0, 0, 0)
 
 
 def test_a_sample_reads_at_most_most_pending_entries(judge: Judge, url: str) -> None:

@@ -120,7 +120,7 @@ class GroupDelivery(MicroBatchReader):
         """Raise or count the data loss after a group was moved back; return the ID after which reading continues."""
         if self.options.fail_on_data_loss:
             raise self.consumer.moved_back(name, stands, at)
-        self.guard.unsure.add(name)
+        self.guard.unbounded.add(name)
         self.consumer.done.pop(name, None)
         self.consumer.clean.discard(name)
         return self.consumer.begin(name, EARLIEST)
@@ -135,6 +135,6 @@ class GroupDelivery(MicroBatchReader):
                 f"read up to {at}. Set failOnDataLoss=false to create the group again and continue, or use a new "
                 "checkpointLocation to start over"
             )
-        self.guard.unsure.add(name)
+        self.guard.unbounded.add(name)
         self.consumer.done.pop(name, None)
         self.consumer.clean.discard(name)

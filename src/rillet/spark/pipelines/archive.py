@@ -215,7 +215,8 @@ class Job:
         guard, before = follower.guard, self.guard
         guard.restart = "use another folder to start over"
         if before is not None:
-            guard.settled, guard.current, guard.unsure = before.settled, before.current, before.unsure
+            guard.settled, guard.settled_more, guard.current = before.settled, before.settled_more, before.current
+            guard.unbounded, guard.running = before.unbounded, before.running
         self.guard = guard
 
     def batch(self, manifest: ArchiveManifest, partitions: Sequence[Any], end: dict[str, Any]) -> ArchiveManifest:

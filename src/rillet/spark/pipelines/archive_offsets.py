@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rillet.spark.archive.layout import ArchiveManifest
-from rillet.spark.metrics import entries_after
+from rillet.spark.metrics import counted_at, evenly_spread
 from rillet.spark.options import Options
 from rillet.spark.read.offsets import Offset
 from rillet.store.names import matches
@@ -46,6 +46,7 @@ def combined(offset: Offset, other: Offset, streams: Set[str]) -> Offset:
     return Offset(
         of(offset.streams, other.streams), of(offset.added, other.added),
         unread=(offset.unread - streams) | (other.unread & streams), deleted=of(offset.deleted, other.deleted),
+        between=of(offset.between, other.between), removed=of(offset.removed, other.removed),
     )  # fmt: skip
 
 
@@ -68,6 +69,6 @@ def entries_behind(servers: Servers, offset: Offset) -> int:
     from rillet.spark.read.stream_info import stream_infos
 
     return sum(
-        entries_after(offset.streams[stream], offset.added.get(stream), info)[0]
+        counted_at(offset, stream).behind(info).nearest(evenly_spread(offset.streams[stream], info))
         for stream, info in stream_infos(servers, offset.streams).items() if info is not None
     )  # fmt: skip

@@ -4,7 +4,10 @@ For a sample, the command sends XINFO STREAM and XINFO GROUPS for each stream, a
 group. It reads up to `most_pending` pending entries with the lowest IDs (`pending_seen` is the number read), so the
 cost is bounded even if millions of entries are pending. All times are from the server's clock (TIME).
 
-    lag            undelivered entries, from XINFO; null if the server cannot count them, and before Redis 7.0
+    lag            undelivered entries, from XINFO or from the ranks of a rillet server; null if the server cannot count
+                   them, and before Redis 7.0
+    lag_least ...  two bounds of the undelivered entries, always available (read/entry_counts.py); equal to `lag` if it
+    lag_most       is known
     behind_ms      time between the last delivered ID and the newest ID; from the stream's first entry if the group
                    has received nothing; always available
     age_p50_ms ... time since the last delivery of the pending entries: quantiles and maximum
@@ -39,6 +42,9 @@ from rillet.spark.pipelines.group_info import (
     xinfo_groups,
     xinfo_stream,
 )
+from rillet.spark.read.entry_counts import Counted, Interval
+from rillet.spark.read.metadata import may_rank, ranks
+from rillet.spark.read.stream_info import StreamInfo
 from rillet.types.stream.id import StreamID
 
 MOST_PENDING = 100_000
@@ -46,8 +52,8 @@ FLUSH = 60.0  # One Parquet file holds the samples of this many seconds.
 _MAX_LONG = (1 << 63) - 1  # An ID's milliseconds may exceed the largest Parquet long.
 
 _LONGS = (
-    "length", "entries_added", "entries_read", "lag", "behind_ms", "pending", "pending_seen", "age_p50_ms",
-    "age_p90_ms", "age_p99_ms", "age_max_ms", "oldest_ms", "redelivered", "deliveries_max",
+    "length", "entries_added", "entries_read", "lag", "lag_least", "lag_most", "behind_ms", "pending", "pending_seen",
+    "age_p50_ms", "age_p90_ms", "age_p99_ms", "age_max_ms", "oldest_ms", "redelivered", "deliveries_max",
 )  # fmt: skip
 
 
@@ -88,12 +94,27 @@ def _stream_rows(servers: Servers, key: bytes, most_pending: int) -> Iterator[di
             "length": stream["length"],
             "entries_added": stream.get("entries-added"),
             "entries_read": group.get("entries-read"),
-            "lag": group.get("lag"),
+            **_lag_columns(servers, key, stream, group),
             "behind_ms": min(max(newest.ms - since.ms, 0), _MAX_LONG) if newest > last and first is not None else 0,
             "pending": group["pending"],
             "consumers": [_consumer(one) for one in xinfo_consumers(servers, key, name)],
             **_pending_columns(servers, key, name, now, most_pending),
         }
+
+
+def _lag_columns(servers: Servers, key: bytes, stream: dict[str, Any], group: dict[str, Any]) -> dict[str, int | None]:
+    """Return the group's undelivered entries: their number, if the server can count them, and two bounds of it."""
+    lag = group.get("lag")
+    if lag is not None:
+        return {"lag": lag, "lag_least": lag, "lag_most": lag}
+    info = StreamInfo.from_reply(stream)
+    last = StreamID.parse(group["last-delivered-id"])
+    bounds = Counted(last).behind(info)
+    name = key.decode(errors="replace")
+    if not bounds.exact and name.encode() == key and may_rank(servers, name):
+        if exact := ranks(servers, {name: (last, info.last)}):
+            bounds = Interval.of(exact[name][1] - exact[name][0])
+    return {"lag": bounds.least if bounds.exact else None, "lag_least": bounds.least, "lag_most": bounds.most}
 
 
 def _consumer(info: dict[str, Any]) -> dict[str, Any]:

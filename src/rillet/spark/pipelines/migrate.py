@@ -2,6 +2,8 @@
 
     migrate(spark, {"url": "redis://old", "streamPattern": "orders:*"}, {"url": "redis+cluster://new"}).show()
 
+Every entry keeps its ID, so the copy has the order of its source. One task copies a stream, from its first entry on.
+
 Source and target may be Redis, Valkey, rillet, a cluster of one of them, or an embedded store, of any version. A small
 stream is copied as one DUMP payload if the target accepts the payload. Any other stream is rebuilt by commands
 (migrate_stream.py describes the steps, and the data that commands cannot copy). Each stream is a Spark task; the

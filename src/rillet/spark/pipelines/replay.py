@@ -4,7 +4,7 @@
     replay(table(spark, stream="events", url=url)[0], "again", url=url, retime=True, speed=10)   new IDs, at 10x speed
 
 The DataFrame has the column `id` and the fields: a map `fields`, or one column per field, as in the sink. A single task
-writes all rows, because XADD requires rising IDs. A DataFrame that is not in ID order is sorted first.
+writes all rows in the order of their IDs, also with new IDs. A DataFrame that is not in this order is sorted first.
 
     IDs kept      the target's last ID must be smaller than the first row's ID
     retime        the same number of milliseconds is added to every ID, so that the first is the server's time at the
@@ -30,7 +30,7 @@ from rillet.spark.options import parse
 from rillet.spark.pipelines import cli_arguments, cli_common
 from rillet.spark.pipelines.cli_common import PipelineError, Progress, counted, silent
 from rillet.spark.pipelines.replay_writer import replay_task
-from rillet.spark.pipelines.tables import watched
+from rillet.spark.pipelines.tables import by_id, watched
 from rillet.spark.write.commits import record_key
 
 if TYPE_CHECKING:
@@ -109,10 +109,7 @@ def in_order(frame: DataFrame, ordered: bool) -> DataFrame:
 
     if ordered:
         return frame.coalesce(1)
-    halves = F.split(F.col("id"), "-")
-    whole = "decimal(20,0)"  # holds an unsigned 64-bit number
-    second = F.coalesce(F.get(halves, F.lit(1)), F.lit("0"))
-    return frame.repartition(1).sortWithinPartitions(F.get(halves, F.lit(0)).cast(whole), second.cast(whole))
+    return frame.repartition(1).sortWithinPartitions(*by_id(F.col("id")))
 
 
 def table(

@@ -10,6 +10,11 @@ A second run that read the letter before its deletion fails in EXEC, because the
 A second run that reads later finds no letter. If a run stops between EXEC and XDEL, the next run finds the letter in
 the record and only deletes it. The record expires a week after its last use.
 
+**Order.** The entries of one dead-letter stream are requeued in the order of this stream, and the pending entries of
+one group in the order of their IDs: a single task requeues all entries of a target stream, batch by batch. Overlapping
+runs keep this order, because a run comes to a batch after it has found all earlier letters moved. Entries that other
+producers append meanwhile lie between them.
+
 A pending entry is claimed first, so that no consumer handles it meanwhile. Then XADD and XACK are one transaction. The
 entry gets a new ID, and every group of the stream receives it again.
 """
@@ -30,6 +35,7 @@ from rillet.protocol.reply_parser import ReplyError
 from rillet.spark.options import Options
 from rillet.spark.pipelines.cli_common import PipelineError
 from rillet.spark.pipelines.group_info import STREAM_OPTIONS, checked_options
+from rillet.spark.pipelines.tables import by_id
 from rillet.spark.write.commits import record_key
 
 if TYPE_CHECKING:
@@ -74,18 +80,25 @@ def reprocess(
     keys = ["stream", "group", "id", "letter_stream", "letter_id"]
     tasks = max(spark.sparkContext.defaultParallelism, 1)
     # One task for each target stream. The shuffle completes all reads before the first delete.
-    sorted_rows = selection.select(*keys).repartition(tasks, F.lit(to) if to else F.col("stream"))
-    rows = sorted_rows.sortWithinPartitions("stream", "letter_stream", "group").rdd
+    divided = selection.select(*keys).repartition(tasks, F.lit(to) if to else F.col("stream"))
+    target = F.lit(to) if to else F.col("stream")
+    group = F.when(F.col("letter_stream").isNull(), F.col("group"))
+    identifier = F.coalesce("letter_id", "id")
+    rows = divided.sortWithinPartitions(target, "letter_stream", group, *by_id(identifier)).select(*keys).rdd
     parts: list[RequeueSummary] = rows.mapPartitions(partial(requeue_task, checked, to, min_idle_ms)).collect()
     return sum(parts, RequeueSummary())
 
 
 def requeue_task(options: Options, to: str | None, min_idle: int, rows: Iterable[Any]) -> Iterator[RequeueSummary]:
-    """Requeue the selected rows of one Spark task, in batches; yield the counts."""
+    """Requeue the selected rows of one Spark task, in batches and in order; yield the counts."""
     done = RequeueSummary()
+
+    def together(row: Any) -> tuple[Any, ...]:
+        """Return what the rows of a batch have in common; dead letters of several groups share a batch."""
+        return (to or row[0], row[3], None, None) if row[3] is not None else (to or row[0], None, row[0], row[1])
+
     with Servers(options) as servers:
-        for (stream, group, letters), part in groupby(rows, lambda row: (row[0], row[1], row[3])):
-            target = to or stream
+        for (target, letters, stream, group), part in groupby(rows, together):
             for batch in iter(partial(_batch, part), []):
                 if target is None:
                     done.nowhere += len(batch)

@@ -1,4 +1,4 @@
-"""Output of the pipeline commands: the progress of Spark jobs, and text tables.
+"""What the pipelines share about tables: the progress of Spark jobs, text tables, and the order of IDs.
 
     result = watched(spark, bar, work)       runs work() in a thread; the bar shows the completed Spark tasks
     print(table(("group", "lag"), rows))     prints columns as wide as needed, with numbers aligned right
@@ -14,10 +14,19 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import Column, SparkSession
 
 _EVERY = 0.25  # seconds between two updates of the displayed progress
 T = TypeVar("T")
+
+
+def by_id(identifier: Column) -> list[Column]:
+    """Return the columns to sort by for the order of IDs, which are text: milliseconds and sequence number."""
+    from pyspark.sql import functions as F
+
+    halves = F.split(identifier, "-")
+    whole = "decimal(20,0)"  # holds an unsigned 64-bit number
+    return [F.get(halves, F.lit(0)).cast(whole), F.coalesce(F.get(halves, F.lit(1)), F.lit("0")).cast(whole)]
 
 
 def watched(

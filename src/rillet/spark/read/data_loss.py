@@ -13,10 +13,15 @@ of entries that the stream now holds after the offset. All other entries that we
             │ offset      removed       left     │      lost = now - then - left
             ▼             xxxxxxxxx  ----------- │
 
-Usually the counters suffice. If the first entry is after the offset, `left` is the stream's length. If the first entry
-is at or before the offset and XDEL removed no entry after the offset, nothing is lost, because a trim removes from the
-front. If XDEL removed entries after the offset, the guard counts the entries, up to COUNTED; with more entries, the
-loss is "at least 1".
+Usually the counters suffice; entry_counts.py states what they prove. If XDEL removed entries after the offset, the
+guard counts the entries, up to COUNTED. If there are more, or if an estimated cap has left two bounds of `added`
+instead of a number, the loss lies between two bounds, too. The lower bound is `lost`, the upper bound is in
+`lost_at_most`, and the stream is `unsure`. If nothing bounds the loss, the stream is `unsure` without an upper bound.
+
+**Entries removed while a batch runs.** A task can raise an error, but it cannot return a number to the planner. So with
+failOnDataLoss=false the next check adds an upper bound: the entries of the batch that were removed since its planning,
+which the tasks may or may not have read before. It is 0 if no trim has come past the batch's start and XDEL removed
+nothing after it.
 
 Without `added` the check is less certain. If the entry at the offset and all earlier entries are gone, entries between
 the offset and the stream's first entry may have been trimmed, or may never have existed. The alarm may then be false,
@@ -28,11 +33,11 @@ The guard recognizes a stream that was deleted and created again if its last ID 
 is smaller than at the offset, or if the stream holds more entries than were added since. It does not recognize a
 trimmed new stream with larger IDs and larger entries-added, which counts as the old stream after a trim.
 
-`failOnDataLoss` selects the reaction. True: the check raises DataLoss. False: `DataLossGuard.lost` counts the entries,
-`DataLossGuard.unsure` contains the streams that may have lost more entries than `lost` counts, and the query continues
-after the offset. If a new stream has replaced the old one, the query continues at the new stream's first entry. Entries
-that a failover removed and a producer wrote again are then read twice, but no entry is skipped. A key of another type
-always raises an error.
+`failOnDataLoss` selects the reaction. True: the check raises DataLoss, unless possibly nothing was lost and only old
+deletions make that uncertain. False: `DataLossGuard.lost` counts the entries, `DataLossGuard.unsure` contains the
+streams that may have lost more entries than `lost` counts, and the query continues after the offset. If a new stream
+has replaced the old one, the query continues at the new stream's first entry. Entries that a failover removed and a
+producer wrote again are then read twice, but no entry is skipped. A key of another type always raises an error.
 
 The check happens three times: before a trigger is planned (`DataLossGuard.check`), before the tasks of a batch run
 after a restart (`check` again), and with every page of entries that a task reads (trim_detection.py).
@@ -47,13 +52,17 @@ from rillet.client.errors import ConnectorError
 from rillet.client.servers import Servers
 from rillet.spark.option_types import EARLIEST
 from rillet.spark.options import Options
-from rillet.spark.read.metadata import count_between
+from rillet.spark.read.entry_counts import Counted, Interval
+from rillet.spark.read.metadata import count_between, may_rank, ranks
 from rillet.spark.read.offsets import Offset
 from rillet.spark.read.stream_info import StreamInfo
 from rillet.types.stream.id import StreamID
 
 COUNTED = 1_000_000
 """After an XDEL, the exact loss is computed by counting up to this many entries, which costs 0.7 us per entry."""
+
+COUNTED_AGAIN = 4_000
+"""The same limit if all deletions may be older than the offset: then every trigger counts."""
 
 
 class DataLoss(ConnectorError):
@@ -62,19 +71,63 @@ class DataLoss(ConnectorError):
 
 @dataclass(frozen=True)
 class Place:
-    """The ID in a stream after which reading continues, and the stream's entries-added at that ID (None: unknown)."""
+    """The ID in a stream after which reading continues, and the counters of an offset (offsets.py; None: unknown)."""
 
     after: StreamID
     added: int | None
+    between: Interval | None = None
+    removed: int | None = None
+    deleted: StreamID | None = None
+
+    @property
+    def counted(self) -> Counted:
+        """Return the ID and its counters, as entry_counts.py uses them."""
+        added = self.between if self.added is None else Interval.of(self.added)
+        return Counted(self.after, added, self.removed, self.deleted)
+
+    @classmethod
+    def at(cls, offset: Offset, stream: str) -> Place:
+        """Return the place of an offset in one stream."""
+        return cls(
+            offset.streams[stream], offset.added.get(stream), offset.between.get(stream), offset.removed.get(stream),
+            offset.deleted.get(stream),
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Loss:
-    """A data loss: how many entries are missing, whether more may be missing, and a description of the stream."""
+    """A data loss: bounds of the number of missing entries, and a description of the stream."""
 
     entries: int
-    unsure: bool
+    most: int | None  # None: the number has no upper bound
     what: str
+    alarm: bool = True  # whether failOnDataLoss=true raises it
+
+    @property
+    def unsure(self) -> bool:
+        """Return whether more than `entries` entries may be missing."""
+        return self.most != self.entries
+
+
+@dataclass(frozen=True)
+class RunningBatch:
+    """A stream's part of the batch that Spark runs: its start and end, its size, and the stream when it was planned."""
+
+    start: StreamID
+    end: StreamID
+    most: int | None  # the largest possible number of entries
+    then: StreamInfo | None
+
+    def removed(self, now: StreamInfo | None) -> int | None:
+        """Return how many of its entries may have been removed since it was planned; None if nothing bounds this."""
+        then = self.then
+        if now is None or then is None or then.removed is None or now.removed is None:
+            return self.most
+        gone = now.removed - then.removed
+        reached = now.all_after(self.start) and now.first != then.first
+        if gone == 0 or (not reached and now.deleted is not None and now.deleted <= self.start):
+            return 0
+        return self.most if gone < 0 else gone if self.most is None else min(gone, self.most)
 
 
 @dataclass
@@ -87,9 +140,11 @@ class DataLossGuard:
         "use a new checkpointLocation to start over"  # the remedy that error messages name besides failOnDataLoss=false
     )
     settled: dict[str, int] = field(default_factory=dict)  # By stream: lost entries before the last offset.
-    # By stream: the last offset's ID, and how many entries after it are lost.
-    current: dict[str, tuple[StreamID, int]] = field(default_factory=dict)
-    unsure: set[str] = field(default_factory=set)
+    settled_more: dict[str, int] = field(default_factory=dict)  # By stream: how many more there may be.
+    # By stream: the last offset's ID, and how many entries after it are lost, at least and at most.
+    current: dict[str, tuple[StreamID, int, int]] = field(default_factory=dict)
+    unbounded: set[str] = field(default_factory=set)  # streams whose loss has no upper bound
+    running: dict[str, RunningBatch] = field(default_factory=dict)
     last_added: dict[str, int] = field(default_factory=dict)  # entries-added at the last check without a loss
     counts: dict[str, tuple[StreamID, StreamInfo, int]] = field(default_factory=dict)
 
@@ -97,9 +152,28 @@ class DataLossGuard:
     def lost(self) -> dict[str, int]:
         """How many entries of each stream are known to be lost since the query started."""
         total = dict(self.settled)
-        for stream, (_, entries) in self.current.items():
+        for stream, (_, entries, _) in self.current.items():
             total[stream] = total.get(stream, 0) + entries
         return {stream: entries for stream, entries in total.items() if entries}
+
+    @property
+    def more(self) -> dict[str, int]:
+        """How many more entries than `lost` each stream may have lost, where this number is bounded."""
+        total = dict(self.settled_more)
+        for stream, (_, entries, most) in self.current.items():
+            total[stream] = total.get(stream, 0) + most - entries
+        return {stream: entries for stream, entries in total.items() if entries and stream not in self.unbounded}
+
+    @property
+    def lost_at_most(self) -> dict[str, int]:
+        """The upper bound of each stream's lost entries, where it is known and above `lost`."""
+        lost = self.lost
+        return {stream: lost.get(stream, 0) + entries for stream, entries in self.more.items()}
+
+    @property
+    def unsure(self) -> set[str]:
+        """The streams that may have lost more entries than `lost` counts."""
+        return self.unbounded | self.more.keys()
 
     def check(self, offset: Offset, infos: Mapping[str, StreamInfo | None]) -> dict[str, Place]:
         """Return the ID in each stream after which reading continues; count lost entries or raise DataLoss.
@@ -108,58 +182,92 @@ class DataLossGuard:
         The position in a missing stream stays the same.
         """
         places = {}
-        for stream, after in offset.streams.items():
-            then = Place(after, offset.added.get(stream))
+        for stream in offset.streams:
+            then = Place.at(offset, stream)
+            self._count_removed(stream, then.after, infos.get(stream))
             places[stream], loss = self._compare(stream, then, infos.get(stream), offset)
-            if loss is not None and self.options.fail_on_data_loss:
+            if loss is not None and loss.alarm and self.options.fail_on_data_loss:
                 raise DataLoss(self._message(stream, then, loss))
             self._count(stream, then, loss)
         return places
+
+    def batch_runs(self, start: Offset, end: Offset, infos: Mapping[str, StreamInfo | None]) -> None:
+        """Remember the batch that Spark runs now; infos: the streams when it was planned, or later."""
+        self.running = {}
+        for stream, last in end.streams.items():
+            place = Place.at(start, stream) if stream in start.streams else Place(EARLIEST, None)
+            if end.start is not None and end.start.get(stream, place.after) != place.after:
+                place = Place(end.start[stream], None)
+            info = infos.get(stream)
+            if last > place.after:
+                most = None if info is None else place.counted.behind(info).most
+                self.running[stream] = RunningBatch(place.after, last, most, info)
+
+    def _count_removed(self, stream: str, after: StreamID, now: StreamInfo | None) -> None:
+        """Count the entries of the batch up to `after` that may have been removed before its tasks read them."""
+        batch = self.running.get(stream)
+        if batch is None or after != batch.end:
+            return
+        del self.running[stream]
+        if (removed := batch.removed(now)) is None:
+            self.unbounded.add(stream)
+        elif removed:
+            self.settled_more[stream] = self.settled_more.get(stream, 0) + removed
 
     def _count(self, stream: str, then: Place, loss: Loss | None) -> None:
         """Record the number of lost entries after an offset; replace the number from an earlier check."""
         before = self.current.pop(stream, None)
         if before is not None and before[0] != then.after:
             self.settled[stream] = self.settled.get(stream, 0) + before[1]
+            self.settled_more[stream] = self.settled_more.get(stream, 0) + before[2] - before[1]
         if loss is not None:
-            self.current[stream] = (then.after, loss.entries)
-            if loss.unsure:
-                self.unsure.add(stream)
+            self.current[stream] = (then.after, loss.entries, loss.entries if loss.most is None else loss.most)
+            if loss.most is None:
+                self.unbounded.add(stream)
 
     def _compare(self, stream: str, then: Place, now: StreamInfo | None, offset: Offset) -> tuple[Place, Loss | None]:
         """Return the ID in one stream after which reading continues, and the stream's data loss, if any."""
         if now is None:
-            return then, Loss(self._unread(stream, then), True, "is gone")
-        if then.added is None and (offset.initial or stream in offset.unread):
+            return then, Loss(self._unread(stream, then), None, "is gone")
+        known = then.counted.added
+        if known is None and (offset.initial or stream in offset.unread):
             return then, None
-        fewer = then.added is not None and now.added is not None and now.added < then.added
+        fewer = known is not None and now.added is not None and now.added < known.least
         if now.last < then.after or fewer:
-            what = f"ends at {now.last}" if now.last < then.after else f"has had {now.added} entries, not {then.added}"
+            what = f"has had {now.added} entries, not {known.least}" if known and fewer else ""
+            what = f"ends at {now.last}" if now.last < then.after else what
             lost = self._unread(stream, then) + max(now.removed or 0, 0)
-            return Place(EARLIEST, now.removed), Loss(lost, True, f"is a different one: it {what}")
-        if now.added is None or then.added is None:
-            return then, _possible_loss(then, now, offset.deleted.get(stream, then.after))
-        missing = self._lost(stream, then, now)
-        if missing is not None and missing < 0:
-            if not now.all_after(then.after):
-                missing = 0  # a failover removed only entries that the query had read
-            else:
-                what = f"is a different one: it has {now.length} entries, but only {now.added - then.added} were added"
-                return Place(then.after, now.removed), Loss(self._unread(stream, then), True, what)
+            return Place(EARLIEST, now.removed), Loss(lost, None, f"is a different one: it {what}")
+        bounds = then.counted.lost(now)
+        if now.added is None or known is None or bounds is None:
+            return then, _possible_loss(then, now, bounds)
+        if bounds.most < 0:
+            added = now.added - known.least
+            what = f"is a different one: it has {now.length} entries, but only {added} were added"
+            return Place(then.after, now.removed), Loss(self._unread(stream, then), None, what)
+        bounds = self._counted_loss(stream, then, now, bounds.within(0, bounds.most))
         self.last_added[stream] = now.added
-        if missing is None:
-            return then, Loss(1, True, f"has had entries deleted up to the ID {now.deleted}")
-        return then, Loss(missing, False, _start_text(now)) if missing else None
+        if bounds.exact:
+            return then, Loss(bounds.most, bounds.most, _start_text(now)) if bounds.most else None
+        in_the_middle = not now.all_after(then.after)
+        what = f"has had entries deleted up to the ID {now.deleted}" if in_the_middle else _start_text(now)
+        return then, Loss(bounds.least, bounds.most, what, bounds.least > 0 or not in_the_middle)
 
-    def _lost(self, stream: str, then: Place, now: StreamInfo) -> int | None:
-        """Return how many entries after an offset were removed; None if there are too many to count. Usually O(1)."""
-        assert now.added is not None and then.added is not None
-        since = now.added - then.added
-        if now.all_after(then.after):
-            return since - now.length
-        if now.deleted is None or now.deleted <= then.after:
-            return 0
-        return since - self._entries_after(stream, then.after, now) if since <= COUNTED else None
+    def _counted_loss(self, stream: str, then: Place, now: StreamInfo, bounds: Interval) -> Interval:
+        """Return how many entries after an offset were removed: the bounds, narrowed by counting if that is cheap."""
+        known = then.counted.added
+        if bounds.exact or now.all_after(then.after) or known is None or now.added is None:
+            return bounds
+        since = now.added - known.least
+        new = now.deleted is not None and now.deleted > (then.deleted or then.after)
+        if since <= (COUNTED if new else COUNTED_AGAIN):
+            left = self._entries_after(stream, then.after, now)
+        elif may_rank(self.servers, stream) and (exact := ranks(self.servers, {stream: (then.after, now.last)})):
+            left = exact[stream][1] - exact[stream][0]
+        else:
+            return bounds
+        # Entries removed after `now` was read count as lost here; the next offset's counters allow for that.
+        return Interval(now.added - known.most - left, since - left).within(0, max(since, 0))
 
     def _entries_after(self, stream: str, after: StreamID, now: StreamInfo) -> int:
         """Return how many entries a stream has after an offset; cache the number until stream or offset change."""
@@ -170,9 +278,9 @@ class DataLossGuard:
         return counted[2]
 
     def _unread(self, stream: str, then: Place) -> int:
-        """Return how many unread entries a stream had at the last check without a loss."""
-        added = self.last_added.get(stream)
-        return 0 if added is None or then.added is None else max(added - then.added, 0)
+        """Return how many unread entries a stream certainly had at the last check without a loss."""
+        added, known = self.last_added.get(stream), then.counted.added
+        return 0 if added is None or known is None else max(added - known.most, 0)
 
     def _message(self, stream: str, then: Place, loss: Loss) -> str:
         """Return the error message for a data loss."""
@@ -194,10 +302,14 @@ def _start_text(now: StreamInfo) -> str:
     return "is empty" if now.first is None else f"begins at {now.first} and has {now.length} entries"
 
 
-def _possible_loss(then: Place, now: StreamInfo, deleted: StreamID) -> Loss | None:
-    """Return the possible data loss if entries-added is unknown; deletions up to the ID `deleted` do not count."""
-    if now.deleted is not None and now.deleted > max(then.after, deleted):
-        return Loss(1, True, f"has had entries deleted up to the ID {now.deleted}")
-    if then.after == EARLIEST or now.last == then.after or not now.all_after(then.after):
+def _possible_loss(then: Place, now: StreamInfo, bounds: Interval | None) -> Loss | None:
+    """Return the possible data loss if entries-added is unknown; deletions up to the ID `then.deleted` do not count."""
+    most = None if bounds is None else bounds.most
+    what = f"has had entries deleted up to the ID {now.deleted}"
+    if now.deleted is not None and now.deleted > max(then.after, then.deleted or then.after):
+        return Loss(1, most, what)
+    if then.after == EARLIEST or now.last == then.after:
         return None
-    return Loss(0, True, _start_text(now))
+    if now.all_after(then.after):
+        return Loss(0, None, _start_text(now))
+    return Loss(0, most, what, alarm=False) if most else None

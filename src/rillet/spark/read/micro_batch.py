@@ -35,7 +35,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from rillet.client.errors import ConnectionLost, ConnectorError, StaysAway
@@ -46,9 +46,10 @@ from rillet.spark.metrics import report
 from rillet.spark.option_types import EARLIEST
 from rillet.spark.options import Options
 from rillet.spark.read.data_loss import DataLossGuard, Place
+from rillet.spark.read.entry_counts import Interval
 from rillet.spark.read.metadata import key_count, missing_stream, require_streams, selected_streams, wait_for_entries
 from rillet.spark.read.offsets import Offset, Task
-from rillet.spark.read.range_planner import Planner, SizedRange, StreamRange, ranges_between
+from rillet.spark.read.range_planner import Batch, Left, Planner, SizedRange, StreamRange, ranges_between
 from rillet.spark.read.stream_info import StreamInfo, stream_infos
 from rillet.types.stream.id import StreamID
 
@@ -82,6 +83,8 @@ class MicroBatchReader:
         self._infos_for_report: dict[str, StreamInfo | None] | None = (
             None  # the counters that `next` has read in this trigger
         )
+        self._infos: dict[str, StreamInfo | None] = {}  # the counters when the last batch was planned
+        self._left: dict[str, Left] = {}  # the entries that the last planned batch leaves unread
 
     def close(self) -> None:
         """Close the connections to the servers."""
@@ -146,10 +149,18 @@ class MicroBatchReader:
             infos, self._infos_for_report = self._infos_for_report, None
             if infos is None:
                 infos = stream_infos(self.servers, [*self._streams(), *reached.streams])
-            guard = self.guard
-            return report(self.servers, infos, reached.streams, reached.added, guard.lost, sorted(guard.unsure))
+            return report(self.servers, infos, reached, self._estimates(infos), self.guard)
 
         return self._retry(metrics)
+
+    def _estimates(self, infos: Mapping[str, StreamInfo | None]) -> dict[str, float]:
+        """Return the estimated entries behind the last planned batch: those that it left, and those added since."""
+        estimates = {}
+        for stream, left in self._left.items():
+            now, then = infos.get(stream), self._infos.get(stream)
+            grown = 0 if not now or not then or now.added is None or then.added is None else now.added - then.added
+            estimates[stream] = left.estimate + max(grown, 0)
+        return estimates
 
     def next(self, start: Offset, least: int | None, cap: int | None) -> Offset | None:
         """Return the end offset of the next batch with its plan; None if there is nothing to read yet."""
@@ -171,14 +182,17 @@ class MicroBatchReader:
             return None
         batch = self.planner.cut(sized, cap)
         self._delayed_since = None
-        return self._end(start, states, batch.ends, batch.tasks)
+        self._infos, self._left = states.infos, batch.left
+        return self._end(start, states, batch)
 
     def tasks(self, start: Offset, end: Offset) -> Sequence[Task]:
         """Return the planned tasks of a batch; plan them now if the checkpoint, of an early version, has no plan."""
         self._wait_for_known_server(start)
         if end.plan is not None:
+            infos = self._infos
             if end != self.reached:  # entries may have been removed since the batch was planned
-                self._retry(lambda: self.guard.check(start, stream_infos(self.servers, start.streams)))
+                infos = self._retry(lambda: self._checked(start))
+            self.guard.batch_runs(start, end, infos)
             return end.plan
         begin = end.start if end.start is not None else start.streams
 
@@ -190,6 +204,11 @@ class MicroBatchReader:
             return self.planner.cut(self.planner.measure(spans), None).tasks
 
         return self._retry(plan)
+
+    def _checked(self, start: Offset) -> dict[str, StreamInfo | None]:
+        infos = stream_infos(self.servers, start.streams)
+        self.guard.check(start, infos)
+        return infos
 
     def _wait_for_known_server(self, start: Offset) -> None:
         """Make later calls wait for an unavailable server if the query has read from this server before."""
@@ -254,7 +273,7 @@ class MicroBatchReader:
             if info is None or (self.targets is not None and stream not in self.targets):
                 continue
             last = info.last if self.targets is None else min(info.last, self.targets[stream])
-            spans.append(StreamRange(stream, place.after, last, info, place.added))
+            spans.append(StreamRange(stream, place.after, last, info, place.counted))
         return self.planner.measure(spans)
 
     def _wait(self, states: StreamStates) -> bool:
@@ -274,27 +293,43 @@ class MicroBatchReader:
         self._wait(states)
         return True
 
-    def _end(
-        self, start: Offset, states: StreamStates, ends: Mapping[str, StreamID], tasks: tuple[Task, ...]
-    ) -> Offset:
+    def _end(self, start: Offset, states: StreamStates, batch: Batch) -> Offset:
         """Return the offset at the end of a planned batch."""
-        streams, added, unread, deleted = {}, {}, set(), {}
+        begin = {stream: place.after for stream, place in states.places.items()} if start.initial else None
+        end = Offset({}, plan=batch.tasks, start=begin)
+        unread = set()
         for stream, place in states.places.items():
             info = states.infos[stream]
-            at = streams[stream] = ends.get(stream, place.after)
-            count, hole = place.added, start.deleted.get(stream)
-            if info is not None and at != place.after:
-                count, hole = info.added if at == info.last else None, info.deleted
-            if count is None and info is not None and info.all_after(at) and at <= info.last:
-                count = info.removed  # all entries of the stream are after `at`
-            if count is not None:
-                added[stream] = count
-            elif at == place.after and (start.initial or stream in start.unread):
+            at = _place_at(batch.ends.get(stream, place.after), place, info, batch.left.get(stream))
+            end.streams[stream] = at.after
+            if at.added is not None:
+                end.added[stream] = at.added
+            elif at.after == place.after and (start.initial or stream in start.unread):
                 unread.add(stream)
-            elif hole is not None and hole > at:
-                deleted[stream] = hole
-        begin = {stream: place.after for stream, place in states.places.items()} if start.initial else None
-        return Offset(streams, added, tasks, False, begin, frozenset(unread), deleted)
+                continue
+            elif at.between is not None:
+                end.between[stream] = at.between
+            if at.deleted is not None and at.deleted > at.after:
+                end.deleted[stream] = at.deleted
+            if at.removed is not None and info is not None and at.after < info.last:
+                end.removed[stream] = at.removed
+        return replace(end, unread=frozenset(unread))
+
+
+def _place_at(end: StreamID, place: Place, info: StreamInfo | None, left: Left | None) -> Place:
+    """Return the place at the end of a batch; place: its start, left: the entries after the end, if any was read."""
+    if info is None:
+        return replace(place, after=end)
+    counted = place.added is not None or place.between is not None
+    if info.all_after(end) and end <= info.last and (end != place.after or not counted):
+        return Place(end, info.removed, None, info.removed, info.deleted)
+    if end == place.after or left is None:
+        return place
+    if info.added is None:
+        return Place(end, None, deleted=info.deleted)
+    entries = left.entries
+    between = Interval(info.added - entries.most, info.added - entries.least)
+    return Place(end, between.most if between.exact else None, between, info.removed, info.deleted)
 
 
 def _listed(streams: Sequence[str]) -> str:

@@ -5,12 +5,16 @@ that is added later, even in the same millisecond, has a larger ID than the stre
 between two ranges that share a bound.
 
     {"streams": {"events": "1526919030474-5", ...},     the last ID read of each stream
-     "added":   {"events": 123},                         entries-added at that ID, if it is known exactly
+     "added":   {"events": 123},                         entries-added less the entries after that ID, when the batch
+                                                         was planned (entry_counts.py), if known exactly
+     "between": {"events": [100, 140]},                  otherwise two bounds of that number, if known
+     "removed": {"events": 7},                           entries-added less the length, when the batch was planned, if
+                                                         the batch ends before the stream's last ID
      "plan":    [[["events", "<after>", "<last>"]]],     the ranges of each task of the batch that ends here
      "initial": true,                                    only in the offset at which a new query starts
      "unread":  ["orders"],                              streams of which no entry was planned or read yet
-     "deleted": {"events": "1526919030999-0"},           if "added" is unknown: the largest ID after the offset that
-                                                         had been deleted when the batch was planned
+     "deleted": {"events": "1526919030999-0"},           the largest deleted ID when the batch was planned, if it is
+                                                         after the offset
      "from":    {"events": "<ID>"}}                      the batch's start: only for the first batch, and for a
                                                          batch that a group delivers again
 
@@ -33,6 +37,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rillet.errors import RilletError
+from rillet.spark.read.entry_counts import Interval
 from rillet.types.stream.id import MAX, StreamID
 
 Part = tuple[str, StreamID, StreamID]  # (stream, after, last): its entries with after < ID <= last
@@ -64,6 +69,8 @@ class Offset:
     start: dict[str, StreamID] | None = None  # "from" in the JSON
     unread: frozenset[str] = frozenset()
     deleted: dict[str, StreamID] = field(default_factory=dict)
+    between: dict[str, Interval] = field(default_factory=dict)
+    removed: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def parse(cls, value: Mapping[str, Any]) -> Offset:
@@ -79,6 +86,8 @@ class Offset:
                 None if "from" not in value else _ids(value["from"]),
                 frozenset(map(str, value.get("unread", ()))),
                 _ids(value.get("deleted", {})),
+                {str(stream): _interval(bounds) for stream, bounds in value.get("between", {}).items()},
+                {str(stream): int(count) for stream, count in value.get("removed", {}).items()},
             )
         except (ValueError, TypeError, AttributeError) as error:
             raise OffsetError(f"rillet: the checkpoint does not contain an offset of this source: {error}") from None
@@ -96,6 +105,10 @@ class Offset:
         value: dict[str, Any] = {"streams": _texts(self.streams)}
         if self.added:
             value["added"] = {stream: self.added[stream] for stream in sorted(self.added)}
+        if self.between:
+            value["between"] = {stream: list(self.between[stream]) for stream in sorted(self.between)}
+        if self.removed:
+            value["removed"] = {stream: self.removed[stream] for stream in sorted(self.removed)}
         if self.plan is not None:
             value["plan"] = [[[stream, str(after), str(last)] for stream, after, last in task] for task in self.plan]
         if self.initial:
@@ -111,6 +124,11 @@ class Offset:
 
 def _ids(value: Mapping[str, Any]) -> dict[str, StreamID]:
     return {str(stream): StreamID.parse(str(text)) for stream, text in value.items()}
+
+
+def _interval(value: Any) -> Interval:
+    least, most = value
+    return Interval(int(least), int(most))
 
 
 def _texts(streams: Mapping[str, StreamID]) -> dict[str, str]:

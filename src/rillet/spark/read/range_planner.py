@@ -12,6 +12,11 @@ Sources of the number of entries in a range, the cheapest first:
     a short stream            one XRANGE that covers it
     any other range           an estimate from sample entries (probes); XLEN is exact, so only the fraction is estimated
 
+A batch also states how many entries it leaves unread, as an interval that contains the true number: the unread entries,
+less those that the batch takes. Both are exact unless an estimate chose the end of the batch (or the counters do not
+determine the unread entries, see entry_counts.py). The counting happens later than XINFO. So after counting, the
+planner reads the counters again. If entries were removed meanwhile, the interval allows for them.
+
 The end of a batch of at most maxEntriesPerTrigger entries: a rillet server returns it exactly (RILLET.XAFTER). For
 other servers, the planner counts entries if the limit is small (SMALL) or `exactTriggers` is set, which transfers all
 entries of the batch to the driver. With a larger limit, the end is estimated. The cuts between tasks are estimates,
@@ -32,6 +37,7 @@ from dataclasses import dataclass
 from rillet.client.servers import Servers
 from rillet.spark.option_types import EARLIEST, before
 from rillet.spark.options import Options
+from rillet.spark.read.entry_counts import Counted, Interval
 from rillet.spark.read.metadata import ProbeRequest, count_ahead, ids_after, may_rank, probe, ranks
 from rillet.spark.read.offsets import Task, identifier
 from rillet.spark.read.splits import (
@@ -44,14 +50,14 @@ from rillet.spark.read.splits import (
     located,
     tasks,
 )
-from rillet.spark.read.stream_info import StreamInfo
+from rillet.spark.read.stream_info import StreamInfo, stream_infos
 from rillet.types.stream.id import StreamID
 
 SMALL = 4000  # In a batch of up to this many entries, the planner counts them to find the end.
 FEW = 128  # Up to this many entries of a stream are counted: sampling would cost as much.
 SHORT = 256  # One XRANGE counts the entries of a stream up to this length.
 SAMPLES = 48  # Maximum sampling requests in the first round: per stream; three times as many in all.
-TRIGGER_ROUNDS, TRIGGER_PROBES = 3, 96
+TRIGGER_ROUNDS, TRIGGER_PROBES = 6, 96
 BATCH_ROUNDS, BATCH_PROBES = 4, 8192
 
 
@@ -63,7 +69,7 @@ class StreamRange:
     after: StreamID
     last: StreamID
     info: StreamInfo
-    added: int | None = None  # entries-added at `after`
+    counted: Counted | None = None  # the counters at `after`
 
     @property
     def empty(self) -> bool:
@@ -74,6 +80,11 @@ class StreamRange:
     def low(self) -> StreamID:
         """Return the ID before the first unread entry: `after`, or the ID just before the stream's first entry."""
         return max(self.after, self.floor)
+
+    @property
+    def behind(self) -> Interval:
+        """Return how many entries the stream has after `after`, also beyond `last`."""
+        return (self.counted or Counted(self.after)).behind(self.info)
 
     @property
     def floor(self) -> StreamID:
@@ -91,6 +102,7 @@ class SizedRange:
     sure: bool = True  # whether `count` is exact
     wanted: float = 0.0
     end: StreamID = EARLIEST
+    taken: int | None = None  # the number of entries up to `end`, if it was counted
     estimate: Estimate | None = None
 
     def ids(self, positions: Sequence[float]) -> list[StreamID]:
@@ -101,11 +113,20 @@ class SizedRange:
 
 
 @dataclass(frozen=True)
+class Left:
+    """How many entries of a stream a batch leaves unread: an interval that contains the number, and an estimate."""
+
+    entries: Interval
+    estimate: float
+
+
+@dataclass(frozen=True)
 class Batch:
-    """A planned batch: the last ID that it reads of each stream, and its tasks."""
+    """A planned batch: the last ID that it reads of each stream, its tasks, and the entries that it leaves unread."""
 
     ends: dict[str, StreamID]
     tasks: tuple[Task, ...]
+    left: dict[str, Left]
 
 
 class Planner:
@@ -135,12 +156,12 @@ class Planner:
         return [one for one in sized if one.count > 0]
 
     def _measure_by_probing(self, ranges: Sequence[StreamRange]) -> list[SizedRange]:
-        sized = [SizedRange(span, _counted_entries(span)) for span in ranges]
+        sized = [SizedRange(span, *_counted_entries(span)) for span in ranges]
         unknown = [one for one in sized if one.count < 0]
         short = [one for one in unknown if one.span.info.length <= SHORT and not one.span.info.large]
         pages = [ProbeRequest(one.span.stream, one.span.low, one.span.last, one.span.info.length) for one in short]
         for one, page in zip(short, probe(self.servers, pages), strict=True):
-            one.count = float(page.entries)
+            one.count, one.sure = float(page.entries), True
         estimated = [one for one in unknown if one.count < 0]
         self._first_probes(estimated)
         for one in estimated:
@@ -171,7 +192,12 @@ class Planner:
             for one, cells in requests
             for start, end in cells
         ]
-        probes = probe(self.servers, pages)
+        tops = [page._replace(entries=1, backwards=True) for page in pages]
+        found = probe(self.servers, [*pages, *tops])
+        probes = [
+            first._replace(top=top.last if top.entries else None)
+            for first, top in zip(found[: len(pages)], found[len(pages) :], strict=True)
+        ]
         place = 0
         for one, cells in requests:
             assert one.estimate is not None
@@ -214,7 +240,33 @@ class Planner:
             self._find_ends(taken, boundaries, total / parts, cap / max(total, 1.0))
         cuts = self._cut_ids(taken, boundaries, total / parts)
         ranges = [(one.span.stream, one.span.low, one.end) for one in taken]
-        return Batch({one.span.stream: one.end for one in taken}, tuple(tasks(ranges, boundaries, cuts)))
+        ends = {one.span.stream: one.end for one in taken}
+        return Batch(ends, tuple(tasks(ranges, boundaries, cuts)), self._left(taken))
+
+    def _left(self, taken: Sequence[SizedRange]) -> dict[str, Left]:
+        """Return how many entries of each stream follow the end of the batch."""
+        left = {}
+        partly = []
+        for one in taken:
+            if one.end >= one.span.info.last:
+                left[one.span.stream] = Left(Interval.of(0), 0.0)
+            else:
+                partly.append(one)
+        if not partly:
+            return left
+        exact = None
+        if self.ranked:
+            exact = ranks(self.servers, {one.span.stream: (one.end, one.span.info.last) for one in partly})
+        now = stream_infos(self.servers, (one.span.stream for one in partly))
+        for one in partly:
+            stream = one.span.stream
+            later = now[stream]
+            if exact is not None:
+                entries = _left_by_rank(one, exact[stream][1] - exact[stream][0], later)
+            else:
+                entries = _left_by_counting(one, later)
+            left[stream] = Left(entries, max(one.count - (one.wanted if one.taken is None else one.taken), 0.0))
+        return left
 
     def _parts(self, total: float, sized: Sequence[SizedRange]) -> int:
         """Return the number of tasks for a batch of `total` entries."""
@@ -240,6 +292,7 @@ class Planner:
         if self.ranked and (exact := ids_after(self.servers, requests)) is not None:
             for one, end in zip(sized, exact, strict=True):
                 one.end = min(end, one.span.last)
+                one.taken = int(one.wanted) if end < one.span.last else None
         elif counting:
             self._count_out(sized, room, total <= SMALL)
         else:
@@ -266,10 +319,12 @@ class Planner:
             ]
             for one, page, n in zip(sized, probe(self.servers, pages), most, strict=True):
                 one.end = page.last if page.entries >= n else one.span.last
+                one.taken = page.entries
             return
         for one, n in zip(sized, most, strict=True):
             span = one.span
             one.end = count_ahead(self.servers, span.stream, span.low, span.last, n, 10 * SMALL)
+            one.taken = n if one.end < span.last else None
 
     def _snap_to_entries(self, sized: Sequence[SizedRange]) -> None:
         """Move each range's estimated end back to the nearest entry; if there is none, to the range's first entry.
@@ -308,17 +363,46 @@ def _cut_positions(split: SplitBoundaries, share: float) -> list[tuple[float, fl
     return [(cut, max(share / 2, PROBE)) for cut in split.cuts]
 
 
-def _counted_entries(span: StreamRange) -> float:
-    """Return the number of entries in a range if the stream's counters determine it, else -1."""
-    info = span.info
-    if span.last < info.last:
-        return -1.0
-    if span.after <= span.floor:
-        return float(info.length)
-    if span.added is not None and info.added is not None and info.added >= span.added:
-        # XSETID may have changed entries-added, so limit the difference to the possible numbers.
-        return float(min(info.length, max(1, info.added - span.added)))
-    return -1.0
+def _counted_entries(span: StreamRange) -> tuple[float, bool]:
+    """Return the number of entries in a range and whether it is exact; -1 if the stream's counters do not bound it."""
+    if span.last < span.info.last:
+        return -1.0, False
+    behind = span.behind
+    if behind.exact:
+        return float(behind.most), True
+    added = None if span.counted is None else span.counted.added
+    return (float(behind.most), False) if added is not None and added.exact else (-1.0, False)
+
+
+def _left_by_counting(one: SizedRange, later: StreamInfo | None) -> Interval:
+    """Return how many entries followed the end of a batch when it was planned, from the entries that it takes.
+
+    later: the stream after the counting. Entries removed meanwhile may have been among those before the end.
+    """
+    span = one.span
+    behind = span.behind
+    top = int(span.info.top is not None and span.info.top > one.end)
+    if later is None or later.removed is None or span.info.removed is None:
+        return Interval(0, max(behind.most - 1, 0))
+    gone = max(later.removed - span.info.removed, 0)
+    whole = span.last == span.info.last  # otherwise the entries after `last` were not counted
+    if one.taken is not None:
+        entries = Interval(behind.least - one.taken - gone, behind.most - one.taken)
+    elif one.end == span.last and one.sure and not whole:
+        entries = Interval(behind.least - int(one.count) - gone, behind.most - int(one.count))
+    else:
+        entries = Interval(0, behind.most - int(one.end < span.last))  # an estimated end is moved to an entry
+    return entries.within(top, max(behind.most, top))
+
+
+def _left_by_rank(one: SizedRange, count: int, later: StreamInfo | None) -> Interval:
+    """Return how many entries followed the end of a batch when it was planned; `count` of them were there later."""
+    then = one.span.info
+    if later is not None and not later.all_after(one.end) and later.deleted is not None and later.deleted <= one.end:
+        return Interval.of(count)  # neither a trim nor XDEL has removed entries after the end
+    if later is None or later.removed is None or then.removed is None:
+        return Interval(min(count, then.length), then.length)
+    return Interval(count, count + max(later.removed - then.removed, 0)).within(0, then.length)
 
 
 def ranges_between(

@@ -1,13 +1,15 @@
 """Divides a batch among streams and Spark tasks, by estimates of where entries lie. Arithmetic only; no server access.
 
 Redis returns how many entries a stream has, but not how many lie between two IDs. An `Estimate` therefore divides the
-ID space into cells. A probe reads the first few entries (PROBE) after the start of a cell; the estimate extrapolates:
+ID space into cells. A probe reads the first entries (PROBE) after the start of a cell, and the last one; the estimate
+extrapolates:
 
     ├────cell────┼────cell────┼────cell────┼────cell────┤
     x.x..x.xx.x  xxxxxxxx                               x
     probe: dense probe: denser the probe ends after the cell: the count inside the cell is exact (here 0)
 
-If a probe reaches the next cell, the cell's count is exact. Every other cell gets the density of its probe. These
+If a probe reaches the next cell, the cell's count is exact. Every other cell gets the density of its probe, up to its
+last entry. These
 estimated counts are then scaled so that all cells add up to XLEN, which is exact. Scaling corrects the error of bursty
 streams, whose probes are all wrong by about the same factor. If a cut between two tasks falls into a cell with too many
 entries for a precise cut, the cell is divided into up to FINER smaller cells, which are probed in turn.
@@ -35,7 +37,7 @@ from typing import NamedTuple
 from rillet.spark.read.offsets import Part, Task, identifier, number
 from rillet.types.stream.id import StreamID
 
-PROBE = 8
+PROBE = 32
 FINER = 16
 MIN_TASK_ENTRIES = 2000  # Starting a Python task costs much more than reading this many entries.
 TYPICAL = 4  # A cell with more than TYPICAL times the median density is an outlier.
@@ -52,11 +54,15 @@ class Cell(NamedTuple):
 
 
 class Probe(NamedTuple):
-    """The result of an XRANGE request for sample entries: their number and, if any, their first and last ID."""
+    """The result of an XRANGE request for sample entries: their number and, if any, their first and last ID.
+
+    top: the last ID of the whole range that was probed, if it was read too.
+    """
 
     entries: int
     first: StreamID
     last: StreamID
+    top: StreamID | None = None
 
 
 def cells(start: int, end: int, count: int) -> list[tuple[int, int]]:
@@ -84,7 +90,7 @@ class Estimate:
         return [cell for (a, b), n in zip(self._edges, counts, strict=True) if a < b for cell in cells(a, b, n)]
 
     def refine(self, positions: Sequence[tuple[float, float]], most: int) -> list[tuple[int, int]]:
-        """Divide cells that hold too many entries for a precise cut; return up to `most` smaller cells to probe.
+        """Divide cells that hold too many entries for a precise cut, at it or before; return up to `most` cells.
 
         positions: for each cut, the number of entries before the cut, and the maximum number of entries in the cell
         around the cut; ascending. If the probes miss most of the entries, all cells are divided.
@@ -95,6 +101,8 @@ class Estimate:
         for cell in self.cells:
             inside = self.low <= cell.start < self.high
             pieces = FINER if hidden else 0
+            if inside and place < len(positions) and cell.load > 2 * positions[place][1]:  # its error moves the cut
+                pieces = max(pieces, min(FINER, math.ceil(cell.load / positions[place][1])))
             while inside and place < len(positions) and positions[place][0] <= passed + cell.load:
                 grain = positions[place][1]
                 if cell.load > grain:
@@ -131,7 +139,13 @@ class Estimate:
     def _measured(self, start: int, end: int, seen: Probe) -> Cell:
         if seen.entries < PROBE:
             return Cell(start, end, float(seen.entries), True)
-        return Cell(start, end, PROBE * ((end - start) / max(number(seen.last) - number(seen.first), self._unit)))
+        first, last = number(seen.first), number(seen.last)
+        top = end if seen.top is None else number(seen.top)
+        if last - first == PROBE - 1 and top >> 64 == seen.first.ms:  # one burst with numbered entries
+            return Cell(start, end, float(top - first + 1), True)
+        if last - first < self._unit:  # the probe has seen one burst and not the gaps between bursts
+            return Cell(start, end, PROBE * ((end - start) / self._unit))
+        return Cell(start, end, max(float(PROBE), 1 + (top - first) * (PROBE - 1) / (last - first)))
 
     def _scaled(self) -> list[Cell]:
         """Return the cells; scale the estimated counts so that all cells add up to the stream's length."""

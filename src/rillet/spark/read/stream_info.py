@@ -8,13 +8,14 @@ These functions send the requests for all keys together, one pipeline per node. 
 For any other error reply (a key of another type, a missing permission) they raise ConnectorError: a caller that trims
 or copies streams must not treat such a key as missing.
 
-The planner and the data-loss check use these values of `StreamInfo`:
+entry_counts.py states what these numbers prove about the entries after an ID. `StreamInfo` contains:
 
     length     number of entries
     first      ID of the first entry
     last       last-generated-id: the largest ID ever generated; it never decreases
     added      entries-added: how many entries were ever added; it never decreases        (since Redis 7.0)
     deleted    max-deleted-entry-id: the largest ID that XDEL removed; XTRIM does not change it     (since 7.0)
+    top        ID of the last entry; below `last` if XDEL removed the entries at the end
     large      whether the first or the last entry is so large that reading sample entries costs too much
 """
 
@@ -42,6 +43,7 @@ class StreamInfo:
     added: int | None
     deleted: StreamID | None
     large: bool = False
+    top: StreamID | None = None
 
     @classmethod
     def from_reply(cls, reply: Mapping[str, Any]) -> StreamInfo:
@@ -55,6 +57,7 @@ class StreamInfo:
             reply.get("entries-added"),
             StreamID.parse(deleted) if deleted else None,
             any(sum(map(len, entry[1] or ())) > LARGE_ENTRY for entry in edges),
+            StreamID.parse(reply["last-entry"][0]) if reply.get("last-entry") else None,
         )
 
     @property

@@ -157,6 +157,7 @@ class Written:
 
     identity: Identity | None  # None: the write has no commit records
     rows: dict[bytes, int]
+    ordered: bool = False  # whether the task may have put its rows aside (ordered.py)
 
 
 def close_batch(servers: Servers, written: Sequence[Written]) -> None:

@@ -25,7 +25,7 @@ record at once: it resets the record if no row was written, and marks it as `tor
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from xxhash import xxh3_64
 
@@ -46,6 +46,17 @@ MAX_CONFLICTS = 100  # maximum number of consecutive transactions that another c
 Result = TypeVar("Result")
 
 
+class Chunk(NamedTuple):
+    """Packed XADD commands, and the task's rows up to the end of this chunk: their number, their bytes and digest."""
+
+    data: bytes | bytearray
+    commands: int
+    rows: int
+    size: int
+    digest: str
+    first_id: StreamID | None = None  # the ID of the chunk's first row, with an idColumn
+
+
 class TaskTransactions:
     """A write task's rows for one stream: how many are packed, and how many are in the stream."""
 
@@ -59,15 +70,17 @@ class TaskTransactions:
         self.closed = recorded is None  # the batch was complete before: only count rows
         self.rows = self.size = 0
         self.digest = xxh3_64()
-        self.kept: list[tuple[bytearray, int]] = []  # Uncommitted chunks: (XADD commands, their number).
+        self.at = Chunk(b"", 0, 0, 0, self.digest.hexdigest())  # the last chunk that was kept or committed
+        self.kept: list[Chunk] = []  # uncommitted chunks
         self.sent = 0  # How many kept chunks are in the open transaction.
         self._opening: tuple[CommitProgress | None, StreamID] | None = None
         self.first_id: StreamID | None = None  # the first ID in the kept chunks
+        self.packed_first_id: StreamID | None = None  # the first ID in the packer
         self.last_id = NO_ID
         self.conflicts = 0  # consecutive transactions that another client made fail
 
     def set_recorded(self, progress: CommitProgress) -> None:
-        """Store the committed progress and discard the kept chunks, because all packed rows are in the stream."""
+        """Store the committed progress and discard the kept chunks, because all their rows are in the stream."""
         self.recorded = progress
         self.kept.clear()
         self.first_id = None
@@ -75,7 +88,18 @@ class TaskTransactions:
 
     def progress(self, state: str) -> CommitProgress:
         """Return the progress that the next transaction will store in the commit record."""
-        return CommitProgress(self.batch, self.rows, self.size, self.digest.hexdigest(), state)
+        return CommitProgress(self.batch, self.at.rows, self.at.size, self.at.digest, state)
+
+    def take(self, packer: RowPacker, trimming: bytes) -> Chunk:
+        """Return the packed commands as a chunk; `trimming`: the bytes of XADD's trim arguments."""
+        commands = packer.commands
+        data = packer.take()
+        # The digests omit the trim arguments: after a restart, MINID may differ although the rows are equal.
+        hashed = data.replace(trimming, b"") if trimming else data
+        self.digest.update(hashed)
+        self.size += len(hashed)
+        first, self.packed_first_id = self.packed_first_id, None
+        return Chunk(data, commands, self.rows, self.size, self.digest.hexdigest(), first)
 
     def send_kept(self) -> None:
         """Send the kept chunks of XADD commands that the open transaction lacks; begin one if none is open."""
@@ -86,7 +110,7 @@ class TaskTransactions:
             self.transaction.begin(watched, reads)
             self._opening = None
         while self.sent < len(self.kept):
-            self.transaction.send(*self.kept[self.sent])
+            self.transaction.send(*self.kept[self.sent][:2])
             self.sent += 1
             if self.sent > 1:
                 self.opening()  # read these replies, so that `send` can read the QUEUED replies
@@ -113,7 +137,6 @@ class TransactionSender(Sender):
         self.identity = identity
         self.shares: dict[bytes, TaskTransactions] = {}
         self.pending = 0  # Bytes of packed rows that may not be in a stream yet.
-        # The digests omit XADD's trim arguments: after a restart, MINID may differ although the rows are equal.
         self.trimming = b"".join([b"$%d\r\n%b\r\n" % (len(one), one) for one in append_words(options, b"")[2:]])
         for stream in layout.streams() if layout.by_turns else ():
             self.begin(stream)
@@ -152,7 +175,7 @@ class TransactionSender(Sender):
             if self.options.id_column:
                 column = rows.column(self.options.id_column).slice(start, stop - start)
                 first, share.last_id = ids_that_rise(column, self.options.id_column, share.last_id)
-                share.first_id = share.first_id or first
+                share.packed_first_id = share.packed_first_id or first
         elif share.rows == share.recorded.rows:
             self.chunk(stream, packer)
             if share.recorded.state == "part":
@@ -165,15 +188,18 @@ class TransactionSender(Sender):
         if not packer.used:
             return
         share = self.shares[stream]
-        commands = packer.commands
-        data = packer.take()
-        hashed = data.replace(self.trimming, b"") if self.trimming else data
-        share.digest.update(hashed)
-        share.size += len(hashed)
-        if share.closed or share.rows <= share.recorded.rows:  # the stream has these rows already
+        chunk = share.take(packer, self.trimming)
+        if share.closed or chunk.rows <= share.recorded.rows:  # the stream has these rows already
+            share.at = chunk
             return
-        share.kept.append((data, commands))
-        self.pending += len(data)
+        self.keep(share, chunk)
+
+    def keep(self, share: TaskTransactions, chunk: Chunk) -> None:
+        """Keep a chunk for the next commit; send it ahead if it belongs to the only stream."""
+        share.at = chunk
+        share.kept.append(chunk)
+        share.first_id = share.first_id or chunk.first_id
+        self.pending += len(chunk.data)
         if self.layout.single:
             self._send_ahead(share)
         if self.pending >= self.options.transaction_bytes:
@@ -226,7 +252,7 @@ class TransactionSender(Sender):
                 raise self._conflict(share)
             problem = f"ERR The ID specified in XADD is equal or smaller than the stream's last one, {last_id}"
             raise refusal(self.servers.connection(share.stream), share.stream, problem, share.first_id)
-        rows = sum(commands for _, commands in share.kept)
+        rows = sum(chunk.commands for chunk in share.kept)
         errors = share.transaction.execute(rows, len(notes))
         if errors is None:
             return False
@@ -274,13 +300,13 @@ class TransactionSender(Sender):
             if self.options.id_column and share.conflicts == MAX_CONFLICTS:
                 raise self._conflict(share)
             return False
-        if progress.state == "part" and progress.rows < share.rows:
+        if progress.state == "part" and progress.rows < share.at.rows:
             raise ConnectorError(
                 f"rillet: another attempt of {self._task()} wrote to {shown(share.stream)} at the same time and has "
                 f"written fewer rows than this attempt; Spark must run the task again"
             )
         share.set_recorded(progress)
-        if progress.state == "part" and progress.rows == share.rows:
+        if progress.state == "part" and progress.rows == share.at.rows:
             self._compare(share)
         return True
 
@@ -304,7 +330,7 @@ class TransactionSender(Sender):
             )
 
     def _compare(self, share: TaskTransactions) -> None:
-        if share.digest.hexdigest() != share.recorded.digest:
+        if share.at.digest != share.recorded.digest:
             raise ConnectorError(
                 f"rillet: {self._task()} wrote {share.recorded.rows} rows to {shown(share.stream)} before it failed, "
                 f"and now the rows are in another order: sort them within the partition, or set transactionBytes to "

@@ -108,6 +108,9 @@ class Sender:
         """Send the remaining rows and wait for all replies; return the number of rows of each stream."""
         raise NotImplementedError
 
+    def close(self) -> None:
+        """Free what a failed task holds besides its connections: nothing, except in a subclass."""
+
 
 def refusal(connection: Connection, stream: bytes, line: str, row_id: object = "") -> ConnectorError:
     """Return the error for a row whose XADD the server rejected."""
