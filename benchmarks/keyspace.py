@@ -82,6 +82,15 @@ def reads(port: int, count: int) -> dict[str, float]:
             wire.run(("ZADD", "zset", *pairs))
         found[f"KEYS * of {count:,} keys"] = milliseconds(wire, "KEYS", "*")
         found[f"ZRANGE 0 -1 of {count:,} members"] = milliseconds(wire, "ZRANGE", "zset", 0, -1)
+        for start in range(0, count, 1000):
+            names = [f"member:{n:012d}" for n in range(start, min(start + 1000, count))]
+            wire.run(("SADD", "set", *names))
+            wire.run(("HSET", "hash", *[word for name in names for word in (name, "value")]))
+            wire.run(("RPUSH", "list", *names))
+        found[f"SMEMBERS of {count:,} members"] = milliseconds(wire, "SMEMBERS", "set")
+        found[f"HGETALL of {count:,} fields"] = milliseconds(wire, "HGETALL", "hash")
+        found[f"LRANGE 0 -1 of {count:,} elements"] = milliseconds(wire, "LRANGE", "list", 0, -1)
+        wire.run(("DEL", "set", "hash", "list"))
         found[f"SAVE of {count:,} keys and members"] = milliseconds(wire, "SAVE")
     return found
 

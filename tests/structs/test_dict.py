@@ -100,17 +100,7 @@ def test_a_value_that_is_refused_changes_nothing() -> None:
             table.set(key, ["awake"])
     with pytest.raises(TypeError, match="objects"):
         table.set_entry_value(table.find(b"a"), ["awake"])
-    with pytest.raises(TypeError, match="objects"):
-        table.exchange(b"new", None)
     assert dict(table.items()) == {b"a": b"value"}
-    table.check()
-
-
-def test_exchange_returns_the_former_object() -> None:
-    table = Dict(objects=True)
-    assert table.exchange(b"k", 1) is None
-    assert table.exchange(b"k", 2) == 1
-    assert table.unlink(b"k") == 2
     table.check()
 
 
