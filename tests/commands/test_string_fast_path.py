@@ -46,7 +46,6 @@ def test_a_batch_of_commands_has_the_effects_of_the_single_commands(seed: int, l
     quick, slow = (Side(None if log == "none" else Log(log == "log with timestamps"), **options) for _ in range(2))
     quick.engine.notify_events = chance.random() < 0.1  # keyspace events disable the fast path
     for side in (quick, slow):
-        side.engine.access._random = 7 if hasattr(side.engine.access, "_random") else 0
         for one in side.engine.databases:
             one.awake_limit = 1
     for _ in range(40):

@@ -15,7 +15,8 @@ from rillet.types.hash import Hash
 from rillet.types.stream.value import Stream
 from rillet.types.string import RAW, TEXT, String, new_string
 from tests.differential import hashes, list_set, values, zsets
-from tests.differential.test_generic_differential import Maker, words
+from tests.differential.templates import Maker, words
+from tests.differential.test_generic_differential import OPTIONS, TEMPLATES, VALUES
 from tests.differential.wire import Local
 from tests.variants import seeds
 
@@ -329,7 +330,7 @@ def test_no_client_can_tell_whether_values_rest(compat: str, limit: int, seed: i
     makers: list[values.Generator] = [kind(seed, level) for kind in (
         hashes.Generator, zsets.Generator, list_set.Generator
     )]  # fmt: skip
-    strings = Maker(seed)
+    strings = Maker(seed, TEMPLATES, VALUES, OPTIONS)
     chance = random.Random(seed)
     for step in range(600):
         kind = chance.randrange(4)
