@@ -11,9 +11,9 @@ have an expiry, and only when a key may be due:
 The database calls `on_expiry` for that (Database.set_expire). This call is inside a command, during which no signal
 handler may run, so it must not be Python code: it is the start of a thread, or the release of a lock, both in C.
 
-A round is one slow cycle (keyspace/expire_cycle.py), which takes a quarter of its period at most. The lock is free
-between its slices of a millisecond. A fork waits for the end of the current slice (Backend.before_fork), and the child
-gets its own thread.
+A round is one slow cycle (keyspace/expire_cycle.py), which takes a quarter of its period at most, and as much again for
+tables that are rehashed meanwhile. The lock is free between its slices of a millisecond. A fork waits for the end of
+the current slice (Backend.before_fork), and the child gets its own thread.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LOGGER = logger("store")
 
 _ALWAYS = 2**63 - 1  # every key is due before this time
 _REHASH_US = 1000  # microseconds of rehashing before a slice: the cycle passes over sparse tables
-_SHARE = 0.25  # of a period, that a round may take
+_SHARE = 0.5  # of a period, that a round may take; the cycle ends itself after a quarter
 _MOST_COUNTED = 10_000  # keys with an expiry, among which the first one to expire is searched
 _LONGEST = 60.0  # seconds that the thread sleeps at most, because the system's clock may be set
 
@@ -87,7 +87,10 @@ class ActiveExpiry:
                 self._engine.expire_cycle()
                 if not self._engine.expiry.unfinished or monotonic() - began >= _SHARE * period:
                     self.rounds += 1
-                    return self._pause(period)
+                    pause = self._pause(period)
+                    break
+        # The next round begins a period after this one began, as with a timer.
+        return pause if pause is None or pause > period else max(pause - (monotonic() - began), period / 4)
 
     def _pause(self, period: float) -> float | None:
         """Return the seconds until the next round, and let the databases end this pause. The caller holds the lock."""
