@@ -182,11 +182,7 @@ class DictCase(Case):
             value = None
         else:
             value = self.new_value()
-            if self.values or self.chance.random() < 0.5:
-                assert bool(self.table.set(name, value)) is new
-            else:
-                former = self.table.exchange(name, value)
-                assert former == (None if new else self.model[name][0])
+            assert bool(self.table.set(name, value)) is new
         n = self.table.find(name)
         assert self.table.entry_value(n) == value
         self.store(name, n, value)

@@ -172,7 +172,8 @@ def encoded(value: object, version: int) -> tuple[bytes, list[str]]:
 
 def _sealed(data: bytes, version: int) -> bytes:
     data += version.to_bytes(2, "little")
-    return data + crc64(data).to_bytes(8, "little")
+    checksum: int = crc64(data)
+    return data + checksum.to_bytes(8, "little")
 
 
 # -- sources -------------------------------------------------------------------------------------------
