@@ -28,7 +28,7 @@ Since `done` never reverts within a batch, rows are appended in order whoever ap
 
 Rejected: waiting without a bound (a deadlock); failing for a retry (local mode fails the job at the first failure, and
 a cluster after four); putting all rows aside (the server would store a whole batch in addition, and write it twice);
-appending all rows in the driver's commit (packing and appending would no longer overlap). The design note 0023 has the
+appending all rows in the driver's commit (packing and appending would no longer overlap). The design note 0026 has the
 measurements.
 """
 
