@@ -121,12 +121,12 @@ def test_random_commands_keep_the_account_and_the_limit(seed: int) -> None:
 @pytest.mark.parametrize("policy", ["noeviction", "volatile-lru", "volatile-ttl"])
 def test_commands_that_need_memory_fail_if_no_key_may_be_evicted(policy: str) -> None:
     client = Client()
-    client("SET", "a", "x" * 1000)
+    client("SET", "a", "x" * 50_000)
     client("RPUSH", "list", "1", "2")
-    client.limit_above_used(-500, policy)
+    client.limit_above_used(-20_000, policy)
     assert client("SET", "b", "1") == OOM
     assert client("XADD", "s", "*", "f", "v") == OOM
-    assert client("GET", "a") == b"$1000\r\n" + b"x" * 1000 + b"\r\n"
+    assert client("GET", "a") == b"$50000\r\n" + b"x" * 50_000 + b"\r\n"
     assert client("LPOP", "list") == b"$1\r\n1\r\n"
     assert client("DEL", "a") == b":1\r\n"
     assert client("SET", "b", "1") == b"+OK\r\n"
@@ -217,7 +217,7 @@ def test_ttl_evicts_the_keys_that_expire_first() -> None:
     assert sum(number < 100 for number in numbers) < sum(number >= 200 for number in numbers) - 40
 
 
-def test_the_pool_keeps_the_best_candidates_of_seeded_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_pool_keeps_the_best_candidates_of_many_samples() -> None:
     """The pool finds keys that are older than those of a single sample: Redis's reason for the pool."""
     client = Client(maxmemory_policy="allkeys-lru")
     for number in range(1000):
@@ -228,7 +228,7 @@ def test_the_pool_keeps_the_best_candidates_of_seeded_samples(monkeypatch: pytes
     gone = {int(key[1:]) for key in {b"k%d" % n for n in range(1000)} - client.names()}
     assert len(gone) > 100
     # Of keys chosen at random, half would be in the older half.
-    assert sum(number < 500 for number in gone) > 0.9 * len(gone)
+    assert sum(number < 500 for number in gone) > 0.8 * len(gone)
     client.engine.eviction.check()
     assert len(client.engine.eviction.pool.keys) <= 16
 
@@ -352,8 +352,8 @@ def test_an_empty_stream_is_not_a_candidate_and_other_keys_are_evicted() -> None
         client("XGROUP", "CREATE", f"s{number}", "g", "$", "MKSTREAM")
     client.clock.advance(10_000)
     for number in range(20):
-        client("SET", f"k{number}", "x" * 1000)
-    client("CONFIG", "SET", "maxmemory", client.engine.used_memory() - 5000)
+        client("SET", f"k{number}", "x" * 10_000)
+    client("CONFIG", "SET", "maxmemory", client.engine.used_memory() - 50_000)
     assert client("SET", "new", "1") == b"+OK\r\n"
     assert sum(key.startswith(b"s") for key in client.names()) == 20
     client("CONFIG", "SET", "maxmemory", 1)
