@@ -205,7 +205,8 @@ def test_hash_tables_fill_their_gaps_and_shrink() -> None:
     never = [fresh("MEMORY", "USAGE", key) for key in ("set", "hash")]
     for then, now, best in zip(before, after, never, strict=True):
         assert now < 0.7 * then
-        assert now <= best + PAGE
+        # A spare block of records and the list of the pages that became free may remain.
+        assert now <= best + PAGE + 1024
     assert info(end)["active_defrag_key_hits"] >= 2
     end.engine.check()
 
