@@ -36,6 +36,7 @@ except ModuleNotFoundError:  # Cython is not installed: use a replacement for it
     from rillet import _cython as cython
 
 from rillet.structs.dict import Dict
+from rillet.structs.intset import Intset
 from rillet.structs.listpack import Listpack
 from rillet.structs.quicklist import Quicklist, QuicklistNode
 from rillet.structs.rax import Rax
@@ -59,6 +60,7 @@ _STREAM = cython.declare(cython.Py_ssize_t, sys.getsizeof(Stream()) + 645)
 _LIST = cython.declare(cython.Py_ssize_t, sys.getsizeof(List()) + sys.getsizeof(Quicklist()) + 2 * 64)
 _LIST_NODE = cython.declare(cython.Py_ssize_t, sys.getsizeof(QuicklistNode()))
 _OBJECT = cython.declare(cython.Py_ssize_t, sys.getsizeof(Hash()))
+_INTSET = cython.declare(cython.Py_ssize_t, sys.getsizeof(Intset()))
 _RAX_NODE = cython.declare(cython.Py_ssize_t, 80)  # with its characters
 _PENDING = cython.declare(cython.Py_ssize_t, 14)  # of a pending entry, in three indexes
 _CONSUMER = cython.declare(cython.Py_ssize_t, 250)  # or a group, without entries
@@ -142,8 +144,7 @@ def value_bytes(value: object) -> cython.Py_ssize_t:
     if packed is not None:
         return allocated(_OBJECT) + listpack_bytes(packed)  # type: ignore[arg-type]
     if kind is Set and any_value.intset is not None:
-        members: Any = any_value.intset.members
-        return allocated(_OBJECT) + 120 + allocated(members.itemsize * (len(members) * 17 // 16 + 7))
+        return allocated(_OBJECT) + _INTSET + allocated(sys.getsizeof(any_value.intset.members))
     table: Dict = any_value.table
     size: cython.Py_ssize_t = allocated(_OBJECT) + table.memory_bytes()
     if kind is Zset:
