@@ -1,4 +1,4 @@
-"""`rillet serve --maxmemory` evicts keys, and `--maxmemory-clients` disconnects the clients with the largest buffers."""
+"""`rillet serve --maxmemory` evicts keys; `--maxmemory-clients` disconnects the clients with the largest buffers."""
 
 from __future__ import annotations
 

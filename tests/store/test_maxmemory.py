@@ -49,8 +49,7 @@ def test_keys_are_evicted(opened: Callable[..., rillet.Store]) -> None:
 def test_without_a_policy_writes_fail(opened: Callable[..., rillet.Store]) -> None:
     with opened(maxmemory=LIMIT) as store:
         with pytest.raises(CommandError, match="OOM command not allowed when used memory > 'maxmemory'"):
-            for number in range(4000):
-                store.execute("SET", f"key:{number}", VALUE)
+            fill(store)
         assert store.execute("GET", "key:0") == VALUE
         assert store.execute("DEL", "key:0") == 1
 
