@@ -109,6 +109,7 @@ class Engine:
             database.on_expired = self._expired
             database.on_ready = self.blocking.database_ready
             database.may_expire = self._may_expire
+            database.may_delete = self._may_delete
         self.eviction = Eviction(self.databases, self.clock, self.access, self._evicted, self._trimmed)
         # Whether `maxmemory` is set, and whether the last run of the eviction could not make room.
         self.limited = False
@@ -544,7 +545,10 @@ class Engine:
             self.propagation.add_deletions(database.index, name, keys)
 
     def _may_expire(self) -> bool:
-        return not self.loading and not self.paused
+        return not self.loading
+
+    def _may_delete(self) -> bool:
+        return not self.paused
 
     def expire_cycle(self, slice_ns: int = SLICE) -> int:
         """Begin the slow expiry cycle, or continue it for a slice; return the number of deleted keys.
