@@ -491,7 +491,7 @@ class Engine:
         While clients are paused the data does not change (evict.c: isSafeToPerformEvictions).
         """
         if self.loading or self.paused:
-            self.out_of_memory = False
+            self.out_of_memory = self.eviction.running = False
             return True
         result: cython.int = self.eviction.run()
         self.out_of_memory = result == FAIL
