@@ -212,3 +212,18 @@ class Walks(RuleBasedStateMachine):
 
 
 TestWalks = Walks.TestCase
+
+
+def test_an_expired_key_is_missing_but_stays_while_it_may_not_be_deleted() -> None:
+    one = database()
+    one.may_delete = lambda: False
+    fill(one, b"k")
+    one.set_expire(b"k", 1)
+    assert one.lookup(b"k") is one.lookup_read(b"k") is None
+    assert one.find_untouched(b"k") == -1
+    assert one.random_key() == b"k"  # as in Redis, instead of a search without end
+    assert len(one) == 1
+    one.may_delete = lambda: True
+    assert one.random_key() is None
+    assert len(one) == 0
+    one.check()

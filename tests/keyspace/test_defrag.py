@@ -270,3 +270,20 @@ def test_rax_nodes_release_unused_capacity() -> None:
     assert slack() == 0
     assert end("XRANGE", "s", "-", "+") == kept
     end.engine.check()
+
+
+def test_a_list_that_is_renamed_during_its_walk_is_released() -> None:
+    """The walk marks its node in the list; a list with that mark would never rest."""
+    end = local(**ALWAYS, list_max_listpack_size=2)
+    for number in range(200):
+        end("RPUSH", "list", f"element {number}")
+    value: Any = end.session.db.awake_value(b"list")
+    while value.elements.bookmark is None:
+        end.engine.defrag.run(1)
+    end("RENAME", "list", "other")
+    for _ in range(5):
+        end.engine.defrag.run(1)
+    end("CONFIG", "SET", "activedefrag", "no")
+    end.engine.defrag_step()
+    assert end.session.db.awake_value(b"other") is value
+    assert value.elements.bookmark is None

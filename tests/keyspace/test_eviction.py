@@ -11,7 +11,9 @@ import pytest
 from rillet import compiled
 from rillet.keyspace.clock import ManualClock
 from rillet.keyspace.eviction import FAIL, OK, RUNNING, Eviction, time_limit
+from rillet.protocol.command_parser import CommandParser
 from rillet.runtime.engine import Engine
+from rillet.runtime.pause import PAUSE_WRITES
 from rillet.runtime.settings import Settings
 from rillet.types.compat import COMPATS
 
@@ -416,3 +418,44 @@ def test_shared_integers_are_private_with_an_lru_policy_and_a_limit() -> None:
     assert client("OBJECT", "REFCOUNT", "a") == b":2147483647\r\n"
     client("CONFIG", "SET", "maxmemory", "1gb", "maxmemory-policy", "allkeys-lru")
     assert client("OBJECT", "REFCOUNT", "a") == b":1\r\n"
+
+
+def test_a_pipeline_of_sets_respects_the_limit() -> None:
+    """The fast path of SET compares the memory with the limit, too, not only before a pipeline."""
+    client = Client()
+    limit = client.limit_above_used(100_000, "noeviction")
+    parser = CommandParser()
+    parser.feed(b"".join(b"*3\r\n$3\r\nSET\r\n$5\r\n%05d\r\n$900\r\n%s\r\n" % (n, bytes(900)) for n in range(1000)))
+    client.engine.drain(client.session, parser, 1 << 20)
+    replies = bytes(client.session.out.hand_over())
+    assert replies.count(b"+OK\r\n") + replies.count(OOM) == 1000
+    assert replies.count(b"+OK\r\n") < 150
+    assert client.engine.used_memory() < limit + 16 * 1100
+
+
+def test_nothing_is_evicted_while_clients_are_paused() -> None:
+    client = Client()
+    for number in range(100):
+        client("SET", number, "x" * 900)
+    client.engine.paused = PAUSE_WRITES
+    client("CONFIG", "SET", "maxmemory", 1, "maxmemory-policy", "allkeys-random")
+    client("GET", 1)
+    assert client("DBSIZE") == b":100\r\n"
+    assert not client.engine.eviction.running  # the server's loop would call again and again
+    client.engine.unpause()
+    client("PING")
+    assert client("DBSIZE") == b":0\r\n"
+
+
+def test_a_client_whose_stream_a_timer_evicts_is_served_at_once() -> None:
+    client = Client()
+    client("XGROUP", "CREATE", "s", "g", "$", "MKSTREAM")
+    waiting = client.engine.session()
+    words = b"XREADGROUP GROUP g c BLOCK 0 STREAMS s >".split()
+    assert not client.engine.execute(waiting, words)
+    client.limit_above_used(2000, "allkeys-random")
+    client.engine.eviction.limit = client.engine.used_memory() - 100
+    assert client.engine.make_room()
+    assert client.names() == set()
+    assert waiting.blocked is None
+    assert bytes(waiting.out.hand_over()).startswith(b"-")

@@ -253,3 +253,35 @@ def test_sizes_of_structures() -> None:
     client("LINSERT", "l", "BEFORE", "1" * 100, "new")
     client("LTRIM", "l", 10, 3000)
     client.engine.check()
+
+
+def test_many_values_that_leave_in_one_transaction_are_counted() -> None:
+    """The values that wait to be measured do not make each deletion slower."""
+    client = Client()
+    client("MULTI")
+    for number in range(500):
+        client("RPUSH", number, "x" * 2000)
+    for number in range(0, 500, 2):
+        client("APPEND", f"s{number}", "x" * 2000)
+        client("DEL", number)
+    client("EXEC")
+    assert len(client.session.db.ledger.waiting) <= 400
+    client.engine.check()
+    one: Any = client.session.db.ledger
+    before = one.total
+    client("APPEND", "s0", "x" * 2000)
+    assert client.engine.used_memory() > 0
+    assert one.total >= before + 2000
+    client("FLUSHALL")
+    assert one.total == 0 or client.session.db.ledger.total == 0
+
+
+def test_a_value_that_leaves_is_found_among_few() -> None:
+    ledger = Ledger()
+    values = [new_string(bytes(2000)) for _ in range(1000)]
+    for value in values:
+        ledger.note(value)
+    for value in values[:900]:
+        ledger.leave(value)
+        assert len(ledger.waiting) <= 129
+    ledger.check(values[900:])

@@ -33,6 +33,7 @@ cdef class Database:
     cdef public object on_new
     cdef public object on_overwritten
     cdef public object may_expire
+    cdef public object may_delete
     cdef public object lazy
     cdef public bint lazy_server_del
     cdef public long long hits

@@ -10,8 +10,8 @@
 Every access goes through `lookup`, which deletes an expired key and reports it to `on_expired`, so that
 the engine can log a DEL. The clock is injected.
 
-The engine decides whether expired keys may be deleted (`may_expire`). During log replay they may not,
-because the log contains the deletions.
+The engine decides whether keys expire (`may_expire`). During log replay they do not, because the log contains the
+deletions. While clients are paused, an expired key is missing for commands, but it is not deleted (`may_delete`).
 
 **Values at rest.** A small value is bytes in `keys` (types/at_rest.py) until a command looks it up; then it is an
 object, which is awake. A value returns to rest between two commands, when no code holds an object that it may change:
@@ -50,6 +50,7 @@ from rillet.types.string import String, new_string
 # A value of Database.notify_before: no key is given an expiry before this time.
 NEVER_DUE = -(2**63)
 _BATCH = 1024
+_DRAWS = 100  # of random keys, while expired keys are not deleted
 
 AWAKE_LIMIT = 1024
 """Values of a database that stay awake although they are small: those that commands looked up last."""
@@ -99,8 +100,8 @@ class Database:
     __slots__ = (
         "index", "clock", "keys", "expires", "blocking_keys", "ready_keys", "watched_keys", "idmp_keys",
         "on_expired", "on_expiry", "notify_before", "on_ready", "on_missed", "on_new", "on_overwritten", "may_expire",
-        "hits", "misses", "expires_cursor", "average_ttl", "access", "lazy", "lazy_server_del", "awake", "awake_limit",
-        "_first_awake", "_rested", "created", "ledger",
+        "may_delete", "hits", "misses", "expires_cursor", "average_ttl", "access", "lazy", "lazy_server_del", "awake",
+        "awake_limit", "_first_awake", "_rested", "created", "ledger",
     )  # fmt: skip
     keys: Dict
     expires: Dict
@@ -135,6 +136,7 @@ class Database:
         self.on_new: Callable[[Any, bytes], None] | None = None
         self.on_overwritten: Callable[[Any, bytes, object, object], None] | None = None
         self.may_expire: Callable[[], bool] | None = None
+        self.may_delete: Callable[[], bool] | None = None
         # A keyspace.lazyfree.LazyFree, which frees large values in steps; None: all values are freed at once.
         self.lazy: Any = None
         self.lazy_server_del = False
@@ -318,7 +320,7 @@ class Database:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def is_expired(self, key: bytes) -> cython.bint:
-        """Return whether the key has expired and may be deleted (db.c: keyIsExpired)."""
+        """Return whether the key has expired: it does not exist for commands (db.c: keyIsExpired)."""
         if not self._any_expires():
             return False
         n: cython.Py_ssize_t = self.expires.find(key)
@@ -329,9 +331,14 @@ class Database:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def expire_if_needed(self, key: bytes) -> cython.bint:
-        """Delete the key and notify `on_expired` if it has expired; return whether it did (db.c: expireIfNeeded)."""
+        """Delete the key and notify `on_expired` if it has expired; return whether it did (db.c: expireIfNeeded).
+
+        The key stays if expired keys may not be deleted now.
+        """
         if not self.is_expired(key):
             return False
+        if self.may_delete is not None and not self.may_delete():
+            return True
         self.delete(key, True)
         if self.on_expired is not None:
             self.on_expired(self, key)
@@ -779,10 +786,15 @@ class Database:
         return following, [self.keys.entry_key(n) for n in found if self.type_at(n) is kind]
 
     def random_key(self) -> bytes | None:
-        """Return a random key, or None; expired keys that are drawn are deleted (db.c: dbRandomKey). O(1) expected"""
+        """Return a random key, or None; expired keys that are drawn are deleted (db.c: dbRandomKey). O(1) expected
+
+        If they may not be deleted now, the last of 100 draws may be an expired key.
+        """
+        tries = _DRAWS
         while (n := self.keys.fair_random_entry()) >= 0:
             key = self.keys.entry_key(n)
-            if not self.expire_if_needed(key):
+            tries -= 1
+            if not self.expire_if_needed(key) or (tries <= 0 and key in self.keys):
                 return key
         return None
 

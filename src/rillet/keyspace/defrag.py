@@ -303,6 +303,8 @@ class _Walk:
         database = self._databases[self._at]
         if self._moves and self._value is not None and database.awake_value(self._key) is self._value:
             database.ledger.note(self._value)
+        if isinstance(self._value, List):
+            self._value.elements.bookmark = None  # the walk may have been abandoned: the list has another key now
         self.total += work.total
         self.wasted += work.wasted
         self.freed += work.freed

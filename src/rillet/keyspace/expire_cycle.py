@@ -203,6 +203,8 @@ class ExpireCycle:
         """Delete the keys of due entries; return their number."""
         if database.may_expire is not None and not database.may_expire():
             return 0
+        if database.may_delete is not None and not database.may_delete():
+            return 0
         if self.batches is not None and not self.events:
             keys: list[bytes] = database.expire_entries(due, self.names)
             self.batches(database, len(due), keys)

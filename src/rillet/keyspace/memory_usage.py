@@ -64,6 +64,7 @@ _INTSET = cython.declare(cython.Py_ssize_t, sys.getsizeof(Intset()))
 _RAX_NODE = cython.declare(cython.Py_ssize_t, 80)  # with its characters
 _PENDING = cython.declare(cython.Py_ssize_t, 14)  # of a pending entry, in three indexes
 _CONSUMER = cython.declare(cython.Py_ssize_t, 250)  # or a group, without entries
+_HELD = cython.declare(cython.Py_ssize_t, 64)  # values that one command may look up and change
 _CONSUMER_PAGE = cython.declare(cython.Py_ssize_t, 190)  # its first page of entries
 
 
@@ -198,8 +199,18 @@ class Ledger:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def leave(self, value: object) -> cython.bint:
-        """Subtract a value that left the database. O(values that wait)"""
+        """Subtract a value that left the database. O(1) amortized
+
+        The search reads the last values that wait. A transaction can leave many more: those before them are measured,
+        because the command that runs now has looked up only the last ones.
+        """
         at: cython.Py_ssize_t = len(self.waiting) - 1
+        if at >= 2 * _HELD:
+            earlier: list[Any] = self.waiting[: at - _HELD]
+            del self.waiting[: at - _HELD]
+            for other in earlier:
+                self._measure(other)
+            at = len(self.waiting) - 1
         while at >= 0:
             if self.waiting[at] is value:
                 self.waiting.pop(at)

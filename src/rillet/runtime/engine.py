@@ -69,6 +69,8 @@ _SWEPT = cython.declare(cython.Py_ssize_t, 1024)
 _IDMP_PERIOD = 1000
 # Values that wait to be measured before a command settles the ledger (keyspace/memory_usage.py).
 _WAITING = cython.declare(cython.Py_ssize_t, 32)
+# Bytes of replies to commands of a fast path after which `maxmemory` is compared again: 16 replies of SET.
+_UNCHECKED = cython.declare(cython.Py_ssize_t, 80)
 # While more than one part in so many of `maxmemory` waits to be freed, each run of the eviction frees some of it.
 _PENDING_SHARE = cython.declare(cython.Py_ssize_t, 8)
 
@@ -107,6 +109,7 @@ class Engine:
             database.on_expired = self._expired
             database.on_ready = self.blocking.database_ready
             database.may_expire = self._may_expire
+            database.may_delete = self._may_delete
         self.eviction = Eviction(self.databases, self.clock, self.access, self._evicted, self._trimmed)
         # Whether `maxmemory` is set, and whether the last run of the eviction could not make room.
         self.limited = False
@@ -405,6 +408,8 @@ class Engine:
         began: cython.longlong = self._since
         if began >= self.access.due:
             self.access.update()
+        if self.limited and entry.write and not session.state & _TRUSTED:
+            limit = min(limit, session.out.used + _UNCHECKED - 1)
         ran: cython.Py_ssize_t = fast_path.run(session, parser, self.words, feed, limit)
         if ran == 0:
             return 0
@@ -481,12 +486,16 @@ class Engine:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def make_room(self) -> cython.bint:
-        """Evict keys if the data is larger than `maxmemory`; return False if there is no room. Timers call this too."""
-        if self.loading:
+        """Evict keys if the data is larger than `maxmemory`; return False if there is no room. Timers call this too.
+
+        While clients are paused the data does not change (evict.c: isSafeToPerformEvictions).
+        """
+        if self.loading or self.paused:
+            self.out_of_memory = self.eviction.running = False
             return True
         result: cython.int = self.eviction.run()
         self.out_of_memory = result == FAIL
-        if result == OK and not self.lazyfree.pending_bytes:
+        if result == OK and not self.lazyfree.pending_bytes and not self.blocking.ready:
             return True
         if _PENDING_SHARE * self.lazyfree.pending_bytes > self.eviction.limit:
             self.lazyfree.step()
@@ -536,7 +545,10 @@ class Engine:
             self.propagation.add_deletions(database.index, name, keys)
 
     def _may_expire(self) -> bool:
-        return not self.loading and not self.paused
+        return not self.loading
+
+    def _may_delete(self) -> bool:
+        return not self.paused
 
     def expire_cycle(self, slice_ns: int = SLICE) -> int:
         """Begin the slow expiry cycle, or continue it for a slice; return the number of deleted keys.
