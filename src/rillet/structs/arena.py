@@ -122,8 +122,9 @@ class Arena:
     def _new_page(self, size: cython.Py_ssize_t) -> cython.Py_ssize_t:
         page: cython.Py_ssize_t
         if self.vacant:
-            page = self.vacant.pop()
+            page = self.vacant[len(self.vacant) - 1]
             self.pages.put(page, size)
+            self.vacant.pop()  # after the allocation, which may fail
         else:
             if len(self.pages.blocks) >= _MAX_PAGES:
                 raise MemoryError("a dict has more than 2**24 pages of keys")

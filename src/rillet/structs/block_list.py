@@ -55,13 +55,15 @@ class BlockList:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def append(self, size: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """Add a block of zeros at the end; return its index."""
+        """Add a block of zeros at the end; return its index. After MemoryError, nothing has changed."""
         index: cython.Py_ssize_t = len(self.blocks)
+        block: bytearray = bytearray(size)
         self._make_room(index + 1)
-        self.blocks.append(None)
+        self.blocks.append(block)
         if cython.compiled:
-            self.at[index] = cython.NULL
-        self.put(index, size)
+            address: cython.p_uchar = block
+            self.at[index] = address
+        self.size += size + _HEADER
         return index
 
     @cython.ccall

@@ -907,7 +907,10 @@ class Dict(DictTable):
                 put_u32(self._record(following - 1), 4, previous)
             self._free_count -= 1
         else:
-            gap: cython.Py_ssize_t = self._new_record()
+            gap: cython.Py_ssize_t = self._free - 1
+            if self.has_objects:
+                self._set_object(gap, self._object(last))  # first: it may need memory
+            self._new_record()
             self._relink(last, gap + 1)
             to: cython.p_uchar = self._record(gap)
             if cython.compiled:
@@ -915,7 +918,6 @@ class Dict(DictTable):
             else:
                 to[: self._stride] = r[: self._stride]
             if self.has_objects:
-                self._set_object(gap, self._object(last))
                 self._set_object(last, None)
             if self.owner is not None:
                 self.owner.entry_moves(self, last, gap)

@@ -80,6 +80,7 @@ cdef class DictTable:
     @cython.final
     cdef bint _same(self, Py_ssize_t n, const unsigned char *at, Py_ssize_t size) noexcept
     cdef long long _write_item(self, const unsigned char *at, Py_ssize_t size, const unsigned char *value, Py_ssize_t value_size) except -1
+    cdef bint _reserve_record(self) except -1
     cdef Py_ssize_t _new_record(self) except -1
     cdef bint _free_record(self, Py_ssize_t n) except -1
     cdef bint _unlink(self, Py_ssize_t n, unsigned int h) except -1

@@ -194,6 +194,17 @@ def bucket(table: BlockList, index: cython.Py_ssize_t) -> cython.Py_ssize_t:
 @cython.exceptval(-1, check=False)
 def set_bucket(table: BlockList, exp: cython.int, index: cython.Py_ssize_t, link: cython.Py_ssize_t) -> cython.bint:
     """Set the first entry of a bucket, in a table of 2**exp buckets; create its block if it does not exist."""
+    if link or bucket(table, index):
+        _make_bucket(table, exp, index)
+        put_u32(address(table, index >> _BUCKET_SHIFT, 4 * (index & _BUCKET_MASK)), 0, link)
+    return True
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(-1, check=False)
+def _make_bucket(table: BlockList, exp: cython.int, index: cython.Py_ssize_t) -> cython.bint:
+    """Create the block of a bucket, if it does not exist: `set_bucket` then allocates nothing."""
     segment: cython.Py_ssize_t = index >> _BUCKET_SHIFT
     missing: cython.bint
     if cython.compiled:
@@ -201,11 +212,8 @@ def set_bucket(table: BlockList, exp: cython.int, index: cython.Py_ssize_t, link
     else:
         missing = table.blocks[segment] is None
     if missing:
-        if link == 0:
-            return True
         one: cython.Py_ssize_t = 4
         table.put(segment, one << min(exp, _BUCKET_SHIFT))
-    put_u32(address(table, segment, 4 * (index & _BUCKET_MASK)), 0, link)
     return True
 
 
@@ -347,17 +355,11 @@ class DictTable:
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def _new_record(self) -> cython.Py_ssize_t:
-        """Return the number of an unused record: the first gap, or a new one at the end."""
-        n: cython.Py_ssize_t = self._free - 1
-        if n >= 0:
-            following: cython.Py_ssize_t = u32(self._record(n), 0)
-            self._free = following
-            self._free_count -= 1
-            if following:
-                put_u32(self._record(following - 1), 4, 0)
-            return n
-        n = self._top
+    def _reserve_record(self) -> cython.bint:
+        """Make room for a record, so that `_new_record` allocates nothing."""
+        if self._free:
+            return True
+        n: cython.Py_ssize_t = self._top
         if n >= _MAX_ENTRIES:
             raise MemoryError("a dict is limited to 2**32 - 2 entries")
         chunk: cython.Py_ssize_t = n >> _RECORD_SHIFT
@@ -367,6 +369,21 @@ class DictTable:
             room: cython.Py_ssize_t = len(self._records.blocks[0])
             if (n + 1) * self._stride > room:
                 self._records.enlarge(0, 2 * room)
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _new_record(self) -> cython.Py_ssize_t:
+        """Return the number of an unused record, which was reserved: the first gap, or a new one at the end."""
+        n: cython.Py_ssize_t = self._free - 1
+        if n >= 0:
+            following: cython.Py_ssize_t = u32(self._record(n), 0)
+            self._free = following
+            self._free_count -= 1
+            if following:
+                put_u32(self._record(following - 1), 4, 0)
+            return n
+        n = self._top
         self._top = n + 1
         return n
 
@@ -530,6 +547,15 @@ class DictTable:
         n: cython.Py_ssize_t = self._find(at, size, h)
         if n >= 0:
             return n
+        # All memory is allocated before the first change: after MemoryError, the dict is as before.
+        index: cython.Py_ssize_t
+        if self.rehashidx >= 0:
+            index = h & table_mask(self.exp1)
+            _make_bucket(self._table1, self.exp1, index)
+        else:
+            index = h & table_mask(self.exp0)
+            _make_bucket(self._table0, self.exp0, index)
+        self._reserve_record()
         place: cython.longlong = self._write_item(at, size, value, value_size)
         n = self._new_record()
         r: cython.p_uchar = self._record(n)
@@ -537,14 +563,11 @@ class DictTable:
         put_u64(r, 8, place)
         if self.has_numbers:
             put_u64(r, 16, 0)
-        index: cython.Py_ssize_t
         if self.rehashidx >= 0:
-            index = h & table_mask(self.exp1)
             put_u32(r, 0, bucket(self._table1, index))
             set_bucket(self._table1, self.exp1, index, n + 1)
             self.used1 += 1
         else:
-            index = h & table_mask(self.exp0)
             put_u32(r, 0, bucket(self._table0, index))
             set_bucket(self._table0, self.exp0, index, n + 1)
             self.used0 += 1
@@ -683,12 +706,14 @@ class DictTable:
                 r: cython.p_uchar = self._record(link - 1)
                 following: cython.Py_ssize_t = u32(r, 0)
                 index: cython.Py_ssize_t = u32(r, 4) & mask1
+                # The only allocation: after MemoryError, the rest of the chain is still in table 0.
+                _make_bucket(self._table1, self.exp1, index)
                 put_u32(r, 0, bucket(self._table1, index))
                 set_bucket(self._table1, self.exp1, index, link)
+                set_bucket(self._table0, self.exp0, self.rehashidx, following)
                 self.used0 -= 1
                 self.used1 += 1
                 link = following
-            set_bucket(self._table0, self.exp0, self.rehashidx, 0)
             self.rehashidx += 1
             if self.rehashidx & _BUCKET_MASK == 0:
                 self._table0.drop((self.rehashidx >> _BUCKET_SHIFT) - 1)

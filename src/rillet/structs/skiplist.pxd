@@ -16,6 +16,7 @@ cdef class Skiplist(EntryOwner):
     cdef readonly Py_ssize_t hops
     cdef readonly Py_ssize_t at_node
     cdef readonly Py_ssize_t at_index
+    cdef Py_ssize_t _levels
     cdef Py_ssize_t _before[12]
     cdef Py_ssize_t _ranks[12]
     cdef unsigned char *_node(self, Py_ssize_t x) noexcept
@@ -24,7 +25,7 @@ cdef class Skiplist(EntryOwner):
     cdef double score_of(self, Py_ssize_t x, Py_ssize_t i) noexcept
     cdef Py_ssize_t next_of(self, Py_ssize_t x) noexcept
     cdef Py_ssize_t before(self, Py_ssize_t x) noexcept
-    cdef Py_ssize_t _add_node(self) except -1
+    cdef bint _reserve_node(self) except -1
     cdef Py_ssize_t _descend(self, int kind, double score, Dict table, const unsigned char *at, Py_ssize_t size) except -1
     cdef Py_ssize_t _place(self, Py_ssize_t x, int kind, double score, Dict table, const unsigned char *at, Py_ssize_t size) except -1
     cdef Py_ssize_t _find(self, Dict table, Py_ssize_t n, double score) except -1

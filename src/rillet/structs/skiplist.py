@@ -199,7 +199,9 @@ def _chance() -> cython.int:
 class Skiplist(EntryOwner):
     """A skiplist of the entries of one dict; ranks count from 0."""
 
-    __slots__ = ("_before", "_ranks", "at_index", "at_node", "blocks", "hops", "length", "level", "nodes", "tail")
+    __slots__ = (
+        "_before", "_levels", "_ranks", "at_index", "at_node", "blocks", "hops", "length", "level", "nodes", "tail",
+    )  # fmt: skip
     _before: Any
     _ranks: Any
 
@@ -212,6 +214,7 @@ class Skiplist(EntryOwner):
         self.tail = 0
         self.hops = 0
         self.at_node = self.at_index = 0
+        self._levels = 0  # of the next node, if `_reserve_node` was called
         put_u32(self._node(0), _LEVELS, _MAX_LEVEL)
         if not cython.compiled:
             self._before = [0] * MAX_LEVEL
@@ -264,16 +267,17 @@ class Skiplist(EntryOwner):
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def _add_node(self) -> cython.Py_ssize_t:
-        """Return a new node, whose bytes are undefined."""
+    def _reserve_node(self) -> cython.bint:
+        """Prepare a node after the last one, so that `_split` allocates nothing."""
         x: cython.Py_ssize_t = self.nodes
         block: cython.Py_ssize_t = x >> _NODE_SHIFT
+        if self._levels == 0:
+            self._levels = _chance()
         if block == len(self.blocks.blocks):
             self.blocks.append((_NODE_MASK + 1) * _NODE_BYTES)
         elif block == 0 and (x + 1) * _NODE_BYTES > len(self.blocks.blocks[0]):
             self.blocks.enlarge(0, 2 * len(self.blocks.blocks[0]))
-        self.nodes = x + 1
-        return x
+        return True
 
     # -- searching -----------------------------------------------------------------------------------
 
@@ -453,7 +457,13 @@ class Skiplist(EntryOwner):
     def add(self, table: Dict, member: bytes, score: cython.double) -> cython.bint:
         """Add a member to the dict and to the list; return False if it exists. O(log n)"""
         n: cython.Py_ssize_t = table.add_or_find(member)
-        return table.added and self.insert(table, n, score)
+        if not table.added:
+            return False
+        try:
+            return self.insert(table, n, score)
+        except BaseException:  # MemoryError: the list is unchanged
+            table.delete_entry(n)
+            raise
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
@@ -465,7 +475,10 @@ class Skiplist(EntryOwner):
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def insert(self, table: Dict, n: cython.Py_ssize_t, score: cython.double) -> cython.bint:
-        """Add an entry that is not in the list, and set its number to the score (zslInsert). O(log n)"""
+        """Add an entry that is not in the list, and set its number to the score (zslInsert). O(log n)
+
+        After MemoryError, the list is unchanged.
+        """
         table.set_score(n, score)
         p: cython.p_uchar = table._item(n)
         size: cython.Py_ssize_t = varint(p, 0) >> 1
@@ -511,8 +524,11 @@ class Skiplist(EntryOwner):
     @cython.exceptval(-1, check=False)
     def _split(self, x: cython.Py_ssize_t, keep: cython.Py_ssize_t) -> cython.bint:
         """Move the members of a node from `keep` on to a new node after it; the last search ended at the node."""
-        y: cython.Py_ssize_t = self._add_node()
-        levels: cython.int = _chance()
+        self._reserve_node()
+        y: cython.Py_ssize_t = self.nodes
+        self.nodes = y + 1
+        levels: cython.int = self._levels
+        self._levels = 0
         p: cython.p_uchar = self._node(x)
         q: cython.p_uchar = self._node(y)
         level: cython.Py_ssize_t
@@ -640,6 +656,8 @@ class Skiplist(EntryOwner):
         if low and high:  # it keeps its position
             _put_pair(p, i, score, n)
             return table.set_score(n, score)
+        if self.nodes > 1:  # a single node is not full after the removal
+            self._reserve_node()  # nothing may fail between the removal and the insertion
         self._cut(table, x, i, 1)
         return self.insert(table, n, score)
 
@@ -650,6 +668,7 @@ class Skiplist(EntryOwner):
         entries: list[Any] = []
         n: cython.Py_ssize_t
         i: cython.Py_ssize_t
+        shrinks: cython.bint = table.newest
         while count > 0:
             self.at(start)
             x: cython.Py_ssize_t = self.at_node
@@ -660,12 +679,19 @@ class Skiplist(EntryOwner):
                 entries.append(self.entry_of(x, i))
             self._cut(table, x, first, some)
             count -= some
-            # While movement pauses, the entries that are still to be deleted keep their numbers.
+            # While movement pauses, the entries that are still to be deleted keep their numbers. The dict does not
+            # shrink either, because that allocates memory: the deletions must not stop in the middle.
             table.pauses += 1
-            for n in entries:
-                table.delete_entry(n)
-            table.pauses -= 1
+            table.newest = False
+            try:
+                for n in entries:
+                    table.delete_entry(n)
+            finally:
+                table.newest = shrinks
+                table.pauses -= 1
             table.tidy(some)
+            if shrinks:
+                table.shrink_if_needed()
         return True
 
     @cython.ccall

@@ -296,9 +296,10 @@ class Zset(Charged):
 
     def to_skiplist(self) -> None:
         """Convert to a skiplist (zsetConvert). O(n)"""
-        pairs = list(self)
-        self._start_skiplist()
-        self._insert_all(pairs)
+        converted = Zset()
+        converted._start_skiplist()
+        converted._insert_all(self)
+        self.listpack, self.skiplist, self.table = None, converted.skiplist, converted.table
 
     # -- the whole sorted set ------------------------------------------------------------------------
 

@@ -120,6 +120,8 @@ def _of_listpack(packed: Listpack, limits: EncodingLimits) -> Zset:
         raise Corrupt("a sorted set has a duplicate member, or a member without a score")
     if any((one[1], one[0]) > (other[1], other[0]) for one, other in zip(pairs, pairs[1:], strict=False)):
         raise Corrupt("the members of a sorted set are not in order")
+    if any(isinstance(score, bytes) and b"x" in score.lower() for score in values[1::2]):
+        return Zset.of(pairs, limits)  # hexadecimal scores, which no server writes, become decimal
     value = Zset()
     value.listpack = packed
     if len(pairs) > limits.zset_max_listpack_entries:
