@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         NotAStore,
         NotSent,
         OutcomeUnknown,
+        OutOfMemory,
         ProtocolError,
         ReadOnly,
         RilletError,
@@ -111,9 +112,9 @@ __version__ = "0.1.0"
 
 _ERRORS = """
     BusyGroup BusyKey ClusterDown CommandError Corrupt ExecAbort IncompatibleOwner InvalidEntry InvalidValue Loading
-    LogCorrupt Misconf NestedCall NewerFormat NoAuth NoGroup NoPerm NoProto NoScript NotAStore NotSent OutcomeUnknown
-    ProtocolError ReadOnly RilletError StoreBusy StoreClosed StoreError StoreTimeout TransactionConflict TryAgain
-    Unblocked UnknownTimeout WrongPass WrongType
+    LogCorrupt Misconf NestedCall NewerFormat NoAuth NoGroup NoPerm NoProto NoScript NotAStore NotSent OutOfMemory
+    OutcomeUnknown ProtocolError ReadOnly RilletError StoreBusy StoreClosed StoreError StoreTimeout TransactionConflict
+    TryAgain Unblocked UnknownTimeout WrongPass WrongType
 """
 _STORE = """
     ChannelMessage Consumer ConsumerInfo Counter Entry Group GroupInfo GroupStats Hash List Message MultiConsumer
@@ -191,6 +192,7 @@ __all__ = [
     "NoScript",
     "NotAStore",
     "NotSent",
+    "OutOfMemory",
     "OutcomeUnknown",
     "PendingEntry",
     "PendingSummary",

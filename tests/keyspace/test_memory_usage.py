@@ -24,10 +24,10 @@ LOADS = {
     "keys that expire": ("SET key:{i} 0123456789 EX 100000", 250_000),
     "a list": ("RPUSH list element-number-{i}", 900_000),
     "lists": ("RPUSH list:{j} element-number-{i}-{i}-{i}", 500_000),
-    "small hashes": ("HSET hash:{i} a {i} b {i} c hello", 80_000),
+    "small hashes": ("HSET hash:{i} a {i} b {i} c hello", 400_000),
     "a hash": ("HSET hash field:{i} value:{i}", 500_000),
     "a set": ("SADD set member:{i}", 600_000),
-    "a sorted set": ("ZADD zset {i} member:{i}", 150_000),
+    "a sorted set": ("ZADD zset {i} member:{i}", 600_000),
     "a stream": ("XADD stream * temperature {i} humidity {i}", 1_000_000),
     "streams": ("XADD stream:{j} * temperature {i} humidity {i}", 400_000),
 }

@@ -54,6 +54,7 @@ _SMALL = cython.declare(cython.Py_ssize_t, 512)  # larger blocks come from mallo
 _PAGE = cython.declare(cython.Py_ssize_t, 72)  # a page of an arena: its object, list entry and address
 _BYTES = cython.declare(cython.Py_ssize_t, sys.getsizeof(b""))
 _BUFFER = cython.declare(cython.Py_ssize_t, 64)  # a bytearray object
+_EMPTY_BUFFER = cython.declare(cython.Py_ssize_t, sys.getsizeof(bytearray()))
 _STRING = cython.declare(cython.Py_ssize_t, sys.getsizeof(new_string(b"")))
 _LISTPACK = cython.declare(cython.Py_ssize_t, sys.getsizeof(Listpack()))
 _STREAM = cython.declare(cython.Py_ssize_t, sys.getsizeof(Stream()) + 645)
@@ -98,12 +99,11 @@ def listpack_bytes(packed: Listpack) -> cython.Py_ssize_t:
 @cython.cfunc
 @cython.exceptval(check=False)
 def string_bytes(string: String) -> cython.Py_ssize_t:
-    """Return the bytes of a string; those that grow have an eighth more room."""
-    length: cython.Py_ssize_t
+    """Return the bytes of a string; one that grows has spare room."""
     if string.grown is None:
         return allocated(_STRING) + allocated(_BYTES + len(string.data))
-    length = len(string.grown)
-    return allocated(_STRING) + _BUFFER + allocated(length + (length >> 3))
+    room: cython.Py_ssize_t = sys.getsizeof(string.grown)
+    return allocated(_STRING) + _BUFFER + allocated(room - _EMPTY_BUFFER)
 
 
 @cython.cfunc
@@ -120,11 +120,11 @@ def stream_bytes(stream: Stream) -> cython.Py_ssize_t:
     if stream.idmp is not None:
         producers: Any = stream.idmp.producers
         seen: list[Any] = list(islice(producers.values(), 8))
-        ids: cython.Py_ssize_t = 0
+        messages: cython.Py_ssize_t = 0
         for producer in seen:
-            ids += len(producer.ids)
+            messages += 230 * len(producer.ids) + producer.iid_bytes
         if seen:
-            size += len(producers) * (400 + 230 * ids // len(seen))
+            size += len(producers) * (400 + messages // len(seen))
     return size
 
 

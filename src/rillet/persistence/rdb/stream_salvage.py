@@ -290,8 +290,7 @@ class _StreamSalvage:
         for pid, producer in list(producers.producers.items()):
             for iid, entry in list(producer.ids.items()):
                 if any(low <= entry <= high for low, high in self.gaps):
-                    del producer.ids[iid]
-                    producer.order.remove(iid)
+                    producer.remove(iid)
             if not producer.order:
                 del producers.producers[pid]
         self.stream.idmp = producers

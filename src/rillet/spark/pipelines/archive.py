@@ -180,6 +180,7 @@ class Job:
     def round(self, manifest: ArchiveManifest) -> ArchiveManifest:
         """Archive the entries that the streams hold now, until `stop` is set; return the new manifest."""
         from rillet.client.servers import Servers
+        from rillet.spark.read.stream_info import stream_infos
 
         schema = self.columns.json()
         if manifest.commit and manifest.schema != schema:
@@ -201,6 +202,8 @@ class Job:
                     if Offset.parse(end).streams == Offset.parse(start).streams:
                         break
                     manifest = self.batch(manifest, reader.partitions(start, end), end)
+                    if self.trim and self.guard is not None:  # this job removes entries itself from now on
+                        self.guard.batch_was_read(stream_infos(servers, Offset.parse(end).streams))
                     start = position_only(end)
                     if self.stop.is_set():
                         return manifest

@@ -203,6 +203,11 @@ class DataLossGuard:
                 most = None if info is None else place.counted.behind(info).most
                 self.running[stream] = RunningBatch(place.after, last, most, info)
 
+    def batch_was_read(self, infos: Mapping[str, StreamInfo | None]) -> None:
+        """Count what may have been removed while the last batch ran. Call this before you trim its entries yourself."""
+        for stream, batch in list(self.running.items()):
+            self._count_removed(stream, batch.end, infos.get(stream))
+
     def _count_removed(self, stream: str, after: StreamID, now: StreamInfo | None) -> None:
         """Count the entries of the batch up to `after` that may have been removed before its tasks read them."""
         batch = self.running.get(stream)

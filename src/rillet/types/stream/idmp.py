@@ -68,21 +68,37 @@ def _rotate_left(value: int) -> int:
 
 
 class Producer:
-    """The stored messages of one producer: the entry ID (ms << 64 | seq) of each iid, and the iids, oldest first."""
+    """The stored messages of one producer: the entry ID (ms << 64 | seq) of each iid, and the iids, oldest first.
 
-    __slots__ = ("ids", "order")
+    iid_bytes: the sum of the lengths of the iids.
+    """
+
+    __slots__ = ("ids", "iid_bytes", "order")
 
     def __init__(self) -> None:
         self.ids: dict[bytes, int] = {}
         self.order: deque[bytes] = deque()
+        self.iid_bytes = 0
 
     def expire(self, limit: int) -> bool:
         """Remove the oldest iids, whose entry IDs have a time of at most `limit` ms. Return whether there were any."""
         removed = False
         while self.order and self.ids[self.order[0]] >> 64 <= limit:
-            del self.ids[self.order.popleft()]
+            self.drop_oldest()
             removed = True
         return removed
+
+    def drop_oldest(self) -> None:
+        """Remove the oldest message."""
+        iid = self.order.popleft()
+        del self.ids[iid]
+        self.iid_bytes -= len(iid)
+
+    def remove(self, iid: bytes) -> None:
+        """Remove a message by its iid. O(iids)"""
+        self.order.remove(iid)
+        del self.ids[iid]
+        self.iid_bytes -= len(iid)
 
     def load(self, iid: bytes, ms: int, seq: int) -> bool:
         """Add a message as the newest, without applying max_entries. Return False if the iid exists."""
@@ -90,6 +106,7 @@ class Producer:
             return False
         self.ids[iid] = ms << 64 | seq
         self.order.append(iid)
+        self.iid_bytes += len(iid)
         return True
 
 
@@ -137,12 +154,11 @@ class Producers:
         if producer is None:
             producer = self.producers[pid] = Producer()
         if iid in producer.ids:  # only in a replay: the stored iid had expired when the XADD was executed
-            producer.order.remove(iid)
-            del producer.ids[iid]
+            producer.remove(iid)
         producer.load(iid, ms, seq)
         self.added = self.added + 1 & _U64
         if len(producer.ids) > self.max_entries:
-            del producer.ids[producer.order.popleft()]
+            producer.drop_oldest()
 
     def expire(self, now: int, empty: bool = True) -> bool:
         """Remove iids that have expired by `now` (ms), and producers without iids. Return whether any was removed.
@@ -195,6 +211,7 @@ class Producers:
             twin.producers[pid] = own = Producer()
             own.ids = producer.ids.copy()
             own.order = producer.order.copy()
+            own.iid_bytes = producer.iid_bytes
         return twin
 
     def memory_usage(self) -> int:
@@ -209,6 +226,8 @@ class Producers:
         for pid, producer in self.producers.items():
             if len(producer.order) != len(producer.ids) or set(producer.order) != set(producer.ids):
                 raise AssertionError(f"producer {pid!r} has each iid once, in order")
+            if producer.iid_bytes != sum(map(len, producer.ids)):
+                raise AssertionError(f"producer {pid!r} knows the bytes of its iids")
             if any(not 0 <= entry < 1 << 128 for entry in producer.ids.values()):
                 raise AssertionError(f"the entry IDs of producer {pid!r} have 128 bits")
         limits = (self.duration, *DURATION_RANGE), (self.max_entries, *MAX_ENTRIES_RANGE)
