@@ -17,7 +17,7 @@ pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
 import rillet.store
-from rillet.spark.read.entry_counts import Counted, Interval
+from rillet.spark.read.entry_counts import Counted, CountInterval
 from rillet.spark.read.stream_info import StreamInfo
 from rillet.types.stream.id import StreamID
 from tests.spark.calls import Query, server, stopped  # noqa: F401
@@ -365,7 +365,7 @@ def test_counters_bound_what_follows_and_what_was_lost(before, at, later, rememb
     followed = [n for n in ledger.held if n > at]
     added = len(ledger.every) - len(followed)
     counted = Counted(
-        StreamID(at, 0), Interval(added - slack[0], added + slack[1]), then.removed if remembers else None, then.deleted
+        StreamID(at, 0), CountInterval(added - slack[0], added + slack[1]), then.removed if remembers else None, then.deleted
     )
     for step in later:
         ledger.apply(step)

@@ -12,7 +12,7 @@ pytest.importorskip("pyspark")
 
 import rillet.spark
 from rillet.spark.metrics import evenly_spread, read_progress
-from rillet.spark.read.entry_counts import Counted, Interval
+from rillet.spark.read.entry_counts import Counted, CountInterval
 from rillet.spark.read.stream_info import StreamInfo
 from rillet.types.stream.id import StreamID
 from tests.judge import Judge
@@ -42,8 +42,8 @@ def at(ms: int) -> StreamID:
 def test_entries_after_an_offset_are_bounded(
     after: StreamID, added: int | None, now: StreamInfo, expected: tuple[int, int]
 ) -> None:
-    assert Counted(after, None if added is None else Interval.of(added)).behind(now) == expected
-    assert expected[0] <= Interval(*expected).nearest(evenly_spread(after, now)) <= expected[1]
+    assert Counted(after, None if added is None else CountInterval.of(added)).behind(now) == expected
+    assert expected[0] <= CountInterval(*expected).nearest(evenly_spread(after, now)) <= expected[1]
 
 
 def test_a_report_has_counts_bytes_and_ages_by_the_servers_clock(judge: Judge, url: str) -> None:

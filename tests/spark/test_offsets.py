@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rillet.client.pages import successor
-from rillet.spark.read.entry_counts import Interval
+from rillet.spark.read.entry_counts import CountInterval
 from rillet.spark.read.offsets import Offset, OffsetError, identifier, number
 from rillet.spark.read.splits import PROBE, Estimate, Probe, capped, line, located, tasks
 from rillet.types.stream.id import MAX, StreamID
@@ -32,7 +32,7 @@ PARTS = st.tuples(NAMES, IDS, IDS)
     st.none() | st.dictionaries(NAMES, IDS),
     st.frozensets(NAMES),
     st.dictionaries(NAMES, IDS),
-    st.dictionaries(NAMES, st.builds(Interval, st.integers(0, 2**63), st.integers(0, 2**63))),
+    st.dictionaries(NAMES, st.builds(CountInterval, st.integers(0, 2**63), st.integers(0, 2**63))),
     st.dictionaries(NAMES, st.integers(0, 2**63)),
 )
 def test_an_offset_is_the_same_after_json(

@@ -39,7 +39,7 @@ from typing import TYPE_CHECKING, Any
 from rillet.client.servers import Servers
 from rillet.protocol.reply_parser import ReplyError
 from rillet.spark.option_types import EARLIEST
-from rillet.spark.read.entry_counts import Counted, Interval
+from rillet.spark.read.entry_counts import Counted, CountInterval
 from rillet.spark.read.metadata import may_rank, ranks
 from rillet.spark.read.offsets import Offset, number
 from rillet.spark.read.stream_info import StreamInfo
@@ -55,7 +55,7 @@ def counted_at(offset: Offset, stream: str) -> Counted:
     """Return what an offset states about a stream; a stream that the offset lacks is unread."""
     if stream not in offset.streams:
         return Counted(EARLIEST)
-    added = offset.between.get(stream) if stream not in offset.added else Interval.of(offset.added[stream])
+    added = offset.between.get(stream) if stream not in offset.added else CountInterval.of(offset.added[stream])
     return Counted(offset.streams[stream], added, offset.removed.get(stream), offset.deleted.get(stream))
 
 
@@ -67,7 +67,7 @@ def evenly_spread(after: StreamID, now: StreamInfo) -> float:
     return now.length * min(max(share, 0.0), 1.0)
 
 
-def entries_behind(servers: Servers, infos: Mapping[str, StreamInfo], offset: Offset) -> dict[str, Interval]:
+def entries_behind(servers: Servers, infos: Mapping[str, StreamInfo], offset: Offset) -> dict[str, CountInterval]:
     """Return, for each stream, an interval that contains the number of its entries after an offset.
 
     One round trip if a rillet server must rank IDs, else none.
@@ -79,7 +79,7 @@ def entries_behind(servers: Servers, infos: Mapping[str, StreamInfo], offset: Of
         if not entries.exact and may_rank(servers, stream)
     }
     for stream, (after, last) in ((ranks(servers, asked) or {}) if asked else {}).items():
-        behind[stream] = Interval.of(last - after)
+        behind[stream] = CountInterval.of(last - after)
     return behind
 
 

@@ -42,7 +42,7 @@ from rillet.spark.pipelines.group_info import (
     xinfo_groups,
     xinfo_stream,
 )
-from rillet.spark.read.entry_counts import Counted, Interval
+from rillet.spark.read.entry_counts import Counted, CountInterval
 from rillet.spark.read.metadata import may_rank, ranks
 from rillet.spark.read.stream_info import StreamInfo
 from rillet.types.stream.id import StreamID
@@ -113,7 +113,7 @@ def _lag_columns(servers: Servers, key: bytes, stream: dict[str, Any], group: di
     name = key.decode(errors="replace")
     if not bounds.exact and name.encode() == key and may_rank(servers, name):
         if exact := ranks(servers, {name: (last, info.last)}):
-            bounds = Interval.of(exact[name][1] - exact[name][0])
+            bounds = CountInterval.of(exact[name][1] - exact[name][0])
     return {"lag": bounds.least if bounds.exact else None, "lag_least": bounds.least, "lag_most": bounds.most}
 
 

@@ -52,7 +52,7 @@ from rillet.client.errors import ConnectorError
 from rillet.client.servers import Servers
 from rillet.spark.option_types import EARLIEST
 from rillet.spark.options import Options
-from rillet.spark.read.entry_counts import Counted, Interval
+from rillet.spark.read.entry_counts import Counted, CountInterval
 from rillet.spark.read.metadata import count_between, may_rank, ranks
 from rillet.spark.read.offsets import Offset
 from rillet.spark.read.stream_info import StreamInfo
@@ -75,14 +75,14 @@ class Place:
 
     after: StreamID
     added: int | None
-    between: Interval | None = None
+    between: CountInterval | None = None
     removed: int | None = None
     deleted: StreamID | None = None
 
     @property
     def counted(self) -> Counted:
         """Return the ID and its counters, as entry_counts.py uses them."""
-        added = self.between if self.added is None else Interval.of(self.added)
+        added = self.between if self.added is None else CountInterval.of(self.added)
         return Counted(self.after, added, self.removed, self.deleted)
 
     @classmethod
@@ -258,7 +258,7 @@ class DataLossGuard:
         what = f"has had entries deleted up to the ID {now.deleted}" if in_the_middle else _start_text(now)
         return then, Loss(bounds.least, bounds.most, what, bounds.least > 0 or not in_the_middle)
 
-    def _counted_loss(self, stream: str, then: Place, now: StreamInfo, bounds: Interval) -> Interval:
+    def _counted_loss(self, stream: str, then: Place, now: StreamInfo, bounds: CountInterval) -> CountInterval:
         """Return how many entries after an offset were removed: the bounds, narrowed by counting if that is cheap."""
         known = then.counted.added
         if bounds.exact or now.all_after(then.after) or known is None or now.added is None:
@@ -272,7 +272,7 @@ class DataLossGuard:
         else:
             return bounds
         # Entries removed after `now` was read count as lost here; the next offset's counters allow for that.
-        return Interval(now.added - known.most - left, since - left).within(0, max(since, 0))
+        return CountInterval(now.added - known.most - left, since - left).within(0, max(since, 0))
 
     def _entries_after(self, stream: str, after: StreamID, now: StreamInfo) -> int:
         """Return how many entries a stream has after an offset; cache the number until stream or offset change."""
@@ -307,7 +307,7 @@ def _start_text(now: StreamInfo) -> str:
     return "is empty" if now.first is None else f"begins at {now.first} and has {now.length} entries"
 
 
-def _possible_loss(then: Place, now: StreamInfo, bounds: Interval | None) -> Loss | None:
+def _possible_loss(then: Place, now: StreamInfo, bounds: CountInterval | None) -> Loss | None:
     """Return the possible data loss if entries-added is unknown; deletions up to the ID `then.deleted` do not count."""
     most = None if bounds is None else bounds.most
     what = f"has had entries deleted up to the ID {now.deleted}"

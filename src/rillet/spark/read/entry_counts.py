@@ -1,7 +1,7 @@
 """How many entries of a stream follow an ID, and how many were lost: which counters prove what. Arithmetic only.
 
 A server states a stream's length, its first and last entry, and counters (stream_info.py). They do not state how many
-entries follow an ID in the middle. So each result is an `Interval` that contains the true number; it is exact if both
+entries follow an ID in the middle. So each result is an `CountInterval` that contains the true number; it is exact if both
 bounds are equal. A number is never guessed here: estimates are marked as such by their callers.
 
 An offset stores two more numbers, taken when its batch was planned:
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from rillet.spark.read.stream_info import StreamInfo
 
 
-class Interval(NamedTuple):
+class CountInterval(NamedTuple):
     """A whole number that is known to lie between two bounds, both included."""
 
     least: int
@@ -55,14 +55,14 @@ class Interval(NamedTuple):
         return self.least == self.most
 
     @classmethod
-    def of(cls, value: int) -> Interval:
+    def of(cls, value: int) -> CountInterval:
         """Return the interval of one number."""
         return cls(value, value)
 
-    def within(self, least: int, most: int) -> Interval:
+    def within(self, least: int, most: int) -> CountInterval:
         """Return the part of this interval between two bounds; if they exclude each other, the bounds win."""
         low = min(max(self.least, least), most)
-        return Interval(low, min(max(self.most, low), most))
+        return CountInterval(low, min(max(self.most, low), most))
 
     def nearest(self, estimate: float) -> int:
         """Return the whole number of this interval that is nearest to an estimate."""
@@ -73,25 +73,25 @@ class Counted(NamedTuple):
     """What an offset states about its stream: an ID, with added(offset) and removed(offset) as far as known."""
 
     after: StreamID
-    added: Interval | None = None
+    added: CountInterval | None = None
     removed: int | None = None
     deleted: StreamID | None = None  # the largest deleted ID then; None: at or before the ID
 
-    def behind(self, now: StreamInfo) -> Interval:
+    def behind(self, now: StreamInfo) -> CountInterval:
         """Return how many entries follow the ID. O(1)"""
         if now.first is None or now.last <= self.after:
-            return Interval.of(0)
+            return CountInterval.of(0)
         if now.all_after(self.after):
-            return Interval.of(now.length)
+            return CountInterval.of(now.length)
         least, most = int(now.top is not None and now.top > self.after), now.length - 1
         if self.added is None or now.added is None:
-            return Interval(min(least, most), most)
+            return CountInterval(min(least, most), most)
         lost = self._lost_in_the_middle(now)
-        return Interval(now.added - self.added.most - lost.most, now.added - self.added.least - lost.least).within(
+        return CountInterval(now.added - self.added.most - lost.most, now.added - self.added.least - lost.least).within(
             least, most
         )
 
-    def lost(self, now: StreamInfo) -> Interval | None:
+    def lost(self, now: StreamInfo) -> CountInterval | None:
         """Return how many entries that followed the ID were removed; None if the counters do not bound it. O(1)
 
         The result may be negative, if the stream has more entries after the ID than were added: it is another stream.
@@ -102,17 +102,17 @@ class Counted(NamedTuple):
             if self.added is None:
                 return None
             since = now.added - now.length
-            return Interval(since - self.added.most, since - self.added.least)
+            return CountInterval(since - self.added.most, since - self.added.least)
         lost = self._lost_in_the_middle(now)
         if self.added is not None:
             most = now.added - self.added.least - int(now.top is not None and now.top > self.after)
-            return Interval(lost.least, max(min(lost.most, most), lost.least))
+            return CountInterval(lost.least, max(min(lost.most, most), lost.least))
         return lost
 
-    def _lost_in_the_middle(self, now: StreamInfo) -> Interval:
+    def _lost_in_the_middle(self, now: StreamInfo) -> CountInterval:
         """Return how many entries after the ID were removed if the first entry does not follow the ID."""
         removed = now.removed
         if now.deleted is None or now.deleted <= self.after or removed is None or removed == self.removed:
-            return Interval.of(0)
+            return CountInterval.of(0)
         most = max(removed - (self.removed or 0), 0)
-        return Interval(int(now.deleted > (self.deleted or self.after)), max(most, 1)).within(0, max(most, 1))
+        return CountInterval(int(now.deleted > (self.deleted or self.after)), max(most, 1)).within(0, max(most, 1))

@@ -46,7 +46,7 @@ from rillet.spark.metrics import report
 from rillet.spark.option_types import EARLIEST
 from rillet.spark.options import Options
 from rillet.spark.read.data_loss import DataLossGuard, Place
-from rillet.spark.read.entry_counts import Interval
+from rillet.spark.read.entry_counts import CountInterval
 from rillet.spark.read.metadata import key_count, missing_stream, require_streams, selected_streams, wait_for_entries
 from rillet.spark.read.offsets import Offset, Task
 from rillet.spark.read.range_planner import Batch, Left, Planner, SizedRange, StreamRange, ranges_between
@@ -328,7 +328,7 @@ def _place_at(end: StreamID, place: Place, info: StreamInfo | None, left: Left |
     if info.added is None:
         return Place(end, None, deleted=info.deleted)
     entries = left.entries
-    between = Interval(info.added - entries.most, info.added - entries.least)
+    between = CountInterval(info.added - entries.most, info.added - entries.least)
     return Place(end, between.most if between.exact else None, between, info.removed, info.deleted)
 
 

@@ -37,7 +37,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rillet.errors import RilletError
-from rillet.spark.read.entry_counts import Interval
+from rillet.spark.read.entry_counts import CountInterval
 from rillet.types.stream.id import MAX, StreamID
 
 Part = tuple[str, StreamID, StreamID]  # (stream, after, last): its entries with after < ID <= last
@@ -69,7 +69,7 @@ class Offset:
     start: dict[str, StreamID] | None = None  # "from" in the JSON
     unread: frozenset[str] = frozenset()
     deleted: dict[str, StreamID] = field(default_factory=dict)
-    between: dict[str, Interval] = field(default_factory=dict)
+    between: dict[str, CountInterval] = field(default_factory=dict)
     removed: dict[str, int] = field(default_factory=dict)
 
     @classmethod
@@ -126,9 +126,9 @@ def _ids(value: Mapping[str, Any]) -> dict[str, StreamID]:
     return {str(stream): StreamID.parse(str(text)) for stream, text in value.items()}
 
 
-def _interval(value: Any) -> Interval:
+def _interval(value: Any) -> CountInterval:
     least, most = value
-    return Interval(int(least), int(most))
+    return CountInterval(int(least), int(most))
 
 
 def _texts(streams: Mapping[str, StreamID]) -> dict[str, str]:

@@ -37,7 +37,7 @@ from dataclasses import dataclass
 from rillet.client.servers import Servers
 from rillet.spark.option_types import EARLIEST, before
 from rillet.spark.options import Options
-from rillet.spark.read.entry_counts import Counted, Interval
+from rillet.spark.read.entry_counts import Counted, CountInterval
 from rillet.spark.read.metadata import ProbeRequest, count_ahead, ids_after, may_rank, probe, ranks
 from rillet.spark.read.offsets import Task, identifier
 from rillet.spark.read.splits import (
@@ -82,7 +82,7 @@ class StreamRange:
         return max(self.after, self.floor)
 
     @property
-    def behind(self) -> Interval:
+    def behind(self) -> CountInterval:
         """Return how many entries the stream has after `after`, also beyond `last`."""
         return (self.counted or Counted(self.after)).behind(self.info)
 
@@ -116,7 +116,7 @@ class SizedRange:
 class Left:
     """How many entries of a stream a batch leaves unread: an interval that contains the number, and an estimate."""
 
-    entries: Interval
+    entries: CountInterval
     estimate: float
 
 
@@ -249,7 +249,7 @@ class Planner:
         partly = []
         for one in taken:
             if one.end >= one.span.info.last:
-                left[one.span.stream] = Left(Interval.of(0), 0.0)
+                left[one.span.stream] = Left(CountInterval.of(0), 0.0)
             else:
                 partly.append(one)
         if not partly:
@@ -374,7 +374,7 @@ def _counted_entries(span: StreamRange) -> tuple[float, bool]:
     return (float(behind.most), False) if added is not None and added.exact else (-1.0, False)
 
 
-def _left_by_counting(one: SizedRange, later: StreamInfo | None) -> Interval:
+def _left_by_counting(one: SizedRange, later: StreamInfo | None) -> CountInterval:
     """Return how many entries followed the end of a batch when it was planned, from the entries that it takes.
 
     later: the stream after the counting. Entries removed meanwhile may have been among those before the end.
@@ -383,26 +383,26 @@ def _left_by_counting(one: SizedRange, later: StreamInfo | None) -> Interval:
     behind = span.behind
     top = int(span.info.top is not None and span.info.top > one.end)
     if later is None or later.removed is None or span.info.removed is None:
-        return Interval(0, max(behind.most - 1, 0))
+        return CountInterval(0, max(behind.most - 1, 0))
     gone = max(later.removed - span.info.removed, 0)
     whole = span.last == span.info.last  # otherwise the entries after `last` were not counted
     if one.taken is not None:
-        entries = Interval(behind.least - one.taken - gone, behind.most - one.taken)
+        entries = CountInterval(behind.least - one.taken - gone, behind.most - one.taken)
     elif one.end == span.last and one.sure and not whole:
-        entries = Interval(behind.least - int(one.count) - gone, behind.most - int(one.count))
+        entries = CountInterval(behind.least - int(one.count) - gone, behind.most - int(one.count))
     else:
-        entries = Interval(0, behind.most - int(one.end < span.last))  # an estimated end is moved to an entry
+        entries = CountInterval(0, behind.most - int(one.end < span.last))  # an estimated end is moved to an entry
     return entries.within(top, max(behind.most, top))
 
 
-def _left_by_rank(one: SizedRange, count: int, later: StreamInfo | None) -> Interval:
+def _left_by_rank(one: SizedRange, count: int, later: StreamInfo | None) -> CountInterval:
     """Return how many entries followed the end of a batch when it was planned; `count` of them were there later."""
     then = one.span.info
     if later is not None and not later.all_after(one.end) and later.deleted is not None and later.deleted <= one.end:
-        return Interval.of(count)  # neither a trim nor XDEL has removed entries after the end
+        return CountInterval.of(count)  # neither a trim nor XDEL has removed entries after the end
     if later is None or later.removed is None or then.removed is None:
-        return Interval(min(count, then.length), then.length)
-    return Interval(count, count + max(later.removed - then.removed, 0)).within(0, then.length)
+        return CountInterval(min(count, then.length), then.length)
+    return CountInterval(count, count + max(later.removed - then.removed, 0)).within(0, then.length)
 
 
 def ranges_between(
