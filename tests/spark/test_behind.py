@@ -365,8 +365,9 @@ def test_counters_bound_what_follows_and_what_was_lost(before, at, later, rememb
     followed = [n for n in ledger.held if n > at]
     added = len(ledger.every) - len(followed)
     counted = Counted(
-        StreamID(at, 0), CountInterval(added - slack[0], added + slack[1]), then.removed if remembers else None, then.deleted
-    )
+        StreamID(at, 0), CountInterval(added - slack[0], added + slack[1]),
+        then.removed if remembers else None, then.deleted,
+    )  # fmt: skip
     for step in later:
         ledger.apply(step)
     now = ledger.info()

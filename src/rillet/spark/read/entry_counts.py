@@ -1,8 +1,8 @@
 """How many entries of a stream follow an ID, and how many were lost: which counters prove what. Arithmetic only.
 
 A server states a stream's length, its first and last entry, and counters (stream_info.py). They do not state how many
-entries follow an ID in the middle. So each result is an `CountInterval` that contains the true number; it is exact if both
-bounds are equal. A number is never guessed here: estimates are marked as such by their callers.
+entries follow an ID in the middle. So each result is a `CountInterval` that contains the true number; it is exact if
+both bounds are equal. A number is never guessed here: estimates are marked as such by their callers.
 
 An offset stores two more numbers, taken when its batch was planned:
 
