@@ -90,7 +90,7 @@ class Propagation:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def add_deletions(self, db: cython.int, name: bytes, keys: list[bytes]) -> cython.bint:
-        """Log the deletion of each key by a command of its own (DEL or UNLINK), outside of any handler."""
+        """Log a DEL or UNLINK for each key, outside of any handler."""
         feed: PropagationBuffer | None = self.feed
         if feed is None or self.depth or self.pending:
             for key in keys:

@@ -24,7 +24,7 @@ the task puts its packed rows aside on the server, in a list beside the record, 
 Rows that were put aside are appended by the first of these: the task of the partition before, after its own rows; the
 task itself, if its turn came while it put them aside; the driver's commit of the batch. Each uses the partition's own
 record and fence, as every attempt of the task does. So it does not matter how many of them try, or where they stop.
-Since `done` never reverts within a batch, rows are appended in order whoever appends them.
+Since `done` never reverts within a batch, rows are appended in order by whichever process appends them.
 
 Rejected: waiting without a bound (a deadlock); failing for a retry (local mode fails the job at the first failure, and
 a cluster after four); putting all rows aside (the server would store a whole batch in addition, and write it twice);
