@@ -207,6 +207,9 @@ async def _wake_up(
     tasks = {f"s{number}": asyncio.create_task(reader(f"s{number}")) for number in range(waiting)}
     while await blocked() < waiting:
         await asyncio.sleep(0.05)
+        for task in tasks.values():
+            if task.done():
+                task.result()  # raises what ended it
     taken = []
     for name in list(tasks)[:count]:
         began = clock()
@@ -236,6 +239,8 @@ def _asyncio_peer(port: int, each: int, waiting: int, wakes: int) -> tuple[float
             await client.delete("bench")
         async with _redis(port, waiting + 10) as client:
             await client.config_set("maxclients", waiting + 100)
+            while (await client.info("clients"))["connected_clients"] > 10:  # those of the last round
+                await asyncio.sleep(0.05)
 
             async def blocked() -> int:
                 return int((await client.info("clients"))["blocked_clients"])

@@ -1,10 +1,17 @@
-"""Parameters of a test that only `make test-long` runs: a test keeps a few variants in `make test`."""
+"""The size of a test: fewer steps in the interpreted build, and parameters that only `make test-long` runs."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
+
+import rillet
+
+
+def by_speed(compiled: int, interpreted: int) -> int:
+    """Return the first size in the compiled build and the second in the interpreted one, which is ten times slower."""
+    return compiled if rillet.compiled() else interpreted
 
 
 def long(*values: Any) -> list[Any]:

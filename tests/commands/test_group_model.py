@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from tests.commands.ends import Bench
+from tests.variants import by_speed
 
 CONSUMERS = st.sampled_from([b"a", b"b", b"c"])
 COUNTS = st.integers(1, 4)
@@ -267,4 +268,4 @@ class GroupAndModel(RuleBasedStateMachine):
 
 
 TestGroupAndModel = GroupAndModel.TestCase
-TestGroupAndModel.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TestGroupAndModel.settings = settings(max_examples=by_speed(100, 20), stateful_step_count=40, deadline=None)

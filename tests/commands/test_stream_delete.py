@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-import rillet
 from rillet.runtime.engine import Engine
 from rillet.runtime.settings import Settings
 from tests.commands.ends import Bench
 from tests.differential.wire import Local, Redis, read
 from tests.judge import Judge
+from tests.variants import by_speed
 
 SYNTAX = "ERR syntax error"
 INVALID_ID = "ERR Invalid stream ID specified as stream command argument"
@@ -244,7 +244,7 @@ def test_without_the_key_or_group_no_id_is_found(bench: Bench) -> None:
 def test_thousands_of_ids_in_one_call_are_deleted(name: str) -> None:
     """Each ID is an entry that is pending in two groups."""
     bench = Bench(compat="newest")
-    count = 20_000 if rillet.compiled() else 4_000
+    count = by_speed(20_000, 1500)
     for number in range(1, count + 1):
         bench.run([b"XADD", b"s", b"%d-1" % number, b"f", b"v"])
     for group in ("g", "h"):
@@ -441,7 +441,7 @@ def test_replaying_the_log_gives_the_same_nodes_and_pending_entries(seed: int) -
     benches = [Bench(compat="newest", stream_node_max_entries=NODE_SIZES[seed % 4]) for _ in range(2)]
     master, replica = benches
     replica.session = replica.engine.session(trusted=True)
-    for _ in range(500):
+    for _ in range(by_speed(500, 200)):
         argv = commands.next()
         master.run(argv)
         for logged in master.log.take():

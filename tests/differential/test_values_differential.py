@@ -25,9 +25,9 @@ from tests.differential import hashes, list_set, values, zsets
 from tests.differential.test_stream_log_differential import Kept, events_of, logged_by, watched
 from tests.differential.wire import Local, Redis
 from tests.judge import Judge
-from tests.variants import seeds
+from tests.variants import by_speed, seeds
 
-STEPS = 2500
+STEPS = by_speed(2500, 700)
 SEEDS = seeds(2, 4)
 FRESH_SETS = (b"set-max-listpack-entries", b"set-max-listpack-value")
 

@@ -16,6 +16,7 @@ from rillet.runtime.engine import Engine
 from rillet.runtime.pause import PAUSE_WRITES
 from rillet.runtime.settings import Settings
 from rillet.types.compat import COMPATS
+from tests.variants import by_speed
 
 POLICIES = (
     "allkeys-lru", "allkeys-lfu", "allkeys-random", "allkeys-lrm", "volatile-lru", "volatile-lfu", "volatile-random",
@@ -57,6 +58,7 @@ class Client:
         return limit
 
 
+ENTRIES = by_speed(20_000, 12_000)
 OOM = b"-OOM command not allowed when used memory > 'maxmemory'.\r\n"
 
 
@@ -70,7 +72,7 @@ def test_only_allowed_keys_are_evicted_and_the_data_ends_below_the_limit(policy:
         client("SET", f"other:{number}", "x" * 50, "EX", 100_000)
     client("SELECT", 0)
     limit = client.limit_above_used(200_000, policy)
-    for number in range(3000):
+    for number in range(by_speed(3000, 1600)):
         client.clock.advance(100)
         assert client("SET", f"key:{number}", "y" * 200, "EX", 100_000 + number) == b"+OK\r\n"
     client("PING")
@@ -107,7 +109,7 @@ def test_random_commands_keep_the_account_and_the_limit(seed: int) -> None:
         lambda key: ("UNLINK", key),
     )
     weights = [8] * 13 + [2, 0.2, 2, 2]
-    for step in range(3000):
+    for step in range(by_speed(3000, 600)):
         key = f"k{dice.randrange(60)}"
         client.clock.advance(dice.randrange(1000))
         client(*dice.choices(makers, weights)[0](key))
@@ -327,14 +329,14 @@ def test_a_stream_is_trimmed_instead_of_evicted(policy: str) -> None:
     log = client.engine.log = Log()
     client("XGROUP", "CREATE", "s", "g", "$", "MKSTREAM")
     limit = client.limit_above_used(200_000, policy)
-    for number in range(20_000):
+    for number in range(ENTRIES):
         assert client("XADD", "s", f"{number + 1}-0", "field", f"value {number}").startswith(b"$")
     client("PING")
     assert client.engine.used_memory() <= limit
     assert client.engine.eviction.evicted_keys == 0
     stream = client.session.db.peek(b"s")
-    assert 1000 < stream.length < 20_000
-    assert stream.length + client.engine.eviction.trimmed_entries == 20_000
+    assert 1000 < stream.length < ENTRIES
+    assert stream.length + client.engine.eviction.trimmed_entries == ENTRIES
     assert list(stream.groups) == [b"g"]
     trims = [argv for _, argv in log.commands if argv[0] == b"XTRIM"]
     assert trims

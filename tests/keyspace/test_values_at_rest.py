@@ -18,10 +18,11 @@ from tests.differential import hashes, list_set, values, zsets
 from tests.differential.templates import Maker, words
 from tests.differential.test_generic_differential import OPTIONS, TEMPLATES, VALUES
 from tests.differential.wire import Local
-from tests.variants import seeds
+from tests.variants import by_speed, seeds
 
 NEVER = 1 << 40
 NOW = 1_700_000_000_000
+VALUES_OF_A_TYPE = by_speed(3000, 1500)
 ALL = (b"a", b"b", b"c", b"d", b"e", b"key:1", b"key:2", b"text", b"stream", *hashes.HASHES, *zsets.ZSETS, *zsets.FLAT,
        *list_set.LISTS, *list_set.SETS)  # fmt: skip
 
@@ -208,7 +209,7 @@ def test_values_that_are_put_rest_at_once() -> None:
     assert one.view(b"k").value() == b"x"
 
 
-def filled(count: int = 3000) -> Local:
+def filled(count: int = VALUES_OF_A_TYPE) -> Local:
     """Return an engine with many values of each type at rest."""
     local = Local(Engine(Settings(compat="newest", enable_debug_command="yes"), ManualClock(NOW)))
     for number in range(count):
@@ -224,7 +225,7 @@ def filled(count: int = 3000) -> Local:
 def test_few_values_stay_awake() -> None:
     local = filled()
     one = local.session.db
-    assert len(one) == 18_000
+    assert len(one) == 6 * VALUES_OF_A_TYPE
     assert objects(one) <= AWAKE_LIMIT
     assert len(one.awake) <= 2 * AWAKE_LIMIT + 2
 
@@ -332,7 +333,7 @@ def test_no_client_can_tell_whether_values_rest(compat: str, limit: int, seed: i
     )]  # fmt: skip
     strings = Maker(seed, TEMPLATES, VALUES, OPTIONS)
     chance = random.Random(seed)
-    for step in range(600):
+    for step in range(by_speed(600, 60)):
         kind = chance.randrange(4)
         argv = makers[kind].next() if kind < 3 else words(strings.command())
         if argv[0].upper() in (b"SHUTDOWN", b"MEMORY", b"CLIENT", b"SLOWLOG", b"LATENCY", b"CONFIG") and kind == 3:

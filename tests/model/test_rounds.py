@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import rillet
+from tests.variants import by_speed
 
 ROOT = Path(__file__).resolve().parents[2]
 ALL = ("thread", "interrupted", "lines", "raising", "nesting", "forking", "tasks")
@@ -29,7 +30,7 @@ def _run(kind: str, rounds: int, seed: int, roles: tuple[str, ...] = ALL) -> Non
     assert "unexpected" not in done.stdout
 
 
-@pytest.mark.parametrize(("kind", "rounds"), [("memory", 40), ("owner", 16)])
+@pytest.mark.parametrize(("kind", "rounds"), [("memory", by_speed(40, 10)), ("owner", by_speed(12, 4))])
 def test_rounds_in_this_process(kind: str, rounds: int) -> None:
     _run(kind, rounds, seed=100)
 

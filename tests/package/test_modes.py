@@ -95,6 +95,7 @@ def test_plain_modules_exist_and_import_no_shim() -> None:
     assert set(PLAIN) & (set(TYPED) | set(typed_sources())) == set()
 
 
+@pytest.mark.once
 def test_a_pxd_stands_only_beside_a_listed_module() -> None:
     assert {p.relative_to(SRC).with_suffix("").as_posix() for p in SRC.rglob("*.pxd")} <= set(TYPED)
 
@@ -122,6 +123,7 @@ def test_the_mode_that_was_asked_for_is_the_one_that_loaded() -> None:
         assert set(compiled if expected == "compiled" else interpreted) == set(COMPILED)
 
 
+@pytest.mark.once
 def test_the_shim_has_every_name_that_the_sources_use() -> None:
     missing = {
         name: unknown
@@ -131,6 +133,7 @@ def test_the_shim_has_every_name_that_the_sources_use() -> None:
     assert missing == {}
 
 
+@pytest.mark.once
 def test_the_stub_has_every_name_that_the_sources_use() -> None:
     told: set[str] = set()
     for node in ast.parse((ROOT / "stubs" / "cython.pyi").read_text()).body:

@@ -10,6 +10,7 @@ import pytest
 from rillet.errors import LogCorrupt, NewerFormat
 from rillet.persistence.aof.loader import begins_a_command
 from tests.persistence.state import WORK, Opened
+from tests.variants import by_speed
 
 NAME = "appendonly.aof.1.incr.aof"
 
@@ -67,7 +68,8 @@ def test_a_damaged_byte_is_detected_or_harmless(whole: bytes, tmp_path: Path) ->
     seed = random.randrange(2**32)
     chosen = random.Random(seed)
     ends = {"corrupt": 0, "torn": 0, "loads": 0}
-    for _ in range(400):
+    rounds = by_speed(400, 100)
+    for _ in range(rounds):
         at = chosen.randrange(len(whole))
         damaged = bytearray(whole)
         damaged[at] ^= chosen.choice((0x01, 0x80, 0xFF, 0x20, 0x0F))
@@ -76,8 +78,8 @@ def test_a_damaged_byte_is_detected_or_harmless(whole: bytes, tmp_path: Path) ->
         # Commands before the damaged one are never reported and never cut off.
         begins = max(start for start in _commands(whole) if start <= at)
         assert offset == -1 or offset >= _transaction_of(whole, begins), (seed, at, ended, offset)
-    assert ends["corrupt"] > 100, (seed, ends)
-    assert ends["loads"] > 20, (seed, ends)
+    assert ends["corrupt"] > rounds // 4, (seed, ends)
+    assert ends["loads"] > rounds // 20, (seed, ends)
 
 
 def _transaction_of(data: bytes, start: int) -> int:

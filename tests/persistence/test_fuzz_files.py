@@ -11,14 +11,15 @@ from rillet.protocol.command_parser import pack_command
 from tests.persistence import fuzz_files, rdb_files
 from tests.persistence.damaged_files import sealed_log, sealed_rdb
 from tests.persistence.fuzz_files import RDB, Fuzzer, disk_with, new_engine
-from tests.variants import seeds
+from tests.variants import by_speed, seeds
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(1, 2, 1))
 @pytest.mark.parametrize("target", fuzz_files.TARGETS)
 def test_readers_reject_or_load_fuzzed_files(target: str, seed: int) -> None:
-    count = {"rdb": 400, "aof": 300, "check": 100}.get(target, 1500)
+    sizes = {"rdb": (200, 60), "aof": (150, 60), "check": (50, 20)}
+    count = by_speed(*sizes.get(target, (600, 150)))
     fuzzer = Fuzzer(target, seed)
     fuzzer.run(count)
     assert fuzzer.counts["refused"] > count // 10, fuzzer.counts

@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 import redis
 
-import rillet
 from rillet.errors import LogCorrupt, NewerFormat
 from rillet.persistence.rdb.reader import kept_of, load_rdb, load_rdb_from
 from rillet.persistence.rdb.writer import Lost, write_rdb
@@ -24,9 +23,10 @@ from tests.judge import redis_binary, required_binary, running_redis
 from tests.persistence.rdb_files import PARTS, block, file, key, listpack, of_version, raw_id, size, text
 from tests.persistence.state import LATER, STREAMS, WORK, state_of
 from tests.persistence.test_rdb_file import NOW, Bare, full
+from tests.variants import by_speed
 
-# Damage at each byte of a file compiled, at every fifth interpreted.
-STEP = 1 if rillet.compiled() else 5
+# Damage at every third byte of a file compiled, at every eleventh interpreted.
+STEP = by_speed(3, 11)
 
 no_redis = pytest.mark.skipif(redis_binary() is None, reason="redis-server is not installed")
 

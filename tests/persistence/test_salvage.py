@@ -22,9 +22,10 @@ from tests.judge import redis_binary, running_redis
 from tests.persistence.fuzz_salvage import Sample, log_sample, rdb_sample, salvaged, values_of
 from tests.persistence.rdb_files import file, key, text
 from tests.persistence.test_rdb_versions import FOREIGN
+from tests.variants import by_speed
 
 Said = pytest.CaptureFixture[str]
-ROUNDS = 60 if rillet.compiled() else 15
+ROUNDS = by_speed(30, 10)
 
 
 def resp(*commands: str) -> bytes:

@@ -64,8 +64,8 @@ def test_a_store_in_memory_starts_it_with_config_set() -> None:
     with rillet.open() as store:
         _fill(store)
         assert not _threads()
-        store.execute("CONFIG", "SET", "activedefrag", "yes", "active-defrag-ignore-bytes", "1kb")
         before, listpacks = store.execute("MEMORY", "USAGE", "s"), _listpacks(store)
+        store.execute("CONFIG", "SET", "activedefrag", "yes", "active-defrag-ignore-bytes", "1kb")
         _wait_until_done(store)
         assert _listpacks(store) < listpacks / 5
         assert store.execute("MEMORY", "USAGE", "s") < before / 5

@@ -17,6 +17,7 @@ from rillet.store import Store
 from rillet.store.backend import MemoryBackend
 from rillet.store.expiry import ActiveExpiry
 from tests.store.conftest import IN_PROCESS, Frontend
+from tests.variants import by_speed
 
 FAR = 3_600_000
 LIMIT = 60.0
@@ -162,12 +163,12 @@ def test_forked_children_expire_their_keys() -> None:
     with rillet.open(hz=500) as store:
 
         def fill_again() -> None:
-            for turn in range(100):
+            for turn in range(by_speed(100, 20)):
                 fill(store, 50, 1, f"t{turn}-")
 
         other = threading.Thread(target=fill_again)
         other.start()
-        for turn in range(20):
+        for turn in range(by_speed(20, 5)):
             fill(store, 200, 1, f"f{turn}-")
             child = os.fork()
             if child == 0:

@@ -413,7 +413,7 @@ def test_a_subscription_continues_at_the_next_one(tmp_path: Path) -> None:
     with opened(path) as store, store.subscribe("news") as subscription:
         store.publish("news", "first")
         assert subscription.get(timeout=60).data == "first"  # type: ignore[union-attr]
-        os.kill(announced_pid(path), signal.SIGKILL)
+        end(announced_pid(path))
         assert subscription.get(timeout=0.01) is None  # it notices, and subscribes again
         while not store.publish("news", "second"):
             subscription.get(timeout=0.01)

@@ -17,11 +17,12 @@ import pytest
 import rillet
 from rillet.store import Store
 from rillet.store.transports.in_process import InProcessTransport
+from tests.variants import by_speed
 
 # An exception from outside may come in a finalizer, which reports it.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 SIZE = 200  # elements of one command
-ROUNDS = 60
+ROUNDS = by_speed(40, 15)
 
 
 class Interrupt(BaseException):

@@ -14,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from rillet.structs import dict_table
 from rillet.structs.dict import Dict
 from tests.structs import fuzz_dict
+from tests.variants import by_speed
 
 Keys = st.one_of(
     st.integers(0, 400).map(lambda i: b"key:%d" % i), st.binary(max_size=6), st.sampled_from([b"x" * 63, b"x" * 64])
@@ -471,7 +472,8 @@ def test_a_copy_is_independent() -> None:
 
 @pytest.mark.parametrize("kind", fuzz_dict.KINDS)
 def test_cases_of_the_fuzzer(kind: str) -> None:
-    assert fuzz_dict.run(20000, 1, [kind], 3000)[f"{kind}: steps"] >= 20000
+    steps = by_speed(20_000, 5000)
+    assert fuzz_dict.run(steps, 1, [kind], 3000)[f"{kind}: steps"] >= steps
 
 
 # -- any sequence of operations ---------------------------------------------------------------------------------
