@@ -49,12 +49,15 @@ class AtPlace(Undisturbed):
     def __init__(self, choose: Callable[[], int]) -> None:
         self._choose = choose
         self._left = 0
+        # A bound method that lives as long as this object. CPython 3.11 uses a profile function after it has collected
+        # garbage, in which `_look` may have removed itself.
+        self._profile = self._look
 
     def call(self, function: Callable[[], Result]) -> Result:
         """Make a call that is interrupted if it has as many places."""
         self.sent = False
         self._left = self._choose()
-        sys.setprofile(self._look)
+        sys.setprofile(self._profile)
         try:
             return function()
         finally:

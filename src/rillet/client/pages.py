@@ -22,6 +22,19 @@ All XRANGE pages under way together have at most `page_entries` entries, which b
 entries depends only on the ranges and the replies, so a second run yields the same rows in the same order, also after a
 lost connection.
 
+**Parts.** XRANGE's next page begins at the last entry of the page before, so a single range would have one request under
+way, and the server would idle while its reply is decoded. So the reader cuts parts of a large range off in advance. A
+part is as wide in milliseconds as the entries of the last page suggest, times PART_FILL:
+
+    range        (after ................................... last]
+                  │ part   │ part   │ part   │ rest, cut when a reply was decoded
+                  └ AHEAD parts are under way; their replies arrive in order
+
+If a part has more entries than its page, the replies of the parts behind it are skipped, and the rest is cut anew; a
+stream whose IDs cannot be foreseen is soon read without parts. A part without entries costs a small request, and the
+next one is wider. A range is not cut if it is read from a replica, because the master would have to serve the end of each part,
+or if `check` is given, because a part does not begin at an entry that proves that nothing was trimmed.
+
 **Failures.** A lost connection is opened again and the range continues after the last whole entry, as long as there is
 progress within the client's timeout. MOVED and ASK are followed; from then on one request is under way at a time,
 because its reply decides where the next one goes. A replica that has no more entries before the range ends may lag
@@ -47,12 +60,14 @@ from rillet.client.redirection import Patience
 from rillet.client.servers import Servers
 from rillet.columns.node_decoder import NodeReader
 from rillet.columns.node_pages import ANSWER, NodePages
-from rillet.columns.resp_decoder import BEGUN, FULL, MORE, RangeDecoder, ReplyFailed
+from rillet.columns.resp_decoder import BEGUN, DONE, FULL, MORE, RangeDecoder, ReplyFailed
 from rillet.columns.row_builder import RowBuilder
 from rillet.errors import Corrupt, ProtocolError
 from rillet.types.stream.id import MAX, StreamID
 
 WINDOW = 16
+AHEAD = 3  # parts of one range that are under way
+PART_FILL = 0.75  # the share of a page that a part of a range probably fills
 NODE_PAGE = 8  # an XNODES page has as many entries as this number of XRANGE pages
 UNLIMITED = 1 << 62
 _HEAD = BEGUN
@@ -81,10 +96,24 @@ class PageRange:
     asked: StreamID | None = None  # the start ID of the last XNODES request
     reader: NodeReader | None = None
     before: int = 0  # the value of `read` when `reader` was created
+    whole: PageRange | None = None  # the range of which this one is a part
+    dropped: bool = False  # skip its reply
     start: StreamID = field(init=False)
 
     def __post_init__(self) -> None:
         self.start = self.after
+
+    def advance(self, after: StreamID) -> None:
+        """Set the last decoded entry, also of the range of which this one is a part."""
+        self.after = after
+        if self.whole is not None:
+            self.whole.after = after
+
+    def add(self, entries: int) -> None:
+        """Count entries that were read."""
+        self.read += entries
+        if self.whole is not None:
+            self.whole.read += entries
 
     @property
     def ended(self) -> bool:
@@ -116,7 +145,7 @@ class _EntryPageDecoder:
     def note(self, pages: PageRange) -> bool:
         """Set the range's `after` to the last decoded entry; return whether any was decoded."""
         if self.buffer.last_ms or self.buffer.last_seq:
-            pages.after = StreamID(self.buffer.last_ms, self.buffer.last_seq)
+            pages.advance(StreamID(self.buffer.last_ms, self.buffer.last_seq))
             return True
         return False
 
@@ -190,6 +219,8 @@ class RangeReader:
         self.waiting = deque(ranges)
         self.under_way: deque[tuple[PageRange, Connection]] = deque()
         self.moved = False  # True if any entry was read since the last failure
+        self.widths: dict[bytes, float] = {}  # milliseconds of stream IDs that an entry takes, by stream
+        self.parts = self.misjudged = 0  # parts that were read; those that had more entries than a page
         self._decoders: dict[Connection, _PageDecoder] = {}
 
     def read(self) -> Iterator[None]:
@@ -221,6 +252,8 @@ class RangeReader:
             if pages.ended:
                 self.waiting.popleft()
                 continue
+            if pages.whole is not None and len(self.under_way) >= AHEAD:
+                break
             connection = self.servers.connection(pages.key) if pages.master else self.servers.readers(pages.key)
             if self.nodes and connection.replica:
                 if self.under_way:
@@ -228,12 +261,40 @@ class RangeReader:
                 self._without_nodes()
             self.waiting.popleft()
             if not self.nodes and not pages.count:
-                sharing = min(self.window, len(self.waiting) + len(self.under_way) + 1)
-                pages.count = min(max(1, self.page_entries // sharing), pages.limit - pages.read)
+                if not connection.replica:
+                    pages = self._part(pages)
+                pages.count = min(self._share(pages), pages.limit - pages.read)
             self.under_way.append((pages, connection))
             requests.setdefault(connection, []).append(self._decoder(connection).request(pages))
         for connection, packed in requests.items():
             connection.send(b"".join(packed))
+
+    def _share(self, pages: PageRange) -> int:
+        """Return how many entries the next page of a range may have."""
+        parts = AHEAD if pages.key in self.widths else 1
+        sharing = max(parts, len(self.waiting) + len(self.under_way) + 1)
+        return max(1, self.page_entries // min(self.window, sharing))
+
+    def _part(self, pages: PageRange) -> PageRange:
+        """Cut the part that a page probably holds off a range; the rest waits behind it."""
+        width = self.widths.get(pages.key)
+        if width is None or self.check is not None or pages.limit != UNLIMITED or self.window == 1:
+            return pages
+        if self.misjudged > 3 + self.parts // 8 or (pages.whole is None and len(self.waiting) >= AHEAD):
+            return pages
+        end = StreamID(pages.after.ms + max(1, int(width * self._share(pages) * PART_FILL)), MAX)
+        if end >= pages.last:
+            return pages
+        whole = pages.whole or pages
+        self.waiting.appendleft(PageRange(pages.key, end, pages.last, whole=whole))
+        return PageRange(pages.key, pages.after, end, whole=whole)
+
+    def _measure(self, pages: PageRange, after: StreamID, entries: int) -> None:
+        """Note how far apart the entries of a page are that began after the ID `after`."""
+        if entries:
+            self.widths[pages.key] = (pages.after.ms - after.ms) / entries
+        elif pages.whole is not None:
+            self.widths[pages.key] = 4 * max(self.widths.get(pages.key, 0.0), 1 / self.page_entries)
 
     def _decoder(self, connection: Connection) -> _PageDecoder:
         decoder = self._decoders.get(connection)
@@ -254,9 +315,13 @@ class RangeReader:
             return
         pages, connection = self.under_way[0]
         decoder = self._decoders[connection]
+        if pages.dropped:
+            self._skip(decoder, connection)
+            return
         if self.rows.key != pages.key:
             self.rows.key = bytearray(pages.key)
         decoder.begin(pages)
+        after = pages.after
         while True:
             try:
                 state = decoder.buffer.decode()
@@ -279,11 +344,24 @@ class RangeReader:
                     if isinstance(decoder, _NodePageDecoder):
                         decoder.limit(pages)  # the decoder's row limit depends on the number of filled rows
             else:
+                if isinstance(decoder, _EntryPageDecoder):
+                    self._measure(pages, after, decoder.buffer.entries)
                 self._page_ended(pages, connection, decoder)
                 self._send()
                 if not self.nodes and self.rows.length + self.page_entries > self.batch_entries:
                     yield
                 return
+
+    def _skip(self, decoder: _PageDecoder, connection: Connection) -> None:
+        """Skip the reply that arrives next."""
+        assert isinstance(decoder, _EntryPageDecoder)
+        decoder.buffer.skip()
+        try:
+            while decoder.buffer.decode() != DONE:
+                connection.receive(decoder.buffer)
+        except ReplyFailed:  # the request for the same entries fails, too
+            decoder.buffer.expect(0, 0, 0)
+        self.under_way.popleft()
 
     def _begun(self, pages: PageRange, connection: Connection, decoder: _PageDecoder) -> None:
         """Check that a page continues the previous page; after the check of an XNODES page, request the next page."""
@@ -315,12 +393,23 @@ class RangeReader:
                 self.waiting.appendleft(pages)
             return
         entries, count = decoder.buffer.entries, pages.count
-        pages.read += entries
+        pages.add(entries)
         pages.count = 0
         short = entries < count
+        self.parts += pages.whole is not None
         if not pages.ended and (not short or (connection.replica and not pages.master)):
+            if pages.whole is not None:
+                pages = self._rest_of(pages.whole)
             pages.master = short
             self.waiting.appendleft(pages)
+
+    def _rest_of(self, whole: PageRange) -> PageRange:
+        """Return what is left of a range of which a part has more entries than its page; drop the parts behind it."""
+        self.misjudged += 1
+        for pages, _ in self.under_way:
+            pages.dropped = pages.dropped or pages.whole is whole
+        self.waiting = deque(pages for pages in self.waiting if pages.whole is not whole)
+        return PageRange(whole.key, whole.after, whole.last, whole=whole)
 
     # ---- failures ----
 
@@ -350,20 +439,20 @@ class RangeReader:
         if self.under_way:
             pages, connection = self.under_way[0]
             decoder = self._decoders.get(connection)
-            if isinstance(decoder, _EntryPageDecoder):
+            if isinstance(decoder, _EntryPageDecoder) and not pages.dropped:
                 buffer = decoder.buffer
                 if buffer.left == 0 < buffer.extra:  # the lost reply contained all entries, and all are decoded
                     self._page_ended(pages, connection, decoder)
                 elif buffer.left >= 0:  # some entries of the lost reply are decoded
                     pages.count -= buffer.entries - buffer.left
-                    pages.read += buffer.entries - buffer.left
+                    pages.add(buffer.entries - buffer.left)
         for connection in lost:
             self._decoders.pop(connection, None)
             self.servers.forget(connection)
         while self.under_way:
             pages = self.under_way.pop()[0]
             pages.asked = pages.reader = None
-            if not any(other is pages for other in self.waiting):
+            if not pages.dropped and not any(other is pages for other in self.waiting):
                 self.waiting.appendleft(pages)
 
     def _error(self, pages: PageRange, connection: Connection, reason: object) -> ConnectorError:

@@ -25,6 +25,7 @@ cdef class RangeDecoder(ReceiveBuffer):
     cdef readonly Py_ssize_t extra
     cdef readonly bint met
     cpdef bint expect(self, unsigned long long ms, unsigned long long seq, Py_ssize_t most) except -1
+    cpdef bint skip(self) except -1
     cpdef int decode(self) except -1
     cdef bint _begin(self) except -1
     cdef Py_ssize_t _head(self, Py_ssize_t p)

@@ -118,7 +118,7 @@ class RangeDecoder(ReceiveBuffer):
     fields: cython.Py_ssize_t  # number of fields of the last decoded entry
     begin_ms: cython.ulonglong  # the ID of the expected first entry
     begin_seq: cython.ulonglong
-    most: cython.Py_ssize_t  # decode at most this many entries after the expected one; 0: no entry is expected
+    most: cython.Py_ssize_t  # decode at most this many entries after the expected one; 0: none is expected; -1: skip
     extra: cython.Py_ssize_t  # number of entries to skip at the reply's end
     met: cython.bint
 
@@ -149,6 +149,14 @@ class RangeDecoder(ReceiveBuffer):
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
+    def skip(self) -> cython.bint:
+        """Skip all entries of the next reply."""
+        self.begin_ms = self.begin_seq = 0
+        self.most = -1
+        return True
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
     def decode(self) -> cython.int:
         """Decode the received bytes; return MORE, FULL, DONE or BEGUN."""
         rows: RowBuilder = self.rows
@@ -165,6 +173,9 @@ class RangeDecoder(ReceiveBuffer):
             self.entries = self.left
         if self.most > 0:
             return 3 if self._begin() else 0
+        if self.most < 0:
+            self.extra = self.left
+            self.left = self.entries = self.most = 0
         while self.left > 0:
             if rows.length >= self.max_rows or rows.nbytes >= self.max_bytes:
                 return 1
