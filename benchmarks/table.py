@@ -1,4 +1,7 @@
-"""`python -m benchmarks.table`: write the figures of the last `make bench` into the pages, between markers.
+"""Write figures into the pages, between markers.
+
+    python -m benchmarks.table                  those of the last `make bench`, and no others
+    python -m benchmarks.table a.json b.json    those of these runs (`--json`); the other rows stay
 
 docs/measured.md gets every row. README.md gets ten: the most common cases, whether rillet leads or not.
 """
@@ -6,6 +9,8 @@ docs/measured.md gets every row. README.md gets ten: the most common cases, whet
 from __future__ import annotations
 
 import json
+import sys
+from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import ROOT
@@ -79,14 +84,33 @@ def _number(value: float) -> str:
     return f"{value:,.1f}" if value < 1000 else f"{value:,.0f}"
 
 
-def main() -> None:
-    """Replace the tables of README.md and docs/measured.md."""
-    measured = json.loads((ROOT / "build" / "benchmarks.json").read_text())
+def _key(line: str) -> str:
+    """Return the two cells that name a row."""
+    return "|".join(line.split("|")[1:3])
+
+
+def merged(old: str, new: str) -> str:
+    """Return a table in which the rows of another one replace those of the same name, or follow the last row."""
+    rows = {_key(line): line for line in new.splitlines() if line.startswith("| ")}
+    lines = old.splitlines()
+    for place, line in enumerate(lines):
+        if line.startswith("| ") and _key(line) in rows:
+            lines[place] = rows.pop(_key(line))
+    last = max(place for place, line in enumerate(lines) if line.startswith("|"))
+    return "\n".join([*lines[: last + 1], *rows.values(), *lines[last + 1 :]])
+
+
+def main(files: list[str]) -> None:
+    """Replace the tables of README.md and docs/measured.md, or only the rows of these files."""
+    runs = [json.loads(Path(name).read_text()) for name in files or [ROOT / "build" / "benchmarks.json"]]
     for page, table in ((ROOT / "README.md", headlines), (ROOT / "docs" / "measured.md", all_rows)):
         head, _, rest = page.read_text().partition(BEGIN)
-        _, _, tail = rest.partition(END)
-        page.write_text(f"{head}{BEGIN}\n{table(measured)}\n{END}{tail}")
+        body, _, tail = rest.partition(END)
+        body = body.strip("\n")
+        for run in runs:
+            body = merged(body, table(run)) if files else table(run)
+        page.write_text(f"{head}{BEGIN}\n{body}\n{END}{tail}")
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])
