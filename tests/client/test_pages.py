@@ -153,4 +153,5 @@ def test_parts_that_are_requested_in_advance_keep_the_order(judge: Judge, shape:
                         connection.interrupt()
             assert numbers(seen, "s") == numbers(seen, "t") == list(range(ENTRIES))
             assert [one.read for one in ranges] == [ENTRIES, ENTRIES]
-            assert all(one.ended or one.after == StreamID(1000 + SHAPES[shape](ENTRIES - 1), ENTRIES - 1) for one in ranges)
+            last = StreamID(1000 + SHAPES[shape](ENTRIES - 1), ENTRIES - 1)
+            assert [one.after for one in ranges] == [last, last]

@@ -98,12 +98,12 @@ class Connection:
         self.address = address
         self._reply_timeout = reply_timeout
         self._socket = self._connect(timeout)
-        self._poll: Any = None
-        if hasattr(select, "poll"):
-            self._poll = select.poll()
-            self._poll.register(self._socket, select.POLLIN)
-        self._protocol = ClientProtocol(address)
         try:
+            self._poll: Any = None
+            if hasattr(select, "poll"):
+                self._poll = select.poll()
+                self._poll.register(self._socket, select.POLLIN)
+            self._protocol = ClientProtocol(address)
             opening = self._protocol.open()
             if opening:
                 self.send(opening)
@@ -118,6 +118,7 @@ class Connection:
             raise
 
     def _connect(self, timeout: float | None) -> socket.socket:
+        connected: socket.socket | None = None
         try:
             if self.address.unix is None:
                 first = timeout if self._reply_timeout is None else self._reply_timeout
@@ -131,13 +132,14 @@ class Connection:
                 raise ConnectorError(f"rillet: {self.address}: this system has no Unix sockets")
             connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             self._limit(connected, timeout)
-            try:
-                connected.connect(self.address.unix)
-            except OSError:
-                connected.close()
-                raise
+            connected.connect(self.address.unix)
             return connected
-        except OSError as error:
+        except BaseException as error:
+            # Also after an interrupt, whose traceback would keep the socket open, and so an owner process alive.
+            if connected is not None:
+                connected.close()
+            if not isinstance(error, OSError):
+                raise
             if self._reply_timeout is not None and isinstance(error, (BlockingIOError, TimeoutError)):
                 late = self._late()
                 late.sent = False

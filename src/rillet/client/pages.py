@@ -22,9 +22,9 @@ All XRANGE pages under way together have at most `page_entries` entries, which b
 entries depends only on the ranges and the replies, so a second run yields the same rows in the same order, also after a
 lost connection.
 
-**Parts.** XRANGE's next page begins at the last entry of the page before, so a single range would have one request under
-way, and the server would idle while its reply is decoded. So the reader cuts parts of a large range off in advance. A
-part is as wide in milliseconds as the entries of the last page suggest, times PART_FILL:
+**Parts.** XRANGE's next page begins at the last entry of the page before, so a single range would have one request
+under way, and the server would idle while its reply is decoded. So the reader cuts parts of a large range off in
+advance. A part is as wide in milliseconds as the entries of the last page suggest, times PART_FILL:
 
     range        (after ................................... last]
                   │ part   │ part   │ part   │ rest, cut when a reply was decoded
@@ -32,8 +32,8 @@ part is as wide in milliseconds as the entries of the last page suggest, times P
 
 If a part has more entries than its page, the replies of the parts behind it are skipped, and the rest is cut anew; a
 stream whose IDs cannot be foreseen is soon read without parts. A part without entries costs a small request, and the
-next one is wider. A range is not cut if it is read from a replica, because the master would have to serve the end of each part,
-or if `check` is given, because a part does not begin at an entry that proves that nothing was trimmed.
+next one is wider. A range is not cut if it is read from a replica, because the master would have to serve the end of
+each part, or if `check` is given, because a part does not begin at an entry that proves that nothing was trimmed.
 
 **Failures.** A lost connection is opened again and the range continues after the last whole entry, as long as there is
 progress within the client's timeout. MOVED and ASK are followed; from then on one request is under way at a time,
