@@ -461,3 +461,63 @@ def test_a_client_whose_stream_a_timer_evicts_is_served_at_once() -> None:
     assert client.names() == set()
     assert waiting.blocked is None
     assert bytes(waiting.out.hand_over()).startswith(b"-")
+
+
+@pytest.mark.parametrize("count", [300, 1200])
+def test_a_small_limit_keeps_the_keys_that_fit(count: int) -> None:
+    """Gaps that evicted keys leave are filled before more keys are evicted, in small tables too."""
+    client = Client()
+    for number in range(count):
+        client("SET", f"key:{number}", "x" * 80)
+    client.limit_above_used(0, "allkeys-random")
+    for number in range(count, 3 * count):
+        client("SET", f"key:{number}", "x" * 80)
+        assert client.engine.used_memory() <= client.engine.eviction.limit + 200
+    client.engine.check()
+    assert len(client.names()) > 0.85 * count
+
+
+def test_values_that_change_their_size_stay_within_a_small_limit() -> None:
+    client = Client()
+    for number in range(500):
+        client("SET", f"key:{number}", "x" * 40)
+    for number in range(50):
+        client("HSET", f"hash:{number}", "field", "y" * 10)
+    client.limit_above_used(20_000, "allkeys-lru")
+    for number in range(2500):
+        client("SET", f"key:{number % 500}", "x" * (30 + number % 20))
+        client("HSET", f"hash:{number % 50}", "field", "y" * (number % 20))
+    client.engine.check()
+    assert client.engine.eviction.evicted_keys < 25
+
+
+@pytest.mark.skipif(not compiled(), reason="interpreted, a block of records counts as a whole")
+@pytest.mark.parametrize("compat", ["7.0", "newest"])
+def test_a_table_does_not_grow_beyond_the_limit(compat: str) -> None:
+    client = Client(compat=compat)
+    for number in range(4095):
+        client("SET", f"key:{number}", "")
+    client.limit_above_used(10_240, "allkeys-random")
+    for number in range(4):
+        client("SET", f"k{number}", "v")
+    assert client.session.db.keys.buckets == 4096
+    assert len(client.names()) == 4099
+    for number in range(1000):
+        client("SET", f"new{number}", "v")
+    assert client.session.db.keys.buckets == 4096
+    client("CONFIG", "SET", "maxmemory", 0)
+    client("SET", "last", "v")
+    assert client.session.db.keys.rehashing
+    client("FLUSHALL")
+    assert client.session.db.keys.gate is client.session.db.expires.gate is client.engine.eviction
+
+
+def test_a_table_grows_beyond_the_limit_if_its_chains_are_long() -> None:
+    client = Client()
+    for number in range(4096):
+        client("SET", f"key:{number}", "")
+    client.limit_above_used(0, "volatile-ttl")  # nothing can be evicted
+    database = client.session.db
+    for number in range(2700):
+        database.set_string(b"direct:%d" % number, b"")
+    assert database.keys.buckets > 4096

@@ -13,8 +13,10 @@ from rillet import compiled
 from rillet.keyspace.memory_usage import Ledger, dict_bytes, value_bytes
 from rillet.runtime.engine import Engine
 from rillet.runtime.settings import Settings
+from rillet.types.hash import Hash
 from rillet.types.rdb import value as rdb
 from rillet.types.string import new_string
+from rillet.types.zset import Zset
 from tests.variants import long
 
 # Loads by name: each line makes a type grow by 20 MB or more in its encodings. {i}: a counter, {v}: 100 bytes.
@@ -240,6 +242,19 @@ def test_a_restored_value_is_counted() -> None:
     client("RESTORE", "l", 0, dump)
     assert client.used > before + 400_000
     client.engine.check()
+
+
+def test_the_size_of_a_collection_grows_with_its_elements() -> None:
+    fields, members = Hash(), Zset()
+    sizes: list[tuple[int, int]] = []
+    for count in (1, 100, 1000, 3000):
+        for number in range(len(members), count):
+            fields.set(b"field%d" % number, b"v" * 50)
+            members.add(b"m%d" % number, 1.0)
+        sizes.append((value_bytes(fields), value_bytes(members)))
+    assert sizes == sorted(sizes)
+    assert 1000 * 60 < sizes[2][0] < 1000 * 110
+    assert 1000 * 30 < sizes[2][1] < 1000 * 90
 
 
 def test_sizes_of_structures() -> None:

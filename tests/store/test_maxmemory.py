@@ -10,6 +10,8 @@ import pytest
 
 import rillet
 from rillet.errors import CommandError
+from rillet.store.backend import MemoryBackend
+from tests.store.test_expiry import until
 
 LIMIT = 2_000_000
 VALUE = b"x" * 1000
@@ -73,3 +75,18 @@ def test_a_restart_keeps_what_was_kept(tmp_path: Path) -> None:
     with rillet.open(tmp_path / "store") as store:
         assert sorted(store.execute("KEYS", "*")) == kept
         assert store.execute("CONFIG", "GET", "maxmemory") == [b"maxmemory", b"0"]
+
+
+def test_a_store_in_memory_continues_an_eviction_without_commands() -> None:
+    with rillet.open(maxmemory_policy="allkeys-random", maxmemory_eviction_tenacity=2) as store:
+        store.execute_many([("SET", f"key:{number}", VALUE[:100]) for number in range(20_000)])
+        backend = store._backend
+        assert isinstance(backend, MemoryBackend)
+        engine = backend.transport().engine
+        store.execute("CONFIG", "SET", "maxmemory", "500kb")
+        store.execute("PING")  # the first run of the eviction
+        until(lambda: not engine.eviction.running)
+        with backend.transport().lock:
+            assert engine.used_memory() <= 500 * 1024
+            assert 1000 < len(engine.databases[0]) < 5000
+            engine.check()

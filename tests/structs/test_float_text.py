@@ -9,7 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rillet.structs.float_text import as_integer, digits_17, listpack_score, parse, parse_bound, reply_text, shortest
+from rillet.structs.float_text import (
+    as_integer,
+    by_grisu,
+    digits_17,
+    listpack_score,
+    parse,
+    parse_all,
+    parse_bound,
+    reply_text,
+    shortest,
+)
 
 DOUBLES = st.floats(allow_nan=False) | st.integers(0, 2**64 - 1).map(
     lambda bits: float(struct.unpack(">d", bits.to_bytes(8, "big"))[0])
@@ -79,3 +89,26 @@ def test_a_range_bound_accepts_more_forms_than_a_score(text: bytes, value: float
 
 def test_nan_and_infinity_have_texts() -> None:
     assert shortest(nan).endswith(b"nan")
+
+
+@given(st.integers(-(2**38), 2**38), st.integers(0, 8))
+def test_short_binary_fractions_have_grisu_s_texts(number: int, places: int) -> None:
+    value = number / 2**places
+    assert shortest(value) == (by_grisu(value) if value else b"0")
+
+
+@given(st.from_regex(rb"[+-]?[0-9]{0,20}[.]?[0-9]{0,15}", fullmatch=True))
+def test_a_decimal_text_is_the_nearest_double(text: bytes) -> None:
+    try:
+        value: float | None = float(text)
+    except ValueError:
+        value = None
+    assert parse(text) == value
+    assert value is None or copysign(1, value) == copysign(1, parse(text) or value)
+
+
+def test_many_scores_are_parsed_at_once() -> None:
+    assert parse_all([b"1", b"-2.5", b"inf"], True, False) == [1, -2.5, inf]
+    assert parse_all([b"1", b"x"], True, False) is None
+    assert parse_all([b"0x10"], True, False) == [16]
+    assert parse_all([b"0x10"], False, False) is None

@@ -143,21 +143,6 @@ def test_random_fields_are_uniformly_distributed() -> None:
         assert len(set(value.sample(4))) == 4
 
 
-def test_memory_usage_grows_with_the_fields() -> None:
-    value = Hash()
-    sizes = []
-    for size in (10, 400, 2000):
-        for at in range(size):
-            value.set(b"field%d" % at, b"v" * 50)
-        sizes.append(value.memory_usage())
-        assert abs(value.memory_usage(0) - sizes[-1]) < sizes[-1] / 10
-    value.sample(1)
-    sizes.append(value.memory_usage())
-    assert sizes == sorted(sizes)
-    assert sizes[0] < 2000
-    assert 2000 * 60 < sizes[2] < 2000 * 110
-
-
 # -- as RDB bytes ---------------------------------------------------------------------------------------
 
 PAIRS = [word for at, text in enumerate(TEXTS) for word in (b"f%d" % at, text)]

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from rillet.structs.listpack import Listpack
+from rillet.types.stream.check import memory_by_structure
 from rillet.types.stream.id import encode_key
 from rillet.types.stream.value import Stream, StreamIterator
 
@@ -140,7 +141,6 @@ class StreamAndModel(RuleBasedStateMachine):
         assert (stream.edge_ms, stream.edge_seq) == min(self.model, default=(MAX, MAX))
         assert stream.edge(False, True) == bool(self.model)
         assert (stream.edge_ms, stream.edge_seq) == max(self.model, default=(0, 0))
-        assert stream.memory_usage() > 0
 
 
 TestStreamAndModel = StreamAndModel.TestCase
@@ -341,9 +341,11 @@ def test_memory_usage_estimates_from_a_sample_of_nodes(entries: int, per_node: i
         stream.append([b"f", b"v"], 0, 1, ms, 0, 4096, per_node)
     whole = sum(len(lp.buf) for _, lp in stream.rax.items())
     tree = 16 * stream.rax.numele + 244 * stream.rax.numnodes
-    exact = stream.memory_usage(0)
-    assert exact == 96 + whole + tree
-    assert abs(stream.memory_usage(samples) - exact) <= whole
+    exact, _ = memory_by_structure(stream, 0)
+    assert sum(exact.values()) == 96 + whole + tree
+    estimate, measured = memory_by_structure(stream, samples)
+    assert measured == (min(samples, stream.rax.numele) if samples else stream.rax.numele)
+    assert abs(sum(estimate.values()) - sum(exact.values())) <= whole
 
 
 def test_check_detects_wrong_counters_and_nodes() -> None:

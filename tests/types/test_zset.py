@@ -179,11 +179,3 @@ def test_a_scan_returns_every_permanent_member_and_random_draws_reach_all(entrie
     sample = value.sample(20)
     assert len(set(sample)) == 20
     assert all(value.score(member) == score for member, score in sample)
-
-
-def test_memory_usage_grows_with_the_members() -> None:
-    sizes = [
-        filled([(b"m%d" % number, 1.0) for number in range(count)]).memory_usage() for count in (1, 100, 1000, 3000)
-    ]
-    assert sizes == sorted(sizes)
-    assert 30 * 1000 < sizes[2] < 90 * 1000

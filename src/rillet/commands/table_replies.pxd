@@ -1,6 +1,6 @@
 from rillet.protocol.reply_writer cimport ReplyWriter
 from rillet.structs.dict cimport Dict, rillet_prefetch
-from rillet.structs.dict_table cimport u64, varint, varint_size
+from rillet.structs.dict_table cimport u64
 from rillet.structs.skiplist cimport Skiplist
 
 cpdef bint write_table(ReplyWriter out, Dict table, bint keys, bint values) except -1

@@ -20,7 +20,7 @@ from rillet.structs.float_text import reply_text
 from rillet.structs.skiplist import Skiplist
 
 if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
-    from rillet.structs.dict_table import u64, varint, varint_size
+    from rillet.structs.dict_table import u64
 
 if TYPE_CHECKING:  # a C function, which the .pxd declares for the compiled module
     rillet_prefetch: Any
@@ -53,12 +53,8 @@ def _bulk(out: ReplyWriter, p: cython.p_const_uchar, size: cython.Py_ssize_t) ->
 @cython.inline
 @cython.exceptval(-1, check=False)
 def _write_key(out: ReplyWriter, table: Dict, n: cython.Py_ssize_t) -> cython.bint:
-    p: cython.p_uchar = table._item(n)
-    size: cython.Py_ssize_t = varint(p, 0) >> 1
-    start: cython.Py_ssize_t = varint_size(2 * size)
-    if cython.compiled:
-        return _bulk(out, p + start, size)
-    return _bulk(out, p[start:], size)
+    at: cython.p_const_uchar = table.key_span(n)
+    return _bulk(out, at, table.span_size)
 
 
 @cython.ccall

@@ -2,7 +2,9 @@ cimport cython
 from rillet.keyspace.clock cimport Clock
 from rillet.keyspace.lru cimport AccessClock
 from rillet.keyspace.memory_usage cimport Ledger
+from rillet.keyspace.rest_buffer cimport RestBuffer
 from rillet.structs.dict cimport Dict
+from rillet.structs.dict_table cimport GrowthGate
 from rillet.types.at_rest cimport awaken, string_at_rest, to_rest
 from rillet.types.stream.value cimport Stream
 from rillet.types.string cimport String, new_string
@@ -19,6 +21,7 @@ cdef class Database:
     cdef public Clock clock
     cdef public AccessClock access
     cdef public Ledger ledger
+    cdef public RestBuffer buffer
     cdef public Dict keys
     cdef public Dict expires
     cdef public dict blocking_keys

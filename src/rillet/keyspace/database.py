@@ -42,7 +42,9 @@ except ModuleNotFoundError:  # Cython is not installed: run interpreted
 from rillet.keyspace.clock import Clock
 from rillet.keyspace.lru import AccessClock
 from rillet.keyspace.memory_usage import Ledger
+from rillet.keyspace.rest_buffer import RestBuffer
 from rillet.structs.dict import Dict
+from rillet.structs.dict_table import GrowthGate
 from rillet.types.at_rest import awaken, string_at_rest, to_rest, type_at_rest
 from rillet.types.stream.value import Stream
 from rillet.types.string import String, new_string
@@ -101,7 +103,7 @@ class Database:
         "index", "clock", "keys", "expires", "blocking_keys", "ready_keys", "watched_keys", "idmp_keys",
         "on_expired", "on_expiry", "notify_before", "on_ready", "on_missed", "on_new", "on_overwritten", "may_expire",
         "may_delete", "hits", "misses", "expires_cursor", "average_ttl", "access", "lazy", "lazy_server_del", "awake",
-        "awake_limit", "_first_awake", "_rested", "created", "ledger",
+        "awake_limit", "_first_awake", "_rested", "buffer", "created", "ledger",
     )  # fmt: skip
     keys: Dict
     expires: Dict
@@ -117,6 +119,8 @@ class Database:
         self.clock = clock
         # The clock of the LRU and LFU data in the records of `keys`; an engine's databases share one.
         self.access = AccessClock(clock)
+        # Where commands change small values without an object; an engine's databases share one.
+        self.buffer = RestBuffer()
         # The size of the values that are objects (keyspace/memory_usage.py).
         self.ledger = Ledger()
         self.keys = Dict(values=True, objects=True)
@@ -304,10 +308,6 @@ class Database:
         if n >= 0:
             self.access.touch_modified(self.keys, n)
         return True
-
-    def access_bits(self, key: bytes) -> int:
-        """Return the LRU or LFU data of an existing key. O(1)"""
-        return self.keys.lru(self.keys.find(key))
 
     def set_access_bits(self, key: bytes, bits: int) -> None:
         """Set the LRU or LFU data of an existing key. O(1)"""
@@ -617,8 +617,10 @@ class Database:
         if lazy and self.lazy is not None:
             self.lazy.add_database(self.keys.detach(), self.expires.detach(), self.ledger.total)
         else:
+            gate: GrowthGate | None = self.keys.gate
             self.keys = Dict(values=True, objects=True, newest=self.keys.newest)
             self.expires = Dict(numbers=True, newest=self.expires.newest)
+            self.limit_growth(gate)
         self.awake = []
         self.created = []
         self._first_awake = 0
@@ -629,6 +631,10 @@ class Database:
         for key in waited:
             self.signal_ready(key)
         return removed
+
+    def limit_growth(self, gate: GrowthGate | None) -> None:
+        """Let a gate decide whether the dicts may allocate larger tables."""
+        self.keys.gate = self.expires.gate = gate
 
     def resize_as(self, newest: bool) -> None:
         """Let the dicts grow and shrink as in Redis 7.4 and later, or as in 7.0: see structs/dict.py."""

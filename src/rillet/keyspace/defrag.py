@@ -49,6 +49,7 @@ from typing import Any, TypeAlias
 
 from rillet.keyspace.clock import Clock
 from rillet.keyspace.database import Database
+from rillet.keyspace.memory_usage import value_bytes
 from rillet.structs.dict import Dict
 from rillet.structs.heap import release_free_pages
 from rillet.structs.intset import Intset
@@ -296,7 +297,7 @@ class _Walk:
         elif isinstance(table, Dict):
             self._work = _TableWork(table, self._moves)
         elif value is not None and not self._moves:
-            self.total += value.memory_usage(1)
+            self.total += value_bytes(value)
 
     def _close(self, work: _Work) -> None:
         """Count the result of a value."""

@@ -4,6 +4,7 @@ from rillet.keyspace.database cimport Database
 from rillet.keyspace.lru cimport AccessClock
 from rillet.keyspace.memory_usage cimport dict_bytes
 from rillet.structs.dict cimport Dict
+from rillet.structs.dict_table cimport GrowthGate
 from rillet.structs.listpack cimport Listpack
 from rillet.types.stream.node cimport int_at
 from rillet.types.stream.value cimport Stream
@@ -17,7 +18,7 @@ cdef class Pool:
     cdef bint insert(self, unsigned long long idle, bytes key, Py_ssize_t index) except -1
 
 @cython.final
-cdef class Eviction:
+cdef class Eviction(GrowthGate):
     cdef readonly list databases
     cdef readonly Clock clock
     cdef readonly AccessClock access
@@ -33,12 +34,14 @@ cdef class Eviction:
     cdef public Py_ssize_t buffers
     cdef readonly Pool pool
     cdef readonly bint running
+    cdef public object on_unfinished
     cdef readonly long long evicted_keys
     cdef readonly long long trimmed_entries
     cdef long long _exceeded_since
     cdef long long _exceeded_total
     cdef Py_ssize_t _next
     cpdef Py_ssize_t counted(self) except -1
+    cdef Py_ssize_t _counted(self, bint settle) except -1
     cpdef int run(self) except -1
     cdef int _free(self, long long began) except -1
     cdef bint _reclaim(self) except -1

@@ -15,8 +15,12 @@ close to an exact LRU. A candidate that was deleted meanwhile is skipped. `volat
 an expiry.
 
 **How much.** `counted` is the memory in use without the buffer of the log and the values that already wait to be freed
-(keyspace/lazyfree.py): an evicted large value is freed in steps, but counts as freed at once. Dead bytes in the tables'
-pages count. They are reclaimed, by moving the items beside them, before a key is evicted (`_reclaim`).
+(keyspace/lazyfree.py): an evicted large value is freed in steps, but counts as freed at once. Gaps in the tables count.
+They are filled, by moving the entries beside them, before a key is evicted (`_reclaim`), if they are more than one part
+in eight.
+
+**Tables.** A table of the keyspace does not double if it would exceed the limit (`allows`), until it has 1.6 keys a
+bucket: a larger table would evict as many keys as it makes room for.
 
 **How long.** `maxmemory-eviction-tenacity` limits the time of one run: 0 to 10 give 0 to 500 microseconds, each step
 above 15 % more, 100 no limit (evictionTimeLimitUs).
@@ -41,6 +45,7 @@ from rillet.keyspace.clock import Clock
 from rillet.keyspace.database import Database
 from rillet.keyspace.lru import AccessClock
 from rillet.structs.dict import Dict
+from rillet.structs.dict_table import GrowthGate
 from rillet.structs.listpack import Listpack
 from rillet.types.stream.value import Stream
 
@@ -65,8 +70,7 @@ _POOL = cython.declare(cython.Py_ssize_t, 16)  # EVPOOL_SIZE
 _MOST = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)
 _ROUNDS = cython.declare(cython.Py_ssize_t, 64)  # samples in vain before no key counts as evictable
 _CLOCK = cython.declare(cython.Py_ssize_t, 16)  # keys between two looks at the clock
-_DEAD = cython.declare(cython.Py_ssize_t, 1 << 16)  # dead bytes that are worth a search
-_MOVED = cython.declare(cython.Py_ssize_t, 64)  # items in one step of that search
+_MOVED = cython.declare(cython.Py_ssize_t, 64)  # items and records in one step of `_reclaim`
 _COUNT = cython.declare(cython.Py_ssize_t, 6)  # the position of a node's entry count
 
 
@@ -126,17 +130,18 @@ def time_limit(tenacity: int) -> int:
 
 @cython.final
 @cython.cclass
-class Eviction:
+class Eviction(GrowthGate):
     """The eviction of one engine.
 
     limit: maxmemory in bytes, 0 = none. buffers: the bytes of the clients' buffers, which their owner updates. running:
-    a run reached its limit of time, and its owner should call `run` again after other work.
+    a run reached its limit of time, and its owner should call `run` again after other work. on_unfinished: called when
+    `running` becomes true; it must not run Python code, because the call is inside a command.
     """
 
     __slots__ = (
-        "access", "buffers", "clock", "databases", "evicted_keys", "kind", "lazy", "limit", "pool", "running",
-        "samples", "time_limit", "trimmed_entries", "trims", "volatile", "_exceeded_since", "_exceeded_total", "_next",
-        "_on_evicted", "_on_trimmed", "_picked_index", "_picked_key",
+        "access", "buffers", "clock", "databases", "evicted_keys", "kind", "lazy", "limit", "on_unfinished", "pool",
+        "running", "samples", "time_limit", "trimmed_entries", "trims", "volatile", "_exceeded_since",
+        "_exceeded_total", "_next", "_on_evicted", "_on_trimmed", "_picked_index", "_picked_key",
     )  # fmt: skip
     databases: list[Any]
     clock: Clock
@@ -161,6 +166,7 @@ class Eviction:
         self.buffers = 0
         self.pool = Pool()
         self.running = False
+        self.on_unfinished: Callable[[], object] | None = None
         self.evicted_keys = 0
         self.trimmed_entries = 0
         self._exceeded_since = 0
@@ -192,10 +198,25 @@ class Eviction:
     @cython.exceptval(-1, check=False)
     def counted(self) -> cython.Py_ssize_t:
         """Return the bytes to compare with the limit: all data, and the clients' buffers. O(databases)"""
+        return self._counted(True)
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def allows(self, more: cython.Py_ssize_t) -> cython.bint:
+        """Return whether so many bytes can be added without an eviction (server.c: overMaxmemoryAfterAlloc).
+
+        A table of the keyspace asks during a command, whose values are not measured yet.
+        """
+        return self.limit == 0 or self._counted(False) + more <= self.limit
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _counted(self, settle: cython.bint) -> cython.Py_ssize_t:
         total: cython.Py_ssize_t = self.buffers
         database: Database
         for database in self.databases:
-            database.ledger.settle()
+            if settle:
+                database.ledger.settle()
             total += database.ledger.total + dict_bytes(database.keys) + dict_bytes(database.expires)
         return total
 
@@ -212,6 +233,11 @@ class Eviction:
         if not self._exceeded_since:
             self._exceeded_since = max(began, 1)
         result: cython.int = _FAIL if self.kind == _NONE else self._free(began)
+        if result == _RUNNING and not self.running and self.on_unfinished is not None:
+            try:
+                self.on_unfinished()
+            except RuntimeError:  # no thread can be started: the next command continues
+                pass
         self.running = result == _RUNNING
         if result == _OK:
             self._stop_watch()
@@ -244,14 +270,13 @@ class Eviction:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _reclaim(self) -> cython.bint:
-        """Move some items away from pages with many dead bytes; return False if there are no such pages."""
+        """Fill some gaps of the tables; return False if the gaps are few."""
         database: Database
         table: Dict
         for database in self.databases:
             for second in range(2):
                 table = database.expires if second else database.keys
-                if table.pauses == 0 and table.arena.dead > _DEAD and 8 * table.arena.dead > table.arena.live:
-                    table.defrag_step(_MOVED)
+                if table.reclaim(_MOVED):
                     return True
         return False
 

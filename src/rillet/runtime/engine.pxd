@@ -40,6 +40,7 @@ cdef class Engine:
     cdef public long long next_session_id
     cdef readonly ArgumentSpans words
     cdef list _fast_paths
+    cdef tuple _last_path
     cdef unsigned long _fast_path_sizes
     cdef dict _by_name
     cdef bytes _last_name
@@ -53,6 +54,7 @@ cdef class Engine:
     cdef readonly object lazyfree
     cdef Command _last_entry
     cdef object _paused_clients
+    cdef object _buffer
     cdef public int paused
     cdef public long long mstime
     cdef long long _since

@@ -31,6 +31,7 @@ from rillet.keyspace.eviction import FAIL, OK, Eviction
 from rillet.keyspace.expire_cycle import SLICE, ExpireCycle
 from rillet.keyspace.lazyfree import LazyFree
 from rillet.keyspace.lru import LFU, LRM, LRU, AccessClock
+from rillet.keyspace.rest_buffer import RestBuffer
 from rillet.protocol.command_parser import CommandParser, QueryBufferExceeded
 from rillet.protocol.propagation_buffer import PropagationBuffer
 from rillet.runtime import session_state
@@ -84,14 +85,15 @@ class Engine:
         "databases", "settings", "clock", "propagation", "blocking", "sessions", "statistics", "preserved", "refusal",
         "notify_events", "on_keyspace_event", "loading", "started_ms", "next_session_id", "host", "active_expire",
         "run_id", "replication_id", "paused", "mstime", "channels", "words", "_by_name", "_last_name", "_last_entry",
-        "_paused_clients", "_since", "_idmp_expired", "_fast_paths", "_fast_path_sizes", "defrag", "expiry",
-        "access", "lazyfree", "eviction", "limited", "out_of_memory", "memory",
+        "_buffer", "_paused_clients", "_since", "_idmp_expired", "_fast_paths", "_fast_path_sizes", "_last_path",
+        "defrag", "expiry", "access", "lazyfree", "eviction", "limited", "out_of_memory", "memory",
     )  # fmt: skip
     sessions: dict[int, Session]
     _by_name: dict[bytes, Command]
     _last_name: bytes
     _last_entry: Command | None
     _fast_paths: list[tuple[bytes, Command, FastPath]]
+    _last_path: tuple[bytes, Command, FastPath]
 
     def __init__(self, settings: Settings | None = None, clock: Clock | None = None) -> None:
         load_commands()
@@ -103,14 +105,18 @@ class Engine:
         self.databases = [Database(index, self.clock) for index in range(self.settings.databases)]
         self.access = AccessClock(self.clock)
         self.lazyfree = LazyFree(self.clock)
+        self._buffer = RestBuffer()
         for database in self.databases:
             database.access = self.access
+            database.buffer = self._buffer
             database.lazy = self.lazyfree
             database.on_expired = self._expired
             database.on_ready = self.blocking.database_ready
             database.may_expire = self._may_expire
             database.may_delete = self._may_delete
         self.eviction = Eviction(self.databases, self.clock, self.access, self._evicted, self._trimmed)
+        for database in self.databases:
+            database.limit_growth(self.eviction)
         # Whether `maxmemory` is set, and whether the last run of the eviction could not make room.
         self.limited = False
         self.out_of_memory = False
@@ -145,6 +151,7 @@ class Engine:
         # The arguments of one command as positions in memory, for the fast paths.
         self.words = ArgumentSpans()
         self._fast_paths = [(entry.name.encode(), entry, entry.shortcut()) for entry in TABLE if entry.shortcut]
+        self._last_path = self._fast_paths[0]
         # A bit mask of the name lengths of all commands with a fast path.
         self._fast_path_sizes = 0
         for name, _, _ in self._fast_paths:
@@ -387,13 +394,19 @@ class Engine:
         if self.propagation.log is not None and self.propagation.feed is None and not trusted:
             return 0
         words: ArgumentSpans = self.words
-        for name, entry, fast_path in self._fast_paths:
-            if len(name) == size and parser.first_is(name):
-                words.count = parser.scan(words.at, words.size, words.room)
-                if words.count == 0:
-                    return 0
-                return self._run_fast_path(session, parser, entry, fast_path, limit)
-        return 0
+        name: bytes = self._last_path[0]
+        if len(name) != size or not parser.first_is(name):  # clients repeat a command
+            for path in self._fast_paths:
+                name = path[0]
+                if len(name) == size and parser.first_is(name):
+                    self._last_path = path
+                    break
+            else:
+                return 0
+        words.count = parser.scan(words.at, words.size, words.room)
+        if words.count == 0:
+            return 0
+        return self._run_fast_path(session, parser, self._last_path[1], self._last_path[2], limit)
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
@@ -452,6 +465,7 @@ class Engine:
         self._last_entry = None
         self.defrag.take_settings()
         self.expiry.on_time = self.settings.compat.knows(82)
+        self._buffer.take_limits(self.settings)
         self._take_access_settings()
         self.eviction.take_settings(self.settings)
         self.limited = self.eviction.limit != 0

@@ -30,6 +30,7 @@ from rillet.server.server import UNIX_SOCKETS, answers
 from rillet.store.defrag import DefragThread
 from rillet.store.directory import Directory
 from rillet.store.encoding import decode
+from rillet.store.eviction import EvictionThread
 from rillet.store.expiry import ActiveExpiry
 from rillet.store.lazyfree import LazyFreeThread
 from rillet.store.owner import Owner
@@ -108,6 +109,7 @@ class MemoryBackend(Backend):
         self.expiry = ActiveExpiry(self._transport.engine, self._transport.lock) if active_expiry else None
         self.defrag = DefragThread(self._transport.engine, self._transport.lock)
         self.lazyfree = LazyFreeThread(self._transport.engine, self._transport.lock)
+        self.eviction = EvictionThread(self._transport.engine, self._transport.lock)
         self._server: MemoryServer | None = None
         self._guard = threading.Lock()
 
@@ -133,6 +135,7 @@ class MemoryBackend(Backend):
             self.expiry = self.expiry.after_fork(self._transport.lock)
         self.defrag = DefragThread(self._transport.engine, self._transport.lock)
         self.lazyfree = LazyFreeThread(self._transport.engine, self._transport.lock)
+        self.eviction = EvictionThread(self._transport.engine, self._transport.lock)
         self._guard = threading.Lock()
         if self._server is not None:
             self._server.forget_in_child()
@@ -153,6 +156,7 @@ class MemoryBackend(Backend):
         with self._transport.lock:
             self.defrag.close()
             self.lazyfree.close()
+            self.eviction.close()
             if self.expiry is not None:
                 self.expiry.close()
         self._transport.close()

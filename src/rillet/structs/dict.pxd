@@ -41,6 +41,7 @@ cdef class Dict(DictTable):
     cpdef object object_at(self, Py_ssize_t n)
     cpdef bint wake_entry(self, Py_ssize_t n, object value) except -1
     cpdef bint rest_entry(self, Py_ssize_t n, bytes rest) except -1
+    cdef const unsigned char *key_span(self, Py_ssize_t n) noexcept
     cdef const unsigned char *value_span(self, Py_ssize_t n) noexcept
     cpdef bint add(self, bytes key) except -1
     cpdef Py_ssize_t value_size(self, Py_ssize_t n) except -2
@@ -50,6 +51,7 @@ cdef class Dict(DictTable):
     cpdef object unlink(self, bytes key)
     cdef bint prefetch_same(self, Dict other, list numbers) except -1
     cdef bint _prefetch_object(self, Py_ssize_t n) except -1
+    cdef Py_ssize_t find_same(self, Dict other, Py_ssize_t n) except -2
     cdef object take_same(self, Dict other, Py_ssize_t n)
     cpdef bint tidy(self, Py_ssize_t times) except -1
     cpdef bint delete_entry(self, Py_ssize_t n) except -1
@@ -70,6 +72,7 @@ cdef class Dict(DictTable):
     cpdef Py_ssize_t fair_random_entry(self) except -2
     cpdef list sample(self, Py_ssize_t count)
     cpdef unsigned long long scan_step(self, unsigned long long cursor, list into) except? 0
+    cpdef bint reclaim(self, Py_ssize_t limit) except -1
     cpdef bint defrag_step(self, Py_ssize_t limit) except -1
     cpdef bint free_some(self, Py_ssize_t limit, list into=*) except -1
     cpdef Py_ssize_t memory_bytes(self) except -1

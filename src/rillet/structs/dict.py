@@ -90,6 +90,8 @@ _FREE_MARK = cython.declare(cython.ulonglong, (1 << 64) - 1)
 _FAIR_SAMPLE = cython.declare(cython.Py_ssize_t, 15)  # GETFAIR_NUM_ENTRIES
 _MIN_GAPS = cython.declare(cython.Py_ssize_t, 1024)  # records; fewer gaps are not worth moving entries
 _MIN_DEAD = cython.declare(cython.Py_ssize_t, 1 << 16)  # bytes; the same for items
+_FEW_GAPS = cython.declare(cython.Py_ssize_t, 64)  # records and bytes below which `reclaim` fills no gaps
+_FEW_DEAD = cython.declare(cython.Py_ssize_t, 1024)
 _EMPTY_BYTES = cython.declare(cython.Py_ssize_t, 700)  # the objects of an empty dict
 
 
@@ -252,19 +254,22 @@ class Dict(DictTable):
         return self._remove(n)
 
     @cython.cfunc
+    @cython.exceptval(-2, check=False)
+    def find_same(self, other: Dict, n: cython.Py_ssize_t) -> cython.Py_ssize_t:
+        """Return the entry whose key is that of entry n of `other`, or -1. The key is not hashed again. O(1)"""
+        at: cython.p_const_uchar = other.key_span(n)
+        h: cython.uint = u32(other._record(n), 4)
+        if cython.compiled:
+            return self.find_hashed(at, other.span_size, h)
+        return self.find_hashed(at[: other.span_size], other.span_size, h)
+
+    @cython.cfunc
     def take_same(self, other: Dict, n: cython.Py_ssize_t) -> Any:
         """Remove the entry whose key is that of entry n of `other`; return its object, or None. O(1)
 
         The key is not hashed again and does not become an object.
         """
-        p: cython.p_uchar = other._item(n)
-        size: cython.Py_ssize_t = varint(p, 0) >> 1
-        i: cython.Py_ssize_t = varint_size(2 * size)
-        own: cython.Py_ssize_t
-        if cython.compiled:
-            own = self.find_hashed(p + i, size, u32(other._record(n), 4))
-        else:
-            own = self.find_hashed(p[i : i + size], size, u32(other._record(n), 4))
+        own: cython.Py_ssize_t = self.find_same(other, n)
         if own < 0:
             return None
         value: object = self._object(own) if self.has_objects else None
@@ -334,12 +339,25 @@ class Dict(DictTable):
     def entry_key(self, n: cython.Py_ssize_t) -> bytes:
         """Return the key of an entry. O(1)"""
         self._live(n)
-        p: cython.p_uchar = self._item(n)
-        size: cython.Py_ssize_t = varint(p, 0) >> 1
-        i: cython.Py_ssize_t = varint_size(2 * size)
+        at: cython.p_const_uchar = self.key_span(n)
         if cython.compiled:
-            return p[i : i + size]
-        return bytes(p[i : i + size])
+            return at[: self.span_size]
+        return bytes(at[: self.span_size])
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(check=False)
+    def key_span(self, n: cython.Py_ssize_t) -> cython.p_const_uchar:
+        """Return the address of the bytes of an entry's key; `span_size` is their number.
+
+        The caller knows that the entry exists. The address is valid until the next change of the dict.
+        """
+        p: cython.p_uchar = self._item(n)
+        head: cython.Py_ssize_t = varint(p, 0)
+        self.span_size = head >> 1
+        if cython.compiled:
+            return p + varint_size(head)
+        return p[varint_size(head) :]
 
     @property
     def top(self) -> int:
@@ -379,16 +397,12 @@ class Dict(DictTable):
                 return value
         if not self.has_values:
             return None
-        p: cython.p_uchar = self._item(n)
-        size: cython.Py_ssize_t = varint(p, 0) >> 1
-        i: cython.Py_ssize_t = varint_size(2 * size) + size
-        size = varint(p, i) - 1
-        if size < 0:
+        at: cython.p_const_uchar = self.value_span(n)
+        if self.span_size < 0:
             return None
-        i += varint_size(size + 1)
         if cython.compiled:
-            return p[i : i + size]
-        return bytes(p[i : i + size])
+            return at[: self.span_size]
+        return bytes(at[: self.span_size])
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
@@ -986,6 +1000,27 @@ class Dict(DictTable):
         n: cython.Py_ssize_t = self._find(at, size, hash_bytes(at, size))
         assert n >= 0 and u64(self._record(n), 8) & _PLACE_MASK == place
         return n
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def reclaim(self, limit: cython.Py_ssize_t) -> cython.bint:
+        """Fill up to `limit` gaps between records and items; return False if less than one part in eight are gaps.
+
+        For an owner who needs the memory: unlike `_tidy` and `defrag_step`, it also empties the page that receives new
+        items, since a small dict has no other page. O(limit)
+        """
+        if self.pauses:
+            return False
+        records: cython.bint = 8 * self._free_count > self._top and self._free_count > _FEW_GAPS
+        items: cython.bint = 8 * self.arena.dead > self.arena.live and self.arena.dead > _FEW_DEAD
+        if records:
+            for _ in range(min(limit, self._free_count)):
+                self._pull_last()
+        if items:
+            if self._walk_page < 0 and self.arena.current >= 0:
+                self.arena.leave_current()
+            self._compact(limit, 90)
+        return records or items
 
     @cython.ccall
     @cython.exceptval(-1, check=False)

@@ -33,6 +33,10 @@ cdef class EntryOwner:
     cpdef bint entry_moves(self, object table, Py_ssize_t old, Py_ssize_t new) except -1
 
 
+cdef class GrowthGate:
+    cpdef bint allows(self, Py_ssize_t more) except -1
+
+
 cdef class DictTable:
     cdef readonly bint has_values
     cdef readonly bint has_objects
@@ -40,6 +44,7 @@ cdef class DictTable:
     cdef public bint newest
     cdef public int pauses
     cdef public EntryOwner owner
+    cdef public GrowthGate gate
     cdef readonly bint added
     cdef readonly Py_ssize_t span_size
     cdef readonly Py_ssize_t rehashidx

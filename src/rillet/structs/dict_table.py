@@ -259,6 +259,19 @@ class EntryOwner:
 
 
 @cython.cclass
+class GrowthGate:
+    """An object that decides whether a dict may allocate a larger table (keyspace/eviction.py)."""
+
+    __slots__ = ()
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def allows(self, more: cython.Py_ssize_t) -> cython.bint:
+        """Return whether a table of so many bytes may be allocated; the dict must not be changed."""
+        raise NotImplementedError
+
+
+@cython.cclass
 class DictTable:
     """The entries of a dict by key. An entry is known by its number; -1 means that it does not exist."""
 
@@ -281,6 +294,7 @@ class DictTable:
         "arena",
         "exp0",
         "exp1",
+        "gate",
         "has_numbers",
         "has_objects",
         "has_values",
@@ -304,6 +318,7 @@ class DictTable:
         self.added = False
         self.span_size = -1
         self.owner: EntryOwner | None = None
+        self.gate: GrowthGate | None = None
         self._stride = 24 if numbers else 16
         self._vacated: list[Any] = []
         self._start()
@@ -627,6 +642,9 @@ class DictTable:
         # 7.0 divides without remainder and compares with > 5; the newest version with >= 4.
         forced: cython.Py_ssize_t = 4 if self.newest else 6
         if _resize_mode == 0 or (_resize_mode == 1 and self.used0 >= forced * size):
+            # server.c: dictExpandAllowed; the table has 4 bytes a bucket.
+            if self.gate is not None and 1000 * self.used0 <= 1618 * size and not self.gate.allows(8 * size):
+                return False
             return self.resize(self.used0 + 1)
         return False
 

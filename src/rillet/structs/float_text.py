@@ -50,6 +50,7 @@ _HEXADECIMAL = re.compile(rb"[+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA
 _INFINITE = re.compile(rb"[+-]?inf(?:inity)?", re.IGNORECASE)
 _BLANKS = b" \t\n\v\f\r"
 _EXACT = 1 << 62
+_NAN = cython.declare(cython.double, float("nan"))
 _ALL_BITS = cython.declare(cython.ulonglong, (1 << 64) - 1)
 
 # -- parsing -----------------------------------------------------------------------------------------
@@ -57,6 +58,9 @@ _ALL_BITS = cython.declare(cython.ulonglong, (1 << 64) - 1)
 
 def parse(text: bytes, hexadecimal: bool = True, wide: bool = False) -> float | None:
     """Parse a score; return None if the text is no number, or the number is NaN or out of range (util.c: string2d)."""
+    plain: cython.double = parse_plain(text, len(text))
+    if plain == plain:
+        return plain
     value = _strtod(text)
     if value is None or _INFINITE.fullmatch(text):
         return value
@@ -64,6 +68,46 @@ def parse(text: bytes, hexadecimal: bool = True, wide: bool = False) -> float | 
         return None
     out_of_range = isinf(value) or (value == 0 and _digits_of(text).strip(b"0"))
     return None if out_of_range and not (wide and _is_short(text)) else value
+
+
+@cython.cfunc
+@cython.exceptval(-1, check=True)
+def parse_plain(text: cython.p_const_uchar, n: cython.Py_ssize_t) -> cython.double:
+    """Return the value of a decimal text of up to 30 digits without an exponent, NaN for any other text.
+
+    Up to 15 digits are an exact double, and so is the power of ten that divides them: the quotient is rounded once.
+    """
+    digits: cython.longlong = 0
+    scale: cython.double = 1.0
+    count: cython.int = 0
+    fraction: cython.bint = False
+    i: cython.Py_ssize_t = 0
+    c: cython.int
+    if n > 0 and (text[0] == 45 or text[0] == 43):  # - or +
+        i = 1
+    if n - i > 31:
+        return _NAN
+    while i < n:
+        c = text[i]
+        i += 1
+        if c == 46 and not fraction:  # the point
+            fraction = True
+            continue
+        if c < 48 or c > 57:
+            return _NAN
+        count += 1
+        if count <= 15:
+            digits = digits * 10 + (c - 48)
+            if fraction:
+                scale *= 10.0
+    if count == 0 or count > 30:
+        return _NAN
+    if count > 15:
+        return float(text[:n])
+    value: cython.double = float(digits)
+    if fraction:
+        value /= scale
+    return -value if text[0] == 45 else value
 
 
 def parse_bound(text: bytes, plain: bool = False) -> float | None:
@@ -75,6 +119,17 @@ def parse_bound(text: bytes, plain: bool = False) -> float | None:
     if plain and (text[:1].strip(_BLANKS) != text[:1] or _HEXADECIMAL.fullmatch(text)):
         return None
     return _strtod(text.lstrip(_BLANKS)) if text else 0.0
+
+
+def parse_all(texts: list[bytes], hexadecimal: bool, wide: bool) -> list[float] | None:
+    """Parse scores; return None if one of them is not a number (see `parse`). O(bytes)"""
+    values: list[float] = []
+    for text in texts:
+        value = parse(text, hexadecimal, wide)
+        if value is None:
+            return None
+        values.append(value)
+    return values
 
 
 def _strtod(text: bytes) -> float | None:
@@ -139,6 +194,42 @@ def reply_text(value: float, classic: bool) -> bytes:
 
 def shortest(value: float) -> bytes:
     """Format a double with Grisu2's digits (fpconv_dtoa.c: fpconv_dtoa)."""
+    return _exact(value) or by_grisu(value)
+
+
+@cython.cfunc
+def _exact(value: cython.double) -> bytes:
+    """Format a fraction with at most six binary digits after the point, such as 2.5; return b"" for any other number.
+
+    Its decimal digits are at most 15, so no other number of so few digits is closer to it than half a step, and the
+    digits are in the middle of the interval from which Grisu2 selects: it finds the same.
+    """
+    size: cython.double = -value if value < 0 else value
+    if not 0.015625 <= size < 1e9:
+        return b""
+    places: cython.int = 0
+    number: cython.longlong = 0
+    scale: cython.longlong = 1
+    while True:
+        if cython.compiled:
+            number = cython.cast(cython.longlong, size)
+        else:
+            number = int(size)
+        if number == size:
+            break
+        if places == 6:
+            return b""
+        places += 1
+        scale *= 10
+        size *= 2
+    if places == 0:
+        return b""
+    number = number * scale >> places
+    return (b"-" if value < 0 else b"") + decimal(number // scale) + b"." + decimal(scale + number % scale)[1:]
+
+
+def by_grisu(value: float) -> bytes:
+    """Format a double with Grisu2."""
     bits = int.from_bytes(struct.pack(">d", value), "big")
     sign = b"-" if bits >> 63 else b""
     if isnan(value):

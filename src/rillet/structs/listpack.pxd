@@ -65,5 +65,13 @@ cdef class Listpack:
     cdef bytearray room(self, Py_ssize_t need)
     cdef Py_ssize_t place(self, Py_ssize_t pos, bint after) except -1
     cdef bint gap(self, Py_ssize_t pos, Py_ssize_t replaced, Py_ssize_t size) except -1
-    cdef bint put(self, Py_ssize_t pos, Py_ssize_t replaced, bytes value) except -1
-    cdef bint put_int(self, Py_ssize_t pos, Py_ssize_t replaced, long long v) except -1
+    cdef Py_ssize_t put(self, Py_ssize_t pos, Py_ssize_t replaced, const unsigned char *value, Py_ssize_t n) except -1
+    cdef Py_ssize_t put_int(self, Py_ssize_t pos, Py_ssize_t replaced, long long v) except -1
+    cdef bint load(self, const unsigned char *source, Py_ssize_t size) except -1
+    cdef bint clear(self) except -1
+    cdef bint _is_at_start(self, const unsigned char *value, Py_ssize_t n) noexcept
+    cdef int order(self, Py_ssize_t pos, const unsigned char *value, Py_ssize_t n) except -3
+    cdef Py_ssize_t find_span(self, Py_ssize_t pos, const unsigned char *value, Py_ssize_t n, Py_ssize_t skip) except? -2
+    cdef bint append_span(self, const unsigned char *value, Py_ssize_t n) except -1
+    cdef Py_ssize_t insert_span(self, Py_ssize_t pos, const unsigned char *value, Py_ssize_t n) except -1
+    cdef Py_ssize_t replace_span(self, Py_ssize_t pos, const unsigned char *value, Py_ssize_t n) except -1

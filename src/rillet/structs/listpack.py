@@ -446,6 +446,29 @@ class Listpack:
 
     # -- the whole listpack
 
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def load(self, source: cython.p_const_uchar, size: cython.Py_ssize_t) -> cython.bint:
+        """Replace the contents by the bytes of a listpack in memory, with a trusted header; keep `buf`. O(bytes)"""
+        if size > len(self.buf):
+            self.buf = bytearray(size)
+        if cython.compiled:
+            p: cython.p_uchar = self.buf
+            memcpy(p, source, size)
+        else:
+            self.buf[:size] = source[:size]
+        self.used = size
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def clear(self) -> cython.bint:
+        """Remove all entries; the buffer is kept. O(1)"""
+        self.used = 7
+        self.set_count(0)
+        self.buf[6] = 0xFF
+        return put_u32(self.buf, 0, 7)
+
     @cython.ccall
     def to_bytes(self) -> bytes:
         """Return the serialized listpack, as in DUMP and RDB."""
@@ -732,13 +755,20 @@ class Listpack:
         After each comparison, `skip` entries are skipped: skip=1 searches the fields of field-value pairs.
         If fewer than `skip` entries remain, the search ends with -1.
         """
+        return self.find_span(pos, value, len(value), skip)
+
+    @cython.cfunc
+    @cython.exceptval(-2, check=True)
+    def find_span(
+        self, pos: cython.Py_ssize_t, value: cython.p_const_uchar, n: cython.Py_ssize_t, skip: cython.Py_ssize_t
+    ) -> cython.Py_ssize_t:
+        """Do `find` for the n bytes at a memory address."""
         end: cython.Py_ssize_t = self.used - 1
-        n: cython.Py_ssize_t = len(value)
-        v: cython.longlong = parse_int64(value)
-        integer: cython.bint = v != _NOT_INT or value == _NOT_INT_TEXT
+        v: cython.longlong = parse_digits(value, n)
+        integer: cython.bint = v != _NOT_INT or is_lowest(value, n)
         while pos != end:
             if self.decode(pos):
-                if self.at_len == n and equals(self.buf, self.at_start, value):
+                if self.at_len == n and self._is_at_start(value, n):
                     return pos
             elif integer and self.at_int == v:
                 return pos
@@ -749,13 +779,55 @@ class Listpack:
                 left -= 1
         return -1
 
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(check=False)
+    def _is_at_start(self, value: cython.p_const_uchar, n: cython.Py_ssize_t) -> cython.bint:
+        """Return whether the decoded string, whose length is n, equals the n bytes at a memory address."""
+        if cython.compiled:
+            p: cython.p_uchar = self.buf
+            return memcmp(p + self.at_start, value, n) == 0
+        return bool(self.buf[self.at_start : self.at_start + n] == value[:n])
+
+    @cython.cfunc
+    @cython.exceptval(-3, check=False)
+    def order(self, pos: cython.Py_ssize_t, value: cython.p_const_uchar, n: cython.Py_ssize_t) -> cython.int:
+        """Return -1, 0 or 1: whether the text of an entry is below, equal to or above n bytes (zzlCompareElements)."""
+        text: bytes
+        size: cython.Py_ssize_t
+        difference: cython.int
+        if self.decode(pos):
+            size = self.at_len
+            if cython.compiled:
+                p: cython.p_uchar = self.buf
+                difference = memcmp(p + self.at_start, value, min(size, n))
+            else:
+                text = bytes(self.buf[self.at_start : self.at_start + size])
+                difference = (text > value[:n]) - (text < value[:n])
+        else:
+            text = decimal(self.at_int)
+            size = len(text)
+            if cython.compiled:
+                q: cython.p_const_uchar = text
+                difference = memcmp(q, value, min(size, n))
+            else:
+                difference = (text > value[:n]) - (text < value[:n])
+        if difference == 0:
+            difference = (size > n) - (size < n)
+        return (difference > 0) - (difference < 0)
+
     # -- writing
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def append(self, value: bytes) -> cython.bint:
         """Append a value (Redis: lpAppend)."""
-        n: cython.Py_ssize_t = len(value)
+        return self.append_span(value, len(value))
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def append_span(self, value: cython.p_const_uchar, n: cython.Py_ssize_t) -> cython.bint:
+        """Append the n bytes at a memory address."""
         self.room(word_size(n))
         p: cython.p_uchar = self.buf
         self.used = write_word(p, self.used - 1, value, n) + 1
@@ -885,7 +957,16 @@ class Listpack:
     def insert(self, pos: cython.Py_ssize_t, value: bytes, after: cython.bint) -> cython.Py_ssize_t:
         """Insert a value before or after the entry at pos; return its position (Redis: lpInsertString). O(n)."""
         pos = self.place(pos, after)
-        self.put(pos, 0, value)
+        self.insert_span(pos, value, len(value))
+        return pos
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def insert_span(
+        self, pos: cython.Py_ssize_t, value: cython.p_const_uchar, n: cython.Py_ssize_t
+    ) -> cython.Py_ssize_t:
+        """Insert the n bytes at a memory address before the entry at pos; return the position after the new entry."""
+        pos = self.put(pos, 0, value, n)
         self.recount(1)
         return pos
 
@@ -902,8 +983,16 @@ class Listpack:
     @cython.exceptval(-1, check=False)
     def replace(self, pos: cython.Py_ssize_t, value: bytes) -> cython.Py_ssize_t:
         """Replace the entry at pos by a value; return its position (Redis: lpReplace). O(n)."""
-        self.put(pos, entry_end(self.buf, pos, self.used - 1) - pos, value)
+        self.replace_span(pos, value, len(value))
         return pos
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def replace_span(
+        self, pos: cython.Py_ssize_t, value: cython.p_const_uchar, n: cython.Py_ssize_t
+    ) -> cython.Py_ssize_t:
+        """Replace the entry at pos by the n bytes at a memory address; return the position after the new entry."""
+        return self.put(pos, entry_end(self.buf, pos, self.used - 1) - pos, value, n)
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
@@ -987,24 +1076,26 @@ class Listpack:
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def put(self, pos: cython.Py_ssize_t, replaced: cython.Py_ssize_t, value: bytes) -> cython.bint:
-        """Overwrite `replaced` bytes at pos with the entry of a value."""
-        n: cython.Py_ssize_t = len(value)
-        v: cython.longlong = parse_int64(value)
-        if v != _NOT_INT or value == _NOT_INT_TEXT:
+    def put(
+        self, pos: cython.Py_ssize_t, replaced: cython.Py_ssize_t, value: cython.p_const_uchar, n: cython.Py_ssize_t
+    ) -> cython.Py_ssize_t:
+        """Overwrite `replaced` bytes at pos with the entry of a value; return the position after it."""
+        v: cython.longlong = parse_digits(value, n)
+        if v != _NOT_INT or is_lowest(value, n):
             return self.put_int(pos, replaced, v)
         self.gap(pos, replaced, word_size(n))
         p: cython.p_uchar = self.buf
-        write_word(p, pos, value, n)
-        return True
+        return write_word(p, pos, value, n)
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def put_int(self, pos: cython.Py_ssize_t, replaced: cython.Py_ssize_t, v: cython.longlong) -> cython.bint:
-        """Overwrite `replaced` bytes at pos with the entry of an integer."""
+    def put_int(
+        self, pos: cython.Py_ssize_t, replaced: cython.Py_ssize_t, v: cython.longlong
+    ) -> cython.Py_ssize_t:
+        """Overwrite `replaced` bytes at pos with the entry of an integer; return the position after it."""
         size: cython.Py_ssize_t = int_size(v)
         self.gap(pos, replaced, size + 1)
         p: cython.p_uchar = self.buf
         write_int(p, pos, v, size)
         p[pos + size] = size
-        return True
+        return pos + size + 1

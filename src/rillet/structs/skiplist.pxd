@@ -36,6 +36,7 @@ cdef class Skiplist(EntryOwner):
     cpdef Py_ssize_t at(self, Py_ssize_t rank) except -1
     cpdef list pairs(self, Dict table, Py_ssize_t start, Py_ssize_t count, bint backwards)
     cpdef bint add(self, Dict table, bytes member, double score) except -1
+    cdef int put_span(self, Dict table, const unsigned char *at, Py_ssize_t size, double score) except -1
     cpdef bint discard(self, Dict table, bytes member) except -1
     cpdef bint insert(self, Dict table, Py_ssize_t n, double score) except -1
     cdef bint _lengthen(self, Py_ssize_t by) except -1

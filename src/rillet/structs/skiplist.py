@@ -465,6 +465,34 @@ class Skiplist(EntryOwner):
             table.delete_entry(n)
             raise
 
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def put_span(
+        self, table: Dict, at: cython.p_const_uchar, size: cython.Py_ssize_t, score: cython.double
+    ) -> cython.int:
+        """Add a member or change its score; return 1 if it is new, 2 if its score changed, else 0. O(log n)"""
+        n: cython.Py_ssize_t = table.add_span(at, size, at, -1)
+        if not table.added:
+            if table.score(n) == score:
+                return 0
+            self.move(table, n, score)
+            return 2
+        try:
+            self.insert(table, n, score)
+        except BaseException:  # MemoryError: the list is unchanged
+            table.delete_entry(n)
+            raise
+        return 1
+
+    def put_all(self, table: Dict, members: list[bytes], scores: list[float], first: int) -> tuple[int, int]:
+        """Put the members from `first` on, in this order; return how many are new and how many changed. O(n log n)"""
+        counts: list[int] = [0, 0, 0]
+        at: cython.Py_ssize_t
+        for at in range(first, len(members)):
+            member: bytes = members[at]
+            counts[self.put_span(table, member, len(member), scores[at])] += 1
+        return counts[1], counts[2]
+
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def discard(self, table: Dict, member: bytes) -> cython.bint:

@@ -131,7 +131,8 @@ def _packed(tag: cython.int, listpack: object) -> bytes:
 @cython.cfunc
 def _table_at_rest(tag: cython.int, table: Dict) -> bytes:
     """Return the keys of a table, and its values if it has any, in the order of the entries."""
-    if table.used0 + table.used1 > _TABLE_LIMIT or table.arena.live > _LIMIT:
+    # An integer of 20 characters takes 10 bytes in the listpack, 21 in the arena.
+    if table.used0 + table.used1 > _TABLE_LIMIT or table.arena.live > 3 * _LIMIT:
         return None  # type: ignore[return-value]
     packed: Listpack = Listpack()
     n: cython.Py_ssize_t

@@ -18,7 +18,6 @@ hashtable depends on a random seed, so clients cannot rely on it. HSCAN uses the
 from __future__ import annotations
 
 import random
-import sys
 from collections.abc import Iterator, Sequence
 
 from rillet.structs.dict import Dict
@@ -178,14 +177,6 @@ class Hash(Charged):
             assert self.table is not None
             twin.listpack, twin.table = None, self.table.copy()
         return twin
-
-    def memory_usage(self, samples: int = 5) -> int:
-        """Return the memory used in this process (MEMORY USAGE); samples: fields to measure, 0 = all."""
-        size = sys.getsizeof(self)
-        if self.listpack is not None:
-            return size + sys.getsizeof(self.listpack) + sys.getsizeof(self.listpack.buf)
-        assert self.table is not None
-        return size + self.table.memory_bytes()
 
     def check(self) -> None:
         """Raise AssertionError if the hash is empty, has two encodings, or one that is broken. O(n)"""

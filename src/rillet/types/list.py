@@ -16,11 +16,8 @@ A list is empty only during a command: a command that removes the last element d
 
 from __future__ import annotations
 
-import sys
-from itertools import islice
-
 from rillet.structs.listpack import Listpack, is_int64
-from rillet.structs.quicklist import Quicklist, QuicklistNode, exceeds, size_limit
+from rillet.structs.quicklist import Quicklist, exceeds, size_limit
 from rillet.types.charged import Charged
 from rillet.types.encoding_limits import DEFAULTS, EncodingLimits, has_compact
 
@@ -128,24 +125,7 @@ class List(Charged):
         twin.elements = theirs
         return twin
 
-    def memory_usage(self, samples: int = 5) -> int:
-        """Return the memory used in this process (MEMORY USAGE); samples: nodes to measure, 0 = all.
-
-        The other nodes are estimated by the average. O(samples)
-        """
-        elements = self.elements
-        usages = [_node_usage(node) for node in islice(elements.chain(), samples or None)]
-        nodes = sum(usages) * elements.nodes // len(usages) if usages else 0
-        return sys.getsizeof(self) + sys.getsizeof(elements) + nodes
-
     def check(self) -> None:
         """Raise AssertionError if the list is empty or an invariant of the quicklist is broken. O(bytes)"""
         assert self.elements.count
         self.elements.check()
-
-
-def _node_usage(node: QuicklistNode) -> int:
-    size = sys.getsizeof(node)
-    if node.packed is not None:
-        return size + sys.getsizeof(node.packed) + sys.getsizeof(node.packed.buf)
-    return size + sys.getsizeof(node.plain if node.plain is not None else node.block)

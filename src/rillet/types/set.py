@@ -17,7 +17,6 @@ O(1), it grows and shrinks in small steps, and SSCAN uses its cursor.
 from __future__ import annotations
 
 import random
-import sys
 from collections.abc import Iterable, Iterator
 
 from rillet.structs.dict import Dict
@@ -234,16 +233,6 @@ class Set(Charged):
             assert self.table is not None
             twin.table = self.table.copy()
         return twin
-
-    def memory_usage(self, samples: int = 5) -> int:
-        """Return the memory used in this process (MEMORY USAGE); samples: members to measure, 0 = all."""
-        size = sys.getsizeof(self)
-        if self.intset is not None:
-            return size + sys.getsizeof(self.intset) + sys.getsizeof(self.intset.members)
-        if self.listpack is not None:
-            return size + sys.getsizeof(self.listpack) + sys.getsizeof(self.listpack.buf)
-        assert self.table is not None
-        return size + self.table.memory_bytes()
 
     def check(self) -> None:
         """Raise AssertionError if the set is empty, has two encodings, or a broken hash table. O(n)"""

@@ -20,7 +20,6 @@ appends cost O(n) bytes in total. `data` is then b""; only one of the two is eve
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 try:
@@ -121,10 +120,6 @@ class String:
         if self.grown is not None:
             twin.data = self.value()
         return twin
-
-    def memory_usage(self, samples: int = 5) -> int:
-        """Return the memory used in this process (MEMORY USAGE); samples applies only to other types."""
-        return sys.getsizeof(self) + sys.getsizeof(self.data if self.grown is None else self.grown)
 
     def check(self) -> None:
         """Raise AssertionError if both buffers are in use or the form is invalid."""

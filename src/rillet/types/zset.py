@@ -38,6 +38,7 @@ from rillet.structs.listpack import HEADER_SIZE, Listpack
 from rillet.structs.skiplist import Skiplist
 from rillet.types.charged import Charged
 from rillet.types.encoding_limits import DEFAULTS, EncodingLimits
+from rillet.types.packed_zset import put, score_at
 
 Pair = tuple[bytes, float]
 _SAFETY_LIMIT = 1 << 30  # listpack.c: LISTPACK_MAX_SAFETY_SIZE
@@ -161,7 +162,7 @@ class Zset(Charged):
         """Return the score of a member, or None if it does not exist (zsetScore). O(1), in a listpack O(n)"""
         if self.listpack is not None:
             pos = self.listpack.find(HEADER_SIZE, member, 1)
-            return None if pos == -1 else _score_behind(self.listpack, pos)
+            return None if pos == -1 else score_at(self.listpack, self.listpack.next(pos))
         assert self.table is not None
         n = self.table.find(member)
         return None if n < 0 else self.table.score(n)
@@ -255,7 +256,7 @@ class Zset(Charged):
                 and len(member) <= limits.zset_max_listpack_value
                 and self.listpack.can_append(len(member))
             ):
-                _put(self.listpack, member, score, is_classic(limits))
+                put(self.listpack, member, score, is_classic(limits))
                 return
             self.to_skiplist()
         assert self.skiplist is not None and self.table is not None
@@ -271,7 +272,7 @@ class Zset(Charged):
         """Change the score of a member (zsetAdd). O(log n), in a listpack O(n)"""
         if self.listpack is not None:
             _cut(self.listpack, self.listpack.find(HEADER_SIZE, member, 1))
-            _put(self.listpack, member, score, is_classic(limits))
+            put(self.listpack, member, score, is_classic(limits))
         else:
             assert self.skiplist is not None and self.table is not None
             self.skiplist.move(self.table, self.table.find(member), score)
@@ -313,14 +314,6 @@ class Zset(Charged):
             twin.listpack, twin.table, twin.skiplist = None, self.table.copy(), self.skiplist.copy()
             twin.table.owner = twin.skiplist
         return twin
-
-    def memory_usage(self, samples: int = 5) -> int:
-        """Return the memory used in this process (MEMORY USAGE); samples: members to measure, 0 = all."""
-        size = sys.getsizeof(self)
-        if self.listpack is not None:
-            return size + sys.getsizeof(self.listpack) + sys.getsizeof(self.listpack.buf)
-        assert self.skiplist is not None and self.table is not None
-        return size + self.table.memory_bytes() + self.skiplist.memory_bytes()
 
     def check(self) -> None:
         """Raise AssertionError if the sorted set is empty, or an invariant of its encoding is broken. O(n log n)"""
@@ -370,11 +363,6 @@ def _some(listpack: Listpack, index: int, count: int) -> list[Any]:
     return values
 
 
-def _score_behind(listpack: Listpack, pos: int) -> float:
-    value: Any = listpack.get(listpack.next(pos))
-    return float(value)
-
-
 def _cut(listpack: Listpack, pos: int) -> None:
     """Remove the member at a position, and its score, from a listpack (zzlDelete)."""
     listpack.delete(listpack.delete(pos))
@@ -387,28 +375,6 @@ def _append(listpack: Listpack, member: bytes, score: float, classic: bool) -> N
         listpack.append_int(value)
     else:
         listpack.append(value)
-
-
-def _put(listpack: Listpack, member: bytes, score: float, classic: bool) -> None:
-    """Insert a member and its score into a listpack, at their position in the order (zzlInsert)."""
-    values = listpack.values()
-    low, high = 0, len(values) // 2
-    while low < high:
-        middle = (low + high) // 2
-        found = float(values[2 * middle + 1])
-        if found < score or (found == score and _text(values[2 * middle]) < member):
-            low = middle + 1
-        else:
-            high = middle
-    if 2 * low == len(values):
-        _append(listpack, member, score, classic)
-        return
-    pos = listpack.insert(listpack.seek(2 * low), member, False)
-    value = listpack_score(score, classic)
-    if isinstance(value, int):
-        listpack.insert_int(pos, value, True)
-    else:
-        listpack.insert(pos, value, True)
 
 
 def _below(values: list[Any], score: float, inclusive: bool) -> int:

@@ -12,6 +12,7 @@ from typing import Any
 
 from rillet.commands.arguments import LLONG_MAX, LLONG_MIN, arity_error, float_value, integer
 from rillet.commands.hash import command
+from rillet.commands.hash.fast_path import HgetFastPath, HsetFastPath
 from rillet.commands.keys.scan import scan_value
 from rillet.commands.lookup import delete_if_empty, read_value, value_for_write
 from rillet.commands.replies import bulk_or_null, write_bulks
@@ -23,6 +24,7 @@ from rillet.structs.integer_text import decimal
 from rillet.types.hash import Hash
 from rillet.types.string import string2ll
 
+_HGET, _HSET = HgetFastPath(), HsetFastPath()
 _NOT_FINITE = "value is NaN or Infinity"
 _NO_NUMBER = "Number of fields must be a positive integer"
 _RESULT_NOT_FINITE = "increment would produce NaN or Infinity"
@@ -38,6 +40,10 @@ def _changed(session: Session, key: bytes, event: bytes) -> None:
 
 def _set_many(session: Session, argv: list[bytes]) -> int:
     """Set the fields and return the number of new ones (hsetCommand)."""
+    created = _HSET.fields(session, argv)
+    if created >= 0:
+        session.notify(b"h", b"hset", argv[1])
+        return created
     if len(argv) % 2:
         raise arity_error(session.command.fullname)
     key, words = argv[1], argv[2:]
@@ -58,7 +64,7 @@ def _set_many(session: Session, argv: list[bytes]) -> int:
 
 @command("hset", arity=-4, flags="write denyoom fast", since="2.0.0", syntax="key field value [field value ...]",
          complexity="O(1) for each field/value pair added, so O(N) to add N field/value pairs when the command is "
-         "called with multiple field/value pairs.")
+         "called with multiple field/value pairs.", shortcut=HsetFastPath)
 def hset(session: Session, argv: list[bytes]) -> None:
     """Set fields of a hash, creating it if needed, and return the number of new fields."""
     session.out.integer(_set_many(session, argv))
@@ -184,9 +190,12 @@ def hgetdel(session: Session, argv: list[bytes]) -> None:
 # -- reading -----------------------------------------------------------------------------------------
 
 
-@command("hget", arity=3, flags="readonly fast", since="2.0.0", syntax="key field", complexity="O(1)")
+@command("hget", arity=3, flags="readonly fast", since="2.0.0", syntax="key field", complexity="O(1)",
+         shortcut=HgetFastPath)
 def hget(session: Session, argv: list[bytes]) -> None:
     """Return the value of a field of a hash."""
+    if _HGET.execute(session, argv):
+        return
     value = read_value(session, argv[1], Hash)
     bulk_or_null(session.out, None if value is None else value.get(argv[2]))
 

@@ -55,9 +55,10 @@ def _rename(session: Session, argv: list[bytes], only_new: bool) -> bool:
     """Rename a key; return False if only_new is set and the new name exists (db.c: renameGenericCommand)."""
     source, target = argv[1], argv[2]
     database = session.db
-    value = database.view(source)
-    if value is None:
+    n = database.find(source)
+    if n < 0:
         raise CommandError("no such key")
+    value, bits = database.value_at(n), database.keys.lru(n)
     if source == target:
         return not only_new
     old = database.view(target)
@@ -65,7 +66,7 @@ def _rename(session: Session, argv: list[bytes], only_new: bool) -> bool:
         if only_new:
             return False
         database.delete_replaced(target)
-    expiry, bits = database.get_expire(source), database.access_bits(source)
+    expiry = database.get_expire(source)
     database.delete(source)
     _put(database, target, value, expiry)
     _keep_access(session, database, target, bits)
@@ -147,11 +148,11 @@ def move(session: Session, argv: list[bytes]) -> None:
     key, source, target = argv[1], session.db, _database(session, argv[2])
     if target is source:
         raise CommandError(_SAME_OBJECT)
-    value = source.view(key)
-    if value is None or target.find(key) >= 0:
+    n = source.find(key)
+    if n < 0 or target.find(key) >= 0:
         session.out.integer(0)
         return
-    expiry, bits = source.get_expire(key), source.access_bits(key)
+    value, expiry, bits = source.value_at(n), source.get_expire(key), source.keys.lru(n)
     source.delete(key)
     _put(target, key, value, expiry)
     _keep_access(session, target, key, bits)

@@ -17,12 +17,18 @@ _SHARED_INTEGERS = 10_000
 _SHARED_REFCOUNT = 2**31 - 1
 
 
+def _entry(session: Session, key: bytes) -> int:
+    """Return the number of the key's entry; reply null and return -1 if the key does not exist."""
+    n: int = session.db.find_untouched(key, False)
+    if n < 0:
+        session.out.null()
+    return n
+
+
 def _value(session: Session, key: bytes) -> Any:
     """Return the value at the key; reply null and return None if the key does not exist."""
-    value = session.db.view_untouched(key, False)
-    if value is None:
-        session.out.null()
-    return value
+    n = _entry(session, key)
+    return None if n < 0 else session.db.value_at(n)
 
 
 @command("object|encoding", arity=3, flags="readonly", keys=(2, 2, 1), since="2.2.3", syntax="key", complexity="O(1)")
@@ -50,23 +56,25 @@ def object_refcount(session: Session, argv: list[bytes]) -> None:
 @command("object|idletime", arity=3, flags="readonly", keys=(2, 2, 1), since="2.2.3", syntax="key", complexity="O(1)")
 def object_idletime(session: Session, argv: list[bytes]) -> None:
     """Return the seconds since the last access of a key, unless an LFU policy is selected."""
-    if _value(session, argv[2]) is None:
+    n = _entry(session, argv[2])
+    if n < 0:
         return
     access = session.db.access
     if access.mode == LFU:
         raise CommandError(f"An LFU maxmemory policy is selected, idle time not tracked. {_SWITCHING}")
-    session.out.integer(access.idle_time(session.db.access_bits(argv[2])))
+    session.out.integer(access.idle_time(session.db.keys.lru(n)))
 
 
 @command("object|freq", arity=3, flags="readonly", keys=(2, 2, 1), since="4.0.0", syntax="key", complexity="O(1)")
 def object_freq(session: Session, argv: list[bytes]) -> None:
     """Return the logarithmic access frequency of a key, if an LFU policy is selected."""
-    if _value(session, argv[2]) is None:
+    n = _entry(session, argv[2])
+    if n < 0:
         return
     access = session.db.access
     if access.mode != LFU:
         raise CommandError(f"An LFU maxmemory policy is not selected, access frequency not tracked. {_SWITCHING}")
     if access.exact:
-        session.out.integer(access.settle(session.db.keys, session.db.keys.find(argv[2])))
+        session.out.integer(access.settle(session.db.keys, n))
         return
-    session.out.integer(access.frequency(session.db.access_bits(argv[2])))
+    session.out.integer(access.frequency(session.db.keys.lru(n)))

@@ -6,12 +6,14 @@ from itertools import islice
 
 from rillet.commands.arguments import integer, negatable, positive, syntax_error
 from rillet.commands.list import command
+from rillet.commands.list.fast_path import LpushFastPath, RpushFastPath
 from rillet.commands.list.reply import write_element, write_range
 from rillet.commands.lookup import delete_if_empty, read_value, value_for_write
 from rillet.errors import CommandError
 from rillet.runtime.session import Session
 from rillet.types.list import List
 
+_LPUSH, _RPUSH = LpushFastPath(), RpushFastPath()
 _PUSH = "O(1) for each element added, so O(N) to add N elements when the command is called with multiple arguments."
 
 
@@ -40,16 +42,22 @@ def _push(session: Session, argv: list[bytes], head: bool, only_existing: bool) 
 
 
 @command("lpush", arity=-3, flags="write denyoom fast", since="1.0.0", syntax="key element [element ...]",
-         complexity=_PUSH)
+         complexity=_PUSH, shortcut=LpushFastPath)
 def lpush(session: Session, argv: list[bytes]) -> None:
     """Add elements at the head of a list, one after the other, creating it if needed."""
+    if _LPUSH.execute(session, argv):
+        session.notify(b"l", b"lpush", argv[1])
+        return
     _push(session, argv, True, False)
 
 
 @command("rpush", arity=-3, flags="write denyoom fast", since="1.0.0", syntax="key element [element ...]",
-         complexity=_PUSH)
+         complexity=_PUSH, shortcut=RpushFastPath)
 def rpush(session: Session, argv: list[bytes]) -> None:
     """Add elements at the tail of a list, creating it if needed."""
+    if _RPUSH.execute(session, argv):
+        session.notify(b"l", b"rpush", argv[1])
+        return
     _push(session, argv, False, False)
 
 

@@ -210,6 +210,7 @@ def _quicklist_packed_threshold(session: Session, argv: list[bytes]) -> None:
     if size is None or not 0 <= size <= (1 << 32) - (1 << 20):
         raise CommandError("argument must be a memory value bigger than 1 and smaller than 4gb")
     session.engine.settings.quicklist_packed_threshold = size
+    session.engine.take_settings()
     session.out.ok()
 
 

@@ -9,10 +9,13 @@ from rillet.commands.keys.scan import scan_value
 from rillet.commands.lookup import delete_if_empty, read_value, remove_members, value_for_write
 from rillet.commands.replies import write_bulks
 from rillet.commands.set import command
+from rillet.commands.set.fast_path import SaddFastPath
 from rillet.commands.table_replies import write_table
 from rillet.errors import WrongType
 from rillet.runtime.session import Session
 from rillet.types.set import Set
+
+_SADD = SaddFastPath()
 
 
 def write_members(session: Session, members: list[bytes]) -> None:
@@ -24,9 +27,13 @@ def write_members(session: Session, members: list[bytes]) -> None:
 
 @command("sadd", arity=-3, flags="write denyoom fast", since="1.0.0", syntax="key member [member ...]",
          complexity="O(1) for each element added, so O(N) to add N elements when the command is called with multiple "
-         "arguments.")
+         "arguments.", shortcut=SaddFastPath)
 def sadd(session: Session, argv: list[bytes]) -> None:
     """Add members to a set, creating it if needed, and return the number of new ones."""
+    if _SADD.execute(session, argv):
+        if session.dirty:
+            session.notify(b"s", b"sadd", argv[1])
+        return
     key, members = argv[1], argv[2:]
     limits = session.engine.settings
     value = value_for_write(session, key, Set)

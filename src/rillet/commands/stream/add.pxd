@@ -6,6 +6,7 @@ from rillet.commands.stream.lookup cimport lookup_write
 from rillet.protocol.propagation_buffer cimport PropagationBuffer
 from rillet.protocol.command_parser cimport CommandParser
 from rillet.structs.argument_spans cimport ArgumentSpans
+from rillet.structs.dict cimport Dict
 from rillet.types.stream.value cimport Stream
 from rillet.types.stream.id cimport IDReader, format_id, less
 

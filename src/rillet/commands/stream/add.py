@@ -42,6 +42,7 @@ from rillet.runtime.fast_path import FastPath
 from rillet.runtime.session import Session
 from rillet.runtime.session_state import TRUSTED
 from rillet.structs.argument_spans import ArgumentSpans
+from rillet.structs.dict import Dict
 from rillet.structs.integer_text import decimal
 from rillet.types.stream.id import IDReader
 from rillet.types.stream.value import KEEPREF, Stream
@@ -137,11 +138,13 @@ class XaddFastPath(FastPath):
         if stream is None:
             if session.db.is_expired(key):
                 return False  # the handler also deletes the expired key and logs its deletion
-            value: object = session.db.peek(key)
+            keys: Dict = session.db.keys
+            n: cython.Py_ssize_t = keys.find(key)
+            value: object = None if n < 0 else keys.object_at(n)
             if not isinstance(value, Stream):
                 return False
             stream = value
-            session.db.touch_access(key)
+            session.db.access.touch(keys, n)
             session.db.ledger.note(stream)
             if not len(session.db.expires) and session.db.access.mode == _LRU:
                 self.stream = stream

@@ -19,12 +19,14 @@ from rillet.commands.arguments import NOT_A_FLOAT, arity_error, syntax_error
 from rillet.commands.keys.scan import scan_value
 from rillet.commands.lookup import read_value, remove_members, value_for_write
 from rillet.commands.zset import command
+from rillet.commands.zset.fast_path import ZaddFastPath
 from rillet.errors import CommandError
 from rillet.runtime.session import Session
 from rillet.structs import float_text
 from rillet.structs.integer_text import decimal
 from rillet.types.zset import Pair, Zset, is_classic
 
+_ZADD = ZaddFastPath()
 _NAN = "resulting score is not a number (NaN)"
 _OPTIONS = frozenset((b"nx", b"xx", b"gt", b"lt", b"ch", b"incr"))
 
@@ -80,14 +82,25 @@ class _Add:
             raise CommandError("GT, LT, and/or NX options at the same time are not compatible")
         if b"incr" in self.flags and len(pairs) > 2:
             raise CommandError("INCR option supports a single increment-element pair")
-        self.scores = [score_argument(session, raw) for raw in pairs[::2]]
+        compat = session.engine.settings.compat
+        scores = float_text.parse_all(pairs[::2], not compat.valkey, compat.knows(88))
+        if scores is None:
+            raise CommandError(NOT_A_FLOAT)
+        self.scores = scores
         self.members = pairs[1::2]
 
     def apply(self, session: Session, value: Zset) -> float | None:
         """Add the members; return the new score of the last member, None if an option such as NX skipped it."""
         result = None
-        for member, score in zip(self.members, self.scores, strict=True):
-            result = self._apply_one(session, value, member, score)
+        at, count, plain = 0, len(self.members), self.flags <= {b"ch"}
+        while at < count and (value.skiplist is None or not plain):
+            result = self._apply_one(session, value, self.members[at], self.scores[at])
+            at += 1
+        if at < count and value.skiplist is not None:
+            assert value.table is not None
+            added, updated = value.skiplist.put_all(value.table, self.members, self.scores, at)
+            self.added += added
+            self.updated += updated
         return result
 
     def _apply_one(self, session: Session, value: Zset, member: bytes, score: float) -> float | None:
@@ -151,9 +164,14 @@ def _add(session: Session, argv: list[bytes], incr: bool) -> None:
 
 @command("zadd", arity=-4, flags="write denyoom fast", since="1.2.0",
          syntax="key [NX | XX] [GT | LT] [CH] [INCR] score member [score member ...]",
-         complexity="O(log(N)) for each item added, where N is the number of elements in the sorted set.")
+         complexity="O(log(N)) for each item added, where N is the number of elements in the sorted set.",
+         shortcut=ZaddFastPath)
 def zadd(session: Session, argv: list[bytes]) -> None:
     """Add members to a sorted set, creating it if needed, or change their scores."""
+    if _ZADD.execute(session, argv):
+        if session.dirty:
+            session.notify(b"z", b"zadd", argv[1])
+        return
     _add(session, argv, False)
 
 

@@ -1,7 +1,7 @@
 cimport cython
 from rillet.keyspace.database cimport Database
 from rillet.structs.dict cimport Dict
-from rillet.structs.dict_table cimport u32, u64, varint, varint_size
+from rillet.structs.dict_table cimport u64
 from rillet.types.rdb.primitives cimport RdbReader, RdbWriter
 from rillet.types.rdb.tables cimport write_key
 from rillet.types.string cimport String

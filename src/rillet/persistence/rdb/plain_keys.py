@@ -28,7 +28,7 @@ from rillet.types.stream.value import Stream
 from rillet.types.string import String
 
 if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
-    from rillet.structs.dict_table import u32, u64, varint, varint_size
+    from rillet.structs.dict_table import u64
     from rillet.types.rdb.tables import write_key
 
 END, LIMIT, OTHER = 0, 1, 2
@@ -133,14 +133,7 @@ class PlainKeys:
         """Write the expiry of a key, the type of its value, and its name."""
         expires: Dict = self._database.expires
         if expires.used0 + expires.used1:
-            p: cython.p_uchar = keys._item(n)
-            size: cython.Py_ssize_t = varint(p, 0) >> 1
-            start: cython.Py_ssize_t = varint_size(2 * size)
-            entry: cython.Py_ssize_t
-            if cython.compiled:
-                entry = expires.find_hashed(p + start, size, u32(keys._record(n), 4))
-            else:
-                entry = expires.find(bytes(p[start : start + size]))
+            entry: cython.Py_ssize_t = expires.find_same(keys, n)
             if entry >= 0:
                 self._out.byte(_EXPIRE_MS)
                 self._out.milliseconds(expires.number(entry))

@@ -211,7 +211,7 @@ class _RdbFileWriter:
         if self.version is not None and self.lost is not None:
             self.lost += [Lost(database.index, key, what) for what in rdb.losses(value, kind)]
         self._expiry(database.get_expire(key))
-        self._access(database, key)
+        self._access(database, n)
         self._head(kind, key)
         rdb.save(self.piece, value, kind)
         self.keys += 1
@@ -224,11 +224,11 @@ class _RdbFileWriter:
             self.piece.byte(_EXPIRE_MS)
             self.piece.milliseconds(expires)
 
-    def _access(self, database: Database, key: bytes) -> None:
-        """Write the idle time or the frequency of a key if the policy is LRU or LFU (rdbSaveKeyValuePair)."""
+    def _access(self, database: Database, n: int) -> None:
+        """Write the idle time or the frequency of an entry if the policy is LRU or LFU (rdbSaveKeyValuePair)."""
         if not self.saves_access:
             return
-        bits = database.access_bits(key)
+        bits = database.keys.lru(n)
         if self.access.mode == LFU:
             self.piece.byte(_FREQUENCY)
             self.piece.byte(self.access.frequency(bits))

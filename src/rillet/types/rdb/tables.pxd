@@ -1,5 +1,5 @@
 from rillet.structs.dict cimport Dict
-from rillet.structs.dict_table cimport u64, varint, varint_size
+from rillet.structs.dict_table cimport u64
 from rillet.structs.skiplist cimport Skiplist
 from rillet.types.rdb.primitives cimport RdbReader, RdbWriter
 

@@ -19,7 +19,7 @@ from rillet.structs.skiplist import Skiplist
 from rillet.types.rdb.primitives import RdbReader, RdbWriter
 
 if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
-    from rillet.structs.dict_table import u64, varint, varint_size
+    from rillet.structs.dict_table import u64
 
 _FREE_MARK = cython.declare(cython.ulonglong, (1 << 64) - 1)
 _MOST_BUCKETS = cython.declare(cython.ulonglong, 1 << 24)
@@ -29,12 +29,10 @@ _MOST_BUCKETS = cython.declare(cython.ulonglong, 1 << 24)
 @cython.exceptval(-1, check=False)
 def write_key(out: RdbWriter, table: Dict, n: cython.Py_ssize_t) -> cython.bint:
     """Append the key of an entry as a string."""
-    p: cython.p_uchar = table._item(n)
-    size: cython.Py_ssize_t = varint(p, 0) >> 1
-    start: cython.Py_ssize_t = varint_size(2 * size)
+    at: cython.p_const_uchar = table.key_span(n)
     if cython.compiled:
-        return out.string_span(p + start, size)
-    return out.string(bytes(p[start : start + size]))
+        return out.string_span(at, table.span_size)
+    return out.string(bytes(at[: table.span_size]))
 
 
 @cython.cfunc

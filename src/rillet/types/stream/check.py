@@ -111,11 +111,6 @@ def check_stream(stream: Stream) -> None:
         must(group.table is stream.pending, f"group {name!r} uses the stream's table of pending entries")
 
 
-def memory_of_stream(stream: Stream, samples: int) -> int:
-    """Return the estimate for MEMORY USAGE, computed as in Redis from the sizes of rillet's buffers."""
-    return sum(memory_by_structure(stream, samples)[0].values())
-
-
 def memory_by_structure(stream: Stream, samples: int) -> tuple[dict[str, int], int]:
     """Return the bytes of each structure of a stream, and the number of listpacks that were measured. O(samples)
 

@@ -53,7 +53,7 @@ from rillet.structs.argument_spans import ArgumentSpans
 from rillet.structs.listpack import Listpack
 from rillet.structs.rax_iterator import RaxIterator
 from rillet.types.compat import LAG_A, LAG_C
-from rillet.types.stream.check import check_stream, memory_of_stream
+from rillet.types.stream.check import check_stream
 from rillet.types.stream.group import Group
 from rillet.types.stream.idmp import Producers
 from rillet.types.stream.iterator import StreamIterator, StreamNodes
@@ -791,10 +791,6 @@ class Stream(StreamNodes):
             return False
         self.node_bytes += len(lp.buf)
         return True
-
-    def memory_usage(self, samples: int = 5) -> int:
-        """Estimate the bytes in memory from the average of the first `samples` nodes (0 = all). O(samples + groups)."""
-        return memory_of_stream(self, samples)
 
     def check(self) -> None:
         """Verify the stream, its nodes and groups. Raise AssertionError with the broken invariant. O(entries)"""

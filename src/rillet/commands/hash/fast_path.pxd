@@ -1,0 +1,19 @@
+cimport cython
+from rillet.commands.small_values cimport SmallValuePath
+from rillet.keyspace.database cimport Database
+from rillet.keyspace.rest_buffer cimport RestBuffer
+from rillet.protocol.reply_writer cimport ReplyWriter
+from rillet.runtime.session cimport Session
+from rillet.structs.argument_spans cimport ArgumentSpans
+from rillet.structs.dict cimport Dict
+from rillet.structs.listpack cimport Listpack
+
+@cython.final
+cdef class HgetFastPath(SmallValuePath):
+    cdef bint _write_awake(self, ReplyWriter out, object value, ArgumentSpans words) except -1
+
+@cython.final
+cdef class HsetFastPath(SmallValuePath):
+    cdef Py_ssize_t set_fields(self, Session session, Database db, ArgumentSpans words) except -2
+    cdef Py_ssize_t _set_awake(self, Session session, Database db, ArgumentSpans words, Py_ssize_t n, object value) except -2
+    cpdef Py_ssize_t fields(self, Session session, list[bytes] argv) except -2

@@ -1,0 +1,13 @@
+cimport cython
+from rillet.commands.small_values cimport SmallValuePath
+from rillet.keyspace.database cimport Database
+from rillet.keyspace.rest_buffer cimport RestBuffer
+from rillet.runtime.session cimport Session
+from rillet.structs.argument_spans cimport ArgumentSpans
+from rillet.structs.dict cimport Dict
+from rillet.structs.listpack cimport Listpack, parse_digits
+
+@cython.final
+cdef class SaddFastPath(SmallValuePath):
+    cdef bint _add_awake(self, Session session, Database db, ArgumentSpans words, Py_ssize_t n, object value) except -1
+    cdef bint _add_numbers(self, Session session, Database db, ArgumentSpans words, Py_ssize_t n) except -1

@@ -1,0 +1,20 @@
+cimport cython
+from rillet.keyspace.database cimport Database
+from rillet.keyspace.rest_buffer cimport RestBuffer
+from rillet.protocol.command_parser cimport CommandParser
+from rillet.protocol.propagation_buffer cimport PropagationBuffer
+from rillet.runtime.fast_path cimport FastPath
+from rillet.runtime.session cimport Session
+from rillet.structs.argument_spans cimport ArgumentSpans
+from rillet.structs.dict cimport Dict
+from rillet.structs.dict_table cimport hash_bytes
+
+cdef class SmallValuePath(FastPath):
+    cdef bytes name
+    cdef bint one(self, Session session, Database db, ArgumentSpans words) except -1
+    cpdef bint execute(self, Session session, list[bytes] argv) except -1
+    cdef bint may_write(self, Database db) except -1
+    cdef Py_ssize_t find(self, Database db, ArgumentSpans words) except -3
+    cdef bint touch(self, Database db, Py_ssize_t n) except -1
+    cdef bint outgrow(self, Database db, ArgumentSpans words, Py_ssize_t n) except -1
+    cdef bint store(self, Database db, ArgumentSpans words, Py_ssize_t n, Py_ssize_t size) except -1

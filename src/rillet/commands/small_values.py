@@ -1,0 +1,162 @@
+"""Commands on small collections, executed on their bytes at rest: no object for the value, the key or an argument.
+
+    HSET h f v   key of the client's buffer -> entry -> value at rest -> RestBuffer -> value at rest
+    HGET h f     key of the client's buffer -> entry -> value at rest -> reply
+
+`SmallValuePath` is the base of these fast paths (runtime/fast_path.py); the modules `fast_path.py` of the types contain
+them. A handler uses the same code for calls that have become a list of arguments (`execute`). Both leave everything
+unusual to the handler's general form, which works on objects, before any change: options, values that are awake or too
+large to rest, other types, keys with an expiry that has passed, and databases in which clients wait for keys or watch
+them.
+"""
+
+from __future__ import annotations
+
+try:
+    import cython
+except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
+    from rillet import _cython as cython
+
+from rillet.keyspace import lru
+from rillet.keyspace.database import Database
+from rillet.keyspace.rest_buffer import RestBuffer
+from rillet.protocol.command_parser import CommandParser
+from rillet.protocol.propagation_buffer import PropagationBuffer
+from rillet.runtime.fast_path import FastPath
+from rillet.runtime.session import Session
+from rillet.structs.argument_spans import ArgumentSpans
+from rillet.structs.dict import Dict
+
+if not cython.compiled:  # the compiled module gets this C function from its .pxd file
+    from rillet.structs.dict_table import hash_bytes
+
+MISSING, UNUSUAL = -1, -2
+"""The results of `SmallValuePath.find` beside the numbers of entries."""
+_UNUSUAL = cython.declare(cython.Py_ssize_t, UNUSUAL)
+_LRM = cython.declare(cython.int, lru.LRM)
+_MOST_WORDS = cython.declare(cython.Py_ssize_t, 512)  # arguments of a command that can create a value that rests
+
+
+@cython.cclass
+class SmallValuePath(FastPath):
+    """The fast path of a command on one small value; `name` is the command's name in lower case."""
+
+    __slots__ = ("name",)
+    name: bytes
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def one(self, session: Session, db: Database, words: ArgumentSpans) -> cython.bint:
+        """Execute the call in `words`: change, reply, count in `session.dirty`; or return False without any effect."""
+        raise NotImplementedError
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def run(
+        self,
+        session: Session,
+        parser: CommandParser,
+        words: ArgumentSpans,
+        feed: PropagationBuffer | None,
+        limit: cython.Py_ssize_t,
+    ) -> cython.Py_ssize_t:
+        """Run consecutive calls that the fast path supports; return how many. A call that changes data is logged."""
+        db: Database = session.db
+        ran: cython.Py_ssize_t = 0
+        before: cython.longlong
+        while True:
+            before = session.dirty
+            try:
+                if not self.one(session, db, words):
+                    break
+            finally:  # also after MemoryError, when a part of the call may have taken effect
+                if feed is not None and session.dirty != before:
+                    feed.begin(db.index, db.clock.now_ms() if feed.timestamps else 0)
+                    feed.header(words.count)
+                    feed.words(words.at, words.size, 0, words.count)
+            parser.step()
+            ran += 1
+            if session.out.used > limit:
+                break
+            words.count = parser.scan(words.at, words.size, words.room)
+            if not words.is_option(0, self.name):
+                break
+        return ran
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def execute(self, session: Session, argv: list[bytes]) -> cython.bint:
+        """Execute a handler's call, without its keyspace event; or return False without any effect."""
+        db: Database = session.db
+        words: ArgumentSpans = db.buffer.words
+        if len(argv) > _MOST_WORDS:
+            return False
+        words.take(argv, 0, len(argv))
+        return self.one(session, db, words)
+
+    # -- for subclasses ------------------------------------------------------------------------------
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(-1, check=False)
+    def may_write(self, db: Database) -> cython.bint:
+        """Return whether a change of a key has no effect but on its value: nothing is attached to keys."""
+        return not db.watched_keys and not db.blocking_keys and db.on_new is None and db.access.mode != _LRM
+
+    @cython.cfunc
+    @cython.exceptval(-3, check=False)
+    def find(self, db: Database, words: ArgumentSpans) -> cython.Py_ssize_t:
+        """Return the entry of the key, which is the first argument; MISSING, or UNUSUAL if the key has expired. O(1)"""
+        expires: Dict = db.expires
+        at: cython.p_const_uchar = words.at[1]
+        size: cython.Py_ssize_t = words.size[1]
+        h: cython.uint = hash_bytes(at, size)
+        db.buffer.hash = h
+        if expires.used0 or expires.used1:
+            due: cython.Py_ssize_t = expires.find_hashed(at, size, h)
+            if due >= 0 and expires.number(due) < db.clock.now_ms():
+                return _UNUSUAL
+        return db.keys.find_hashed(at, size, h)
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(-1, check=False)
+    def touch(self, db: Database, n: cython.Py_ssize_t) -> cython.bint:
+        """Record the access of an entry."""
+        if db.access.stamp >= 0:
+            return db.keys.put_lru(n, db.access.stamp)
+        return db.access.touch(db.keys, n)
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def outgrow(self, db: Database, words: ArgumentSpans, n: cython.Py_ssize_t) -> cython.bint:
+        """Return False, as the result cannot rest. The handler wakes entry n; its old bytes are freed after that."""
+        if n >= 0:
+            db.created.append(words.get(1))
+        return False
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def store(
+        self, db: Database, words: ArgumentSpans, n: cython.Py_ssize_t, size: cython.Py_ssize_t
+    ) -> cython.bint:
+        """Make the first bytes of the buffer's `rest` the value of the key: of entry n, or of a new one if n < 0."""
+        keys: Dict = db.keys
+        buffer: RestBuffer = db.buffer
+        new: cython.bint = n < 0
+        if cython.compiled:
+            rest: cython.p_uchar = buffer.rest
+            if not new:
+                keys.set_value_span(n, rest, size)
+            else:
+                n = keys.add_hashed(words.at[1], words.size[1], rest, size, buffer.hash)
+        elif not new:
+            keys.set_value_span(n, bytes(buffer.rest[:size]), size)
+        else:
+            n = keys.add_hashed(words.at[1], words.size[1], bytes(buffer.rest[:size]), size, buffer.hash)
+        if db.access.stamp >= 0:
+            return keys.put_lru(n, db.access.stamp)
+        return db.access.start(keys, n) if new else db.access.touch(keys, n)
+
+
+__all__ = ["MISSING", "UNUSUAL", "SmallValuePath"]

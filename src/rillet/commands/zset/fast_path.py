@@ -1,0 +1,124 @@
+"""The fast path of ZADD: members of small sorted sets, added in their bytes at rest.
+
+ZADD also adds to skiplists. Options, scores with an exponent or more than 30 digits, and infinite scores are left to
+the handler. The rules for the encoding are those of types/zset.py.
+"""
+
+from __future__ import annotations
+
+try:
+    import cython
+except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
+    from rillet import _cython as cython
+
+from rillet.commands.small_values import UNUSUAL, SmallValuePath
+from rillet.keyspace import rest_buffer
+from rillet.keyspace.database import Database
+from rillet.keyspace.rest_buffer import RestBuffer
+from rillet.runtime.session import Session
+from rillet.structs.argument_spans import ArgumentSpans
+from rillet.structs.dict import Dict
+from rillet.structs.listpack import Listpack
+from rillet.structs.skiplist import Skiplist
+from rillet.types.packed_zset import score_at
+from rillet.types.zset import Zset
+
+if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
+    from rillet.structs.float_text import parse_plain
+    from rillet.types.packed_zset import put_span
+
+_HEADER = cython.declare(cython.Py_ssize_t, 6)
+_UNUSUAL = cython.declare(cython.Py_ssize_t, UNUSUAL)
+_ZSET = cython.declare(cython.int, rest_buffer.ZSET)
+_MOST_WORDS = cython.declare(cython.Py_ssize_t, 512)
+
+
+@cython.final
+@cython.cclass
+class ZaddFastPath(SmallValuePath):
+    """The fast path of ZADD without options: supports small sorted sets, and keys that do not exist."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        self.name = b"zadd"
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def one(self, session: Session, db: Database, words: ArgumentSpans) -> cython.bint:
+        """Execute a ZADD, or return False without any effect (zaddGenericCommand)."""
+        buffer: RestBuffer = db.buffer
+        packed: Listpack = buffer.packed
+        i: cython.Py_ssize_t
+        widest: cython.Py_ssize_t = 0
+        score: cython.double
+        if words.count < 4 or words.count & 1 or not self.may_write(db):
+            return False
+        for i in range(2, words.count, 2):
+            score = parse_plain(words.at[i], words.size[i])
+            if score != score:
+                return False
+            widest = max(widest, words.size[i + 1])
+        n: cython.Py_ssize_t = self.find(db, words)
+        if n < 0:
+            if n == _UNUSUAL:
+                return False
+            buffer.start(_ZSET)
+        else:
+            value: object = db.keys.object_at(n)
+            if value is not None:
+                return type(value) is Zset and self._add_awake(session, db, words, n, value)
+            if buffer.load(db.keys, n) != _ZSET:
+                return False
+        if (words.count - 2) >> 1 > buffer.zset_entries or widest > buffer.zset_value or words.count > _MOST_WORDS:
+            return False
+        added: cython.Py_ssize_t = 0
+        updated: cython.Py_ssize_t = 0
+        for i in range(2, words.count, 2):
+            score = parse_plain(words.at[i], words.size[i])
+            pos: cython.Py_ssize_t = packed.find_span(_HEADER, words.at[i + 1], words.size[i + 1], 1)
+            if pos == -1:
+                if packed.length() >> 1 >= buffer.zset_entries:
+                    return False
+                added += 1
+            elif score_at(packed, packed.skip(pos)) == score:
+                continue
+            else:
+                packed.delete(packed.delete(pos))
+                updated += 1
+            put_span(packed, words.at[i + 1], words.size[i + 1], score, buffer.zset_classic)
+        if not buffer.fits():
+            return self.outgrow(db, words, n)
+        if added + updated:
+            self.store(db, words, n, buffer.compose())
+            session.dirty += added + updated
+        else:
+            self.touch(db, n)
+        return session.out.integer(added)
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _add_awake(
+        self, session: Session, db: Database, words: ArgumentSpans, n: cython.Py_ssize_t, value: object
+    ) -> cython.bint:
+        """Execute a ZADD for a skiplist, or return False without any effect."""
+        skiplist: Skiplist | None = value.skiplist  # type: ignore[attr-defined]
+        if skiplist is None:
+            return False
+        table: Dict = value.table  # type: ignore[attr-defined]
+        i: cython.Py_ssize_t
+        result: cython.int
+        added: cython.Py_ssize_t = 0
+        self.touch(db, n)
+        db.ledger.note(value)
+        for i in range(2, words.count, 2):
+            result = skiplist.put_span(
+                table, words.at[i + 1], words.size[i + 1], parse_plain(words.at[i], words.size[i])
+            )
+            if result:
+                session.dirty += 1
+                added += result & 1
+        return session.out.integer(added)
+
+
+__all__ = ["ZaddFastPath"]

@@ -1,0 +1,41 @@
+cimport cython
+from libc.string cimport memcpy
+from rillet.structs.argument_spans cimport ArgumentSpans
+from rillet.structs.dict cimport Dict
+from rillet.structs.dict_table cimport put_u32, u32
+from rillet.structs.listpack cimport Listpack
+
+@cython.final
+cdef class RestBuffer:
+    cdef readonly Listpack packed
+    cdef readonly bytearray rest
+    cdef readonly ArgumentSpans words
+    cdef readonly Py_ssize_t head
+    cdef public unsigned int hash
+    cdef readonly Py_ssize_t numbers
+    cdef long long _numbers[513]
+    cdef int _width
+    cdef readonly bint compact
+    cdef readonly bint zset_classic
+    cdef readonly long long hash_entries
+    cdef readonly long long hash_value
+    cdef readonly long long set_entries
+    cdef readonly long long set_value
+    cdef readonly long long intset_entries
+    cdef readonly long long zset_entries
+    cdef readonly long long zset_value
+    cdef readonly int list_size
+    cdef readonly int list_depth
+    cdef readonly long long list_threshold
+    cdef int load(self, Dict keys, Py_ssize_t n) except -1
+    cdef bint start(self, int tag) except -1
+    cdef bint start_list(self) except -1
+    cdef bint fits(self) noexcept
+    cdef bint table_fits(self, Py_ssize_t words) except -1
+    cdef Py_ssize_t compose(self) except -1
+    cdef bint list_keeps_its_form(self) except -1
+    cdef bint start_numbers(self) except -1
+    cdef bint _load_numbers(self, const unsigned char *at) except -1
+    cdef bint add_number(self, long long value) except -1
+    cdef bint numbers_fit(self) noexcept
+    cdef Py_ssize_t compose_numbers(self) except -1

@@ -1,0 +1,1 @@
+cdef double parse_plain(const unsigned char *text, Py_ssize_t n) except? -1
