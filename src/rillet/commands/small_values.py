@@ -17,22 +17,29 @@ try:
 except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
     from rillet import _cython as cython
 
-from rillet.keyspace import lru
+from rillet.keyspace import lru, rest_buffer
 from rillet.keyspace.database import Database
 from rillet.keyspace.rest_buffer import RestBuffer
 from rillet.protocol.command_parser import CommandParser
 from rillet.protocol.propagation_buffer import PropagationBuffer
+from rillet.protocol.reply_writer import ReplyWriter
 from rillet.runtime.fast_path import FastPath
 from rillet.runtime.session import Session
 from rillet.structs.argument_spans import ArgumentSpans
 from rillet.structs.dict import Dict
+from rillet.structs.listpack import Listpack
 
-if not cython.compiled:  # the compiled module gets this C function from its .pxd file
+if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
     from rillet.structs.dict_table import hash_bytes
+    from rillet.structs.listpack import parse_digits
 
 MISSING, UNUSUAL = -1, -2
 """The results of `SmallValuePath.find` beside the numbers of entries."""
+_MISSING = cython.declare(cython.Py_ssize_t, MISSING)
 _UNUSUAL = cython.declare(cython.Py_ssize_t, UNUSUAL)
+_INTSET = cython.declare(cython.int, rest_buffer.INTSET)
+_HEADER = cython.declare(cython.Py_ssize_t, 6)
+_NOT_INT = cython.declare(cython.longlong, -(2**63))
 _LRM = cython.declare(cython.int, lru.LRM)
 _MOST_WORDS = cython.declare(cython.Py_ssize_t, 512)  # arguments of a command that can create a value that rests
 
@@ -119,6 +126,79 @@ class SmallValuePath(FastPath):
         return db.keys.find_hashed(at, size, h)
 
     @cython.cfunc
+    @cython.exceptval(-3, check=False)
+    def read(self, db: Database, words: ArgumentSpans) -> cython.int:
+        """Unpack the key's value into the buffer, for a command that reads it; return its tag, MISSING or UNUSUAL.
+
+        A miss is counted here; a caller that replies calls `hit`.
+        """
+        n: cython.Py_ssize_t = self.find(db, words)
+        if n == _MISSING and db.on_missed is None:
+            db.misses += 1
+            return -1
+        return self._unpack(db, n)
+
+    @cython.cfunc
+    @cython.exceptval(-3, check=False)
+    def open(self, db: Database, words: ArgumentSpans) -> cython.int:
+        """Unpack the key's value into the buffer, for a command that changes it; return its tag, MISSING or UNUSUAL."""
+        if not self.may_write(db):
+            return -2
+        n: cython.Py_ssize_t = self.find(db, words)
+        return -1 if n == _MISSING else self._unpack(db, n)
+
+    @cython.cfunc
+    @cython.exceptval(-3, check=False)
+    def _unpack(self, db: Database, n: cython.Py_ssize_t) -> cython.int:
+        if n < 0 or db.keys.object_at(n) is not None:
+            return -2
+        db.buffer.entry = n
+        return db.buffer.load(db.keys, n)
+
+    @cython.cfunc
+    @cython.exceptval(-3, check=False)
+    def read_range(self, db: Database, words: ArgumentSpans) -> cython.int:
+        """Do `read` for a command with the range `start stop`; return the tag. `write_range` writes the range."""
+        if words.count != 4:
+            return -2
+        db.buffer.first = parse_digits(words.at[2], words.size[2])
+        db.buffer.last = parse_digits(words.at[3], words.size[3])
+        if db.buffer.first == _NOT_INT or db.buffer.last == _NOT_INT:
+            return -2
+        return self.read(db, words)
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def write_range(self, out: ReplyWriter, db: Database, step: cython.Py_ssize_t) -> cython.bint:
+        """Write an array of the range of `read_range` in the listpack, whose elements have `step` entries each."""
+        packed: Listpack = db.buffer.packed
+        first: cython.longlong = db.buffer.first
+        last: cython.longlong = db.buffer.last
+        length: cython.Py_ssize_t = packed.length() // step
+        if first < 0:
+            first = max(first + length, 0)
+        last = last + length if last < 0 else min(last, length - 1)
+        if first > last or first >= length:
+            return out.array(0)
+        out.array(last - first + 1)
+        return write_entries(out, packed, packed.skip(_HEADER, first * step), last - first + 1, step)
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def hit(self, db: Database) -> cython.bint:
+        """Count a keyspace hit, and record the access of the value that `read` has unpacked."""
+        db.hits += 1
+        return self.touch(db, db.buffer.entry)
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def put_back(self, db: Database, words: ArgumentSpans) -> cython.bint:
+        """Write the listpack back that `open` has unpacked; delete the key if it has no entry any more."""
+        if db.buffer.packed.length() == 0:
+            return db.delete(words.get(1))
+        return self.store(db, words, db.buffer.entry, db.buffer.compose())
+
+    @cython.cfunc
     @cython.inline
     @cython.exceptval(-1, check=False)
     def touch(self, db: Database, n: cython.Py_ssize_t) -> cython.bint:
@@ -159,4 +239,57 @@ class SmallValuePath(FastPath):
         return db.access.start(keys, n) if new else db.access.touch(keys, n)
 
 
-__all__ = ["MISSING", "UNUSUAL", "SmallValuePath"]
+@cython.cfunc
+@cython.exceptval(-1, check=False)
+def write_entry(out: ReplyWriter, packed: Listpack, pos: cython.Py_ssize_t) -> cython.bint:
+    """Write an entry of a listpack as a bulk string; `at_next` is the position after it."""
+    if packed.decode(pos):
+        return out.bulk_slice(packed.buf, packed.at_start, packed.at_len)
+    return out.bulk_int(packed.at_int)
+
+
+@cython.cfunc
+@cython.exceptval(-1, check=False)
+def write_entries(
+    out: ReplyWriter, packed: Listpack, pos: cython.Py_ssize_t, count: cython.Py_ssize_t, step: cython.Py_ssize_t
+) -> cython.bint:
+    """Write `count` existing entries from a position on, every `step`-th one, as bulk strings. O(count * step)"""
+    while count > 0:
+        write_entry(out, packed, pos)
+        count -= 1
+        if count:
+            pos = packed.skip(packed.at_next, step - 1)
+    return True
+
+
+@cython.cclass
+class LengthFastPath(SmallValuePath):
+    """The fast path of a command that returns the number of elements; `tags` has a bit for each tag of its type."""
+
+    __slots__ = ("_tags", "_words")
+    _tags: cython.int
+    _words: cython.Py_ssize_t
+
+    def __init__(self, name: bytes, tags: tuple[int, ...], words: int) -> None:
+        self.name = name
+        self._tags = sum(1 << tag for tag in tags)
+        self._words = words
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def one(self, session: Session, db: Database, words: ArgumentSpans) -> cython.bint:
+        """Reply with the number of elements, or return False without any effect."""
+        if words.count != 2:
+            return False
+        tag: cython.int = self.read(db, words)
+        if tag == _MISSING:
+            return session.out.integer(0)
+        if tag < 0 or not self._tags >> tag & 1:
+            return False
+        self.hit(db)
+        if tag == _INTSET:
+            return session.out.integer(db.buffer.numbers)
+        return session.out.integer(db.buffer.packed.length() // self._words)
+
+
+__all__ = ["MISSING", "UNUSUAL", "LengthFastPath", "SmallValuePath"]

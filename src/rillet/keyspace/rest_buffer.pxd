@@ -12,6 +12,9 @@ cdef class RestBuffer:
     cdef readonly ArgumentSpans words
     cdef readonly Py_ssize_t head
     cdef public unsigned int hash
+    cdef public Py_ssize_t entry
+    cdef public long long first
+    cdef public long long last
     cdef readonly Py_ssize_t numbers
     cdef long long _numbers[513]
     cdef int _width
@@ -37,5 +40,7 @@ cdef class RestBuffer:
     cdef bint start_numbers(self) except -1
     cdef bint _load_numbers(self, const unsigned char *at) except -1
     cdef bint add_number(self, long long value) except -1
+    cdef bint has_number(self, long long value) except -1
+    cdef long long number_at(self, Py_ssize_t index) noexcept
     cdef bint numbers_fit(self) noexcept
     cdef Py_ssize_t compose_numbers(self) except -1

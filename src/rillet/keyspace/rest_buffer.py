@@ -54,13 +54,14 @@ _MOST = 2**62  # the greatest limit: settings have 64 bits
 class RestBuffer:
     """A value at rest: `rest[:head]` and `packed`, or the integers of an intset; and the limits of encodings.
 
-    words: the arguments of the command that uses the buffer, if they are a list. hash: the hash of its key.
+    words: the arguments of the command that uses the buffer, if they are a list. hash, entry: of its key.
+    first, last: a range that it names.
     """
 
     __slots__ = (
-        "compact", "hash", "hash_entries", "hash_value", "head", "intset_entries", "list_depth", "list_size",
-        "list_threshold", "numbers", "packed", "rest", "set_entries", "set_value", "words", "zset_classic",
-        "zset_entries", "zset_value", "_numbers", "_width",
+        "compact", "entry", "first", "hash", "hash_entries", "hash_value", "head", "intset_entries", "last",
+        "list_depth", "list_size", "list_threshold", "numbers", "packed", "rest", "set_entries", "set_value", "words",
+        "zset_classic", "zset_entries", "zset_value", "_numbers", "_width",
     )  # fmt: skip
     _numbers: Any
 
@@ -70,6 +71,8 @@ class RestBuffer:
         self.words = ArgumentSpans()
         self.head = 1
         self.hash = 0
+        self.entry = -1
+        self.first = self.last = 0
         self.numbers = 0
         self._width = 2
         if not cython.compiled:
@@ -235,6 +238,29 @@ class RestBuffer:
         self._numbers[low] = value
         self.numbers += 1
         return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def has_number(self, value: cython.longlong) -> cython.bint:
+        """Return whether an integer is a member. O(log n)"""
+        low: cython.Py_ssize_t = 0
+        high: cython.Py_ssize_t = self.numbers
+        middle: cython.Py_ssize_t
+        while low < high:
+            middle = (low + high) >> 1
+            if self._numbers[middle] < value:
+                low = middle + 1
+            else:
+                high = middle
+        return low < self.numbers and self._numbers[low] == value
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(check=False)
+    def number_at(self, index: cython.Py_ssize_t) -> cython.longlong:
+        """Return the member at an existing index."""
+        number: cython.longlong = self._numbers[index]
+        return number
 
     @cython.cfunc
     @cython.exceptval(check=False)

@@ -62,6 +62,7 @@ _RUNNING = cython.declare(cython.int, session_state.RUNNING)
 _NO_TOUCH = cython.declare(cython.int, session_state.NO_TOUCH)
 
 _MAX_CACHED_NAMES = 4096
+_NAME_SIZES = 10  # the parser reads a name of up to 9 bytes in advance (CommandParser.first_size)
 # Replies to a replayed log have no reader: the output is emptied after this many bytes.
 _REPLAY_BATCH = cython.declare(cython.Py_ssize_t, 1 << 15)
 # Entries of each database in which a call of `rehash` looks for values that can rest.
@@ -92,7 +93,7 @@ class Engine:
     _by_name: dict[bytes, Command]
     _last_name: bytes
     _last_entry: Command | None
-    _fast_paths: list[tuple[bytes, Command, FastPath]]
+    _fast_paths: list[list[tuple[bytes, Command, FastPath]]]
     _last_path: tuple[bytes, Command, FastPath]
 
     def __init__(self, settings: Settings | None = None, clock: Clock | None = None) -> None:
@@ -150,12 +151,14 @@ class Engine:
         self.expiry = ExpireCycle(self._expired_batch)
         # The arguments of one command as positions in memory, for the fast paths.
         self.words = ArgumentSpans()
-        self._fast_paths = [(entry.name.encode(), entry, entry.shortcut()) for entry in TABLE if entry.shortcut]
-        self._last_path = self._fast_paths[0]
-        # A bit mask of the name lengths of all commands with a fast path.
+        # By the length of the command's name; and a bit mask of the lengths that occur.
+        self._fast_paths = [[] for _ in range(_NAME_SIZES)]
         self._fast_path_sizes = 0
-        for name, _, _ in self._fast_paths:
-            self._fast_path_sizes |= 1 << len(name)
+        for entry in TABLE:
+            if entry.shortcut:
+                self._last_path = (entry.name.encode(), entry, entry.shortcut())
+                self._fast_paths[len(entry.name)].append(self._last_path)
+                self._fast_path_sizes |= 1 << len(entry.name)
         # The time (in ticks) at which the last command of a batch ended; 0 outside of a batch. It is also the start of
         # the next command: a batch reads the clock once per command, and parsing counts as part of the command.
         self._since = 0
@@ -396,9 +399,8 @@ class Engine:
         words: ArgumentSpans = self.words
         name: bytes = self._last_path[0]
         if len(name) != size or not parser.first_is(name):  # clients repeat a command
-            for path in self._fast_paths:
-                name = path[0]
-                if len(name) == size and parser.first_is(name):
+            for path in self._fast_paths[size]:
+                if parser.first_is(path[0]):
                     self._last_path = path
                     break
             else:

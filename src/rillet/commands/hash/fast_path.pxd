@@ -1,12 +1,12 @@
 cimport cython
-from rillet.commands.small_values cimport SmallValuePath
+from rillet.commands.small_values cimport LengthFastPath, SmallValuePath, write_entries, write_entry
 from rillet.keyspace.database cimport Database
 from rillet.keyspace.rest_buffer cimport RestBuffer
 from rillet.protocol.reply_writer cimport ReplyWriter
 from rillet.runtime.session cimport Session
 from rillet.structs.argument_spans cimport ArgumentSpans
 from rillet.structs.dict cimport Dict
-from rillet.structs.listpack cimport Listpack
+from rillet.structs.listpack cimport Listpack, parse_digits
 
 @cython.final
 cdef class HgetFastPath(SmallValuePath):
@@ -17,3 +17,22 @@ cdef class HsetFastPath(SmallValuePath):
     cdef Py_ssize_t set_fields(self, Session session, Database db, ArgumentSpans words) except -2
     cdef Py_ssize_t _set_awake(self, Session session, Database db, ArgumentSpans words, Py_ssize_t n, object value) except -2
     cpdef Py_ssize_t fields(self, Session session, list[bytes] argv) except -2
+
+@cython.final
+cdef class HmgetFastPath(SmallValuePath):
+    pass
+
+
+@cython.final
+cdef class HgetallFastPath(SmallValuePath):
+    pass
+
+
+@cython.final
+cdef class HincrbyFastPath(SmallValuePath):
+    pass
+
+
+@cython.final
+cdef class HdelFastPath(SmallValuePath):
+    pass

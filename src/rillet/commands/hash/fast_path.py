@@ -1,4 +1,4 @@
-"""The fast paths of HGET and HSET: fields of small hashes, read and written in their bytes at rest.
+"""The fast paths of HGET, HSET and others: fields of small hashes, read and written in their bytes at rest.
 
 A hash at rest is a listpack of fields and values in both encodings, so the conversion to a hashtable changes only its
 tag. The rules for the encoding are those of types/hash.py. HGET also reads hashes that are awake, and HSET changes
@@ -12,7 +12,7 @@ try:
 except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
     from rillet import _cython as cython
 
-from rillet.commands.small_values import MISSING, UNUSUAL, SmallValuePath
+from rillet.commands.small_values import MISSING, UNUSUAL, LengthFastPath, SmallValuePath
 from rillet.keyspace import rest_buffer
 from rillet.keyspace.database import Database
 from rillet.keyspace.rest_buffer import RestBuffer
@@ -24,12 +24,18 @@ from rillet.structs.listpack import Listpack
 from rillet.types.at_rest import LIMIT
 from rillet.types.hash import Hash
 
+if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
+    from rillet.commands.small_values import write_entries, write_entry
+    from rillet.structs.listpack import parse_digits
+
 _HEADER = cython.declare(cython.Py_ssize_t, 6)
 _MISSING = cython.declare(cython.Py_ssize_t, MISSING)
 _UNUSUAL = cython.declare(cython.Py_ssize_t, UNUSUAL)
 _HASH = cython.declare(cython.int, rest_buffer.HASH)
 _HASH_TABLE = cython.declare(cython.int, rest_buffer.HASH_TABLE)
 _MANY = cython.declare(cython.Py_ssize_t, 256)  # arguments of a call that sets fields of a small hash
+_DIGITS = cython.declare(cython.Py_ssize_t, 20)  # characters of the longest integer
+_MOST = cython.declare(cython.longlong, 2**62 - 1)  # the sum of two such numbers does not overflow
 _LIMIT = cython.declare(cython.Py_ssize_t, LIMIT)
 
 
@@ -42,9 +48,7 @@ def _write_packed(
     pos: cython.Py_ssize_t = packed.find_span(_HEADER, field, size, 1)
     if pos == -1:
         return out.null()
-    if packed.decode(packed.skip(pos)):
-        return out.bulk_slice(packed.buf, packed.at_start, packed.at_len)
-    return out.bulk_int(packed.at_int)
+    return write_entry(out, packed, packed.skip(pos))
 
 
 @cython.final
@@ -203,4 +207,156 @@ class HsetFastPath(SmallValuePath):
         return self.set_fields(session, session.db, words)
 
 
-__all__ = ["HgetFastPath", "HsetFastPath"]
+@cython.final
+@cython.cclass
+class HmgetFastPath(SmallValuePath):
+    """The fast path of HMGET: supports missing keys and small hashes."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        self.name = b"hmget"
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def one(self, session: Session, db: Database, words: ArgumentSpans) -> cython.bint:
+        """Execute an HMGET, or return False without any effect."""
+        out: ReplyWriter = session.out
+        i: cython.Py_ssize_t
+        if words.count < 3:
+            return False
+        tag: cython.int = self.read(db, words)
+        if tag == _HASH or tag == _HASH_TABLE:
+            self.hit(db)
+        elif tag != _MISSING:
+            return False
+        out.array(words.count - 2)
+        for i in range(2, words.count):
+            if tag == _MISSING:
+                out.null()
+            else:
+                _write_packed(out, db.buffer.packed, words.at[i], words.size[i])
+        return True
+
+
+@cython.final
+@cython.cclass
+class HgetallFastPath(SmallValuePath):
+    """The fast path of HGETALL: supports missing keys and small hashes."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        self.name = b"hgetall"
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def one(self, session: Session, db: Database, words: ArgumentSpans) -> cython.bint:
+        """Execute an HGETALL, or return False without any effect."""
+        if words.count != 2:
+            return False
+        tag: cython.int = self.read(db, words)
+        if tag == _MISSING:
+            return session.out.map(0)
+        if tag != _HASH and tag != _HASH_TABLE:
+            return False
+        self.hit(db)
+        count: cython.Py_ssize_t = db.buffer.packed.length()
+        session.out.map(count >> 1)
+        return write_entries(session.out, db.buffer.packed, _HEADER, count, 1)
+
+
+@cython.final
+@cython.cclass
+class HincrbyFastPath(SmallValuePath):
+    """The fast path of HINCRBY: supports small hashes, and keys that do not exist."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        self.name = b"hincrby"
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def one(self, session: Session, db: Database, words: ArgumentSpans) -> cython.bint:
+        """Execute an HINCRBY, or return False without any effect (hincrbyCommand)."""
+        buffer: RestBuffer = db.buffer
+        packed: Listpack = buffer.packed
+        if words.count != 4:
+            return False
+        by: cython.longlong = parse_digits(words.at[3], words.size[3])
+        if not -_MOST <= by <= _MOST:
+            return False
+        tag: cython.int = self.open(db, words)
+        if tag == _MISSING:
+            tag = _HASH
+            buffer.entry = -1
+            buffer.start(tag)
+        if tag == _HASH and (buffer.hash_value < _DIGITS or words.size[2] > buffer.hash_value):
+            return False
+        if tag != _HASH and tag != _HASH_TABLE:
+            return False
+        pos: cython.Py_ssize_t = packed.find_span(_HEADER, words.at[2], words.size[2], 1)
+        if pos == -1:
+            packed.append_span(words.at[2], words.size[2])
+            packed.append_int(by)
+        else:
+            pos = packed.skip(pos)
+            if packed.decode(pos) or not -_MOST <= packed.at_int <= _MOST:
+                return False
+            by += packed.at_int
+            packed.replace_int(pos, by)
+        if tag == _HASH and packed.length() > 2 * buffer.hash_entries:
+            return False
+        if not (buffer.fits() if tag == _HASH else buffer.table_fits(2)):
+            return self.outgrow(db, words, buffer.entry)
+        self.put_back(db, words)
+        session.dirty += 1
+        return session.out.integer(by)
+
+
+@cython.final
+@cython.cclass
+class HdelFastPath(SmallValuePath):
+    """The fast path of HDEL: supports small hashes."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        self.name = b"hdel"
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def one(self, session: Session, db: Database, words: ArgumentSpans) -> cython.bint:
+        """Execute an HDEL, or return False without any effect (hdelCommand)."""
+        packed: Listpack = db.buffer.packed
+        i: cython.Py_ssize_t
+        removed: cython.Py_ssize_t = 0
+        if words.count < 3:
+            return False
+        tag: cython.int = self.open(db, words)
+        if tag == _MISSING:
+            return session.out.integer(0)
+        if tag != _HASH and tag != _HASH_TABLE:
+            return False
+        for i in range(2, words.count):
+            pos: cython.Py_ssize_t = packed.find_span(_HEADER, words.at[i], words.size[i], 1)
+            if pos != -1:
+                packed.delete(packed.delete(pos))
+                removed += 1
+        if removed:
+            self.put_back(db, words)
+            session.dirty += removed
+        else:
+            self.touch(db, db.buffer.entry)
+        return session.out.integer(removed)
+
+
+def hlen() -> LengthFastPath:
+    """Return the fast path of HLEN."""
+    return LengthFastPath(b"hlen", (rest_buffer.HASH, rest_buffer.HASH_TABLE), 2)
+
+
+__all__ = [
+    "HdelFastPath", "HgetFastPath", "HgetallFastPath", "HincrbyFastPath", "HmgetFastPath", "HsetFastPath", "hlen",
+]  # fmt: skip

@@ -12,7 +12,15 @@ from typing import Any
 
 from rillet.commands.arguments import LLONG_MAX, LLONG_MIN, arity_error, float_value, integer
 from rillet.commands.hash import command
-from rillet.commands.hash.fast_path import HgetFastPath, HsetFastPath
+from rillet.commands.hash.fast_path import (
+    HdelFastPath,
+    HgetallFastPath,
+    HgetFastPath,
+    HincrbyFastPath,
+    HmgetFastPath,
+    HsetFastPath,
+)
+from rillet.commands.hash.fast_path import hlen as hlen_path
 from rillet.commands.keys.scan import scan_value
 from rillet.commands.lookup import delete_if_empty, read_value, value_for_write
 from rillet.commands.replies import bulk_or_null, write_bulks
@@ -24,7 +32,8 @@ from rillet.structs.integer_text import decimal
 from rillet.types.hash import Hash
 from rillet.types.string import string2ll
 
-_HGET, _HSET = HgetFastPath(), HsetFastPath()
+_HGET, _HSET, _HMGET, _HGETALL = HgetFastPath(), HsetFastPath(), HmgetFastPath(), HgetallFastPath()
+_HINCRBY, _HDEL, _HLEN = HincrbyFastPath(), HdelFastPath(), hlen_path()
 _NOT_FINITE = "value is NaN or Infinity"
 _NO_NUMBER = "Number of fields must be a positive integer"
 _RESULT_NOT_FINITE = "increment would produce NaN or Infinity"
@@ -99,9 +108,13 @@ def _put(session: Session, key: bytes, value: Hash | None, field: bytes, content
     value.set(field, content, session.engine.settings)
 
 
-@command("hincrby", arity=4, flags="write denyoom fast", since="2.0.0", syntax="key field increment", complexity="O(1)")
+@command("hincrby", arity=4, flags="write denyoom fast", since="2.0.0", syntax="key field increment", complexity="O(1)",
+         shortcut=HincrbyFastPath)
 def hincrby(session: Session, argv: list[bytes]) -> None:
     """Add to the integer in a field of a hash; a missing field counts as 0."""
+    if _HINCRBY.execute(session, argv):
+        session.notify(b"h", b"hincrby", argv[1])
+        return
     key, field = argv[1], argv[2]
     by = integer(argv[3])
     value = value_for_write(session, key, Hash)
@@ -143,9 +156,11 @@ def _sum(content: bytes, by: Fraction) -> bytes:
 
 
 @command("hdel", arity=-3, flags="write fast", since="2.0.0", syntax="key field [field ...]",
-         complexity="O(N) where N is the number of fields to be removed.")
+         complexity="O(N) where N is the number of fields to be removed.", shortcut=HdelFastPath)
 def hdel(session: Session, argv: list[bytes]) -> None:
     """Remove fields of a hash and return the number of removed ones."""
+    if not session.engine.notify_events and _HDEL.execute(session, argv):
+        return
     value = value_for_write(session, argv[1], Hash)
     removed = 0
     if value is not None:
@@ -201,18 +216,23 @@ def hget(session: Session, argv: list[bytes]) -> None:
 
 
 @command("hmget", arity=-3, flags="readonly fast", since="2.0.0", syntax="key field [field ...]",
-         complexity="O(N) where N is the number of fields being requested.")
+         complexity="O(N) where N is the number of fields being requested.", shortcut=HmgetFastPath)
 def hmget(session: Session, argv: list[bytes]) -> None:
     """Return the values of several fields of a hash, null for missing ones."""
+    if _HMGET.execute(session, argv):
+        return
     value = read_value(session, argv[1], Hash)
     session.out.array(len(argv) - 2)
     for field in argv[2:]:
         bulk_or_null(session.out, None if value is None else value.get(field))
 
 
-@command("hlen", arity=2, flags="readonly fast", since="2.0.0", syntax="key", complexity="O(1)")
+@command("hlen", arity=2, flags="readonly fast", since="2.0.0", syntax="key", complexity="O(1)",
+         shortcut=hlen_path)
 def hlen(session: Session, argv: list[bytes]) -> None:
     """Return the number of fields of a hash."""
+    if _HLEN.execute(session, argv):
+        return
     value = read_value(session, argv[1], Hash)
     session.out.integer(0 if value is None else len(value))
 
@@ -257,9 +277,11 @@ def hvals(session: Session, argv: list[bytes]) -> None:
 
 
 @command("hgetall", arity=2, flags="readonly", since="2.0.0", syntax="key",
-         complexity="O(N) where N is the size of the hash.")
+         complexity="O(N) where N is the size of the hash.", shortcut=HgetallFastPath)
 def hgetall(session: Session, argv: list[bytes]) -> None:
     """Return all fields of a hash with their values."""
+    if _HGETALL.execute(session, argv):
+        return
     value = read_value(session, argv[1], Hash)
     if value is not None and value.table is not None:
         session.out.map(len(value))

@@ -6,14 +6,15 @@ from itertools import islice
 
 from rillet.commands.arguments import integer, negatable, positive, syntax_error
 from rillet.commands.list import command
-from rillet.commands.list.fast_path import LpushFastPath, RpushFastPath
+from rillet.commands.list.fast_path import LpushFastPath, LrangeFastPath, RpushFastPath
+from rillet.commands.list.fast_path import llen as llen_path
 from rillet.commands.list.reply import write_element, write_range
 from rillet.commands.lookup import delete_if_empty, read_value, value_for_write
 from rillet.errors import CommandError
 from rillet.runtime.session import Session
 from rillet.types.list import List
 
-_LPUSH, _RPUSH = LpushFastPath(), RpushFastPath()
+_LPUSH, _RPUSH, _LRANGE, _LLEN = LpushFastPath(), RpushFastPath(), LrangeFastPath(), llen_path()
 _PUSH = "O(1) for each element added, so O(N) to add N elements when the command is called with multiple arguments."
 
 
@@ -84,9 +85,12 @@ def note_removed(session: Session, key: bytes, value: List, event: bytes, count:
     session.dirty += count - 1
 
 
-@command("llen", arity=2, flags="readonly fast", since="1.0.0", syntax="key", complexity="O(1)")
+@command("llen", arity=2, flags="readonly fast", since="1.0.0", syntax="key", complexity="O(1)",
+         shortcut=llen_path)
 def llen(session: Session, argv: list[bytes]) -> None:
     """Return the number of elements in a list."""
+    if _LLEN.execute(session, argv):
+        return
     value = read_value(session, argv[1], List)
     session.out.integer(0 if value is None else len(value))
 
@@ -101,9 +105,12 @@ def lindex(session: Session, argv: list[bytes]) -> None:
 
 
 @command("lrange", arity=4, flags="readonly", since="1.0.0", syntax="key start stop",
-         complexity="O(S+N) where S is the distance of the start from the nearer end and N the elements in the range.")
+         complexity="O(S+N) where S is the distance of the start from the nearer end and N the elements in the range.",
+         shortcut=LrangeFastPath)
 def lrange(session: Session, argv: list[bytes]) -> None:
     """Return the elements between two indexes, inclusive."""
+    if _LRANGE.execute(session, argv):
+        return
     start, stop = integer(argv[2]), integer(argv[3])
     value = read_value(session, argv[1], List)
     start, count = clamp(start, stop, 0 if value is None else len(value))

@@ -1,5 +1,5 @@
 cimport cython
-from rillet.commands.small_values cimport SmallValuePath
+from rillet.commands.small_values cimport LengthFastPath, SmallValuePath, write_entry
 from rillet.keyspace.database cimport Database
 from rillet.keyspace.rest_buffer cimport RestBuffer
 from rillet.runtime.session cimport Session
@@ -15,4 +15,19 @@ cdef class LpushFastPath(_PushFastPath):
 
 @cython.final
 cdef class RpushFastPath(_PushFastPath):
+    pass
+
+cdef class _PopFastPath(SmallValuePath):
+    cdef bint _head
+
+@cython.final
+cdef class LpopFastPath(_PopFastPath):
+    pass
+
+@cython.final
+cdef class RpopFastPath(_PopFastPath):
+    pass
+
+@cython.final
+cdef class LrangeFastPath(SmallValuePath):
     pass

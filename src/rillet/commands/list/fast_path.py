@@ -1,4 +1,4 @@
-"""The fast paths of LPUSH and RPUSH: elements of small lists, pushed in their bytes at rest.
+"""The fast paths of LPUSH, RPUSH, LPOP, RPOP and LRANGE: elements of small lists, changed in their bytes at rest.
 
 A list at rest is one listpack with the limits of its quicklist. The rules for the encoding are those of types/list.py:
 a push that would convert the list or begin a second node is left to the handler.
@@ -11,7 +11,7 @@ try:
 except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
     from rillet import _cython as cython
 
-from rillet.commands.small_values import UNUSUAL, SmallValuePath
+from rillet.commands.small_values import MISSING, UNUSUAL, LengthFastPath, SmallValuePath
 from rillet.keyspace import rest_buffer
 from rillet.keyspace.database import Database
 from rillet.keyspace.rest_buffer import RestBuffer
@@ -20,7 +20,11 @@ from rillet.structs.argument_spans import ArgumentSpans
 from rillet.structs.listpack import Listpack
 from rillet.types.at_rest import LIMIT
 
+if not cython.compiled:  # the compiled module gets this C function from its .pxd file
+    from rillet.commands.small_values import write_entry
+
 _HEADER = cython.declare(cython.Py_ssize_t, 6)
+_MISSING = cython.declare(cython.Py_ssize_t, MISSING)
 _UNUSUAL = cython.declare(cython.Py_ssize_t, UNUSUAL)
 _LIST = cython.declare(cython.int, rest_buffer.LIST)
 _LIMIT = cython.declare(cython.Py_ssize_t, LIMIT)
@@ -90,4 +94,81 @@ class RpushFastPath(_PushFastPath):
         self._head = False
 
 
-__all__ = ["LpushFastPath", "RpushFastPath"]
+@cython.cclass
+class _PopFastPath(SmallValuePath):
+    """A pop of one element from the head or the tail of a small list."""
+
+    __slots__ = ("_head",)
+    _head: cython.bint
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def one(self, session: Session, db: Database, words: ArgumentSpans) -> cython.bint:
+        """Execute the pop, or return False without any effect (popGenericCommand)."""
+        packed: Listpack = db.buffer.packed
+        if words.count != 2:
+            return False
+        tag: cython.int = self.open(db, words)
+        if tag == _MISSING:
+            return session.out.null()
+        # A quicklist may become a listpack, which the handler does.
+        if tag != _LIST or (db.buffer.compact and db.buffer.rest[1] & 1 == 0):
+            return False
+        pos: cython.Py_ssize_t = _HEADER if self._head else packed.last()
+        write_entry(session.out, packed, pos)
+        packed.delete(pos)
+        self.put_back(db, words)
+        session.dirty += 1
+        return True
+
+
+@cython.final
+@cython.cclass
+class LpopFastPath(_PopFastPath):
+    """The fast path of LPOP."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        self.name = b"lpop"
+        self._head = True
+
+
+@cython.final
+@cython.cclass
+class RpopFastPath(_PopFastPath):
+    """The fast path of RPOP."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        self.name = b"rpop"
+        self._head = False
+
+
+@cython.final
+@cython.cclass
+class LrangeFastPath(SmallValuePath):
+    """The fast path of LRANGE: supports missing keys and small lists."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        self.name = b"lrange"
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def one(self, session: Session, db: Database, words: ArgumentSpans) -> cython.bint:
+        """Execute an LRANGE, or return False without any effect."""
+        tag: cython.int = self.read_range(db, words)
+        if tag == _MISSING:
+            return session.out.array(0)
+        return tag == _LIST and self.hit(db) and self.write_range(session.out, db, 1)
+
+
+def llen() -> LengthFastPath:
+    """Return the fast path of LLEN."""
+    return LengthFastPath(b"llen", (rest_buffer.LIST,), 1)
+
+
+__all__ = ["LpopFastPath", "LpushFastPath", "LrangeFastPath", "RpopFastPath", "RpushFastPath", "llen"]

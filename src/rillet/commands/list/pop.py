@@ -6,12 +6,14 @@ from rillet.commands.arguments import arity_error, positive
 from rillet.commands.first_key_pop import FirstKeyPop, KeysAfterNumber
 from rillet.commands.list import command
 from rillet.commands.list.elements import note_removed
+from rillet.commands.list.fast_path import LpopFastPath, RpopFastPath
 from rillet.commands.list.reply import write_range
 from rillet.commands.lookup import value_for_write
 from rillet.runtime.session import Session
 from rillet.structs.integer_text import decimal
 from rillet.types.list import List
 
+_LPOP, _RPOP = LpopFastPath(), RpopFastPath()
 _POP = "O(N) where N is the number of elements returned"
 
 
@@ -46,15 +48,21 @@ def _pop(session: Session, argv: list[bytes], head: bool) -> None:
         pop_range(session, key, value, head, count)
 
 
-@command("lpop", arity=-2, flags="write fast", since="1.0.0", syntax="key [count]", complexity=_POP)
+@command("lpop", arity=-2, flags="write fast", since="1.0.0", syntax="key [count]", complexity=_POP,
+         shortcut=LpopFastPath)
 def lpop(session: Session, argv: list[bytes]) -> None:
     """Remove and return the first elements of a list."""
+    if not session.engine.notify_events and _LPOP.execute(session, argv):
+        return
     _pop(session, argv, True)
 
 
-@command("rpop", arity=-2, flags="write fast", since="1.0.0", syntax="key [count]", complexity=_POP)
+@command("rpop", arity=-2, flags="write fast", since="1.0.0", syntax="key [count]", complexity=_POP,
+         shortcut=RpopFastPath)
 def rpop(session: Session, argv: list[bytes]) -> None:
     """Remove and return the last elements of a list, the last one first."""
+    if not session.engine.notify_events and _RPOP.execute(session, argv):
+        return
     _pop(session, argv, False)
 
 

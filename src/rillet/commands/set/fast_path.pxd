@@ -1,5 +1,5 @@
 cimport cython
-from rillet.commands.small_values cimport SmallValuePath
+from rillet.commands.small_values cimport LengthFastPath, SmallValuePath, write_entries
 from rillet.keyspace.database cimport Database
 from rillet.keyspace.rest_buffer cimport RestBuffer
 from rillet.runtime.session cimport Session
@@ -11,3 +11,12 @@ from rillet.structs.listpack cimport Listpack, parse_digits
 cdef class SaddFastPath(SmallValuePath):
     cdef bint _add_awake(self, Session session, Database db, ArgumentSpans words, Py_ssize_t n, object value) except -1
     cdef bint _add_numbers(self, Session session, Database db, ArgumentSpans words, Py_ssize_t n) except -1
+
+@cython.final
+cdef class SismemberFastPath(SmallValuePath):
+    pass
+
+
+@cython.final
+cdef class SmembersFastPath(SmallValuePath):
+    pass

@@ -1,4 +1,4 @@
-"""The fast path of SADD: members of small sets, added in their bytes at rest.
+"""The fast paths of SADD, SISMEMBER and SMEMBERS: members of small sets, added and read in their bytes at rest.
 
 A set at rest is an intset, or a listpack in both other encodings, so the conversion of a listpack to a hashtable
 changes only its tag. The rules for the encoding are those of types/set.py. An intset that must become another encoding
@@ -12,7 +12,7 @@ try:
 except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
     from rillet import _cython as cython
 
-from rillet.commands.small_values import UNUSUAL, SmallValuePath
+from rillet.commands.small_values import MISSING, UNUSUAL, LengthFastPath, SmallValuePath
 from rillet.keyspace import rest_buffer
 from rillet.keyspace.database import Database
 from rillet.keyspace.rest_buffer import RestBuffer
@@ -23,10 +23,12 @@ from rillet.structs.listpack import Listpack
 from rillet.types.at_rest import LIMIT
 from rillet.types.set import Set
 
-if not cython.compiled:  # the compiled module gets this C function from its .pxd file
+if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
+    from rillet.commands.small_values import write_entries
     from rillet.structs.listpack import parse_digits
 
 _HEADER = cython.declare(cython.Py_ssize_t, 6)
+_MISSING = cython.declare(cython.Py_ssize_t, MISSING)
 _UNUSUAL = cython.declare(cython.Py_ssize_t, UNUSUAL)
 _SET = cython.declare(cython.int, rest_buffer.SET)
 _INTSET = cython.declare(cython.int, rest_buffer.INTSET)
@@ -153,4 +155,76 @@ class SaddFastPath(SmallValuePath):
         return session.out.integer(added)
 
 
-__all__ = ["SaddFastPath"]
+@cython.final
+@cython.cclass
+class SismemberFastPath(SmallValuePath):
+    """The fast path of SISMEMBER: supports missing keys and small sets."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        self.name = b"sismember"
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def one(self, session: Session, db: Database, words: ArgumentSpans) -> cython.bint:
+        """Execute an SISMEMBER, or return False without any effect."""
+        found: cython.bint
+        if words.count != 3:
+            return False
+        tag: cython.int = self.read(db, words)
+        if tag == _MISSING:
+            return session.out.integer(0)
+        if tag == _INTSET:
+            value: cython.longlong = parse_digits(words.at[2], words.size[2])
+            if value == _NOT_INT and words.size[2] == 20:  # possibly -2^63
+                return False
+            found = value != _NOT_INT and db.buffer.has_number(value)
+        elif tag == _SET or tag == _SET_TABLE:
+            found = db.buffer.packed.find_span(_HEADER, words.at[2], words.size[2], 0) != -1
+        else:
+            return False
+        self.hit(db)
+        return session.out.integer(found)
+
+
+@cython.final
+@cython.cclass
+class SmembersFastPath(SmallValuePath):
+    """The fast path of SMEMBERS: supports missing keys and small sets."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        self.name = b"smembers"
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def one(self, session: Session, db: Database, words: ArgumentSpans) -> cython.bint:
+        """Execute an SMEMBERS, or return False without any effect."""
+        buffer: RestBuffer = db.buffer
+        i: cython.Py_ssize_t
+        if words.count != 2:
+            return False
+        tag: cython.int = self.read(db, words)
+        if tag == _MISSING:
+            return session.out.set(0)
+        if tag == _INTSET:
+            self.hit(db)
+            session.out.set(buffer.numbers)
+            for i in range(buffer.numbers):
+                session.out.bulk_int(buffer.number_at(i))
+            return True
+        if tag != _SET and tag != _SET_TABLE:
+            return False
+        self.hit(db)
+        session.out.set(buffer.packed.length())
+        return write_entries(session.out, buffer.packed, _HEADER, buffer.packed.length(), 1)
+
+
+def scard() -> LengthFastPath:
+    """Return the fast path of SCARD."""
+    return LengthFastPath(b"scard", (rest_buffer.SET, rest_buffer.INTSET, rest_buffer.SET_TABLE), 1)
+
+
+__all__ = ["SaddFastPath", "SismemberFastPath", "SmembersFastPath", "scard"]

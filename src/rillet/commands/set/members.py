@@ -9,13 +9,14 @@ from rillet.commands.keys.scan import scan_value
 from rillet.commands.lookup import delete_if_empty, read_value, remove_members, value_for_write
 from rillet.commands.replies import write_bulks
 from rillet.commands.set import command
-from rillet.commands.set.fast_path import SaddFastPath
+from rillet.commands.set.fast_path import SaddFastPath, SismemberFastPath, SmembersFastPath
+from rillet.commands.set.fast_path import scard as scard_path
 from rillet.commands.table_replies import write_table
 from rillet.errors import WrongType
 from rillet.runtime.session import Session
 from rillet.types.set import Set
 
-_SADD = SaddFastPath()
+_SADD, _SISMEMBER, _SMEMBERS, _SCARD = SaddFastPath(), SismemberFastPath(), SmembersFastPath(), scard_path()
 
 
 def write_members(session: Session, members: list[bytes]) -> None:
@@ -91,16 +92,22 @@ def smove(session: Session, argv: list[bytes]) -> None:
     session.out.integer(1)
 
 
-@command("scard", arity=2, flags="readonly fast", since="1.0.0", syntax="key", complexity="O(1)")
+@command("scard", arity=2, flags="readonly fast", since="1.0.0", syntax="key", complexity="O(1)",
+         shortcut=scard_path)
 def scard(session: Session, argv: list[bytes]) -> None:
     """Return the number of members of a set."""
+    if _SCARD.execute(session, argv):
+        return
     value = read_value(session, argv[1], Set)
     session.out.integer(0 if value is None else len(value))
 
 
-@command("sismember", arity=3, flags="readonly fast", since="1.0.0", syntax="key member", complexity="O(1)")
+@command("sismember", arity=3, flags="readonly fast", since="1.0.0", syntax="key member", complexity="O(1)",
+         shortcut=SismemberFastPath)
 def sismember(session: Session, argv: list[bytes]) -> None:
     """Return whether a set has a member."""
+    if _SISMEMBER.execute(session, argv):
+        return
     value = read_value(session, argv[1], Set)
     session.out.integer(value is not None and argv[2] in value)
 
@@ -116,9 +123,11 @@ def smismember(session: Session, argv: list[bytes]) -> None:
 
 
 @command("smembers", arity=2, flags="readonly", since="1.0.0", syntax="key",
-         complexity="O(N) where N is the set cardinality.")
+         complexity="O(N) where N is the set cardinality.", shortcut=SmembersFastPath)
 def smembers(session: Session, argv: list[bytes]) -> None:
     """Return all members of a set."""
+    if _SMEMBERS.execute(session, argv):
+        return
     value = read_value(session, argv[1], Set)
     if value is not None and value.table is not None:
         session.out.set(len(value))

@@ -1,5 +1,6 @@
 cimport cython
-from rillet.commands.small_values cimport SmallValuePath
+from rillet.commands.small_values cimport LengthFastPath, SmallValuePath
+from rillet.commands.table_replies cimport write_score
 from rillet.keyspace.database cimport Database
 from rillet.keyspace.rest_buffer cimport RestBuffer
 from rillet.runtime.session cimport Session
@@ -13,3 +14,12 @@ from rillet.types.packed_zset cimport put_span, score_at
 @cython.final
 cdef class ZaddFastPath(SmallValuePath):
     cdef bint _add_awake(self, Session session, Database db, ArgumentSpans words, Py_ssize_t n, object value) except -1
+
+@cython.final
+cdef class ZscoreFastPath(SmallValuePath):
+    pass
+
+
+@cython.final
+cdef class ZrangeFastPath(SmallValuePath):
+    pass

@@ -1,4 +1,4 @@
-"""The fast path of ZADD: members of small sorted sets, added in their bytes at rest.
+"""The fast paths of ZADD, ZSCORE and ZRANGE: members of small sorted sets, added and read in their bytes at rest.
 
 ZADD also adds to skiplists. Options, scores with an exponent or more than 30 digits, and infinite scores are left to
 the handler. The rules for the encoding are those of types/zset.py.
@@ -11,7 +11,8 @@ try:
 except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
     from rillet import _cython as cython
 
-from rillet.commands.small_values import UNUSUAL, SmallValuePath
+from rillet.commands.small_values import MISSING, UNUSUAL, LengthFastPath, SmallValuePath
+from rillet.commands.table_replies import write_score
 from rillet.keyspace import rest_buffer
 from rillet.keyspace.database import Database
 from rillet.keyspace.rest_buffer import RestBuffer
@@ -28,6 +29,7 @@ if not cython.compiled:  # the compiled module gets these C functions from its .
     from rillet.types.packed_zset import put_span
 
 _HEADER = cython.declare(cython.Py_ssize_t, 6)
+_MISSING = cython.declare(cython.Py_ssize_t, MISSING)
 _UNUSUAL = cython.declare(cython.Py_ssize_t, UNUSUAL)
 _ZSET = cython.declare(cython.int, rest_buffer.ZSET)
 _MOST_WORDS = cython.declare(cython.Py_ssize_t, 512)
@@ -121,4 +123,58 @@ class ZaddFastPath(SmallValuePath):
         return session.out.integer(added)
 
 
-__all__ = ["ZaddFastPath"]
+@cython.final
+@cython.cclass
+class ZscoreFastPath(SmallValuePath):
+    """The fast path of ZSCORE: supports missing keys and small sorted sets."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        self.name = b"zscore"
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def one(self, session: Session, db: Database, words: ArgumentSpans) -> cython.bint:
+        """Execute a ZSCORE, or return False without any effect."""
+        packed: Listpack = db.buffer.packed
+        if words.count != 3:
+            return False
+        tag: cython.int = self.read(db, words)
+        if tag == _MISSING:
+            return session.out.null()
+        if tag != _ZSET:
+            return False
+        self.hit(db)
+        pos: cython.Py_ssize_t = packed.find_span(_HEADER, words.at[2], words.size[2], 1)
+        if pos == -1:
+            return session.out.null()
+        return write_score(session.out, score_at(packed, packed.skip(pos)), db.buffer.zset_classic)
+
+
+@cython.final
+@cython.cclass
+class ZrangeFastPath(SmallValuePath):
+    """The fast path of ZRANGE by rank, without options: supports missing keys and small sorted sets."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        self.name = b"zrange"
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def one(self, session: Session, db: Database, words: ArgumentSpans) -> cython.bint:
+        """Execute a ZRANGE, or return False without any effect."""
+        tag: cython.int = self.read_range(db, words)
+        if tag == _MISSING:
+            return session.out.array(0)
+        return tag == _ZSET and self.hit(db) and self.write_range(session.out, db, 2)
+
+
+def zcard() -> LengthFastPath:
+    """Return the fast path of ZCARD."""
+    return LengthFastPath(b"zcard", (rest_buffer.ZSET,), 2)
+
+
+__all__ = ["ZaddFastPath", "ZrangeFastPath", "ZscoreFastPath", "zcard"]

@@ -19,14 +19,15 @@ from rillet.commands.arguments import NOT_A_FLOAT, arity_error, syntax_error
 from rillet.commands.keys.scan import scan_value
 from rillet.commands.lookup import read_value, remove_members, value_for_write
 from rillet.commands.zset import command
-from rillet.commands.zset.fast_path import ZaddFastPath
+from rillet.commands.zset.fast_path import ZaddFastPath, ZscoreFastPath
+from rillet.commands.zset.fast_path import zcard as zcard_path
 from rillet.errors import CommandError
 from rillet.runtime.session import Session
 from rillet.structs import float_text
 from rillet.structs.integer_text import decimal
 from rillet.types.zset import Pair, Zset, is_classic
 
-_ZADD = ZaddFastPath()
+_ZADD, _ZSCORE, _ZCARD = ZaddFastPath(), ZscoreFastPath(), zcard_path()
 _NAN = "resulting score is not a number (NaN)"
 _OPTIONS = frozenset((b"nx", b"xx", b"gt", b"lt", b"ch", b"incr"))
 
@@ -193,9 +194,12 @@ def zrem(session: Session, argv: list[bytes]) -> None:
 # -- looking up --------------------------------------------------------------------------------------
 
 
-@command("zcard", arity=2, flags="readonly fast", since="1.2.0", syntax="key", complexity="O(1)")
+@command("zcard", arity=2, flags="readonly fast", since="1.2.0", syntax="key", complexity="O(1)",
+         shortcut=zcard_path)
 def zcard(session: Session, argv: list[bytes]) -> None:
     """Return the number of members of a sorted set."""
+    if _ZCARD.execute(session, argv):
+        return
     value = read_value(session, argv[1], Zset)
     session.out.integer(0 if value is None else len(value))
 
@@ -208,9 +212,12 @@ def _write_score_or_null(session: Session, value: Zset | None, member: bytes) ->
         write_score(session, score)
 
 
-@command("zscore", arity=3, flags="readonly fast", since="1.2.0", syntax="key member", complexity="O(1)")
+@command("zscore", arity=3, flags="readonly fast", since="1.2.0", syntax="key member", complexity="O(1)",
+         shortcut=ZscoreFastPath)
 def zscore(session: Session, argv: list[bytes]) -> None:
     """Return the score of a member."""
+    if _ZSCORE.execute(session, argv):
+        return
     _write_score_or_null(session, read_value(session, argv[1], Zset), argv[2])
 
 

@@ -17,6 +17,7 @@ from rillet.commands.lookup import delete_if_empty, read_value, value_for_write
 from rillet.commands.set.operations import store_result
 from rillet.commands.table_replies import write_range
 from rillet.commands.zset import command
+from rillet.commands.zset.fast_path import ZrangeFastPath
 from rillet.commands.zset.members import write_pairs
 from rillet.errors import CommandError
 from rillet.runtime.session import Session
@@ -24,6 +25,7 @@ from rillet.structs import float_text
 from rillet.types.compat import Compat
 from rillet.types.zset import GREATEST, LEAST, MemberRange, ScoreRange, Zset, is_classic
 
+_ZRANGE = ZrangeFastPath()
 RANK, SCORE, MEMBER = "rank", "score", "lex"
 _SEARCH = "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements"
 
@@ -155,9 +157,11 @@ def _read(session: Session, request: _Request) -> None:
 
 @command("zrange", arity=-4, flags="readonly", since="1.2.0",
          syntax="key start stop [BYSCORE | BYLEX] [REV] [LIMIT offset count] [WITHSCORES]",
-         complexity=_SEARCH + " returned.")
+         complexity=_SEARCH + " returned.", shortcut=ZrangeFastPath)
 def zrange(session: Session, argv: list[bytes]) -> None:
     """Return the members in a range of ranks, scores or members."""
+    if _ZRANGE.execute(session, argv):
+        return
     _read(session, _Request(session, argv))
 
 
