@@ -203,7 +203,11 @@ class Store(KeyCommands):
         self._backend: Backend | None = backend
         self._opening = opening
         self.observer: Instrumentation | None = None  # rillet.opentelemetry.instrument sets it
-        self._transport = backend.transport()
+        try:
+            self._transport = backend.transport()
+        except BaseException:
+            backend.close()
+            raise
         self._workers: ThreadPoolExecutor | None = None
         self._subscriptions: weakref.WeakSet[Subscription] = weakref.WeakSet()
         self._servers: list[StoreServer] = []

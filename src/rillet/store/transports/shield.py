@@ -99,7 +99,9 @@ class EngineThread:
         if queue is not None:
             queue.put(None)
 
-    __del__ = stop
+    def __del__(self) -> None:
+        if hasattr(self, "_queues"):  # an interrupt may have ended __init__
+            self.stop()
 
 
 def _work(queues: dict[int, SimpleQueue[Any]], process: int, running: Any) -> None:
