@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from rillet.client.errors import ConnectorError
-from rillet.spark.archive.layout import Archive, Part
+from rillet.spark.archive.layout import Archive
+from rillet.spark.archive.manifest import Part
 from rillet.spark.options import Options, parse
 from rillet.spark.read.filters import Pushed
 from rillet.types.stream.id import StreamID

@@ -81,6 +81,15 @@ def read_share(share: ArchiveTask, schema: Any, options: Options) -> Iterator[An
                 yield shaped(batch, share.stream, schema) if direct else decoded(batch, share.stream, schema, options)
 
 
+def field_names_in(places: Sequence[Path], rows: int = 1000) -> set[bytes] | None:
+    """Return the keys of the map `fields` in an archive file's first rows; None if the file has typed columns."""
+    with open_file(places) as file:
+        if "fields" not in file.schema_arrow.names:
+            return None
+        batch = next(file.iter_batches(rows, columns=["fields"]), None)
+        return set() if batch is None else {str(key).encode() for key in batch.column(0).keys.unique().to_pylist()}
+
+
 def _groups(file: Any, share: ArchiveTask) -> range:
     """Return the numbers of the row groups in a task's part of an archive file."""
     count = file.metadata.num_row_groups

@@ -28,7 +28,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rillet.spark.archive.files import ArchiveError, can_exchange
-from rillet.spark.archive.layout import KEEP_REPLACED, NO_OBJECTS, Archive, ArchiveManifest, Part, folder_of
+from rillet.spark.archive.layout import KEEP_REPLACED, NO_OBJECTS, Archive, folder_of
+from rillet.spark.archive.manifest import ArchiveManifest, Part
 from rillet.spark.option_types import duration, whole_number
 from rillet.spark.options import OptionError, Options, parse
 from rillet.spark.pipelines import cli_arguments, cli_common

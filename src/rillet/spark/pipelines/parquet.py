@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from rillet.spark.archive.files import ArchiveError
-from rillet.spark.archive.layout import DAY_MS, Part, day_of
+from rillet.spark.archive.layout import DAY_MS, day_of
+from rillet.spark.archive.manifest import Part
 from rillet.spark.archive.parquet_reader import IN_NAME, entry_id
 from rillet.types.stream.id import StreamID
 
