@@ -98,6 +98,7 @@ class Options:
     batch_entries: int = option(whole_number(1), READ, 10000)
     mode: str = option(one_of("PERMISSIVE", "DROPMALFORMED", "FAILFAST"), READ, "PERMISSIVE")
     corrupt_column: str = option(non_empty, READ, "_corrupt", name="columnNameOfCorruptRecord")
+    unknown_fields: str = option(one_of("ignore", "warn", "fail"), READ, "warn")
     infer_schema: bool = option(boolean, READ, False)
     sample_entries: int = option(whole_number(1), READ, 1000)
     push_filters: bool = option(boolean, BATCH, True)

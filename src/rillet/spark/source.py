@@ -35,6 +35,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from rillet.client.address import Address
+from rillet.client.errors import ConnectionLost
 from rillet.client.servers import Servers
 from rillet.errors import RilletError
 from rillet.spark.errors import plainly
@@ -50,6 +51,7 @@ from rillet.spark.read.offsets import Offset, Task
 from rillet.spark.read.page_reader import read_task
 from rillet.spark.read.range_planner import Planner, ranges_between
 from rillet.spark.read.stream_info import StreamInfo, stream_infos
+from rillet.spark.read.unknown_fields import check_fields
 from rillet.spark.server_address import require_store
 from rillet.spark.write.ordered import mark_rows_in_order
 from rillet.types.stream.id import StreamID
@@ -221,15 +223,17 @@ class BatchReader(_SourceReader, DataSourceReader):
             from rillet.spark.read.history import plan
 
             with plainly():
-                tasks = plan(self.options, self.parallelism, self.pushed.keeps, self.bounds)
+                tasks = plan(self.options, self.parallelism, self.pushed.keeps, self.bounds, self.arrow_schema)
             return [HistoryPartition(task) for task in tasks] or [RangePartition(())]
         guarded = "failondataloss" in self.options.named  # by default, a batch read skips trimmed entries
         with plainly(), Servers(self.options) as servers:
             streams = [stream for stream in selected_streams(self.options, servers) if self.pushed.keeps(stream)]
             known = stream_infos(servers, streams)
             require_streams(self.options, servers, known)
+            bounds = self.bounds(known)
+            check_fields(self.options, servers, self.arrow_schema, bounds)
             planner = Planner(self.options, servers, self.parallelism, hurried=False)
-            batch = planner.cut(planner.measure(ranges_between(known, self.bounds(known))), None)
+            batch = planner.cut(planner.measure(ranges_between(known, bounds)), None)
         # Entries removed before the planning are not in the plan, so they do not count as lost.
         since = {
             stream: Place(EARLIEST, info.removed)
@@ -272,6 +276,7 @@ class StreamingReader(_SourceReader, DataSourceStreamReader, SupportsTriggerAvai
         options.refuse(BATCH_ONLY, "a streaming read")
         super().__init__(options, schema, parallelism)
         self._follower: MicroBatchReader | None = None
+        self._fields_checked = False
 
     @property
     def follower(self) -> MicroBatchReader:
@@ -312,8 +317,22 @@ class StreamingReader(_SourceReader, DataSourceStreamReader, SupportsTriggerAvai
         elif isinstance(limit, ReadMinRows):
             least = limit.min_rows
         with plainly():
-            end = self.follower.next(Offset.parse(start), least, cap)
-        return start if end is None else end.json()
+            begin = Offset.parse(start)
+            end = self.follower.next(begin, least, cap)
+            if end is None:
+                return start
+            if not self._fields_checked:
+                self._check_fields(begin, end)
+        return end.json()
+
+    def _check_fields(self, begin: Offset, end: Offset) -> None:
+        """Compare the schema with entries of the first batch; after a lost connection, with the next batch."""
+        ranges = {stream: (begin.streams.get(stream, EARLIEST), last) for stream, last in end.streams.items()}
+        try:
+            check_fields(self.options, self.follower.servers, self.arrow_schema, ranges)
+            self._fields_checked = True
+        except ConnectionLost:
+            pass
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Return the tasks of a micro-batch."""

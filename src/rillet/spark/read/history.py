@@ -31,15 +31,17 @@ from typing import Any
 
 from rillet.client.errors import ConnectorError
 from rillet.client.servers import Servers
-from rillet.spark.archive.layout import Archive, ArchiveManifest
-from rillet.spark.archive.layout import Part as ArchivedFile
-from rillet.spark.archive.parquet_reader import ArchiveTask, read_share
+from rillet.spark.archive.layout import Archive
+from rillet.spark.archive.manifest import ArchiveManifest
+from rillet.spark.archive.manifest import Part as ArchivedFile
+from rillet.spark.archive.parquet_reader import ArchiveTask, field_names_in, read_share
 from rillet.spark.options import Options
 from rillet.spark.read.metadata import missing_stream, selected_streams
 from rillet.spark.read.offsets import Part as Range
 from rillet.spark.read.page_reader import read_task
 from rillet.spark.read.range_planner import Planner, ranges_between
 from rillet.spark.read.stream_info import StreamInfo, stream_infos
+from rillet.spark.read.unknown_fields import check_fields
 from rillet.store.names import matches
 from rillet.types.stream.id import StreamID
 
@@ -63,10 +65,13 @@ class HistoryTask:
     ranges: tuple[Range, ...] = ()
 
 
-def plan(options: Options, parallelism: int, keeps: Keeps, bounds_of: BoundsOf) -> list[HistoryTask]:
+def plan(
+    options: Options, parallelism: int, keeps: Keeps, bounds_of: BoundsOf, schema: Any = None
+) -> list[HistoryTask]:
     """Return the tasks of a batch read with the option `archive`.
 
     keeps(stream): whether the filters select a stream. bounds_of(counters): the range of IDs to read of each stream.
+    schema: the Arrow schema, to report fields that occur neither in the archive nor in the streams.
     """
     archive = Archive(str(options.archive))
     with Servers(options) as servers:
@@ -79,6 +84,10 @@ def plan(options: Options, parallelism: int, keeps: Keeps, bounds_of: BoundsOf) 
             info = extents[stream]
             if info is not None and info.length and max(after, seam) < last:
                 live[stream] = (max(after, seam), last)
+        if schema is not None and (names := archived_fields(archive, manifest)) is not None:
+            check_fields(
+                options, servers, schema, live, names, f"the sampled entries of {archive.path} and its streams"
+            )
         planner = Planner(options, servers, parallelism, hurried=False)
         spans = ranges_between({stream: extents[stream] for stream in live}, live)
         batch = planner.cut(planner.measure(spans), None)
@@ -130,6 +139,18 @@ def combined_extents(
     }
 
 
+def archived_fields(archive: Archive, manifest: ArchiveManifest) -> set[bytes] | None:
+    """Return the names of fields in a sample of an archive's rows; None if the archive has typed columns."""
+    names: set[bytes] = set()
+    files = list(manifest.files)
+    for file in files[:1] + files[1:][-1:]:
+        found = field_names_in(archive.places(manifest, file.path))
+        if found is None:
+            return None
+        names |= found
+    return names
+
+
 def _selected_streams(manifest: ArchiveManifest, options: Options) -> list[str]:
     """Return the archived streams that the options select."""
     keys, pattern = options.keys(), options.stream_pattern
@@ -145,6 +166,7 @@ def archive_tasks(archive: Archive, manifest: ArchiveManifest, bounds: Bounds, p
         after, last = bounds.get(file.stream, (file.last, file.last))
         if file.last > after and file.first <= last:
             shares.append((file, share_of(archive, manifest, file, after, last)))
+    shares.sort(key=lambda share: (share[0].stream, share[0].first))
     rows = sum(file.rows for file, _ in shares)
     target = max(TASK_ROWS, rows // parallelism + 1)
     tasks: list[HistoryTask] = []
