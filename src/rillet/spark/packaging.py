@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import rillet
+from rillet.spark.connect import is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -73,6 +74,9 @@ def archive(folder: str | Path | None = None) -> Path:
 @contextmanager
 def found_on_driver(spark: SparkSession) -> Iterator[None]:
     """Make the planning processes of sources registered in this context import rillet from this process's path."""
+    if is_connect(spark):  # the server's Python must have the package
+        yield
+        return
     context = spark.sparkContext
     place = str(_place())
     java_path = context._jvm.java.lang.System.getenv("PYTHONPATH") if context._jvm is not None else None

@@ -38,6 +38,7 @@ from rillet.client.address import Address
 from rillet.client.errors import ConnectionLost
 from rillet.client.servers import Servers
 from rillet.errors import RilletError
+from rillet.spark.connect import default_parallelism
 from rillet.spark.errors import plainly
 from rillet.spark.groups.delivered_reader import read_delivered
 from rillet.spark.groups.group_delivery import GroupDelivery
@@ -141,7 +142,7 @@ def register(spark: SparkSession) -> None:
     from rillet.spark.packaging import found_on_driver
 
     spark.conf.set(SWITCH, "true")
-    settings = {"default_parallelism": spark.sparkContext.defaultParallelism, "pushes_filters": True}
+    settings = {"default_parallelism": default_parallelism(spark), "pushes_filters": True}
     with found_on_driver(spark):
         spark.dataSource.register(type("RilletDataSource", (RilletDataSource,), settings))
 

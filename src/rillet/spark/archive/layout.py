@@ -49,7 +49,7 @@ import re
 import shutil
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
@@ -57,7 +57,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from rillet.spark.archive.files import ArchiveError, exchange, link, sync
+from rillet.spark.archive.files import ArchiveError, can_exchange, exchange, link, sync
 from rillet.spark.archive.manifest import (
     FEW_INCREMENTS,
     FORMAT,
@@ -72,6 +72,8 @@ from rillet.spark.archive.manifest import (
     parse_base,
     parse_increment,
 )
+from rillet.spark.archive.merging import Mergeable
+from rillet.spark.archive.targets import StagingFolder
 
 OWN = "_rillet"
 MANIFEST = f"{OWN}/manifest.json"
@@ -80,8 +82,7 @@ STAGING = f"{OWN}/staging"
 REPLACED = f"{OWN}/replaced"
 KEEP_REPLACED = 3600.0
 NO_OBJECTS = (
-    "an archive commits by a rename, which object stores do not have; archive to a folder and copy it, or write "
-    "there with Spark's own sink (writeStream.format('parquet'))"
+    "an archive in rillet's own format commits by a rename, which object stores do not have; use the format delta there"
 )
 DAY_MS = 86_400_000
 MAX_NAME = 255  # bytes: the longest folder name on common file systems
@@ -149,13 +150,15 @@ def _increment(commit: int) -> str:
 class Archive:
     """An archive's folder; `at` is called with the name of every write step, so that tests can simulate a crash."""
 
+    keep_replaced = KEEP_REPLACED
+
     def __init__(self, path: str | Path, at: Callable[[str], None] = lambda step: None) -> None:
         if "://" in str(path):
             raise ArchiveError(f"rillet: {path} is not a folder of a file system: {NO_OBJECTS}")
         self.path = Path(path)
         self.at = at
         self._stored = Stored()
-        self._looked: tuple[int, int] | None = None  # the arguments of the last call of `mergeable`
+        self._small = Mergeable()
 
     # ---- reading -------------------------------------------------------------------------------------------------
 
@@ -401,36 +404,23 @@ class Archive:
         return replace(manifest, replaced={path: t for path, t in manifest.replaced.items() if path not in old})
 
     def mergeable(self, manifest: ArchiveManifest, least: int, target: int) -> list[list[Part]]:
-        """Return lists of adjacent small files to merge, from folders with at least `least` small files.
+        """Return lists of adjacent small files to merge, from folders with at least `least` small files."""
+        return self._small.runs(manifest.files, least, target)
 
-        Only folders that changed since the last call are looked at, unless the arguments differ. O(their files)
-        """
-        table = manifest.files
-        if self._looked != (least, target):
-            self._looked = least, target
-            table.changed.update(table.folders())
-        mergeable: list[list[Part]] = []
-        for folder in sorted(table.changed):
-            files = table.in_folder(folder)
-            runs: list[list[Part]] = []
-            if sum(file.bytes < target // 2 for file in files) >= least:
-                runs = list(_runs(sorted(files, key=lambda file: file.first), target))
-            if not runs:
-                table.changed.discard(folder)
-            mergeable += runs
-        return mergeable
+    def can_merge(self) -> bool:
+        """Return whether the file system can exchange a folder with its merged files in one step."""
+        return can_exchange(self.path / OWN)
 
+    # ---- what a job asks ----------------------------------------------------------------------------------------
 
-def _runs(files: Iterable[Part], target: int) -> Iterator[list[Part]]:
-    run: list[Part] = []
-    for file in files:
-        small = file.bytes < target // 2
-        above = not run or run[len(run) - 1].last < file.first  # false after a stream was recreated with lower IDs
-        if run and (not small or not above or sum(one.bytes for one in run) + file.bytes > target):
-            if len(run) > 1:
-                yield run
-            run = []
-        if small:
-            run.append(file)
-    if len(run) > 1:
-        yield run
+    def check_stream(self, stream: str) -> None:
+        """Raise ArchiveError if the stream's name is too long for a folder."""
+        folder_of(stream, None)
+
+    def target(self, compression: str) -> StagingFolder:
+        """Return a new staging folder, to which tasks write."""
+        return StagingFolder(self.path.absolute(), self.stage(), compression)
+
+    def fits(self, manifest: ArchiveManifest, schema: str) -> bool:
+        """Return whether rows of a schema (Spark's JSON) can be appended: an archive keeps its first schema."""
+        return not manifest.commit or manifest.schema == schema
