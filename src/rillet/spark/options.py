@@ -35,6 +35,7 @@ from rillet.spark.option_types import (
     one_of,
     starting_bound,
     stream_id,
+    text_map,
     timestamp,
     whole_number,
 )
@@ -106,6 +107,7 @@ class Options:
     group_mode: str = option(one_of("follow", "deliver"), FOLLOW, "follow")
     consumer: str = option(non_empty, FOLLOW, "spark")
     archive: str | None = option(non_empty, BATCH)
+    archive_options: dict[str, str] | None = option(text_map, BATCH, secret=True)  # may contain credentials
     maxlen: int | None = option(whole_number(0), WRITE)
     minid: str | None = option(stream_id, WRITE)
     trim_exactly: bool = option(boolean, WRITE, False)
@@ -230,6 +232,7 @@ _NEEDS = (
     ("txnAppId", "txnVersion"),
     ("txnVersion", "txnAppId"),
     ("sampleEntries", "inferSchema"),
+    ("archiveOptions", "archive"),
 )
 
 
@@ -243,7 +246,7 @@ def parse(given: Mapping[str, str]) -> Options:
             try:
                 parsed[option.attribute] = option.read(values[name])
             except ValueError as error:
-                shown = "invalid" if name == "password" else repr(values[name])
+                shown = "invalid" if name in ("password", "archiveoptions") else repr(values[name])
                 wrong.append(f"{option.name} is {shown}: {error}")
     wrong += _contradictions(values)
     options = Options(**parsed, named=frozenset(values))  # defaults replace invalid values

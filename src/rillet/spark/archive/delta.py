@@ -48,6 +48,7 @@ from typing import TYPE_CHECKING, Any
 from rillet.spark.archive.files import ArchiveError, sync
 from rillet.spark.archive.manifest import ArchiveManifest, Change, FileTable, Part
 from rillet.spark.archive.merging import Mergeable
+from rillet.spark.archive.parquet_reader import ArchiveTask
 from rillet.spark.archive.targets import DeltaStorage, day_text, delta_storage, require_delta
 from rillet.types.stream.id import StreamID
 
@@ -89,9 +90,10 @@ class DeltaArchive:
             return ArchiveManifest()
         commit, token = table.transaction_version(APP), table.transaction_version(STATE)
         if commit is None or token is None:
-            return ArchiveManifest(files=FileTable(_parts(table)))
+            return ArchiveManifest()
         state = self._state(commit, token)
-        return ArchiveManifest(commit, state["schema"], state["offset"], FileTable(_parts(table)))
+        files, foreign = _parts(table)
+        return ArchiveManifest(commit, state["schema"], state["offset"], FileTable(files), foreign=foreign)
 
     def existing(self) -> ArchiveManifest:
         """Return the manifest of an archive; raise ArchiveError if the archive does not exist."""
@@ -99,6 +101,10 @@ class DeltaArchive:
         if not manifest.commit:
             raise ArchiveError(f"rillet: there is no archive at {self.path}")
         return manifest
+
+    def task(self, manifest: ArchiveManifest, file: Part, after: StreamID, last: StreamID) -> ArchiveTask:
+        """Return the task input for the entries of a file with after < ID <= last."""
+        return ArchiveTask((Path(file.path),), file.stream, after, last, storage=self.storage)
 
     def _newest(self) -> DeltaTable | None:
         """Return the table at its newest version; None if there is no table."""
@@ -322,13 +328,14 @@ def _time(identifier: StreamID) -> str:
     return f"{identifier.datetime:%Y-%m-%dT%H:%M:%S}.{identifier.ms % 1000:03}Z"
 
 
-def _parts(table: DeltaTable) -> Iterator[Part]:
-    """Yield the files of a table that an archive has written; files of other programs are left out."""
+def _parts(table: DeltaTable) -> tuple[list[Part], int]:
+    """Return the files of a table that an archive has written, and the number of files of other programs."""
     import pyarrow as pa
 
     listed = pa.table(table.get_add_actions(flatten=True))
+    parts: list[Part] = []
     if not listed.num_rows:
-        return
+        return parts, 0
     columns = ("path", "partition.stream", "partition.date", "num_records", "size_bytes")
     for path, stream, day, rows, size in zip(*(listed.column(name).to_pylist() for name in columns), strict=True):
         try:
@@ -336,7 +343,8 @@ def _parts(table: DeltaTable) -> Iterator[Part]:
             ids = StreamID.parse(first), StreamID.parse(last)
         except ValueError:
             continue
-        yield Part(path, stream, None if day is None else (day - _DAY_0).days, *ids, rows, size)
+        parts.append(Part(path, stream, None if day is None else (day - _DAY_0).days, *ids, rows, size))
+    return parts, listed.num_rows - len(parts)
 
 
 def _arrow_schema(schema: str) -> Any:

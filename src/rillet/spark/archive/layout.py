@@ -73,7 +73,9 @@ from rillet.spark.archive.manifest import (
     parse_increment,
 )
 from rillet.spark.archive.merging import Mergeable
+from rillet.spark.archive.parquet_reader import ArchiveTask
 from rillet.spark.archive.targets import StagingFolder
+from rillet.types.stream.id import StreamID
 
 OWN = "_rillet"
 MANIFEST = f"{OWN}/manifest.json"
@@ -239,6 +241,10 @@ class Archive:
         if folder in manifest.swap:
             places.append(f"{manifest.swap[folder]}/{name}")
         return [self.path / place for place in (*places, f"{REPLACED}/{path}.old")]
+
+    def task(self, manifest: ArchiveManifest, file: Part, after: StreamID, last: StreamID) -> ArchiveTask:
+        """Return the task input for the entries of a file with after < ID <= last."""
+        return ArchiveTask(tuple(self.places(manifest, file.path)), file.stream, after, last)
 
     # ---- writing -------------------------------------------------------------------------------------------------
 

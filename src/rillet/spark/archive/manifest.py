@@ -118,6 +118,7 @@ class ArchiveManifest:
     place: dict[str, str] = field(default_factory=dict)
     swap: dict[str, str] = field(default_factory=dict)
     replaced: dict[str, float] = field(default_factory=dict)
+    foreign: int = 0  # files of other programs in a Delta table
 
     def last(self, stream: str) -> StreamID:
         """Return the ID of a stream's last archived entry; 0-0 if no entry is archived."""

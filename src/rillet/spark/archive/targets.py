@@ -163,10 +163,18 @@ class DeltaStorage:
         """Return the Arrow schema of a file of the table; reads its footer only."""
         import pyarrow.parquet as pq
 
-        if self.folder is not None:
-            return pq.read_schema(self.folder / path)
-        with self.handler().open_input_file(path) as stored:
+        with self._open(path) as stored:
             return pq.read_schema(stored)
+
+    def _open(self, path: str) -> Any:
+        """Open a file of the table for reading."""
+        try:
+            return open(self.folder / path, "rb") if self.folder else self.handler().open_input_file(path)
+        except OSError as error:
+            raise ArchiveError(
+                f"rillet: {self.uri}/{path} cannot be read: {error}. A merged file that vacuum removed can only be read "
+                "by starting again"
+            ) from None
 
     @contextmanager
     def read(self, path: str) -> Iterator[Any]:
@@ -174,11 +182,11 @@ class DeltaStorage:
         import pyarrow.parquet as pq
 
         if self.folder is not None:
-            with pq.ParquetFile(self.folder / path) as file:
+            with self._open(path) as stored, pq.ParquetFile(stored) as file:
                 yield file
             return
         with tempfile.TemporaryFile(prefix="rillet-") as copy:
-            with self.handler().open_input_file(path) as stored:
+            with self._open(path) as stored:
                 shutil.copyfileobj(stored, copy, CHUNK)
             with pq.ParquetFile(copy) as file:
                 yield file

@@ -31,9 +31,9 @@ from typing import Any
 
 from rillet.client.errors import ConnectorError
 from rillet.client.servers import Servers
-from rillet.spark.archive.layout import Archive
+from rillet.spark.archive.backends import AnyArchive, open_archive
+from rillet.spark.archive.files import ArchiveError
 from rillet.spark.archive.manifest import ArchiveManifest
-from rillet.spark.archive.manifest import Part as ArchivedFile
 from rillet.spark.archive.parquet_reader import ArchiveTask, field_names_in, read_share
 from rillet.spark.options import Options
 from rillet.spark.read.metadata import missing_stream, selected_streams
@@ -65,6 +65,11 @@ class HistoryTask:
     ranges: tuple[Range, ...] = ()
 
 
+def archive_of(options: Options) -> AnyArchive:
+    """Return the archive that the options name."""
+    return open_archive(str(options.archive), storage_options=options.archive_options)
+
+
 def plan(
     options: Options, parallelism: int, keeps: Keeps, bounds_of: BoundsOf, schema: Any = None
 ) -> list[HistoryTask]:
@@ -73,9 +78,14 @@ def plan(
     keeps(stream): whether the filters select a stream. bounds_of(counters): the range of IDs to read of each stream.
     schema: the Arrow schema, to report fields that occur neither in the archive nor in the streams.
     """
-    archive = Archive(str(options.archive))
+    archive = archive_of(options)
     with Servers(options) as servers:
         manifest, extents = consistent_state(archive, options, keeps, servers)
+        if manifest.foreign:
+            raise ArchiveError(
+                f"rillet: {manifest.foreign} files of the Delta table {archive.path} were written by another program "
+                "(OPTIMIZE is one): read the table with a reader of Delta Lake"
+            )
         bounds = bounds_of(combined_extents(manifest, extents))
         archived, live = {}, {}
         for stream, (after, last) in bounds.items():
@@ -96,7 +106,7 @@ def plan(
 
 
 def consistent_state(
-    archive: Archive, options: Options, keeps: Keeps, servers: Servers
+    archive: AnyArchive, options: Options, keeps: Keeps, servers: Servers
 ) -> tuple[ArchiveManifest, dict[str, StreamInfo | None]]:
     """Return the archive's manifest and the streams' counters; every entry is in the archive or in its stream."""
     manifest = archive.existing()
@@ -139,12 +149,12 @@ def combined_extents(
     }
 
 
-def archived_fields(archive: Archive, manifest: ArchiveManifest) -> set[bytes] | None:
+def archived_fields(archive: AnyArchive, manifest: ArchiveManifest) -> set[bytes] | None:
     """Return the names of fields in a sample of an archive's rows; None if the archive has typed columns."""
     names: set[bytes] = set()
     files = list(manifest.files)
     for file in files[:1] + files[1:][-1:]:
-        found = field_names_in(archive.places(manifest, file.path))
+        found = field_names_in(archive.task(manifest, file, file.first, file.last))
         if found is None:
             return None
         names |= found
@@ -159,13 +169,13 @@ def _selected_streams(manifest: ArchiveManifest, options: Options) -> list[str]:
     return [stream for stream in manifest.streams() if matches(str(pattern), stream)]
 
 
-def archive_tasks(archive: Archive, manifest: ArchiveManifest, bounds: Bounds, parallelism: int) -> list[HistoryTask]:
+def archive_tasks(archive: AnyArchive, manifest: ArchiveManifest, bounds: Bounds, parallelism: int) -> list[HistoryTask]:
     """Divide the rows of an archive among Spark tasks: small files whole, large files by row groups."""
     shares = []
     for file in manifest.files:
         after, last = bounds.get(file.stream, (file.last, file.last))
         if file.last > after and file.first <= last:
-            shares.append((file, share_of(archive, manifest, file, after, last)))
+            shares.append((file, archive.task(manifest, file, after, last)))
     shares.sort(key=lambda share: (share[0].stream, share[0].first))
     rows = sum(file.rows for file, _ in shares)
     target = max(TASK_ROWS, rows // parallelism + 1)
@@ -183,13 +193,6 @@ def archive_tasks(archive: Archive, manifest: ArchiveManifest, bounds: Bounds, p
     if pending:
         tasks.append(HistoryTask(tuple(pending)))
     return tasks
-
-
-def share_of(
-    archive: Archive, manifest: ArchiveManifest, file: ArchivedFile, after: StreamID, last: StreamID
-) -> ArchiveTask:
-    """Return the task input for the entries of an archive file with after < ID <= last."""
-    return ArchiveTask(tuple(archive.places(manifest, file.path)), file.stream, after, last)
 
 
 # ---- reading, in the tasks ----------------------------------------------------------------------------------------
@@ -232,14 +235,14 @@ def archived_meanwhile(options: Options, servers: Servers, stream: str, after: S
     first = servers.call(key, b"XRANGE", key, b"-", b"+", b"COUNT", b"1")
     if first and StreamID.parse(first[0][0]) <= after:
         return None
-    manifest = Archive(str(options.archive)).existing()
+    manifest = archive_of(options).existing()
     return manifest if manifest.read_up_to(stream) > after else None
 
 
 def _read_archived(
     options: Options, manifest: ArchiveManifest, stream: str, after: StreamID, last: StreamID, schema: Any
 ) -> Iterator[Any]:
-    archive = Archive(str(options.archive))
+    archive = archive_of(options)
     for file in manifest.files:
         if file.stream == stream and file.last > after and file.first <= last:
-            yield from read_share(share_of(archive, manifest, file, after, last), schema, options)
+            yield from read_share(archive.task(manifest, file, after, last), schema, options)
