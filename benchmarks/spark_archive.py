@@ -164,6 +164,7 @@ def _commit_figure(files: int) -> Figure:
 
 if __name__ == "__main__":
     for size in (1000, 10_000, 100_000):
-        print("%7d files: the whole list %7.1f ms   a commit %5.1f ms, at most %5.1f ms" % (size, *commits(size)))
+        whole, median, slowest = commits(size)
+        print(f"{size:7} files: the whole list {whole:7.1f} ms   a commit {median:5.1f} ms, at most {slowest:5.1f} ms")
     for name, (cached, archived) in measure().items():
         print(f"{name:16} Spark's memory {cached:6.2f} s   archive {archived:6.2f} s   {archived / cached:5.2f} times")

@@ -52,6 +52,13 @@ NO_STREAM = (
 )
 
 
+NO_TABLE = (
+    "Spark passes the OPTIONS of CREATE TABLE ... USING rillet to no Python source, so the table has no server. Use "
+    "CREATE TEMPORARY VIEW name USING rillet OPTIONS (url '...', stream '...'), or create the table with its columns "
+    "and give the options in each query: SELECT ... FROM name WITH (url = '...', stream = '...')"
+)
+
+
 class OptionError(RilletError):
     """The options are invalid; the message lists every mistake."""
 
@@ -256,6 +263,15 @@ def parse(given: Mapping[str, str]) -> Options:
     if wrong:
         raise OptionError("rillet: " + "; ".join(wrong + _missing(values)))
     return options
+
+
+def is_catalog_table(given: Mapping[str, str]) -> bool:
+    """Return whether options are those that Spark passes for a table of its catalog: none, or the table's properties.
+
+    While CREATE TABLE infers a schema, it passes provider, owner, and the table's options as option.<name>.
+    """
+    names = {name.lower() for name in given}
+    return names <= SPARK_OPTIONS or "provider" in names or any(name.startswith("option.") for name in names)
 
 
 def _contradictions(values: Mapping[str, str]) -> list[str]:

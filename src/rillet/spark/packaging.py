@@ -42,7 +42,8 @@ _LIBRARIES = (".so", ".pyd")
 def package(folder: str | Path | None = None) -> Path:
     """Write a zip file of rillet's source modules into a folder (default: a new temporary one) and return its path.
 
-    The folder is created if it does not exist. If this process has imported the package from such a zip file, return that file.
+    The folder is created if it does not exist. If this process has imported the package from such a zip file, return
+    that file.
     """
     if _place().is_file():
         return _place()

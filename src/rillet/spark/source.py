@@ -43,7 +43,16 @@ from rillet.spark.errors import plainly
 from rillet.spark.groups.delivered_reader import read_delivered
 from rillet.spark.groups.group_delivery import GroupDelivery
 from rillet.spark.option_types import EARLIEST, before
-from rillet.spark.options import BATCH_ONLY, FOLLOW_ONLY, WRITE_ONLY, OptionError, Options, parse
+from rillet.spark.options import (
+    BATCH_ONLY,
+    FOLLOW_ONLY,
+    NO_TABLE,
+    WRITE_ONLY,
+    OptionError,
+    Options,
+    is_catalog_table,
+    parse,
+)
 from rillet.spark.read.data_loss import Place
 from rillet.spark.read.filters import EVERYTHING, SWITCH, Pushed
 from rillet.spark.read.metadata import require_streams, selected_streams
@@ -82,6 +91,8 @@ class RilletDataSource(DataSource):
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
         with plainly():
+            if is_catalog_table(options):
+                raise OptionError(f"rillet: {NO_TABLE}")
             self.parsed = parse(options)
             if self.parsed.url is not None:
                 Address.parse(self.parsed.url)  # raises the error for a malformed url before a task starts

@@ -15,6 +15,7 @@ from rillet.spark.archive.files import ArchiveError
 from rillet.spark.archive.layout import COMMITS, MANIFEST, OWN, Archive, folder_of
 from rillet.spark.archive.manifest import ArchiveManifest, FileTable, Part, base_text, parse_base
 from rillet.types.stream.id import StreamID
+from tests.variants import long
 
 pytestmark = pytest.mark.once
 
@@ -96,7 +97,7 @@ def test_a_commit_writes_its_changes_only(tmp_path: Path) -> None:
             assert base.read_bytes() == before
             written = sorted((archive.path / COMMITS).glob("*.json"))
             assert [int(file.stem) for file in written] == list(range(2, 12))
-            sizes.append(written[-1].stat().st_size)
+            sizes.append(len(json.dumps({**json.loads(written[-1].read_bytes()), "at": 0})))
         assert Archive(archive.path).manifest() == _same(manifest)
     assert sizes[0] == sizes[1]
 
@@ -137,7 +138,7 @@ def test_increments_become_a_base_and_are_removed(tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.parametrize("step", STEPS)
-@pytest.mark.parametrize("few", [1, 3, 1000], ids=["bases", "both", "increments"])
+@pytest.mark.parametrize("few", [2, *long(1, 1000)])
 def test_a_kill_at_each_step_leaves_a_commit_whole_or_absent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, few: int
 ) -> None:
@@ -145,8 +146,8 @@ def test_a_kill_at_each_step_leaves_a_commit_whole_or_absent(
     monkeypatch.setattr(layout, "FEW_INCREMENTS", few)
     monkeypatch.setattr(layout, "MOST_INCREMENTS", few)
     archive, kills, next_number, finished = Archive(tmp_path / "a"), 0, 1, 0
-    for turn in range(60):
-        left = [turn % 5 + 1]
+    for turns in (1, 2, 3, 5, 9, 17, 2):
+        left = [turns]
 
         def at(reached: str, left: list[int] = left) -> None:
             left[0] -= reached == step
@@ -174,12 +175,12 @@ def test_a_kill_at_each_step_leaves_a_commit_whole_or_absent(
     archive.at = lambda reached: None
     with archive.writing() as manifest:
         assert in_folders(archive) == sorted([*range(1, manifest.held("events").ms + 1)] * 2)
-    assert kills >= 2 or (step == "pruned" and few == 1000)
-    assert finished
+    assert kills >= 1 + (step not in ("merged", "exchanged", "pruned")) - (step == "pruned" and few == 1000)
+    assert finished or step == "placed"
 
 
 def test_random_commits_merges_and_kills_equal_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for seed in range(15):
+    for seed in range(8):
         chance = random.Random(seed)
         monkeypatch.setattr(layout, "FEW_INCREMENTS", chance.randrange(1, 4))
         monkeypatch.setattr(layout, "MOST_INCREMENTS", chance.randrange(1, 8))
@@ -286,7 +287,8 @@ def test_format_1_is_read_and_the_next_commit_writes_format_2(tmp_path: Path) ->
         manifest = append(archive, manifest, range(1, 5))
     file = next(iter(manifest.files))
     old = {
-        "format": 1, "commit": 1, "schema": "schema", "offset": manifest.offset, "place": {}, "swap": {}, "replaced": {},
+        "format": 1, "commit": 1, "schema": "schema", "offset": manifest.offset, "place": {}, "swap": {},
+        "replaced": {},
         "files": [{**file._asdict(), "first": str(file.first), "last": str(file.last)}],
     }  # fmt: skip
     (archive.path / MANIFEST).write_text(json.dumps(old, indent=1))

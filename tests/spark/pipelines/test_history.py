@@ -30,7 +30,7 @@ __all__ = ["job"]  # the fixture
 class Reader:
     """Stands for a batch reader, without Spark."""
 
-    def __init__(self, url: str, archive: Path, **options: str) -> None:
+    def __init__(self, url: str, archive: Path | str, **options: str) -> None:
         import pyarrow as pa
 
         from rillet.spark.source import BatchReader

@@ -1,7 +1,8 @@
 """An archive in a Delta Lake table, through the package `deltalake`: for object stores, and for readers in other tools.
 
     s3://bucket/events/
-      date=2024-05-01/<hash of the stream>/1714521600000-0_1714564812345-2_0c1f2a3b4c5d.parquet     first, last, random
+      date=2024-05-01/<hash of the stream>/1714521600000-0_1714564812345-2_0c1f2a3b4c5d.parquet
+            first ID, last ID, random
       _delta_log/...                       Delta's log: the list of the table's files; partition columns date and stream
       _rillet/state-17-4611....json        the source's offset after commit 17
 
@@ -15,8 +16,8 @@ A log entry is created only if it does not exist yet, so it commits files and of
 commit, the next run reads the batch again; `vacuum` removes the files that no log entry lists. After the commit no step
 remains.
 
-Delta removes old log entries with all that is in them, except transactions, which every checkpoint repeats. So the state
-is found by a transaction, and not by metadata of a log entry. A file whose path begins with `_` is not vacuumed.
+Delta removes old log entries with all that is in them, except transactions, which every checkpoint repeats. So the
+state is found by a transaction, and not by metadata of a log entry. A file whose path begins with `_` is not vacuumed.
 
 Delta accepts a transaction again whose number it has. So a commit first reads the table's present number, allows Delta
 no retry, and retries itself after it has read the number again. If the answer to a commit is lost, the random number of
@@ -27,8 +28,8 @@ Merging small files adds the merged file and removes the others in one log entry
 of older versions need the removed files, so `vacuum` keeps them for `keep_replaced`, by default a week.
 
 deltalake's readers into pyarrow (`to_pyarrow_table`) may abort the process when it exits: Arrow's threads still hold
-objects of Python then (exit status 134, "terminate called without an active exception"). This module reads files itself,
-in the calling thread.
+objects of Python then (exit status 134, "terminate called without an active exception"). This module reads files
+itself, in the calling thread.
 """
 
 from __future__ import annotations
@@ -318,7 +319,8 @@ def statistics(part: Part) -> dict[str, Any]:
     first, last = part.first.ms, part.last.ms
     known: dict[str, Any] = {"numRecords": part.rows, "minValues": {}, "maxValues": {}, "nullCount": {}}
     if (first < _U63) == (last < _U63):  # id_ms is signed: from 2^63 on it is negative
-        known["minValues"]["id_ms"], known["maxValues"]["id_ms"] = (ms - 2 * _U63 * (ms >= _U63) for ms in (first, last))
+        for bound, ms in (("minValues", first), ("maxValues", last)):
+            known[bound]["id_ms"] = ms - 2 * _U63 * (ms >= _U63)
     if part.day is not None:
         known["minValues"]["timestamp"], known["maxValues"]["timestamp"] = map(_time, (part.first, part.last))
     return known

@@ -157,6 +157,7 @@ class Change(NamedTuple):
         """Return the manifest after this change; it takes over the given manifest's table of files."""
         manifest.files.remove(self.removed)
         manifest.files.add(self.added)
+        gone = dict.fromkeys(self.removed, self.at)
         return replace(
             manifest,
             commit=manifest.commit + 1,
@@ -164,7 +165,7 @@ class Change(NamedTuple):
             offset=manifest.offset if self.offset is None else self.offset,
             place=self.place,
             swap=self.swap,
-            replaced={**manifest.replaced, **dict.fromkeys(self.removed, self.at)} if self.removed else manifest.replaced,
+            replaced={**manifest.replaced, **gone} if gone else manifest.replaced,
         )
 
 

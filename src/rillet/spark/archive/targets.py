@@ -43,7 +43,7 @@ def require_delta() -> None:
         raise DeltaMissing("rillet: Delta Lake needs the package deltalake: pip install 'rillet[delta]'") from None
 
 
-class Target(Protocol):
+class FileTarget(Protocol):
     """The storage that tasks write to."""
 
     @property
@@ -130,7 +130,7 @@ class DeltaStorage:
         """Create a file: beside the table's files, or a temporary one that `finish` uploads."""
         if self.folder is None:
             file = tempfile.NamedTemporaryFile(prefix="rillet-", suffix=".parquet")  # noqa: SIM115 (finish closes it)
-            return file.name, file  # type: ignore[return-value]
+            return file.name, file
         staging = self.folder / "_rillet" / "staging"
         staging.mkdir(parents=True, exist_ok=True)
         path = staging / f"{uuid.uuid4().hex}.part"
@@ -155,9 +155,11 @@ class DeltaStorage:
 
     def upload(self, path: str, source: IO[bytes]) -> None:
         """Write the bytes of a file to a path of the storage."""
-        with self.handler().open_output_stream(path) as stream:
-            while chunk := source.read(CHUNK):
-                stream.write(chunk)
+        # The handler wraps this stream for Arrow, which passes buffers that deltalake does not accept.
+        stream: Any = self.handler()._handler.open_output_stream(path, None)
+        while chunk := source.read(CHUNK):
+            stream.write(chunk)
+        stream.close()
 
     def schema(self, path: str) -> Any:
         """Return the Arrow schema of a file of the table; reads its footer only."""
@@ -172,8 +174,8 @@ class DeltaStorage:
             return open(self.folder / path, "rb") if self.folder else self.handler().open_input_file(path)
         except OSError as error:
             raise ArchiveError(
-                f"rillet: {self.uri}/{path} cannot be read: {error}. A merged file that vacuum removed can only be read "
-                "by starting again"
+                f"rillet: {self.uri}/{path} cannot be read: {error}. If vacuum removed it after a merge, start the "
+                "read again"
             ) from None
 
     @contextmanager

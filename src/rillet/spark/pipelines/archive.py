@@ -30,8 +30,9 @@ from typing import TYPE_CHECKING, Any
 from rillet.spark.archive.backends import FORMATS, AnyArchive, open_archive
 from rillet.spark.archive.delta import DeltaArchive
 from rillet.spark.archive.files import ArchiveError
+from rillet.spark.archive.layout import NO_OBJECTS
 from rillet.spark.archive.manifest import ArchiveManifest, Part
-from rillet.spark.archive.targets import Target
+from rillet.spark.archive.targets import FileTarget
 from rillet.spark.connect import Work, default_parallelism, python_tasks
 from rillet.spark.option_types import duration, whole_number
 from rillet.spark.options import OptionError, Options, parse
@@ -160,8 +161,9 @@ class Job:
     """An archive run over the selected streams; use it inside `Archive.writing`, which locks the archive."""
 
     def __init__(
-        self, archive: AnyArchive, options: dict[str, str], schema: str | StructType | None, work: Work, parallelism: int,
-        files: FileOptions, *, trim: bool = False, stop: threading.Event | None = None, progress: Progress = silent,
+        self, archive: AnyArchive, options: dict[str, str], schema: str | StructType | None, work: Work,
+        parallelism: int, files: FileOptions, *, trim: bool = False, stop: threading.Event | None = None,
+        progress: Progress = silent,
     ) -> None:  # fmt: skip
         from rillet.spark.source import RilletDataSource
 
@@ -240,7 +242,7 @@ class Job:
 
 
 def write_task(
-    options: dict[str, str], schema: str, partition: Any, target: Target, exact: bool = False
+    options: dict[str, str], schema: str, partition: Any, target: FileTarget, exact: bool = False
 ) -> list[Part]:
     """Read a task's entries and write them to an archive's storage; runs on an executor.
 
@@ -261,11 +263,14 @@ def write_task(
 
 def columns_of(schema: str | StructType) -> StructType:
     """Return the columns of an archive: the stream and ID columns, then the remaining columns of the given schema."""
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
-    own, requested = (StructType.fromDDL(one) if isinstance(one, str) else one for one in (OWN, schema))
-    assert isinstance(own, StructType) and isinstance(requested, StructType)
-    return StructType([*own.fields, *(column for column in requested.fields if column.name not in own.names)])
+    own = {"stream": StringType(), "id": StringType(), "id_ms": LongType(), "id_seq": LongType(),
+           "timestamp": TimestampType()}  # fmt: skip
+    requested = StructType.fromDDL(schema) if isinstance(schema, str) else schema
+    assert isinstance(requested, StructType)
+    columns = [StructField(name, kind) for name, kind in own.items()]
+    return StructType([*columns, *(column for column in requested.fields if column.name not in own)])
 
 
 def _other_columns(path: str | Path, stored: str, requested: StructType) -> str:
@@ -322,7 +327,7 @@ EPILOG = """examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("to", type=_folder, metavar="FOLDER",
-                        help="the archive's folder or, for a Delta table, its URL; created if it does not exist")  # fmt: skip
+                        help="the archive's folder, or a Delta table's URL; created if it does not exist")  # fmt: skip
     cli_arguments.source_arguments(parser)
     add = parser.add_argument_group("archive").add_argument
     add("--schema", help="typed columns instead of the map `fields`: 'carrier string, delay double'")
@@ -355,6 +360,8 @@ def argument_errors(options: argparse.Namespace) -> list[str]:
         }  # fmt: skip
         return [f"--compact only merges: it cannot be combined with {flag}" for flag, value in others.items() if value]
     errors = cli_arguments.source_errors(options)
+    if options.format == "rillet" and "://" in str(options.to):
+        errors.append(f"{options.to}: {NO_OBJECTS}")
     return errors or (trim_errors(parse(cli_arguments.source_options(options))) if options.trim else [])
 
 

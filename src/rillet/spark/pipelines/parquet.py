@@ -17,7 +17,7 @@ from rillet.spark.archive.files import ArchiveError
 from rillet.spark.archive.layout import DAY_MS, day_of
 from rillet.spark.archive.manifest import Part
 from rillet.spark.archive.parquet_reader import IN_NAME, entry_id
-from rillet.spark.archive.targets import Target
+from rillet.spark.archive.targets import FileTarget
 from rillet.types.stream.id import StreamID
 
 GROUP_ROWS = 1 << 17
@@ -34,7 +34,7 @@ _U64 = 1 << 64
 class ArchiveFileWriter:
     """A Parquet file of one stream and day that is being written; rows are buffered until they fill a row group."""
 
-    def __init__(self, target: Target, schema: Any, stream: str, day: int | None, first: StreamID) -> None:
+    def __init__(self, target: FileTarget, schema: Any, stream: str, day: int | None, first: StreamID) -> None:
         import pyarrow.parquet as pq
 
         self.stream, self.day, self.first = stream, day, first
@@ -92,7 +92,7 @@ def _leaves(schema: Any, names: Sequence[str]) -> list[str]:
 class PartitionedParquetWriter:
     """The open Parquet files of a task, one per stream, because the input may alternate between streams."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: FileTarget) -> None:
         self.target = target
         self.open: dict[str, tuple[ArchiveFileWriter, StreamID]] = {}  # by stream: its open file and the last row's ID
         self.parts: list[Part] = []
@@ -125,7 +125,7 @@ class PartitionedParquetWriter:
         return self.parts
 
 
-def write_parts(batches: Iterable[Any], target: Target) -> list[Part]:
+def write_parts(batches: Iterable[Any], target: FileTarget) -> list[Part]:
     """Write record batches as one file per stream and day.
 
     The batches have the columns stream, id_ms and id_seq; the IDs of each stream must rise.
@@ -180,7 +180,7 @@ def runs(batch: Any) -> Iterator[tuple[str, int | None, Any]]:
         start = end
 
 
-def merge_parts(target: Target, olds: Sequence[Part]) -> Part:
+def merge_parts(target: FileTarget, olds: Sequence[Part]) -> Part:
     """Merge Parquet files of one stream and day into one file, in ID order."""
     import pyarrow as pa
 
@@ -205,7 +205,7 @@ def merge_parts(target: Target, olds: Sequence[Part]) -> Part:
     return part
 
 
-def merged_schema(target: Target, files: Sequence[Part]) -> Any:
+def merged_schema(target: FileTarget, files: Sequence[Part]) -> Any:
     """Return the Arrow schema of several files: all columns, in order of appearance."""
     import pyarrow as pa
 

@@ -169,7 +169,9 @@ def _selected_streams(manifest: ArchiveManifest, options: Options) -> list[str]:
     return [stream for stream in manifest.streams() if matches(str(pattern), stream)]
 
 
-def archive_tasks(archive: AnyArchive, manifest: ArchiveManifest, bounds: Bounds, parallelism: int) -> list[HistoryTask]:
+def archive_tasks(
+    archive: AnyArchive, manifest: ArchiveManifest, bounds: Bounds, parallelism: int
+) -> list[HistoryTask]:
     """Divide the rows of an archive among Spark tasks: small files whole, large files by row groups."""
     shares = []
     for file in manifest.files:

@@ -1,4 +1,4 @@
-"""Finds the columns of a schema whose field occurs in no entry, such as misspelled ones: all their values would be null.
+"""Finds the columns of a schema whose field occurs in no entry, such as misspelled ones: they would be null.
 
 A Python source has no channel from its tasks to the driver, so the planner looks at a sample before the tasks start:
 
