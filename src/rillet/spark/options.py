@@ -109,7 +109,7 @@ class Options:
     unknown_fields: str = option(one_of("ignore", "warn", "fail"), READ, "warn")
     infer_schema: bool = option(boolean, READ, False)
     sample_entries: int = option(whole_number(1), READ, 1000)
-    push_filters: bool = option(boolean, BATCH, True)
+    push_filters: bool = option(boolean, BATCH, False)
     group: str | None = option(non_empty, FOLLOW)
     group_mode: str = option(one_of("follow", "deliver"), FOLLOW, "follow")
     consumer: str = option(non_empty, FOLLOW, "spark")
