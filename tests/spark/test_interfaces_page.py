@@ -97,6 +97,9 @@ def test_declarative_pipelines(flights: str, judge: Judge, tmp_path: Path) -> No
         [str(spark_home() / "bin" / "spark-pipelines"), "run", "--spec", str(tmp_path / "spark-pipeline.yml")],
         cwd=tmp_path, capture_output=True, text=True, timeout=300, env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
     )  # fmt: skip
-    assert ended.returncode == 0, ended.stdout + ended.stderr
+    # PySpark 4.3.0's client may end with UNKNOWN_RESPONSE after the run, because of a Python worker's accumulator.
+    printed = ended.stdout + ended.stderr
+    assert ended.returncode == 0 or "UNKNOWN_RESPONSE" in printed, printed
+    assert printed.count("has COMPLETED") == 3, printed
     with judge.client() as client:
         assert client.xlen("late") == 29
