@@ -62,7 +62,7 @@ def main(folder: Path) -> None:
         follow(spark, url, folder / "checkpoint", folder / "table")
         shutil.rmtree(folder / "table")
 
-        def killed(self: Archive, manifest: Any) -> None:
+        def killed(self: Archive, manifest: Any, again: bool = False) -> None:
             if any((self.path / staged).exists() for staged in manifest.place.values()):
                 raise KeyboardInterrupt  # after the commit, before the files have their names
 

@@ -266,7 +266,7 @@ class Archive:
             (self.path / COMMITS).mkdir(exist_ok=True)
             sync(self.path / OWN)
             manifest, self._stored = self._read()
-            self.settle(manifest)
+            self.settle(manifest, again=True)
             self._prune(manifest.commit - self._stored.increments)
             shutil.rmtree(self.path / STAGING, ignore_errors=True)
             yield manifest
@@ -372,23 +372,31 @@ class Archive:
                 (self.path / _increment(commit)).unlink(missing_ok=True)
                 self.at("pruned")
 
-    def settle(self, manifest: ArchiveManifest) -> None:
-        """Complete the steps that remain after a commit; skip steps that are already done."""
-        folders = set()
+    def settle(self, manifest: ArchiveManifest, again: bool = False) -> None:
+        """Complete the steps that remain after a commit; skip steps that are already done.
+
+        again: sync also the folders of steps that another process has done, which may have been killed before its sync.
+        """
+        folders, new = set(), set()  # to sync: changed folders, and the folders above new ones
         for final, staged in manifest.place.items():
+            target = self.path / final
             if (self.path / staged).exists():
-                target = self.path / final
-                target.parent.mkdir(parents=True, exist_ok=True)
+                if not target.parent.exists():
+                    target.parent.mkdir(parents=True)
+                    new |= {target.parent.parent, self.path}
                 os.replace(self.path / staged, target)
                 folders.add(target.parent)
                 self.at("placed")
+            elif again and target.exists():
+                folders.add(target.parent)
         for folder, staged in manifest.swap.items():
             self._swap(manifest, folder, staged)
             folders.add(self.path / folder)
-        for target in folders | {folder.parent for folder in folders}:
+            new.add((self.path / folder).parent)
+        if again and folders:
+            new |= {folder.parent for folder in folders} | {self.path}
+        for target in folders | new:
             sync(target)
-        if folders:
-            sync(self.path)
         missing = [final for final in manifest.place if not (self.path / final).exists()]
         if missing:
             raise ArchiveError(f"rillet: the archive {self.path} lacks {missing[0]}, which its manifest lists")
