@@ -288,6 +288,51 @@ def test_statistics_and_names_let_readers_skip_files(
     }  # fmt: skip
 
 
+def written(archive: DeltaArchive, number: int, columns: dict[str, str]) -> None:
+    """Commit a file with one row of string columns."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    from pyspark.sql.types import StringType, StructType
+
+    target = archive.target("none")
+    path, file = target.create()
+    pq.write_table(pa.table({name: [value] for name, value in columns.items()}), file)
+    identifier = StreamID(number, 0)
+    part = target.finish(Part(path, "s", 0, identifier, identifier, 1, file.tell()), file)
+    schema = StructType()
+    for name in columns:
+        schema = schema.add(name, StringType())
+    manifest = archive.manifest()
+    archive.append(manifest, [part], {"streams": {"s": str(identifier)}}, schema.json())
+
+
+def test_a_kill_while_the_schema_is_extended_or_the_table_vacuumed(tmp_path: Path) -> None:
+    place, steps = tmp_path / "t", list[str]()
+
+    def killed(step: str) -> None:
+        steps.append(step)
+        if step in ("extended", "vacuumed"):
+            raise Killed
+
+    written(DeltaArchive(place), 1, {"id": "1-0"})
+    wide = {"id": "2-0", "user": "u"}
+    with pytest.raises(Killed):
+        written(DeltaArchive(place, merge_schema=True, at=killed), 2, wide)
+    assert in_table(DeltaArchive(place)) == ["1-0"]
+    written(DeltaArchive(place, merge_schema=True), 2, wide)
+    with pytest.raises(Killed):
+        DeltaArchive(place, at=killed).vacuum(0.0)
+    assert DeltaArchive(place).vacuum(0.0) == 0
+    assert steps == ["extended", "vacuumed"]
+    archive = DeltaArchive(place)
+    assert in_table(archive) == ["1-0", "2-0"]
+    assert archive.manifest().held("s") == StreamID(2, 0)
+    assert not list((place / "_rillet" / "staging").iterdir())
+    assert len(list((place / "_rillet").glob("state-*"))) == 1
+    with pytest.raises(ArchiveError, match="has other types for: id, user"):
+        archive._create_or_extend(archive.manifest().schema.replace('"string"', '"long"'), new=True)
+
+
 def test_the_format_of_an_archive_is_found_and_kept(tmp_path: Path) -> None:
     assert isinstance(open_archive(tmp_path / "a"), Archive)
     assert isinstance(open_archive(tmp_path / "a", "delta"), DeltaArchive)
