@@ -333,6 +333,21 @@ def test_a_kill_while_the_schema_is_extended_or_the_table_vacuumed(tmp_path: Pat
         archive._create_or_extend(archive.manifest().schema.replace('"string"', '"long"'), new=True)
 
 
+def test_files_that_another_tool_has_merged_are_noticed(tmp_path: Path) -> None:
+    """Their names lack the IDs, so `history` cannot use them; the archive continues at its offset."""
+    for number in (1, 2):
+        written(DeltaArchive(tmp_path / "t"), number, {"id": f"{number}-0"})
+    assert DeltaTable(tmp_path / "t").optimize.compact()["numFilesRemoved"] == 2
+    manifest = DeltaArchive(tmp_path / "t").existing()
+    assert (manifest.foreign, manifest.commit, manifest.offset) == (1, 2, {"streams": {"s": "2-0"}})
+    assert manifest.held("s") == StreamID(0, 0)  # nothing is trimmed until the next commit
+    assert manifest.read_up_to("s") == StreamID(2, 0)
+    written(DeltaArchive(tmp_path / "t"), 3, {"id": "3-0"})
+    archive = DeltaArchive(tmp_path / "t")
+    assert archive.manifest().held("s") == StreamID(3, 0)
+    assert sum(DeltaTable(tmp_path / "t").get_add_actions(flatten=True).column("num_records").to_pylist()) == 3
+
+
 def test_the_format_of_an_archive_is_found_and_kept(tmp_path: Path) -> None:
     assert isinstance(open_archive(tmp_path / "a"), Archive)
     assert isinstance(open_archive(tmp_path / "a", "delta"), DeltaArchive)
