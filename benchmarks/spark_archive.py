@@ -4,6 +4,9 @@ The peer starts with the rows already in Spark's cache, columnar, in two partiti
 (a folder per date and stream) with the same compression. The archive also reads the stream, syncs its files and
 commits. Two cases: the map `fields`, and typed columns. The figures are seconds. The two ways alternate; the first turn
 is a warm-up.
+
+A second measurement is the commit of one file to an archive that has many: the peer writes the whole list of files as
+JSON and renames it, which is what a commit would cost without increments.
 """
 
 from __future__ import annotations
@@ -22,6 +25,8 @@ from benchmarks.memory import fill
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from rillet.spark.archive.manifest import ArchiveManifest
 
 CASES = {
     "map of fields": None,
@@ -95,6 +100,49 @@ def _case(
     return statistics.median(peers), statistics.median(own)
 
 
+FILES = 100_000
+LIMIT = 20.0  # ms: the target for a commit at FILES files
+
+
+def commits(files: int = FILES, count: int = 40) -> tuple[float, float, float]:
+    """Return milliseconds: the whole list written as JSON (median), a commit (median), the slowest commit."""
+    from rillet.spark.archive.layout import MANIFEST, Archive, folder_of
+    from rillet.spark.archive.manifest import Part, base_text
+    from rillet.types.stream.id import StreamID
+
+    with tempfile.TemporaryDirectory(prefix="rillet-bench-") as scratch:
+        archive = Archive(Path(scratch) / "a")
+
+        def append(manifest: ArchiveManifest, number: int) -> ArchiveManifest:
+            folder, ms = archive.stage(), 1_800_000_000_000 + number
+            (archive.path / folder / "one.part").write_bytes(b"x")
+            part = Part(f"{folder}/one.part", "events:7", 20_833, StreamID(ms, 0), StreamID(ms, 9), 10, 1)
+            streams = {f"events:{stream}": f"{ms}-9" for stream in range(200)}
+            return archive.append(manifest, [part], {"streams": streams, "added": dict.fromkeys(streams, number)}, "s")
+
+        with archive.writing() as manifest:
+            manifest = append(manifest, 0)
+            day = 86_400_000
+            manifest.files.add(
+                Part(f"{folder_of(stream, ms // day)}/{ms}-0_{ms}-9_c1.parquet", stream, ms // day, StreamID(ms, 0),
+                     StreamID(ms, 9), 1000, 100_000)
+                for stream, ms in ((f"events:{n % 200}", 1_500_000_000_000 + n // 200 * day) for n in range(files))
+            )  # fmt: skip
+            (archive.path / MANIFEST).write_bytes(base_text(manifest))
+        whole, own = [], []
+        with archive.writing() as manifest:
+            for number in range(1, count + 1):
+                begun = time.perf_counter()
+                manifest = append(manifest, number)
+                own.append((time.perf_counter() - begun) * 1000)
+                if number % 8 == 0:
+                    begun = time.perf_counter()
+                    archive._replace("whole.json", base_text(manifest))
+                    whole.append((time.perf_counter() - begun) * 1000)
+        assert len(Archive(archive.path).manifest().files) == files + 1 + count
+    return statistics.median(whole), statistics.median(own), max(own)
+
+
 def figures(rounds: int = 3, scale: float = 1.0) -> list[Figure]:
     """Return the rows of the benchmark table."""
     return [
@@ -103,9 +151,20 @@ def figures(rounds: int = 3, scale: float = 1.0) -> list[Figure]:
             less_is_better=True,
         )
         for case, (peer, own) in measure(rounds, max(int(1_000_000 * scale), 20_000)).items()
-    ]  # fmt: skip
+    ] + [_commit_figure(max(int(FILES * scale), 1000))]  # fmt: skip
+
+
+def _commit_figure(files: int) -> Figure:
+    whole, own, _ = commits(files)
+    return Figure(
+        f"Archive, a commit at {files:,} files", "the whole list as JSON", whole, own, "ms", round(whole / LIMIT, 1),
+        less_is_better=True,
+    )  # fmt: skip
 
 
 if __name__ == "__main__":
+    for size in (1000, 10_000, 100_000):
+        whole, median, slowest = commits(size)
+        print(f"{size:7} files: the whole list {whole:7.1f} ms   a commit {median:5.1f} ms, at most {slowest:5.1f} ms")
     for name, (cached, archived) in measure().items():
         print(f"{name:16} Spark's memory {cached:6.2f} s   archive {archived:6.2f} s   {archived / cached:5.2f} times")

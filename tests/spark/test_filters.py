@@ -224,14 +224,14 @@ def test_a_reader_requests_only_selected_entries(judge: Judge, url: str, add: Ca
     assert "pushFilters" not in dir(BatchReader) or BatchReader.pushFilters is ds.DataSourceReader.pushFilters
 
 
-def test_a_plain_class_defines_no_filters_and_an_option_turns_them_off(url: str) -> None:
+def test_a_plain_class_defines_no_filters_and_an_option_turns_them_on(url: str) -> None:
     class Registered(RilletDataSource):
         pushes_filters = True
 
     given = {"url": url, "stream": "events"}
     assert type(RilletDataSource(given).reader(SCHEMA)) is BatchReader
-    assert type(Registered(given).reader(SCHEMA)) is FilteringReader
-    assert type(Registered({**given, "pushFilters": "false"}).reader(SCHEMA)) is BatchReader
+    assert type(Registered(given).reader(SCHEMA)) is BatchReader
+    assert type(Registered({**given, "pushFilters": "true"}).reader(SCHEMA)) is FilteringReader
 
 
 @pytest.mark.spark
@@ -261,3 +261,14 @@ def test_spark_reads_fewer_entries_and_the_same_rows(spark: SparkSession, url: s
             assert found == sorted(row.n for row in whole.collect())
             assert found
             assert little < sent() / 5
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_dataframe_can_be_used_again_after_a_filter(spark: SparkSession, url: str, add: Callable[..., None]) -> None:
+    """Spark keeps the first plan with a DataFrame, so a pushed filter would remove rows from the second query."""
+    add(range(100))
+    events = spark.read.format("rillet").schema("id string, n long").options(url=url, stream="events").load()
+    assert events.where(f"id = '{entry_id(50)}'").count() == 1
+    assert events.count() == 100
+    assert events.where(f"id = '{entry_id(51)}'").collect()[0].n == 51

@@ -222,3 +222,16 @@ def test_java_missing_broken_or_old_is_one_line(tmp_path: Path, monkeypatch: pyt
     fake_java(tmp_path / "good", 'openjdk version "21.0.2" 2024-01-16')
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "good"))
     assert require_java() == str(tmp_path / "good" / "bin" / "java")
+
+
+def test_tables_of_the_catalog_are_reported_with_the_workaround() -> None:
+    """Spark passes no options for them, or the table's properties while it creates one without columns."""
+    pytest.importorskip("pyspark")
+    from rillet.spark.source import RilletDataSource
+
+    properties = {"provider": "rillet", "option.url": "redis://localhost", "option.stream": "events", "owner": "root"}
+    for given in ({}, properties):
+        with pytest.raises(OptionError, match="CREATE TEMPORARY VIEW name USING rillet OPTIONS .* WITH .url = '...'"):
+            RilletDataSource(given)
+    with pytest.raises(OptionError, match="give one of url"):
+        RilletDataSource({"stream": "events"})

@@ -76,7 +76,7 @@ def test_source_sink_and_archive_on_several_executors_and_nodes(
     with Servers(parse({"url": cluster.url, "stream": "events"})) as servers:
         for key in (stream.encode() for stream in streams):
             servers.calls(key, [(b"XADD", key, b"%d-1" % (n + 1), b"n", b"%d" % n) for n in range(ENTRIES)])
-        shipped = ("--py-files", str(package(tmp_path)), "--archives", f"{archive(tmp_path)}#shipped")
+        shipped = ("--py-files", str(package(tmp_path)), "--archives", f"{archive(tmp_path / 'new')}#shipped")
         told = submit(standalone, plan, *shipped)
         assert told["imported"] == [["./rillet-" + rillet.__version__ + ".zip/rillet/__init__.py", False]] * 2
         assert [speed for _, speed in told["unpacked"]] == [rillet.compiled()] * 2

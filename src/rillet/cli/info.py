@@ -29,6 +29,8 @@ OPTIONAL = {
     "pandas": "Stream.to_pandas",
     "polars": "Stream.to_polars",
     "rich": "the output of the flights demo",
+    "grpcio": "Spark Connect",
+    "deltalake": "archives in Delta tables",
     "matplotlib": "the chart of rillet pipeline lag",
 }
 PROGRAMS = {"java": "Spark needs Java 17 or newer", "redis-server": "the reference for tests and benchmarks"}

@@ -78,6 +78,17 @@ def _alias(metadata: dict[bytes, bytes]) -> bytes | None:
     return named.encode() if plain is None and isinstance(named, str) else plain
 
 
+def field_names(schema: Any, corrupt: str = "_corrupt") -> dict[bytes, str]:
+    """Return the entries' fields that an Arrow schema reads, each with the name of its column."""
+    names = {}
+    for column in schema:
+        alias = _alias(column.metadata or {})
+        own = column.name in SOURCES or (column.name == corrupt and kind_of(column.type) == STRING)
+        if alias is not None or not own:
+            names[column.name.encode() if alias is None else alias] = column.name
+    return names
+
+
 def _add(rows: RowBuilder, field: Any, corrupt: str) -> str | None:
     """Add the column for one field of an Arrow schema; return an error message if its type is unsupported."""
     alias = _alias(field.metadata or {})

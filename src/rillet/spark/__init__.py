@@ -18,7 +18,8 @@ The modules, from Spark's side to the server's side:
     read/           offsets, planning, pages, schema inference, filters, data loss, history
     write/          encoding, pipelining and committing rows; exactly once
     groups/         consumer groups that follow the checkpoint (groupMode=follow) or deliver entries (deliver)
-    archive/        the Parquet archive of streams: its folder, manifest and file reader
+    archive/        the Parquet archive of streams: a folder with its manifest, or a Delta table; its file reader
+    connect.py      what differs over Spark Connect
     pipelines/      archive, replay, migrate, lag and other jobs, as functions and as `rillet pipeline` commands.
                     The connector does not import them.
 

@@ -198,8 +198,11 @@ def read_progress(last: Any) -> Progress:
     def listed(name: str) -> tuple[str, ...]:
         return tuple(stream for one in newest for stream in one.get(name, ()))
 
+    rows = report.get("numInputRows")
+    if rows is None:  # over Spark Connect
+        rows = sum(source.get("numInputRows") or 0 for source in report.get("sources", ()))
     return Progress(
-        report["batchId"], report["numInputRows"], merged("streams"), merged("behind"), listed("estimated"),
+        report["batchId"], rows, merged("streams"), merged("behind"), listed("estimated"),
         merged("lost"), listed("unsure"), sum(one.get("bytesBehind", 0) for one in newest),
         max((one["oldestUnreadMs"] for one in newest if "oldestUnreadMs" in one), default=None),
         {stream: (least, most) for stream, (least, most) in merged("behindBetween").items()}, merged("lostAtMost"),

@@ -174,6 +174,14 @@ def field_map(text: str) -> dict[str, str]:
     return fields
 
 
+def text_map(text: str) -> dict[str, str]:
+    """Return the texts by name in JSON {"<name>": "<text>"}."""
+    values = _json_object(text)
+    if not all(isinstance(value, str) for value in values.values()):
+        raise ValueError('expected JSON of the form {"<name>": "<text>"}')
+    return values
+
+
 def _json_object(text: str) -> dict[str, str]:
     try:
         value = json.loads(text)

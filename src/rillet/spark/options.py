@@ -35,6 +35,7 @@ from rillet.spark.option_types import (
     one_of,
     starting_bound,
     stream_id,
+    text_map,
     timestamp,
     whole_number,
 )
@@ -48,6 +49,13 @@ SPARK_OPTIONS = frozenset(("checkpointlocation", "queryname", "outputmode", "tri
 NO_STREAM = (
     "stream is missing: set it to the key to read or to append to (or use streams or streamPattern to read several, "
     "streamColumn to write to several)"
+)
+
+
+NO_TABLE = (
+    "Spark passes the OPTIONS of CREATE TABLE ... USING rillet to no Python source, so the table has no server. Use "
+    "CREATE TEMPORARY VIEW name USING rillet OPTIONS (url '...', stream '...'), or create the table with its columns "
+    "and give the options in each query: SELECT ... FROM name WITH (url = '...', stream = '...')"
 )
 
 
@@ -98,13 +106,15 @@ class Options:
     batch_entries: int = option(whole_number(1), READ, 10000)
     mode: str = option(one_of("PERMISSIVE", "DROPMALFORMED", "FAILFAST"), READ, "PERMISSIVE")
     corrupt_column: str = option(non_empty, READ, "_corrupt", name="columnNameOfCorruptRecord")
+    unknown_fields: str = option(one_of("ignore", "warn", "fail"), READ, "warn")
     infer_schema: bool = option(boolean, READ, False)
     sample_entries: int = option(whole_number(1), READ, 1000)
-    push_filters: bool = option(boolean, BATCH, True)
+    push_filters: bool = option(boolean, BATCH, False)
     group: str | None = option(non_empty, FOLLOW)
     group_mode: str = option(one_of("follow", "deliver"), FOLLOW, "follow")
     consumer: str = option(non_empty, FOLLOW, "spark")
     archive: str | None = option(non_empty, BATCH)
+    archive_options: dict[str, str] | None = option(text_map, BATCH, secret=True)  # may contain credentials
     maxlen: int | None = option(whole_number(0), WRITE)
     minid: str | None = option(stream_id, WRITE)
     trim_exactly: bool = option(boolean, WRITE, False)
@@ -229,6 +239,7 @@ _NEEDS = (
     ("txnAppId", "txnVersion"),
     ("txnVersion", "txnAppId"),
     ("sampleEntries", "inferSchema"),
+    ("archiveOptions", "archive"),
 )
 
 
@@ -242,7 +253,7 @@ def parse(given: Mapping[str, str]) -> Options:
             try:
                 parsed[option.attribute] = option.read(values[name])
             except ValueError as error:
-                shown = "invalid" if name == "password" else repr(values[name])
+                shown = "invalid" if name in ("password", "archiveoptions") else repr(values[name])
                 wrong.append(f"{option.name} is {shown}: {error}")
     wrong += _contradictions(values)
     options = Options(**parsed, named=frozenset(values))  # defaults replace invalid values
@@ -252,6 +263,15 @@ def parse(given: Mapping[str, str]) -> Options:
     if wrong:
         raise OptionError("rillet: " + "; ".join(wrong + _missing(values)))
     return options
+
+
+def is_catalog_table(given: Mapping[str, str]) -> bool:
+    """Return whether options are those that Spark passes for a table of its catalog: none, or the table's properties.
+
+    While CREATE TABLE infers a schema, it passes provider, owner, and the table's options as option.<name>.
+    """
+    names = {name.lower() for name in given}
+    return names <= SPARK_OPTIONS or "provider" in names or any(name.startswith("option.") for name in names)
 
 
 def _contradictions(values: Mapping[str, str]) -> list[str]:

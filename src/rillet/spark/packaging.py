@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import rillet
+from rillet.spark.connect import is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,7 +42,8 @@ _LIBRARIES = (".so", ".pyd")
 def package(folder: str | Path | None = None) -> Path:
     """Write a zip file of rillet's source modules into a folder (default: a new temporary one) and return its path.
 
-    If this process has imported the package from such a zip file, return that file.
+    The folder is created if it does not exist. If this process has imported the package from such a zip file, return
+    that file.
     """
     if _place().is_file():
         return _place()
@@ -53,7 +55,10 @@ def package(folder: str | Path | None = None) -> Path:
 
 
 def archive(folder: str | Path | None = None) -> Path:
-    """Write a tar.gz of the installed package, with its compiled modules, into a folder and return its path."""
+    """Write a tar.gz of the installed package, with its compiled modules, into a folder and return its path.
+
+    The folder is created if it does not exist.
+    """
     path = _folder(folder) / f"rillet-{rillet.__version__}.tar.gz"
     with (
         open(path, "wb") as raw,
@@ -70,6 +75,9 @@ def archive(folder: str | Path | None = None) -> Path:
 @contextmanager
 def found_on_driver(spark: SparkSession) -> Iterator[None]:
     """Make the planning processes of sources registered in this context import rillet from this process's path."""
+    if is_connect(spark):  # the server's Python must have the package
+        yield
+        return
     context = spark.sparkContext
     place = str(_place())
     java_path = context._jvm.java.lang.System.getenv("PYTHONPATH") if context._jvm is not None else None
@@ -90,7 +98,11 @@ def _place() -> Path:
 
 
 def _folder(folder: str | Path | None) -> Path:
-    return Path(tempfile.mkdtemp(prefix="rillet-")) if folder is None else Path(folder)
+    """Return the folder to write into; create it if it does not exist."""
+    if folder is None:
+        return Path(tempfile.mkdtemp(prefix="rillet-"))
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    return Path(folder)
 
 
 def _modules(*more: str) -> Iterator[tuple[str, bytes]]:

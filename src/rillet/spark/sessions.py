@@ -51,11 +51,15 @@ def history(
     schema: str | StructType | None = None,
     **options: str,
 ) -> DataFrame:
-    """Return one table of archived entries and the streams' later entries; `options`: as for spark.read."""
+    """Return one table of archived entries and the streams' later entries; `options`: as for spark.read.
+
+    archive: a folder, or the URL of a Delta table.
+    """
     from rillet.spark.source import register
 
     register(spark)
-    reader = spark.read.format("rillet").option("archive", str(Path(archive).absolute())).options(**options)
+    place = str(archive) if "://" in str(archive) else str(Path(archive).absolute())
+    reader = spark.read.format("rillet").option("archive", place).options(**options)
     if stream is not None:
         reader = reader.option("stream", stream)
     return (reader if schema is None else reader.schema(schema)).load()

@@ -35,13 +35,24 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from rillet.client.address import Address
+from rillet.client.errors import ConnectionLost
 from rillet.client.servers import Servers
 from rillet.errors import RilletError
+from rillet.spark.connect import default_parallelism
 from rillet.spark.errors import plainly
 from rillet.spark.groups.delivered_reader import read_delivered
 from rillet.spark.groups.group_delivery import GroupDelivery
 from rillet.spark.option_types import EARLIEST, before
-from rillet.spark.options import BATCH_ONLY, FOLLOW_ONLY, WRITE_ONLY, OptionError, Options, parse
+from rillet.spark.options import (
+    BATCH_ONLY,
+    FOLLOW_ONLY,
+    NO_TABLE,
+    WRITE_ONLY,
+    OptionError,
+    Options,
+    is_catalog_table,
+    parse,
+)
 from rillet.spark.read.data_loss import Place
 from rillet.spark.read.filters import EVERYTHING, SWITCH, Pushed
 from rillet.spark.read.metadata import require_streams, selected_streams
@@ -50,6 +61,7 @@ from rillet.spark.read.offsets import Offset, Task
 from rillet.spark.read.page_reader import read_task
 from rillet.spark.read.range_planner import Planner, ranges_between
 from rillet.spark.read.stream_info import StreamInfo, stream_infos
+from rillet.spark.read.unknown_fields import check_fields
 from rillet.spark.server_address import require_store
 from rillet.spark.write.ordered import mark_rows_in_order
 from rillet.types.stream.id import StreamID
@@ -79,6 +91,8 @@ class RilletDataSource(DataSource):
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
         with plainly():
+            if is_catalog_table(options):
+                raise OptionError(f"rillet: {NO_TABLE}")
             self.parsed = parse(options)
             if self.parsed.url is not None:
                 Address.parse(self.parsed.url)  # raises the error for a malformed url before a task starts
@@ -139,7 +153,7 @@ def register(spark: SparkSession) -> None:
     from rillet.spark.packaging import found_on_driver
 
     spark.conf.set(SWITCH, "true")
-    settings = {"default_parallelism": spark.sparkContext.defaultParallelism, "pushes_filters": True}
+    settings = {"default_parallelism": default_parallelism(spark), "pushes_filters": True}
     with found_on_driver(spark):
         spark.dataSource.register(type("RilletDataSource", (RilletDataSource,), settings))
 
@@ -221,15 +235,18 @@ class BatchReader(_SourceReader, DataSourceReader):
             from rillet.spark.read.history import plan
 
             with plainly():
-                tasks = plan(self.options, self.parallelism, self.pushed.keeps, self.bounds)
+                tasks = plan(self.options, self.parallelism, self.pushed.keeps, self.bounds, self.arrow_schema)
             return [HistoryPartition(task) for task in tasks] or [RangePartition(())]
         guarded = "failondataloss" in self.options.named  # by default, a batch read skips trimmed entries
         with plainly(), Servers(self.options) as servers:
             streams = [stream for stream in selected_streams(self.options, servers) if self.pushed.keeps(stream)]
             known = stream_infos(servers, streams)
             require_streams(self.options, servers, known)
+            bounds = self.bounds(known)
+            if self.pushed.ids == EVERYTHING:  # a few selected entries may lack a field that the others have
+                check_fields(self.options, servers, self.arrow_schema, bounds)
             planner = Planner(self.options, servers, self.parallelism, hurried=False)
-            batch = planner.cut(planner.measure(ranges_between(known, self.bounds(known))), None)
+            batch = planner.cut(planner.measure(ranges_between(known, bounds)), None)
         # Entries removed before the planning are not in the plan, so they do not count as lost.
         since = {
             stream: Place(EARLIEST, info.removed)
@@ -272,6 +289,7 @@ class StreamingReader(_SourceReader, DataSourceStreamReader, SupportsTriggerAvai
         options.refuse(BATCH_ONLY, "a streaming read")
         super().__init__(options, schema, parallelism)
         self._follower: MicroBatchReader | None = None
+        self._fields_checked = False
 
     @property
     def follower(self) -> MicroBatchReader:
@@ -312,8 +330,22 @@ class StreamingReader(_SourceReader, DataSourceStreamReader, SupportsTriggerAvai
         elif isinstance(limit, ReadMinRows):
             least = limit.min_rows
         with plainly():
-            end = self.follower.next(Offset.parse(start), least, cap)
-        return start if end is None else end.json()
+            begin = Offset.parse(start)
+            end = self.follower.next(begin, least, cap)
+            if end is None:
+                return start
+            if not self._fields_checked:
+                self._check_fields(begin, end)
+        return end.json()
+
+    def _check_fields(self, begin: Offset, end: Offset) -> None:
+        """Compare the schema with entries of the first batch; after a lost connection, with the next batch."""
+        ranges = {stream: (begin.streams.get(stream, EARLIEST), last) for stream, last in end.streams.items()}
+        try:
+            check_fields(self.options, self.follower.servers, self.arrow_schema, ranges)
+            self._fields_checked = True
+        except ConnectionLost:
+            pass
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Return the tasks of a micro-batch."""

@@ -15,7 +15,8 @@ import pytest
 import rillet.store
 from rillet.client.errors import ConnectorError
 from rillet.spark.archive.files import ArchiveError, can_exchange
-from rillet.spark.archive.layout import OWN, Archive, ArchiveManifest, day_of, folder_of
+from rillet.spark.archive.layout import OWN, Archive, day_of, folder_of
+from rillet.spark.archive.manifest import ArchiveManifest
 from rillet.spark.options import Options, parse
 from rillet.spark.pipelines.archive import ArchiveSummary
 from rillet.spark.pipelines.archive_trim import trim_errors
@@ -331,8 +332,8 @@ def test_errors_name_the_archive_and_the_cause(tmp_path: Path) -> None:
     (tmp_path / OWN / "manifest.json").write_text('{"format": 1}')
     with pytest.raises(ArchiveError, match="the manifest of the archive .* is damaged"):
         Archive(tmp_path).manifest()
-    (tmp_path / OWN / "manifest.json").write_text('{"format": 2}')
-    with pytest.raises(ArchiveError, match="has format 2; this version reads 1"):
+    (tmp_path / OWN / "manifest.json").write_text('{"format": 3}')
+    with pytest.raises(ArchiveError, match="has format 3; this version reads 1 to 2"):
         Archive(tmp_path).manifest()
     assert folder_of("a:b/c", 19_000) == "date=2022-01-08/stream=a%3Ab%2Fc"
     assert folder_of("\u00c4A.Z~b", 0) == "date=1970-01-01/stream=%C3%84%41.%5A~b"

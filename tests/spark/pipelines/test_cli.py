@@ -79,7 +79,8 @@ def test_wrong_arguments_and_wrong_combinations_are_reported(tmp_path: Path, cap
         err == "rillet: --compact only merges: it cannot be combined with --trim; "
         "--compact only merges: it cannot be combined with --every\n"
     )
-    assert "or write there with Spark's own sink (writeStream.format('parquet'))" in wrong("archive", "s3a://bucket/a")
+    source = ("--url", "redis://x", "--stream", "s")
+    assert "use the format delta there" in wrong("archive", "s3a://bucket/a", "--format", "rillet", *source)
     err = wrong("migrate", "--url", "http://x", "--prefix", "a:")
     assert "of the source: --url is neither redis://" in err
     assert "of the target: give one of --to-url (redis://host:port/db) and --to-path (" in err

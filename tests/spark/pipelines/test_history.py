@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from rillet.client.errors import ConnectorError
-from rillet.spark.archive.layout import Archive, Part
+from rillet.spark.archive.layout import Archive
+from rillet.spark.archive.manifest import Part
 from rillet.spark.options import Options, parse
 from rillet.spark.read.filters import Pushed
 from rillet.types.stream.id import StreamID
@@ -29,7 +30,7 @@ __all__ = ["job"]  # the fixture
 class Reader:
     """Stands for a batch reader, without Spark."""
 
-    def __init__(self, url: str, archive: Path, **options: str) -> None:
+    def __init__(self, url: str, archive: Path | str, **options: str) -> None:
         import pyarrow as pa
 
         from rillet.spark.source import BatchReader
@@ -179,6 +180,7 @@ def test_interleaved_streams_are_written_to_one_file_per_stream_and_day(
     import pyarrow as pa
 
     from rillet.spark.archive.parquet_reader import ArchiveTask, read_share
+    from rillet.spark.archive.targets import StagingFolder
     from rillet.spark.pipelines import parquet
 
     monkeypatch.setattr(parquet, "MOST_OPEN", 3)
@@ -192,7 +194,9 @@ def test_interleaved_streams_are_written_to_one_file_per_stream_and_day(
         "id_ms": [row[1] for row in rows], "id_seq": [row[2] for row in rows],
     })  # fmt: skip
     (tmp_path / "s").mkdir()
-    parts = parquet.write_parts([table.slice(at, 70) for at in range(0, len(rows), 70)], tmp_path, "s", "none")
+    parts = parquet.write_parts(
+        [table.slice(at, 70) for at in range(0, len(rows), 70)], StagingFolder(tmp_path, "s", "none")
+    )
     assert sum(part.rows for part in parts) == len(rows)
     found: list[tuple[str, int, int]] = []
     for part in sorted(parts, key=lambda part: (part.stream, part.first)):

@@ -19,6 +19,7 @@ from typing import Any
 from rillet.columns.arrow_batch import record_batch, rows_for
 from rillet.columns.resp_decoder import DONE, MORE, RangeDecoder
 from rillet.spark.archive.files import ArchiveError
+from rillet.spark.archive.targets import DeltaStorage
 from rillet.spark.options import Options
 from rillet.types.stream.id import StreamID
 
@@ -63,11 +64,16 @@ class ArchiveTask:
     last: StreamID
     number: int = 0
     shares: int = 1
+    storage: DeltaStorage | None = None  # the Delta table that holds the file
+
+    def opened(self) -> Any:
+        """Open the file, as a context manager."""
+        return open_file(self.places) if self.storage is None else self.storage.read(str(self.places[0]))
 
 
 def read_share(share: ArchiveTask, schema: Any, options: Options) -> Iterator[Any]:
     """Yield the rows of a task's part of an archive file as record batches of the given schema."""
-    with open_file(share.places) as file:
+    with share.opened() as file:
         have = file.schema_arrow
         if missing := missing_columns(have, schema):
             raise ArchiveError(f"rillet: {share.places[0]} has neither the map `fields` nor {', '.join(missing)}")
@@ -79,6 +85,15 @@ def read_share(share: ArchiveTask, schema: Any, options: Options) -> Iterator[An
             batch = between(batch, share.after, share.last)
             if batch.num_rows:
                 yield shaped(batch, share.stream, schema) if direct else decoded(batch, share.stream, schema, options)
+
+
+def field_names_in(task: ArchiveTask, rows: int = 1000) -> set[bytes] | None:
+    """Return the keys of the map `fields` in an archive file's first rows; None if the file has typed columns."""
+    with task.opened() as file:
+        if "fields" not in file.schema_arrow.names:
+            return None
+        batch = next(file.iter_batches(rows, columns=["fields"]), None)
+        return set() if batch is None else {str(key).encode() for key in batch.column(0).keys.unique().to_pylist()}
 
 
 def _groups(file: Any, share: ArchiveTask) -> range:

@@ -22,13 +22,18 @@ from __future__ import annotations
 import argparse
 import json
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rillet.spark.archive.files import ArchiveError, can_exchange
-from rillet.spark.archive.layout import KEEP_REPLACED, NO_OBJECTS, Archive, ArchiveManifest, Part, folder_of
+from rillet.spark.archive.backends import FORMATS, AnyArchive, open_archive
+from rillet.spark.archive.delta import DeltaArchive
+from rillet.spark.archive.files import ArchiveError
+from rillet.spark.archive.layout import NO_OBJECTS
+from rillet.spark.archive.manifest import ArchiveManifest, Part
+from rillet.spark.archive.targets import FileTarget
+from rillet.spark.connect import Work, default_parallelism, python_tasks
 from rillet.spark.option_types import duration, whole_number
 from rillet.spark.options import OptionError, Options, parse
 from rillet.spark.pipelines import cli_arguments, cli_common
@@ -50,10 +55,6 @@ BATCH_ENTRIES = 2_000_000
 MERGES_A_COMMIT = 64
 OWN = "stream string, id string, id_ms bigint, id_seq bigint, timestamp timestamp"
 
-Work = Callable[[Sequence[tuple[Any, ...]]], list[Any]]
-"""Runs (function, arguments ...) tuples as tasks and returns their results, in order."""
-
-
 @dataclass(frozen=True)
 class FileOptions:
     """The settings for writing and merging an archive's files; durations are in seconds, sizes in bytes."""
@@ -61,7 +62,7 @@ class FileOptions:
     small_files: int = SMALL_FILES  # minimum number of small files in a folder for a merge
     target_bytes: int = TARGET
     compression: str = "zstd"
-    keep_replaced: float = KEEP_REPLACED
+    keep_replaced: float | None = None  # None: the default of the archive's format
 
 
 @dataclass
@@ -75,6 +76,7 @@ class ArchiveSummary:
     trimmed: int = 0
     merged: int = 0
     into: int = 0
+    vacuumed: int = 0  # Files of a Delta table that no version needs any more.
     lost: int = 0  # Entries that were certainly removed before they were archived.
     unsure: bool = False  # Whether more entries may have been lost.
     trims: bool = False  # Whether trimming was requested.
@@ -105,18 +107,23 @@ def archive(
     small_files: int = SMALL_FILES,
     target_bytes: int = TARGET,
     compression: str = "zstd",
-    keep_replaced: float = KEEP_REPLACED,
+    keep_replaced: float | None = None,
+    format: str | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    merge_schema: bool = False,
     progress: Progress = silent,
     **options: str,
 ) -> ArchiveSummary:
     """Append the new entries of streams to an archive: once, or every `every` seconds until `stop` is set.
 
     options: the source's options. schema: typed columns instead of the map `fields`; an archive keeps its first schema.
+    format: `rillet` (a folder, the default) or `delta` (a Delta table; the default for URLs, and where one exists).
+    storage_options: the object store's settings, as for deltalake. merge_schema: new columns extend a Delta table.
     """
     files = FileOptions(small_files, target_bytes, compression, keep_replaced)
     job = Job(
-        Archive(to), options, schema, spark_work(spark), spark.sparkContext.defaultParallelism, files, trim=trim,
-        stop=stop, progress=progress,
+        open_archive(to, format, storage_options, merge_schema), options, schema, python_tasks(spark),
+        default_parallelism(spark) or 1, files, trim=trim, stop=stop, progress=progress,
     )  # fmt: skip
     if trim and (wrong := trim_errors(job.parsed)):
         raise OptionError(f"rillet: {'; '.join(wrong)}")
@@ -133,34 +140,30 @@ def compact(
     *,
     target_bytes: int = TARGET,
     compression: str = "zstd",
-    keep_replaced: float = KEEP_REPLACED,
+    keep_replaced: float | None = None,
+    storage_options: Mapping[str, str] | None = None,
 ) -> ArchiveSummary:
-    """Merge the small files of an archive, folder by folder; readers see the same rows at every moment."""
-    folder, done = Archive(to), ArchiveSummary()
+    """Merge the small files of an archive, folder by folder; readers see the same rows at every moment.
+
+    In a Delta table, also remove the files that no version of the last `keep_replaced` seconds (a week) lists.
+    """
+    folder, done = open_archive(to, None, storage_options), ArchiveSummary()
     folder.existing()
     with folder.writing() as manifest:
         files = FileOptions(2, target_bytes, compression, keep_replaced)
-        merge_small(folder, manifest, files, spark_work(spark), done)
+        merge_small(folder, manifest, files, python_tasks(spark), done)
+        if isinstance(folder, DeltaArchive):
+            done.vacuumed = folder.vacuum(folder.keep_replaced if keep_replaced is None else keep_replaced)
     return done
-
-
-def spark_work(spark: SparkSession) -> Work:
-    """Return a function that runs (function, arguments ...) tuples as Spark tasks and returns their results."""
-
-    def work(tasks: Sequence[tuple[Any, ...]]) -> list[Any]:
-        if not tasks:
-            return []
-        return list(spark.sparkContext.parallelize(tasks, len(tasks)).map(lambda task: task[0](*task[1:])).collect())
-
-    return work
 
 
 class Job:
     """An archive run over the selected streams; use it inside `Archive.writing`, which locks the archive."""
 
     def __init__(
-        self, archive: Archive, options: dict[str, str], schema: str | StructType | None, work: Work, parallelism: int,
-        files: FileOptions, *, trim: bool = False, stop: threading.Event | None = None, progress: Progress = silent,
+        self, archive: AnyArchive, options: dict[str, str], schema: str | StructType | None, work: Work,
+        parallelism: int, files: FileOptions, *, trim: bool = False, stop: threading.Event | None = None,
+        progress: Progress = silent,
     ) -> None:  # fmt: skip
         from rillet.spark.source import RilletDataSource
 
@@ -183,7 +186,7 @@ class Job:
         from rillet.spark.read.stream_info import stream_infos
 
         schema = self.columns.json()
-        if manifest.commit and manifest.schema != schema:
+        if not self.archive.fits(manifest, schema):
             raise ArchiveError(_other_columns(self.archive.path, manifest.schema, self.columns))
         reader = self.source.streamReader(self.columns)
         try:
@@ -198,7 +201,7 @@ class Job:
                         self.done.trimmed += trim_streams(servers, manifest, Offset.parse(start).streams)
                     end = reader.latestOffset(start, limit)
                     for stream in Offset.parse(end).streams:
-                        folder_of(stream, None)  # raises an error if the stream's name is too long for a folder
+                        self.archive.check_stream(stream)
                     if Offset.parse(end).streams == Offset.parse(start).streams:
                         break
                     manifest = self.batch(manifest, reader.partitions(start, end), end)
@@ -224,13 +227,8 @@ class Job:
 
     def batch(self, manifest: ArchiveManifest, partitions: Sequence[Any], end: dict[str, Any]) -> ArchiveManifest:
         """Write one batch of entries to Parquet files and commit it to the manifest."""
-        staging = self.archive.stage()
-        schema = self.columns.json()
-        root = str(self.archive.path.absolute())
-        tasks = [
-            (write_task, self.options, schema, one, root, staging, self.files.compression, self.trim)
-            for one in partitions
-        ]
+        schema, target = self.columns.json(), self.archive.target(self.files.compression)
+        tasks = [(write_task, self.options, schema, one, target, self.trim) for one in partitions]
         parts: list[Part] = [part for written in self.work(tasks) for part in written]
         self.archive.at("written")
         offset = merged(manifest.offset, position_only(end))
@@ -244,9 +242,9 @@ class Job:
 
 
 def write_task(
-    options: dict[str, str], schema: str, partition: Any, root: str, staging: str, compression: str, exact: bool = False
+    options: dict[str, str], schema: str, partition: Any, target: FileTarget, exact: bool = False
 ) -> list[Part]:
-    """Read a task's entries and write them to the staging folder; runs on an executor.
+    """Read a task's entries and write them to an archive's storage; runs on an executor.
 
     exact: raise ArchiveError if an entry has bytes that are not UTF-8, which a map of strings cannot hold.
     """
@@ -260,19 +258,22 @@ def write_task(
     if as_texts:
         columns["fields"].dataType = MapType(StringType(), BinaryType())
     batches = RilletDataSource(options).streamReader(columns).read(partition)
-    return write_parts(map(texts_of_bytes, batches) if as_texts else batches, Path(root), staging, compression)
+    return write_parts(map(texts_of_bytes, batches) if as_texts else batches, target)
 
 
 def columns_of(schema: str | StructType) -> StructType:
     """Return the columns of an archive: the stream and ID columns, then the remaining columns of the given schema."""
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
-    own, requested = (StructType.fromDDL(one) if isinstance(one, str) else one for one in (OWN, schema))
-    assert isinstance(own, StructType) and isinstance(requested, StructType)
-    return StructType([*own.fields, *(column for column in requested.fields if column.name not in own.names)])
+    own = {"stream": StringType(), "id": StringType(), "id_ms": LongType(), "id_seq": LongType(),
+           "timestamp": TimestampType()}  # fmt: skip
+    requested = StructType.fromDDL(schema) if isinstance(schema, str) else schema
+    assert isinstance(requested, StructType)
+    columns = [StructField(name, kind) for name, kind in own.items()]
+    return StructType([*columns, *(column for column in requested.fields if column.name not in own)])
 
 
-def _other_columns(path: Path, stored: str, requested: StructType) -> str:
+def _other_columns(path: str | Path, stored: str, requested: StructType) -> str:
     from pyspark.sql.types import StructType
 
     before = StructType.fromJson(json.loads(stored)).simpleString()
@@ -283,7 +284,7 @@ def _other_columns(path: Path, stored: str, requested: StructType) -> str:
 
 
 def merge_small(
-    archive: Archive, manifest: ArchiveManifest, files: FileOptions, work: Work, done: ArchiveSummary
+    archive: AnyArchive, manifest: ArchiveManifest, files: FileOptions, work: Work, done: ArchiveSummary
 ) -> ArchiveManifest:
     """Merge the small files of each archive folder that has `small_files` of them; return the new manifest.
 
@@ -291,9 +292,9 @@ def merge_small(
     """
     from rillet.spark.pipelines.parquet import merge_parts
 
-    manifest = archive.forget(manifest, files.keep_replaced)
+    manifest = archive.forget(manifest, archive.keep_replaced if files.keep_replaced is None else files.keep_replaced)
     runs = archive.mergeable(manifest, files.small_files, files.target_bytes)
-    if runs and not can_exchange(archive.path / "_rillet"):
+    if runs and not archive.can_merge():
         raise ArchiveError(
             f"rillet: the file system of {archive.path} cannot exchange two folders atomically, so readers would see a "
             "gap during compaction: use a larger interval, which makes larger files"
@@ -306,8 +307,8 @@ def merge_small(
         waiting += group
         if len(waiting) < MERGES_A_COMMIT and number < len(by_folder):
             continue
-        staging, root = archive.stage(), archive.path.absolute()
-        merged_files = work([(merge_parts, root, run, staging, files.compression) for run in waiting])
+        target = archive.target(files.compression)
+        merged_files = work([(merge_parts, target, run) for run in waiting])
         manifest = archive.merge(manifest, list(zip(waiting, merged_files, strict=True)))
         done.merged += sum(map(len, waiting))
         done.into += len(merged_files)
@@ -325,7 +326,8 @@ EPILOG = """examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("to", type=_folder, metavar="FOLDER", help="the archive's folder; created if it does not exist")
+    parser.add_argument("to", type=_folder, metavar="FOLDER",
+                        help="the archive's folder, or a Delta table's URL; created if it does not exist")  # fmt: skip
     cli_arguments.source_arguments(parser)
     add = parser.add_argument_group("archive").add_argument
     add("--schema", help="typed columns instead of the map `fields`: 'carrier string, delay double'")
@@ -338,21 +340,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the largest size of a merged file (default: 128m)")  # fmt: skip
     add("--compression", choices=("zstd", "snappy", "gzip", "lz4", "none"), default="zstd",
         help="codec of the Parquet files (default: zstd)")  # fmt: skip
-    add("--keep-replaced", type=duration, default=KEEP_REPLACED, metavar="TIME",
-        help="how long replaced files are kept for running readers (default: 1h)")  # fmt: skip
+    add("--keep-replaced", type=duration, metavar="TIME",
+        help="how long replaced files are kept for running readers (default: 1h; in a Delta table 7d)")  # fmt: skip
+    add("--format", choices=FORMATS, help="rillet (a folder) or delta (a Delta table, also at a URL such as s3://...)")
+    add("--storage-option", action="append", type=cli_arguments.name_value, default=[], metavar="NAME=VALUE",
+        help="a setting of the object store, as for deltalake: AWS_REGION=eu-west-1")  # fmt: skip
+    add("--merge-schema", action="store_true", help="add new columns of --schema to a Delta table")
 
 
-def _folder(text: str) -> Path:
-    if "://" in text:
-        raise ValueError(NO_OBJECTS)
-    return cli_arguments.local_folder(text)
+def _folder(text: str) -> Path | str:
+    return text if "://" in text else cli_arguments.local_folder(text)
 
 
 def argument_errors(options: argparse.Namespace) -> list[str]:
     if options.compact:
-        others = {"--trim": options.trim, "--every": options.every, "--schema": options.schema}
+        others = {
+            "--trim": options.trim, "--every": options.every, "--schema": options.schema,
+            "--merge-schema": options.merge_schema, "--format": options.format,
+        }  # fmt: skip
         return [f"--compact only merges: it cannot be combined with {flag}" for flag, value in others.items() if value]
     errors = cli_arguments.source_errors(options)
+    if options.format == "rillet" and "://" in str(options.to):
+        errors.append(f"{options.to}: {NO_OBJECTS}")
     return errors or (trim_errors(parse(cli_arguments.source_options(options))) if options.trim else [])
 
 
@@ -361,7 +370,8 @@ def run(options: argparse.Namespace) -> int:
     with cli_common.open_session(options, "archive") as spark:
         if options.compact:
             done = compact(spark, options.to, target_bytes=options.file_size, compression=options.compression,
-                           keep_replaced=options.keep_replaced)  # fmt: skip
+                           keep_replaced=options.keep_replaced,
+                           storage_options=dict(options.storage_option))  # fmt: skip
             merged_files = f"{counted(done.merged, 'small file')} merged into {done.into:,}"
             print(f"{options.to}: {merged_files if done.merged else 'no small files to merge'}")
             return cli_common.DONE
@@ -370,7 +380,9 @@ def run(options: argparse.Namespace) -> int:
             done = archive(
                 spark, options.to, schema=options.schema, every=options.every, stop=stop, trim=options.trim,
                 small_files=options.small_files, target_bytes=options.file_size, compression=options.compression,
-                keep_replaced=options.keep_replaced, progress=bar, **cli_arguments.source_options(options),
+                keep_replaced=options.keep_replaced, format=options.format,
+                storage_options=dict(options.storage_option), merge_schema=options.merge_schema, progress=bar,
+                **cli_arguments.source_options(options),
             )  # fmt: skip
     print(done.line(options.to))
     return cli_common.DONE

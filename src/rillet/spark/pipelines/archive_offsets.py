@@ -10,7 +10,7 @@ from collections.abc import Set
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from rillet.spark.archive.layout import ArchiveManifest
+from rillet.spark.archive.manifest import ArchiveManifest
 from rillet.spark.metrics import counted_at, evenly_spread
 from rillet.spark.options import Options
 from rillet.spark.read.offsets import Offset

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from rillet.client.errors import ConnectorError
-from rillet.spark.archive.layout import ArchiveManifest
+from rillet.spark.archive.manifest import ArchiveManifest
 from rillet.spark.option_types import EARLIEST
 from rillet.spark.options import Options
 from rillet.types.stream.id import StreamID

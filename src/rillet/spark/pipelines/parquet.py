@@ -10,15 +10,14 @@ are stored as differences (DELTA_BINARY_PACKED, DELTA_BYTE_ARRAY), all other col
 
 from __future__ import annotations
 
-import os
-import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 from rillet.spark.archive.files import ArchiveError
-from rillet.spark.archive.layout import DAY_MS, Part, day_of
+from rillet.spark.archive.layout import DAY_MS, day_of
+from rillet.spark.archive.manifest import Part
 from rillet.spark.archive.parquet_reader import IN_NAME, entry_id
+from rillet.spark.archive.targets import FileTarget
 from rillet.types.stream.id import StreamID
 
 GROUP_ROWS = 1 << 17
@@ -35,17 +34,15 @@ _U64 = 1 << 64
 class ArchiveFileWriter:
     """A Parquet file of one stream and day that is being written; rows are buffered until they fill a row group."""
 
-    def __init__(
-        self, root: Path, staging: str, compression: str, schema: Any, stream: str, day: int | None, first: StreamID
-    ) -> None:
+    def __init__(self, target: FileTarget, schema: Any, stream: str, day: int | None, first: StreamID) -> None:
         import pyarrow.parquet as pq
 
         self.stream, self.day, self.first = stream, day, first
-        self.path = f"{staging}/{uuid.uuid4().hex}.part"
-        self._file = open(root / self.path, "wb")  # noqa: SIM115 (`close` closes it)
+        self._target = target
+        self.path, self._file = target.create()
         columns = [field for field in schema.names if field not in DELTAS]
         self._writer = pq.ParquetWriter(
-            self._file, schema, compression=compression,
+            self._file, schema, compression=target.compression,
             use_dictionary=_leaves(schema, columns),
             column_encoding={name: DELTAS[name] for name in schema.names if name in DELTAS},
         )  # fmt: skip
@@ -72,14 +69,11 @@ class ArchiveFileWriter:
         self._batches, self._rows, self.waiting = [], 0, 0
 
     def close(self, last: StreamID) -> Part:
-        """Complete the Parquet file, sync it to disk, and return its description; last: the ID of the last row."""
+        """Complete the Parquet file, store it durably, and return its description; last: the ID of the last row."""
         self.flush()
         self._writer.close()
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        size = self._file.tell()
-        self._file.close()
-        return Part(self.path, self.stream, self.day, self.first, last, self.rows, size)
+        part = Part(self.path, self.stream, self.day, self.first, last, self.rows, self._file.tell())
+        return self._target.finish(part, self._file)
 
 
 def _leaves(schema: Any, names: Sequence[str]) -> list[str]:
@@ -98,8 +92,8 @@ def _leaves(schema: Any, names: Sequence[str]) -> list[str]:
 class PartitionedParquetWriter:
     """The open Parquet files of a task, one per stream, because the input may alternate between streams."""
 
-    def __init__(self, root: Path, staging: str, compression: str) -> None:
-        self.root, self.staging, self.compression = root, staging, compression
+    def __init__(self, target: FileTarget) -> None:
+        self.target = target
         self.open: dict[str, tuple[ArchiveFileWriter, StreamID]] = {}  # by stream: its open file and the last row's ID
         self.parts: list[Part] = []
 
@@ -113,7 +107,7 @@ class PartitionedParquetWriter:
             while len(self.open) >= MOST_OPEN:
                 self._close(next(iter(self.open)))  # close the least recently used file
             first = entry_id(rows, 0)
-            writer = ArchiveFileWriter(self.root, self.staging, self.compression, rows.schema, stream, day, first)
+            writer = ArchiveFileWriter(self.target, rows.schema, stream, day, first)
         writer.write(rows)
         self.open[stream] = writer, entry_id(rows, rows.num_rows - 1)
         writers = [writer for writer, _ in self.open.values()]
@@ -131,12 +125,12 @@ class PartitionedParquetWriter:
         return self.parts
 
 
-def write_parts(batches: Iterable[Any], root: Path, staging: str, compression: str) -> list[Part]:
+def write_parts(batches: Iterable[Any], target: FileTarget) -> list[Part]:
     """Write record batches as one file per stream and day.
 
     The batches have the columns stream, id_ms and id_seq; the IDs of each stream must rise.
     """
-    writers = PartitionedParquetWriter(root, staging, compression)
+    writers = PartitionedParquetWriter(target)
     for batch in batches:
         for stream, day, piece in runs(batch):
             writers.write(stream, day, piece.drop_columns(list(IN_NAME)))
@@ -186,23 +180,37 @@ def runs(batch: Any) -> Iterator[tuple[str, int | None, Any]]:
         start = end
 
 
-def merge_parts(root: Path, olds: Sequence[Part], staging: str, compression: str) -> Part:
-    """Merge Parquet files of one folder into one file, in ID order."""
-    import pyarrow.parquet as pq
+def merge_parts(target: FileTarget, olds: Sequence[Part]) -> Part:
+    """Merge Parquet files of one stream and day into one file, in ID order."""
+    import pyarrow as pa
 
     writer: ArchiveFileWriter | None = None
     olds = sorted(olds, key=lambda part: part.first)
+    schema = merged_schema(target, olds)
     for old in olds:
-        with pq.ParquetFile(root / old.path) as file:
+        with target.read(old.path) as file:
             if writer is None:
-                writer = ArchiveFileWriter(
-                    root, staging, compression, file.schema_arrow, old.stream, old.day, old.first
-                )
+                writer = ArchiveFileWriter(target, schema, old.stream, old.day, old.first)
             for batch in file.iter_batches(GROUP_ROWS):
-                writer.write(batch)
+                columns = [
+                    batch.column(field.name) if field.name in batch.schema.names else pa.nulls(len(batch), field.type)
+                    for field in schema
+                ]
+                writer.write(pa.RecordBatch.from_arrays(columns, schema=schema))
     assert writer is not None
     part = writer.close(olds[-1].last)
     rows = sum(old.rows for old in olds)
     if part.rows != rows:
         raise ArchiveError(f"rillet: the files to merge, from {olds[0].path} on, hold {part.rows} rows, not {rows}")
     return part
+
+
+def merged_schema(target: FileTarget, files: Sequence[Part]) -> Any:
+    """Return the Arrow schema of several files: all columns, in order of appearance."""
+    import pyarrow as pa
+
+    columns: dict[str, Any] = {}
+    for one in files:
+        for field in target.schema(one.path):
+            columns.setdefault(field.name, field)
+    return pa.schema(list(columns.values()))

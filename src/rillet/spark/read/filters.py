@@ -23,6 +23,11 @@ The intervals are exact, so Spark does not evaluate these filters again. Spark e
 (whose values repeat throughout the stream), on other columns, with a literal of another type, with OR, functions or
 casts. A pushed filter costs microseconds; IN adds an interval per value.
 
+**A pushed filter stays with its DataFrame.** Spark (4.3) keeps the plan of a Python source's first scan with the table
+object of a DataFrame. A later query on the same DataFrame then reads what the filters of the first one selected, and
+lacks rows without an error. A source cannot notice this: Spark does not call it again. So filters are only pushed if
+the option `pushFilters` is true, for a DataFrame that is used in one query.
+
 Spark only calls `pushFilters` if spark.sql.python.filterPushdown.enabled is on, and rejects a reader that defines
 `pushFilters` if the setting is off. So `register` turns the setting on and uses readers that define the method. A data
 source class that is registered without `register` has no filter push-down.

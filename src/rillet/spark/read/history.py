@@ -31,15 +31,17 @@ from typing import Any
 
 from rillet.client.errors import ConnectorError
 from rillet.client.servers import Servers
-from rillet.spark.archive.layout import Archive, ArchiveManifest
-from rillet.spark.archive.layout import Part as ArchivedFile
-from rillet.spark.archive.parquet_reader import ArchiveTask, read_share
+from rillet.spark.archive.backends import AnyArchive, open_archive
+from rillet.spark.archive.files import ArchiveError
+from rillet.spark.archive.manifest import ArchiveManifest
+from rillet.spark.archive.parquet_reader import ArchiveTask, field_names_in, read_share
 from rillet.spark.options import Options
 from rillet.spark.read.metadata import missing_stream, selected_streams
 from rillet.spark.read.offsets import Part as Range
 from rillet.spark.read.page_reader import read_task
 from rillet.spark.read.range_planner import Planner, ranges_between
 from rillet.spark.read.stream_info import StreamInfo, stream_infos
+from rillet.spark.read.unknown_fields import check_fields
 from rillet.store.names import matches
 from rillet.types.stream.id import StreamID
 
@@ -63,14 +65,27 @@ class HistoryTask:
     ranges: tuple[Range, ...] = ()
 
 
-def plan(options: Options, parallelism: int, keeps: Keeps, bounds_of: BoundsOf) -> list[HistoryTask]:
+def archive_of(options: Options) -> AnyArchive:
+    """Return the archive that the options name."""
+    return open_archive(str(options.archive), storage_options=options.archive_options)
+
+
+def plan(
+    options: Options, parallelism: int, keeps: Keeps, bounds_of: BoundsOf, schema: Any = None
+) -> list[HistoryTask]:
     """Return the tasks of a batch read with the option `archive`.
 
     keeps(stream): whether the filters select a stream. bounds_of(counters): the range of IDs to read of each stream.
+    schema: the Arrow schema, to report fields that occur neither in the archive nor in the streams.
     """
-    archive = Archive(str(options.archive))
+    archive = archive_of(options)
     with Servers(options) as servers:
         manifest, extents = consistent_state(archive, options, keeps, servers)
+        if manifest.foreign:
+            raise ArchiveError(
+                f"rillet: {manifest.foreign} files of the Delta table {archive.path} were written by another program "
+                "(OPTIMIZE is one): read the table with a reader of Delta Lake"
+            )
         bounds = bounds_of(combined_extents(manifest, extents))
         archived, live = {}, {}
         for stream, (after, last) in bounds.items():
@@ -79,6 +94,10 @@ def plan(options: Options, parallelism: int, keeps: Keeps, bounds_of: BoundsOf) 
             info = extents[stream]
             if info is not None and info.length and max(after, seam) < last:
                 live[stream] = (max(after, seam), last)
+        if schema is not None and (names := archived_fields(archive, manifest)) is not None:
+            check_fields(
+                options, servers, schema, live, names, f"the sampled entries of {archive.path} and its streams"
+            )
         planner = Planner(options, servers, parallelism, hurried=False)
         spans = ranges_between({stream: extents[stream] for stream in live}, live)
         batch = planner.cut(planner.measure(spans), None)
@@ -87,7 +106,7 @@ def plan(options: Options, parallelism: int, keeps: Keeps, bounds_of: BoundsOf) 
 
 
 def consistent_state(
-    archive: Archive, options: Options, keeps: Keeps, servers: Servers
+    archive: AnyArchive, options: Options, keeps: Keeps, servers: Servers
 ) -> tuple[ArchiveManifest, dict[str, StreamInfo | None]]:
     """Return the archive's manifest and the streams' counters; every entry is in the archive or in its stream."""
     manifest = archive.existing()
@@ -130,6 +149,18 @@ def combined_extents(
     }
 
 
+def archived_fields(archive: AnyArchive, manifest: ArchiveManifest) -> set[bytes] | None:
+    """Return the names of fields in a sample of an archive's rows; None if the archive has typed columns."""
+    names: set[bytes] = set()
+    files = list(manifest.files)
+    for file in files[:1] + files[1:][-1:]:
+        found = field_names_in(archive.task(manifest, file, file.first, file.last))
+        if found is None:
+            return None
+        names |= found
+    return names
+
+
 def _selected_streams(manifest: ArchiveManifest, options: Options) -> list[str]:
     """Return the archived streams that the options select."""
     keys, pattern = options.keys(), options.stream_pattern
@@ -138,13 +169,16 @@ def _selected_streams(manifest: ArchiveManifest, options: Options) -> list[str]:
     return [stream for stream in manifest.streams() if matches(str(pattern), stream)]
 
 
-def archive_tasks(archive: Archive, manifest: ArchiveManifest, bounds: Bounds, parallelism: int) -> list[HistoryTask]:
+def archive_tasks(
+    archive: AnyArchive, manifest: ArchiveManifest, bounds: Bounds, parallelism: int
+) -> list[HistoryTask]:
     """Divide the rows of an archive among Spark tasks: small files whole, large files by row groups."""
     shares = []
     for file in manifest.files:
         after, last = bounds.get(file.stream, (file.last, file.last))
         if file.last > after and file.first <= last:
-            shares.append((file, share_of(archive, manifest, file, after, last)))
+            shares.append((file, archive.task(manifest, file, after, last)))
+    shares.sort(key=lambda share: (share[0].stream, share[0].first))
     rows = sum(file.rows for file, _ in shares)
     target = max(TASK_ROWS, rows // parallelism + 1)
     tasks: list[HistoryTask] = []
@@ -161,13 +195,6 @@ def archive_tasks(archive: Archive, manifest: ArchiveManifest, bounds: Bounds, p
     if pending:
         tasks.append(HistoryTask(tuple(pending)))
     return tasks
-
-
-def share_of(
-    archive: Archive, manifest: ArchiveManifest, file: ArchivedFile, after: StreamID, last: StreamID
-) -> ArchiveTask:
-    """Return the task input for the entries of an archive file with after < ID <= last."""
-    return ArchiveTask(tuple(archive.places(manifest, file.path)), file.stream, after, last)
 
 
 # ---- reading, in the tasks ----------------------------------------------------------------------------------------
@@ -210,14 +237,14 @@ def archived_meanwhile(options: Options, servers: Servers, stream: str, after: S
     first = servers.call(key, b"XRANGE", key, b"-", b"+", b"COUNT", b"1")
     if first and StreamID.parse(first[0][0]) <= after:
         return None
-    manifest = Archive(str(options.archive)).existing()
+    manifest = archive_of(options).existing()
     return manifest if manifest.read_up_to(stream) > after else None
 
 
 def _read_archived(
     options: Options, manifest: ArchiveManifest, stream: str, after: StreamID, last: StreamID, schema: Any
 ) -> Iterator[Any]:
-    archive = Archive(str(options.archive))
+    archive = archive_of(options)
     for file in manifest.files:
         if file.stream == stream and file.last > after and file.first <= last:
-            yield from read_share(share_of(archive, manifest, file, after, last), schema, options)
+            yield from read_share(archive.task(manifest, file, after, last), schema, options)
