@@ -68,7 +68,10 @@ class TableOptions(ConnectionOptions):
     txn_app_id: str | None = option(non_empty, WRITE)
     txn_version: int | None = option(whole_number(0), WRITE)
 
+    # What the parts that write streams expect of their options (write/transactions.py).
     read_from = "master"
+    id_column = maxlen = minid = None
+    trim_exactly = False
 
     @property
     def key_name(self) -> str:

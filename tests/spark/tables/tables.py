@@ -9,6 +9,8 @@ from pyspark.sql.types import BinaryType, DataType, MapType, StringType, StructT
 from rillet.spark.table_options import parse_table
 from rillet.spark.tables.reader import TableReader
 from rillet.spark.tables.schema import default_schema
+from rillet.spark.tables.writer import TableBatchWriter, TableStreamingWriter
+from tests.spark.writing import in_task
 
 
 NAMES = {"int": "integer", "bigint": "long", "tinyint": "byte", "smallint": "short"}
@@ -46,3 +48,24 @@ def rows(parallelism: int = 2, schema: str = "", **options: str) -> list[dict[st
     """Return all rows of a table."""
     table = reader(parallelism, schema, **options)
     return [row for part in table.partitions() for batch in table.read(part) for row in batch.to_pylist()]
+
+
+def write(rows: Any, partitions: int = 1, overwrite: bool = False, streaming: bool = False, batch: int = 0,
+          **options: str) -> Any:  # fmt: skip
+    """Write an Arrow table as Spark would, in tasks of about equal size; return the writer."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    parsed = parse_table(options)
+    kind = TableStreamingWriter if streaming else TableBatchWriter
+    writer = kind(parsed, from_arrow_schema(rows.schema), overwrite)
+    size = -(-rows.num_rows // partitions)
+    messages: list[Any] = []
+    for partition in range(partitions):
+        in_task(partition, batch)
+        part = rows.slice(partition * size, size)
+        messages.append(writer.write(iter(part.to_batches(max_chunksize=100))))
+    if streaming:
+        writer.commit(messages, batch)
+    else:
+        writer.commit(messages)
+    return writer
