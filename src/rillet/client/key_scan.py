@@ -58,7 +58,7 @@ _END = 1 << 64
 _SLOTS_AT_ONCE = 64
 _MOST_KEYS = b"1000000000"
 # Versions in INFO of servers whose SCAN is Redis's; any other `<name>_version` is of another family.
-_FAMILY = frozenset(("redis_version", "valkey_version", "rillet_version", "gcc_version"))
+_FAMILY = frozenset(("redis_version", "valkey_version", "rillet_version", "python_version", "gcc_version"))
 
 
 @dataclass(frozen=True)
@@ -234,8 +234,8 @@ class KeyScan:
         after = self.servers.slot_texts()
         if before != after or "[" in "".join(after):
             for number in range(len(after)):
-                for at in range(0, len(self.part.slots), _SLOTS_AT_ONCE):
-                    yield from self._keys_of(self.part.slots[at : at + _SLOTS_AT_ONCE], number)
+                for at in range(0, len(self.part.slots), 8 * _SLOTS_AT_ONCE):
+                    yield from self._keys_of(self.part.slots[at : at + 8 * _SLOTS_AT_ONCE], number)
 
     def _keys_of(self, slots: Sequence[int], master: int | None) -> Iterator[list[bytes]]:
         """Yield the keys of slots at their owners, or at the master of this number."""
@@ -257,11 +257,9 @@ class KeyScan:
     def _slot_replies(self, slots: Sequence[int], master: int | None) -> list[list[bytes]]:
         """Return the keys of each slot, with one pipeline for each node."""
         nodes: dict[Connection, list[tuple[bytes, ...]]] = {}
+        node = None if master is None else list(self.servers.masters())[master]
         for slot in slots:
-            if master is None:
-                connection = self.servers.slot_connection(slot)
-            else:
-                connection = list(self.servers.masters())[master]
+            connection = self.servers.slot_connection(slot) if node is None else node
             nodes.setdefault(connection, []).append((b"CLUSTER", b"GETKEYSINSLOT", b"%d" % slot, _MOST_KEYS))
         replies = []
         for connection, commands in nodes.items():

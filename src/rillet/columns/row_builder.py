@@ -565,7 +565,7 @@ class RowBuilder:
                     text = bytes(data[column.start : column.start + column.bad]).decode("utf-8", "replace")
                     shown = repr(text[:SHOWN]) + ("..." if len(text) > SHOWN else "")
                 break
-        stream: str = (self.before + self.key).decode("utf-8", "replace")
+        stream: str = self.before.decode("utf-8", "replace") + self.key.decode("utf-8", "replace")
         if self.noun:
             raise BadValue(f"rillet: in the {self.noun} {stream!r}, {what} is not of type {kind}: {shown} (mode FAILFAST)")
         raise BadValue(
