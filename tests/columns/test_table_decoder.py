@@ -58,7 +58,7 @@ class Table:
         if kind == SCALAR:
             parts = [Part(SCALAR, [column], required=at == 0, positive=True) for at, column in enumerate(made)]
         else:
-            parts = [Part(kind, [] if by_name else made, required=True)]
+            parts = [Part(kind, [] if by_name else [*made], required=True)]
         self.decoder = TableDecoder(self.rows, parts, **options)
         self.batches: list[list[tuple[Any, ...]]] = []
 
@@ -91,8 +91,11 @@ def test_values_of_hashes_in_pieces(hashes: list[tuple[bytes | None, bytes | Non
     keys = [b"h%d" % i for i in range(len(hashes))]
     data = b"".join(resp(list(values)) for values in hashes)
     table = Table(VALUES, {"a": STRING, "b": STRING}, max_rows=7)
-    expected = [(key.decode(), *(None if cell is None else cell.decode() for cell in values))
-                for key, values in zip(keys, hashes, strict=True) if any(cell is not None for cell in values)]  # fmt: skip
+    expected = [
+        (key.decode(), *(None if cell is None else cell.decode() for cell in values))
+        for key, values in zip(keys, hashes, strict=True)
+        if any(cell is not None for cell in values)
+    ]
     assert table.read(keys, data, step) == expected
     assert table.decoder.absent == [key for key, values in zip(keys, hashes, strict=True) if values == (None, None)]
     assert max(map(len, table.batches)) <= 7

@@ -10,14 +10,14 @@ A plan states the commands for a key and the parts of a row that their replies b
 
     KeyPlan("hash", [(b"HMGET", b"name", b"age")], [Part(VALUES, [name, age], required=True)])
 
-The key follows the first word of each command; for OBJECT, MEMORY and other containers, the second (`after`).
+The key follows the first word of each command; for OBJECT and MEMORY, the second.
 
-**Large values.** For lists, sets and sorted sets, the plan names the command that returns the size. A value of more than
-PAGE elements is read in pages: LRANGE for a list, SSCAN or ZSCAN for the others. The reader remembers the members of one
-such value, because these scans may return a member twice.
+**Large values.** For lists, sets and sorted sets, the plan names the command that returns the size. A value of more
+than PAGE elements is read in pages: LRANGE for a list, SSCAN or ZSCAN for the others. The reader remembers the members
+of one such value, because these scans may return a member twice.
 
-**Absent keys.** HMGET replies with nulls both for a missing key and for a hash without these fields. So the reader asks
-for absent keys again with EXISTS, and adds a row of nulls for those that exist. With `keeps`, every absent key gets a
+**Absent keys.** HMGET replies with nulls both for a missing key and for a hash without these fields. So the reader
+requests EXISTS for absent keys, and adds a row of nulls for those that exist. With `keeps`, every absent key gets a
 row of nulls.
 
 **Errors.** A redirection (MOVED, ASK ...) is followed, key by key. `wrong_type` is called for a key of another type; it
@@ -105,8 +105,8 @@ class KeyReader:
     """Reads keys into `rows`; see the module's docstring."""
 
     def __init__(
-        self, servers: Servers, side: Servers, rows: RowBuilder, plan: KeyPlan, *, pipeline: int = 1000, batch_rows: int = 16384,
-        batch_bytes: int = 32 << 20, prefix: int = 0, keeps: bool = False,
+        self, servers: Servers, side: Servers, rows: RowBuilder, plan: KeyPlan, *, pipeline: int = 1000,
+        batch_rows: int = 16384, batch_bytes: int = 32 << 20, prefix: int = 0, keeps: bool = False,
         wrong_type: Callable[[bytes, str], None] | None = None,
     ) -> None:  # fmt: skip
         self.servers = servers

@@ -14,7 +14,7 @@ A program reads the parts in parallel, in processes that do not communicate. Thr
                            SCAN 0 ──►SCAN 2 ──►SCAN 1 ──►SCAN 3 ──► 0
 
 The keys of a position are the same for every size of the table, also while it is rehashed, as long as it has at least
-2^bits buckets. A part begins at the cursor of its first position and ends where the next part begins. A call of SCAN
+2^bits buckets, however large it is. A part begins at the cursor of its first position and ends where the next part begins. A call of SCAN
 may run past this end. Then the part drops the reply and repeats the call with a smaller COUNT. With COUNT 1, SCAN stops
 at the first bucket that contains a key; if it runs past the end, all returned keys belong to the next part.
 
@@ -37,6 +37,7 @@ parts); SCAN on the nodes of a cluster, because a key that moves could be in two
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -47,6 +48,7 @@ from rillet.client.connection import Connection
 from rillet.client.errors import ConnectionLost, ConnectorError, refused
 from rillet.client.redirection import Patience
 from rillet.client.servers import Servers
+from rillet.client.transaction import retry
 from rillet.protocol.reply_parser import ReplyError
 from rillet.structs.glob import compiled
 
@@ -82,10 +84,11 @@ def plan_scan(servers: Servers, parts: int) -> list[ScanPart]:
     """Divide the keys of the servers into up to `parts` parts."""
     if servers.is_cluster:
         return _slot_parts(servers, parts)
-    connection = next(servers.masters())
-    keys = servers.ask(connection, b"DBSIZE")
-    bits = min(MOST_BITS, max(keys // KEYS_PER_POSITION, 1).bit_length() - 1)
-    parts = min(parts, 1 << bits)
+    keys = _ask(servers, b"DBSIZE")
+    most = max(keys // KEYS_PER_POSITION, 1).bit_length() - 1
+    parts = min(parts, 1 << most)
+    whole = (parts - 1).bit_length()  # enough bits for a power of 2; other numbers of parts divide evenly with three more
+    bits = min(most, MOST_BITS, whole if parts == 1 << whole else whole + 3)
     run_id = _run_id(servers)
     if parts == 1:
         return [ScanPart(CURSORS, run_id=run_id or "")]
@@ -112,8 +115,11 @@ def _slot_parts(servers: Servers, parts: int) -> list[ScanPart]:
 
 def _run_id(servers: Servers) -> str | None:
     """Return the run ID of the only server; None if it has another family of cursors, or does not answer INFO."""
-    (reply,) = next(servers.masters()).replies([(b"INFO", b"server")])
-    if isinstance(reply, ReplyError):
+    try:
+        reply = _ask(servers, b"INFO", b"server")
+    except ConnectionLost:
+        raise
+    except ConnectorError:
         return None
     lines = dict(line.split(":", 1) for line in reply.decode(errors="replace").splitlines() if ":" in line)
     if any(name.endswith("_version") and name not in _FAMILY for name in lines):
@@ -121,17 +127,25 @@ def _run_id(servers: Servers) -> str | None:
     return lines.get("run_id")
 
 
+def _ask(servers: Servers, *words: bytes) -> Any:
+    """Send one command to the only server and return its reply; repeat it after a lost connection."""
+    return retry(servers, lambda: servers.ask(next(servers.masters()), *words))
+
+
 def _as_expected(servers: Servers, part: ScanPart) -> bool:
     """Return whether a call of SCAN at the start of a part returns a cursor that continues there."""
     start = reversed_bits(part.low, part.bits)
-    following, _ = servers.ask(next(servers.masters()), b"SCAN", b"%d" % start, b"COUNT", b"1")
+    following, _ = _ask(servers, b"SCAN", b"%d" % start, b"COUNT", b"1")
     first = part.low << (64 - part.bits)
     after = reversed_bits(int(following)) or _END
     return first < after <= first + (1 << (64 - part.bits))
 
 
 class KeyScan:
-    """Lists the keys of one part that match a glob and, on a single server, have a type."""
+    """Lists the keys of one part that match a glob and, on a single server, have a type.
+
+    Nothing else may use the connections of `servers` until all keys are listed, because SCAN is sent ahead.
+    """
 
     def __init__(self, servers: Servers, part: ScanPart, glob: bytes, kind: bytes = b"", count: int = 1000) -> None:
         self.servers = servers
@@ -140,6 +154,7 @@ class KeyScan:
         self.kind = kind  # empty: any type
         self.count = count
         self.seen: set[bytes] = set()
+        self._ahead: tuple[Connection, int] | None = None  # the SCAN that was sent before its keys are needed
 
     def batches(self, size: int) -> Iterator[list[bytes]]:
         """Yield the keys in batches of `size`."""
@@ -173,14 +188,11 @@ class KeyScan:
 
     def _scan(self, start: int, limit: int) -> Iterator[list[bytes]]:
         """Yield the keys from a cursor up to the reversed cursor `limit`."""
-        options = [] if self.glob == b"*" else [b"MATCH", self.glob]
-        options += [b"TYPE", self.kind] if self.kind else []
         cursor, count = start, self.count
         patience: Patience | None = None
         while True:
             try:
-                words = (b"SCAN", b"%d" % cursor, b"COUNT", b"%d" % count, *options)
-                following, keys = self.servers.ask(next(self.servers.masters()), *words)
+                following, keys = self._call(cursor, count)
             except ConnectionLost:
                 patience = patience or Patience(self.servers.options.timeout)
                 if not patience.again():
@@ -194,12 +206,40 @@ class KeyScan:
                     return
                 count = max(1, count // 10)
                 continue
+            cursor = int(following)
+            if after < limit:
+                self._send_ahead(cursor)
             fresh = self._new(keys)
             if fresh:
                 yield fresh
             if after == limit:
                 return
-            cursor = int(following)
+
+    def _words(self, cursor: int, count: int) -> tuple[bytes, ...]:
+        options = [] if self.glob == b"*" else [b"MATCH", self.glob]
+        options += [b"TYPE", self.kind] if self.kind else []
+        return (b"SCAN", b"%d" % cursor, b"COUNT", b"%d" % count, *options)
+
+    def _send_ahead(self, cursor: int) -> None:
+        """Send the next SCAN, so that the server executes it while the caller uses the keys of this one."""
+        connection = next(self.servers.masters())
+        with suppress(ConnectionLost):  # `_call` repeats it
+            connection.send_all([self._words(cursor, self.count)])
+            self._ahead = connection, cursor
+
+    def _call(self, cursor: int, count: int) -> Any:
+        """Return the reply to SCAN: to the one that was sent ahead, or to a new one."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            connection, sent = ahead
+            try:
+                reply = connection.reply()
+            except ConnectionLost:
+                self.servers.forget(connection)
+                raise
+            if sent == cursor and count == self.count and not isinstance(reply, ReplyError):
+                return reply
+        return self.servers.ask(next(self.servers.masters()), *self._words(cursor, count))
 
     def _after_reconnect(self, cursor: int) -> int:
         """Return the cursor at which to continue after a lost connection: 0 if the server may be another one."""
@@ -212,26 +252,26 @@ class KeyScan:
         if self.part.bits and _run_id(self.servers) != self.part.run_id:
             raise ConnectorError(
                 f"rillet: {self.servers} was restarted or replaced after the read of its keys was planned, which "
-                "changes the order of SCAN: read the table again"
+                "changes the order of SCAN: load the DataFrame again"
             )
 
     def _require_large_table(self) -> None:
-        keys = self.servers.ask(next(self.servers.masters()), b"DBSIZE")
+        keys = _ask(self.servers, b"DBSIZE")
         if keys <= FEWEST << self.part.bits:
             raise ConnectorError(
-                f"rillet: nearly all keys at {self.servers} were deleted while they were read, {keys} are left: read "
-                "the table again"
+                f"rillet: nearly all keys at {self.servers} were deleted after the read was planned, {keys} are left: "
+                "load the DataFrame again"
             )
 
     # ---- slots of a cluster ----
 
     def _in_slots(self) -> Iterator[list[bytes]]:
-        before = self.servers.slot_texts()
+        before = retry(self.servers, self.servers.slot_texts)
         for at in range(0, len(self.part.slots), _SLOTS_AT_ONCE):
             slots = self.part.slots[at : at + _SLOTS_AT_ONCE]
             yield from self._keys_of(slots, None)
         self.servers.map_is_stale()
-        after = self.servers.slot_texts()
+        after = retry(self.servers, self.servers.slot_texts)
         if before != after or "[" in "".join(after):
             for number in range(len(after)):
                 for at in range(0, len(self.part.slots), 8 * _SLOTS_AT_ONCE):

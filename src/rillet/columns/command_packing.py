@@ -139,7 +139,6 @@ class CommandPacker:
     def _command(self, form: Command, row: cython.Py_ssize_t) -> cython.bint:
         """Append one command for a row; return False if the row does not need it."""
         column: StringArrays
-        place: cython.Py_ssize_t
         i: cython.Py_ssize_t
         room: cython.Py_ssize_t = 0
         more: cython.Py_ssize_t = 0

@@ -567,7 +567,8 @@ class RowBuilder:
                 break
         stream: str = self.before.decode("utf-8", "replace") + self.key.decode("utf-8", "replace")
         if self.noun:
-            raise BadValue(f"rillet: in the {self.noun} {stream!r}, {what} is not of type {kind}: {shown} (mode FAILFAST)")
+            text = f"in the {self.noun} {stream!r}, {what} is not of type {kind}"
+            raise BadValue(f"rillet: {text}: {shown} (mode FAILFAST)")
         raise BadValue(
             f"rillet: in the stream {stream!r}, entry {self.ms}-{self.seq}, {what} is not of type {kind}: {shown} "
             "(mode FAILFAST)"

@@ -16,8 +16,8 @@ It returns FULL between two keys only. So `rollback` can drop the rows of an inc
 
 A key without a row:
 
-    absent      its `required` part is null, empty, or the type `none`: the key does not exist, or a hash has none of the
-                requested fields. With `keeps`, such a key gets a row of nulls
+    absent      its `required` part is null, empty, or the type `none`: the key does not exist, or a hash has none of
+                the requested fields. With `keeps`, such a key gets a row of nulls
     failed      a reply is an error, such as WRONGTYPE or MOVED. A `lenient` part is null instead
 
 An incomplete row starts again when more bytes have arrived, because the receive buffer moves. An element of ITEMS or
@@ -220,9 +220,9 @@ class TableDecoder(ReceiveBuffer):
         if kind == _ERROR:
             if part.lenient:
                 self.size = 0
-                for column in part.columns:
-                    if column is not None:
-                        column.size = _ABSENT
+                column = part.columns[0]  # type: ignore[assignment]
+                if column is not None:
+                    column.size = _ABSENT
             return True
         if part.kind == _SCALAR:
             return self._scalar(part, kind)
@@ -232,7 +232,7 @@ class TableDecoder(ReceiveBuffer):
             return self._fields(part, n)
         if n != len(part.columns):
             raise ProtocolError("a reply to HMGET has another number of values than the request has fields")
-        for column in part.columns:
+        for column in part.columns:  # type: ignore[assignment]
             if not self._text(self.after):
                 return False
             if self.size != _ABSENT:

@@ -119,7 +119,8 @@ class RilletDataSource(DataSource):
         """Return the streaming reader; if its creation fails, return a reader that raises the error when called."""
         try:
             if self.table is not None:
-                raise OptionError(f"rillet: only streams can be read by a streaming query, not the type {self.table.type}")
+                problem = f"only streams can be read by a streaming query, not the type {self.table.type}"
+                raise OptionError(f"rillet: {problem}")
             return StreamingReader(self.parsed, schema, self._parallelism())
         except RilletError as error:
             return FailedReader(error)

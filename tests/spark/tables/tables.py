@@ -12,7 +12,6 @@ from rillet.spark.tables.schema import default_schema
 from rillet.spark.tables.writer import TableBatchWriter, TableStreamingWriter
 from tests.spark.writing import in_task
 
-
 NAMES = {"int": "integer", "bigint": "long", "tinyint": "byte", "smallint": "short"}
 MAPS: dict[str, DataType] = {
     "map<string,string>": MapType(StringType(), StringType()), "map<string,binary>": MapType(StringType(), BinaryType())
@@ -55,9 +54,8 @@ def write(rows: Any, partitions: int = 1, overwrite: bool = False, streaming: bo
     """Write an Arrow table as Spark would, in tasks of about equal size; return the writer."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    parsed = parse_table(options)
-    kind = TableStreamingWriter if streaming else TableBatchWriter
-    writer = kind(parsed, from_arrow_schema(rows.schema), overwrite)
+    made = TableStreamingWriter if streaming else TableBatchWriter
+    writer: Any = made(parse_table(options), from_arrow_schema(rows.schema), overwrite)
     size = -(-rows.num_rows // partitions)
     messages: list[Any] = []
     for partition in range(partitions):

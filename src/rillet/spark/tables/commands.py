@@ -9,11 +9,11 @@
     all       PEXPIRE key ms                                 with ttl or ttlColumn; a null leaves the lifetime unchanged
 
 mode("overwrite") of hashes and strings writes DEL before HSET, and SET without KEEPTTL, so that a key has nothing from
-before. A row with a null key is an error. A row that has no value to write (a null member, value or element; a hash with
-nothing but nulls) is left out.
+before. A row with a null key is an error. A row without a value to write (a null member, value or element; a hash
+with only nulls) is left out.
 
-`TableLayout` checks the schema on the driver and loads record batches into a CommandPacker in tasks. Spark sends it with
-every task, so it is small.
+`TableLayout` checks the schema on the driver and loads record batches into a CommandPacker in tasks. Spark sends it
+with every task, so it is small.
 """
 
 from __future__ import annotations
@@ -218,6 +218,7 @@ class TableLayout:
         if self.of_map or (options.type in ("hash", "string") and (options.nulls == "delete" or self.overwrite)):
             return made
         wanted = list(self.fields) if options.type == "hash" else [options.value_name]
+        wanted += [options.ttl_column] if options.ttl_column else []
         if any(made.column(name).null_count == 0 for name in wanted):
             return made
         used = pc.is_valid(made.column(wanted[0]))
@@ -242,7 +243,7 @@ class TableLayout:
     def _require_scores(self, scores: Any, members: Any, keys: Any) -> None:
         import pyarrow.compute as pc
 
-        missing = pc.is_null(scores, nan_is_null=True) if str(scores.type) in ("float", "double") else pc.is_null(scores)
+        missing = pc.is_null(scores, nan_is_null=str(scores.type) in ("float", "double"))
         wrong = pc.index(pc.and_(missing, pc.is_valid(members)), True).as_py()
         if wrong >= 0:
             raise ConnectorError(

@@ -1,16 +1,16 @@
 """Look-ups of the keys that a DataFrame contains: `read_keys` returns their rows, `enrich` adds fields to each row.
 
-Both run in `mapInArrow`: an Arrow batch of keys becomes a pipeline of HMGETs (client/key_reader.py), whose replies become
-Arrow columns, without Python objects for the values.
+Both run in `mapInArrow`: an Arrow batch of keys becomes a pipeline of HMGETs (client/key_reader.py), whose replies
+become Arrow columns, without Python objects for the values.
 
-`enrich` looks up the different keys of each batch. It keeps the fields in a cache in the Python worker, which Spark uses
-again for later tasks and micro-batches:
+`enrich` looks up the different keys of each batch. It keeps the fields in a cache in the Python worker, which Spark
+uses again for later tasks and micro-batches:
 
     table    one row for each key, in the order of the look-ups
     rows     key -> its row in the table, and the time of the look-up
 
-A key is looked up again when its row is older than `max_age`. When the table would exceed `cache` rows, the cache starts
-again with the keys of the current batch. A key that does not exist is in the cache, too, with nulls.
+A key is looked up again when its row is older than `max_age`. When the table would exceed `cache` rows, the cache
+starts again with the keys of the current batch. A key that does not exist is in the cache, too, with nulls.
 """
 
 from __future__ import annotations
@@ -181,7 +181,9 @@ def _parsed(options: dict[str, str]) -> TableOptions:
 def _struct(schema: str | StructType) -> StructType:
     from pyspark.sql.types import StructType
 
-    return StructType.fromDDL(schema) if isinstance(schema, str) else schema
+    made = StructType.fromDDL(schema) if isinstance(schema, str) else schema
+    assert isinstance(made, StructType)
+    return made
 
 
 def _added(fields: Sequence[str] | str | StructType, prefix: str) -> tuple[StructType, StructType]:

@@ -105,8 +105,8 @@ def read_table(
     key that does not exist has a row of nulls.
     """
     table = TableRows(options, schema)
-    with Servers(options) as servers, Servers(options) as side:
-        servers.waits = side.waits = True
+    with Servers(options) as servers, Servers(options) as side, Servers(options) as scanning:
+        servers.waits = side.waits = scanning.waits = True
         listed = not isinstance(keys, ScanPart)
         reader = KeyReader(
             servers, side, table.rows, table.plan, pipeline=options.pipeline_keys, batch_rows=options.batch_rows,
@@ -115,7 +115,7 @@ def read_table(
         )  # fmt: skip
         if isinstance(keys, ScanPart):
             kind = SCAN_TYPES.get(options.type, options.type.encode())
-            keys = KeyScan(side, keys, options.glob(), kind, options.scan_count).batches(options.pipeline_keys)
+            keys = KeyScan(scanning, keys, options.glob(), kind, options.scan_count).batches(options.pipeline_keys)
         for _ in reader.read(keys):
             batch = record_batch(table.rows, schema)
             if batch.num_rows:  # mode=DROPMALFORMED may drop all rows of a batch
@@ -141,14 +141,15 @@ def infer_table(options: TableOptions) -> StructType:
         "bigint": types.LongType(), "double": types.DoubleType(), "boolean": types.BooleanType(),
         "date": types.DateType(), "timestamp": types.TimestampType(), "string": types.StringType(),
     }  # fmt: skip
-    with Servers(options) as servers:
+    with Servers(options) as servers, Servers(options) as scanning:
         if options.keys is not None:
             keys = [key.encode() for key in options.keys[: options.sample_keys]]
         else:
-            scan = KeyScan(servers, ScanPart(CURSORS), options.glob(), b"hash", options.scan_count)
+            scan = KeyScan(scanning, ScanPart(CURSORS), options.glob(), b"hash", options.scan_count)
             if servers.is_cluster:
                 scan.part = max(plan_scan(servers, 1), key=lambda part: len(part.slots))
-            keys = list(islice((key for batch in scan.batches(options.scan_count) for key in batch), options.sample_keys))
+            found = (key for batch in scan.batches(options.scan_count) for key in batch)
+            keys = list(islice(found, options.sample_keys))
         replies = servers.each([(key, (b"HGETALL", key)) for key in keys])
     kinds: dict[bytes, FieldType] = {}
     for flat in replies:

@@ -5,9 +5,9 @@
     TableTransactionSender   RPUSH, HINCRBY, ZINCRBY: transactions with a commit record, as for streams
                              (write/transactions.py); in a cluster, for each slot
 
-A chunk has 256 KiB, and at most two chunks wait for replies on each connection. Replies are counted, not parsed, unless
-one is an error. A command that was redirected (MOVED, ASK ...) is sent again by itself. Any other error ends the task; it
-names the key.
+A chunk has 256 KiB, and at most two chunks wait for replies on each connection. Replies are counted, not parsed,
+unless one is an error. A command that was redirected (MOVED, ASK ...) is sent again by itself. Any other error ends the
+task; it names the key.
 """
 
 from __future__ import annotations

@@ -5,12 +5,12 @@
     driver      writer.commit(messages)     closes the commit records; mode("overwrite") removes keys without a row
 
 **Modes.** `append` writes to keys that exist: fields are set, members and elements are added. `overwrite` replaces the
-keys that begin with keyPrefix. Hashes and strings are replaced one by one while the rows arrive, and the keys that got no
-row are deleted at the end. So a failed write has replaced some keys, and deleted none. A list, a set or a sorted set
+keys that begin with keyPrefix. Hashes and strings are replaced one by one while the rows arrive, and the keys that got
+no row are deleted at the end. So a failed write has replaced some keys, and deleted none. A list, a set or a sorted set
 may get rows from several tasks, so all of them are deleted before the first row is written.
 
-Spark itself refuses the modes `ignore` and `errorifexists` for every source that is written in Python. Therefore they are
-the option ifExists of `append`. Like Spark's modes, they look at the whole table: at any key with keyPrefix.
+Spark itself refuses the modes `ignore` and `errorifexists` for every source that is written in Python. Therefore they
+are the option ifExists of `append`. Like Spark's modes, they look at the whole table: at any key with keyPrefix.
 
 **Repeated tasks.** Spark repeats tasks and batches. HSET, SET, SADD and ZADD have the same result again. RPUSH,
 HINCRBY and ZINCRBY are written in transactions with a commit record (write/commits.py), exactly once.
@@ -88,7 +88,7 @@ class _TableWriter:
         """Write the rows of a task."""
         import xxhash
 
-        hashes = set()
+        hashes: set[bytes] = set()
         with plainly(), Servers(self.options) as servers:
             servers.waits = True
             self.layout.cluster = servers.is_cluster
@@ -194,13 +194,15 @@ class TableStreamingWriter(_TableWriter, DataSourceStreamArrowWriter):
 
 def _keys_with_prefix(servers: Servers, options: TableOptions) -> Iterator[list[bytes]]:
     """Yield the keys of the table: those with the prefix and the type."""
-    for part in plan_scan(servers, 1):
-        for keys in KeyScan(servers, part, escaped(options.key_prefix) + b"*", options.type.encode()).batches(_BATCH):
-            if servers.is_cluster:  # keys of slots are listed without regard to their type
-                types = servers.each([(key, (b"TYPE", key)) for key in keys])
-                keys = [key for key, kind in zip(keys, types, strict=True) if kind == options.type.encode()]
-            if keys:
-                yield keys
+    kind = options.type.encode()
+    with Servers(options) as scanning:
+        for part in plan_scan(scanning, 1):
+            for keys in KeyScan(scanning, part, escaped(options.key_prefix) + b"*", kind).batches(_BATCH):
+                if servers.is_cluster:  # keys of slots are listed without regard to their type
+                    types = servers.each([(key, (b"TYPE", key)) for key in keys])
+                    keys = [key for key, found in zip(keys, types, strict=True) if found == kind]
+                if keys:
+                    yield keys
 
 
 def _delete_keys(options: TableOptions, wanted: Callable[[bytes], bool]) -> None:
