@@ -14,7 +14,7 @@ A program reads the parts in parallel, in processes that do not communicate. Thr
                            SCAN 0 ──►SCAN 2 ──►SCAN 1 ──►SCAN 3 ──► 0
 
 The keys of a position are the same for every size of the table, also while it is rehashed, as long as it has at least
-2^bits buckets, however large it is. A part begins at the cursor of its first position and ends where the next part begins. A call of SCAN
+2^bits buckets. A part begins at the cursor of its first position and ends where the next part begins. A call of SCAN
 may run past this end. Then the part drops the reply and repeats the call with a smaller COUNT. With COUNT 1, SCAN stops
 at the first bucket that contains a key; if it runs past the end, all returned keys belong to the next part.
 
@@ -87,7 +87,7 @@ def plan_scan(servers: Servers, parts: int) -> list[ScanPart]:
     keys = _ask(servers, b"DBSIZE")
     most = max(keys // KEYS_PER_POSITION, 1).bit_length() - 1
     parts = min(parts, 1 << most)
-    whole = (parts - 1).bit_length()  # enough bits for a power of 2; other numbers of parts divide evenly with three more
+    whole = (parts - 1).bit_length()  # enough for a power of 2; other numbers of parts divide evenly with three more
     bits = min(most, MOST_BITS, whole if parts == 1 << whole else whole + 3)
     run_id = _run_id(servers)
     if parts == 1:

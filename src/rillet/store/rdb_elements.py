@@ -31,7 +31,7 @@ _SPECIAL_SCORES = {253: float("nan"), 254: float("inf"), 255: float("-inf")}
 class Element(NamedTuple):
     """One element of a value: its position in a list, its field in a hash, its text, its score in a sorted set."""
 
-    index: int | None = None
+    position: int | None = None
     field: bytes | None = None
     value: bytes = b""
     score: float | None = None
@@ -70,7 +70,7 @@ def _singly(reader: RdbReader, key: Key, form: str, valkey: bool) -> Iterator[El
         elif form == "old scores":
             yield Element(value=text, score=_old_score(reader))
         else:
-            yield Element(index=index if key.type == "list" else None, value=text)
+            yield Element(position=index if key.type == "list" else None, value=text)
 
 
 def _old_score(reader: RdbReader) -> float:
@@ -94,7 +94,7 @@ def _quicklist(reader: RdbReader, form: str) -> Iterator[Element]:
         plain = form == "quicklist" and reader.length() == 1
         block = bytes(reader.buffer())
         for text in [block] if plain else _texts(block, "ziplist" if form == "ziplists" else "listpack"):
-            yield Element(index=index, value=text)
+            yield Element(position=index, value=text)
             index += 1
 
 
@@ -125,4 +125,4 @@ def _of_block(key: Key, form: str, texts: list[bytes]) -> Iterator[Element]:
         elif key.type == "zset":
             yield Element(value=texts[at], score=_number(texts[at + 1]))
         else:
-            yield Element(index=at if key.type == "list" else None, value=texts[at])
+            yield Element(position=at if key.type == "list" else None, value=texts[at])

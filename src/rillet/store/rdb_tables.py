@@ -336,7 +336,7 @@ class _Tables:
             name = shown(key.name)
             for one in elements(reader, key, form, self.walk.product == "valkey"):
                 field = None if one.field is None else shown(one.field)
-                yield from self._row(name, key.type, one.index, field, shown(one.value), one.score)
+                yield from self._row(name, key.type, one.position, field, shown(one.value), one.score)
         else:
             measure(reader, key, form, self.walk.product, self.walk.facts)
         if self.table == "keys":
