@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -183,3 +184,13 @@ def test_errors_are_one_line(spark: SparkSession, place: dict[str, Any]) -> None
     stream = spark.readStream.format("rillet").options(**place, type="hash", keyPattern="e:*").load()
     query = stream.writeStream.format("noop").start()
     assert "only streams can be read by a streaming query" in failure(query.awaitTermination)
+
+
+@pytest.mark.parametrize("place", ["redis"], indirect=True)
+def test_the_examples_of_the_guide_run(spark: SparkSession, place: dict[str, Any]) -> None:
+    guide = Path(__file__).parents[3] / "docs" / "spark-tables.md"
+    with Servers(parse_table({**place, "type": "keys"})) as servers:
+        servers.call(b"", b"FLUSHALL")
+    names: dict[str, Any] = {"spark": spark}
+    for program in re.findall(r"^```python\n(.*?)^```$", guide.read_text(), re.MULTILINE | re.DOTALL):
+        exec(compile(program.replace("redis://localhost:6379", place["url"]), guide.name, "exec"), names)
