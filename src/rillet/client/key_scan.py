@@ -3,7 +3,8 @@
 A program reads the parts in parallel, in processes that do not communicate. Three kinds of parts:
 
     CURSORS   a range of SCAN's cursors on one server       the work of SCAN is divided among the parts
-    SHARES    crc32(key) mod n = i                          every part scans all keys; for servers with other cursors
+    SHARES    crc32(key) mod n = i                          every part scans all keys; for servers with other cursors,
+                                                            and for an embedded store, whose owner may change
     SLOTS     slots of a cluster (CLUSTER GETKEYSINSLOT)    the work is divided among the parts
 
 **Cursors.** Redis numbers the buckets of its hash table and visits them in the order of their reversed bits
@@ -80,8 +81,11 @@ def reversed_bits(number: int, bits: int = 64) -> int:
     return int(f"{number:0{bits}b}"[::-1], 2) if bits else 0
 
 
-def plan_scan(servers: Servers, parts: int) -> list[ScanPart]:
-    """Divide the keys of the servers into up to `parts` parts."""
+def plan_scan(servers: Servers, parts: int, lasting: bool = True) -> list[ScanPart]:
+    """Divide the keys of the servers into up to `parts` parts.
+
+    lasting: whether the process that serves the keys now will also serve the readers; else, the parts are SHARES.
+    """
     if servers.is_cluster:
         return _slot_parts(servers, parts)
     keys = _ask(servers, b"DBSIZE")
@@ -89,7 +93,7 @@ def plan_scan(servers: Servers, parts: int) -> list[ScanPart]:
     parts = min(parts, 1 << most)
     whole = (parts - 1).bit_length()  # enough for a power of 2; other numbers of parts divide evenly with three more
     bits = min(most, MOST_BITS, whole if parts == 1 << whole else whole + 3)
-    run_id = _run_id(servers)
+    run_id = _run_id(servers) if lasting else None
     if parts == 1:
         return [ScanPart(CURSORS, run_id=run_id or "")]
     if run_id is not None:

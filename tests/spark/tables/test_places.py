@@ -180,6 +180,15 @@ def test_counters_and_lists_are_added_once(place: Place) -> None:
     assert place.call("LRANGE", "l:x", "0", "-1") == [b"1", b"3"]
 
 
+def test_commit_records_are_no_rows_and_a_store_may_change_its_owner(place: Place) -> None:
+    write(pa.table({"key": [f"c{n}" for n in range(N)], "n": range(N)}), **place.options, type="hash", addColumns="n")
+    assert len(rows(3, **place.options, type="hash", keyPattern="*")) == N
+    assert rows(1, **place.options, type="hash", keyPattern="rillet:commits:*")
+    planned: list[Any] = reader(3, type="hash", keyPattern="*", **place.options).partitions()
+    kinds = {one.part.kind for one in planned}
+    assert kinds == ({"slots"} if place.cluster else {"shares"} if "path" in place.options else {"cursors"})
+
+
 def options_of(options: dict[str, Any]) -> dict[str, Any]:
     """Return the options that also apply to reading."""
     return {name: value for name, value in options.items() if name != "addColumns"}

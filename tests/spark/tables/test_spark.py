@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
-ROWS = 12_000  # enough for two parts of a single server
-assert ROWS > 2 * key_scan.KEYS_PER_POSITION
+ROWS = 8300  # enough for two parts of a single server
+assert ROWS >= 2 * key_scan.KEYS_PER_POSITION
 
 
 @pytest.fixture(scope="module", params=["redis", *long("rillet", "store", "cluster")])
@@ -75,8 +75,8 @@ def test_hashes_there_and_back(spark: SparkSession, place: dict[str, Any]) -> No
     written(users(spark), place, type="hash", keyColumn="id", keyPrefix="user:", ttl="1h")
     read = table(spark, place, USERS, type="hash", keyColumn="id", keyPrefix="user:")
     assert read.rdd.getNumPartitions() >= 2
-    expected = users(spark)
-    assert read.unionAll(expected).groupBy(*expected.columns).count().where("count <> 2").count() == 0
+    found = [tuple(row) for row in read.collect()]
+    assert sorted(found) == [tuple(row) for row in users(spark).collect()]
     assert 3400 < call(place, "TTL", "user:7") <= 3600
     # The keys of a DataFrame; keys that do not exist have no rows.
     some = spark.createDataFrame([(5,), (6,), (5,), (ROWS + 1,)], "n int")

@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING, Any
 from xxhash import xxh3_128_intdigest
 
 from rillet.client.errors import ConnectorError
-from rillet.client.key_scan import KeyScan, ScanPart, plan_scan
+from rillet.client.key_scan import SHARES, KeyScan, ScanPart, plan_scan
 from rillet.client.servers import Servers
 from rillet.client.transaction import retry
 from rillet.protocol.reply_parser import ReplyError
@@ -163,7 +163,7 @@ def _planned(plan: KeysPlan, parallelism: int) -> list[ScanPart]:
                                 f"rillet: {shown(full[0])} already exists at {target}: continue with resume, which "
                                 "makes such keys equal to the source's"
                             )
-        return plan_scan(source, parallelism)
+        return plan_scan(source, parallelism, lasting=plan.source.path is None)
 
 
 def _glob_at_target(plan: KeysPlan) -> bytes:
@@ -310,7 +310,11 @@ class KeyCopy:
         deleted = 0
         with Servers(self.plan.target) as scanning:
             scanning.waits = True
-            for part in plan_scan(scanning, self.parts)[self.number :: self.parts]:
+            # Tasks plan at different times, so a single server is not divided by the size of its table.
+            parts = [ScanPart(SHARES, self.number, self.parts)]
+            if scanning.is_cluster:
+                parts = plan_scan(scanning, self.parts)[self.number :: self.parts]
+            for part in parts:
                 for keys in KeyScan(scanning, part, _glob_at_target(self.plan)).batches(AT_ONCE):
                     kinds = _each(self.target, [(key, (b"TYPE", key)) for key in keys])
                     there = [key for key, kind in zip(keys, kinds, strict=True) if kind not in (b"stream", b"none")]

@@ -16,6 +16,7 @@ before them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,7 @@ from rillet.spark.read.schema_inference import FieldType
 from rillet.spark.server_address import require_store
 from rillet.spark.table_options import WRITE_ONLY, TableOptions
 from rillet.spark.tables.schema import SCAN_TYPES, TableRows, arrow_schema_of
+from rillet.spark.write.commits import PREFIX
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -76,7 +78,9 @@ class TableReader(DataSourceReader):
             count = max(1, min(self.parallelism, len(keys) // KEYS_PER_TASK))
             return [KeysPartition(keys[i::count]) for i in range(count)]
         with plainly(), Servers(self.options) as servers:
-            return [ScanPartition(part) for part in plan_scan(servers, self.parallelism)]
+            # A store without an owner is opened by the planner's process and again by a task's process.
+            parts = plan_scan(servers, self.parallelism, lasting=self.options.path is None)
+            return [ScanPartition(part) for part in parts]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield the record batches of a partition."""
@@ -115,11 +119,20 @@ def read_table(
         )  # fmt: skip
         if isinstance(keys, ScanPart):
             kind = SCAN_TYPES.get(options.type, options.type.encode())
-            keys = KeyScan(scanning, keys, options.glob(), kind, options.scan_count).batches(options.pipeline_keys)
+            scan = KeyScan(scanning, keys, options.glob(), kind, options.scan_count)
+            keys = _without_records(options, scan.batches(options.pipeline_keys))
         for _ in reader.read(keys):
             batch = record_batch(table.rows, schema)
             if batch.num_rows:  # mode=DROPMALFORMED may drop all rows of a batch
                 yield batch
+
+
+def _without_records(options: TableOptions, batches: Iterable[list[bytes]]) -> Iterable[list[bytes]]:
+    """Leave out the commit records of writes, unless the pattern names them or the table lists keys."""
+    literal = re.split(rb"[*?\[\\]", options.glob())[0]
+    if options.type not in ("hash", "string") or not PREFIX.startswith(literal) or literal.startswith(b"rillet:"):
+        return batches
+    return ([key for key in batch if not key.startswith(PREFIX)] for batch in batches)
 
 
 def _wrong_type(side: Servers, options: TableOptions, key: bytes) -> None:
