@@ -103,7 +103,7 @@ _TYPES = {
     "fields": ("hash",),
     "nulls": ("hash", "string"),
     "addColumns": ("hash", "zset"),
-    "ttlColumn": WRITTEN,
+    "ttlColumn": (*WRITTEN, "json"),
 }
 # Options that streams do not have.
 _OF_TABLES = {one.name for one in TABLE} - {one.name for one in declared(Options)}

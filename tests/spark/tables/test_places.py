@@ -12,12 +12,16 @@ import pytest
 pa = pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
+from pyspark.sql.types import ArrayType, StringType, StructType  # noqa: E402
+
 import rillet  # noqa: E402
 from rillet.client import key_reader, key_scan  # noqa: E402
 from rillet.client.errors import ConnectorError  # noqa: E402
 from rillet.client.servers import Servers  # noqa: E402
+from rillet.spark.options import OptionError  # noqa: E402
 from rillet.spark.table_options import parse_table  # noqa: E402
 from rillet.spark.tables.lookup import _KEY, _Cache  # noqa: E402
+from rillet.spark.tables.reader import TableReader  # noqa: E402
 from tests.cluster import Cluster, running_cluster  # noqa: E402
 from tests.judge import redis_binary, running_redis  # noqa: E402
 from tests.server.harness import running  # noqa: E402
@@ -289,6 +293,31 @@ def test_a_lost_connection_repeats_nothing(place: Place) -> None:
             found += batch.to_pylist()
             kill()
     assert sorted(int(row["value"]) for row in found) == list(range(2000))
+
+
+def test_json_of_a_module() -> None:
+    """GET under the name JSON.GET stands in for the module's command."""
+    if redis_binary() is None:
+        pytest.skip("redis-server is not installed (Debian: apt-get install redis-server)")
+    with running_redis("--rename-command", "GET", "JSON.GET") as judge, judge.client() as client:
+        client.execute_command("SET", "doc:1", '{"name": "Ada", "tags": ["x", "y"]}', "EX", 100)
+        client.execute_command("SET", "doc:2", "no JSON")
+        options = {"url": f"redis://127.0.0.1:{judge.port}", "type": "json", "keyPrefix": "doc:"}
+        found = rows(1, **options, keys="doc:1,doc:3")
+        assert found == [{"key": "1", "value": '{"name": "Ada", "tags": ["x", "y"]}'}]
+        inner = StructType().add("name", "string").add("tags", ArrayType(StringType()))
+        schema = StructType().add("key", "integer").add("value", inner).add("ttl", "long").add("_corrupt", "string")
+        parsed = parse_table({**options, "keys": "doc:1,doc:2", "ttlColumn": "ttl"})
+        table = TableReader(parsed, schema, 1)
+        (one, two) = [row for part in table.partitions() for batch in table.read(part) for row in batch.to_pylist()]
+        assert (one["key"], one["value"], one["_corrupt"]) == (1, {"name": "Ada", "tags": ["x", "y"]}, None)
+        assert one["ttl"] in (99, 100)
+        assert two == {"key": 2, "value": None, "ttl": None, "_corrupt": '{"value": "no JSON"}'}
+        assert rows(1, **options) == []  # no key has the module's type
+        with pytest.raises(ConnectorError, match="^rillet: reading 'doc:1' from .*: ERR unknown command 'GET'"):
+            rows(1, **{**options, "type": "string"}, keys="doc:1")
+    with pytest.raises(OptionError, match="^rillet: the schema does not fit the type list: ttlColumn can be read for"):
+        reader(1, **{**options, "type": "list"}, ttlColumn="ttl")
 
 
 @pytest.mark.parametrize("started", ["cluster"], indirect=True)

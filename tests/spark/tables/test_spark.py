@@ -80,8 +80,8 @@ def test_hashes_there_and_back(spark: SparkSession, place: dict[str, Any]) -> No
     assert 3400 < call(place, "TTL", "user:7") <= 3600
     # The keys of a DataFrame; keys that do not exist have no rows.
     some = spark.createDataFrame([(5,), (6,), (5,), (ROWS + 1,)], "n int")
-    found = read_keys(some, "user:{n}", schema="key string, score double", **place)
-    assert sorted(map(tuple, found.collect())) == [("user:5", 1.25), ("user:6", 1.5)]
+    buyers = read_keys(some, "user:{n}", schema="key string, score double", **place)
+    assert sorted(map(tuple, buyers.collect())) == [("user:5", 1.25), ("user:6", 1.5)]
     inferred = table(spark, place, type="hash", keys="user:5,user:6", inferSchema="true", keyColumn="id")
     assert inferred.schema.simpleString() == "struct<id:string,name:string,score:double,born:date>"
     # overwrite replaces the table.

@@ -59,6 +59,8 @@ def arrow_schema_of(options: TableOptions, schema: StructType) -> Any:
     from pyspark.sql.pandas.types import to_arrow_schema
 
     wrong = unsupported_columns(schema)
+    if options.ttl_column is not None and options.type not in ("hash", "string", "json"):
+        wrong.append("ttlColumn can be read for the types hash, string and json only")
     if not wrong:
         try:
             arrow_schema = to_arrow_schema(schema, timezone="UTC")
