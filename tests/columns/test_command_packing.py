@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 pa = pytest.importorskip("pyarrow")
 
-from rillet.columns.command_packing import Command, CommandPacker  # noqa: E402
+from rillet.columns.command_packing import CommandForm, CommandPacker  # noqa: E402
 from rillet.columns.string_column import texts  # noqa: E402
 from tests.columns.test_row_packing import commands  # noqa: E402
 
@@ -31,8 +31,8 @@ def packed(packer: CommandPacker, rows: int, limit: int) -> tuple[bytes, int]:
 def test_hashes(rows: list[tuple[bytes, Any, Any]], cut: int, limit: int) -> None:
     columns = [pa.array([row[i] for row in rows], pa.binary()).slice(cut) for i in range(3)]
     packer = CommandPacker([
-        Command([b"DEL", 0]), Command([b"HSET", 0], pairs=[1, 2]), Command([b"HDEL", 0], nulls=[1, 2]),
-        Command([b"HINCRBYFLOAT", 0, b"f2", 2], bulk=True), Command([b"PERSIST", 0], only_null=1),
+        CommandForm([b"DEL", 0]), CommandForm([b"HSET", 0], pairs=[1, 2]), CommandForm([b"HDEL", 0], nulls=[1, 2]),
+        CommandForm([b"HINCRBYFLOAT", 0, b"f2", 2], bulk=True), CommandForm([b"PERSIST", 0], only_null=1),
     ])  # fmt: skip
     packer.rows_of([texts(column, f"f{i}") for i, column in enumerate(columns)])
     expected, lines = [], 0
@@ -51,7 +51,7 @@ def test_hashes(rows: list[tuple[bytes, Any, Any]], cut: int, limit: int) -> Non
 
 
 def test_words_in_any_order_and_numbers() -> None:
-    packer = CommandPacker([Command([b"ZADD", 0, b"GT", 2, 1])])
+    packer = CommandPacker([CommandForm([b"ZADD", 0, b"GT", 2, 1])])
     packer.rows_of([texts(pa.array([b"z"] * 3)), texts(pa.array(["a", None, "c"])), texts(pa.array([1.5, 2.0, 1e300]))])
     data, lines = packed(packer, 3, 1 << 16)
     assert commands(data) == [[b"ZADD", b"z", b"GT", b"1.5", b"a"], [b"ZADD", b"z", b"GT", b"1e+300", b"c"]]
@@ -62,7 +62,7 @@ def test_maps() -> None:
     array = pa.array([[("a", "1"), ("b", None)], [], [("c", "3"), ("d", "4")]], pa.map_(pa.string(), pa.string()))
     for cut in range(3):
         part = array.slice(cut)
-        packer = CommandPacker([Command([b"HSET", 0], of_map=True)])
+        packer = CommandPacker([CommandForm([b"HSET", 0], of_map=True)])
         packer.rows_of([texts(pa.array([b"x", b"y", b"z"]).slice(cut))])
         packer.map_of(part.buffers()[1].to_pybytes(), part.offset, texts(part.keys), texts(part.items))
         whole = [[b"HSET", b"x", b"a", b"1"], None, [b"HSET", b"z", b"c", b"3", b"d", b"4"]]

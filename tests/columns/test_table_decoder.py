@@ -22,7 +22,7 @@ from rillet.columns.table_decoder import (  # noqa: E402
     SCALAR,
     SCORED,
     VALUES,
-    Part,
+    ReplyPart,
     TableDecoder,
 )
 from rillet.errors import ProtocolError  # noqa: E402
@@ -56,9 +56,9 @@ class Table:
                 for name, of in columns.items()]  # fmt: skip
         self.schema = pa.schema([("key", pa.string()), *((name, TYPES[of]) for name, of in columns.items())])
         if kind == SCALAR:
-            parts = [Part(SCALAR, [column], required=at == 0, positive=True) for at, column in enumerate(made)]
+            parts = [ReplyPart(SCALAR, [column], required=at == 0, positive=True) for at, column in enumerate(made)]
         else:
-            parts = [Part(kind, [] if by_name else [*made], required=True)]
+            parts = [ReplyPart(kind, [] if by_name else [*made], required=True)]
         self.decoder = TableDecoder(self.rows, parts, **options)
         self.batches: list[list[tuple[Any, ...]]] = []
 

@@ -8,7 +8,7 @@ are decoded. All other requests use the connections of `side`, on which no repli
 
 A plan states the commands for a key and the parts of a row that their replies become (columns/table_decoder.py):
 
-    KeyPlan("hash", [(b"HMGET", b"name", b"age")], [Part(VALUES, [name, age], required=True)])
+    KeyPlan("hash", [(b"HMGET", b"name", b"age")], [ReplyPart(VALUES, [name, age], required=True)])
 
 The key follows the first word of each command; for OBJECT and MEMORY, the second.
 
@@ -39,7 +39,7 @@ from rillet.client.redirection import Patience, not_executed
 from rillet.client.servers import Servers
 from rillet.client.transaction import retry
 from rillet.columns.row_builder import RowBuilder
-from rillet.columns.table_decoder import DONE, FULL, Part, TableDecoder
+from rillet.columns.table_decoder import DONE, FULL, ReplyPart, TableDecoder
 from rillet.errors import ProtocolError
 from rillet.protocol.reply_parser import ReplyError
 
@@ -53,7 +53,7 @@ class KeyPlan:
 
     noun: str
     commands: Sequence[tuple[bytes, ...]]
-    parts: list[Part]
+    parts: list[ReplyPart]
     size: bytes = b""
     checks: bool = False  # whether an absent key may exist
 

@@ -5,7 +5,7 @@ from rillet.protocol.reply_writer cimport put_header
 
 
 @cython.final
-cdef class Command:
+cdef class CommandForm:
     cdef public list literals
     cdef public list places
     cdef public Py_ssize_t words
@@ -30,7 +30,7 @@ cdef class CommandPacker:
     cdef StringArrays values
     cpdef Py_ssize_t pack(self, Py_ssize_t row, Py_ssize_t stop, Py_ssize_t limit) except -1
     cpdef bytearray take(self)
-    cdef bint _command(self, Command form, Py_ssize_t row) except -1
+    cdef bint _command(self, CommandForm form, Py_ssize_t row) except -1
     cdef bint _text(self, StringArrays column) except -1
     cdef bint _reserve(self, Py_ssize_t n) except -1
     cdef bint _bytes(self, bytes data, Py_ssize_t start, Py_ssize_t n) except -1

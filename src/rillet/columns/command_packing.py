@@ -1,6 +1,6 @@
 """Packs rows as commands that write keys: HSET, SET, RPUSH, SADD, ZADD, HINCRBY and so on.
 
-    Command([b"ZADD", 0, 2, 1])        a word for each literal, and for each column by its index:
+    CommandForm([b"ZADD", 0, 2, 1])    a word for each literal, and for each column by its index:
 
        *4 $4 ZADD   $6 scores  $3 1.5  $3 ann
        literal      column 0   column 2 column 1
@@ -43,7 +43,7 @@ _FRAME = cython.declare(cython.Py_ssize_t, 32)  # the maximum overhead of a text
 
 @cython.final
 @cython.cclass
-class Command:
+class CommandForm:
     """One command for each row: the literals around the columns, and the fields that follow."""
 
     __slots__ = ("literals", "places", "words", "pairs", "nulls", "of_map", "only_null", "bulk")
@@ -88,14 +88,14 @@ class CommandPacker:
     used: cython.Py_ssize_t
     commands: cython.Py_ssize_t
     lines: cython.Py_ssize_t
-    forms: list[Command]
+    forms: list[CommandForm]
     columns: list[StringArrays]
     ends: bytes
     base: cython.Py_ssize_t
     names: StringArrays
     values: StringArrays
 
-    def __init__(self, forms: list[Command]) -> None:
+    def __init__(self, forms: list[CommandForm]) -> None:
         self.buf = bytearray(1 << 16)
         self.used = self.commands = self.lines = self.base = 0
         self.forms = forms
@@ -118,7 +118,7 @@ class CommandPacker:
     @cython.exceptval(-1, check=False)
     def pack(self, row: cython.Py_ssize_t, stop: cython.Py_ssize_t, limit: cython.Py_ssize_t) -> cython.Py_ssize_t:
         """Append the commands of the rows from `row` on, up to `stop` or `limit` bytes; return the next row."""
-        form: Command
+        form: CommandForm
         while row < stop and self.used < limit:
             for form in self.forms:
                 self._command(form, row)
@@ -136,7 +136,7 @@ class CommandPacker:
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def _command(self, form: Command, row: cython.Py_ssize_t) -> cython.bint:
+    def _command(self, form: CommandForm, row: cython.Py_ssize_t) -> cython.bint:
         """Append one command for a row; return False if the row does not need it."""
         column: StringArrays
         i: cython.Py_ssize_t

@@ -5,7 +5,7 @@ from rillet.columns.row_builder cimport RowBuilder
 
 
 @cython.final
-cdef class Part:
+cdef class ReplyPart:
     cdef public int kind
     cdef public list columns
     cdef public bint required
@@ -37,10 +37,10 @@ cdef class TableDecoder(ReceiveBuffer):
     cdef bint present
     cpdef int decode(self) except -1
     cdef bint _row(self) except -1
-    cdef bint _part(self, Part part, Py_ssize_t p) except -1
-    cdef bint _scalar(self, Part part, int kind) except -1
-    cdef bint _fields(self, Part part, long long n) except -1
-    cdef bint _elements(self, Part part) except -1
+    cdef bint _part(self, ReplyPart part, Py_ssize_t p) except -1
+    cdef bint _scalar(self, ReplyPart part, int kind) except -1
+    cdef bint _fields(self, ReplyPart part, long long n) except -1
+    cdef bint _elements(self, ReplyPart part) except -1
     cdef bint _text(self, Py_ssize_t p) except -1
     cdef bint _rest(self) except -1
     cdef int _line(self, Py_ssize_t p) except -1

@@ -4,11 +4,11 @@ A reader sends the same commands for each of many keys in one pipeline, and pass
 reads the replies in place, from the bytes that a socket received, and appends rows to a `RowBuilder`:
 
     parts of a key                       replies                                  rows
-    Part(SCALAR), Part(SCALAR) ...       $3 abc   :12   +hash                     one; a column for each reply
-    Part(VALUES)                         *2 $3 Ada $-1          (HMGET)           one; a column for each value
-    Part(PAIRS), the last part           *4 $4 name $3 Ada ...  (HGETALL)         one; columns by field, as for a stream
-    Part(ITEMS), the only part           *2 $1 a $1 b    (LRANGE, SMEMBERS)       one for each element
-    Part(SCORED), the only part          *4 $1 a $1 1 $1 b $1 2 (ZRANGE)          one for each member, with its score
+    SCALAR, SCALAR ...                   $3 abc   :12   +hash                     one; a column for each reply
+    VALUES                               *2 $3 Ada $-1          (HMGET)           one; a column for each value
+    PAIRS, the last part                 *4 $4 name $3 Ada ...  (HGETALL)         one; columns by field, as for a stream
+    ITEMS, the only part                 *2 $1 a $1 b    (LRANGE, SMEMBERS)       one for each element
+    SCORED, the only part                *4 $1 a $1 1 $1 b $1 2 (ZRANGE)          one for each member, with its score
 
 `decode` returns MORE (receive more bytes), FULL (take the rows, then decode again) or DONE (all replies are decoded).
 It returns FULL between two keys only. So `rollback` can drop the rows of an incomplete key after a lost connection, and
@@ -59,7 +59,7 @@ _MAX_LENGTH = cython.declare(cython.longlong, 1 << 40)
 
 @cython.final
 @cython.cclass
-class Part:
+class ReplyPart:
     """The reply to one of the commands that are sent for each key, and the columns of its values."""
 
     __slots__ = ("kind", "columns", "required", "lenient", "positive")
@@ -90,7 +90,7 @@ class TableDecoder(ReceiveBuffer):
         "begun", "after", "number", "start", "size", "text_start", "text_size", "present",
     )  # fmt: skip
     rows: RowBuilder
-    parts: list[Part]
+    parts: list[ReplyPart]
     keys: list[bytes]
     at: cython.Py_ssize_t
     prefix: cython.Py_ssize_t  # bytes at the start of each key that its column omits
@@ -111,8 +111,8 @@ class TableDecoder(ReceiveBuffer):
     present: cython.bint
 
     def __init__(
-        self, rows: RowBuilder, parts: list[Part], max_rows: int = 16384, max_bytes: int = 32 << 20, prefix: int = 0,
-        keeps: bool = False,
+        self, rows: RowBuilder, parts: list[ReplyPart], max_rows: int = 16384, max_bytes: int = 32 << 20,
+        prefix: int = 0, keeps: bool = False,
     ) -> None:  # fmt: skip
         ReceiveBuffer.__init__(self, 1 << 18)
         self.rows = rows
@@ -153,7 +153,7 @@ class TableDecoder(ReceiveBuffer):
     def decode(self) -> cython.int:
         """Decode the received bytes; return MORE, FULL or DONE."""
         rows: RowBuilder = self.rows
-        part: Part = self.parts[0]
+        part: ReplyPart = self.parts[0]
         n: cython.Py_ssize_t = len(self.keys)
         done: cython.bint
         if self.end < 0 or self.end > len(self.buf) or self.pos < 0:
@@ -178,7 +178,7 @@ class TableDecoder(ReceiveBuffer):
         """Decode all replies about a key into one row; return False if they are incomplete."""
         rows: RowBuilder = self.rows
         p: cython.Py_ssize_t = self.pos
-        part: Part
+        part: ReplyPart
         error: str = ""
         pairs: cython.Py_ssize_t = -1
         rows.begin(0, 0)
@@ -210,7 +210,7 @@ class TableDecoder(ReceiveBuffer):
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def _part(self, part: Part, p: cython.Py_ssize_t) -> cython.bint:
+    def _part(self, part: ReplyPart, p: cython.Py_ssize_t) -> cython.bint:
         """Decode the reply at p; return False if it is incomplete. `size` < 0: an error, its text is at `start`."""
         kind: cython.int = self._line(p)
         column: Column
@@ -245,7 +245,7 @@ class TableDecoder(ReceiveBuffer):
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def _scalar(self, part: Part, kind: cython.int) -> cython.bint:
+    def _scalar(self, part: ReplyPart, kind: cython.int) -> cython.bint:
         """Set the column of a bulk string, an integer or a simple string whose line was read."""
         column: Column = part.columns[0]  # type: ignore[assignment]
         if kind == _INTEGER:
@@ -278,7 +278,7 @@ class TableDecoder(ReceiveBuffer):
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def _fields(self, part: Part, n: cython.longlong) -> cython.bint:
+    def _fields(self, part: ReplyPart, n: cython.longlong) -> cython.bint:
         """Decode n names and values of a hash; return False if they are incomplete."""
         rows: RowBuilder = self.rows
         buf: bytearray = self.buf
@@ -323,7 +323,7 @@ class TableDecoder(ReceiveBuffer):
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def _elements(self, part: Part) -> cython.bint:
+    def _elements(self, part: ReplyPart) -> cython.bint:
         """Decode the elements of a list, a set or a sorted set; return False if the reply is incomplete."""
         rows: RowBuilder = self.rows
         kind: cython.int

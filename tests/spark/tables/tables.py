@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from pyspark import TaskContext
 from pyspark.sql.types import BinaryType, DataType, MapType, StringType, StructType
 
 from rillet.spark.table_options import parse_table
@@ -61,7 +62,10 @@ def write(rows: Any, partitions: int = 1, overwrite: bool = False, streaming: bo
     for partition in range(partitions):
         in_task(partition, batch)
         part = rows.slice(partition * size, size)
-        messages.append(writer.write(iter(part.to_batches(max_chunksize=100))))
+        try:
+            messages.append(writer.write(iter(part.to_batches(max_chunksize=100))))
+        finally:
+            TaskContext._taskContext = None  # a Spark session may start in this process later
     if streaming:
         writer.commit(messages, batch)
     else:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from rillet.client.cluster import SLOTS, slot_of
 from rillet.client.errors import ConnectorError
-from rillet.columns.command_packing import Command, CommandPacker
+from rillet.columns.command_packing import CommandForm, CommandPacker
 from rillet.columns.string_column import as_texts, texts
 from rillet.spark.options import OptionError
 from rillet.spark.table_options import WRITTEN, TableOptions
@@ -143,42 +143,42 @@ class TableLayout:
         """Return a packer for the commands of rows, whose columns `load` sets."""
         return CommandPacker(self._commands())
 
-    def _commands(self) -> list[Command]:
+    def _commands(self) -> list[CommandForm]:
         options = self.options
         place = {name: number for number, name in enumerate(self.columns())}
-        commands: list[Command] = []
+        commands: list[CommandForm] = []
         lifetime: list[bytes] = []
         if options.type == "hash":
             if self.overwrite:
-                commands.append(Command([b"DEL", _KEY]))
+                commands.append(CommandForm([b"DEL", _KEY]))
             set_columns = [place[name] for name in self.fields if name not in self.added]
             if self.of_map:
-                commands.append(Command([b"HSET", _KEY], of_map=True))
+                commands.append(CommandForm([b"HSET", _KEY], of_map=True))
             elif set_columns:
-                commands.append(Command([b"HSET", _KEY], pairs=set_columns))
+                commands.append(CommandForm([b"HSET", _KEY], pairs=set_columns))
                 if options.nulls == "delete" and not self.overwrite:
-                    commands.append(Command([b"HDEL", _KEY], nulls=set_columns))
+                    commands.append(CommandForm([b"HDEL", _KEY], nulls=set_columns))
             for name in self.added:
                 whole = name in self.whole_numbers
                 words: list[bytes | int] = [b"HINCRBY" if whole else b"HINCRBYFLOAT", _KEY, self.fields[name].encode()]
-                commands.append(Command([*words, place[name]], bulk=not whole))
+                commands.append(CommandForm([*words, place[name]], bulk=not whole))
         elif options.type == "string":
             if options.ttl is not None:
                 lifetime = [b"PX", b"%d" % options.ttl]
             elif not self.overwrite:
                 lifetime = [b"KEEPTTL"]
-            commands.append(Command([b"SET", _KEY, 1, *lifetime]))
+            commands.append(CommandForm([b"SET", _KEY, 1, *lifetime]))
             if options.nulls == "delete":
-                commands.append(Command([b"DEL", _KEY], only_null=1))
+                commands.append(CommandForm([b"DEL", _KEY], only_null=1))
         elif options.type == "zset":
             verb = b"ZINCRBY" if self.added else b"ZADD"
-            commands.append(Command([verb, _KEY, 2, 1], bulk=bool(self.added)))
+            commands.append(CommandForm([verb, _KEY, 2, 1], bulk=bool(self.added)))
         else:
-            commands.append(Command([b"RPUSH" if options.type == "list" else b"SADD", _KEY, 1]))
+            commands.append(CommandForm([b"RPUSH" if options.type == "list" else b"SADD", _KEY, 1]))
         if options.ttl is not None and not lifetime:
-            commands.append(Command([b"PEXPIRE", _KEY, b"%d" % options.ttl]))
+            commands.append(CommandForm([b"PEXPIRE", _KEY, b"%d" % options.ttl]))
         if options.ttl_column:
-            commands.append(Command([b"PEXPIRE", _KEY, place[options.ttl_column]]))
+            commands.append(CommandForm([b"PEXPIRE", _KEY, place[options.ttl_column]]))
         return commands
 
     def load(self, packer: CommandPacker, batch: Any, ids: Any = None) -> None:

@@ -21,7 +21,7 @@ from rillet.client.key_reader import KeyPlan
 from rillet.columns.arrow_batch import KIND_NAMES, field_alias, kind_of, map_value_kind, set_type
 from rillet.columns.column import BINARY, BYTE, INT, LONG, SHORT, STRING, Column
 from rillet.columns.row_builder import MODES, RowBuilder
-from rillet.columns.table_decoder import ITEMS, PAIRS, SCALAR, SCORED, VALUES, Part
+from rillet.columns.table_decoder import ITEMS, PAIRS, SCALAR, SCORED, VALUES, ReplyPart
 from rillet.spark.column_types import unsupported_columns
 from rillet.spark.options import OptionError
 from rillet.spark.table_options import TableOptions
@@ -151,32 +151,34 @@ class TableRows:
         options, value = self.options, self.values.get(self.options.value_name)
         kind = options.type
         if kind == "list":
-            part = Part(ITEMS, [self.values.get("index"), value])
+            part = ReplyPart(ITEMS, [self.values.get("index"), value])
             return KeyPlan(kind, [(b"LRANGE", b"0", b"-1")], [part], b"LLEN")
         if kind == "set":
-            return KeyPlan(kind, [(b"SMEMBERS",)], [Part(ITEMS, [None, value])], b"SCARD")
+            return KeyPlan(kind, [(b"SMEMBERS",)], [ReplyPart(ITEMS, [None, value])], b"SCARD")
         if kind == "zset":
-            part = Part(SCORED, [value, self.values.get(options.score_column)])
+            part = ReplyPart(SCORED, [value, self.values.get(options.score_column)])
             return KeyPlan(kind, [(b"ZRANGE", b"0", b"-1", b"WITHSCORES")], [part], b"ZCARD")
         if kind == "keys":
             wanted = [name for name in _KEY_COMMANDS if name == "type" or name in self.values]
-            parts = [Part(SCALAR, [self.values.get(name)], name == "type", name != "type", True) for name in wanted]
+            parts = [
+                ReplyPart(SCALAR, [self.values.get(name)], name == "type", name != "type", True) for name in wanted
+            ]
             return KeyPlan("key", [_KEY_COMMANDS[name] for name in wanted], parts)
         commands: list[tuple[bytes, ...]] = []
         parts = []
         if self.ttl is not None:
             commands.append((b"TTL",))
-            parts.append(Part(SCALAR, [self.ttl], positive=True))
+            parts.append(ReplyPart(SCALAR, [self.ttl], positive=True))
         if kind != "hash":
             commands.append((b"JSON.GET",) if kind == "json" else (b"GET",))
-            parts.append(Part(SCALAR, [value], required=True))
+            parts.append(ReplyPart(SCALAR, [value], required=True))
         elif self.whole:
             commands.append((b"HGETALL",))
-            parts.append(Part(PAIRS, [], required=True))
+            parts.append(ReplyPart(PAIRS, [], required=True))
         elif self.fields:
             commands.append((b"HMGET", *self.fields))
-            parts.append(Part(VALUES, list(self.values.values()), required=True))
+            parts.append(ReplyPart(VALUES, list(self.values.values()), required=True))
         else:
             commands.append((b"HLEN",))
-            parts.append(Part(SCALAR, [None], required=True))
+            parts.append(ReplyPart(SCALAR, [None], required=True))
         return KeyPlan(kind, commands, parts, checks=bool(kind == "hash" and self.fields and not self.whole))
