@@ -32,7 +32,7 @@ from benchmarks import (
 )  # fmt: skip
 from benchmarks.harness import BUILDS, ROOT, Figure, report
 
-SPARK = ("spark_read", "spark_follow", "spark_latency", "spark_write", "spark_archive")
+SPARK = ("spark_read", "spark_follow", "spark_latency", "spark_write", "spark_archive", "spark_tables")
 """Modules with a function `figures(rounds, scale)`; the Spark parts import Spark when they run."""
 PARTS = (
     "server", "streams", "groups", "durability", "embedded", "interfaces", "owner_modes", "memory", "defrag",

@@ -19,7 +19,9 @@ from rillet.runtime.command_syntax import Argument, parse, without_versions
 from rillet.runtime.registry import TABLE, Command
 from rillet.runtime.settings import PARAMETERS, Settings
 from rillet.spark.options import TABLE as OPTIONS
-from rillet.spark.options import Options
+from rillet.spark.options import Option, Options
+from rillet.spark.table_options import TABLE as TABLE_OPTIONS
+from rillet.spark.table_options import TableOptions
 from rillet.types.compat import COMPATS, level_of
 
 EDIT = "tools/reference_pages.py"
@@ -135,22 +137,30 @@ def settings_page() -> str:
 
 def options_page() -> str:
     """Return the page of the Spark connector's options."""
-    defaults = Options()
-    rows = []
-    for option in OPTIONS:
-        default = getattr(defaults, option.attribute, None)
-        shown = "" if default in (None, "", False) and not isinstance(default, bool) else f"`{default}`"
-        rows.append(f"| `{option.name}` | {option.use} | {shown} |")
+    head = ["| option | used by | default |", "|---|---|---|"]
     return "\n".join(
         [
             "# Spark options\n",
-            "Generated from the connector's table of options. [The Spark guide](../spark.md#options) explains them.\n",
-            "| option | used by | default |",
-            "|---|---|---|",
-            *rows,
+            "Generated from the connector's tables of options.\n",
+            "## Streams\n",
+            "[The Spark guide](../spark.md#options) explains them.\n",
+            *head,
+            *_option_rows(OPTIONS, Options()),
+            "",
+            "## Hashes and other types\n",
+            "[The guide to tables](../spark-tables.md#options) explains them.\n",
+            *head,
+            *_option_rows(TABLE_OPTIONS, TableOptions()),
             "",
         ]
     )
+
+
+def _option_rows(options: tuple[Option, ...], defaults: object) -> Iterator[str]:
+    for option in options:
+        default = getattr(defaults, option.attribute, None)
+        shown = "" if default in (None, "", False) and not isinstance(default, bool) else f"`{default}`"
+        yield f"| `{option.name}` | {option.use} | {shown} |"
 
 
 def cli_page() -> str:

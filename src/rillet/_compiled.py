@@ -115,6 +115,8 @@ TYPED = (
     "columns/receive_buffer",
     "columns/resp_decoder",
     "columns/row_packing",
+    "columns/table_decoder",
+    "columns/command_packing",
     "columns/node_decoder",
     "columns/node_pages",
     "store/encoding",

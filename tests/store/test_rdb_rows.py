@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -100,6 +101,34 @@ def test_keys_are_what_the_server_says_of_them(written: tuple[str, Any, Path]) -
     assert found["plain"]["largest_element"] in (20_000, 0)
 
 
+def test_elements_are_what_the_server_replies(written: tuple[str, Any, Path]) -> None:
+    _, client, path = written
+    found: dict[str, list[dict[str, Any]]] = {}
+    for row in rows(path, "elements", rows=500):
+        found.setdefault(row["key"], []).append(row)
+    assert found.pop("elsewhere")[0]["value"] == "1"
+    assert not any(name.startswith("stream") for name in found)
+    for name, mine in found.items():
+        kind = client.execute_command("TYPE", name).decode()
+        assert {row["type"] for row in mine} == {kind}
+        if kind == "string":
+            assert [row["value"] for row in mine] == [client.execute_command("GET", name).decode()]
+        elif kind == "list":
+            told = client.execute_command("LRANGE", name, 0, -1)
+            assert [(row["index"], row["value"]) for row in mine] == list(enumerate(text.decode() for text in told))
+        elif kind == "set":
+            told = client.execute_command("SMEMBERS", name)
+            assert sorted(row["value"] for row in mine) == sorted(text.decode() for text in told)
+        elif kind == "hash":
+            flat = [text.decode() for text in client.execute_command("HGETALL", name)]
+            assert {row["field"]: row["value"] for row in mine} == dict(zip(flat[::2], flat[1::2], strict=True))
+        else:
+            flat = [text.decode() for text in client.execute_command("ZRANGE", name, 0, -1, "WITHSCORES")]
+            scores = {member: float(score) for member, score in zip(flat[::2], flat[1::2], strict=True)}
+            assert {row["value"]: row["score"] for row in mine} == scores
+    assert len(found) == client.execute_command("DBSIZE") - 4
+
+
 def test_streams_groups_and_what_is_pending(written: tuple[str, Any, Path]) -> None:
     _, client, path = written
     entries = rows(path, "entries", rows=300)
@@ -138,6 +167,8 @@ def test_fields_that_expire_are_counted(peer_of: Callable[[str], Judge], compat:
         client.execute_command("SAVE")
     found = {row["key"]: row["elements"] for row in rows(server.folder / "dump.rdb", "keys")}
     assert found == {"h3": 3, "h600": 600, "after": 1}
+    fields = {(row["key"], row["field"]) for row in rows(server.folder / "dump.rdb", "elements")}
+    assert fields == {*(("h3", f"f{i}") for i in range(3)), *(("h600", f"f{i}") for i in range(600)), ("after", None)}
 
 
 def test_a_file_of_every_form_that_there_ever_was(tmp_path: Path) -> None:
@@ -148,6 +179,9 @@ def test_a_file_of_every_form_that_there_ever_was(tmp_path: Path) -> None:
             found = rows(path, table)
             if table == "keys":
                 assert all(row["elements"] > 0 and row["memory"] for row in found)
+                counts = {row["key"]: row["elements"] for row in found if row["type"] != "stream"}
+            if table == "elements":
+                assert Counter(row["key"] for row in found) == counts
     large = [b"%d" % i for i in range(66_000)]
     path.write_bytes(build.file(9, build.key(13, b"large", build.text(write_ziplist(large)))))
     (row,) = rows(path, "keys")

@@ -176,8 +176,23 @@ class Servers:
         for slot in {owner: slot for slot, owner in enumerate(owners) if owner is not None}.values():
             yield self._reach(slot)
 
+    @property
+    def is_cluster(self) -> bool:
+        """True if the address names a cluster."""
+        return bool(self._seeds)
+
+    def owners(self) -> Sequence[object]:
+        """Return the node that owns each slot of the cluster, in the order of the slots."""
+        return [None if owner is None else owner.master for owner in self._map().owners]
+
+    def slot_connection(self, slot: int) -> Connection:
+        """Return the connection to the master of a slot."""
+        return self._reach(slot)
+
     def by_node(self, keys: Sequence[bytes]) -> list[tuple[Connection, list[bytes]]]:
         """Return each connection with the keys that its node serves."""
+        if not self._seeds:
+            return [(self._reach(None), list(keys))] if keys else []
         nodes: dict[int, tuple[Connection, list[bytes]]] = {}
         for key in keys:
             connection = self._reach(self._slot(key))
@@ -491,10 +506,10 @@ class Servers:
         """
         glob = pattern.encode() if isinstance(pattern, str) else pattern
         names: set[bytes] = set()
-        before = self._slots()
+        before = self.slot_texts()
         for connection in self.masters():
             names.update(self._scan(connection, glob))
-        if self._seeds and ("[" in "".join(before) or self._slots() != before):
+        if self._seeds and ("[" in "".join(before) or self.slot_texts() != before):
             for connection in self.masters():
                 names.update(self._scan(connection, glob))
         wrong = [name for name in sorted(names) if not _is_text(name)]
@@ -506,7 +521,7 @@ class Servers:
             )
         return sorted(names)
 
-    def _slots(self) -> list[str]:
+    def slot_texts(self) -> list[str]:
         """Return for each master the text of its slots; a slot that is being moved is in brackets."""
         if not self._seeds:
             return []

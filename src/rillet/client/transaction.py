@@ -164,17 +164,23 @@ class Transaction:
         appends: the number of XADDs, whose replies have two lines each. others: the number of later commands, whose
         replies have one line each.
         """
+        return self.execute_lines(2 * appends + others, lambda lines: lines // 2)
+
+    def execute_lines(self, lines: int, before: Callable[[int], int]) -> list[ReplyError] | None:
+        """Do `execute` for commands whose replies have so many lines together.
+
+        before(n) returns the number of replies in the first n lines; it is called for the lines before the first error.
+        """
         assert self.connection is not None
         self.settle()
         self.connection.send(pack(b"EXEC"))
         if not self._replies.starts_with(b"*"):
             raise self._error(b"EXEC", self._replies.reply())
-        executed = self._replies.line() != b"*-1"
+        count = self._replies.line()
+        executed = count != b"*-1"
         errors: list[ReplyError] = []
-        lines = 2 * appends + others
         if executed and (left := self._replies.skip(lines)):
-            before = (lines - left) // 2
-            replies = [self._replies.reply() for _ in range(appends + others - before)]
+            replies = [self._replies.reply() for _ in range(int(count[1:]) - before(lines - left))]
             errors = [reply for reply in replies if isinstance(reply, ReplyError)]
         self.connection = None
         return errors if executed else None

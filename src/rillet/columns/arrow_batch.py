@@ -71,7 +71,7 @@ def rows_for(schema: Any, key: bytes, mode: str = "PERMISSIVE", corrupt: str = "
     return rows
 
 
-def _alias(metadata: dict[bytes, bytes]) -> bytes | None:
+def field_alias(metadata: dict[bytes, bytes]) -> bytes | None:
     """Return the field name in a column's metadata, or None. Spark stores all metadata as one JSON text."""
     plain = metadata.get(b"field")
     named = json.loads(metadata.get(b"SPARK::metadata::json", b"{}")).get("field")
@@ -82,7 +82,7 @@ def field_names(schema: Any, corrupt: str = "_corrupt") -> dict[bytes, str]:
     """Return the entries' fields that an Arrow schema reads, each with the name of its column."""
     names = {}
     for column in schema:
-        alias = _alias(column.metadata or {})
+        alias = field_alias(column.metadata or {})
         own = column.name in SOURCES or (column.name == corrupt and kind_of(column.type) == STRING)
         if alias is not None or not own:
             names[column.name.encode() if alias is None else alias] = column.name
@@ -91,11 +91,11 @@ def field_names(schema: Any, corrupt: str = "_corrupt") -> dict[bytes, str]:
 
 def _add(rows: RowBuilder, field: Any, corrupt: str) -> str | None:
     """Add the column for one field of an Arrow schema; return an error message if its type is unsupported."""
-    alias = _alias(field.metadata or {})
+    alias = field_alias(field.metadata or {})
     source = SOURCES.get(field.name) if alias is None else None
     kind = kind_of(field.type)
     if source == MAP:
-        value = _map_value(field.type)
+        value = map_value_kind(field.type)
         if value is None:
             return f"column {field.name!r} must be map<string,string> or map<string,binary>, not {field.type}"
         rows.add_map(value)
@@ -109,18 +109,23 @@ def _add(rows: RowBuilder, field: Any, corrupt: str) -> str | None:
         return f"column {field.name!r} cannot be {field.type} (supported: {KIND_NAMES})"
     else:
         try:
-            column = rows.add_field(field.name.encode() if alias is None else alias, kind)
+            set_type(rows.add_field(field.name.encode() if alias is None else alias, kind), field.type)
         except ValueError as error:
             return str(error)
-        if kind == DECIMAL:
-            column.be_decimal(field.type.precision, field.type.scale)
-        elif kind == JSON:
-            column.read = nested.reader(field.type)
-            column.label = str(field.type)
     return None
 
 
-def _map_value(kind: Any) -> int | None:
+def set_type(column: Column, kind: Any) -> Column:
+    """Set what a column's Arrow type has beyond its kind: precision and scale, or the reader of JSON; return it."""
+    if column.kind == DECIMAL:
+        column.be_decimal(kind.precision, kind.scale)
+    elif column.kind == JSON:
+        column.read = nested.reader(kind)
+        column.label = str(kind)
+    return column
+
+
+def map_value_kind(kind: Any) -> int | None:
     """Return the kind of a map's values, STRING or BINARY; None for other maps and other types."""
     import pyarrow as pa
 

@@ -51,6 +51,8 @@ cdef class RowBuilder:
     cdef readonly int mode
     cdef readonly Column corrupt
     cdef public bint discovers
+    cdef public str noun
+    cdef public bytes before
     cpdef bint begin(self, unsigned long long ms, unsigned long long seq) except -1
     cdef bint _forget(self) except -1
     cpdef bint name(self, bytearray buf, Py_ssize_t start, Py_ssize_t n) except -1

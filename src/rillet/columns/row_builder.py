@@ -187,7 +187,7 @@ class RowBuilder:
     __slots__ = (
         "columns", "first", "wanted", "pattern", "owners", "position", "changed", "unique", "keys", "items",
         "keys_mark", "keys_used", "items_used", "map_ends", "owner", "key", "length", "ms", "seq", "nbytes", "parser",
-        "shapes", "shape", "id_start", "id_size", "mode", "corrupt", "discovers",
+        "shapes", "shape", "id_start", "id_size", "mode", "corrupt", "discovers", "noun", "before",
     )  # fmt: skip
     columns: list[Column]
     first: Column
@@ -217,6 +217,8 @@ class RowBuilder:
     mode: cython.int
     corrupt: Column  # the column that shows malformed entries as JSON; or None
     discovers: cython.bint  # whether a field without a column gets a new string column
+    noun: str  # the type of the keys for messages, if they are not streams; each key is then one row or several
+    before: bytes  # the prefix that `key` lacks, for messages
 
     def __init__(self, key: bytes, mode: int = PERMISSIVE) -> None:
         """Create a builder without columns; `key` is the value of the `stream` column."""
@@ -237,6 +239,8 @@ class RowBuilder:
         self.id_size = -1
         self.first = self.keys = self.items = self.map_ends = self.owner = None  # type: ignore[assignment]
         self.corrupt = self.shape = None  # type: ignore[assignment]
+        self.noun = ""
+        self.before = b""
 
     def _add(self, column: Column) -> None:
         column.strict = self.mode == FAILFAST
@@ -258,6 +262,18 @@ class RowBuilder:
     def add_source(self, source: int) -> None:
         """Add a column for the key or a part of the entry's ID (STREAM, ID, ID_MS, ID_SEQ, ID_TIME)."""
         self._add(Column(b"", source, SOURCE_KINDS[source], self.parser))
+
+    def add_value(self, name: bytes, kind: int) -> Column:
+        """Add a column that a decoder fills without the name of a field, and return it; `name` is for messages."""
+        column = Column(name, FIELD, kind, self.parser)
+        self._add(column)
+        return column
+
+    def add_key(self, kind: int) -> Column:
+        """Add a column of any kind for the key, and return it."""
+        column = Column(b"", STREAM, kind, self.parser)
+        self._add(column)
+        return column
 
     def add_corrupt(self) -> None:
         """Add the column that shows entries with malformed values as JSON. It is null for other entries."""
@@ -541,13 +557,18 @@ class RowBuilder:
                 kind = column.label
                 if column.source == _STREAM:  # the key is not in the entry's bytes
                     what = "the key"
+                    if column.kind != STRING:
+                        shown = repr(self.key.decode("utf-8", "replace"))
                 elif column.bad == _NUMBER:
                     shown = f"{column.number}"
                 else:
                     text = bytes(data[column.start : column.start + column.bad]).decode("utf-8", "replace")
                     shown = repr(text[:SHOWN]) + ("..." if len(text) > SHOWN else "")
                 break
-        stream: str = self.key.decode("utf-8", "replace")
+        stream: str = self.before.decode("utf-8", "replace") + self.key.decode("utf-8", "replace")
+        if self.noun:
+            text = f"in the {self.noun} {stream!r}, {what} is not of type {kind}"
+            raise BadValue(f"rillet: {text}: {shown} (mode FAILFAST)")
         raise BadValue(
             f"rillet: in the stream {stream!r}, entry {self.ms}-{self.seq}, {what} is not of type {kind}: {shown} "
             "(mode FAILFAST)"

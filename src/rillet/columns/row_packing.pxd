@@ -4,6 +4,9 @@ from rillet.columns.value_formatting cimport ValueFormatter
 from rillet.protocol.reply_writer cimport put_header
 
 
+cdef Py_ssize_t int32_at(bytes buf, Py_ssize_t i) except -1
+
+
 @cython.final
 cdef class StringArrays:
     cdef bytes head

@@ -8,7 +8,7 @@ The modules, from Spark's side to the server's side:
 
     source.py       RilletDataSource, its batch reader and its streaming reader
     sink.py         the batch writer and the streaming writer
-    options.py      the options; all mistakes are reported in one error
+    options.py      the options of streams, and what all types have in common; all mistakes are reported in one error
     sessions.py     `session`: a local Spark with the connector; `history`: an archive and its streams as one table
     java.py         `require_java`: checks that Spark can start
     errors.py       `reason`: extracts rillet's error message from a Spark exception
@@ -17,6 +17,7 @@ The modules, from Spark's side to the server's side:
     column_types.py checks that Arrow columns and stream fields can be converted
     read/           offsets, planning, pages, schema inference, filters, data loss, history
     write/          encoding, pipelining and committing rows; exactly once
+    tables/         hashes, strings, lists, sets, sorted sets, JSON and keys as tables; their options: table_options.py
     groups/         consumer groups that follow the checkpoint (groupMode=follow) or deliver entries (deliver)
     archive/        the Parquet archive of streams: a folder with its manifest, or a Delta table; its file reader
     connect.py      what differs over Spark Connect
@@ -38,14 +39,17 @@ if TYPE_CHECKING:
     from rillet.spark.errors import reason
     from rillet.spark.metrics import Progress, progress
     from rillet.spark.source import RilletDataSource, register
+    from rillet.spark.tables.lookup import enrich, read_keys
+    from rillet.spark.tables.writer import foreach_batch
 
 __all__ = [
-    "JavaMissing", "Progress", "RilletDataSource", "history", "progress", "reason", "register", "require_java",
-    "session",
+    "JavaMissing", "Progress", "RilletDataSource", "enrich", "foreach_batch", "history", "progress", "read_keys",
+    "reason", "register", "require_java", "session",
 ]  # fmt: skip
 
 _LAZY = {
     "RilletDataSource": "source", "register": "source",
+    "enrich": "tables.lookup", "read_keys": "tables.lookup", "foreach_batch": "tables.writer",
     "Progress": "metrics", "progress": "metrics", "reason": "errors",
 }  # fmt: skip
 

@@ -75,8 +75,8 @@ def option(read: Callable[[str], Any], use: str, default: Any = None, *, name: s
 
 
 @dataclass(frozen=True)
-class Options:
-    """The checked options of a reader or writer; small, because Spark sends them with every task."""
+class ConnectionOptions:
+    """The options that select a server and are common to streams and tables of other types."""
 
     url: str | None = option(non_empty, ALL, secret=True)  # may contain a password
     path: str | None = option(non_empty, ALL)
@@ -87,6 +87,39 @@ class Options:
     key_file: str | None = option(non_empty, ALL)
     tls_verify: bool = option(boolean, ALL, True)
     timeout: float = option(positive_duration, ALL, 60.0)
+    named: frozenset[str] = field(default=frozenset(), compare=False)  # options that the user set, in lower case
+
+    def address(self) -> Address:
+        """Return the server's address; for a path, the socket of the process that owns the store."""
+        return self._url_address() if self.url is not None else owner_address(str(self.path))
+
+    def _url_address(self) -> Address:
+        address = Address.parse(str(self.url))
+        if address.tls is not None:
+            tls = Tls(self.ca_file, self.cert_file, self.key_file, self.tls_verify)
+            address = replace(address, tls=tls)
+        return replace(address, user=self.user or address.user, password=self.password or address.password)
+
+    def seeds(self) -> tuple[NodeAddress, ...]:
+        """Return the cluster nodes that the url names; none if the url names a single server."""
+        return () if self.url is None else self._url_address().seeds
+
+    def place(self) -> str:
+        """Return the server's address or the store's directory, for messages."""
+        return str(self.path) if self.url is None else str(self._url_address())
+
+    def refuse(self, names: Collection[str], use: str) -> None:
+        """Raise OptionError if the user set any of the options `names`, which this use does not support."""
+        wrong = [name for name in names if name.lower() in self.named]
+        if wrong:
+            raise OptionError(f"rillet: these options are not allowed for {use}: {', '.join(wrong)}")
+
+
+@dataclass(frozen=True)
+class Options(ConnectionOptions):
+    """The checked options of a reader or writer of streams; small, because Spark sends them with every task."""
+
+    type: str = option(one_of("stream"), ALL, "stream")
     stream: str = option(non_empty, ALL, "")
     partitioned: int | None = option(whole_number(1), ALL)
     streams: tuple[str, ...] | None = option(names, READ)
@@ -129,32 +162,6 @@ class Options:
     transaction_bytes: int = option(whole_number(1 << 10), WRITE, 16 << 20)
     txn_app_id: str | None = option(non_empty, WRITE)
     txn_version: int | None = option(whole_number(0), WRITE)
-    named: frozenset[str] = field(default=frozenset(), compare=False)  # options that the user set, in lower case
-
-    def address(self) -> Address:
-        """Return the server's address; for a path, the socket of the process that owns the store."""
-        return self._url_address() if self.url is not None else owner_address(str(self.path))
-
-    def _url_address(self) -> Address:
-        address = Address.parse(str(self.url))
-        if address.tls is not None:
-            tls = Tls(self.ca_file, self.cert_file, self.key_file, self.tls_verify)
-            address = replace(address, tls=tls)
-        return replace(address, user=self.user or address.user, password=self.password or address.password)
-
-    def seeds(self) -> tuple[NodeAddress, ...]:
-        """Return the cluster nodes that the url names; none if the url names a single server."""
-        return () if self.url is None else self._url_address().seeds
-
-    def place(self) -> str:
-        """Return the server's address or the store's directory, for messages."""
-        return str(self.path) if self.url is None else str(self._url_address())
-
-    def refuse(self, names: Collection[str], use: str) -> None:
-        """Raise OptionError if the user set any of the options `names`, which this use does not support."""
-        wrong = [name for name in names if name.lower() in self.named]
-        if wrong:
-            raise OptionError(f"rillet: these options are not allowed for {use}: {', '.join(wrong)}")
 
     def require_stream(self) -> None:
         """Raise OptionError if no stream is selected."""
@@ -201,11 +208,16 @@ def _camel_case(attribute: str) -> str:
     return first + "".join(word.capitalize() for word in others)
 
 
-TABLE = tuple(
-    Option(one.metadata["name"] or _camel_case(one.name), one.name, one.metadata["read"], one.metadata["use"])
-    for one in fields(Options)
-    if one.metadata
-)
+def declared(options: type[ConnectionOptions]) -> tuple[Option, ...]:
+    """Return the options that a class declares."""
+    return tuple(
+        Option(one.metadata["name"] or _camel_case(one.name), one.name, one.metadata["read"], one.metadata["use"])
+        for one in fields(options)
+        if one.metadata
+    )
+
+
+TABLE = declared(Options)
 _LOWER = {option.name.lower(): option for option in TABLE}
 
 
@@ -235,7 +247,6 @@ _NEEDS = (
     ("maxTriggerDelay", "minEntriesPerTrigger"),
     ("exactTriggers", "maxEntriesPerTrigger"),
     ("partitionColumn", "partitioned"),
-    ("keyFile", "certFile"),
     ("txnAppId", "txnVersion"),
     ("txnVersion", "txnAppId"),
     ("sampleEntries", "inferSchema"),
@@ -246,15 +257,7 @@ _NEEDS = (
 def parse(given: Mapping[str, str]) -> Options:
     """Return the checked options, or raise an OptionError that lists every mistake."""
     values = {name.lower(): value for name, value in given.items()}
-    wrong = [_unknown(name) for name in values if name not in SPARK_OPTIONS and name not in _LOWER]
-    parsed: dict[str, Any] = {}
-    for name, option in _LOWER.items():
-        if name in values:
-            try:
-                parsed[option.attribute] = option.read(values[name])
-            except ValueError as error:
-                shown = "invalid" if name in ("password", "archiveoptions") else repr(values[name])
-                wrong.append(f"{option.name} is {shown}: {error}")
+    parsed, wrong = read_values(values, _LOWER)
     wrong += _contradictions(values)
     options = Options(**parsed, named=frozenset(values))  # defaults replace invalid values
     if all(_LOWER[name].attribute in parsed for name in _SELECTORS if name in values):
@@ -274,11 +277,36 @@ def is_catalog_table(given: Mapping[str, str]) -> bool:
     return names <= SPARK_OPTIONS or "provider" in names or any(name.startswith("option.") for name in names)
 
 
-def _contradictions(values: Mapping[str, str]) -> list[str]:
-    """Return error messages for missing options and for combinations that are not allowed."""
+def read_values(values: Mapping[str, str], table: Mapping[str, Option]) -> tuple[dict[str, Any], list[str]]:
+    """Return the parsed values by attribute, and error messages for unknown options and invalid values."""
+    wrong = [_unknown(name, table) for name in values if name not in SPARK_OPTIONS and name not in table]
+    parsed: dict[str, Any] = {}
+    for name, option in table.items():
+        if name in values:
+            try:
+                parsed[option.attribute] = option.read(values[name])
+            except ValueError as error:
+                shown = "invalid" if name in ("password", "archiveoptions") else repr(values[name])
+                wrong.append(f"{option.name} is {shown}: {error}")
+    return parsed, wrong
+
+
+def server_problems(values: Mapping[str, str]) -> list[str]:
+    """Return error messages for a missing server, or options that do not apply to it."""
     wrong = []
     if ("url" in values) == ("path" in values):
         wrong.append("give one of url (redis://host:port/db) and path (the directory of an embedded store)")
+    if "keyfile" in values and "certfile" not in values:
+        wrong.append("keyFile needs certFile")
+    for name in ("user", "password", "caFile", "certFile", "tlsVerify", "readFrom"):
+        if name.lower() in values and "path" in values:
+            wrong.append(f"{name} applies to a url, not to a path")
+    return wrong + url_problems(values)
+
+
+def _contradictions(values: Mapping[str, str]) -> list[str]:
+    """Return error messages for missing options and for combinations that are not allowed."""
+    wrong = []
     selectors = [name for name in ("stream", "streams", "streamPattern") if name.lower() in values]
     if len(selectors) > 1:
         wrong.append(f"give only one of {' and '.join(selectors)}")
@@ -288,10 +316,7 @@ def _contradictions(values: Mapping[str, str]) -> list[str]:
     for one, other in _NEEDS:
         if one.lower() in values and other.lower() not in values:
             wrong.append(f"{one} needs {other}")
-    for name in ("user", "password", "caFile", "certFile", "tlsVerify", "readFrom"):
-        if name.lower() in values and "path" in values:
-            wrong.append(f"{name} applies to a url, not to a path")
-    return wrong + url_problems(values)
+    return wrong + server_problems(values)
 
 
 def _missing(values: Mapping[str, str]) -> list[str]:
@@ -327,7 +352,7 @@ def _disorder(options: Options) -> list[str]:
     return wrong
 
 
-def _unknown(name: str) -> str:
+def _unknown(name: str, table: Mapping[str, Option]) -> str:
     """Return the error message for an unknown option; it suggests the most similar known name."""
-    near = difflib.get_close_matches(name, _LOWER, 1)
-    return f"unknown option {name}" + (f" (did you mean {_LOWER[near[0]].name}?)" if near else "")
+    near = difflib.get_close_matches(name, table, 1)
+    return f"unknown option {name}" + (f" (did you mean {table[near[0]].name}?)" if near else "")

@@ -14,7 +14,7 @@ from rillet.client.errors import AddressError, ConnectionLost, ConnectorError
 from rillet.errors import StoreError
 
 if TYPE_CHECKING:
-    from rillet.spark.options import Options
+    from rillet.spark.options import ConnectionOptions
     from rillet.store import Store
 
 _TLS_OPTIONS = ("caFile", "certFile", "keyFile", "tlsVerify")
@@ -59,7 +59,7 @@ def owner_address(path: str) -> Address:
     return Address(unix=socket)
 
 
-def require_store(options: Options) -> None:
+def require_store(options: ConnectionOptions) -> None:
     """Raise ConnectorError if the option `path` names no directory: opening it would create an empty store."""
     if options.path is not None and not Path(options.path).is_dir():
         raise ConnectorError(f"rillet: there is no store at {options.path}")

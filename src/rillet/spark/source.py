@@ -63,6 +63,9 @@ from rillet.spark.read.range_planner import Planner, ranges_between
 from rillet.spark.read.stream_info import StreamInfo, stream_infos
 from rillet.spark.read.unknown_fields import check_fields
 from rillet.spark.server_address import require_store
+from rillet.spark.table_options import TableOptions, parse_table, require_type, table_type
+from rillet.spark.tables.reader import TableReader, infer_table
+from rillet.spark.tables.schema import default_schema
 from rillet.spark.write.ordered import mark_rows_in_order
 from rillet.types.stream.id import StreamID
 
@@ -93,6 +96,10 @@ class RilletDataSource(DataSource):
         with plainly():
             if is_catalog_table(options):
                 raise OptionError(f"rillet: {NO_TABLE}")
+            self.table = None if table_type(options) is None else parse_table(options)
+            if self.table is not None:
+                return
+            require_type(options)
             self.parsed = parse(options)
             if self.parsed.url is not None:
                 Address.parse(self.parsed.url)  # raises the error for a malformed url before a task starts
@@ -104,6 +111,8 @@ class RilletDataSource(DataSource):
 
     def schema(self) -> StructType | str:
         """Return the schema of a DataFrame for which the user gave no schema."""
+        if self.table is not None:
+            return self._table_schema(self.table)
         if self.parsed.infer_schema:
             from rillet.spark.read.schema_inference import infer
 
@@ -115,19 +124,30 @@ class RilletDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the batch reader; it supports filter push-down if the session and the options allow it."""
         with plainly():
+            if self.table is not None:
+                return TableReader(self.table, schema, self._parallelism())
             made = FilteringReader if self.pushes_filters and self.parsed.push_filters else BatchReader
             return made(self.parsed, schema, self._parallelism())
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return the streaming reader; if its creation fails, return a reader that raises the error when called."""
         try:
+            if self.table is not None:
+                problem = f"only streams can be read by a streaming query, not the type {self.table.type}"
+                raise OptionError(f"rillet: {problem}")
             return StreamingReader(self.parsed, schema, self._parallelism())
         except RilletError as error:
             return FailedReader(error)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        """Return the batch writer; only append is supported."""
+        """Return the batch writer; for streams, only append is supported."""
         from rillet.spark.sink import BatchWriter
+
+        if self.table is not None:
+            from rillet.spark.tables.writer import TableBatchWriter
+
+            with plainly():
+                return TableBatchWriter(self.table, schema, overwrite)
 
         if overwrite:
             with plainly():
@@ -138,10 +158,21 @@ class RilletDataSource(DataSource):
         """Return the streaming writer; only append is supported."""
         from rillet.spark.sink import StreamingWriter
 
+        if self.table is not None:
+            from rillet.spark.tables.writer import TableStreamingWriter
+
+            with plainly():
+                return TableStreamingWriter(self.table, schema, overwrite)
+
         if overwrite:
             with plainly():
                 raise OptionError("rillet: a stream can only be appended to: use outputMode('append')")
         return StreamingWriter(self.parsed, schema)
+
+    def _table_schema(self, options: TableOptions) -> StructType | str:
+        with plainly():
+            require_store(options)
+            return infer_table(options) if options.infer_schema else default_schema(options)
 
     def _parallelism(self) -> int:
         return self.default_parallelism or os.cpu_count() or 1

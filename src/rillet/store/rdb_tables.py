@@ -1,4 +1,4 @@
-"""The content of an RDB file as Arrow batches: keys, stream entries, consumer groups, or pending entries.
+"""The content of an RDB file as Arrow batches: keys, elements, stream entries, consumer groups, or pending entries.
 
 `rillet.persistence.rdb.reader` loads a file into an engine. An analysis, such as a search for the largest keys of a
 server, needs rows instead, also from files larger than memory. So this module reads a file from front to back
@@ -10,9 +10,9 @@ server, needs rows instead, also from files larger than memory. So this module r
 
 The reader needs memory for the largest string, packed list or stream node, and for one batch. The size of a whole value
 does not matter. Values that rillet cannot load (hashes whose fields expire, the values of modules) have a row, too.
-Packed lists are not decoded, except for stream nodes in the table of entries; only the file's checksum protects the
-others. A truncated or malformed file raises LogCorrupt with the file, the offset and the expected content, after the
-batches of all records before that offset.
+Packed lists are only decoded for the table of elements (rdb_elements.py), and stream nodes for the table of entries;
+only the file's checksum protects the others. A truncated or malformed file raises LogCorrupt with the file, the offset
+and the expected content, after the batches of all records before that offset.
 
 **Memory of a key.** `serialized` is exact: the bytes of type, name and value in the file. `memory` is an estimate of
 the reply to MEMORY USAGE key SAMPLES 0 by a 64-bit Redis 7.0 with jemalloc that has loaded the file: the sum of the
@@ -36,6 +36,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rillet.errors import Corrupt, LogCorrupt, StoreError
+from rillet.store.rdb_elements import elements
 from rillet.store.rdb_stream_tables import PendingRow, StreamValue
 from rillet.store.rdb_value_sizes import ENTRY, FORMS, UNREAD, Key, measure, step_over_parts, text_size
 from rillet.types.rdb.primitives import RdbReader
@@ -44,6 +45,7 @@ from rillet.types.rdb.primitives import RdbReader
 _COLUMNS = {
     "keys": "key string, type string, encoding string, expires timestamp, ttl_seconds long, idle_seconds long, "
     "frequency int, elements long, largest_element long, serialized long, memory long",
+    "elements": "key string, type string, index long, field string, value string, score double",
     "entries": "stream string, id string, id_ms long, id_seq long, timestamp timestamp, fields map<string, string>",
     "groups": "stream string, group string, last_delivered_id string, entries_read long, pending long, "
     "consumers long, released long, length long, entries_added long, last_generated_id string",
@@ -330,6 +332,11 @@ class _Tables:
         key.type, key.encoding, form = FORMS[kind]
         if form == "stream":
             yield from self._stream(kind)
+        elif self.table == "elements" and form != "parts":
+            name = shown(key.name)
+            for one in elements(reader, key, form, self.walk.product == "valkey"):
+                field = None if one.field is None else shown(one.field)
+                yield from self._row(name, key.type, one.position, field, shown(one.value), one.score)
         else:
             measure(reader, key, form, self.walk.product, self.walk.facts)
         if self.table == "keys":

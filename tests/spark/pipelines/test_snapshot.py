@@ -72,7 +72,7 @@ def test_all_wrong_arguments_are_reported_at_once(tmp_path: Path) -> None:
         read(str(tmp_path), "--tables", "keys,foo", "--top", "0", "--separator", "", "--bar")
     for part in (
         "no RDB file at",
-        "expected some of keys, entries, groups, pending, not foo",
+        "expected some of keys, elements, entries, groups, pending, not foo",
         "--top is '0'",
         "--separator is empty",
         "unknown argument --bar",

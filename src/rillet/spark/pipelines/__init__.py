@@ -11,6 +11,7 @@
     snapshot.py           RDB files as tables, and a report on their memory
     migrate.py            copies streams from server to server with groups and counters, and verifies each copy
                           (migrate_stream.py, migrate_compare.py, copying.py: entries as bytes)
+    migrate_keys.py       copies keys of all other types, and verifies them by digests
     aggregate.py          a Spark SQL query over a stream, with watermark and exactly-once outputs
     group_info.py         reads the state of groups with XINFO and, page by page, XPENDING
     tables.py             progress of Spark's tasks, and text tables
@@ -29,7 +30,11 @@ from rillet.spark.pipelines.dead_letters import dead_letters
 from rillet.spark.pipelines.history import history
 from rillet.spark.pipelines.lag import lag
 from rillet.spark.pipelines.migrate import migrate
+from rillet.spark.pipelines.migrate_keys import migrate_keys
 from rillet.spark.pipelines.replay import replay
 from rillet.spark.pipelines.snapshot import snapshot
 
-__all__ = ["aggregate", "archive", "compact", "dead_letters", "history", "lag", "migrate", "replay", "snapshot"]
+__all__ = [
+    "aggregate", "archive", "compact", "dead_letters", "history", "lag", "migrate", "migrate_keys", "replay",
+    "snapshot",
+]  # fmt: skip

@@ -1,5 +1,7 @@
 """migrate: copies streams from server to server with their groups, pending entries and counters, and verifies them.
 
+migrate_keys.py copies keys of all other types.
+
     migrate(spark, {"url": "redis://old", "streamPattern": "orders:*"}, {"url": "redis+cluster://new"}).show()
 
 Every entry keeps its ID, so the copy has the order of its source. One task copies a stream, from its first entry on.
@@ -25,7 +27,7 @@ seconds. To switch over: follow, stop producers and consumers, wait for the end,
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, replace
 from typing import TYPE_CHECKING
 
@@ -37,7 +39,8 @@ from rillet.spark.options import OptionError, Options, parse
 from rillet.spark.pipelines.cli_arguments import name_value, source_arguments, source_options, with_flags
 from rillet.spark.pipelines.cli_common import DONE, FAILED, PipelineError, counted, open_session, progress_bar
 from rillet.spark.pipelines.group_info import STREAM_OPTIONS, or_all_streams, shown, streams_of
-from rillet.spark.pipelines.migrate_compare import REFUSE, REPLACE, RESUME, Plan, StreamMigrated
+from rillet.spark.pipelines.migrate_compare import POLICIES, REFUSE, REPLACE, RESUME, Plan, StreamMigrated, places
+from rillet.spark.pipelines.migrate_keys import CONNECTION, KeysMigrated, KeysPlan, checked_sides, copy_keys
 from rillet.spark.pipelines.migrate_stream import copy_stream
 from rillet.spark.pipelines.tables import in_bytes, table, watched
 from rillet.spark.server_address import require_store
@@ -45,7 +48,6 @@ from rillet.spark.server_address import require_store
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-POLICIES = (REFUSE, RESUME, REPLACE)
 _SCHEMA = (
     "stream string, target string, how string, entries bigint, bytes bigint, groups bigint, pending bigint, "
     "rounds int, digest string, equal boolean, differences array<string>, notes array<string>, seconds double"
@@ -112,17 +114,6 @@ def copy_all(spark: SparkSession, plan: Plan, prefix: str = "") -> list[StreamMi
     return sorted(results, key=lambda one: one.stream)
 
 
-def places(servers: Servers) -> set[tuple[bytes, int]]:
-    """Return identifiers of the servers' data sets; two addresses of the same data set have an identifier in common."""
-    identifiers = set()
-    for connection in servers.masters():
-        for reply in connection.replies([(b"INFO", b"server"), (b"INFO", b"replication")]):
-            for line in reply.splitlines() if isinstance(reply, bytes) else ():  # an error if an ACL forbids INFO
-                if line.startswith((b"run_id:", b"master_replid:")):
-                    identifiers.add((line, connection.address.db))
-    return identifiers
-
-
 def _planned(plan: Plan, prefix: str) -> list[tuple[bytes, bytes]]:
     """Return (key at the source, key at the target) of each stream, the largest stream first."""
     with Servers(plan.source) as source, Servers(plan.target) as target:
@@ -168,6 +159,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--prefix", default="", help="a prefix for the names of the streams at the target")
     add("--resume", action="store_true", help="continue streams that already exist at the target")
     add("--replace", action="store_true", help="delete streams that already exist at the target")
+    parser.add_argument("--keys", metavar="PATTERN",
+                        help="also copy the keys of all other types that match this glob")  # fmt: skip
     parser.add_argument("--follow", action="store_true", help="copy new data until both streams are equal")
     parser.add_argument("--follow-for", type=duration, metavar="TIME", help="follow for at most this time (10m, 1h)")
     parser.add_argument("--no-verify", action="store_true", help="compare the counters instead of every entry")
@@ -187,6 +180,8 @@ def argument_errors(options: argparse.Namespace) -> list[str]:
         errors.append(_with_flags(str(error).removeprefix("rillet: ")))
     except RilletError:
         pass  # `run` raises the error again: the source's path is not a store
+    if options.keys == "":
+        errors.append("--keys is empty")
     if options.resume and options.replace:
         errors.append("give one of --resume and --replace")
     if options.follow_for is not None and not options.follow:
@@ -211,6 +206,37 @@ def run(options: argparse.Namespace) -> int:
     spark = open_session(options, "migrate")
     with progress_bar("copying", "streams") as bar:
         results = watched(spark, bar, lambda: copy_all(spark, plan, options.prefix))
+    status = _print_streams(results)
+    if options.keys is None:
+        return status
+    here, there = (
+        {name: value for name, value in given.items() if name.lower() in CONNECTION}
+        for given in (source_options(options), _target(options))
+    )
+    of_keys = KeysPlan(*checked_sides(here, there, policy, options.keys), options.keys, options.prefix, policy,
+                       options.follow, options.follow_for)  # fmt: skip
+    with progress_bar("copying", "parts of the keys") as bar:
+        parts = watched(spark, bar, lambda: copy_keys(spark, of_keys))
+    return max(status, _print_keys(parts))
+
+
+def _print_keys(parts: Sequence[KeysMigrated]) -> int:
+    """Print the report on keys of other types than streams; return the exit status."""
+    for one in parts:
+        for text in one.differences:
+            print(f"DIFFERS {text}")
+    counts = [sum(getattr(one, name) for one in parts) for name in ("keys", "copied", "rebuilt", "deleted")]
+    digest = 0
+    for one in parts:
+        digest ^= int(one.target_digest, 16)
+    equal = all(one.equal for one in parts)
+    line = "{}: {:,} copied ({:,} rebuilt), {:,} deleted".format(counted(counts[0], "key"), *counts[1:])
+    print(f"{line}, digest {digest:032x}: {'all equal' if equal else 'not equal'}")
+    return DONE if equal else FAILED
+
+
+def _print_streams(results: Sequence[StreamMigrated]) -> int:
+    """Print the report on streams; return the exit status."""
     if not results:
         print("the source has no matching stream")
         return DONE

@@ -29,7 +29,8 @@ from rillet.spark.pipelines.group_info import (
 )
 from rillet.types.stream.id import MAX, StreamID
 
-REFUSE, RESUME, REPLACE = "refuse", "resume", "replace"  # Policies for a stream that the target has.
+REFUSE, RESUME, REPLACE = "refuse", "resume", "replace"  # Policies for a stream or key that the target has.
+POLICIES = (REFUSE, RESUME, REPLACE)
 SMALL = 8 << 20  # Streams of up to this many bytes (MEMORY USAGE) are copied by DUMP.
 LAST = StreamID(MAX, MAX)
 _CLOCKS = 2  # tolerance of delivery times, in milliseconds
@@ -208,3 +209,14 @@ def _paired(
 
 def _id(entry: RawEntry) -> StreamID:
     return StreamID.parse(entry.id)
+
+
+def places(servers: Servers) -> set[tuple[bytes, int]]:
+    """Return identifiers of the servers' data sets; two addresses of the same data set have an identifier in common."""
+    identifiers = set()
+    for connection in servers.masters():
+        for reply in connection.replies([(b"INFO", b"server"), (b"INFO", b"replication")]):
+            for line in reply.splitlines() if isinstance(reply, bytes) else ():  # an error if an ACL forbids INFO
+                if line.startswith((b"run_id:", b"master_replid:")):
+                    identifiers.add((line, connection.address.db))
+    return identifiers

@@ -1,6 +1,7 @@
-"""snapshot: reads RDB files as DataFrames (keys, stream entries, groups, pending entries), and reports their memory.
+"""snapshot: reads RDB files as DataFrames (keys, elements, entries, groups, pending), and reports their memory.
 
     keys = snapshot(spark, "backups/*.rdb")              # files of any version of Redis, Valkey or rillet
+    elements = snapshot(spark, "dump.rdb", "elements")   # key, type, index, field, value, score: all other types
     entries = snapshot(spark, "dump.rdb", "entries")     # stream, id, timestamp, fields
     report(keys)["prefixes"].show()
 
@@ -49,7 +50,7 @@ _LEFT = (
 def snapshot(
     spark: SparkSession, places: str | Path | Iterable[str | Path], table: str = "keys", *, mode: str = "PERMISSIVE"
 ) -> DataFrame:
-    """Return a table (keys, entries, groups or pending) of RDB files; places: files, folders or globs."""
+    """Return a table (keys, elements, entries, groups or pending) of RDB files; places: files, folders or globs."""
     errors = []
     if table not in TABLES:
         errors.append(f"table is {table!r}: expected one of {', '.join(TABLES)}")
@@ -152,7 +153,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("places", nargs="+", metavar="PLACE", help="RDB files, folders of them, or globs")
     add("--out", type=local_folder, help="write tables to this folder as Parquet: OUT/keys, OUT/entries ...")
-    add("--tables", type=_tables, default=("keys",), help="tables to write with --out: keys,entries,groups,pending")
+    every = ",".join(TABLES)
+    add("--tables", type=_tables, default=("keys",), help=f"tables to write with --out: {every}")
     add("--separator", default=":", help="the separator of a key's parts (default: ':')")
     add("--depth", type=whole_number(1), default=1, help="the number of a key's parts in its prefix (default: 1)")
     add("--top", type=whole_number(1), default=15, help="how many prefixes and biggest keys to print (default: 15)")

@@ -150,7 +150,7 @@ class TransactionSender(Sender):
         record = Record(stream, self.identity)
 
         def look() -> CommitProgress | None:
-            super(TransactionSender, self).begin(stream)
+            self.check_type(stream)
             return record.progress(self.servers.call(record.key, *record.look()))
 
         recorded = retry(self.servers, look)
@@ -252,14 +252,17 @@ class TransactionSender(Sender):
                 raise self._conflict(share)
             problem = f"ERR The ID specified in XADD is equal or smaller than the stream's last one, {last_id}"
             raise refusal(self.servers.connection(share.stream), share.stream, problem, share.first_id)
-        rows = sum(chunk.commands for chunk in share.kept)
-        errors = share.transaction.execute(rows, len(notes))
+        errors = self.execute(share, len(notes))
         if errors is None:
             return False
         if errors:
-            raise self._torn(share, errors, rows)
+            raise self._torn(share, errors, sum(chunk.commands for chunk in share.kept))
         share.set_recorded(progress)
         return True
+
+    def execute(self, share: TaskTransactions, notes: int) -> list[ReplyError] | None:
+        """Execute the open transaction: the kept chunks and `notes` commands after them; see Transaction.execute."""
+        return share.transaction.execute(sum(chunk.commands for chunk in share.kept), notes)
 
     def _naming(self, share: TaskTransactions, action: Callable[[], Result]) -> Result:
         """Call a function; add the stream's name to the error if the server replies with one."""

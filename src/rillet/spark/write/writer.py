@@ -95,6 +95,10 @@ class Sender:
 
     def begin(self, stream: bytes) -> None:
         """Prepare to write to a stream; raise ConnectorError if the key holds another type."""
+        self.check_type(stream)
+
+    def check_type(self, stream: bytes) -> None:
+        """Raise ConnectorError if the key holds another type than a stream."""
         kind = self.servers.call(stream, b"TYPE", stream)
         if kind not in (b"stream", b"none"):
             address = self.servers.connection(stream).address

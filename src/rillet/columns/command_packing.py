@@ -1,0 +1,254 @@
+"""Packs rows as commands that write keys: HSET, SET, RPUSH, SADD, ZADD, HINCRBY and so on.
+
+    CommandForm([b"ZADD", 0, 2, 1])    a word for each literal, and for each column by its index:
+
+       *4 $4 ZADD   $6 scores  $3 1.5  $3 ann
+       literal      column 0   column 2 column 1
+
+A command is sent for a row only if all of its columns have a value. It may have more words than those:
+
+    pairs      columns whose values follow with their names, where they are not null        HSET key  age 37  name Ada
+    nulls      columns whose names follow where they are null                               HDEL key  email
+    of_map     the pairs of the map column follow                                           HSET key  ...
+    only_null  the command is sent only if this column is null                              DEL key
+
+Without any pair, name or map pair, such a command is left out. So a row may produce no command at all.
+
+`lines` counts the lines of the replies: one for each command, two if the reply is a bulk string (`bulk`).
+
+Columns are StringArrays (row_packing.py), which format numbers and times as text. Cost: O(bytes), compiled about 0.2
+microseconds for a row of five short values.
+"""
+
+from __future__ import annotations
+
+try:
+    import cython
+except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
+    from rillet import _cython as cython
+
+from rillet.columns.row_packing import StringArrays
+
+if cython.compiled:
+    from cython.cimports.cpython.bytes import PyBytes_AS_STRING  # type: ignore[import-not-found, unused-ignore]
+    from cython.cimports.libc.string import memcpy  # type: ignore[import-not-found, unused-ignore]
+else:  # the compiled module gets these C functions from its .pxd file
+    from rillet.columns.column import start_of
+    from rillet.columns.row_packing import int32_at
+    from rillet.protocol.reply_writer import put_header
+
+COMPILED: bool = cython.compiled
+_FRAME = cython.declare(cython.Py_ssize_t, 32)  # the maximum overhead of a text: $, 20 digits, CRLF, CRLF
+
+
+@cython.final
+@cython.cclass
+class CommandForm:
+    """One command for each row: the literals around the columns, and the fields that follow."""
+
+    __slots__ = ("literals", "places", "words", "pairs", "nulls", "of_map", "only_null", "bulk")
+    literals: list[bytes]  # packed words before the first column, between the columns, and after the last column
+    places: list[int]
+    words: cython.Py_ssize_t
+    pairs: list[int]
+    nulls: list[int]
+    of_map: cython.bint
+    only_null: cython.Py_ssize_t
+    bulk: cython.bint
+
+    def __init__(
+        self, words: list[bytes | int], pairs: list[int] | None = None, nulls: list[int] | None = None,
+        of_map: bool = False, only_null: int = -1, bulk: bool = False,
+    ) -> None:  # fmt: skip
+        self.literals = [b""]
+        self.places = []
+        for word in words:
+            if isinstance(word, int):
+                self.places.append(word)
+                self.literals.append(b"")
+            else:
+                self.literals[len(self.literals) - 1] += b"$%d\r\n%b\r\n" % (len(word), word)
+        self.words = len(words)
+        self.pairs = pairs or []
+        self.nulls = nulls or []
+        self.of_map = of_map
+        self.only_null = only_null
+        self.bulk = bulk
+
+
+@cython.final
+@cython.cclass
+class CommandPacker:
+    """Packs rows as commands into `buf`; counts bytes (`used`), `commands` and the `lines` of their replies."""
+
+    __slots__ = (
+        "buf", "used", "commands", "lines", "forms", "columns", "ends", "base", "names", "values",
+    )  # fmt: skip
+    buf: bytearray
+    used: cython.Py_ssize_t
+    commands: cython.Py_ssize_t
+    lines: cython.Py_ssize_t
+    forms: list[CommandForm]
+    columns: list[StringArrays]
+    ends: bytes
+    base: cython.Py_ssize_t
+    names: StringArrays
+    values: StringArrays
+
+    def __init__(self, forms: list[CommandForm]) -> None:
+        self.buf = bytearray(1 << 16)
+        self.used = self.commands = self.lines = self.base = 0
+        self.forms = forms
+        self.columns = []
+        self.ends = b""
+        self.names = self.values = None  # type: ignore[assignment]
+
+    def rows_of(self, columns: list[StringArrays]) -> None:
+        """Set the columns of the rows to pack."""
+        self.columns = columns
+
+    def map_of(self, ends: bytes, base: int, names: StringArrays, values: StringArrays) -> None:
+        """Set the map column: row i has the name-value pairs from ends[base + i] up to ends[base + i + 1]."""
+        self.ends = ends
+        self.base = base
+        self.names = names
+        self.values = values
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def pack(self, row: cython.Py_ssize_t, stop: cython.Py_ssize_t, limit: cython.Py_ssize_t) -> cython.Py_ssize_t:
+        """Append the commands of the rows from `row` on, up to `stop` or `limit` bytes; return the next row."""
+        form: CommandForm
+        while row < stop and self.used < limit:
+            for form in self.forms:
+                self._command(form, row)
+            row += 1
+        return row
+
+    @cython.ccall
+    def take(self) -> bytearray:
+        """Return the packed commands, and empty the packer."""
+        taken: bytearray = self.buf
+        del taken[self.used :]
+        self.buf = bytearray(max(1 << 16, self.used + (self.used >> 2)))
+        self.used = self.commands = self.lines = 0
+        return taken
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _command(self, form: CommandForm, row: cython.Py_ssize_t) -> cython.bint:
+        """Append one command for a row; return False if the row does not need it."""
+        column: StringArrays
+        i: cython.Py_ssize_t
+        room: cython.Py_ssize_t = 0
+        more: cython.Py_ssize_t = 0
+        first: cython.Py_ssize_t = 0
+        last: cython.Py_ssize_t = 0
+        literal: bytes
+        if form.only_null >= 0:
+            column = self.columns[form.only_null]
+            if column.find(row):
+                return False
+        for i in range(len(form.places)):
+            column = self.columns[form.places[i]]
+            if not column.find(row):
+                return False
+            room += column.size + _FRAME
+        for i in range(len(form.pairs)):
+            column = self.columns[form.pairs[i]]
+            if column.find(row):
+                more += 2
+                room += column.size + len(column.head) + _FRAME
+        for i in range(len(form.nulls)):
+            column = self.columns[form.nulls[i]]
+            if not column.find(row):
+                more += 1
+                room += len(column.head) + _FRAME
+        if form.of_map and self.names is not None:
+            first = int32_at(self.ends, self.base + row)
+            last = int32_at(self.ends, self.base + row + 1)
+            for i in range(first, last):
+                if self.values.find(i):
+                    more += 2
+        if more == 0 and (form.of_map or len(form.pairs) > 0 or len(form.nulls) > 0):
+            return False
+        for i in range(len(form.literals)):
+            literal = form.literals[i]
+            room += len(literal)
+        self._reserve(room + 2 * _FRAME)
+        self.used = put_header(start_of(self.buf), self.used, 0x2A, form.words + more)
+        for i in range(len(form.literals)):
+            literal = form.literals[i]
+            self._bytes(literal, 0, len(literal))
+            if i < len(form.places):
+                self._text(self.columns[form.places[i]])
+        for i in range(len(form.pairs)):
+            column = self.columns[form.pairs[i]]
+            if column.size >= 0:
+                self._bytes(column.head, 0, len(column.head))
+                self._text(column)
+        for i in range(len(form.nulls)):
+            column = self.columns[form.nulls[i]]
+            if column.size < 0:
+                self._bytes(column.head, 0, len(column.head))
+        for i in range(first, last):
+            if self.values.find(i):
+                if not self.names.find(i):
+                    raise ValueError("the map column has a null name")
+                self._reserve(self.names.size + self.values.size + 2 * _FRAME)
+                self._text(self.names)
+                self._text(self.values)
+        self.commands += 1
+        self.lines += 2 if form.bulk else 1
+        return True
+
+    # ---- writing into the room that `_reserve` made ----------------------------------------------------------------
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _text(self, column: StringArrays) -> cython.bint:
+        """Write the text that `StringArrays.find` selected as a bulk string."""
+        n: cython.Py_ssize_t = column.size
+        self.used = put_header(start_of(self.buf), self.used, 0x24, n)
+        if column.kind == 0:
+            self._bytes(column.data, column.start, n)
+        else:
+            if n < 0 or n > 32 or self.used > len(self.buf) - 32:
+                raise IndexError("the text is outside its buffer")
+            if cython.compiled:
+                memcpy(start_of(self.buf) + self.used, start_of(column.writer.buf), 32)
+            else:
+                self.buf[self.used : self.used + n] = column.writer.buf[:n]
+            self.used += n
+        to: cython.p_uchar = start_of(self.buf)
+        to[self.used] = 0x0D
+        to[self.used + 1] = 0x0A
+        self.used += 2
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _reserve(self, n: cython.Py_ssize_t) -> cython.bint:
+        """Reserve room for n more bytes, and for the 32 bytes that a copy of a short text may write."""
+        if n + 32 > len(self.buf) - self.used:
+            self.buf.extend(bytes(n + len(self.buf)))
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _bytes(self, data: bytes, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
+        """Write data[start:start + n]."""
+        at: cython.Py_ssize_t = self.used
+        if n < 0 or start < 0 or start > len(data) - n or at > len(self.buf) - n:
+            raise IndexError("the text is outside its buffer")
+        if cython.compiled:
+            to: cython.p_uchar = start_of(self.buf) + at
+            source: cython.p_const_uchar = cython.cast(cython.p_const_uchar, PyBytes_AS_STRING(data)) + start
+            if n <= 16 and start <= len(data) - 16 and at <= len(self.buf) - 16:
+                memcpy(to, source, 16)
+            else:
+                memcpy(to, source, n)
+        else:
+            self.buf[at : at + n] = data[start : start + n]
+        self.used = at + n
+        return True

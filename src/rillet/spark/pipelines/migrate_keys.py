@@ -1,0 +1,371 @@
+"""migrate_keys: copies keys of every type but streams from server to server, and verifies them by digests.
+
+    migrate_keys(spark, {"url": "redis://old"}, {"url": "redis+cluster://new"}, pattern="user:*").show()
+
+`migrate` copies streams, which need more than their value: groups, pending entries and counters. `rillet pipeline
+migrate --keys PATTERN` copies other keys.
+
+The keys are divided as for a read (client/key_scan.py): each part is a Spark task. A task works in rounds:
+
+    1  for each batch of the source's keys: compare with the target; copy what differs by DUMP and RESTORE
+    2  delete keys of the target that the source no longer has (not in the first round of a new copy)
+    3  with `follow`, another round, until a round copies and deletes nothing; then the last comparison
+
+A value that the target refuses to restore, because its server is older, is built again by commands (SET, RPUSH, SADD,
+ZADD, HSET) under a temporary name in its slot, and renamed.
+
+**Comparison.** Two values are equal if type and content are equal: the text of a string, the elements of a list in
+order, the members of a set, members and scores, fields and values. Encodings may differ. The lifetimes may differ by
+LIFETIME ms, because DUMP and RESTORE take time. A module's value is compared by its DUMP payload. The digest in the
+report combines the digests of all keys (XOR of xxh3-128), so it does not depend on their order.
+
+**A source that still receives writes.** A key that changes during the comparison differs, and is copied again in the
+next round. To switch over: follow, stop the writers, wait for the end, then start them at the target.
+
+The report has a row for each part: keys, copied, rebuilt, deleted, rounds, digests of source and target, whether they
+are equal, and the first differences. The task needs memory for one batch of values, and for the names of its keys.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from xxhash import xxh3_128_intdigest
+
+from rillet.client.errors import ConnectorError
+from rillet.client.key_scan import SHARES, KeyScan, ScanPart, plan_scan
+from rillet.client.servers import Servers
+from rillet.client.transaction import retry
+from rillet.protocol.reply_parser import ReplyError
+from rillet.spark.options import ConnectionOptions, OptionError, declared
+from rillet.spark.pipelines.cli_common import PipelineError
+from rillet.spark.pipelines.migrate_compare import POLICIES, REFUSE, places
+from rillet.spark.server_address import require_store
+from rillet.spark.table_options import TableOptions, escaped, parse_table
+from rillet.spark.write.commits import record_key, shown
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+CONNECTION = frozenset(one.name.lower() for one in declared(ConnectionOptions))  # options that name a server
+LIFETIME = 2000
+AT_ONCE = 100
+_NAMED = 5
+_PAUSE = 0.2
+_CHUNK = 1000
+_SCHEMA = (
+    "part int, keys bigint, copied bigint, rebuilt bigint, deleted bigint, rounds int, source_digest string, "
+    "target_digest string, equal boolean, differences array<string>, seconds double"
+)
+# The command that reads the whole value of each type, and whether the order of its elements is part of the value.
+_READS: dict[bytes, tuple[tuple[bytes, ...], tuple[bytes, ...]]] = {
+    b"string": ((b"GET",), ()),
+    b"list": ((b"LRANGE",), (b"0", b"-1")),
+    b"set": ((b"SMEMBERS",), ()),
+    b"zset": ((b"ZRANGE",), (b"0", b"-1", b"WITHSCORES")),
+    b"hash": ((b"HGETALL",), ()),
+}
+
+
+@dataclass
+class KeysMigrated:
+    """The result of one part of a migration, which is one row of its report."""
+
+    part: int
+    keys: int = 0
+    copied: int = 0
+    rebuilt: int = 0
+    deleted: int = 0
+    rounds: int = 0
+    source_digest: str = ""
+    target_digest: str = ""
+    equal: bool = False
+    differences: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class KeysPlan:
+    """The options of a migration of keys."""
+
+    source: TableOptions
+    target: TableOptions
+    pattern: str
+    prefix: str
+    policy: str
+    follow: bool
+    follow_for: float | None
+
+
+def migrate_keys(
+    spark: SparkSession, source: Mapping[str, str], target: Mapping[str, str], *, pattern: str = "*",
+    policy: str = REFUSE, prefix: str = "", follow: bool = False, follow_for: float | None = None,
+) -> DataFrame:  # fmt: skip
+    """Copy the keys that match a glob, of every type but streams; return the report as a DataFrame.
+
+    source, target: connection options. prefix: added before each key at the target. policy: `refuse` fails if the
+    target has such keys; `resume` and `replace` make them equal to the source's, and delete those that it lacks.
+    """
+    plan = KeysPlan(*checked_sides(source, target, policy, pattern), pattern, prefix, policy, follow, follow_for)
+    return spark.createDataFrame([astuple(one) for one in copy_keys(spark, plan)], _SCHEMA)
+
+
+def checked_sides(
+    source: Mapping[str, str], target: Mapping[str, str], policy: str, pattern: str
+) -> tuple[TableOptions, TableOptions]:
+    """Return the checked options of both sides; raise one OptionError that lists every error."""
+    wrong = [] if policy in POLICIES else [f"policy is {policy!r}: expected one of {', '.join(POLICIES)}"]
+    wrong += [] if pattern else ["pattern is empty"]
+    sides = []
+    for side, given in (("source", source), ("target", target)):
+        try:
+            sides.append(parse_table({**given, "type": "keys"}))
+        except OptionError as error:
+            wrong.append(f"of the {side}: {str(error).removeprefix('rillet: ')}")
+    if wrong:
+        raise OptionError("rillet: " + "; ".join(wrong))
+    require_store(sides[0])
+    return sides[0], sides[1]
+
+
+def copy_keys(spark: SparkSession, plan: KeysPlan) -> list[KeysMigrated]:
+    """Copy each part of the keys in a Spark task."""
+    parts = _planned(plan, spark.sparkContext.defaultParallelism)
+    tasks = spark.sparkContext.parallelize(list(enumerate(parts)), len(parts))
+    results: list[KeysMigrated] = tasks.mapPartitions(partial(_run, plan, len(parts))).collect()
+    return sorted(results, key=lambda one: one.part)
+
+
+def _run(plan: KeysPlan, parts: int, numbered: Iterable[tuple[int, ScanPart]]) -> Iterator[KeysMigrated]:
+    for number, part in numbered:
+        yield KeyCopy(plan, number, parts, part).run()
+
+
+def _planned(plan: KeysPlan, parallelism: int) -> list[ScanPart]:
+    """Return the parts of the source's keys; raise PipelineError if the migration must not begin."""
+    with Servers(plan.source) as source, Servers(plan.target) as target:
+        if not plan.prefix and (str(source) == str(target) or not places(source).isdisjoint(places(target))):
+            raise PipelineError(
+                f"rillet: source and target are the same server, {source}: give a prefix or another target"
+            )
+        if plan.policy == REFUSE:
+            with Servers(plan.target) as scanning:
+                for part in plan_scan(scanning, 1):
+                    for keys in KeyScan(scanning, part, _glob_at_target(plan)).batches(AT_ONCE):
+                        kinds = target.each([(key, (b"TYPE", key)) for key in keys])
+                        full = [key for key, kind in zip(keys, kinds, strict=True) if kind not in (b"stream", b"none")]
+                        if full:
+                            raise PipelineError(
+                                f"rillet: {shown(full[0])} already exists at {target}: continue with resume, which "
+                                "makes such keys equal to the source's"
+                            )
+        return plan_scan(source, parallelism, lasting=plan.source.path is None)
+
+
+def _glob_at_target(plan: KeysPlan) -> bytes:
+    return escaped(plan.prefix) + plan.pattern.encode()
+
+
+@dataclass
+class _Value:
+    """A key's type, content and remaining lifetime in ms (-1: it never expires)."""
+
+    kind: bytes
+    content: Any = None
+    lifetime: int = -1
+
+    @property
+    def exists(self) -> bool:
+        """Return whether the key exists and is copied by this module."""
+        return self.kind not in (b"none", b"stream")
+
+    def digest(self, key: bytes) -> int:
+        """Return a hash of the key, its type and its content."""
+        if not self.exists:
+            return 0
+        parts = self.content if isinstance(self.content, (list, tuple)) else [self.content]
+        texts = (b"" if part is None else part for part in parts)
+        return xxh3_128_intdigest(b"".join(b"%d:%b" % (len(text), text) for text in (key, self.kind, *texts)))
+
+
+class KeyCopy:
+    """Copies one part of the keys, and verifies it."""
+
+    def __init__(self, plan: KeysPlan, number: int, parts: int, part: ScanPart) -> None:
+        self.plan = plan
+        self.number = number
+        self.parts = parts
+        self.part = part
+        self.outcome = KeysMigrated(number)
+        self.source: Servers
+        self.target: Servers
+
+    def run(self) -> KeysMigrated:
+        """Copy the keys, follow the source if requested, and verify the copy."""
+        plan, outcome = self.plan, self.outcome
+        began = time.monotonic()
+        with Servers(plan.source) as source, Servers(plan.target) as target:
+            source.waits = target.waits = True
+            self.source, self.target = source, target
+            while True:
+                outcome.rounds += 1
+                changed = self._round()
+                over = plan.follow_for is not None and time.monotonic() - began > plan.follow_for
+                if not plan.follow or not changed or over:
+                    break
+                time.sleep(_PAUSE)
+            self._verify()
+        outcome.seconds = time.monotonic() - began
+        return outcome
+
+    def _keys(self) -> Iterator[list[bytes]]:
+        with Servers(self.plan.source) as scanning:
+            scanning.waits = True
+            yield from KeyScan(scanning, self.part, self.plan.pattern.encode()).batches(AT_ONCE)
+
+    def _round(self) -> int:
+        """Copy what differs, delete what the source lacks; return the number of changes at the target."""
+        changed = 0
+        for keys in self._keys():
+            for key, mine, theirs in self._pairs(keys):
+                if mine.exists and not _equal(mine, theirs):
+                    self._copy(key, mine)
+                    changed += 1
+        if self.plan.policy != REFUSE or self.outcome.rounds > 1 or self.plan.follow:
+            changed += self._delete_extra()
+        return changed
+
+    def _pairs(self, keys: Sequence[bytes]) -> list[tuple[bytes, _Value, _Value]]:
+        prefix = self.plan.prefix.encode()
+        mine = self._values(self.source, keys)
+        theirs = self._values(self.target, [prefix + key for key in keys])
+        return list(zip(keys, mine, theirs, strict=True))
+
+    def _values(self, servers: Servers, keys: Sequence[bytes]) -> list[_Value]:
+        """Return the values of keys; a value that changes its type meanwhile counts as missing."""
+        kinds = _each(servers, [(key, (b"TYPE", key)) for key in keys])
+        requests: list[tuple[bytes, tuple[bytes, ...]]] = []
+        for key, kind in zip(keys, kinds, strict=True):
+            before, after = _READS.get(kind, ((b"TYPE",) if kind in (b"none", b"stream") else (b"DUMP",), ()))
+            requests += [(key, (*before, key, *after)), (key, (b"PTTL", key))]
+        replies = _each(servers, requests)
+        found = []
+        for place, kind in enumerate(kinds):
+            content, lifetime = replies[2 * place], replies[2 * place + 1]
+            if isinstance(content, ReplyError) or content is None or content == [] or lifetime == -2:
+                kind = b"none" if kind != b"stream" else kind
+            elif kind == b"set":
+                content = sorted(content)
+            elif kind == b"hash":
+                pairs = sorted(zip(content[::2], content[1::2], strict=True))
+                content = [word for pair in pairs for word in pair]
+            elif kind == b"zset":
+                pairs = sorted(zip(content[::2], content[1::2], strict=True))
+                content = [word for member, score in pairs for word in (member, repr(float(score)).encode())]
+            found.append(_Value(kind, content, lifetime if isinstance(lifetime, int) else -1))
+        return found
+
+    # ---- changes at the target ----
+
+    def _copy(self, key: bytes, value: _Value) -> None:
+        """Copy a value by DUMP and RESTORE, or build it again if the target rejects the payload."""
+        to = self.plan.prefix.encode() + key
+        payload, left = _each(self.source, [(key, (b"DUMP", key)), (key, (b"PTTL", key))])
+        if not isinstance(payload, bytes) or left == -2:
+            return  # deleted meanwhile: `_delete_extra` of the next round follows
+        words = (b"RESTORE", to, b"%d" % max(left, 0), payload, b"REPLACE")
+        (reply,) = retry(self.target, partial(self.target.replies, to, [words]))
+        if isinstance(reply, ReplyError):
+            text = str(reply)
+            if value.kind not in _READS or not ("payload" in text or "Bad data format" in text):
+                raise ConnectorError(f"rillet: {self.target} rejected RESTORE of {shown(to)}: {text}", text)
+            self._rebuild(to, value, left)
+            self.outcome.rebuilt += 1
+        self.outcome.copied += 1
+
+    def _rebuild(self, to: bytes, value: _Value, left: int) -> None:
+        """Build a value by commands under a temporary key, and rename the key."""
+        temporary = record_key(to, "migrate")
+        commands: list[tuple[bytes, ...]] = [(b"UNLINK", temporary)]
+        content = value.content
+        if value.kind == b"string":
+            commands.append((b"SET", temporary, content))
+        else:
+            verb = {b"list": b"RPUSH", b"set": b"SADD", b"zset": b"ZADD", b"hash": b"HSET"}[value.kind]
+            if value.kind == b"zset":
+                content = [word for at in range(0, len(content), 2) for word in (content[at + 1], content[at])]
+            commands += [(verb, temporary, *content[at : at + _CHUNK]) for at in range(0, len(content), _CHUNK)]
+        if left > 0:
+            commands.append((b"PEXPIRE", temporary, b"%d" % left))
+        commands.append((b"RENAME", temporary, to))
+        retry(self.target, partial(self.target.calls, to, commands))
+
+    def _delete_extra(self) -> int:
+        """Delete the target's keys that the source does not have; return their number."""
+        prefix = self.plan.prefix.encode()
+        deleted = 0
+        with Servers(self.plan.target) as scanning:
+            scanning.waits = True
+            # Tasks plan at different times, so a single server is not divided by the size of its table.
+            parts = [ScanPart(SHARES, self.number, self.parts)]
+            if scanning.is_cluster:
+                parts = plan_scan(scanning, self.parts)[self.number :: self.parts]
+            for part in parts:
+                for keys in KeyScan(scanning, part, _glob_at_target(self.plan)).batches(AT_ONCE):
+                    kinds = _each(self.target, [(key, (b"TYPE", key)) for key in keys])
+                    there = [key for key, kind in zip(keys, kinds, strict=True) if kind not in (b"stream", b"none")]
+                    names = [key[len(prefix) :] for key in there]
+                    exist = _each(self.source, [(name, (b"EXISTS", name)) for name in names])
+                    extra = [key for key, exists in zip(there, exist, strict=True) if exists == 0]
+                    _each(self.target, [(key, (b"UNLINK", key)) for key in extra])
+                    deleted += len(extra)
+        self.outcome.deleted += deleted
+        return deleted
+
+    # ---- verification ----
+
+    def _verify(self) -> None:
+        """Compare all keys of the part once more; set the digests and the differences."""
+        outcome = self.outcome
+        here = there = different = 0
+        for keys in self._keys():
+            for key, mine, theirs in self._pairs(keys):
+                if not mine.exists:
+                    continue
+                outcome.keys += 1
+                here ^= mine.digest(key)
+                there ^= theirs.digest(key)
+                if not _equal(mine, theirs):
+                    different += 1
+                    if len(outcome.differences) < _NAMED:
+                        outcome.differences.append(f"{shown(key)} {_difference(mine, theirs)}")
+        if different > _NAMED:
+            outcome.differences.append(f"and {different - _NAMED} more keys")
+        outcome.source_digest, outcome.target_digest = f"{here:032x}", f"{there:032x}"
+        outcome.equal = not different
+
+
+def _each(servers: Servers, requests: list[tuple[bytes, tuple[bytes, ...]]]) -> list[Any]:
+    """Send one command for each key; repeat all after a lost connection (reads, UNLINK and RESTORE may be repeated)."""
+    return retry(servers, partial(servers.each, requests)) if requests else []
+
+
+def _equal(mine: _Value, theirs: _Value) -> bool:
+    if mine.kind != theirs.kind or mine.content != theirs.content:
+        return False
+    if min(mine.lifetime, theirs.lifetime) < 0:
+        return mine.lifetime == theirs.lifetime
+    return abs(mine.lifetime - theirs.lifetime) <= LIFETIME
+
+
+def _difference(mine: _Value, theirs: _Value) -> str:
+    """Return how two values differ, as text."""
+    if not theirs.exists:
+        return "is missing at the target"
+    if mine.kind != theirs.kind:
+        return f"is a {mine.kind.decode()} at the source, a {theirs.kind.decode()} at the target"
+    return "differs" if mine.content != theirs.content else f"expires in {mine.lifetime} and {theirs.lifetime} ms"

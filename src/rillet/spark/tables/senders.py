@@ -1,0 +1,238 @@
+"""Senders of rows as commands that write keys.
+
+    TableSender              HSET, SET, SADD, ZADD: repeated commands have the same result, so chunks are sent as plain
+                             pipelines, and sent again after a lost connection
+    TableTransactionSender   RPUSH, HINCRBY, ZINCRBY: transactions with a commit record, as for streams
+                             (write/transactions.py); in a cluster, for each slot
+
+A chunk has 256 KiB, and at most two chunks wait for replies on each connection. Replies are counted, not parsed,
+unless one is an error. A command that was redirected (MOVED, ASK ...) is sent again by itself. Any other error ends the
+task; it names the key.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+from rillet.client.cluster import slot_of
+from rillet.client.connection import Connection
+from rillet.client.errors import ConnectionLost, ConnectorError, StaysAway
+from rillet.client.redirection import not_executed
+from rillet.client.reply_stream import ReplyStream
+from rillet.client.servers import Servers
+from rillet.client.transaction import retry
+from rillet.columns.command_packing import CommandPacker
+from rillet.protocol.reply_parser import ReplyError
+from rillet.spark.table_options import TableOptions
+from rillet.spark.tables.commands import TableLayout
+from rillet.spark.write.commits import Identity, shown
+from rillet.spark.write.transactions import Chunk, Result, TaskTransactions, TransactionSender
+from rillet.spark.write.writer import CHUNK
+
+_BULK = (b"HINCRBYFLOAT", b"ZINCRBY")  # commands whose replies have two lines
+
+
+def commands_in(data: bytes | bytearray) -> Iterator[list[bytes]]:
+    """Yield the commands of a packed chunk as lists of words."""
+    at = 0
+    while at < len(data):
+        end = data.index(b"\r\n", at)
+        count = int(data[at + 1 : end])
+        at = end + 2
+        words = []
+        for _ in range(count):
+            end = data.index(b"\r\n", at)
+            size = int(data[at + 1 : end])
+            words.append(bytes(data[end + 2 : end + 2 + size]))
+            at = end + size + 4
+        yield words
+
+
+def _lines(words: list[bytes]) -> int:
+    return 2 if words[0] in _BULK else 1
+
+
+def refused_key(servers: Servers, options: TableOptions, key: bytes, line: str) -> ConnectorError:
+    """Return the error for a command that the server rejected."""
+    return ConnectorError(f"rillet: {servers} refused to write the {options.type} {shown(key)}: {line}", line)
+
+
+class TableSender:
+    """Writes rows by commands whose repetition does not change the result."""
+
+    def __init__(self, servers: Servers, options: TableOptions, layout: TableLayout) -> None:
+        self.servers = servers
+        self.options = options
+        self.layout = layout
+        self.rows = 0
+        self._packer = layout.packer()
+        self._lanes: dict[Connection, tuple[ReplyStream, deque[tuple[bytearray, int]]]] = {}
+
+    def send(self, batch: Any) -> None:
+        """Pack the rows of a record batch, whose keys are whole, and send full chunks."""
+        self.rows += batch.num_rows
+        if not batch.num_rows:
+            return
+        if not self.layout.cluster:
+            self._pack(batch, None)
+            return
+        slots = [slot_of(key) for key in batch.column(self.layout.key).to_pylist()]
+        nodes: dict[object, int] = {}
+        owners = self.servers.owners()
+        codes = [nodes.setdefault(owners[slot], slot) for slot in slots]  # a node is named by one of its slots
+        for slot, rows in self.layout.grouped(batch, codes):
+            self._pack(rows, slot)
+
+    def _pack(self, rows: Any, slot: int | None) -> None:
+        packer: CommandPacker = self._packer
+        self.layout.load(packer, rows)
+        row = 0
+        while row < rows.num_rows:
+            try:
+                row = packer.pack(row, rows.num_rows, CHUNK)
+            except ValueError as error:
+                raise ConnectorError(f"rillet: writing a {self.options.type}: {error}") from None
+            if packer.used >= CHUNK or (packer.used and (slot is not None or row == rows.num_rows)):
+                lines = packer.lines
+                self._send(packer.take(), lines, slot)
+
+    def _send(self, data: bytearray, lines: int, slot: int | None) -> None:
+        """Send a chunk, then read the replies to earlier chunks on the same connection."""
+        try:
+            connection = self.servers.connection(b"") if slot is None else self.servers.slot_connection(slot)
+            lane = self._lanes.get(connection)
+            if lane is None:
+                lane = self._lanes[connection] = ReplyStream(connection), deque()
+            lane[1].append((data, lines))
+            connection.send(data)
+            self._settle(connection, 1)
+        except StaysAway:
+            raise
+        except ConnectionLost:
+            queued = any(data is sent for _, queue in self._lanes.values() for sent, _ in queue)
+            self._recover()
+            if not queued:
+                self._repeat([data])
+
+    def _settle(self, connection: Connection, most: int) -> None:
+        """Read replies until at most `most` chunks wait for theirs."""
+        replies, queue = self._lanes[connection]
+        while len(queue) > most:
+            data, lines = queue[0]
+            left = replies.skip(lines)
+            if left:
+                self._errors(replies, data, lines - left)
+            queue.popleft()
+
+    def _errors(self, replies: ReplyStream, data: bytearray, line: int) -> None:
+        """Handle the replies to a chunk from the first error on, which follows `line` lines."""
+        again = []
+        for words in commands_in(data):
+            if line > 0:
+                line -= _lines(words)
+                continue
+            reply = replies.reply()
+            if not_executed(reply):
+                again.append(words)
+            elif isinstance(reply, ReplyError):
+                raise refused_key(self.servers, self.options, words[1], str(reply))
+        self._one_by_one(again)
+
+    def _one_by_one(self, commands: list[list[bytes]]) -> None:
+        """Send commands again on other connections; redirections are followed."""
+        with Servers(self.options) as servers:
+            servers.waits = True
+            for at in range(0, len(commands), 1000):
+                part = commands[at : at + 1000]
+                replies = retry(servers, partial(servers.each, [(words[1], words) for words in part]))
+                for words, reply in zip(part, replies, strict=True):
+                    if isinstance(reply, ReplyError):
+                        raise refused_key(self.servers, self.options, words[1], str(reply))
+        if commands and self.layout.cluster:
+            self.servers.map_is_stale()
+
+    def _repeat(self, chunks: list[bytearray]) -> None:
+        """Send chunks again whose replies were lost."""
+        for data in chunks:
+            self._one_by_one(list(commands_in(data)))
+
+    def _recover(self) -> None:
+        """After a lost connection, send all chunks again that wait for replies."""
+        lanes = list(self._lanes.items())
+        self._lanes.clear()
+        for connection, _ in lanes:
+            self.servers.forget(connection)
+        self._repeat([data for _, (_, queue) in lanes for data, _ in queue])
+
+    def finish(self) -> dict[bytes, int]:
+        """Wait for all replies; return the number of rows."""
+        try:
+            for connection in list(self._lanes):
+                self._settle(connection, 0)
+        except StaysAway:
+            raise
+        except ConnectionLost:
+            self._recover()
+        return {self.layout._place(): self.rows}
+
+    def close(self) -> None:
+        """Do nothing: a failed task holds its connections only."""
+
+
+class TableTransactionSender(TransactionSender):
+    """Writes rows exactly once, in transactions that also store a commit record."""
+
+    def __init__(self, servers: Servers, options: TableOptions, layout: TableLayout, identity: Identity) -> None:
+        super().__init__(servers, options, layout, identity)  # type: ignore[arg-type]
+        self.table = options
+
+    def check_type(self, stream: bytes) -> None:
+        """Do nothing: the name of a share is not a key."""
+
+    def packer(self, stream: bytes) -> Any:
+        """Return a packer for the commands of the rows."""
+        return self.layout.packer()  # type: ignore[attr-defined]
+
+    def ids(self, stream: bytes, rows: Any) -> Any:
+        """Return None: the rows have no IDs."""
+        return None
+
+    def execute(self, share: TaskTransactions, notes: int) -> list[ReplyError] | None:
+        """Execute the open transaction; note the key of the first command that fails."""
+        self.failed_key = b""
+
+        def before(line: int) -> int:
+            count = 0
+            for words in self._commands(share.kept):
+                if line <= 0:
+                    self.failed_key = words[1]
+                    break
+                line -= _lines(words)
+                count += 1
+            return count
+
+        lines = sum(_lines(words) for words in self._commands(share.kept)) if self.bulk else None
+        if lines is None:
+            lines = sum(chunk.commands for chunk in share.kept)
+        return share.transaction.execute_lines(lines + notes, before)
+
+    @property
+    def bulk(self) -> bool:
+        """Return whether some replies have two lines."""
+        return any(form.bulk for form in self.layout.packer().forms)  # type: ignore[attr-defined]
+
+    @staticmethod
+    def _commands(chunks: list[Chunk]) -> Iterator[list[bytes]]:
+        for chunk in chunks:
+            yield from commands_in(chunk.data)
+
+    def _naming(self, share: TaskTransactions, action: Callable[[], Result]) -> Result:
+        """Call a function; its errors name the key or the command already."""
+        return action()
+
+    def _torn(self, share: TaskTransactions, errors: list[ReplyError], rows: int) -> ConnectorError:
+        super()._torn(share, errors, rows)  # corrects the commit record
+        return refused_key(self.servers, self.table, self.failed_key or share.stream, str(errors[0]))

@@ -1,0 +1,238 @@
+"""The writers of tables that Spark calls: in tasks to write rows, and on the driver to complete a write.
+
+    driver      writer(schema, overwrite)   checks options and schema; ifExists looks for keys with the prefix
+    executors   writer.write(batches)       senders.py sends commands
+    driver      writer.commit(messages)     closes the commit records; mode("overwrite") removes keys without a row
+
+**Modes.** `append` writes to keys that exist: fields are set, members and elements are added. `overwrite` replaces the
+keys that begin with keyPrefix. Hashes and strings are replaced one by one while the rows arrive, and the keys that got
+no row are deleted at the end. So a failed write has replaced some keys, and deleted none. A list, a set or a sorted set
+may get rows from several tasks, so all of them are deleted before the first row is written.
+
+Spark itself refuses the modes `ignore` and `errorifexists` for every source that is written in Python. Therefore they
+are the option ifExists of `append`. Like Spark's modes, they look at the whole table: at any key with keyPrefix.
+
+**Repeated tasks.** Spark repeats tasks and batches. HSET, SET, SADD and ZADD have the same result again. RPUSH,
+HINCRBY and ZINCRBY are written in transactions with a commit record (write/commits.py), exactly once.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+
+from rillet.client.errors import ConnectorError
+from rillet.client.key_scan import KeyScan, plan_scan
+from rillet.client.servers import Servers
+from rillet.spark.errors import plainly
+from rillet.spark.options import OptionError
+from rillet.spark.table_options import READ_ONLY, TableOptions, escaped, parse_table
+from rillet.spark.tables.commands import TableLayout
+from rillet.spark.tables.senders import TableSender, TableTransactionSender
+from rillet.spark.write.commits import (
+    RESERVED,
+    Identity,
+    Written,
+    close_batch,
+    give_up,
+    name_in_keys,
+    shown,
+    task_identity,
+)
+from rillet.spark.write.input_check import require_all_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+log = logging.getLogger("rillet.spark")
+_BATCH = 1000
+
+
+class TableRowsWritten(WriterCommitMessage):
+    """The message that a successful write task sends to the driver; hashes: of the keys, for mode overwrite."""
+
+    def __init__(self, written: Written, hashes: bytes = b"") -> None:
+        self.written = written
+        self.hashes = hashes
+
+
+class _TableWriter:
+    """The base class of the batch writer and the streaming writer."""
+
+    query: str | None = None
+    batch = 0
+    lasting = True
+    skips = False  # whether nothing is written, because of ifExists=ignore
+
+    def __init__(self, options: TableOptions, schema: StructType, overwrite: bool = False) -> None:
+        options.refuse(READ_ONLY, "writing")
+        self.options = options
+        self.layout = TableLayout(options, schema, overwrite)
+        self.replaces = overwrite and options.type in ("hash", "string")
+        if options.exactly_once == "none" and options.txn_app_id is not None:
+            raise OptionError("rillet: txnAppId needs transactions: leave out exactlyOnce=none")
+        if options.txn_app_id is not None and not self.layout.transactional:
+            raise OptionError(
+                f"rillet: txnAppId is not needed, because a repeated write of the type {options.type} has the same "
+                "result; set exactlyOnce=transaction to use it"
+            )
+
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        """Write the rows of a task."""
+        import xxhash
+
+        hashes: set[bytes] = set()
+        with plainly(), Servers(self.options) as servers:
+            servers.waits = True
+            self.layout.cluster = servers.is_cluster
+            identity: Identity | None = None
+            sender: TableSender | TableTransactionSender
+            if self.layout.transactional:
+                identity = task_identity(self.query, self.batch, TaskContext.get(), self.lasting)
+                sender = TableTransactionSender(servers, self.options, self.layout, identity)
+            else:
+                sender = TableSender(servers, self.options, self.layout)
+            with closing(sender):
+                for batch in iterator:
+                    if self.skips:
+                        continue
+                    rows = self.layout.with_keys(batch)
+                    if self.replaces:
+                        hashes.update(map(xxhash.xxh3_64_digest, rows.column(self.layout.key).to_pylist()))
+                    sender.send(rows)
+                require_all_rows()
+                return TableRowsWritten(Written(identity, sender.finish()), b"".join(hashes))
+
+    def close(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Record in the commit records that the batch is complete."""
+        if self.layout.transactional and not self.skips:
+            written = [message.written for message in messages if isinstance(message, TableRowsWritten)]
+            with plainly(), Servers(self.options) as servers:
+                close_batch(servers, written)
+
+
+class TableBatchWriter(_TableWriter, DataSourceArrowWriter):
+    """The writer of df.write."""
+
+    def __init__(self, options: TableOptions, schema: StructType, overwrite: bool = False) -> None:
+        super().__init__(options, schema, overwrite)
+        if options.txn_app_id in RESERVED:
+            raise OptionError(f"rillet: txnAppId is {options.txn_app_id!r}, which is reserved for a pipeline")
+        self.lasting = options.txn_app_id is not None
+        self.query = name_in_keys(options.txn_app_id) if options.txn_app_id else uuid.uuid4().hex
+        self.batch = options.txn_version or 0
+        wants = "mode overwrite" if overwrite else f"ifExists={options.if_exists}"
+        if (overwrite or options.if_exists != "append") and not options.key_prefix:
+            raise OptionError(f"rillet: {wants} needs keyPrefix, which selects the keys that belong to the table")
+        if overwrite and options.if_exists != "append":
+            raise OptionError("rillet: ifExists applies to mode('append'), not to overwrite")
+        if options.if_exists != "append":
+            self._look()
+        elif overwrite and not self.replaces:
+            _delete_keys(options, lambda key: True)
+
+    def _look(self) -> None:
+        """Look for a key with the prefix: raise an error, or write nothing, as ifExists demands."""
+        with Servers(self.options) as servers:
+            found = next(_keys_with_prefix(servers, self.options), None)
+            if found and self.options.if_exists == "error":
+                raise ConnectorError(
+                    f"rillet: {shown(found[0])} already exists at {servers} (ifExists=error): nothing was written"
+                )
+        self.skips = found is not None
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Complete the write; with mode overwrite, delete the keys that got no row."""
+        self.close(messages)
+        if self.replaces:
+            import xxhash
+
+            packed = b"".join(message.hashes for message in messages if isinstance(message, TableRowsWritten))
+            written = {packed[at : at + 8] for at in range(0, len(packed), 8)}
+            with plainly():
+                _delete_keys(self.options, lambda key: xxhash.xxh3_64_digest(key) not in written)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Block late attempts of a failed write in transactions, and log that some rows may remain."""
+        written = [message.written for message in messages if isinstance(message, TableRowsWritten)]
+        rows = sum(sum(one.rows.values()) for one in written)
+        log.warning("rillet: a write failed; %d rows of its finished tasks remain", rows)
+        if self.layout.transactional and not self.lasting:
+            names = {name for one in written for name in one.rows} | set(self.layout.streams())
+            with plainly(), Servers(self.options) as servers:
+                give_up(servers, str(self.query), sorted(names))
+
+
+class TableStreamingWriter(_TableWriter, DataSourceStreamArrowWriter):
+    """The writer of df.writeStream."""
+
+    def __init__(self, options: TableOptions, schema: StructType, overwrite: bool = False) -> None:
+        if overwrite:
+            raise OptionError(
+                "rillet: outputMode complete is not supported: use outputMode('update') with "
+                "foreachBatch(rillet.spark.foreach_batch(...))"
+            )
+        super().__init__(options, schema)
+        wrong = [name for name in ("txnAppId", "txnVersion", "ifExists") if name.lower() in options.named]
+        if wrong:
+            raise OptionError(f"rillet: these options apply to df.write, not to a streaming query: {', '.join(wrong)}")
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Record that the micro-batch is complete; if Spark repeats the batch, its tasks write nothing twice."""
+        self.close(messages)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Do nothing: Spark repeats the micro-batch."""
+
+
+def _keys_with_prefix(servers: Servers, options: TableOptions) -> Iterator[list[bytes]]:
+    """Yield the keys of the table: those with the prefix and the type."""
+    kind = options.type.encode()
+    with Servers(options) as scanning:
+        for part in plan_scan(scanning, 1):
+            for keys in KeyScan(scanning, part, escaped(options.key_prefix) + b"*", kind).batches(_BATCH):
+                if servers.is_cluster:  # keys of slots are listed without regard to their type
+                    types = servers.each([(key, (b"TYPE", key)) for key in keys])
+                    keys = [key for key, found in zip(keys, types, strict=True) if found == kind]
+                if keys:
+                    yield keys
+
+
+def _delete_keys(options: TableOptions, wanted: Callable[[bytes], bool]) -> None:
+    """Delete the keys of the table that `wanted` selects."""
+    with Servers(options) as servers:
+        for keys in _keys_with_prefix(servers, options):
+            servers.each([(key, (b"UNLINK", key)) for key in keys if wanted(key)])
+
+
+# ---- streaming aggregations ----------------------------------------------------------------------------------------
+
+
+def foreach_batch(name: str = "", **options: str) -> Callable[[DataFrame, int], None]:
+    """Return a function for `writeStream.foreachBatch` that writes each micro-batch to a table.
+
+    It serves outputMode("update"), which Spark refuses for sources that are written in Python: each row replaces the
+    values of its key, so a repeated batch has the same result. name: of the query, required where a repeated write
+    would change the result (lists, addColumns); it must be unique on the server, and stay the same after a restart.
+    """
+    with plainly():
+        parsed = parse_table(options)
+        adds = parsed.type == "list" or parsed.add_columns or parsed.exactly_once == "transaction"
+        transactional = bool(adds) and parsed.exactly_once != "none"
+        if transactional and not name:
+            raise OptionError("rillet: foreach_batch needs a name for the query, because the rows are added once")
+
+    def write(batch: DataFrame, number: int) -> None:
+        writer = batch.write.format("rillet").mode("append").options(**options)
+        if transactional:
+            writer = writer.option("txnAppId", name).option("txnVersion", str(number))
+        writer.save()
+
+    return write
