@@ -102,7 +102,7 @@ def merged(old: str, new: str) -> str:
 
 def main(files: list[str]) -> None:
     """Replace the tables of README.md and docs/measured.md, or only the rows of these files."""
-    runs = [json.loads(Path(name).read_text()) for name in files or [ROOT / "build" / "benchmarks.json"]]
+    runs = [json.loads(Path(name).read_text()) for name in files or [str(ROOT / "build" / "benchmarks.json")]]
     for page, table in ((ROOT / "README.md", headlines), (ROOT / "docs" / "measured.md", all_rows)):
         head, _, rest = page.read_text().partition(BEGIN)
         body, _, tail = rest.partition(END)
