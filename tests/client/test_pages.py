@@ -141,10 +141,11 @@ def test_parts_that_are_requested_in_advance_keep_the_order(judge: Judge, shape:
     with Servers(ClientOptions.of(f"redis://127.0.0.1:{judge.port}", 20)) as servers:
         adds = [(b"XADD", b"s", b"%d-%d" % (1000 + SHAPES[shape](n), n), b"n", b"%d" % n) for n in range(ENTRIES)]
         servers.calls(b"s", [(b"DEL", b"s"), (b"DEL", b"t"), *adds, *[(b"XADD", b"t", *words[2:]) for words in adds]])
+        end = StreamID(1000 + SHAPES[shape](ENTRIES - 1), ENTRIES - 1)
         for broken in (False, True):
             rows = rows_for(SCHEMA, b"")
-            ranges = [PageRange(key, StreamID(0, 0), LAST) for key in (b"s", b"t")]
-            reader = RangeReader(servers, rows, ranges, page_entries=page, batch_entries=200)
+            ranges = [PageRange(key, StreamID(0, 0), end) for key in (b"s", b"t")]
+            reader = RangeReader(servers, rows, ranges, page_entries=page, batch_entries=200, fixed=True)
             seen: list[Any] = []
             for step, _ in enumerate(reader.read()):
                 seen.append(record_batch(rows, SCHEMA).to_pylist())
@@ -153,5 +154,20 @@ def test_parts_that_are_requested_in_advance_keep_the_order(judge: Judge, shape:
                         connection.interrupt()
             assert numbers(seen, "s") == numbers(seen, "t") == list(range(ENTRIES))
             assert [one.read for one in ranges] == [ENTRIES, ENTRIES]
-            last = StreamID(1000 + SHAPES[shape](ENTRIES - 1), ENTRIES - 1)
-            assert [one.after for one in ranges] == [last, last]
+            assert [one.after for one in ranges] == [end, end]
+
+
+@pytest.mark.parametrize("fixed", [True, False])
+def test_only_a_range_with_a_fixed_end_is_cut(judge: Judge, fixed: bool) -> None:
+    """An entry that is added to an open range while it is read must not be skipped for a later one."""
+    with Servers(ClientOptions.of(f"redis://127.0.0.1:{judge.port}", 20)) as servers:
+        adds = [(b"XADD", b"s", b"%d-1" % (1000 + 10 * n), b"n", b"%d" % n) for n in range(ENTRIES)]
+        servers.calls(b"s", [(b"DEL", b"s"), *adds])
+        reader = RangeReader(
+            servers, rows_for(SCHEMA, b""), [PageRange(b"s", StreamID(0, 0), StreamID(1000 + 10 * ENTRIES, 1))],
+            page_entries=100, nodes=False, fixed=fixed,
+        )  # fmt: skip
+        rows = [row for _ in reader.read() for row in record_batch(reader.rows, SCHEMA).to_pylist()]
+        assert [row["n"] for row in rows] == list(range(ENTRIES))
+        assert (reader.parts > 10) is fixed
+        assert reader.misjudged <= 1  # after the first page, which begins at ID 0

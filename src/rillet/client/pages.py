@@ -32,8 +32,10 @@ advance. A part is as wide in milliseconds as the entries of the last page sugge
 
 If a part has more entries than its page, the replies of the parts behind it are skipped, and the rest is cut anew; a
 stream whose IDs cannot be foreseen is soon read without parts. A part without entries costs a small request, and the
-next one is wider. A range is not cut if it is read from a replica, because the master would have to serve the end of
-each part, or if `check` is given, because a part does not begin at an entry that proves that nothing was trimmed.
+next one is wider. Only a `fixed` range is cut, to which no entry can be added: otherwise an entry that is appended to
+an empty part after its reply would be missed, while the next part has a later one. A range is not cut either if it is
+read from a replica, because the master would have to serve the end of each part, or if `check` is given, because a part
+does not begin at an entry that proves that nothing was trimmed.
 
 **Failures.** A lost connection is opened again and the range continues after the last whole entry, as long as there is
 progress within the client's timeout. MOVED and ASK are followed; from then on one request is under way at a time,
@@ -201,12 +203,14 @@ class RangeReader:
 
     page_entries: the most entries that all requested XRANGE pages contain together. batch_entries, batch_bytes: the
     limits of a batch of rows. nodes: whether to try RILLET.XNODES. check: the function that is called when entries
-    may have been trimmed between two pages (see the module's docstring).
+    may have been trimmed between two pages (see the module's docstring). fixed: every range ends at or before the last
+    ID of its stream, so no entry can be added to it.
     """
 
     def __init__(
         self, servers: Servers, rows: RowBuilder, ranges: Iterable[PageRange], *, page_entries: int = 2500,
         batch_entries: int = 16384, batch_bytes: int = 32 << 20, nodes: bool = True, check: Check | None = None,
+        fixed: bool = False,
     ) -> None:  # fmt: skip
         self.servers = servers
         self.rows = rows
@@ -215,6 +219,7 @@ class RangeReader:
         self.batch_bytes = batch_bytes
         self.nodes = nodes
         self.check = check
+        self.cuts = fixed and check is None
         self.window = WINDOW
         self.waiting = deque(ranges)
         self.under_way: deque[tuple[PageRange, Connection]] = deque()
@@ -263,26 +268,25 @@ class RangeReader:
             if not self.nodes and not pages.count:
                 if not connection.replica:
                     pages = self._part(pages)
-                pages.count = min(self._share(pages), pages.limit - pages.read)
+                parts = 1 if pages.whole is None else AHEAD
+                sharing = max(parts, len(self.waiting) + len(self.under_way) + (pages.whole is None))
+                pages.count = min(max(1, self.page_entries // min(self.window, sharing)), pages.limit - pages.read)
             self.under_way.append((pages, connection))
             requests.setdefault(connection, []).append(self._decoder(connection).request(pages))
         for connection, packed in requests.items():
             connection.send(b"".join(packed))
 
-    def _share(self, pages: PageRange) -> int:
-        """Return how many entries the next page of a range may have."""
-        parts = AHEAD if pages.key in self.widths else 1
-        sharing = max(parts, len(self.waiting) + len(self.under_way) + 1)
-        return max(1, self.page_entries // min(self.window, sharing))
-
     def _part(self, pages: PageRange) -> PageRange:
         """Cut the part that a page probably holds off a range; the rest waits behind it."""
         width = self.widths.get(pages.key)
-        if width is None or self.check is not None or pages.limit != UNLIMITED or self.window == 1:
+        if width is None or not self.cuts or pages.limit != UNLIMITED or self.window == 1:
             return pages
         if self.misjudged > 3 + self.parts // 8 or (pages.whole is None and len(self.waiting) >= AHEAD):
             return pages
-        end = StreamID(pages.after.ms + max(1, int(width * self._share(pages) * PART_FILL)), MAX)
+        # At most so many other requests share the page: AHEAD - 1 parts, and the rest that waits.
+        sharing = max(AHEAD, len(self.waiting) + len(self.under_way) + 1)
+        expected = PART_FILL * max(1, self.page_entries // min(self.window, sharing))
+        end = StreamID(pages.after.ms + max(1, int(width * expected)), MAX)
         if end >= pages.last:
             return pages
         whole = pages.whole or pages
@@ -361,6 +365,9 @@ class RangeReader:
                 connection.receive(decoder.buffer)
         except ReplyFailed:  # the request for the same entries fails, too
             decoder.buffer.expect(0, 0, 0)
+        except (Corrupt, ProtocolError) as error:
+            self.servers.forget(connection)
+            raise self._error(self.under_way[0][0], connection, error) from error
         self.under_way.popleft()
 
     def _begun(self, pages: PageRange, connection: Connection, decoder: _PageDecoder) -> None:
@@ -398,7 +405,7 @@ class RangeReader:
         short = entries < count
         self.parts += pages.whole is not None
         if not pages.ended and (not short or (connection.replica and not pages.master)):
-            if pages.whole is not None:
+            if pages.whole is not None and pages.last != pages.whole.last:
                 pages = self._rest_of(pages.whole)
             pages.master = short
             self.waiting.appendleft(pages)

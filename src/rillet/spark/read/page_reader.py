@@ -38,7 +38,7 @@ def read_task(
         reader = RangeReader(
             servers, rows, [PageRange(stream.encode(), after, last) for stream, after, last in ranges],
             page_entries=options.page_entries, batch_entries=options.batch_entries, batch_bytes=MAX_BATCH_BYTES,
-            check=None if since is None else TrimWatch(checking, since, unread).check,
+            check=None if since is None else TrimWatch(checking, since, unread).check, fixed=True,
         )  # fmt: skip
         for _ in reader.read():
             batch = record_batch(rows, schema)
