@@ -14,6 +14,7 @@ import pytest
 
 from rillet import compiled
 from rillet.protocol.command_parser import pack_command
+from rillet.structs.dict import Dict
 from rillet.types.at_rest import LIMIT, to_rest
 from rillet.types.hash import Hash
 from rillet.types.rdb.value import dump
@@ -255,3 +256,42 @@ def test_keyspace_events_are_published() -> None:
         side.run(argv)
         side.run([b"DEL", b"k"])
     assert [event for event in events if event != b"del"] == [b"hset", b"sadd", b"sadd", b"zadd", b"rpush"]
+
+
+# -- found by review ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("limit", [2**62, 2**63 - 1])
+def test_the_greatest_limits_keep_the_compact_encodings(limit: int) -> None:
+    side = Side(hash_max_listpack_entries=limit, zset_max_listpack_entries=limit)
+    side.send(b"".join(map(pack_command, ([b"HSET", b"h", b"f", b"v"], [b"HINCRBY", b"h", b"n", b"1"],
+                                          [b"ZADD", b"z", b"1", b"m"]))))  # fmt: skip
+    assert side.run([b"OBJECT", b"ENCODING", b"h"]) == side.run([b"OBJECT", b"ENCODING", b"z"]) == b"$8\r\nlistpack\r\n"
+
+
+def test_batches_settle_the_account_of_memory() -> None:
+    side = Side()
+    for key in (b"s0", b"s1"):
+        side.run([b"SADD", key, *(b"member:%d" % n for n in range(700))])
+    for n in range(300):
+        side.send(pack_command([b"SADD", b"s%d" % (n % 2), b"member:1"]))
+    assert len(side.session.db.ledger.waiting) < 100
+
+
+@pytest.mark.skipif(compiled(), reason="compiled methods cannot be replaced")
+def test_without_memory_to_tidy_up_a_change_is_executed_and_logged(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = Log(False)
+    side, twin = Side(log), Side()
+    commands = [[b"HSET", b"h", b"f", b"v"], [b"RPUSH", b"l", b"a", b"b", b"c"], [b"SADD", b"s", b"x"]]
+    side.send(b"".join(map(pack_command, commands)))
+
+    def no_memory(_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(Dict, "_tidy_items", no_memory)
+    for argv in ([b"HSET", b"h", b"f2", b"v2"], [b"LPOP", b"l"], [b"SADD", b"s", b"y"], [b"DEL", b"s"]):
+        assert not side.send(pack_command(argv)).startswith(b"-")
+    monkeypatch.undo()
+    twin.send(log.feed.take())
+    for argv in ([b"HGETALL", b"h"], [b"LRANGE", b"l", b"0", b"-1"], [b"EXISTS", b"s"]):
+        assert side.run(argv) == twin.run(argv)

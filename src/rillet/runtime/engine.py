@@ -425,6 +425,8 @@ class Engine:
             self.access.update()
         if self.limited and entry.write and not session.state & _TRUSTED:
             limit = min(limit, session.out.used + _UNCHECKED - 1)
+        if len(session.db.ledger.waiting) > _WAITING:
+            session.db.ledger.settle()
         ran: cython.Py_ssize_t = fast_path.run(session, parser, self.words, feed, limit)
         if ran == 0:
             return 0

@@ -241,9 +241,12 @@ class Dict(DictTable):
         if self.has_objects:
             self._set_object(n, None)
         self._free_record(n)
-        if self.newest:
-            self.shrink_if_needed()
-        self._tidy()
+        try:
+            if self.newest:
+                self.shrink_if_needed()
+            self._tidy()
+        except MemoryError:  # the entry is gone, and the gaps stay for a while
+            pass
         return True
 
     @cython.ccall
@@ -527,7 +530,10 @@ class Dict(DictTable):
             place = self._write_item(key, size, value, value_size)
         self._free_item(n)
         self._set_place(n, place)
-        self._tidy_items()  # not the records: the numbers of entries stay valid
+        try:
+            self._tidy_items()  # not the records: the numbers of entries stay valid
+        except MemoryError:  # the value is set, and the gaps stay for a while
+            pass
         return True
 
     @cython.cfunc

@@ -164,7 +164,7 @@ class HsetFastPath(SmallValuePath):
                 packed.replace_span(packed.skip(pos), words.at[i + 1], words.size[i + 1])
         if tag == _HASH:
             many: cython.bint = buffer.compact and (words.count - 2) >> 1 > buffer.hash_entries
-            if many or widest > buffer.hash_value or packed.length() > 2 * buffer.hash_entries:
+            if many or widest > buffer.hash_value or packed.length() >> 1 > buffer.hash_entries:
                 tag = _HASH_TABLE
         if not (buffer.fits() if tag == _HASH else buffer.table_fits(2)):
             self.outgrow(db, words, n)
@@ -292,7 +292,9 @@ class HincrbyFastPath(SmallValuePath):
             tag = _HASH
             buffer.entry = -1
             buffer.start(tag)
-        if tag == _HASH and (buffer.hash_value < _DIGITS or words.size[2] > buffer.hash_value):
+        if words.size[2] > _LIMIT or (
+            tag == _HASH and (buffer.hash_value < _DIGITS or words.size[2] > buffer.hash_value)
+        ):
             return False
         if tag != _HASH and tag != _HASH_TABLE:
             return False
@@ -306,7 +308,7 @@ class HincrbyFastPath(SmallValuePath):
                 return False
             by += packed.at_int
             packed.replace_int(pos, by)
-        if tag == _HASH and packed.length() > 2 * buffer.hash_entries:
+        if tag == _HASH and packed.length() >> 1 > buffer.hash_entries:
             return False
         if not (buffer.fits() if tag == _HASH else buffer.table_fits(2)):
             return self.outgrow(db, words, buffer.entry)

@@ -115,9 +115,14 @@ class _PopFastPath(SmallValuePath):
         if tag != _LIST or (db.buffer.compact and db.buffer.rest[1] & 1 == 0):
             return False
         pos: cython.Py_ssize_t = _HEADER if self._head else packed.last()
+        mark: cython.Py_ssize_t = session.out.mark()
         write_entry(session.out, packed, pos)
         packed.delete(pos)
-        self.put_back(db, words)
+        try:
+            self.put_back(db, words)
+        except MemoryError:  # the element stays in the list
+            session.out.truncate(mark)
+            raise
         session.dirty += 1
         return True
 

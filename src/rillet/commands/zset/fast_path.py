@@ -21,6 +21,7 @@ from rillet.structs.argument_spans import ArgumentSpans
 from rillet.structs.dict import Dict
 from rillet.structs.listpack import Listpack
 from rillet.structs.skiplist import Skiplist
+from rillet.types.at_rest import LIMIT
 from rillet.types.packed_zset import score_at
 from rillet.types.zset import Zset
 
@@ -31,6 +32,7 @@ if not cython.compiled:  # the compiled module gets these C functions from its .
 _HEADER = cython.declare(cython.Py_ssize_t, 6)
 _MISSING = cython.declare(cython.Py_ssize_t, MISSING)
 _UNUSUAL = cython.declare(cython.Py_ssize_t, UNUSUAL)
+_LIMIT = cython.declare(cython.Py_ssize_t, LIMIT)
 _ZSET = cython.declare(cython.int, rest_buffer.ZSET)
 _MOST_WORDS = cython.declare(cython.Py_ssize_t, 512)
 
@@ -73,6 +75,8 @@ class ZaddFastPath(SmallValuePath):
             if buffer.load(db.keys, n) != _ZSET:
                 return False
         if (words.count - 2) >> 1 > buffer.zset_entries or widest > buffer.zset_value or words.count > _MOST_WORDS:
+            return False
+        if widest > _LIMIT:  # the buffer would keep that size
             return False
         added: cython.Py_ssize_t = 0
         updated: cython.Py_ssize_t = 0
