@@ -7,7 +7,7 @@
       _rillet/state-17-4611....json        the source's offset after commit 17
 
     commit     1  tasks write files under their final names; no reader looks at them before the log lists them
-               2  the driver writes the state: the source's offset and the schema
+               2  the driver writes the state: the source's offset and the schema; in a folder, it syncs it to disk
                3  one entry of Delta's log adds the files, and has two transactions:
                     rillet = 17                  the number of the commit
                     rillet-state = 4611...       the random number in the name of the state             <- commit
@@ -235,7 +235,10 @@ class DeltaArchive:
         commit, token = manifest.commit + 1, secrets.randbits(62)
         removed = manifest.files.select(change.removed)
         state = {"format": 1, "commit": commit, "schema": change.schema, "offset": change.offset}
-        self.storage.upload(_state_name(commit, token), io.BytesIO(json.dumps(state).encode()))
+        try:
+            self.storage.upload(_state_name(commit, token), io.BytesIO(json.dumps(state).encode()))
+        except OSError as error:
+            raise ArchiveError(f"rillet: the Delta table {self.path} cannot be written: {error}") from None
         self.at("drafted")
         self._transact(_actions(change.added, removed, data_change), manifest.commit, token)
         self.at("committed")
