@@ -275,10 +275,57 @@ def test_a_failed_write_leaves_the_manifest_before_it(tmp_path: Path, monkeypatc
         with monkeypatch.context() as full:
             full.setattr(os, "replace", lambda *names: (_ for _ in ()).throw(OSError(28, "No space left on device")))
             with pytest.raises(ArchiveError, match="cannot be written: No space left on device"):
-                append(archive, manifest, range(3, 5))
+                append(archive, manifest, range(3, 5), "events", "others")
         assert list(manifest.files) == files
+        assert (manifest.last("events"), manifest.streams()) == (StreamID(2, 0), ["events"])
         manifest = append(archive, manifest, range(3, 5))
         assert numbers(archive, manifest) == {"events": [1, 2, 3, 4]}
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_commit_whose_folder_cannot_be_synced_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: bool
+) -> None:
+    """It is renamed, so a reader sees it; whether it survives a power failure is unknown."""
+    archive = Archive(tmp_path / "a")
+    with archive.writing() as manifest:
+        manifest = append(archive, manifest, range(1, 3))
+        if whole:
+            monkeypatch.setattr(layout, "MOST_INCREMENTS", 0)
+        with monkeypatch.context() as broken:
+            _broken_sync(broken, OWN if whole else COMMITS)
+            with pytest.raises(ArchiveError, match="whether commit 2 is durable is unknown: Input/output error"):
+                append(archive, manifest, range(3, 5))
+        with pytest.raises(ArchiveError, match="must be read again before the next commit"):
+            append(archive, manifest, range(3, 5))
+    assert Archive(archive.path).manifest().commit == 2
+    with archive.writing() as manifest:
+        manifest = append(archive, manifest, range(5, 7))
+        assert (manifest.commit, numbers(archive, manifest)) == (3, {"events": [1, 2, 3, 4, 5, 6]})
+
+
+def test_a_writer_does_not_begin_before_the_last_commit_is_on_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The writer before it may have been killed between rename and sync; trimming must not rely on such a commit."""
+    archive = Archive(tmp_path / "a")
+    with archive.writing() as manifest:
+        append(archive, manifest, range(1, 3))
+    for folder in (OWN, COMMITS):
+        with monkeypatch.context() as broken:
+            _broken_sync(broken, folder)
+            with pytest.raises(ArchiveError, match="cannot be written: Input/output error"), archive.writing():
+                pass
+
+
+def _broken_sync(monkeypatch: pytest.MonkeyPatch, folder: str) -> None:
+    """Let each sync of a folder of the archive fail."""
+
+    def sync(path: Path) -> None:
+        if str(path).endswith(f"/a/{folder}"):
+            raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(layout, "sync", sync)
 
 
 def test_format_1_is_read_and_the_next_commit_writes_format_2(tmp_path: Path) -> None:
