@@ -11,6 +11,7 @@ pytest.importorskip("deltalake")
 pytest.importorskip("pyspark")
 
 from rillet.spark.archive.delta import DeltaArchive
+from rillet.spark.archive.files import ArchiveError
 from tests.spark.pipelines.test_archive_delta import written
 
 pytestmark = pytest.mark.once
@@ -48,3 +49,20 @@ def test_the_state_is_on_disk_before_the_log_names_it(tmp_path: Path, disk: Disk
     (state,) = (place / "_rillet").glob("state-*.json")
     assert before.index(state) < before.index(state.parent)
     assert place in before[before.index(state) :]
+
+
+def test_a_log_that_cannot_be_synced_is_reported_and_synced_before_the_next_commit(tmp_path: Path, disk: Disk) -> None:
+    place = tmp_path / "t"
+    written(DeltaArchive(place), 1, {"id": "1-0"})
+    disk.broken = "_delta_log"
+    message = "the Delta table .* cannot be synced, so whether commit 2 is durable is unknown: Input/output error"
+    with pytest.raises(ArchiveError, match=message):
+        written(DeltaArchive(place), 2, {"id": "2-0"})
+    assert DeltaArchive(place).manifest().commit == 2
+    message = "cannot be synced, so whether commit 2 is durable is unknown: Input/output error"
+    with pytest.raises(ArchiveError, match=message), DeltaArchive(place).writing():
+        pass  # a job would trim what commit 2 holds
+    disk.broken, disk.synced = "", []
+    with DeltaArchive(place).writing() as manifest:
+        assert manifest.commit == 2
+        assert {path.name for path in disk.synced if path.suffix == ".json"} >= {f"{one:020}.json" for one in (1, 2)}

@@ -366,3 +366,38 @@ def test_only_changed_folders_are_looked_at_for_merging(tmp_path: Path) -> None:
     assert (len(table), table.streams(), table.last("b"), table.last("c")) == (
         2, ["a", "b"], StreamID(4, 0), StreamID(0, 0),
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("call", "path"), [("replace", ".parquet"), ("listdir", COMMITS)], ids=["a file is placed", "increments are removed"]
+)
+def test_a_failed_step_after_a_commit_is_reported_and_done_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, path: str
+) -> None:
+    archive, real = Archive(tmp_path / "a"), getattr(os, call)
+
+    def fails(*paths: Path) -> object:
+        if str(paths[-1]).endswith(path):
+            raise OSError(5, "Input/output error")
+        return real(*paths)
+
+    message = "commit 2 is written, but a step after it failed: Input/output error"
+    with archive.writing() as manifest:
+        manifest = append(archive, manifest, range(1, 3))
+        monkeypatch.setattr(layout, "MOST_INCREMENTS", 0)
+        with monkeypatch.context() as broken:
+            broken.setattr(os, call, fails)
+            with pytest.raises(ArchiveError, match=message):
+                append(archive, manifest, range(3, 5))
+        with pytest.raises(ArchiveError, match="must be read again before the next commit"):
+            append(archive, manifest, range(3, 5))
+    if call == "replace":
+        with monkeypatch.context() as broken:
+            broken.setattr(os, call, fails)
+            with pytest.raises(ArchiveError, match=message), archive.writing():
+                pass
+        assert numbers(archive, archive.manifest()) == {"events": [1, 2, 3, 4]}
+    with archive.writing() as manifest:
+        manifest = append(archive, manifest, range(5, 7))
+        assert (manifest.commit, numbers(archive, manifest)) == (3, {"events": [1, 2, 3, 4, 5, 6]})
+    assert in_folders(archive) == [1, 2, 3, 4, 5, 6]

@@ -61,6 +61,7 @@ PARTITIONS = ["date", "stream"]
 STATES = "_rillet"
 KEEP_REPLACED = 7 * 86400.0
 _ATTEMPTS = 20
+_SYNCED = 20  # entries of the log that a writer syncs at its start: others may have followed the last commit
 _DAY_0 = date(1970, 1, 1)
 _U63 = 1 << 63
 
@@ -137,7 +138,10 @@ class DeltaArchive:
     @contextmanager
     def writing(self) -> Iterator[ArchiveManifest]:
         """Yield the manifest. Another process may write too: the commit of the slower one is refused."""
-        yield self.manifest()
+        manifest = self.manifest()
+        if manifest.commit:  # its writer may have been killed before it synced the log
+            self._sync(manifest.commit, _SYNCED)
+        yield manifest
 
     def check_stream(self, stream: str) -> None:
         """Raise ArchiveError if a stream cannot be archived: Delta has no partition for an empty name."""
@@ -242,7 +246,7 @@ class DeltaArchive:
         self.at("drafted")
         self._transact(_actions(change.added, removed, data_change), manifest.commit, token)
         self.at("committed")
-        self._sync()
+        self._sync(commit)
         return replace(change.applied(manifest), replaced={})
 
     def _transact(self, actions: list[Any], before: int, token: int) -> None:
@@ -277,14 +281,21 @@ class DeltaArchive:
             time.sleep(min(0.05 * attempt, 1.0))
         raise ArchiveError(f"rillet: the Delta table {self.path} did not accept commit {before + 1}: {last}")
 
-    def _sync(self) -> None:
-        """Sync a log on a file system to disk, which deltalake does not."""
-        if self.storage.folder is not None:
-            log = self.storage.folder / "_delta_log"
-            for entry in sorted(log.glob("*.json"))[-2:]:
+    def _sync(self, commit: int, entries: int = 2) -> None:
+        """Sync the newest entries of a log on a file system to disk, which deltalake does not."""
+        if self.storage.folder is None:
+            return
+        log = self.storage.folder / "_delta_log"
+        try:
+            for entry in sorted(log.glob("*.json"))[-entries:]:
                 sync(entry)
             for folder in (log, self.storage.folder / STATES, self.storage.folder):
                 sync(folder)
+        except OSError as error:
+            raise ArchiveError(
+                f"rillet: the Delta table {self.path} cannot be synced, so whether commit {commit} is durable is "
+                f"unknown: {error.strerror}. Run the job again: it continues after this commit if it finds it"
+            ) from None
 
 
 # ---- actions and schemas --------------------------------------------------------------------------------------------

@@ -53,7 +53,7 @@ import shutil
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from pathlib import Path
@@ -273,8 +273,9 @@ class Archive:
             except OSError as error:
                 raise ArchiveError(f"rillet: the archive {self.path} cannot be written: {error.strerror}") from None
             manifest, self._stored = self._read()
-            self.settle(manifest, again=True)
-            self._prune(manifest.commit - self._stored.increments)
+            with self._after(manifest.commit):
+                self.settle(manifest, again=True)
+                self._prune(manifest.commit - self._stored.increments)
             shutil.rmtree(self.path / STAGING, ignore_errors=True)
             self._unfinished = 0
             yield manifest
@@ -329,11 +330,10 @@ class Archive:
 
     def _tidy(self) -> None:
         """Remove empty folders in staging; the next writer removes the other folders there."""
-        for folder in os.listdir(self.path / STAGING):
-            try:
-                os.rmdir(self.path / STAGING / folder)
-            except OSError:
-                pass
+        with suppress(OSError):
+            for folder in os.listdir(self.path / STAGING):
+                with suppress(OSError):
+                    os.rmdir(self.path / STAGING / folder)
 
     def _commit(self, manifest: ArchiveManifest, change: Change) -> ArchiveManifest:
         """Commit a change by an increment or by a new base, complete the remaining steps, return the new manifest."""
@@ -365,12 +365,24 @@ class Archive:
                 ) from None
             raise ArchiveError(f"rillet: the archive {self.path} cannot be written: {error.strerror}") from None
         self.at("committed")
-        self.settle(new)
-        self.at("settled")
-        if whole:
-            self._prune(new.commit)
+        with self._after(new.commit):
+            self.settle(new)
+            self.at("settled")
+            if whole:
+                self._prune(new.commit)
         self._unfinished = 0
         return new
+
+    @contextmanager
+    def _after(self, commit: int) -> Iterator[None]:
+        """Report an error of the operating system in a step after a commit; the next writer repeats the step."""
+        try:
+            yield
+        except OSError as error:
+            raise ArchiveError(
+                f"rillet: the archive {self.path}: commit {commit} is written, but a step after it failed: "
+                f"{error.strerror}. Run the job again: it completes the step"
+            ) from None
 
     def _replace(self, path: str, text: bytes, commit: int) -> None:
         """Write a file of the manifest in one atomic step, the commit, and sync it to disk."""
