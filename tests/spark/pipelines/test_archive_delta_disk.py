@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,10 @@ pytest.importorskip("pyspark")
 
 from rillet.spark.archive.delta import DeltaArchive
 from rillet.spark.archive.files import ArchiveError
-from tests.spark.pipelines.test_archive_delta import written
+from rillet.spark.archive.manifest import Part
+from rillet.spark.pipelines.parquet import merge_parts
+from rillet.types.stream.id import StreamID
+from tests.spark.pipelines.test_archive_delta import in_table, written
 
 pytestmark = pytest.mark.once
 
@@ -66,3 +71,31 @@ def test_a_log_that_cannot_be_synced_is_reported_and_synced_before_the_next_comm
     with DeltaArchive(place).writing() as manifest:
         assert manifest.commit == 2
         assert {path.name for path in disk.synced if path.suffix == ".json"} >= {f"{one:020}.json" for one in (1, 2)}
+
+
+def test_vacuum_keeps_the_fresh_files_of_a_running_job(tmp_path: Path) -> None:
+    """keep = 0 removes replaced files at once, but nothing that a job may be about to commit."""
+    archive = DeltaArchive(tmp_path / "t")
+    for number in (1, 2):
+        written(archive, number, {"id": f"{number}-0"})
+    manifest = archive.manifest()
+    replaced = archive.storage.folder / next(iter(manifest.files)).path  # type: ignore[operator]
+    target = archive.target("none")
+    (run,) = archive.mergeable(manifest, 2, 1 << 20)
+    archive.merge(manifest, [(run, merge_parts(target, run))])
+    running = DeltaArchive(tmp_path / "t").target("none")
+    path, file = running.create()
+    file.write(b"rows")
+    part = running.finish(Part(path, "s", 0, StreamID(9, 0), StreamID(9, 0), 1, 4), file)
+    begun, unfinished = running.create()
+    unfinished.close()
+    running.upload("_rillet/state-4-77.json", io.BytesIO(b"{}"))
+    fresh = [tmp_path / "t" / part.path, Path(begun), tmp_path / "t" / "_rillet" / "state-4-77.json"]
+    old = [tmp_path / "t" / "_rillet" / "state-1-5.json", fresh[0].with_name("1-0_1-0_left.parquet")]
+    for one in old:
+        one.write_bytes(b"{}")
+        os.utime(one, (time.time() - 2 * 3600,) * 2)
+    assert DeltaArchive(tmp_path / "t").vacuum(0.0) == 2 + 1
+    assert not replaced.exists()
+    assert [one.exists() for one in (*fresh, *old)] == [True, True, True, False, False]
+    assert in_table(DeltaArchive(tmp_path / "t")) == ["1-0", "2-0"]

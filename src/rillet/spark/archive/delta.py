@@ -25,7 +25,8 @@ its state shows whether the commit took place. If another process has archived m
 the commit fails: no entry is archived twice.
 
 Merging small files adds the merged file and removes the others in one log entry, marked as no change of data. Readers
-of older versions need the removed files, so `vacuum` keeps them for `keep_replaced`, by default a week.
+of older versions need the removed files, so `vacuum` keeps them for `keep_replaced`, by default a week. Files that no
+version lists may be those of a running job; `vacuum` keeps them for at least an hour, whatever `keep_replaced` is.
 
 deltalake's readers into pyarrow (`to_pyarrow_table`) may abort the process when it exits: Arrow's threads still hold
 objects of Python then (exit status 134, "terminate called without an active exception"). This module reads files
@@ -60,6 +61,7 @@ APP, STATE = "rillet", "rillet-state"
 PARTITIONS = ["date", "stream"]
 STATES = "_rillet"
 KEEP_REPLACED = 7 * 86400.0
+FRESH = 3600.0  # seconds for which vacuum keeps files that no version lists: a running job may be about to commit them
 _ATTEMPTS = 20
 _SYNCED = 20  # entries of the log that a writer syncs at its start: others may have followed the last commit
 _DAY_0 = date(1970, 1, 1)
@@ -185,17 +187,22 @@ class DeltaArchive:
         return manifest
 
     def vacuum(self, keep: float) -> int:
-        """Remove files that no version of the last `keep` seconds lists, and old states; return the number of files."""
+        """Remove replaced files, files that no version lists, and old states; return the number of files.
+
+        A replaced file is kept for `keep` seconds. The others may belong to a job that runs and has not committed yet,
+        so they are kept for at least FRESH seconds.
+        """
         table = self._newest()
         if table is None:
             return 0
-        hours = math.ceil(keep / 3600)
-        removed = table.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=True)
+        kept = max(keep, FRESH)
+        removed = _vacuum(table, keep, full=False) if keep < kept else set()
+        removed |= _vacuum(table, kept, full=True)
         self.at("vacuumed")
         current = _state_name(table.transaction_version(APP), table.transaction_version(STATE))
         handler = self.storage.handler()
         for info in handler.get_file_info_selector(_selector(STATES)):
-            old = info.mtime is None or info.mtime.timestamp() < time.time() - keep
+            old = info.mtime is not None and info.mtime.timestamp() < time.time() - kept
             if info.is_file and not info.path.endswith(current) and old:
                 handler.delete_file(info.path)
         return len(removed)
@@ -303,6 +310,12 @@ class DeltaArchive:
 
 def _state_name(commit: int | None, token: int | None) -> str:
     return f"{STATES}/state-{commit}-{token}.json"
+
+
+def _vacuum(table: DeltaTable, keep: float, *, full: bool) -> set[str]:
+    """Remove files that were replaced `keep` seconds ago, and if `full`, files as old that no version lists."""
+    hours = math.ceil(keep / 3600)
+    return set(table.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=full))
 
 
 def _selector(folder: str) -> Any:
