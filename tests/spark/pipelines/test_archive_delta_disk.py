@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import pickle
 import time
 from pathlib import Path
 
@@ -15,7 +16,10 @@ pytest.importorskip("pyspark")
 from rillet.spark.archive.delta import DeltaArchive
 from rillet.spark.archive.files import ArchiveError
 from rillet.spark.archive.manifest import Part
+from rillet.spark.archive.parquet_reader import ArchiveTask
+from rillet.spark.archive.targets import delta_storage
 from rillet.spark.pipelines.parquet import merge_parts
+from rillet.spark.read.history import HistoryTask
 from rillet.types.stream.id import StreamID
 from tests.spark.pipelines.test_archive_delta import in_table, written
 
@@ -99,3 +103,14 @@ def test_vacuum_keeps_the_fresh_files_of_a_running_job(tmp_path: Path) -> None:
     assert not replaced.exists()
     assert [one.exists() for one in (*fresh, *old)] == [True, True, True, False, False]
     assert in_table(DeltaArchive(tmp_path / "t")) == ["1-0", "2-0"]
+
+
+def test_no_text_of_a_task_shows_the_credentials_of_an_object_store() -> None:
+    options = {"AWS_SECRET_ACCESS_KEY": "hunter2", "AWS_ACCESS_KEY_ID": "hunter1"}
+    storage = delta_storage("s3://bucket/events", options)
+    task = ArchiveTask((Path("a.parquet"),), "events", StreamID(0, 0), StreamID(1, 0), storage=storage)
+    for value in (storage, task, HistoryTask((task,))):
+        assert "hunter" not in f"{value!r} {value}"
+        assert pickle.loads(pickle.dumps(value)) == value  # the tasks have them
+    assert storage.storage_options == options
+    assert "bucket" in repr(task)
