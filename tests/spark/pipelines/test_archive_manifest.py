@@ -267,6 +267,23 @@ def test_damage_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert archive.manifest().commit == 4
 
 
+def test_a_listing_made_during_a_commit_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may lack an increment and have the next one, although the base is the same."""
+    archive, listings = Archive(tmp_path / "a"), list[list[str]]()
+    with archive.writing() as manifest:
+        for number in range(1, 5):
+            manifest = append(archive, manifest, range(number, number + 1))
+    real = os.listdir
+
+    def listed(folder: Path) -> list[str]:
+        listings.append([name for name in real(folder) if listings or "03" not in name])
+        return listings[-1]
+
+    monkeypatch.setattr(os, "listdir", listed)
+    assert Archive(archive.path).manifest() == _same(manifest)
+    assert [len(names) for names in listings] == [2, 3]
+
+
 def test_a_failed_write_leaves_the_manifest_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     archive = Archive(tmp_path / "a")
     with archive.writing() as manifest:
@@ -369,7 +386,9 @@ def test_only_changed_folders_are_looked_at_for_merging(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("call", "path"), [("replace", ".parquet"), ("listdir", COMMITS)], ids=["a file is placed", "increments are removed"]
+    ("call", "path"),
+    [("replace", ".parquet"), ("listdir", COMMITS)],
+    ids=["a file is placed", "increments are removed"],
 )
 def test_a_failed_step_after_a_commit_is_reported_and_done_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, path: str

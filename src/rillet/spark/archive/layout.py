@@ -237,7 +237,10 @@ class Archive:
         return manifest
 
     def places(self, manifest: ArchiveManifest, path: str) -> list[Path]:
-        """Return the possible paths of a file in the manifest, in the order in which commits move the file."""
+        """Return the possible paths of a file in the manifest: its final path, then staging, then the replaced files.
+
+        A reader that tries them in turn while the file is being moved may miss it at each, and must try again.
+        """
         places = [path]
         if path in manifest.place:
             places.append(manifest.place[path])

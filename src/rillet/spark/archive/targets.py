@@ -154,7 +154,7 @@ class DeltaStorage:
         return part._replace(path=final)
 
     def upload(self, path: str, source: IO[bytes]) -> None:
-        """Write the bytes of a file to a path of the storage; in a folder, sync it to disk, which deltalake does not."""
+        """Write the bytes of a file to a path of the storage; sync it to disk in a folder, as deltalake does not."""
         # The handler wraps this stream for Arrow, which passes buffers that deltalake does not accept.
         stream: Any = self.handler()._handler.open_output_stream(path, None)
         while chunk := source.read(CHUNK):
