@@ -267,6 +267,23 @@ def test_damage_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert archive.manifest().commit == 4
 
 
+def test_a_listing_made_during_a_commit_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may lack an increment and have the next one, although the base is the same."""
+    archive, listings = Archive(tmp_path / "a"), list[list[str]]()
+    with archive.writing() as manifest:
+        for number in range(1, 5):
+            manifest = append(archive, manifest, range(number, number + 1))
+    real = os.listdir
+
+    def listed(folder: Path) -> list[str]:
+        listings.append([name for name in real(folder) if listings or "03" not in name])
+        return listings[-1]
+
+    monkeypatch.setattr(os, "listdir", listed)
+    assert Archive(archive.path).manifest() == _same(manifest)
+    assert [len(names) for names in listings] == [2, 3]
+
+
 def test_a_failed_write_leaves_the_manifest_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     archive = Archive(tmp_path / "a")
     with archive.writing() as manifest:
@@ -275,10 +292,57 @@ def test_a_failed_write_leaves_the_manifest_before_it(tmp_path: Path, monkeypatc
         with monkeypatch.context() as full:
             full.setattr(os, "replace", lambda *names: (_ for _ in ()).throw(OSError(28, "No space left on device")))
             with pytest.raises(ArchiveError, match="cannot be written: No space left on device"):
-                append(archive, manifest, range(3, 5))
+                append(archive, manifest, range(3, 5), "events", "others")
         assert list(manifest.files) == files
+        assert (manifest.last("events"), manifest.streams()) == (StreamID(2, 0), ["events"])
         manifest = append(archive, manifest, range(3, 5))
         assert numbers(archive, manifest) == {"events": [1, 2, 3, 4]}
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_commit_whose_folder_cannot_be_synced_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: bool
+) -> None:
+    """It is renamed, so a reader sees it; whether it survives a power failure is unknown."""
+    archive = Archive(tmp_path / "a")
+    with archive.writing() as manifest:
+        manifest = append(archive, manifest, range(1, 3))
+        if whole:
+            monkeypatch.setattr(layout, "MOST_INCREMENTS", 0)
+        with monkeypatch.context() as broken:
+            _broken_sync(broken, OWN if whole else COMMITS)
+            with pytest.raises(ArchiveError, match="whether commit 2 is durable is unknown: Input/output error"):
+                append(archive, manifest, range(3, 5))
+        with pytest.raises(ArchiveError, match="must be read again before the next commit"):
+            append(archive, manifest, range(3, 5))
+    assert Archive(archive.path).manifest().commit == 2
+    with archive.writing() as manifest:
+        manifest = append(archive, manifest, range(5, 7))
+        assert (manifest.commit, numbers(archive, manifest)) == (3, {"events": [1, 2, 3, 4, 5, 6]})
+
+
+def test_a_writer_does_not_begin_before_the_last_commit_is_on_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The writer before it may have been killed between rename and sync; trimming must not rely on such a commit."""
+    archive = Archive(tmp_path / "a")
+    with archive.writing() as manifest:
+        append(archive, manifest, range(1, 3))
+    for folder in (OWN, COMMITS):
+        with monkeypatch.context() as broken:
+            _broken_sync(broken, folder)
+            with pytest.raises(ArchiveError, match="cannot be written: Input/output error"), archive.writing():
+                pass
+
+
+def _broken_sync(monkeypatch: pytest.MonkeyPatch, folder: str) -> None:
+    """Let each sync of a folder of the archive fail."""
+
+    def sync(path: Path) -> None:
+        if str(path).endswith(f"/a/{folder}"):
+            raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(layout, "sync", sync)
 
 
 def test_format_1_is_read_and_the_next_commit_writes_format_2(tmp_path: Path) -> None:
@@ -319,3 +383,40 @@ def test_only_changed_folders_are_looked_at_for_merging(tmp_path: Path) -> None:
     assert (len(table), table.streams(), table.last("b"), table.last("c")) == (
         2, ["a", "b"], StreamID(4, 0), StreamID(0, 0),
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("call", "path"),
+    [("replace", ".parquet"), ("listdir", COMMITS)],
+    ids=["a file is placed", "increments are removed"],
+)
+def test_a_failed_step_after_a_commit_is_reported_and_done_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, path: str
+) -> None:
+    archive, real = Archive(tmp_path / "a"), getattr(os, call)
+
+    def fails(*paths: Path) -> object:
+        if str(paths[-1]).endswith(path):
+            raise OSError(5, "Input/output error")
+        return real(*paths)
+
+    message = "commit 2 is written, but a step after it failed: Input/output error"
+    with archive.writing() as manifest:
+        manifest = append(archive, manifest, range(1, 3))
+        monkeypatch.setattr(layout, "MOST_INCREMENTS", 0)
+        with monkeypatch.context() as broken:
+            broken.setattr(os, call, fails)
+            with pytest.raises(ArchiveError, match=message):
+                append(archive, manifest, range(3, 5))
+        with pytest.raises(ArchiveError, match="must be read again before the next commit"):
+            append(archive, manifest, range(3, 5))
+    if call == "replace":
+        with monkeypatch.context() as broken:
+            broken.setattr(os, call, fails)
+            with pytest.raises(ArchiveError, match=message), archive.writing():
+                pass
+        assert numbers(archive, archive.manifest()) == {"events": [1, 2, 3, 4]}
+    with archive.writing() as manifest:
+        manifest = append(archive, manifest, range(5, 7))
+        assert (manifest.commit, numbers(archive, manifest)) == (3, {"events": [1, 2, 3, 4, 5, 6]})
+    assert in_folders(archive) == [1, 2, 3, 4, 5, 6]

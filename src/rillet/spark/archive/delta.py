@@ -7,7 +7,7 @@
       _rillet/state-17-4611....json        the source's offset after commit 17
 
     commit     1  tasks write files under their final names; no reader looks at them before the log lists them
-               2  the driver writes the state: the source's offset and the schema
+               2  the driver writes the state: the source's offset and the schema; in a folder, it syncs it to disk
                3  one entry of Delta's log adds the files, and has two transactions:
                     rillet = 17                  the number of the commit
                     rillet-state = 4611...       the random number in the name of the state             <- commit
@@ -25,7 +25,8 @@ its state shows whether the commit took place. If another process has archived m
 the commit fails: no entry is archived twice.
 
 Merging small files adds the merged file and removes the others in one log entry, marked as no change of data. Readers
-of older versions need the removed files, so `vacuum` keeps them for `keep_replaced`, by default a week.
+of older versions need the removed files, so `vacuum` keeps them for `keep_replaced`, by default a week. Files that no
+version lists may be those of a running job; `vacuum` keeps them for at least an hour, whatever `keep_replaced` is.
 
 deltalake's readers into pyarrow (`to_pyarrow_table`) may abort the process when it exits: Arrow's threads still hold
 objects of Python then (exit status 134, "terminate called without an active exception"). This module reads files
@@ -60,7 +61,9 @@ APP, STATE = "rillet", "rillet-state"
 PARTITIONS = ["date", "stream"]
 STATES = "_rillet"
 KEEP_REPLACED = 7 * 86400.0
+FRESH = 3600.0  # seconds for which vacuum keeps files that no version lists: a running job may be about to commit them
 _ATTEMPTS = 20
+_SYNCED = 20  # entries of the log that a writer syncs at its start: others may have followed the last commit
 _DAY_0 = date(1970, 1, 1)
 _U63 = 1 << 63
 
@@ -137,7 +140,10 @@ class DeltaArchive:
     @contextmanager
     def writing(self) -> Iterator[ArchiveManifest]:
         """Yield the manifest. Another process may write too: the commit of the slower one is refused."""
-        yield self.manifest()
+        manifest = self.manifest()
+        if manifest.commit:  # its writer may have been killed before it synced the log
+            self._sync(manifest.commit, _SYNCED)
+        yield manifest
 
     def check_stream(self, stream: str) -> None:
         """Raise ArchiveError if a stream cannot be archived: Delta has no partition for an empty name."""
@@ -181,17 +187,22 @@ class DeltaArchive:
         return manifest
 
     def vacuum(self, keep: float) -> int:
-        """Remove files that no version of the last `keep` seconds lists, and old states; return the number of files."""
+        """Remove replaced files, files that no version lists, and old states; return the number of files.
+
+        A replaced file is kept for `keep` seconds. The others may belong to a job that runs and has not committed yet,
+        so they are kept for at least FRESH seconds.
+        """
         table = self._newest()
         if table is None:
             return 0
-        hours = math.ceil(keep / 3600)
-        removed = table.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=True)
+        kept = max(keep, FRESH)
+        removed = _vacuum(table, keep, full=False) if keep < kept else set()
+        removed |= _vacuum(table, kept, full=True)
         self.at("vacuumed")
         current = _state_name(table.transaction_version(APP), table.transaction_version(STATE))
         handler = self.storage.handler()
         for info in handler.get_file_info_selector(_selector(STATES)):
-            old = info.mtime is None or info.mtime.timestamp() < time.time() - keep
+            old = info.mtime is not None and info.mtime.timestamp() < time.time() - kept
             if info.is_file and not info.path.endswith(current) and old:
                 handler.delete_file(info.path)
         return len(removed)
@@ -235,11 +246,14 @@ class DeltaArchive:
         commit, token = manifest.commit + 1, secrets.randbits(62)
         removed = manifest.files.select(change.removed)
         state = {"format": 1, "commit": commit, "schema": change.schema, "offset": change.offset}
-        self.storage.upload(_state_name(commit, token), io.BytesIO(json.dumps(state).encode()))
+        try:
+            self.storage.upload(_state_name(commit, token), io.BytesIO(json.dumps(state).encode()))
+        except OSError as error:
+            raise ArchiveError(f"rillet: the Delta table {self.path} cannot be written: {error}") from None
         self.at("drafted")
         self._transact(_actions(change.added, removed, data_change), manifest.commit, token)
         self.at("committed")
-        self._sync()
+        self._sync(commit)
         return replace(change.applied(manifest), replaced={})
 
     def _transact(self, actions: list[Any], before: int, token: int) -> None:
@@ -274,14 +288,21 @@ class DeltaArchive:
             time.sleep(min(0.05 * attempt, 1.0))
         raise ArchiveError(f"rillet: the Delta table {self.path} did not accept commit {before + 1}: {last}")
 
-    def _sync(self) -> None:
-        """Sync a log on a file system to disk, which deltalake does not."""
-        if self.storage.folder is not None:
-            log = self.storage.folder / "_delta_log"
-            for entry in sorted(log.glob("*.json"))[-2:]:
+    def _sync(self, commit: int, entries: int = 2) -> None:
+        """Sync the newest entries of a log on a file system to disk, which deltalake does not."""
+        if self.storage.folder is None:
+            return
+        log = self.storage.folder / "_delta_log"
+        try:
+            for entry in sorted(log.glob("*.json"))[-entries:]:
                 sync(entry)
             for folder in (log, self.storage.folder / STATES, self.storage.folder):
                 sync(folder)
+        except OSError as error:
+            raise ArchiveError(
+                f"rillet: the Delta table {self.path} cannot be synced, so whether commit {commit} is durable is "
+                f"unknown: {error.strerror}. Run the job again: it continues after this commit if it finds it"
+            ) from None
 
 
 # ---- actions and schemas --------------------------------------------------------------------------------------------
@@ -289,6 +310,12 @@ class DeltaArchive:
 
 def _state_name(commit: int | None, token: int | None) -> str:
     return f"{STATES}/state-{commit}-{token}.json"
+
+
+def _vacuum(table: DeltaTable, keep: float, *, full: bool) -> set[str]:
+    """Remove files that were replaced `keep` seconds ago, and if `full`, files as old that no version lists."""
+    hours = math.ceil(keep / 3600)
+    return set(table.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=full))
 
 
 def _selector(folder: str) -> Any:

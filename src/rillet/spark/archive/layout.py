@@ -25,6 +25,9 @@ the writer is killed, the next writer completes these steps (`settle`):
     new base   1  the whole manifest, with the changes of this commit, replaces manifest.json: the commit
                2  remove the increments that it contains
 
+After the rename a commit cannot be taken back. If a later sync or step fails, the writer does not know what a power
+failure would leave. It reports that, and commits again only after `writing` has synced and read the manifest again.
+
 After a kill before the commit, the next start removes the staged files and reads the batch again. After a kill after
 the commit, the next start finishes the remaining steps. Every step may be repeated.
 
@@ -50,7 +53,7 @@ import shutil
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from pathlib import Path
@@ -160,6 +163,7 @@ class Archive:
         self.path = Path(path)
         self.at = at
         self._stored = Stored()
+        self._unfinished = 0  # the number of a commit that was renamed, and whose sync or remaining steps failed
         self._small = Mergeable()
 
     # ---- reading -------------------------------------------------------------------------------------------------
@@ -233,7 +237,10 @@ class Archive:
         return manifest
 
     def places(self, manifest: ArchiveManifest, path: str) -> list[Path]:
-        """Return the possible paths of a file in the manifest, in the order in which commits move the file."""
+        """Return the possible paths of a file in the manifest: its final path, then staging, then the replaced files.
+
+        A reader that tries them in turn while the file is being moved may miss it at each, and must try again.
+        """
         places = [path]
         if path in manifest.place:
             places.append(manifest.place[path])
@@ -254,7 +261,7 @@ class Archive:
         import fcntl
 
         try:
-            (self.path / OWN).mkdir(parents=True, exist_ok=True)
+            (self.path / COMMITS).mkdir(parents=True, exist_ok=True)
             lock = open(self.path / OWN / "lock", "a")  # noqa: SIM115 (closing it releases the lock)
         except OSError as error:
             raise ArchiveError(f"rillet: the archive {self.path} cannot be written: {error.strerror}") from None
@@ -263,12 +270,17 @@ class Archive:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 raise ArchiveError(f"rillet: another process is writing to the archive {self.path}") from None
-            (self.path / COMMITS).mkdir(exist_ok=True)
-            sync(self.path / OWN)
+            try:  # before anything relies on the last commit, whose writer may have been killed before its sync
+                sync(self.path / COMMITS)
+                sync(self.path / OWN)
+            except OSError as error:
+                raise ArchiveError(f"rillet: the archive {self.path} cannot be written: {error.strerror}") from None
             manifest, self._stored = self._read()
-            self.settle(manifest, again=True)
-            self._prune(manifest.commit - self._stored.increments)
+            with self._after(manifest.commit):
+                self.settle(manifest, again=True)
+                self._prune(manifest.commit - self._stored.increments)
             shutil.rmtree(self.path / STAGING, ignore_errors=True)
+            self._unfinished = 0
             yield manifest
 
     def stage(self) -> str:
@@ -321,40 +333,62 @@ class Archive:
 
     def _tidy(self) -> None:
         """Remove empty folders in staging; the next writer removes the other folders there."""
-        for folder in os.listdir(self.path / STAGING):
-            try:
-                os.rmdir(self.path / STAGING / folder)
-            except OSError:
-                pass
+        with suppress(OSError):
+            for folder in os.listdir(self.path / STAGING):
+                with suppress(OSError):
+                    os.rmdir(self.path / STAGING / folder)
 
     def _commit(self, manifest: ArchiveManifest, change: Change) -> ArchiveManifest:
         """Commit a change by an increment or by a new base, complete the remaining steps, return the new manifest."""
+        if self._unfinished:
+            raise ArchiveError(
+                f"rillet: commit {self._unfinished} of the archive {self.path} was not completed: its manifest must be "
+                "read again before the next commit"
+            )
         self.at("staged")
         replaced = manifest.files.select(change.removed)
+        lasts = {part.stream: manifest.files.last(part.stream) for part in change.added}
         new = change.applied(manifest)
         text = increment_text(new.commit, change)
         whole = self._stored.wants_base(len(text))
         try:
             if whole:
                 text = base_text(new)
-                self._replace(MANIFEST, text)
+                self._replace(MANIFEST, text, new.commit)
                 self._stored = Stored(FORMAT, len(text))
             else:
-                self._replace(_increment(new.commit), text)
+                self._replace(_increment(new.commit), text, new.commit)
                 self._stored.add(len(text))
-        except OSError as error:  # nothing is committed, so the manifest before it stays valid
-            manifest.files.remove(file.path for file in change.added)
-            manifest.files.add(replaced)
+        except OSError as error:
+            manifest.files.undo(change.added, replaced, lasts)
+            if self._unfinished:
+                raise ArchiveError(
+                    f"rillet: the archive {self.path} cannot be synced, so whether commit {new.commit} is durable is "
+                    f"unknown: {error.strerror}. Run the job again: it continues after this commit if it finds it"
+                ) from None
             raise ArchiveError(f"rillet: the archive {self.path} cannot be written: {error.strerror}") from None
         self.at("committed")
-        self.settle(new)
-        self.at("settled")
-        if whole:
-            self._prune(new.commit)
+        with self._after(new.commit):
+            self.settle(new)
+            self.at("settled")
+            if whole:
+                self._prune(new.commit)
+        self._unfinished = 0
         return new
 
-    def _replace(self, path: str, text: bytes) -> None:
-        """Write a file of the manifest in one atomic step, and sync it to disk."""
+    @contextmanager
+    def _after(self, commit: int) -> Iterator[None]:
+        """Report an error of the operating system in a step after a commit; the next writer repeats the step."""
+        try:
+            yield
+        except OSError as error:
+            raise ArchiveError(
+                f"rillet: the archive {self.path}: commit {commit} is written, but a step after it failed: "
+                f"{error.strerror}. Run the job again: it completes the step"
+            ) from None
+
+    def _replace(self, path: str, text: bytes, commit: int) -> None:
+        """Write a file of the manifest in one atomic step, the commit, and sync it to disk."""
         target = self.path / path
         draft = target.parent / "draft"
         with open(draft, "wb") as file:
@@ -363,6 +397,7 @@ class Archive:
             os.fsync(file.fileno())
         self.at("drafted")
         os.replace(draft, target)
+        self._unfinished = commit
         sync(target.parent)
 
     def _prune(self, base: int) -> None:

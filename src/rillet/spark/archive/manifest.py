@@ -83,6 +83,16 @@ class FileTable:
             del self._folders[folder][path]
             self.changed.add(folder)
 
+    def undo(self, added: Iterable[Part], removed: Iterable[Part], lasts: dict[str, StreamID]) -> None:
+        """Take back the changes of a commit that failed; lasts: the last IDs of the added files' streams before it."""
+        self.remove([file.path for file in added])
+        self.add(removed)
+        for stream, last in lasts.items():
+            if last == _NONE:
+                self._lasts.pop(stream, None)
+            else:
+                self._lasts[stream] = last
+
     def select(self, paths: Iterable[str]) -> list[Part]:
         """Return the files with the given paths."""
         return [self._files[path] for path in paths]

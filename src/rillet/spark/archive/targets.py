@@ -17,7 +17,7 @@ import tempfile
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
@@ -104,7 +104,7 @@ class DeltaStorage:
     """
 
     uri: str
-    options: tuple[tuple[str, str], ...] = ()
+    options: tuple[tuple[str, str], ...] = field(default=(), repr=False)  # may contain credentials
     compression: str = "zstd"
 
     @property
@@ -154,12 +154,16 @@ class DeltaStorage:
         return part._replace(path=final)
 
     def upload(self, path: str, source: IO[bytes]) -> None:
-        """Write the bytes of a file to a path of the storage."""
+        """Write the bytes of a file to a path of the storage; sync it to disk in a folder, as deltalake does not."""
         # The handler wraps this stream for Arrow, which passes buffers that deltalake does not accept.
         stream: Any = self.handler()._handler.open_output_stream(path, None)
         while chunk := source.read(CHUNK):
             stream.write(chunk)
         stream.close()
+        if self.folder is not None:
+            target = self.folder / path
+            for changed in (target, target.parent, self.folder):
+                sync(changed)
 
     def schema(self, path: str) -> Any:
         """Return the Arrow schema of a file of the table; reads its footer only."""
