@@ -122,6 +122,21 @@ def test_every_type_arrives_and_is_verified(source: dict[str, str], target: dict
     assert call(target, "EXISTS", "mine") == 1
 
 
+@pytest.mark.parametrize("place", ["redis"], indirect=True)
+def test_a_stream_at_the_target_is_never_replaced(source: dict[str, str], target: dict[str, str]) -> None:
+    call(target, "XADD", "h:1", "1-1", "f", "v")
+    with pytest.raises(PipelineError, match="^rillet: 'h:1' already exists at .*: it is a stream"):
+        migrated(source, target)
+    for policy in ("resume", "replace"):
+        with pytest.raises(PipelineError, match="^rillet: 'h:1' is a stream at .*, and a hash at the source"):
+            migrated(source, target, policy=policy)
+    assert call(target, "XLEN", "h:1") == 1
+    call(target, "FLUSHALL")
+    call(target, "XADD", "stream", "1-1", "f", "v")  # the copy of a stream, made by migrate, is not in the way
+    assert total(migrated(source, target)).equal
+    assert call(target, "XLEN", "stream") == 1
+
+
 def test_a_pattern_and_a_prefix(source: dict[str, str], target: dict[str, str]) -> None:
     call(target, "SET", "copy:h:77", "in the way of nothing: another prefix")
     done = total(migrated(source, target, pattern="s:*", prefix="copy:"))

@@ -108,7 +108,8 @@ def migrate_keys(
     """Copy the keys that match a glob, of every type but streams; return the report as a DataFrame.
 
     source, target: connection options. prefix: added before each key at the target. policy: `refuse` fails if the
-    target has such keys; `resume` and `replace` make them equal to the source's, and delete those that it lacks.
+    target has such keys; `resume` and `replace` make them equal to the source's, and delete those that it lacks. No
+    policy replaces a stream of the target by a key of another type: this is an error.
     """
     plan = KeysPlan(*checked_sides(source, target, policy, pattern), pattern, prefix, policy, follow, follow_for)
     return spark.createDataFrame([astuple(one) for one in copy_keys(spark, plan)], _SCHEMA)
@@ -156,14 +157,23 @@ def _planned(plan: KeysPlan, parallelism: int) -> list[ScanPart]:
             with Servers(plan.target) as scanning:
                 for part in plan_scan(scanning, 1):
                     for keys in KeyScan(scanning, part, _glob_at_target(plan)).batches(AT_ONCE):
-                        kinds = target.each([(key, (b"TYPE", key)) for key in keys])
-                        full = [key for key, kind in zip(keys, kinds, strict=True) if kind not in (b"stream", b"none")]
-                        if full:
-                            raise PipelineError(
-                                f"rillet: {shown(full[0])} already exists at {target}: continue with resume, which "
-                                "makes such keys equal to the source's"
-                            )
+                        _refuse_existing(plan, source, target, keys)
         return plan_scan(source, parallelism, lasting=plan.source.path is None)
+
+
+def _refuse_existing(plan: KeysPlan, source: Servers, target: Servers, keys: Sequence[bytes]) -> None:
+    """Raise PipelineError if a key of the target exists, unless it is the copy of a stream, which `migrate` made."""
+    kinds = _each(target, [(key, (b"TYPE", key)) for key in keys])
+    streams = [key for key, kind in zip(keys, kinds, strict=True) if kind == b"stream"]
+    names = [key[len(plan.prefix.encode()) :] for key in streams]
+    origins = _each(source, [(name, (b"TYPE", name)) for name in names])
+    copies = {key for key, origin in zip(streams, origins, strict=True) if origin == b"stream"}
+    for key, kind in zip(keys, kinds, strict=True):
+        if kind != b"none" and key not in copies:
+            remedy = "continue with resume, which makes such keys equal to the source's"
+            if kind == b"stream":
+                remedy = "it is a stream, which this migration does not replace: delete it, or give a prefix"
+            raise PipelineError(f"rillet: {shown(key)} already exists at {target}: {remedy}")
 
 
 def _glob_at_target(plan: KeysPlan) -> bytes:
@@ -233,6 +243,12 @@ class KeyCopy:
         for keys in self._keys():
             for key, mine, theirs in self._pairs(keys):
                 if mine.exists and not _equal(mine, theirs):
+                    if theirs.kind == b"stream":
+                        to = shown(self.plan.prefix.encode() + key)
+                        raise PipelineError(
+                            f"rillet: {to} is a stream at {self.target}, and a {mine.kind.decode()} at the source: a "
+                            "stream is not replaced; delete it, or give a prefix"
+                        )
                     self._copy(key, mine)
                     changed += 1
         if self.plan.policy != REFUSE or self.outcome.rounds > 1 or self.plan.follow:
