@@ -262,17 +262,20 @@ class KeyCopy:
         return list(zip(keys, mine, theirs, strict=True))
 
     def _values(self, servers: Servers, keys: Sequence[bytes]) -> list[_Value]:
-        """Return the values of keys; a value that changes its type meanwhile counts as missing."""
+        """Return the values of keys; a value that changes its type meanwhile is read again."""
         kinds = _each(servers, [(key, (b"TYPE", key)) for key in keys])
         requests: list[tuple[bytes, tuple[bytes, ...]]] = []
         for key, kind in zip(keys, kinds, strict=True):
             before, after = _READS.get(kind, ((b"TYPE",) if kind in (b"none", b"stream") else (b"DUMP",), ()))
             requests += [(key, (*before, key, *after)), (key, (b"PTTL", key))]
-        replies = _each(servers, requests)
+        replies = _each(servers, requests, ("WRONGTYPE",))
         found = []
         for place, kind in enumerate(kinds):
             content, lifetime = replies[2 * place], replies[2 * place + 1]
-            if isinstance(content, ReplyError) or content is None or content == [] or lifetime == -2:
+            if isinstance(content, ReplyError):
+                found += self._values(servers, keys[place : place + 1])
+                continue
+            if content is None or content == [] or lifetime == -2:
                 kind = b"none" if kind != b"stream" else kind
             elif kind == b"set":
                 content = sorted(content)
@@ -293,17 +296,18 @@ class KeyCopy:
         payload, left = _each(self.source, [(key, (b"DUMP", key)), (key, (b"PTTL", key))])
         if not isinstance(payload, bytes) or left == -2:
             return  # deleted meanwhile: `_delete_extra` of the next round follows
-        words = (b"RESTORE", to, b"%d" % max(left, 0), payload, b"REPLACE")
+        lasts = 0 if left < 0 else max(left, 1)  # 0: it never expires
+        words = (b"RESTORE", to, b"%d" % lasts, payload, b"REPLACE")
         (reply,) = retry(self.target, partial(self.target.replies, to, [words]))
         if isinstance(reply, ReplyError):
             text = str(reply)
             if value.kind not in _READS or not ("payload" in text or "Bad data format" in text):
                 raise ConnectorError(f"rillet: {self.target} rejected RESTORE of {shown(to)}: {text}", text)
-            self._rebuild(to, value, left)
+            self._rebuild(to, value, lasts)
             self.outcome.rebuilt += 1
         self.outcome.copied += 1
 
-    def _rebuild(self, to: bytes, value: _Value, left: int) -> None:
+    def _rebuild(self, to: bytes, value: _Value, lasts: int) -> None:
         """Build a value by commands under a temporary key, and rename the key."""
         temporary = record_key(to, "migrate")
         commands: list[tuple[bytes, ...]] = [(b"UNLINK", temporary)]
@@ -315,8 +319,8 @@ class KeyCopy:
             if value.kind == b"zset":
                 content = [word for at in range(0, len(content), 2) for word in (content[at + 1], content[at])]
             commands += [(verb, temporary, *content[at : at + _CHUNK]) for at in range(0, len(content), _CHUNK)]
-        if left > 0:
-            commands.append((b"PEXPIRE", temporary, b"%d" % left))
+        if lasts:
+            commands.append((b"PEXPIRE", temporary, b"%d" % lasts))
         commands.append((b"RENAME", temporary, to))
         retry(self.target, partial(self.target.calls, to, commands))
 
@@ -365,9 +369,19 @@ class KeyCopy:
         outcome.equal = not different
 
 
-def _each(servers: Servers, requests: list[tuple[bytes, tuple[bytes, ...]]]) -> list[Any]:
-    """Send one command for each key; repeat all after a lost connection (reads, UNLINK and RESTORE may be repeated)."""
-    return retry(servers, partial(servers.each, requests)) if requests else []
+def _each(
+    servers: Servers, requests: list[tuple[bytes, tuple[bytes, ...]]], allowed: tuple[str, ...] = ()
+) -> list[Any]:
+    """Send one command for each key; repeat all after a lost connection (reads, UNLINK and RESTORE may be repeated).
+
+    An error reply raises ConnectorError, unless its first word is allowed.
+    """
+    replies = retry(servers, partial(servers.each, requests)) if requests else []
+    for (key, words), reply in zip(requests, replies, strict=True):
+        if isinstance(reply, ReplyError) and reply.prefix not in allowed:
+            text = str(reply)
+            raise ConnectorError(f"rillet: {servers} rejected {words[0].decode()} of {shown(key)}: {text}", text)
+    return replies
 
 
 def _equal(mine: _Value, theirs: _Value) -> bool:
