@@ -154,6 +154,10 @@ def test_a_refused_command_ends_the_migration(source: dict[str, str], target: di
         with pytest.raises(ConnectorError, match="NOPERM"):
             migrated(limited, target, policy="resume")
         client.execute_command("ACL", "DELUSER", "reader")
+    call(target, "ACL", "SETUSER", "writer", "reset", "on", ">pw", "~*", "+@all", "-unlink")
+    with pytest.raises(ConnectorError, match="^rillet: .* rejected UNLINK of 'only:there': NOPERM [^\n]*$"):
+        migrated(source, {"url": target["url"].replace("//", "//writer:pw@")}, policy="resume")
+    call(target, "ACL", "DELUSER", "writer")
 
 
 @pytest.mark.parametrize("place", ["redis"], indirect=True)

@@ -131,6 +131,22 @@ def test_overwrite_replaces_the_table_and_nothing_else(place: Place) -> None:
     assert place.call("EXISTS", "fresh:0") == 1
 
 
+@pytest.mark.parametrize("started", ["redis"], indirect=True)
+@pytest.mark.parametrize("kind", ["list", "hash"])
+def test_an_overwrite_fails_if_keys_cannot_be_deleted(place: Place, kind: str) -> None:
+    """A list is deleted before the write, and a hash without a row after it."""
+    old = ("RPUSH", "t:old", "x") if kind == "list" else ("HSET", "t:old", "a", "b")
+    place.call(*old)
+    place.call("ACL", "SETUSER", "limited", "reset", "on", ">pw", "~*", "+@all", "-unlink")
+    limited = {"url": place.options["url"].replace("//", "//limited:pw@"), "type": kind, "keyPrefix": "t:"}
+    try:
+        with pytest.raises(ConnectorError, match="^rillet: .* refused to delete 't:old': NOPERM [^\n]*$"):
+            write(pa.table({"key": ["new"], "value": ["v"]}), 1, overwrite=True, **limited)
+    finally:
+        place.call("ACL", "DELUSER", "limited")
+    assert place.call("EXISTS", "t:new") == (0 if kind == "list" else 1)
+
+
 def test_other_types_there_and_back(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     keys = [f"k{n % 7}" for n in range(N)]
     for kind, name, more in (("set", "member", {}), ("list", "value", {}), ("zset", "member", {"score": 1})):

@@ -341,8 +341,7 @@ class KeyCopy:
                     names = [key[len(prefix) :] for key in there]
                     exist = _each(self.source, [(name, (b"EXISTS", name)) for name in names])
                     extra = [key for key, exists in zip(there, exist, strict=True) if exists == 0]
-                    _each(self.target, [(key, (b"UNLINK", key)) for key in extra])
-                    deleted += len(extra)
+                    deleted += sum(_each(self.target, [(key, (b"UNLINK", key)) for key in extra]))
         self.outcome.deleted += deleted
         return deleted
 
