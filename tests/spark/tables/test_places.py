@@ -147,6 +147,25 @@ def test_an_overwrite_fails_if_keys_cannot_be_deleted(place: Place, kind: str) -
     assert place.call("EXISTS", "t:new") == (0 if kind == "list" else 1)
 
 
+@pytest.mark.parametrize("started", ["redis", "cluster"], indirect=True)
+def test_an_overwrite_keeps_the_commit_records(place: Place) -> None:
+    counters = {**place.options, "type": "hash", "keyPrefix": "r", "addColumns": "n"}
+    write(pa.table({"key": ["1"], "n": [1]}), **counters, txnAppId="app", txnVersion="1")
+    with Servers(parse_table({**place.options, "type": "hash"})) as servers:
+
+        def found(pattern: bytes) -> list[bytes]:
+            return sorted(key for node in servers.masters() for key in node.call(b"KEYS", pattern))
+
+        before = found(b"rillet:commits:*")
+        place.call("RPUSH", "rillet:commits:{x}:q:2:rows:t", "a chunk")
+        assert before
+        for kind, column in (("hash", "value"), ("string", "value"), ("list", "value")):
+            options = {**place.options, "type": kind, "keyPrefix": "r"}
+            write(pa.table({"key": [f"new-{kind}"], column: ["v"]}), 1, overwrite=True, **options, exactlyOnce="none")
+        assert found(b"rillet:commits:*") == sorted([*before, b"rillet:commits:{x}:q:2:rows:t"])
+        assert found(b"r[1n]*") == [b"rnew-hash", b"rnew-list", b"rnew-string"]
+
+
 def test_other_types_there_and_back(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     keys = [f"k{n % 7}" for n in range(N)]
     for kind, name, more in (("set", "member", {}), ("list", "value", {}), ("zset", "member", {"score": 1})):

@@ -39,6 +39,7 @@ from rillet.spark.table_options import READ_ONLY, TableOptions, escaped, parse_t
 from rillet.spark.tables.commands import TableLayout
 from rillet.spark.tables.senders import TableSender, TableTransactionSender
 from rillet.spark.write.commits import (
+    PREFIX,
     RESERVED,
     Identity,
     Written,
@@ -196,7 +197,7 @@ class TableStreamingWriter(_TableWriter, DataSourceStreamArrowWriter):
 
 
 def _keys_with_prefix(servers: Servers, options: TableOptions) -> Iterator[list[bytes]]:
-    """Yield the keys of the table: those with the prefix and the type."""
+    """Yield the keys of the table: those with the prefix and the type, but not the commit records of writes."""
     kind = options.type.encode()
     with Servers(options) as scanning:
         for part in plan_scan(scanning, 1):
@@ -204,6 +205,7 @@ def _keys_with_prefix(servers: Servers, options: TableOptions) -> Iterator[list[
                 if servers.is_cluster:  # keys of slots are listed without regard to their type
                     types = retry(servers, partial(servers.each, [(key, (b"TYPE", key)) for key in keys]))
                     keys = [key for key, found in zip(keys, types, strict=True) if found == kind]
+                keys = [key for key in keys if not key.startswith(PREFIX)]
                 if keys:
                     yield keys
 
