@@ -20,8 +20,10 @@ from rillet.client.errors import ConnectorError  # noqa: E402
 from rillet.client.servers import Servers  # noqa: E402
 from rillet.spark.options import OptionError  # noqa: E402
 from rillet.spark.table_options import parse_table  # noqa: E402
-from rillet.spark.tables.lookup import _KEY, _Cache  # noqa: E402
+from rillet.spark.tables import reader as table_reader  # noqa: E402
+from rillet.spark.tables.lookup import _KEY, _added, _Cache, _enrich_batches  # noqa: E402
 from rillet.spark.tables.reader import TableReader  # noqa: E402
+from rillet.spark.tables.schema import arrow_schema_of  # noqa: E402
 from tests.cluster import Cluster, running_cluster  # noqa: E402
 from tests.judge import redis_binary, running_redis  # noqa: E402
 from tests.server.harness import running  # noqa: E402
@@ -283,6 +285,38 @@ def test_look_ups_are_cached_for_their_age(place: Place, monkeypatch: pytest.Mon
     assert look("tier:1", "tier:9") == ["new", "t9"]
     assert look(*(f"tier:{n}" for n in range(12)))[:5] == ["t0", "new", "t2", "t3", "t4"]
     assert look(None) == [None]
+
+
+@pytest.mark.parametrize("started", ["redis"], indirect=True)
+def test_queries_of_different_fields_have_different_caches(place: Place) -> None:
+    """Two long field names differ after the part that str(schema) shows."""
+    name = "customer_address_billing_street_line_number_one_and_" * 3
+    place.call("HSET", "u:9", f"{name}a", "1", f"{name}b", "2")
+    options = parse_table({**place.options, "type": "hash", "keyColumn": _KEY})
+    found = []
+    for field in (f"{name}a", f"{name}b"):
+        struct = StructType().add("v", StringType(), True, {"field": field})
+        schema = arrow_schema_of(options, _added(struct, "")[1])
+        batch = pa.RecordBatch.from_arrays([pa.array(["u:9"])], [_KEY])
+        found += [one.to_pylist() for one in _enrich_batches(options, schema, ["v"], 100, 60.0, [batch])]
+    assert found == [[{"v": "1"}], [{"v": "2"}]]
+
+
+@pytest.mark.parametrize("started", ["redis"], indirect=True)
+def test_a_key_of_another_type_may_be_deleted_during_a_look_up(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    place.call("SET", "tier:1", "a string")
+    place.call("HSET", "tier:2", "name", "t2")
+    asks = table_reader._wrong_type
+
+    def delete_first(side: Servers, options: Any, key: bytes) -> None:
+        place.call("DEL", key)
+        asks(side, options, key)
+
+    monkeypatch.setattr(table_reader, "_wrong_type", delete_first)
+    schema = pa.schema([(_KEY, pa.binary()), ("name", pa.string())])
+    cache = _Cache(parse_table({**place.options, "type": "hash", "keyColumn": _KEY}), schema, 8, 60.0)
+    (column,) = cache.columns(pa.array([b"tier:1", b"tier:2", b"tier:1"], pa.binary()))
+    assert column.to_pylist() == [None, "t2", None]
 
 
 def test_a_lost_connection_repeats_nothing(place: Place) -> None:

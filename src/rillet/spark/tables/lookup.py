@@ -111,7 +111,7 @@ def _enrich_batches(
     import pyarrow as pa
 
     with plainly():
-        place = (options, str(schema), size, age)
+        place = (options, schema.serialize().to_pybytes(), size, age)  # the text of a schema leaves out long metadata
         cache = _caches.get(place)
         if cache is None:
             _caches.clear()  # a worker usually serves one query
@@ -159,6 +159,11 @@ class _Cache:
         if not missing:
             return
         found = pa.Table.from_batches(read_table(self.options, self.schema, [missing], keeps=True), self.schema)
+        deleted = set(missing).difference(found.column(0).to_pylist())  # keys of another type, deleted meanwhile
+        if deleted:
+            nulls = [pa.array(sorted(deleted), self.schema.types[0])]
+            nulls += [pa.nulls(len(deleted), kind) for kind in self.schema.types[1:]]
+            found = pa.concat_tables([found, pa.table(nulls, self.schema)])
         first = self.table.num_rows
         for place, key in enumerate(found.column(0).to_pylist(), first):
             self.rows[key] = place, now
