@@ -123,17 +123,16 @@ def test_nulls_in_a_map_delete_fields(place: Place) -> None:
     maps = pa.array([[("a", "1"), ("b", None), ("c", None)], None, [("a", None)], [("a", "2"), ("b", None)]], kind)
     table = pa.table({"key": ["0", "1", "2", "2"], "fields": maps, "ttl": pa.array([None, 100, None, 50], pa.int64())})
     write(table, **options, ttlColumn="ttl")
-    assert {row["key"]: dict(row["fields"]) for row in rows(**{k: v for k, v in options.items() if k != "nulls"})} == {
-        "0": {"a": "1"}, "1": dict.fromkeys("abc", "old"), "2": {"a": "2", "c": "old"}, "3": dict.fromkeys("abc", "old"),
-    }  # fmt: skip
+    old = dict.fromkeys("abc", "old")
+    found = {row["key"]: dict(row["fields"]) for row in rows(**place.options, type="hash", keyPrefix="u:")}
+    assert found == {"0": {"a": "1"}, "1": old, "2": {"a": "2", "c": "old"}, "3": old}
     assert place.call("TTL", "u:0") == -1
     assert 50 < place.call("TTL", "u:1") <= 100
     assert 0 < place.call("TTL", "u:2") <= 50
     write(pa.table({"key": ["1"], "fields": pa.array([[("a", None)]], kind)}), **options, exactlyOnce="transaction")
     assert place.call("HMGET", "u:1", "a", "b") == [None, b"old"]
     other = pa.table({"key": ["1"], "fields": pa.array([[("a", "1")]], kind), "name": ["Ada"]})
-    with pytest.raises(OptionError, match="^rillet: the map column 'fields' is the whole hash, so there is no place for "
-                                          "the columns name: "):  # fmt: skip
+    with pytest.raises(OptionError, match="^rillet: the map column 'fields' is the whole hash, so .* columns name: "):
         write(other, **options)
 
 
