@@ -166,7 +166,7 @@ def test_a_key_in_its_last_millisecond_does_not_live_forever(
 ) -> None:
     """PTTL replies 0 for a key that expires within the millisecond; RESTORE takes 0 as no expiry."""
     module = sys.modules[KeyCopy.__module__]  # its name is also a function's
-    each = module._each  # type: ignore[attr-defined]
+    each = module._each
 
     def last_millisecond(servers: Any, requests: Any, *allowed: Any) -> list[Any]:
         replies = each(servers, requests, *allowed)

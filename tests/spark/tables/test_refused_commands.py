@@ -126,7 +126,7 @@ def test_the_last_row_of_each_key_wins(
 
 
 def test_elements_in_another_order_are_an_error(client: Any, loading: Loading) -> None:
-    options = {"url": loading.url, "type": "list", "keyPrefix": "l:", "exactlyOnce": "none"}
+    options: dict[str, Any] = {"url": loading.url, "type": "list", "keyPrefix": "l:", "exactlyOnce": "none"}
     loading.refuses = lambda number: number == 1
     with pytest.raises(ConnectorError, match="^rillet: .* refused a command for the list 'l:1' for a moment, and exec"):
         write(pa.table({"key": ["1", "1"], "value": ["a", "b"]}), **options)

@@ -17,7 +17,7 @@ def test_literals_and_columns() -> None:
 
 
 @pytest.mark.parametrize(("template", "problem"), [
-    ("user:{id:05d}", "has a format or a conversion for 'id': format the column before, and name the new column"),
+    ("user:{id:05d}", "has a format or a conversion for 'id': format it in a column before, and name that one"),
     ("user:{id!r}", "has a format or a conversion for 'id'"),
     ("user:{other}", "names columns that do not exist: 'other'"),
     ("user:", "names no column"),

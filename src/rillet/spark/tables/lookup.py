@@ -220,7 +220,7 @@ def template_parts(template: str, names: Sequence[str]) -> list[tuple[str, str |
     unknown = [name for name in used if name not in names]
     problem = ""
     if formatted:
-        problem = f"has a format or a conversion for {formatted[0]!r}: format the column before, and name the new column"
+        problem = f"has a format or a conversion for {formatted[0]!r}: format it in a column before, and name that one"
     elif unknown:
         problem = f"names columns that do not exist: {', '.join(map(repr, unknown))}"
     elif not used:
