@@ -41,6 +41,7 @@ from rillet.client.key_scan import SHARES, KeyScan, ScanPart, plan_scan
 from rillet.client.servers import Servers
 from rillet.client.transaction import retry
 from rillet.protocol.reply_parser import ReplyError
+from rillet.spark.errors import plainly
 from rillet.spark.options import ConnectionOptions, OptionError, declared
 from rillet.spark.pipelines.cli_common import PipelineError
 from rillet.spark.pipelines.migrate_compare import POLICIES, REFUSE, places
@@ -143,7 +144,9 @@ def copy_keys(spark: SparkSession, plan: KeysPlan) -> list[KeysMigrated]:
 
 def _run(plan: KeysPlan, parts: int, numbered: Iterable[tuple[int, ScanPart]]) -> Iterator[KeysMigrated]:
     for number, part in numbered:
-        yield KeyCopy(plan, number, parts, part).run()
+        with plainly():
+            copied = KeyCopy(plan, number, parts, part).run()
+        yield copied
 
 
 def _planned(plan: KeysPlan, parallelism: int) -> list[ScanPart]:
