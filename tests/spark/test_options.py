@@ -9,6 +9,7 @@ import pytest
 
 from rillet.client.address import Address, NodeAddress, Tls
 from rillet.client.errors import AddressError
+from rillet.spark.archive.targets import delta_storage
 from rillet.spark.java import JavaMissing, require_java
 from rillet.spark.options import NAMES, READ_ONLY, OptionError, parse
 from rillet.types.stream.id import MAX, StreamID
@@ -235,3 +236,9 @@ def test_tables_of_the_catalog_are_reported_with_the_workaround() -> None:
             RilletDataSource(given)
     with pytest.raises(OptionError, match="give one of url"):
         RilletDataSource({"stream": "events"})
+
+
+def test_the_storage_of_a_delta_table_does_not_show_its_credentials() -> None:
+    storage = delta_storage("s3://bucket/table", {"AWS_SECRET_ACCESS_KEY": "s3cret"})
+    assert "s3cret" not in repr(storage)
+    assert storage.storage_options == {"AWS_SECRET_ACCESS_KEY": "s3cret"}

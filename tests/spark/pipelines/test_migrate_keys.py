@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -11,6 +12,7 @@ pytest.importorskip("pyspark")
 
 import rillet
 from rillet.client import key_scan
+from rillet.client.errors import ConnectorError
 from rillet.client.servers import Servers
 from rillet.spark.options import OptionError
 from rillet.spark.pipelines.cli_common import PipelineError
@@ -120,6 +122,60 @@ def test_every_type_arrives_and_is_verified(source: dict[str, str], target: dict
     done = total(migrated(source, target, policy="resume"))
     assert (done.keys, done.copied, done.deleted, done.equal) == (KEYS, 3, 1, True)
     assert call(target, "EXISTS", "mine") == 1
+
+
+@pytest.mark.parametrize("place", ["redis"], indirect=True)
+def test_a_stream_at_the_target_is_never_replaced(source: dict[str, str], target: dict[str, str]) -> None:
+    call(target, "XADD", "h:1", "1-1", "f", "v")
+    with pytest.raises(PipelineError, match="^rillet: 'h:1' already exists at .*: it is a stream"):
+        migrated(source, target)
+    for policy in ("resume", "replace"):
+        with pytest.raises(PipelineError, match="^rillet: 'h:1' is a stream at .*, and a hash at the source"):
+            migrated(source, target, policy=policy)
+    assert call(target, "XLEN", "h:1") == 1
+    call(target, "FLUSHALL")
+    call(target, "XADD", "stream", "1-1", "f", "v")  # the copy of a stream, made by migrate, is not in the way
+    assert total(migrated(source, target)).equal
+    assert call(target, "XLEN", "stream") == 1
+
+
+@pytest.mark.parametrize("place", ["redis"], indirect=True)
+def test_a_refused_command_ends_the_migration(source: dict[str, str], target: dict[str, str], judge: Judge) -> None:
+    """A key that may not be read is not a key that is missing."""
+    call(target, "SET", "only:there", "1")
+    with judge.client() as client:
+        for refused in ("hgetall", "type", "pttl", "dump", "exists"):
+            client.execute_command("ACL", "SETUSER", "reader", "reset", "on", ">pw", "~*", "+@all", f"-{refused}")
+            limited = {"url": source["url"].replace("//", "//reader:pw@")}
+            with pytest.raises(ConnectorError, match=f"^rillet: .* rejected {refused.upper()} of '.*': NOPERM [^\n]*$"):
+                migrated(limited, target, policy="resume")
+            assert call(target, "EXISTS", "only:there") == 1
+        client.execute_command("ACL", "SETUSER", "reader", "reset", "on", ">pw", "~h:*", "+@all")
+        with pytest.raises(ConnectorError, match="NOPERM"):
+            migrated(limited, target, policy="resume")
+        client.execute_command("ACL", "DELUSER", "reader")
+    call(target, "ACL", "SETUSER", "writer", "reset", "on", ">pw", "~*", "+@all", "-unlink")
+    with pytest.raises(ConnectorError, match="^rillet: .* rejected UNLINK of 'only:there': NOPERM [^\n]*$"):
+        migrated(source, {"url": target["url"].replace("//", "//writer:pw@")}, policy="resume")
+    call(target, "ACL", "DELUSER", "writer")
+
+
+@pytest.mark.parametrize("place", ["redis"], indirect=True)
+def test_a_key_in_its_last_millisecond_does_not_live_forever(
+    source: dict[str, str], target: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PTTL replies 0 for a key that expires within the millisecond; RESTORE takes 0 as no expiry."""
+    module = sys.modules[KeyCopy.__module__]  # its name is also a function's
+    each = module._each
+
+    def last_millisecond(servers: Any, requests: Any, *allowed: Any) -> list[Any]:
+        replies = each(servers, requests, *allowed)
+        return [0 if words[0] == b"PTTL" and reply > 0 else reply
+                for (_, words), reply in zip(requests, replies, strict=True)]  # fmt: skip
+
+    monkeypatch.setattr(module, "_each", last_millisecond)
+    migrated(source, target, pattern="soon")
+    assert call(target, "TTL", "soon") != -1
 
 
 def test_a_pattern_and_a_prefix(source: dict[str, str], target: dict[str, str]) -> None:

@@ -20,8 +20,10 @@ from rillet.client.errors import ConnectorError  # noqa: E402
 from rillet.client.servers import Servers  # noqa: E402
 from rillet.spark.options import OptionError  # noqa: E402
 from rillet.spark.table_options import parse_table  # noqa: E402
-from rillet.spark.tables.lookup import _KEY, _Cache  # noqa: E402
+from rillet.spark.tables import reader as table_reader  # noqa: E402
+from rillet.spark.tables.lookup import _KEY, _added, _Cache, _enrich_batches  # noqa: E402
 from rillet.spark.tables.reader import TableReader  # noqa: E402
+from rillet.spark.tables.schema import arrow_schema_of  # noqa: E402
 from tests.cluster import Cluster, running_cluster  # noqa: E402
 from tests.judge import redis_binary, running_redis  # noqa: E402
 from tests.server.harness import running  # noqa: E402
@@ -113,6 +115,27 @@ def test_hashes_there_and_back(place: Place) -> None:
                      "3": {"score": "0.75", "more": "1"}}  # fmt: skip
 
 
+def test_nulls_in_a_map_delete_fields(place: Place) -> None:
+    options = {**place.options, "type": "hash", "keyPrefix": "u:", "nulls": "delete"}
+    for n in range(4):
+        place.call("HSET", f"u:{n}", "a", "old", "b", "old", "c", "old")
+    kind = pa.map_(pa.string(), pa.string())
+    maps = pa.array([[("a", "1"), ("b", None), ("c", None)], None, [("a", None)], [("a", "2"), ("b", None)]], kind)
+    table = pa.table({"key": ["0", "1", "2", "2"], "fields": maps, "ttl": pa.array([None, 100, None, 50], pa.int64())})
+    write(table, **options, ttlColumn="ttl")
+    old = dict.fromkeys("abc", "old")
+    found = {row["key"]: dict(row["fields"]) for row in rows(**place.options, type="hash", keyPrefix="u:")}
+    assert found == {"0": {"a": "1"}, "1": old, "2": {"a": "2", "c": "old"}, "3": old}
+    assert place.call("TTL", "u:0") == -1
+    assert 50 < place.call("TTL", "u:1") <= 100
+    assert 0 < place.call("TTL", "u:2") <= 50
+    write(pa.table({"key": ["1"], "fields": pa.array([[("a", None)]], kind)}), **options, exactlyOnce="transaction")
+    assert place.call("HMGET", "u:1", "a", "b") == [None, b"old"]
+    other = pa.table({"key": ["1"], "fields": pa.array([[("a", "1")]], kind), "name": ["Ada"]})
+    with pytest.raises(OptionError, match="^rillet: the map column 'fields' is the whole hash, so .* columns name: "):
+        write(other, **options)
+
+
 def test_overwrite_replaces_the_table_and_nothing_else(place: Place) -> None:
     options = {**place.options, **USERS}
     write(numbered(range(N)), **options)
@@ -129,6 +152,41 @@ def test_overwrite_replaces_the_table_and_nothing_else(place: Place) -> None:
     assert place.call("EXISTS", "user:0") == 0
     write(numbered(range(1)), **{**options, "keyPrefix": "fresh:"}, ifExists="error")
     assert place.call("EXISTS", "fresh:0") == 1
+
+
+@pytest.mark.parametrize("started", ["redis"], indirect=True)
+@pytest.mark.parametrize("kind", ["list", "hash"])
+def test_an_overwrite_fails_if_keys_cannot_be_deleted(place: Place, kind: str) -> None:
+    """A list is deleted before the write, and a hash without a row after it."""
+    old = ("RPUSH", "t:old", "x") if kind == "list" else ("HSET", "t:old", "a", "b")
+    place.call(*old)
+    place.call("ACL", "SETUSER", "limited", "reset", "on", ">pw", "~*", "+@all", "-unlink")
+    limited = {"url": place.options["url"].replace("//", "//limited:pw@"), "type": kind, "keyPrefix": "t:"}
+    try:
+        with pytest.raises(ConnectorError, match="^rillet: .* refused to delete 't:old': NOPERM [^\n]*$"):
+            write(pa.table({"key": ["new"], "value": ["v"]}), 1, overwrite=True, **limited)
+    finally:
+        place.call("ACL", "DELUSER", "limited")
+    assert place.call("EXISTS", "t:new") == (0 if kind == "list" else 1)
+
+
+@pytest.mark.parametrize("started", ["redis", "cluster"], indirect=True)
+def test_an_overwrite_keeps_the_commit_records(place: Place) -> None:
+    counters = {**place.options, "type": "hash", "keyPrefix": "r", "addColumns": "n"}
+    write(pa.table({"key": ["1"], "n": [1]}), **counters, txnAppId="app", txnVersion="1")
+    with Servers(parse_table({**place.options, "type": "hash"})) as servers:
+
+        def found(pattern: bytes) -> list[bytes]:
+            return sorted(key for node in servers.masters() for key in node.call(b"KEYS", pattern))
+
+        before = found(b"rillet:commits:*")
+        place.call("RPUSH", "rillet:commits:{x}:q:2:rows:t", "a chunk")
+        assert before
+        for kind, column in (("hash", "value"), ("string", "value"), ("list", "value")):
+            options = {**place.options, "type": kind, "keyPrefix": "r"}
+            write(pa.table({"key": [f"new-{kind}"], column: ["v"]}), 1, overwrite=True, **options, exactlyOnce="none")
+        assert found(b"rillet:commits:*") == sorted([*before, b"rillet:commits:{x}:q:2:rows:t"])
+        assert found(b"r[1n]*") == [b"rnew-hash", b"rnew-list", b"rnew-string"]
 
 
 def test_other_types_there_and_back(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -248,6 +306,38 @@ def test_look_ups_are_cached_for_their_age(place: Place, monkeypatch: pytest.Mon
     assert look("tier:1", "tier:9") == ["new", "t9"]
     assert look(*(f"tier:{n}" for n in range(12)))[:5] == ["t0", "new", "t2", "t3", "t4"]
     assert look(None) == [None]
+
+
+@pytest.mark.parametrize("started", ["redis"], indirect=True)
+def test_queries_of_different_fields_have_different_caches(place: Place) -> None:
+    """Two long field names differ after the part that str(schema) shows."""
+    name = "customer_address_billing_street_line_number_one_and_" * 3
+    place.call("HSET", "u:9", f"{name}a", "1", f"{name}b", "2")
+    options = parse_table({**place.options, "type": "hash", "keyColumn": _KEY})
+    found = []
+    for field in (f"{name}a", f"{name}b"):
+        struct = StructType().add("v", StringType(), True, {"field": field})
+        schema = arrow_schema_of(options, _added(struct, "")[1])
+        batch = pa.RecordBatch.from_arrays([pa.array(["u:9"])], [_KEY])
+        found += [one.to_pylist() for one in _enrich_batches(options, schema, ["v"], 100, 60.0, [batch])]
+    assert found == [[{"v": "1"}], [{"v": "2"}]]
+
+
+@pytest.mark.parametrize("started", ["redis"], indirect=True)
+def test_a_key_of_another_type_may_be_deleted_during_a_look_up(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    place.call("SET", "tier:1", "a string")
+    place.call("HSET", "tier:2", "name", "t2")
+    asks = table_reader._wrong_type
+
+    def delete_first(side: Servers, options: Any, key: bytes) -> None:
+        place.call("DEL", key)
+        asks(side, options, key)
+
+    monkeypatch.setattr(table_reader, "_wrong_type", delete_first)
+    schema = pa.schema([(_KEY, pa.binary()), ("name", pa.string())])
+    cache = _Cache(parse_table({**place.options, "type": "hash", "keyColumn": _KEY}), schema, 8, 60.0)
+    (column,) = cache.columns(pa.array([b"tier:1", b"tier:2", b"tier:1"], pa.binary()))
+    assert column.to_pylist() == [None, "t2", None]
 
 
 def test_a_lost_connection_repeats_nothing(place: Place) -> None:

@@ -41,6 +41,7 @@ from rillet.client.key_scan import SHARES, KeyScan, ScanPart, plan_scan
 from rillet.client.servers import Servers
 from rillet.client.transaction import retry
 from rillet.protocol.reply_parser import ReplyError
+from rillet.spark.errors import plainly
 from rillet.spark.options import ConnectionOptions, OptionError, declared
 from rillet.spark.pipelines.cli_common import PipelineError
 from rillet.spark.pipelines.migrate_compare import POLICIES, REFUSE, places
@@ -108,7 +109,8 @@ def migrate_keys(
     """Copy the keys that match a glob, of every type but streams; return the report as a DataFrame.
 
     source, target: connection options. prefix: added before each key at the target. policy: `refuse` fails if the
-    target has such keys; `resume` and `replace` make them equal to the source's, and delete those that it lacks.
+    target has such keys; `resume` and `replace` make them equal to the source's, and delete those that it lacks. No
+    policy replaces a stream of the target by a key of another type: this is an error.
     """
     plan = KeysPlan(*checked_sides(source, target, policy, pattern), pattern, prefix, policy, follow, follow_for)
     return spark.createDataFrame([astuple(one) for one in copy_keys(spark, plan)], _SCHEMA)
@@ -142,7 +144,9 @@ def copy_keys(spark: SparkSession, plan: KeysPlan) -> list[KeysMigrated]:
 
 def _run(plan: KeysPlan, parts: int, numbered: Iterable[tuple[int, ScanPart]]) -> Iterator[KeysMigrated]:
     for number, part in numbered:
-        yield KeyCopy(plan, number, parts, part).run()
+        with plainly():
+            copied = KeyCopy(plan, number, parts, part).run()
+        yield copied
 
 
 def _planned(plan: KeysPlan, parallelism: int) -> list[ScanPart]:
@@ -156,14 +160,23 @@ def _planned(plan: KeysPlan, parallelism: int) -> list[ScanPart]:
             with Servers(plan.target) as scanning:
                 for part in plan_scan(scanning, 1):
                     for keys in KeyScan(scanning, part, _glob_at_target(plan)).batches(AT_ONCE):
-                        kinds = target.each([(key, (b"TYPE", key)) for key in keys])
-                        full = [key for key, kind in zip(keys, kinds, strict=True) if kind not in (b"stream", b"none")]
-                        if full:
-                            raise PipelineError(
-                                f"rillet: {shown(full[0])} already exists at {target}: continue with resume, which "
-                                "makes such keys equal to the source's"
-                            )
+                        _refuse_existing(plan, source, target, keys)
         return plan_scan(source, parallelism, lasting=plan.source.path is None)
+
+
+def _refuse_existing(plan: KeysPlan, source: Servers, target: Servers, keys: Sequence[bytes]) -> None:
+    """Raise PipelineError if a key of the target exists, unless it is the copy of a stream, which `migrate` made."""
+    kinds = _each(target, [(key, (b"TYPE", key)) for key in keys])
+    streams = [key for key, kind in zip(keys, kinds, strict=True) if kind == b"stream"]
+    names = [key[len(plan.prefix.encode()) :] for key in streams]
+    origins = _each(source, [(name, (b"TYPE", name)) for name in names])
+    copies = {key for key, origin in zip(streams, origins, strict=True) if origin == b"stream"}
+    for key, kind in zip(keys, kinds, strict=True):
+        if kind != b"none" and key not in copies:
+            remedy = "continue with resume, which makes such keys equal to the source's"
+            if kind == b"stream":
+                remedy = "it is a stream, which this migration does not replace: delete it, or give a prefix"
+            raise PipelineError(f"rillet: {shown(key)} already exists at {target}: {remedy}")
 
 
 def _glob_at_target(plan: KeysPlan) -> bytes:
@@ -233,6 +246,12 @@ class KeyCopy:
         for keys in self._keys():
             for key, mine, theirs in self._pairs(keys):
                 if mine.exists and not _equal(mine, theirs):
+                    if theirs.kind == b"stream":
+                        to = shown(self.plan.prefix.encode() + key)
+                        raise PipelineError(
+                            f"rillet: {to} is a stream at {self.target}, and a {mine.kind.decode()} at the source: a "
+                            "stream is not replaced; delete it, or give a prefix"
+                        )
                     self._copy(key, mine)
                     changed += 1
         if self.plan.policy != REFUSE or self.outcome.rounds > 1 or self.plan.follow:
@@ -246,17 +265,20 @@ class KeyCopy:
         return list(zip(keys, mine, theirs, strict=True))
 
     def _values(self, servers: Servers, keys: Sequence[bytes]) -> list[_Value]:
-        """Return the values of keys; a value that changes its type meanwhile counts as missing."""
+        """Return the values of keys; a value that changes its type meanwhile is read again."""
         kinds = _each(servers, [(key, (b"TYPE", key)) for key in keys])
         requests: list[tuple[bytes, tuple[bytes, ...]]] = []
         for key, kind in zip(keys, kinds, strict=True):
             before, after = _READS.get(kind, ((b"TYPE",) if kind in (b"none", b"stream") else (b"DUMP",), ()))
             requests += [(key, (*before, key, *after)), (key, (b"PTTL", key))]
-        replies = _each(servers, requests)
+        replies = _each(servers, requests, ("WRONGTYPE",))
         found = []
         for place, kind in enumerate(kinds):
             content, lifetime = replies[2 * place], replies[2 * place + 1]
-            if isinstance(content, ReplyError) or content is None or content == [] or lifetime == -2:
+            if isinstance(content, ReplyError):
+                found += self._values(servers, keys[place : place + 1])
+                continue
+            if content is None or content == [] or lifetime == -2:
                 kind = b"none" if kind != b"stream" else kind
             elif kind == b"set":
                 content = sorted(content)
@@ -277,17 +299,18 @@ class KeyCopy:
         payload, left = _each(self.source, [(key, (b"DUMP", key)), (key, (b"PTTL", key))])
         if not isinstance(payload, bytes) or left == -2:
             return  # deleted meanwhile: `_delete_extra` of the next round follows
-        words = (b"RESTORE", to, b"%d" % max(left, 0), payload, b"REPLACE")
+        lasts = 0 if left < 0 else max(left, 1)  # 0: it never expires
+        words = (b"RESTORE", to, b"%d" % lasts, payload, b"REPLACE")
         (reply,) = retry(self.target, partial(self.target.replies, to, [words]))
         if isinstance(reply, ReplyError):
             text = str(reply)
             if value.kind not in _READS or not ("payload" in text or "Bad data format" in text):
                 raise ConnectorError(f"rillet: {self.target} rejected RESTORE of {shown(to)}: {text}", text)
-            self._rebuild(to, value, left)
+            self._rebuild(to, value, lasts)
             self.outcome.rebuilt += 1
         self.outcome.copied += 1
 
-    def _rebuild(self, to: bytes, value: _Value, left: int) -> None:
+    def _rebuild(self, to: bytes, value: _Value, lasts: int) -> None:
         """Build a value by commands under a temporary key, and rename the key."""
         temporary = record_key(to, "migrate")
         commands: list[tuple[bytes, ...]] = [(b"UNLINK", temporary)]
@@ -299,8 +322,8 @@ class KeyCopy:
             if value.kind == b"zset":
                 content = [word for at in range(0, len(content), 2) for word in (content[at + 1], content[at])]
             commands += [(verb, temporary, *content[at : at + _CHUNK]) for at in range(0, len(content), _CHUNK)]
-        if left > 0:
-            commands.append((b"PEXPIRE", temporary, b"%d" % left))
+        if lasts:
+            commands.append((b"PEXPIRE", temporary, b"%d" % lasts))
         commands.append((b"RENAME", temporary, to))
         retry(self.target, partial(self.target.calls, to, commands))
 
@@ -321,8 +344,7 @@ class KeyCopy:
                     names = [key[len(prefix) :] for key in there]
                     exist = _each(self.source, [(name, (b"EXISTS", name)) for name in names])
                     extra = [key for key, exists in zip(there, exist, strict=True) if exists == 0]
-                    _each(self.target, [(key, (b"UNLINK", key)) for key in extra])
-                    deleted += len(extra)
+                    deleted += sum(_each(self.target, [(key, (b"UNLINK", key)) for key in extra]))
         self.outcome.deleted += deleted
         return deleted
 
@@ -349,9 +371,19 @@ class KeyCopy:
         outcome.equal = not different
 
 
-def _each(servers: Servers, requests: list[tuple[bytes, tuple[bytes, ...]]]) -> list[Any]:
-    """Send one command for each key; repeat all after a lost connection (reads, UNLINK and RESTORE may be repeated)."""
-    return retry(servers, partial(servers.each, requests)) if requests else []
+def _each(
+    servers: Servers, requests: list[tuple[bytes, tuple[bytes, ...]]], allowed: tuple[str, ...] = ()
+) -> list[Any]:
+    """Send one command for each key; repeat all after a lost connection (reads, UNLINK and RESTORE may be repeated).
+
+    An error reply raises ConnectorError, unless its first word is allowed.
+    """
+    replies = retry(servers, partial(servers.each, requests)) if requests else []
+    for (key, words), reply in zip(requests, replies, strict=True):
+        if isinstance(reply, ReplyError) and reply.prefix not in allowed:
+            text = str(reply)
+            raise ConnectorError(f"rillet: {servers} rejected {words[0].decode()} of {shown(key)}: {text}", text)
+    return replies
 
 
 def _equal(mine: _Value, theirs: _Value) -> bool:

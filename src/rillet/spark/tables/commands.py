@@ -1,6 +1,7 @@
 """The commands that write a row, for each type of keys.
 
     hash      HSET key field value ...                       nulls=delete: HDEL key field ... for the null columns
+                                                             (of a map column: HDEL key name for each null value)
               HINCRBY or HINCRBYFLOAT key field number       for each of the addColumns
     string    SET key value KEEPTTL, or SET key value PX ms  nulls=delete: DEL key for a null value
     list      RPUSH key value
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
 _KEY = 0  # the index of the key among a packer's columns
+_REMOVED = "__rillet_removed"  # the column of the names that a map column maps to null, one a row
 
 
 @lru_cache(maxsize=1)
@@ -98,6 +100,12 @@ class TableLayout:
         if options.type == "hash":
             wrong += [f"addColumns: {name!r} is not a column that is written"
                       for name in self.added if name in kinds and name not in self.fields]  # fmt: skip
+            others = [name for name in kinds if name not in self.columns()]
+            if self.of_map and others:
+                wrong.append(
+                    "the map column 'fields' is the whole hash, so there is no place for the columns "
+                    f"{', '.join(others)}: add them to the map, leave them out, or select columns with fieldColumns"
+                )
             if not self.fields and not self.of_map:
                 wrong.append("there is no column to write besides the key")
         else:
@@ -109,6 +117,11 @@ class TableLayout:
                 wrong.append(f"a {options.type} has no place for the columns {', '.join(others)}: select "
                              f"{', '.join(self.columns())}")  # fmt: skip
         return wrong
+
+    @property
+    def removes(self) -> bool:
+        """Return whether a null in the map column deletes the field."""
+        return self.of_map and self.options.nulls == "delete" and not self.overwrite
 
     def _is_map(self, name: str) -> bool:
         return self.of_map and name == "fields"
@@ -154,6 +167,8 @@ class TableLayout:
             set_columns = [place[name] for name in self.fields if name not in self.added]
             if self.of_map:
                 commands.append(CommandForm([b"HSET", _KEY], of_map=True))
+                if self.removes:
+                    commands.append(CommandForm([b"HDEL", _KEY, len(place)]))
             elif set_columns:
                 commands.append(CommandForm([b"HSET", _KEY], pairs=set_columns))
                 if options.nulls == "delete" and not self.overwrite:
@@ -191,6 +206,8 @@ class TableLayout:
                 loaded.append(texts(batch.column(self.key)))  # keeps the indexes of the columns
             else:
                 loaded.append(texts(column, self.fields.get(name, name)))
+        if self.removes:
+            loaded.append(texts(batch.column(_REMOVED)))
         packer.rows_of(loaded)
 
     # ---- rows ----
@@ -215,6 +232,8 @@ class TableLayout:
                 self._require_scores(column, batch.column(options.value_name), keys)
             arrays.append(column)
         made = pa.RecordBatch.from_arrays(arrays, self.columns())
+        if self.removes:
+            return self._with_removed(made)
         if self.of_map or (options.type in ("hash", "string") and (options.nulls == "delete" or self.overwrite)):
             return made
         wanted = list(self.fields) if options.type == "hash" else [options.value_name]
@@ -225,6 +244,25 @@ class TableLayout:
         for name in wanted[1:]:
             used = pc.or_(used, pc.is_valid(made.column(name)))
         return made.filter(used)
+
+    def _with_removed(self, batch: Any) -> Any:
+        """Return the rows with the column of removed names; each name gets a row, which follows the row of its map."""
+        import pyarrow as pa
+
+        maps = batch.column("fields")
+        rows: list[int] = []
+        names: list[Any] = []
+        if maps.items.null_count:
+            for row, pairs in enumerate(maps.to_pylist()):
+                removed = [name for name, value in pairs or () if value is None]
+                rows += [row] * (1 + len(removed))
+                names += [None, *removed]
+        else:
+            rows, names = list(range(batch.num_rows)), [None] * batch.num_rows
+        first = pa.array(rows, pa.int64(), mask=[name is not None for name in names] or None)
+        columns = [batch.column(name).take(pa.array(rows, pa.int64()) if name == self.key else first)
+                   for name in batch.schema.names]  # fmt: skip
+        return pa.RecordBatch.from_arrays([*columns, pa.array(names, pa.string())], [*batch.schema.names, _REMOVED])
 
     def _milliseconds(self, column: Any, keys: Any) -> Any:
         """Return lifetimes in seconds as milliseconds; raise ConnectorError if one is not above 0."""

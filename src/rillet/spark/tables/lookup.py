@@ -111,7 +111,7 @@ def _enrich_batches(
     import pyarrow as pa
 
     with plainly():
-        place = (options, str(schema), size, age)
+        place = (options, schema.serialize().to_pybytes(), size, age)  # the text of a schema leaves out long metadata
         cache = _caches.get(place)
         if cache is None:
             _caches.clear()  # a worker usually serves one query
@@ -159,6 +159,11 @@ class _Cache:
         if not missing:
             return
         found = pa.Table.from_batches(read_table(self.options, self.schema, [missing], keeps=True), self.schema)
+        deleted = set(missing).difference(found.column(0).to_pylist())  # keys of another type, deleted meanwhile
+        if deleted:
+            nulls = [pa.array(sorted(deleted), self.schema.types[0])]
+            nulls += [pa.nulls(len(deleted), kind) for kind in self.schema.types[1:]]
+            found = pa.concat_tables([found, pa.table(nulls, self.schema)])
         first = self.table.num_rows
         for place, key in enumerate(found.column(0).to_pylist(), first):
             self.rows[key] = place, now
@@ -204,21 +209,33 @@ def _added(fields: Sequence[str] | str | StructType, prefix: str) -> tuple[Struc
     return StructType(added), StructType(read)
 
 
-def _key_column(df: DataFrame, template: str) -> Column:
-    """Return the column of keys for a template such as "user:{user_id}"; null if one of its columns is null."""
-    from pyspark.sql import functions as F
-
+def template_parts(template: str, names: Sequence[str]) -> list[tuple[str, str | None]]:
+    """Return the parts of a template, each a literal and the column that follows it; raise OptionError if malformed."""
     try:
         parts = list(Formatter().parse(template))
     except ValueError as error:
         raise OptionError(f"rillet: the template of keys {template!r} is malformed: {error}") from None
-    names = [name for _, name, _, _ in parts if name is not None]
-    unknown = [name for name in names if name not in df.columns]
-    if not names or unknown:
-        problem = f"names columns that do not exist: {', '.join(map(repr, unknown))}" if names else "names no column"
+    used = [name for _, name, _, _ in parts if name is not None]
+    formatted = [name for _, name, form, conversion in parts if name is not None and (form or conversion)]
+    unknown = [name for name in used if name not in names]
+    problem = ""
+    if formatted:
+        problem = f"has a format or a conversion for {formatted[0]!r}: format it in a column before, and name that one"
+    elif unknown:
+        problem = f"names columns that do not exist: {', '.join(map(repr, unknown))}"
+    elif not used:
+        problem = "names no column"
+    if problem:
         raise OptionError(f"rillet: the template of keys {template!r} {problem}; write {{column}} for a column's value")
+    return [(literal, name) for literal, name, _, _ in parts]
+
+
+def _key_column(df: DataFrame, template: str) -> Column:
+    """Return the column of keys for a template such as "user:{user_id}"; null if one of its columns is null."""
+    from pyspark.sql import functions as F
+
     columns = []
-    for literal, name, _, _ in parts:
+    for literal, name in template_parts(template, df.columns):
         if literal:
             columns.append(F.lit(literal))
         if name is not None:

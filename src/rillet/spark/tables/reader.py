@@ -8,10 +8,11 @@ without Python objects. The store has no command that returns many hashes at onc
 RILLET.XNODES does for streams.
 
 **What a read contains.** Each key that exists during the whole read, once. A key that is created, deleted or renamed
-during the read may be missing. Values are read key by key: a row has the values of one moment, and different rows have
-different moments. Lists, sets and sorted sets of more than 10,000 elements are read in pages: each element that is in a
-set or a sorted set during the whole read occurs once; elements of a list shift if other elements are pushed or removed
-before them.
+during the read may be missing. Values are read key by key, at different moments. The fields of a hash are of one
+moment; ttlColumn and the columns of the type `keys` are further commands, between which another client may change the
+key. Lists, sets and sorted sets of more than 10,000 elements are read in pages: each element that is in a set or a
+sorted set during the whole read occurs once; elements of a list shift if other elements are pushed or removed before
+them.
 """
 
 from __future__ import annotations

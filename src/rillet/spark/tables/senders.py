@@ -6,13 +6,17 @@
                              (write/transactions.py); in a cluster, for each slot
 
 A chunk has 256 KiB, and at most two chunks wait for replies on each connection. Replies are counted, not parsed,
-unless one is an error. A command that was redirected (MOVED, ASK ...) is sent again by itself. Any other error ends the
-task; it names the key.
+unless one is an error. Any error but the following ends the task; it names the key.
+
+**Commands that were not executed** (MOVED, ASK, LOADING ...). Later commands on the same key may have been executed: an
+HSET after its DEL, or the SET of a later row. So the sender waits for all replies, and sends again the command and all
+later ones on its key, in their order, one of each key at a time. This is only right for commands whose repetition has
+the same result. If a later RPUSH, HINCRBY or ZINCRBY was executed (exactlyOnce=none), the task fails.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -33,6 +37,7 @@ from rillet.spark.write.transactions import Chunk, Result, TaskTransactions, Tra
 from rillet.spark.write.writer import CHUNK
 
 _BULK = (b"HINCRBYFLOAT", b"ZINCRBY")  # commands whose replies have two lines
+_ADDS = (b"RPUSH", b"HINCRBY", *_BULK)  # commands whose repetition changes the result
 
 
 def commands_in(data: bytes | bytearray) -> Iterator[list[bytes]]:
@@ -124,33 +129,64 @@ class TableSender:
             data, lines = queue[0]
             left = replies.skip(lines)
             if left:
-                self._errors(replies, data, lines - left)
+                self._errors(connection, lines - left)
+                return
             queue.popleft()
 
-    def _errors(self, replies: ReplyStream, data: bytearray, line: int) -> None:
-        """Handle the replies to a chunk from the first error on, which follows `line` lines."""
-        again = []
+    def _errors(self, connection: Connection, line: int) -> None:
+        """Read all replies; the first error follows `line` lines of this connection's oldest chunk."""
+        again: list[list[bytes]] = []
+        keys: set[bytes] = set()
+        first = self._lanes[connection]
+        for lane in (first, *(lane for lane in self._lanes.values() if lane is not first)):
+            replies, queue = lane
+            for data, _ in queue:
+                again += self._not_executed(replies, data, line, keys)
+                line = 0
+        self._one_by_one(again)
+        for _, queue in self._lanes.values():
+            queue.clear()
+
+    def _not_executed(
+        self, replies: ReplyStream, data: bytearray, line: int, keys: set[bytes]
+    ) -> Iterator[list[bytes]]:
+        """Yield the commands of a chunk that must be sent again: those on `keys`, to which refused ones are added."""
         for words in commands_in(data):
             if line > 0:
                 line -= _lines(words)
                 continue
             reply = replies.reply()
             if not_executed(reply):
-                again.append(words)
+                keys.add(words[1])
             elif isinstance(reply, ReplyError):
                 raise refused_key(self.servers, self.options, words[1], str(reply))
-        self._one_by_one(again)
+            elif words[1] in keys and words[0] in _ADDS:
+                raise ConnectorError(
+                    f"rillet: {self.servers} refused a command for the {self.options.type} {shown(words[1])} for a "
+                    f"moment, and executed a later {words[0].decode()}: this cannot be corrected without adding twice; "
+                    "leave out exactlyOnce=none"
+                )
+            if words[1] in keys:
+                yield words
 
     def _one_by_one(self, commands: list[list[bytes]]) -> None:
-        """Send commands again on other connections; redirections are followed."""
+        """Send commands again on other connections, one of each key at a time; redirections are followed."""
+        turns: list[list[list[bytes]]] = []
+        sent: Counter[bytes] = Counter()
+        for words in commands:
+            if sent[words[1]] == len(turns):
+                turns.append([])
+            turns[sent[words[1]]].append(words)
+            sent[words[1]] += 1
         with Servers(self.options) as servers:
             servers.waits = True
-            for at in range(0, len(commands), 1000):
-                part = commands[at : at + 1000]
-                replies = retry(servers, partial(servers.each, [(words[1], words) for words in part]))
-                for words, reply in zip(part, replies, strict=True):
-                    if isinstance(reply, ReplyError):
-                        raise refused_key(self.servers, self.options, words[1], str(reply))
+            for turn in turns:
+                for at in range(0, len(turn), 1000):
+                    part = turn[at : at + 1000]
+                    replies = retry(servers, partial(servers.each, [(words[1], words) for words in part]))
+                    for words, reply in zip(part, replies, strict=True):
+                        if isinstance(reply, ReplyError):
+                            raise refused_key(self.servers, self.options, words[1], str(reply))
         if commands and self.layout.cluster:
             self.servers.map_is_stale()
 

@@ -22,6 +22,7 @@ import logging
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark import TaskContext
@@ -30,12 +31,15 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from rillet.client.errors import ConnectorError
 from rillet.client.key_scan import KeyScan, plan_scan
 from rillet.client.servers import Servers
+from rillet.client.transaction import retry
+from rillet.protocol.reply_parser import ReplyError
 from rillet.spark.errors import plainly
 from rillet.spark.options import OptionError
 from rillet.spark.table_options import READ_ONLY, TableOptions, escaped, parse_table
 from rillet.spark.tables.commands import TableLayout
 from rillet.spark.tables.senders import TableSender, TableTransactionSender
 from rillet.spark.write.commits import (
+    PREFIX,
     RESERVED,
     Identity,
     Written,
@@ -193,14 +197,15 @@ class TableStreamingWriter(_TableWriter, DataSourceStreamArrowWriter):
 
 
 def _keys_with_prefix(servers: Servers, options: TableOptions) -> Iterator[list[bytes]]:
-    """Yield the keys of the table: those with the prefix and the type."""
+    """Yield the keys of the table: those with the prefix and the type, but not the commit records of writes."""
     kind = options.type.encode()
     with Servers(options) as scanning:
         for part in plan_scan(scanning, 1):
             for keys in KeyScan(scanning, part, escaped(options.key_prefix) + b"*", kind).batches(_BATCH):
                 if servers.is_cluster:  # keys of slots are listed without regard to their type
-                    types = servers.each([(key, (b"TYPE", key)) for key in keys])
+                    types = retry(servers, partial(servers.each, [(key, (b"TYPE", key)) for key in keys]))
                     keys = [key for key, found in zip(keys, types, strict=True) if found == kind]
+                keys = [key for key in keys if not key.startswith(PREFIX)]
                 if keys:
                     yield keys
 
@@ -209,7 +214,11 @@ def _delete_keys(options: TableOptions, wanted: Callable[[bytes], bool]) -> None
     """Delete the keys of the table that `wanted` selects."""
     with Servers(options) as servers:
         for keys in _keys_with_prefix(servers, options):
-            servers.each([(key, (b"UNLINK", key)) for key in keys if wanted(key)])
+            extra = [key for key in keys if wanted(key)]
+            requests = [(key, (b"UNLINK", key)) for key in extra]
+            for key, reply in zip(extra, retry(servers, partial(servers.each, requests)), strict=True):
+                if isinstance(reply, ReplyError):
+                    raise ConnectorError(f"rillet: {servers} refused to delete {shown(key)}: {reply}", str(reply))
 
 
 # ---- streaming aggregations ----------------------------------------------------------------------------------------
