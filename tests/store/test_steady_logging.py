@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import logging
 import sys
@@ -155,19 +156,19 @@ def test_all_loggers_of_the_library_are_steady() -> None:
 
 
 def test_a_call_that_logs_is_interrupted(tmp_path: Path, handler: logging.Handler) -> None:
-    """The connection to an owner, whose success is a line of rillet.attach."""
+    """A connection that is refused, which is a line of the client's logger."""
     module_lock = logging._lock  # type: ignore[attr-defined]
-    with rillet.open(tmp_path / "store") as owner:
-        owner.execute("SET", "k", "1")
+    with rillet.connect(f"unix://{tmp_path}/nobody") as store:
 
-        def attach() -> None:
-            rillet.open(tmp_path / "store").close()
+        def call() -> None:
+            with contextlib.suppress(rillet.StoreError):
+                store.run([b"PING"], patience=0.0)
 
         place, more = 0, True
         while more:
             place += 1
             clear_caches()
-            more = interrupted(AtPlace(place, "logg"), attach)
+            more = interrupted(AtPlace(place, "logg"), call)
             assert is_free(module_lock), place
             assert is_free(handler.lock), place
         assert place > 2
