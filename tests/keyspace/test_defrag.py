@@ -188,7 +188,7 @@ def test_it_waits_while_a_child_process_shares_the_memory() -> None:
 def test_hash_tables_fill_their_gaps_and_shrink() -> None:
     """Deletions below the table's own limits leave gaps: a third of the items, half of the records, spare buckets."""
     end = local(**ALWAYS)
-    words = [f"member {number} {'x' * 40}" for number in range(MANY)]
+    words = [f"member {number} {'x' * 40}" for number in range(20_000)]
     for at in range(0, len(words), 100):
         end("SADD", "set", *words[at : at + 100])
         end("HSET", "hash", *(word for name in words[at : at + 100] for word in (name, "value")))

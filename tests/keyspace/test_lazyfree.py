@@ -11,9 +11,8 @@ from rillet.keyspace.lazyfree import THRESHOLD, free_effort
 from rillet.runtime.engine import Engine
 from rillet.runtime.settings import Settings
 from tests.differential.wire import Local
-from tests.variants import by_speed
 
-SIZE = by_speed(3000, 800)
+SIZE = 3000
 LARGE = {
     b"set": [b"SADD", *(b"member:%d" % number for number in range(SIZE))],
     b"hash": [b"HSET", *(b"%d" % (number // 2) for number in range(2 * SIZE))],
@@ -48,7 +47,7 @@ def fill(end: Local, kind: bytes) -> None:
         end.run([b"XGROUP", b"CREATE", b"k", b"g", b"0", b"MKSTREAM"])
         for _ in range(SIZE):
             end.run([b"XADD", b"k", b"*", b"field", b"value" * 20])
-        end.run([b"XREADGROUP", b"GROUP", b"g", b"c", b"COUNT", b"500", b"STREAMS", b"k", b">"])
+        end.run([b"XREADGROUP", b"GROUP", b"g", b"c", b"COUNT", b"2000", b"STREAMS", b"k", b">"])
     else:
         end.run([LARGE[kind][0], b"k", *LARGE[kind][1:]])
 
