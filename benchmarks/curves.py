@@ -27,7 +27,7 @@ Lines = dict[str, dict[str, Any]]
 _ELEMENTS = 1_000_000
 _BATCH = 500
 _COLOURS = {"redis-server": "#b71c1c", "rillet": "#3f51b5", "store in memory": "#7cb342",
-            "store in a directory": "#f9a825", "idle": "#9e9e9e"}  # fmt: skip
+            "store in a directory": "#f9a825", "redis-server with a log": "#e57373", "idle": "#9e9e9e"}  # fmt: skip
 
 
 def _each(count: int, make: Callable[[int], bytes]) -> Iterator[bytes]:

@@ -5,8 +5,9 @@
     steady      RATE times a second SET PX 2000; DBSIZE and the process's memory every 250 ms. After two seconds as
                 many keys expire as arrive, so both must stay level.
 
-Both servers run in the same run, one after the other, and then a store in memory and a store in a directory, embedded
-in this process. `python -m benchmarks.curves` draws the curves.
+The servers run in the same run, one after the other, and then a store in memory and a store in a directory, embedded
+in this process. A store in a directory writes each deletion into its log, so its peer is a redis-server that does.
+`python -m benchmarks.curves` draws the curves.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ RATE = 5_000
 _BATCH = 1_000
 _LEAD = 4.0  # seconds from the first SET to the time at which the keys expire
 _STEADY = 12.0
+_LOGGED = "redis-server with a log"
 
 Curve = list[tuple[float, float]]
 """Points: seconds, and keys or bytes."""
@@ -114,7 +116,8 @@ def measure(mode: str, scale: float) -> dict[str, dict[str, Curve]]:
     """Return the curves of both servers and of both kinds of embedded stores, by name."""
     count = max(10 * _BATCH, int(KEYS * scale) // _BATCH * _BATCH)
     curves: dict[str, dict[str, Curve]] = {"keys left": {}, "keys": {}, "bytes": {}}
-    for name, server in (("redis-server", redis_server()), ("rillet", rillet_server(mode))):
+    log = redis_server("--appendonly", "yes")
+    for name, server in (("redis-server", redis_server()), (_LOGGED, log), ("rillet", rillet_server(mode))):
         with server as (port, pid):
             _measure(curves, name, _Connection(port), pid, count)
     with tempfile.TemporaryDirectory(prefix="rillet-bench-") as folder:
@@ -149,14 +152,15 @@ def figures(curves: dict[str, dict[str, Curve]], mode: str) -> list[Figure]:
     left, keys, goal = curves["keys left"], curves["keys"], round(1 / 1.5, 3)
     found: list[Figure] = []
     for name in left:
-        if name == "redis-server":
+        if name in ("redis-server", _LOGGED):
             continue
+        peer = _LOGGED if "directory" in name else "redis-server"
         rows = [
-            (f"{name}: seconds until {words} of the keys have expired", _reached(left["redis-server"], part),
+            (f"{name}: seconds until {words} of the keys have expired", _reached(left[peer], part),
              _reached(left[name], part), "s")
             for words, part in (("half", 0.5), ("nine in ten", 0.9), ("all", 1.0))
         ]  # fmt: skip
-        rows.append((f"{name}: most keys, 5,000 SET PX 2000 a second", _highest(keys["redis-server"], _STEADY / 2),
+        rows.append((f"{name}: most keys, 5,000 SET PX 2000 a second", _highest(keys[peer], _STEADY / 2),
                      _highest(keys[name], _STEADY / 2), "keys"))  # fmt: skip
-        found += [Figure(what, "redis-server", peer, ours, unit, goal, mode, True) for what, peer, ours, unit in rows]
+        found += [Figure(what, peer, theirs, ours, unit, goal, mode, True) for what, theirs, ours, unit in rows]
     return found

@@ -33,7 +33,7 @@ def filled(clock: ManualClock, due: int, later: int, databases: int = 1) -> list
 
 def run(cycle: ExpireCycle, databases: list[Database], clock: ManualClock, effort: int = 1) -> int:
     """Run one slow cycle to its end; return the number of its slices."""
-    cycle.start(len(databases), effort, 10)
+    cycle.start(len(databases), effort, 10, clock.ticks())
     slices = 1
     while cycle.step(databases, clock, effort):
         slices += 1
@@ -67,6 +67,22 @@ def test_a_cycle_takes_its_share_of_the_time_in_slices_of_a_millisecond() -> Non
     assert 25_000_000 <= cycle.used < 26_500_000
     assert cycle.capped == 1
     assert 0 < len(databases[0]) < 6_000
+
+
+def test_pauses_keep_the_share_although_some_slices_begin_late() -> None:
+    clock = SlowClock(1000)
+    databases = filled(clock, 20_000, 0)
+    cycle = ExpireCycle()
+    began = clock.us
+    cycle.start(1, 1, 10, clock.ticks())
+    late = 0
+    while cycle.step(databases, clock, 1):
+        clock.us += cycle.pause(clock.ticks()) // 1000
+        late = (late + 700) % 2100  # microseconds by which the loop is late
+        clock.us += late
+    assert 25_000_000 <= cycle.used < 27_000_000
+    assert 96_000 < clock.us - began < 106_000
+    assert len(databases[0]) > 0
 
 
 @pytest.mark.parametrize("effort", [1, 3])

@@ -13,6 +13,7 @@ cdef class ExpireCycle:
     cdef readonly double stale_percent
     cdef readonly bint unfinished
     cdef readonly long long used
+    cdef long long _began
     cdef long long _budget
     cdef long long _expired
     cdef long long _last_fast
@@ -20,6 +21,8 @@ cdef class ExpireCycle:
     cdef int _acceptable
     cdef Py_ssize_t _next
     cdef long long _sampled
+    cdef long long _share
+    cdef long long _spent
     cdef bint _was_capped
     cpdef bint step(self, list databases, Clock clock, int effort, long long limit=*) except -1
     cdef bint _tidy(self, Database database, Clock clock, long long stop) except -1

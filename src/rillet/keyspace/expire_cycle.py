@@ -12,8 +12,11 @@ deletes the expired ones. It repeats this while more than 10 % of the sample wer
 `active-expire-effort` (1 to 10) raises the keys of a sample, the times, and lowers the 10 %.
 
 Redis runs a slow cycle in one piece, 25 ms at `hz` 10, while every client waits. Here it runs in slices of 1 ms. Its
-owner calls `step` again after the clients' turn, so that the share of the time is the same. Between two slices,
-`unfinished` is true.
+owner calls `step` again after the clients' turn. Between two slices, `unfinished` is true, and `pause` says how long the
+owner waits, so that the cycle takes the same share of the time. A slice that began late shortens the next pause:
+
+    start     step      pause     step      pause  step
+      |       [ 1 ms ]    3 ms    [ 1 ms, 1 ms late ]  2 ms  [ 1 ms ]  ...          25 ms used when 100 ms have passed
 
 A table of which less than 1 % is in use is left alone until it has shrunk.
 """
@@ -55,9 +58,8 @@ class ExpireCycle:
     """
 
     __slots__ = (
-        "capped", "stale_percent", "unfinished", "used", "_acceptable", "_budget", "_expired", "_last_fast", "_left",
-        "_next", "_sampled", "_was_capped", "batches", "events", "names",
-        "on_time",
+        "capped", "stale_percent", "unfinished", "used", "_acceptable", "_began", "_budget", "_expired", "_last_fast",
+        "_left", "_next", "_sampled", "_share", "_spent", "_was_capped", "batches", "events", "names", "on_time",
     )  # fmt: skip
 
     def __init__(self, batches: Callable[[Database, int, list[bytes]], None] | None = None) -> None:
@@ -75,18 +77,27 @@ class ExpireCycle:
         self._was_capped = False
         self._last_fast = 0
         self._acceptable = 10
+        self._began = 0
+        self._spent = 0
+        self._share = share(1)
 
     @property
     def pressing(self) -> bool:
         """Whether many keys are known to be expired, so that a fast cycle is worth its time."""
         return not self.unfinished and (self._was_capped or self.stale_percent >= self._acceptable)
 
-    def start(self, count: int, effort: int, hz: int) -> None:
-        """Begin a slow cycle over some of `count` databases, unless one is unfinished."""
+    def start(self, count: int, effort: int, hz: int, now: int) -> None:
+        """Begin a slow cycle over some of `count` databases, unless one is unfinished. now: nanoseconds (Clock.ticks)"""
         if self.unfinished:
             return
-        self._begin(count, share(effort) * 10_000_000 // hz)
+        self._share = share(effort)
+        self._began = now
+        self._begin(count, self._share * 10_000_000 // hz)
         self._acceptable = 11 - effort
+
+    def pause(self, now: int) -> int:
+        """Return the nanoseconds until the next slice of a slow cycle, 0 if it is due. now: nanoseconds (Clock.ticks)"""
+        return max(self._began + self._spent * 100 // self._share - now, 0)
 
     def start_fast(self, count: int, effort: int, now: int) -> bool:
         """Begin a fast cycle if many keys are expired and the last one is long enough ago; return whether it began.
@@ -103,6 +114,7 @@ class ExpireCycle:
     def _begin(self, count: int, budget: int) -> None:
         self._left = count if self._was_capped else min(count, _DATABASES)
         self._budget = max(budget, 1)
+        self._spent = 0
         self._sampled = self._expired = 0
         self._was_capped = False
         self.unfinished = True
@@ -125,6 +137,7 @@ class ExpireCycle:
             self._left -= 1
         spent: cython.longlong = clock.ticks() - began
         self._budget -= spent
+        self._spent += spent
         self.used += spent
         if self._left > 0 and self._budget > 0:
             return True

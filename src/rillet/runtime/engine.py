@@ -575,7 +575,8 @@ class Engine:
         """
         if self.loading or self.paused or not self.active_expire:
             return 0
-        self.expiry.start(len(self.databases), self.settings.active_expire_effort, self.settings.hz)
+        effort, hz = self.settings.active_expire_effort, self.settings.hz
+        self.expiry.start(len(self.databases), effort, hz, self.clock.ticks())
         removed = self._expire(slice_ns)
         now = self.clock.now_ms()
         if now - self._idmp_expired >= _IDMP_PERIOD:

@@ -23,7 +23,6 @@ from typing import Any
 
 from rillet.errors import Misconf, StoreError
 from rillet.keyspace.defrag import IDLE
-from rillet.keyspace.expire_cycle import SLICE, share
 from rillet.keyspace.lazyfree import PAUSE
 from rillet.runtime.engine import Engine
 from rillet.runtime.pause import PAUSE_ALL, PAUSE_WRITES
@@ -101,6 +100,7 @@ class Server:
         self._cron: asyncio.TimerHandle | None = None
         self._defrag: asyncio.TimerHandle | None = None
         self._expiry: asyncio.TimerHandle | None = None
+        self._expiry_due = False  # the next cycle is due, and the last one is unfinished
         self._freeing: asyncio.Handle | None = None
         self._evicting: asyncio.Handle | None = None
         # The periodic jobs: called `hz` times a second while the guard is held.
@@ -280,6 +280,8 @@ class Server:
                 self.evict_soon()
             if self._expiry is None:
                 self._expire()
+            else:
+                self._expiry_due = True
             if engine.lazyfree.pending and self._freeing is None:
                 self._freeing = self.loop.call_soon(self._free)
             if engine.log is not None:
@@ -297,9 +299,13 @@ class Server:
         self._expiry = None
         engine = self.engine
         engine.expire_cycle()
-        if engine.expiry.unfinished and not engine.paused and engine.active_expire:
-            pause = SLICE / 1e9 * (100 / share(self.settings.active_expire_effort) - 1)
-            self._expiry = self.loop.call_later(pause, self._continue_expiry)
+        if engine.paused or not engine.active_expire:
+            return
+        if engine.expiry.unfinished:
+            self._expiry = self.loop.call_later(engine.expiry.pause(engine.clock.ticks()) / 1e9, self._continue_expiry)
+        elif self._expiry_due:
+            self._expiry_due = False
+            self._expiry = self.loop.call_later(0, self._continue_expiry)
 
     def _continue_expiry(self) -> None:
         with self.guard:
