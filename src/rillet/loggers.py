@@ -100,6 +100,6 @@ def logger(name: str) -> SteadyLogger:
     return SteadyLogger(found)
 
 
-PRINTED = ("store",)  # without a NullHandler: `logging` prints warnings also without a configuration
+PRINTED = ("spark", "store")  # without a NullHandler: `logging` prints warnings also without a configuration
 
 __all__ = ["NAMES", "PRINTED", "SteadyLogger", "logger"]

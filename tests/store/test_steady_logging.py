@@ -150,7 +150,7 @@ def test_levels_and_the_place_of_the_call(handler: logging.Handler) -> None:
 
 def test_all_loggers_of_the_library_are_steady() -> None:
     for name, module in list(sys.modules.items()):
-        if name.startswith("rillet.") and not name.startswith("rillet.spark"):
+        if name.startswith("rillet."):
             found = [one for one in vars(module).values() if isinstance(one, logging.Logger)]
             assert not found, name
 

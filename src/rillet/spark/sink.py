@@ -14,7 +14,6 @@ same task has started by then.
 
 from __future__ import annotations
 
-import logging
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -25,6 +24,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from rillet.client.servers import Servers
+from rillet.loggers import logger
 from rillet.spark.errors import plainly
 from rillet.spark.options import READ_ONLY, OptionError, Options
 from rillet.spark.write.commits import (
@@ -47,7 +47,7 @@ from rillet.spark.write.writer import PlainSender, Sender
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-log = logging.getLogger("rillet.spark")
+log = logger("spark")
 
 
 class RowsCommitted(WriterCommitMessage):

@@ -17,7 +17,6 @@ Cost: one round trip and about 1 us per sampled entry; with a missing field up t
 from __future__ import annotations
 
 import difflib
-import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -25,6 +24,7 @@ from rillet.client.pages import successor
 from rillet.client.servers import Servers
 from rillet.columns.arrow_batch import field_names
 from rillet.errors import RilletError
+from rillet.loggers import logger
 from rillet.protocol.reply_parser import ReplyError
 from rillet.spark.options import Options
 from rillet.types.stream.id import StreamID
@@ -33,7 +33,7 @@ FEW, MANY = 50, 1000  # entries from one place of a stream; fewer if there are m
 MOST_STREAMS = 100
 SHOWN = 30  # the maximum number of field names in a message
 
-log = logging.getLogger("rillet.spark")
+log = logger("spark")
 _warned: set[tuple[str, ...]] = set()
 
 

@@ -18,7 +18,6 @@ HINCRBY and ZINCRBY are written in transactions with a commit record (write/comm
 
 from __future__ import annotations
 
-import logging
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -32,6 +31,7 @@ from rillet.client.errors import ConnectorError
 from rillet.client.key_scan import KeyScan, plan_scan
 from rillet.client.servers import Servers
 from rillet.client.transaction import retry
+from rillet.loggers import logger
 from rillet.protocol.reply_parser import ReplyError
 from rillet.spark.errors import plainly
 from rillet.spark.options import OptionError
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-log = logging.getLogger("rillet.spark")
+log = logger("spark")
 _BATCH = 1000
 
 

@@ -41,7 +41,6 @@ per server instead of per stream (a stream that moves to another server would le
 from __future__ import annotations
 
 import itertools
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -51,8 +50,9 @@ from rillet.client.cluster import slot_of
 from rillet.client.errors import ConnectorError
 from rillet.client.servers import Servers
 from rillet.client.transaction import multi_exec, retry
+from rillet.loggers import logger
 
-log = logging.getLogger("rillet.spark")
+log = logger("spark")
 
 PREFIX = b"rillet:commits:"
 BATCH_SECONDS = 86_400
