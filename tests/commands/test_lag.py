@@ -17,6 +17,7 @@ from rillet.runtime.settings import Settings
 from rillet.types.compat import COMPATS
 from tests.differential.wire import Local, Redis, read
 from tests.judge import PEERS, Judge
+from tests.variants import by_speed
 
 Shown = tuple[int | None, int | None]
 
@@ -175,7 +176,7 @@ def test_random_commands_match_a_server(peer_of: Callable[[str], Judge], compat:
     local = local_of(compat)
     last = [1]
     start = ["XADD s 1-0 f v", "XGROUP CREATE s g 0", "XGROUP CREATE s h 0"]
-    commands = [*start, *(some_command(rnd, last) for _ in range(400))]
+    commands = [*start, *(some_command(rnd, last) for _ in range(by_speed(400, 200)))]
     look = [b"XINFO", b"GROUPS", b"s"]
     with Redis(peer_of(compat).port) as redis:
         redis.run([b"FLUSHALL"])

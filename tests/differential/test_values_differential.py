@@ -27,7 +27,7 @@ from tests.differential.wire import Local, Redis
 from tests.judge import Judge
 from tests.variants import by_speed, seeds
 
-STEPS = by_speed(2500, 700)
+STEPS = by_speed(2000, 500)
 SEEDS = seeds(2, 4)
 FRESH_SETS = (b"set-max-listpack-entries", b"set-max-listpack-value")
 
@@ -228,7 +228,7 @@ def test_payloads_are_taken_by_the_other_side(peer: tuple[Redis, str], name: str
     kind = KINDS[name]
     pair = Pair(kind, *peer)
     maker = kind.generator(100 + seed, pair.level)
-    for step in range(400):
+    for step in range(by_speed(400, 160)):
         argv = maker.next()
         if kind.skips(pair.local, argv):
             continue

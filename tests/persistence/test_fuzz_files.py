@@ -18,8 +18,8 @@ from tests.variants import by_speed, seeds
 @pytest.mark.parametrize("seed", seeds(1, 2, 1))
 @pytest.mark.parametrize("target", fuzz_files.TARGETS)
 def test_readers_reject_or_load_fuzzed_files(target: str, seed: int) -> None:
-    sizes = {"rdb": (200, 60), "aof": (150, 60), "check": (50, 20)}
-    count = by_speed(*sizes.get(target, (600, 150)))
+    sizes = {"rdb": (120, 40), "aof": (90, 40), "check": (30, 15)}
+    count = by_speed(*sizes.get(target, (400, 120)))
     fuzzer = Fuzzer(target, seed)
     fuzzer.run(count)
     assert fuzzer.counts["refused"] > count // 10, fuzzer.counts
