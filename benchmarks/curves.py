@@ -143,6 +143,7 @@ def main() -> None:
     parser.add_argument("--draw", action="store_true", help="do not measure")
     parser.add_argument("--only", choices=sorted(MEASUREMENTS), action="append")
     options = parser.parse_args()
+    options.folder.mkdir(parents=True, exist_ok=True)
     points = options.folder / "curves.json"
     found: dict[str, Lines] = json.loads(points.read_text()) if points.exists() else {}
     for name, measurement in MEASUREMENTS.items():

@@ -123,6 +123,36 @@ def test_a_sparse_table_is_left_alone_until_it_has_shrunk() -> None:
     assert len(database.expires) == 0
 
 
+def test_a_cycle_shrinks_a_sparse_table_if_it_may() -> None:
+    clock = ManualClock(1000)
+    (database,) = databases = filled(clock, 3000, 0)
+    for number in range(10, 3000):
+        database.expires.delete(b"%d" % number)
+    cycle = ExpireCycle()
+    cycle.rehashes = True
+    database.expires.pauses += 1  # as in a walk through the table
+    run(cycle, databases, clock)
+    assert len(database.expires) == 10
+    database.expires.pauses -= 1
+    run(cycle, databases, clock)
+    assert len(database.expires) == 0
+
+
+def test_a_shrinking_table_ends_with_its_slice() -> None:
+    clock = SlowClock(1000)
+    (database,) = databases = filled(clock, 20_000, 0)
+    for number in range(10, 20_000):
+        database.expires.delete(b"%d" % number)
+    cycle = ExpireCycle()
+    cycle.rehashes = True
+    cycle.start(1, 1, 10, clock.ticks())
+    assert cycle.step(databases, clock, 1)
+    assert database.expires.rehashing
+    while cycle.step(databases, clock, 1):
+        pass
+    assert len(database.expires) == 0
+
+
 @given(st.integers(0, 100), st.integers(0, 100), st.integers(1, 10))
 def test_only_expired_keys_are_deleted_and_all_of_them_in_the_end(due: int, later: int, effort: int) -> None:
     clock = ManualClock(1000)

@@ -10,6 +10,7 @@ cdef class ExpireCycle:
     cdef public bint events
     cdef public bint names
     cdef public bint on_time
+    cdef public bint rehashes
     cdef readonly double stale_percent
     cdef readonly bint unfinished
     cdef readonly long long used

@@ -18,7 +18,8 @@ owner waits, so that the cycle takes the same share of the time. A slice that be
     start     step      pause     step      pause  step
       |       [ 1 ms ]    3 ms    [ 1 ms, 1 ms late ]  2 ms  [ 1 ms ]  ...          25 ms used when 100 ms have passed
 
-A table of which less than 1 % is in use is left alone until it has shrunk.
+A table of which less than 1 % is in use is not sampled until it has shrunk: the cycle would search empty buckets. With
+`activerehashing`, the cycle spends its time on that; otherwise it goes on to the next database.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ _DATABASES = 16  # of one cycle (CRON_DBS_PER_CALL)
 _INITIAL_BUCKETS = 4
 _BUCKETS_PER_KEY = 20
 _TIDIED = 50  # entries between two looks at the clock
+_REHASHED = 100  # buckets between two looks at the clock
 
 
 @cython.final
@@ -51,6 +53,8 @@ class ExpireCycle:
     stale_percent: the running average of expired keys among the sampled ones (expired_stale_perc). capped: how often a
     cycle reached its limit of time (expired_time_cap_reached_count). used: nanoseconds of all cycles.
 
+    rehashes: the cycle may rehash a sparse table (activerehashing).
+
     on_time: keys are deleted in the millisecond of their expiry, as in Redis 8; otherwise a millisecond later.
 
     The keys of a sample are deleted together, and `batches` receives their number, and their names if `names`. With
@@ -60,11 +64,12 @@ class ExpireCycle:
     __slots__ = (
         "capped", "stale_percent", "unfinished", "used", "_acceptable", "_began", "_budget", "_expired", "_last_fast",
         "_left", "_next", "_sampled", "_share", "_spent", "_was_capped", "batches", "events", "names", "on_time",
+        "rehashes",
     )  # fmt: skip
 
     def __init__(self, batches: Callable[[Database, int, list[bytes]], None] | None = None) -> None:
         self.batches = batches
-        self.events = self.names = self.on_time = False
+        self.events = self.names = self.on_time = self.rehashes = False
         self.stale_percent = 0.0
         self.capped = 0
         self.used = 0
@@ -166,7 +171,14 @@ class ExpireCycle:
                 return self._tidy(database, clock, stop)
             buckets: cython.Py_ssize_t = expires.buckets
             if buckets > _INITIAL_BUCKETS and count * 100 // buckets < 1:
-                return self._tidy(database, clock, stop)
+                if self.rehashes and not expires.pauses:
+                    expires.shrink_if_needed()
+                    while expires.rehash(_REHASHED):
+                        if clock.ticks() >= stop:
+                            return False
+                if expires.buckets >= buckets:  # it cannot shrink now: a child saves, or a command walks through it
+                    return self._tidy(database, clock, stop)
+                continue
             now: cython.longlong = clock.now_ms()
             wanted: cython.Py_ssize_t = min(count, most)
             buckets = _BUCKETS_PER_KEY * wanted

@@ -601,6 +601,7 @@ class Engine:
         before = self.statistics.expired_keys
         self.expiry.events = self.notify_events
         self.expiry.names = self.propagation.log is not None
+        self.expiry.rehashes = self.settings.activerehashing
         self.expiry.step(self.databases, self.clock, self.settings.active_expire_effort, slice_ns)
         removed = self.statistics.expired_keys - before
         self.statistics.expired_keys_active += removed
