@@ -69,6 +69,7 @@ UNITS: dict[str, Unit] = {
     "unit/dump": Unit(11, 26, ("/^MIGRATE ",)),
     # Its tests of active defragmentation need the jemalloc that Redis bundles.
     "unit/memefficiency": Unit(5, 5),
+    "unit/maxmemory": Unit(26, 31),
 }
 
 
