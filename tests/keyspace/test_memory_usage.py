@@ -33,6 +33,8 @@ LOADS = {
     "a sorted set": ("ZADD zset {i} member:{i}", 600_000),
     "a stream": ("XADD stream * temperature {i} humidity {i}", 1_000_000),
     "streams": ("XADD stream:{j} * temperature {i} humidity {i}", 400_000),
+    "sets": ("SADD set:{j} member:{i}", 600_000),
+    "groups": ("XGROUP CREATE stream:{j} group:{i} $ MKSTREAM", 50_000),
 }
 _CHILD = """
 import gc, sys

@@ -64,7 +64,9 @@ _OBJECT = cython.declare(cython.Py_ssize_t, sys.getsizeof(Hash()))
 _INTSET = cython.declare(cython.Py_ssize_t, sys.getsizeof(Intset()))
 _RAX_NODE = cython.declare(cython.Py_ssize_t, 80)  # with its characters
 _PENDING = cython.declare(cython.Py_ssize_t, 14)  # of a pending entry, in three indexes
-_CONSUMER = cython.declare(cython.Py_ssize_t, 250)  # or a group, without entries
+_CONSUMER = cython.declare(cython.Py_ssize_t, 250)  # without entries
+_GROUP = cython.declare(cython.Py_ssize_t, 320)  # with its place in the stream, without entries and consumers
+_GROWING = cython.declare(cython.Py_ssize_t, 1 << 17)  # bytes of a table with blocks that still grow
 _HELD = cython.declare(cython.Py_ssize_t, 64)  # values that one command may look up and change
 _CONSUMER_PAGE = cython.declare(cython.Py_ssize_t, 190)  # its first page of entries
 
@@ -116,7 +118,8 @@ def stream_bytes(stream: Stream) -> cython.Py_ssize_t:
     size += rax.numele * (allocated(_LISTPACK) + _BUFFER) + rax.numnodes * _RAX_NODE
     size += len(pending.buf) + pending.count * _PENDING
     consumers: cython.Py_ssize_t = len(pending.owners) - len(pending.spare_owners)
-    size += consumers * _CONSUMER + min(consumers, pending.count) * _CONSUMER_PAGE
+    # Each group has one consumer more, for released entries.
+    size += len(stream.groups) * _GROUP + consumers * _CONSUMER + min(consumers, pending.count) * _CONSUMER_PAGE
     if stream.idmp is not None:
         producers: Any = stream.idmp.producers
         seen: list[Any] = list(islice(producers.values(), 8))
@@ -147,11 +150,13 @@ def value_bytes(value: object) -> cython.Py_ssize_t:
     if kind is Set and any_value.intset is not None:
         return allocated(_OBJECT) + _INTSET + allocated(sys.getsizeof(any_value.intset.members))
     table: Dict = any_value.table
-    size: cython.Py_ssize_t = allocated(_OBJECT) + table.memory_bytes()
+    size: cython.Py_ssize_t = table.memory_bytes()
     if kind is Zset:
         skiplist: Skiplist = any_value.skiplist
         size += skiplist.memory_bytes()
-    return size
+    # Blocks that grow leave gaps in malloc's heap, 1 to 10 %, until they have their full size.
+    gaps: cython.Py_ssize_t = size // 20 if size < _GROWING else 0
+    return allocated(_OBJECT) + size + gaps
 
 
 def key_bytes(database: Any, key: bytes) -> int:
