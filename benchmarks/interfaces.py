@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import resource
+import socket
 import statistics
 import subprocess
 import sys
@@ -33,7 +34,15 @@ THREADS = 4
 WAITING = 10_000
 BATCH = 100
 OWNER = "import sys, rillet; store = rillet.open(sys.argv[1]); print('open', flush=True); sys.stdin.read()"
+# Sends back each byte that arrives: the least time that a call to another process can take on a machine.
+ECHO = """
+import socket, sys
+with socket.socket(fileno=int(sys.argv[1])) as end:
+    while data := end.recv(64):
+        end.sendall(data)
+"""
 CLIENT = "redis-py + hiredis, Unix socket"
+EXCHANGE = "a byte to another Python process and back"
 ASYNC_CLIENT = "redis.asyncio + hiredis"
 
 
@@ -131,6 +140,21 @@ def _latencies(call: Callable[[], object], count: int) -> tuple[float, float]:
     return taken[count // 2] / 1000, taken[count * 99 // 100] / 1000
 
 
+@contextmanager
+def echo_process() -> Iterator[Callable[[], object]]:
+    """Yield a call that sends a byte to another process through a Unix socket, and waits until it comes back."""
+    own, other = socket.socketpair()
+    with own, other, subprocess.Popen([sys.executable, "-c", ECHO, str(other.fileno())], pass_fds=[other.fileno()]):
+        other.close()
+
+        def exchange() -> None:
+            own.sendall(b"x")
+            own.recv(64)
+
+        yield exchange
+        own.close()
+
+
 def _in_threads(work: Callable[[], object]) -> None:
     threads = [threading.Thread(target=work) for _ in range(THREADS)]
     for thread in threads:
@@ -152,7 +176,7 @@ def _attached(rounds: int, scale: float) -> list[Figure]:
         assert not store.owner
         stream = store.stream("bench")
         unix = str(Path(folder, "redis.sock"))
-        with redis_server("--unixsocket", unix), redis.Redis(unix_socket_path=unix) as client:
+        with redis_server("--unixsocket", unix), redis.Redis(unix_socket_path=unix) as client, echo_process() as echo:
 
             def peer_batch() -> None:
                 with client.pipeline(transaction=False) as pipeline:
@@ -164,16 +188,18 @@ def _attached(rounds: int, scale: float) -> list[Figure]:
             for _ in range(rounds):
                 theirs = _latencies(lambda: client.xadd("bench", FIELDS), count)
                 ours = _latencies(lambda: stream.add(FIELDS), count)
+                exchanged, _ = _latencies(echo, count)
                 peer_many = _per_entry(peer_batch, batches)
                 own_many = _per_entry(lambda: stream.add_many([FIELDS] * BATCH), batches)
-                rows.append((*theirs, *ours, peer_many, own_many))
+                rows.append((*theirs, *ours, exchanged, peer_many, own_many))
                 client.delete("bench")
                 store.delete("bench")
-    peer50, peer99, own50, own99, peer_many, own_many = map(statistics.median, zip(*rows, strict=True))
+    peer50, peer99, own50, own99, exchanged, peer_many, own_many = map(statistics.median, zip(*rows, strict=True))
     what, many = "Stream.add, attached", f"Stream.add_many of {BATCH}, attached, {THREADS} threads, per entry"
     return [
         Figure(f"{what}, p50", CLIENT, peer50, own50, "µs", None, less_is_better=True),
         Figure(f"{what}, p50", "15 µs", 15.0, own50, "µs", 1.0, less_is_better=True),
+        Figure(f"{what}, p50", EXCHANGE, exchanged, own50, "µs", None, less_is_better=True),
         Figure(f"{what}, p99", CLIENT, peer99, own99, "µs", None, less_is_better=True),
         Figure(many, CLIENT, peer_many, own_many, "µs", None, less_is_better=True),
         Figure(many, "10 µs", 10.0, own_many, "µs", 1.0, less_is_better=True),
