@@ -21,7 +21,7 @@ from rillet.types.hash import Hash
 from rillet.types.rdb import value as rdb
 from rillet.types.set import Set
 from rillet.types.zset import Zset
-from tests.differential import hashes, list_set, values, zsets
+from tests.differential import bits, hashes, list_set, values, zsets
 from tests.differential.test_stream_log_differential import Kept, events_of, logged_by, watched
 from tests.differential.wire import Local, Redis
 from tests.judge import Judge
@@ -147,7 +147,13 @@ class ListsAndSets(Kind):
         return set(value)
 
 
-KINDS = {"hashes": Hashes(), "zsets": Zsets(), "lists and sets": ListsAndSets()}
+class Bits(Kind):
+    generator = bits.Generator
+    keys = bits.BITS
+    limits = (b"proto-max-bulk-len", b"536870912")
+
+
+KINDS = {"hashes": Hashes(), "zsets": Zsets(), "lists and sets": ListsAndSets(), "bits": Bits()}
 
 
 class Pair:
@@ -207,6 +213,7 @@ def test_replies_and_values_are_equal(peer: tuple[Redis, str], name: str, seed: 
     pair = Pair(kind, *peer, resp=2 + seed % 2 if kind.speaks_both else 2)
     maker = kind.generator(seed, pair.level)
     pair.ask([b"SET", b"text", b"x"])
+    pair.ask([b"RPUSH", b"list", b"x"])
     for step in range(STEPS):
         argv = maker.next()
         if kind.skips(pair.local, argv):
@@ -244,7 +251,7 @@ def test_payloads_are_taken_by_the_other_side(peer: tuple[Redis, str], name: str
 
 
 @pytest.mark.parametrize("seed", seeds(1, 2, 300))
-@pytest.mark.parametrize(("name", "least"), [("hashes", 300), ("zsets", 200)])
+@pytest.mark.parametrize(("name", "least"), [("hashes", 300), ("zsets", 200), ("bits", 200)])
 def test_log_and_events_are_redis_s(writer: tuple[str, Judge], name: str, least: int, seed: int) -> None:
     kind, (compat, server) = KINDS[name], writer
     before = len(logged_by(server, 0))

@@ -13,6 +13,7 @@ MODULES = {
     "connection": ("auth", "connection", "client", "client_admin", "transactions"),
     "keys": ("delete", "lookup", "scan", "copy", "expire", "object", "dump"),
     "string": ("get_set", "ranges", "counters", "lcs"),
+    "bitmap": ("bits", "fields"),
     "list": ("elements", "pop", "move"),
     "set": ("members", "random_members", "operations"),
     "zset": ("members", "range", "operations", "pop", "random_members"),

@@ -76,7 +76,7 @@ cdef class Database:
     cdef bint _set_object(self, bytes key, object value, bint keep_ttl) except -1
     cdef bint _after_set(self, bytes key, Py_ssize_t n, bint new, object old, bint keep_ttl) except -1
     cpdef bint put(self, bytes key, object value) except -1
-    cpdef bint replace_string(self, bytes key, bytes data, bint keep_ttl=*) except -1
+    cpdef bint replace_string(self, bytes key, bytes data, bint keep_ttl=*, int form=*) except -1
     cpdef bint tidy(self, Py_ssize_t times) except -1
     cpdef bint delete(self, bytes key, bint lazy=*) except -1
     cpdef bint delete_replaced(self, bytes key) except -1

@@ -553,13 +553,15 @@ class Database:
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
-    def replace_string(self, key: bytes, data: bytes, keep_ttl: cython.bint = False) -> cython.bint:
+    def replace_string(
+        self, key: bytes, data: bytes, keep_ttl: cython.bint = False, form: cython.int = 0
+    ) -> cython.bint:
         """Do `set_string`, and notify that the old value was overwritten (db.c: setKey). O(1)"""
         if self.on_overwritten is None:
-            return self.set_string(key, data, 0, keep_ttl)
+            return self.set_string(key, data, form, keep_ttl)
         # Not an access: the caller's lookup has counted it.
         old: object = None if self.expire_if_needed(key) else self.peek(key)
-        existed: cython.bint = self.set_string(key, data, 0, keep_ttl)
+        existed: cython.bint = self.set_string(key, data, form, keep_ttl)
         self.notify_overwritten(key, old, self.peek(key))
         return existed
 

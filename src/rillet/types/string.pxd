@@ -9,6 +9,8 @@ cdef class String:
     cdef public unsigned int charge
     cpdef bytes value(self)
     cpdef Py_ssize_t length(self)
+    cdef const unsigned char *span(self) noexcept
+    cpdef bytearray reserve(self, Py_ssize_t size)
     cpdef Py_ssize_t append(self, bytes tail)
     cpdef Py_ssize_t set_range(self, Py_ssize_t offset, bytes part)
     cpdef bytes get_range(self, Py_ssize_t start, Py_ssize_t stop)

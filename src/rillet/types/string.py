@@ -27,7 +27,12 @@ try:
 except ModuleNotFoundError:  # interpreted, Cython not installed
     from rillet import _cython as cython
 
-if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
+if cython.compiled:
+    from cython.cimports.cpython.bytearray import (  # type: ignore[import-not-found, unused-ignore]
+        PyByteArray_AS_STRING,
+    )
+    from cython.cimports.cpython.bytes import PyBytes_AS_STRING  # type: ignore[import-not-found, unused-ignore]
+else:  # the compiled module gets these C functions from its .pxd file
     from rillet.structs.listpack import is_int64, parse_int64
 
 EMBSTR_LIMIT = 44
@@ -73,6 +78,22 @@ class String:
 
     def __len__(self) -> int:
         return self.length()
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def span(self) -> cython.p_const_uchar:
+        """Return the address of the bytes, which is valid until the next change of the string. O(1)"""
+        if not cython.compiled:
+            return self.data if self.grown is None else self.grown
+        if self.grown is None:
+            return cython.cast(cython.p_const_uchar, PyBytes_AS_STRING(self.data))
+        return cython.cast(cython.p_const_uchar, PyByteArray_AS_STRING(self.grown))
+
+    @cython.ccall
+    def reserve(self, size: cython.Py_ssize_t) -> bytearray:
+        """Return the bytes as a buffer to change, with at least `size` bytes; new bytes are zero. O(new bytes)"""
+        self._grow(size)
+        return self.grown
 
     @cython.ccall
     def append(self, tail: bytes) -> cython.Py_ssize_t:

@@ -9,5 +9,5 @@ cpdef bint write_string_of(Session session, bytes key, bint lenient=*) except -1
 cpdef String string_to_read(Session session, bytes key)
 cpdef String string_to_change(Database db, bytes key)
 cpdef String string_for_write(Database db, bytes key)
-cpdef bint store_string(Session session, bytes key, bytes data, bytes event) except -1
+cpdef bint store_string(Session session, bytes key, bytes data, bytes event, int form=*) except -1
 cpdef bint update_string(Session session, bytes key, bytes data, int form, bytes event) except -1

@@ -90,11 +90,13 @@ def string_for_write(db: Database, key: bytes) -> String:
 
 @cython.ccall
 @cython.exceptval(-1, check=False)
-def store_string(session: Session, key: bytes, data: bytes, event: bytes) -> cython.bint:
+def store_string(
+    session: Session, key: bytes, data: bytes, event: bytes, form: cython.int = 0
+) -> cython.bint:
     """Store a value as SET does: remove the expiry, mark watchers, publish the event."""
     if session.db.access.mode == _LFU:
         session.db.touch_access(key)  # the lookup of setKey
-    session.db.replace_string(key, data)
+    session.db.replace_string(key, data, False, form)
     session.modified(key)
     session.notify(b"$", event, key)
     return True
