@@ -72,7 +72,9 @@ SUITES = {suite.compat: suite for suite in (
         "unit/other": (16, 19),
         "unit/protocol": (25, 25),
         "unit/introspection": (19, 28),
-        "unit/type/string": (61, 74),
+        "unit/type/string": (71, 74),
+        "unit/bitops": (45, 45),
+        "unit/bitfield": (16, 16),
         "unit/type/incr": (25, 25),
         "unit/multi": (40, 60),
         "unit/scan": (17, 17),
@@ -81,7 +83,7 @@ SUITES = {suite.compat: suite for suite in (
         "unit/type/set": (97, 97),
         "unit/type/zset": (270, 272),
         "unit/type/hash": (73, 73),
-        "unit/pubsub": (29, 30),
+        "unit/pubsub": (30, 30),
         "unit/lazyfree": (4, 4),
     }, {"unit/multi": _TRANSACTIONS, "unit/type/list": _SORTING}),
     Suite("8.6", "RILLET_SUITE_8_6", {
@@ -96,7 +98,7 @@ SUITES = {suite.compat: suite for suite in (
         "unit/other": (16, 22),
         "unit/dump": (13, 15),
         "unit/lazyfree": (9, 9),
-        "unit/info-keysizes": (11, 18),
+        "unit/info-keysizes": (12, 18),
     }),
     Suite("newest", "RILLET_SUITE_NEWEST", {
         "unit/type/stream": (196, 196),
@@ -111,7 +113,9 @@ SUITES = {suite.compat: suite for suite in (
         "unit/other": (17, 23),
         "unit/dump": (13, 15),
         "unit/lazyfree": (9, 9),
-        "unit/info-keysizes": (12, 19),
+        "unit/info-keysizes": (13, 19),
+        "unit/bitops": (62, 62),
+        "unit/bitfield": (18, 18),
     }, {"unit/type/list": _SORTING}),
     Suite("valkey", "RILLET_SUITE_VALKEY", {
         "unit/type/stream": (82, 82),
@@ -125,6 +129,8 @@ SUITES = {suite.compat: suite for suite in (
         "unit/other": (19, 24),
         "unit/dump": (14, 17),
         "unit/lazyfree": (4, 4),
+        "unit/bitops": (50, 50),
+        "unit/bitfield": (18, 18),
     }),
 )}  # fmt: skip
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
