@@ -30,15 +30,14 @@ from rillet.server.server import UNIX_SOCKETS, answers
 from rillet.store.defrag import DefragThread
 from rillet.store.directory import Directory
 from rillet.store.encoding import decode
-from rillet.store.eviction import EvictionThread
 from rillet.store.expiry import ActiveExpiry
-from rillet.store.lazyfree import LazyFreeThread
 from rillet.store.owner import Owner
 from rillet.store.recovery import Recovery
 from rillet.store.retries import PATIENCE
 from rillet.store.server_attachment import ServedTransport, server_of
 from rillet.store.serving import MemoryServer, ServerLoop, unix_url
 from rillet.store.snapshots import copy_file, save_in_background
+from rillet.store.step_threads import EvictionThread, LazyFreeThread
 from rillet.store.transports.cluster import ClusterTransport
 from rillet.store.transports.in_process import InProcessTransport
 from rillet.store.transports.lock import engine_lock
