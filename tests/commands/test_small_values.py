@@ -295,3 +295,45 @@ def test_without_memory_to_tidy_up_a_change_is_executed_and_logged(monkeypatch: 
     twin.send(log.feed.take())
     for argv in ([b"HGETALL", b"h"], [b"LRANGE", b"l", b"0", b"-1"], [b"EXISTS", b"s"]):
         assert side.run(argv) == twin.run(argv)
+
+
+BATCHES_THAT_FAIL = {
+    b"HSET": ([b"HSET", b"h%d", b"f", b"w"], "set_value_span"), b"SET": ([b"SET", b"h%d", b"w"], "set_value_span"),
+    b"RPUSH": ([b"RPUSH", b"l%d", b"w"], "set_value_span"), b"HGET": ([b"HGET", b"h%d", b"f"], "value_span"),
+}  # fmt: skip
+
+
+@pytest.mark.skipif(compiled(), reason="compiled methods cannot be replaced")
+@pytest.mark.parametrize("name", BATCHES_THAT_FAIL)
+def test_after_an_exception_in_a_batch_the_calls_before_it_are_counted_and_logged(
+    name: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    argv, method = BATCHES_THAT_FAIL[name]
+    log = Log(False)
+    side = Side(log)
+    for number in range(5):
+        side.send(pack_command([b"HSET", b"h%d" % number, b"f", b"v"]) + pack_command([b"RPUSH", b"l%d" % number, b"v"]))
+    log.feed.take()
+    dirty, processed = side.engine.dirty, side.engine.statistics.commands_processed
+    before = calls(side, name.decode().lower())
+    times = 0
+    original = getattr(Dict, method)
+
+    def fail_third(self: Dict, *arguments: Any) -> Any:
+        nonlocal times
+        times += self is side.engine.databases[0].keys
+        if times == 3:
+            raise MemoryError
+        return original(self, *arguments)
+
+    monkeypatch.setattr(Dict, method, fail_third)
+    commands = [[word.replace(b"%d", b"%d" % number) for word in argv] for number in range(5)]
+    with pytest.raises(MemoryError):
+        side.send(b"".join(map(pack_command, commands)))
+    monkeypatch.undo()
+    writes = 0 if name == b"HGET" else 2
+    assert side.engine.dirty - dirty == writes
+    assert side.engine.statistics.commands_processed - processed == 3  # the third one has begun, as with a handler
+    assert calls(side, name.decode().lower()) - before == 3
+    assert log.feed.take() == b"".join(map(pack_command, commands[:writes]))
+    side.engine.check()

@@ -73,6 +73,7 @@ class SmallValuePath(FastPath):
         before: cython.longlong
         while True:
             before = session.dirty
+            self.ran = ran + 1
             try:
                 if not self.one(session, db, words):
                     break
@@ -88,6 +89,7 @@ class SmallValuePath(FastPath):
             words.count = parser.scan(words.at, words.size, words.room)
             if not words.is_option(0, self.name):
                 break
+        self.ran = ran
         return ran
 
     @cython.ccall
