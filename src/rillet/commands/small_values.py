@@ -27,7 +27,7 @@ from rillet.runtime.fast_path import FastPath
 from rillet.runtime.session import Session
 from rillet.structs.argument_spans import ArgumentSpans
 from rillet.structs.dict import Dict
-from rillet.structs.listpack import Listpack
+from rillet.structs.listpack import HEADER_SIZE, Listpack
 
 if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
     from rillet.structs.dict_table import hash_bytes
@@ -38,7 +38,7 @@ MISSING = -1
 """Result of `SmallValuePath.find` and others: the key does not exist."""
 UNUSUAL = -2
 """Result of `SmallValuePath.find` and others: the handler must do it, for example because the key has expired."""
-HEADER = 6
+HEADER = HEADER_SIZE
 """The position of a listpack's first entry."""
 NOT_INT = -(2**63)
 """What `parse_digits` returns for a text that is not an integer, and for that of -2^63."""

@@ -29,7 +29,7 @@ except ModuleNotFoundError:  # Cython is not installed: use a replacement for it
 
 from rillet.structs.argument_spans import ArgumentSpans
 from rillet.structs.dict import Dict
-from rillet.structs.listpack import Listpack
+from rillet.structs.listpack import HEADER_SIZE, Listpack
 from rillet.types.at_rest import LIMIT, TABLE_LIMIT
 from rillet.types.encoding_limits import DEFAULTS, EncodingLimits, has_compact
 
@@ -49,7 +49,7 @@ _HASH_TABLE = cython.declare(cython.int, HASH_TABLE)
 _HASH = cython.declare(cython.int, HASH)
 _LIMIT = cython.declare(cython.Py_ssize_t, LIMIT)
 _TABLE_LIMIT = cython.declare(cython.Py_ssize_t, TABLE_LIMIT)
-_HEADER = cython.declare(cython.Py_ssize_t, 6)  # the position of a listpack's first entry
+_HEADER = cython.declare(cython.Py_ssize_t, HEADER_SIZE)
 _LIST_HEAD = cython.declare(cython.Py_ssize_t, 6)
 _INTSET_HEAD = cython.declare(cython.Py_ssize_t, 8)
 _NUMBERS = cython.declare(cython.Py_ssize_t, 512)
