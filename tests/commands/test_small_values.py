@@ -320,7 +320,8 @@ def test_after_an_exception_in_a_batch_the_calls_before_it_are_counted_and_logge
     log = Log(False)
     side = Side(log)
     for number in range(5):
-        side.send(pack_command([b"HSET", b"h%d" % number, b"f", b"v"]) + pack_command([b"RPUSH", b"l%d" % number, b"v"]))
+        side.run([b"HSET", b"h%d" % number, b"f", b"v"])
+        side.run([b"RPUSH", b"l%d" % number, b"v"])
     log.feed.take()
     dirty, processed = side.engine.dirty, side.engine.statistics.commands_processed
     before = calls(side, name.decode().lower())

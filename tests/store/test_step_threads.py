@@ -1,4 +1,4 @@
-"""Threads of a store in memory that free values and evict keys: they end with the work, and start again after errors."""
+"""Threads of a store in memory that free values and evict keys end with the work, and start again after errors."""
 
 from __future__ import annotations
 

@@ -9,8 +9,8 @@ The buffer belongs to an engine and is used again for each command, so a small v
 Python object. A command that fails, or finds that the result cannot rest, leaves the buffer as it is: the dict has not
 changed.
 
-A value of more than LIMIT bytes cannot rest. `append`, `prepend`, `replace` and `put_member` do nothing once it is
-certain that the result would exceed it, so the buffer stays small whatever a client sends; `outgrown` then returns True.
+A value of more than LIMIT bytes cannot rest. `append`, `prepend`, `replace` and `put_member` do nothing once the result
+exceeds it, so the buffer stays small whatever a client sends; `outgrown` then returns True.
 
 `take_limits` copies the settings that choose an encoding, because each command compares them.
 

@@ -258,8 +258,8 @@ class CommandParser(ReadBuffer):
         """Locate up to `room` arguments of the multibulk command at pos, and return the number of its arguments.
 
         Return 0 if the command is incomplete or not in Redis's own form; `next` handles these and finds errors.
-        Return 0 also at `scan_stop`. The parser's position is unchanged until `step`. The addresses (interpreted: copies) are valid until the
-        next `feed`.
+        Return 0 also at `scan_stop`. The parser's position is unchanged until `step`. The addresses (interpreted:
+        copies) are valid until the next `feed`.
         """
         data: bytes = self.data
         buf: cython.p_const_uchar = data

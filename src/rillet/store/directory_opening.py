@@ -1,4 +1,4 @@
-"""DirectoryOpening: opens a store's directory in another thread, so that an interrupted caller leaves nothing half done.
+"""DirectoryOpening: opens a store's directory in another thread, so an interrupted caller leaves nothing half done.
 
     idle        nothing happens; there is no thread
     awaited     a caller waits for the thread

@@ -158,9 +158,10 @@ class HsetFastPath(SmallValuePath):
             widest = max(widest, words.size[i], words.size[i + 1])
             pos: cython.Py_ssize_t = packed.find_span(HEADER, words.at[i], words.size[i], 1)
             if pos == -1:
-                if not (buffer.append(words.at[i], words.size[i]) and buffer.append(words.at[i + 1], words.size[i + 1])):
-                    break
                 created += 1
+                buffer.append(words.at[i], words.size[i])
+                if not buffer.append(words.at[i + 1], words.size[i + 1]):
+                    break
             elif not buffer.replace(packed.skip(pos), words.at[i + 1], words.size[i + 1]):
                 break
         if buffer.compact and (words.count - 2) >> 1 > buffer.hash_entries:
