@@ -16,9 +16,7 @@ cdef class CommandForm:
 
 @cython.final
 cdef class CommandPacker(Packer):
-    cdef readonly Py_ssize_t lines
     cdef public list forms
     cdef list columns
     cpdef Py_ssize_t pack(self, Py_ssize_t row, Py_ssize_t stop, Py_ssize_t limit) except -1
-    cpdef bytearray take(self)
     cdef bint _command(self, CommandForm form, Py_ssize_t row) except -1

@@ -73,14 +73,12 @@ class CommandForm:
 class CommandPacker(Packer):
     """Packs rows as commands into `buf`; counts bytes (`used`), `commands` and the `lines` of their replies."""
 
-    __slots__ = ("lines", "forms", "columns")
-    lines: cython.Py_ssize_t
+    __slots__ = ("forms", "columns")
     forms: list[CommandForm]
     columns: list[StringArrays]
 
     def __init__(self, forms: list[CommandForm]) -> None:
         Packer.__init__(self)
-        self.lines = 0
         self.forms = forms
         self.columns = []
 
@@ -98,12 +96,6 @@ class CommandPacker(Packer):
                 self._command(form, row)
             row += 1
         return row
-
-    @cython.ccall
-    def take(self) -> bytearray:
-        """Return the packed commands, and empty the packer."""
-        self.lines = 0
-        return Packer.take(self)
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)

@@ -29,6 +29,7 @@ cdef class Packer:
     cdef bytearray buf
     cdef readonly Py_ssize_t used
     cdef readonly Py_ssize_t commands
+    cdef readonly Py_ssize_t lines
     cdef bytes ends
     cdef StringArrays names
     cdef StringArrays values

@@ -226,14 +226,15 @@ class StringArrays:
 class Packer:
     """The buffer of a packer of commands: `used` bytes of `buf` are filled with `commands` commands.
 
-    Subclasses decide what a row becomes. With a map column, row i has the name-value pairs from ends[base + i] up to
+    Subclasses decide what a row becomes. lines: of the replies, if the subclass counts them. With a map column, row i has the name-value pairs from ends[base + i] up to
     ends[base + i + 1]. Its methods are final, so that a subclass in this module calls them without a table of methods.
     """
 
-    __slots__ = ("buf", "used", "commands", "ends", "names", "values", "base", "_first", "_last")
+    __slots__ = ("buf", "used", "commands", "lines", "ends", "names", "values", "base", "_first", "_last")
     buf: bytearray
     used: cython.Py_ssize_t
     commands: cython.Py_ssize_t
+    lines: cython.Py_ssize_t
     ends: bytes
     names: StringArrays
     values: StringArrays
@@ -241,7 +242,7 @@ class Packer:
 
     def __init__(self) -> None:
         self.buf = bytearray(1 << 16)
-        self.used = self.commands = self.base = 0
+        self.used = self.commands = self.lines = self.base = 0
         self.ends = b""
         self.names = self.values = None  # type: ignore[assignment]
         self._first = self._last = 0
@@ -259,7 +260,7 @@ class Packer:
         taken: bytearray = self.buf
         del taken[self.used :]
         self.buf = bytearray(max(1 << 16, self.used + (self.used >> 2)))
-        self.used = self.commands = 0
+        self.used = self.commands = self.lines = 0
         return taken
 
     # ---- the pairs of a map column -----------------------------------------------------------------------------
