@@ -13,23 +13,28 @@ from rillet.runtime.engine import Engine
 from rillet.store import Store, step_threads
 from rillet.store.backend import MemoryBackend
 from rillet.store.step_threads import EvictionThread, LazyFreeThread, StepThread
+from rillet.store.transports.in_process import InProcessTransport
 from tests.store.test_expiry import until
 
 pytestmark = pytest.mark.once
-LIMIT = 500 * 1024
-KEYS = 8000
+LIMIT = 250 * 1024
+KEYS = 4000
+
+
+def transport_of(store: Store) -> InProcessTransport:
+    backend = store._backend
+    assert isinstance(backend, MemoryBackend)
+    return backend.transport()
 
 
 def engine_of(store: Store) -> Engine:
-    backend = store._backend
-    assert isinstance(backend, MemoryBackend)
-    return backend.transport().engine
+    return transport_of(store).engine
 
 
 def is_done(store: Store) -> bool:
     """Return whether no value waits to be freed, and the data fits."""
     engine = engine_of(store)
-    with store._backend.transport().lock:  # type: ignore[attr-defined]
+    with transport_of(store).lock:
         engine.check()
         return not engine.lazyfree.pending and (not engine.limited or engine.used_memory() <= LIMIT)
 

@@ -34,7 +34,8 @@ class DirectoryOpening:
         """Do `work(*arguments)` in the thread, then `ended()`; return the result when both are done."""
         self.awaited = True
         try:
-            return self._thread.run(self._work, work, ended, arguments)
+            result: Result = self._thread.run(self._work, work, ended, arguments)
+            return result
         finally:
             self.awaited = False
             if not self.under_way:
