@@ -226,8 +226,9 @@ class StringArrays:
 class Packer:
     """The buffer of a packer of commands: `used` bytes of `buf` are filled with `commands` commands.
 
-    Subclasses decide what a row becomes. lines: of the replies, if the subclass counts them. With a map column, row i has the name-value pairs from ends[base + i] up to
-    ends[base + i + 1]. Its methods are final, so that a subclass in this module calls them without a table of methods.
+    Subclasses decide what a row becomes. lines: of the replies, if the subclass counts them. With a map column, row i
+    has the name-value pairs from ends[base + i] up to ends[base + i + 1]. The methods are final, so that a subclass in
+    this module calls them without a table of methods.
     """
 
     __slots__ = ("buf", "used", "commands", "lines", "ends", "names", "values", "base", "_first", "_last")
