@@ -63,7 +63,7 @@ def write(path: str, text: str) -> None:
 
 def api_page() -> str:
     """Return the page of the public classes; mkdocstrings expands the marks."""
-    parts = ["# Python API\n", "::: rillet.store.store.open\n", "::: rillet.store.store.connect\n"]
+    parts = ["# Python API\n", "::: rillet.store.opening.open\n", "::: rillet.store.opening.connect\n"]
     return "\n".join([*parts, *(f"::: {name}\n" for name in CLASSES)])
 
 

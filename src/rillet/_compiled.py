@@ -169,6 +169,7 @@ PLAIN = (
     "persistence/disk",
     "persistence/aof/buffer",
     "store/transports/presence",
+    "store/transports/thread_sessions",
     "store/transports/in_process",
 )
 

@@ -27,7 +27,6 @@ double = builtins.float
 void = None
 p_char = p_uchar = p_const_uchar = p_void = bytearray
 pp_const_uchar = pp_uchar = p_Py_ssize_t = p_uint = p_ulonglong = p_double = list
-p_short = p_int = p_longlong = list
 int = builtins.int
 float = builtins.float
 

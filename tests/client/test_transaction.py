@@ -68,6 +68,20 @@ def test_errors_inside_exec_are_returned(servers: Servers) -> None:
     assert servers.call(KEY, b"XLEN", KEY) == 2
 
 
+def test_errors_of_the_commands_after_the_appends_are_returned(servers: Servers) -> None:
+    """Each reply before the first error counts, so no reply is awaited that does not come."""
+    transaction = Transaction(servers, KEY)
+    transaction.begin([RECORD])
+    transaction.opening()
+    transaction.send(adds(1, 3), 3)
+    others = [(b"HSET", RECORD, b"rows", b"3"), (b"HSET", RECORD, b"batch", b"1"), (b"HSET", KEY, b"rows", b"3")]
+    transaction.send(pack_all([*others, (b"HSET", RECORD, b"after", b"1")]), 4)
+    errors = transaction.execute(3, 4)
+    assert errors is not None
+    assert [error.prefix for error in errors] == ["WRONGTYPE"]
+    assert servers.call(KEY, b"XLEN", KEY) == 3
+
+
 def test_a_command_that_is_not_queued_is_an_error_and_discard_leaves_nothing(servers: Servers) -> None:
     transaction = Transaction(servers, KEY)
     transaction.begin([RECORD])

@@ -11,7 +11,7 @@ import pytest
 from rillet import compiled
 from rillet.keyspace.clock import ManualClock
 from rillet.keyspace.eviction import FAIL, OK, RUNNING, Eviction, time_limit
-from rillet.protocol.command_parser import CommandParser
+from rillet.protocol.command_parser import CommandParser, pack_command
 from rillet.runtime.engine import Engine
 from rillet.runtime.pause import PAUSE_WRITES
 from rillet.runtime.settings import Settings
@@ -433,6 +433,40 @@ def test_a_pipeline_of_sets_respects_the_limit() -> None:
     assert replies.count(b"+OK\r\n") + replies.count(OOM) == 1000
     assert replies.count(b"+OK\r\n") < 150
     assert client.engine.used_memory() < limit + 16 * 1100
+
+
+LARGE = b"x" * 15_000
+LARGE_WRITES: dict[str, Callable[[int], list[bytes]]] = {
+    "hset": lambda n: [b"HSET", b"hset", b"%d" % n, LARGE],
+    "sadd": lambda n: [b"SADD", b"sadd", LARGE + b"%d" % n],
+    "zadd": lambda n: [b"ZADD", b"zadd", b"%d" % n, LARGE + b"%d" % n],
+    "xadd": lambda n: [b"XADD", b"xadd", b"*", b"f", LARGE],
+}
+
+
+def with_tables() -> Client:
+    """Return a client of large values, which are awake, with a limit that some more large elements reach."""
+    client = Client()
+    client("HSET", "hset", *(n // 2 for n in range(1200)))
+    client("SADD", "sadd", *(f"member:{n}" for n in range(600)))
+    client("ZADD", "zadd", *(n // 2 for n in range(1200)))
+    client("XADD", "xadd", "*", "f", "v")
+    client.limit_above_used(150_000, "noeviction")
+    return client
+
+
+@pytest.mark.parametrize("name", LARGE_WRITES)
+def test_a_pipeline_of_large_writes_ends_at_the_limit_as_single_commands_do(name: str) -> None:
+    """Redis compares the memory with the limit before each command; a batch does so after 4 KiB of commands."""
+    single, batch = with_tables(), with_tables()
+    replies = b"".join(single(*LARGE_WRITES[name](n)) for n in range(40))
+    parser = CommandParser()
+    parser.feed(b"".join(pack_command(LARGE_WRITES[name](n)) for n in range(40)))
+    batch.engine.drain(batch.session, parser, 1 << 20)
+    assert 0 < replies.count(OOM) < 40
+    assert bytes(batch.session.out.hand_over()).count(OOM) == replies.count(OOM)
+    assert batch.engine.used_memory() == single.engine.used_memory()
+    batch.engine.check()
 
 
 def test_nothing_is_evicted_while_clients_are_paused() -> None:

@@ -164,7 +164,9 @@ class Transaction:
         appends: the number of XADDs, whose replies have two lines each. others: the number of later commands, whose
         replies have one line each.
         """
-        return self.execute_lines(2 * appends + others, lambda lines: lines // 2)
+        return self.execute_lines(
+            2 * appends + others, lambda lines: min(lines // 2, appends) + max(lines - 2 * appends, 0)
+        )
 
     def execute_lines(self, lines: int, before: Callable[[int], int]) -> list[ReplyError] | None:
         """Do `execute` for commands whose replies have so many lines together.

@@ -27,15 +27,7 @@ try:
 except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
     from rillet import _cython as cython
 
-from rillet.columns.row_packing import StringArrays
-
-if cython.compiled:
-    from cython.cimports.cpython.bytes import PyBytes_AS_STRING  # type: ignore[import-not-found, unused-ignore]
-    from cython.cimports.libc.string import memcpy  # type: ignore[import-not-found, unused-ignore]
-else:  # the compiled module gets these C functions from its .pxd file
-    from rillet.columns.column import start_of
-    from rillet.columns.row_packing import int32_at
-    from rillet.protocol.reply_writer import put_header
+from rillet.columns.row_packing import Packer, StringArrays
 
 COMPILED: bool = cython.compiled
 _FRAME = cython.declare(cython.Py_ssize_t, 32)  # the maximum overhead of a text: $, 20 digits, CRLF, CRLF
@@ -78,41 +70,21 @@ class CommandForm:
 
 @cython.final
 @cython.cclass
-class CommandPacker:
+class CommandPacker(Packer):
     """Packs rows as commands into `buf`; counts bytes (`used`), `commands` and the `lines` of their replies."""
 
-    __slots__ = (
-        "buf", "used", "commands", "lines", "forms", "columns", "ends", "base", "names", "values",
-    )  # fmt: skip
-    buf: bytearray
-    used: cython.Py_ssize_t
-    commands: cython.Py_ssize_t
-    lines: cython.Py_ssize_t
+    __slots__ = ("forms", "columns")
     forms: list[CommandForm]
     columns: list[StringArrays]
-    ends: bytes
-    base: cython.Py_ssize_t
-    names: StringArrays
-    values: StringArrays
 
     def __init__(self, forms: list[CommandForm]) -> None:
-        self.buf = bytearray(1 << 16)
-        self.used = self.commands = self.lines = self.base = 0
+        Packer.__init__(self)
         self.forms = forms
         self.columns = []
-        self.ends = b""
-        self.names = self.values = None  # type: ignore[assignment]
 
     def rows_of(self, columns: list[StringArrays]) -> None:
         """Set the columns of the rows to pack."""
         self.columns = columns
-
-    def map_of(self, ends: bytes, base: int, names: StringArrays, values: StringArrays) -> None:
-        """Set the map column: row i has the name-value pairs from ends[base + i] up to ends[base + i + 1]."""
-        self.ends = ends
-        self.base = base
-        self.names = names
-        self.values = values
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
@@ -125,15 +97,6 @@ class CommandPacker:
             row += 1
         return row
 
-    @cython.ccall
-    def take(self) -> bytearray:
-        """Return the packed commands, and empty the packer."""
-        taken: bytearray = self.buf
-        del taken[self.used :]
-        self.buf = bytearray(max(1 << 16, self.used + (self.used >> 2)))
-        self.used = self.commands = self.lines = 0
-        return taken
-
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _command(self, form: CommandForm, row: cython.Py_ssize_t) -> cython.bint:
@@ -142,9 +105,8 @@ class CommandPacker:
         i: cython.Py_ssize_t
         room: cython.Py_ssize_t = 0
         more: cython.Py_ssize_t = 0
-        first: cython.Py_ssize_t = 0
-        last: cython.Py_ssize_t = 0
         literal: bytes
+        pairs: cython.bint = form.of_map and self.names is not None
         if form.only_null >= 0:
             column = self.columns[form.only_null]
             if column.find(row):
@@ -164,19 +126,15 @@ class CommandPacker:
             if not column.find(row):
                 more += 1
                 room += len(column.head) + _FRAME
-        if form.of_map and self.names is not None:
-            first = int32_at(self.ends, self.base + row)
-            last = int32_at(self.ends, self.base + row + 1)
-            for i in range(first, last):
-                if self.values.find(i):
-                    more += 2
+        if pairs:
+            more += 2 * self._count_pairs(row)
         if more == 0 and (form.of_map or len(form.pairs) > 0 or len(form.nulls) > 0):
             return False
         for i in range(len(form.literals)):
             literal = form.literals[i]
             room += len(literal)
         self._reserve(room + 2 * _FRAME)
-        self.used = put_header(start_of(self.buf), self.used, 0x2A, form.words + more)
+        self._number(0x2A, form.words + more)
         for i in range(len(form.literals)):
             literal = form.literals[i]
             self._bytes(literal, 0, len(literal))
@@ -191,64 +149,8 @@ class CommandPacker:
             column = self.columns[form.nulls[i]]
             if column.size < 0:
                 self._bytes(column.head, 0, len(column.head))
-        for i in range(first, last):
-            if self.values.find(i):
-                if not self.names.find(i):
-                    raise ValueError("the map column has a null name")
-                self._reserve(self.names.size + self.values.size + 2 * _FRAME)
-                self._text(self.names)
-                self._text(self.values)
+        if pairs:
+            self._pairs()
         self.commands += 1
         self.lines += 2 if form.bulk else 1
-        return True
-
-    # ---- writing into the room that `_reserve` made ----------------------------------------------------------------
-
-    @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def _text(self, column: StringArrays) -> cython.bint:
-        """Write the text that `StringArrays.find` selected as a bulk string."""
-        n: cython.Py_ssize_t = column.size
-        self.used = put_header(start_of(self.buf), self.used, 0x24, n)
-        if column.kind == 0:
-            self._bytes(column.data, column.start, n)
-        else:
-            if n < 0 or n > 32 or self.used > len(self.buf) - 32:
-                raise IndexError("the text is outside its buffer")
-            if cython.compiled:
-                memcpy(start_of(self.buf) + self.used, start_of(column.writer.buf), 32)
-            else:
-                self.buf[self.used : self.used + n] = column.writer.buf[:n]
-            self.used += n
-        to: cython.p_uchar = start_of(self.buf)
-        to[self.used] = 0x0D
-        to[self.used + 1] = 0x0A
-        self.used += 2
-        return True
-
-    @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def _reserve(self, n: cython.Py_ssize_t) -> cython.bint:
-        """Reserve room for n more bytes, and for the 32 bytes that a copy of a short text may write."""
-        if n + 32 > len(self.buf) - self.used:
-            self.buf.extend(bytes(n + len(self.buf)))
-        return True
-
-    @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def _bytes(self, data: bytes, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
-        """Write data[start:start + n]."""
-        at: cython.Py_ssize_t = self.used
-        if n < 0 or start < 0 or start > len(data) - n or at > len(self.buf) - n:
-            raise IndexError("the text is outside its buffer")
-        if cython.compiled:
-            to: cython.p_uchar = start_of(self.buf) + at
-            source: cython.p_const_uchar = cython.cast(cython.p_const_uchar, PyBytes_AS_STRING(data)) + start
-            if n <= 16 and start <= len(data) - 16 and at <= len(self.buf) - 16:
-                memcpy(to, source, 16)
-            else:
-                memcpy(to, source, n)
-        else:
-            self.buf[at : at + n] = data[start : start + n]
-        self.used = at + n
         return True

@@ -25,11 +25,36 @@ cdef class StringArrays:
     cdef bint _write(self, Py_ssize_t i) except -1
 
 
-@cython.final
-cdef class RowPacker:
+cdef class Packer:
     cdef bytearray buf
     cdef readonly Py_ssize_t used
     cdef readonly Py_ssize_t commands
+    cdef readonly Py_ssize_t lines
+    cdef bytes ends
+    cdef StringArrays names
+    cdef StringArrays values
+    cdef Py_ssize_t base
+    cdef Py_ssize_t _first
+    cdef Py_ssize_t _last
+    cpdef bytearray take(self)
+    @cython.final
+    cdef Py_ssize_t _count_pairs(self, Py_ssize_t row) except -1
+    @cython.final
+    cdef bint _pairs(self) except -1
+    @cython.final
+    cdef bint _text(self, StringArrays column) except -1
+    @cython.final
+    cdef bint _written(self, StringArrays column) except -1
+    @cython.final
+    cdef bint _number(self, unsigned char kind, Py_ssize_t value) noexcept
+    @cython.final
+    cdef bint _reserve(self, Py_ssize_t n) except -1
+    @cython.final
+    cdef bint _bytes(self, bytes data, Py_ssize_t start, Py_ssize_t n) except -1
+
+
+@cython.final
+cdef class RowPacker(Packer):
     cdef bytes head
     cdef bytes tail
     cdef bytes after
@@ -38,17 +63,7 @@ cdef class RowPacker:
     cdef list columns
     cdef StringArrays ids
     cdef StringArrays keys
-    cdef bytes ends
-    cdef StringArrays names
-    cdef StringArrays values
-    cdef Py_ssize_t base
     cpdef Py_ssize_t pack(self, Py_ssize_t row, Py_ssize_t stop, Py_ssize_t limit) except -1
-    cpdef bytearray take(self)
     cdef bint _start(self, Py_ssize_t row, Py_ssize_t pairs, Py_ssize_t room) except -1
     cdef bint _row(self, Py_ssize_t row) except -1
     cdef bint _map_row(self, Py_ssize_t row) except -1
-    cdef bint _text(self, StringArrays column) except -1
-    cdef bint _written(self, StringArrays column) except -1
-    cdef bint _number(self, unsigned char kind, Py_ssize_t value) noexcept
-    cdef bint _reserve(self, Py_ssize_t n) except -1
-    cdef bint _bytes(self, bytes data, Py_ssize_t start, Py_ssize_t n) except -1

@@ -222,18 +222,160 @@ class StringArrays:
         return True
 
 
-@cython.final
 @cython.cclass
-class RowPacker:
-    """Packs rows as XADD commands into `buf`; `used` is the number of bytes, `commands` the number of commands."""
+class Packer:
+    """The buffer of a packer of commands: `used` bytes of `buf` are filled with `commands` commands.
 
-    __slots__ = (
-        "buf", "used", "commands", "head", "tail", "after", "verb", "words", "columns", "ids", "keys", "ends", "names",
-        "values", "base",
-    )  # fmt: skip
+    Subclasses decide what a row becomes. lines: of the replies, if the subclass counts them. With a map column, row i
+    has the name-value pairs from ends[base + i] up to ends[base + i + 1]. The methods are final, so that a subclass in
+    this module calls them without a table of methods.
+    """
+
+    __slots__ = ("buf", "used", "commands", "lines", "ends", "names", "values", "base", "_first", "_last")
     buf: bytearray
     used: cython.Py_ssize_t
     commands: cython.Py_ssize_t
+    lines: cython.Py_ssize_t
+    ends: bytes
+    names: StringArrays
+    values: StringArrays
+    base: cython.Py_ssize_t
+
+    def __init__(self) -> None:
+        self.buf = bytearray(1 << 16)
+        self.used = self.commands = self.lines = self.base = 0
+        self.ends = b""
+        self.names = self.values = None  # type: ignore[assignment]
+        self._first = self._last = 0
+
+    def map_of(self, ends: bytes, base: int, names: StringArrays, values: StringArrays) -> None:
+        """Set the map column."""
+        self.ends = ends
+        self.base = base
+        self.names = names
+        self.values = values
+
+    @cython.ccall
+    def take(self) -> bytearray:
+        """Return the packed commands, and empty the packer."""
+        taken: bytearray = self.buf
+        del taken[self.used :]
+        self.buf = bytearray(max(1 << 16, self.used + (self.used >> 2)))
+        self.used = self.commands = self.lines = 0
+        return taken
+
+    # ---- the pairs of a map column -----------------------------------------------------------------------------
+
+    @cython.final
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _count_pairs(self, row: cython.Py_ssize_t) -> cython.Py_ssize_t:
+        """Find the pairs of a row, and return how many have a value."""
+        i: cython.Py_ssize_t
+        pairs: cython.Py_ssize_t = 0
+        self._first = int32_at(self.ends, self.base + row)
+        self._last = int32_at(self.ends, self.base + row + 1)
+        for i in range(self._first, self._last):
+            if self.values.find(i):
+                pairs += 1
+        return pairs
+
+    @cython.final
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _pairs(self) -> cython.bint:
+        """Write the pairs that `_count_pairs` found; omit those with a null value."""
+        i: cython.Py_ssize_t
+        for i in range(self._first, self._last):
+            if self.values.find(i):
+                if not self.names.find(i):
+                    raise ValueError("the map column has a null name")
+                self._reserve(self.names.size + self.values.size + 2 * _FRAME)
+                self._text(self.names)
+                self._text(self.values)
+        return True
+
+    # ---- writing into the room that `_reserve` made --------------------------------------------------------------
+
+    @cython.final
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(-1, check=False)
+    def _text(self, column: StringArrays) -> cython.bint:
+        """Write the text that `StringArrays.find` selected as a bulk string."""
+        self._number(0x24, column.size)
+        if column.kind == _TEXT:
+            self._bytes(column.data, column.start, column.size)
+        else:
+            self._written(column)
+        to: cython.p_uchar = start_of(self.buf)
+        to[self.used] = 0x0D
+        to[self.used + 1] = 0x0A
+        self.used += 2
+        return True
+
+    @cython.final
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(-1, check=False)
+    def _written(self, column: StringArrays) -> cython.bint:
+        """Write the formatter's text: copy all 32 bytes of its buffer; the next write overwrites the surplus."""
+        at: cython.Py_ssize_t = self.used
+        if column.size < 0 or column.size > 32 or at > len(self.buf) - 32:
+            raise IndexError("the text is outside its buffer")
+        if cython.compiled:
+            memcpy(start_of(self.buf) + at, start_of(column.writer.buf), 32)
+        else:
+            self.buf[at : at + column.size] = column.writer.buf[: column.size]
+        self.used = at + column.size
+        return True
+
+    @cython.final
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(check=False)
+    def _number(self, kind: cython.uchar, value: cython.Py_ssize_t) -> cython.bint:
+        """Write a RESP header line such as $5."""
+        self.used = put_header(start_of(self.buf), self.used, kind, value)
+        return True
+
+    @cython.final
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _reserve(self, n: cython.Py_ssize_t) -> cython.bint:
+        """Reserve room for n more bytes, and for the 32 bytes that a copy of a short text may write."""
+        if n + 32 > len(self.buf) - self.used:
+            self.buf.extend(bytes(n + len(self.buf)))
+        return True
+
+    @cython.final
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(-1, check=False)
+    def _bytes(self, data: bytes, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
+        """Write data[start:start + n]. A short text is copied with the bytes after it, which are overwritten next."""
+        at: cython.Py_ssize_t = self.used
+        if n < 0 or start < 0 or start > len(data) - n or at > len(self.buf) - n:
+            raise IndexError("the text is outside its buffer")
+        if cython.compiled:
+            to: cython.p_uchar = start_of(self.buf) + at
+            source: cython.p_const_uchar = cython.cast(cython.p_const_uchar, PyBytes_AS_STRING(data)) + start
+            if n <= 16 and start <= len(data) - 16 and at <= len(self.buf) - 16:
+                memcpy(to, source, 16)
+            else:
+                memcpy(to, source, n)
+        else:
+            self.buf[at : at + n] = data[start : start + n]
+        self.used = at + n
+        return True
+
+
+@cython.final
+@cython.cclass
+class RowPacker(Packer):
+    """Packs rows as XADD commands into `buf`; `used` is the number of bytes, `commands` the number of commands."""
+
+    __slots__ = ("head", "tail", "after", "verb", "words", "columns", "ids", "keys")
     head: bytes
     tail: bytes
     after: bytes
@@ -242,10 +384,6 @@ class RowPacker:
     columns: list[StringArrays]
     ids: StringArrays
     keys: StringArrays
-    ends: bytes
-    names: StringArrays
-    values: StringArrays
-    base: cython.Py_ssize_t
 
     def __init__(self, words: list[bytes], after: bytes = b"") -> None:
         """`words` are the words of the command before the ID: XADD, the stream's key, the options.
@@ -253,8 +391,7 @@ class RowPacker:
         `after` is a word that follows the value of the ID column. With IDMP the column contains message IDs (iids),
         and `after` is the entry ID `*`.
         """
-        self.buf = bytearray(1 << 16)
-        self.used = self.commands = self.base = 0
+        Packer.__init__(self)
         bulks = [b"$%d\r\n%b\r\n" % (len(word), word) for word in words]
         self.head = b"".join(bulks)
         self.verb = bulks[0]
@@ -262,8 +399,7 @@ class RowPacker:
         self.after = b"$%d\r\n%b\r\n" % (len(after), after) if after else b""
         self.words = len(words) + (2 if after else 1)
         self.columns = []
-        self.ends = b""
-        self.ids = self.keys = self.names = self.values = None  # type: ignore[assignment]
+        self.ids = self.keys = None  # type: ignore[assignment]
 
     def rows_of(self, columns: list[StringArrays], ids: StringArrays | None, keys: StringArrays | None = None) -> None:
         """Set the columns to pack. ids: entry IDs, None = the server assigns them. keys: each row's stream key."""
@@ -281,12 +417,9 @@ class RowPacker:
         ids: StringArrays | None,
         keys: StringArrays | None = None,
     ) -> None:
-        """Set the map column to pack: row i has the name-value pairs from ends[base + i] up to ends[base + i + 1]."""
+        """Set the map column to pack."""
         self.rows_of([], ids, keys)
-        self.ends = ends
-        self.base = base
-        self.names = names
-        self.values = values
+        self.map_of(ends, base, names, values)
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
@@ -300,15 +433,6 @@ class RowPacker:
             self.commands += 1
             row += 1
         return row
-
-    @cython.ccall
-    def take(self) -> bytearray:
-        """Return the packed commands, and empty the packer."""
-        taken: bytearray = self.buf
-        del taken[self.used :]
-        self.buf = bytearray(max(1 << 16, self.used + (self.used >> 2)))
-        self.used = self.commands = 0
-        return taken
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
@@ -359,88 +483,5 @@ class RowPacker:
     @cython.exceptval(-1, check=False)
     def _map_row(self, row: cython.Py_ssize_t) -> cython.bint:
         """Write one row of the map column as a command; omit pairs with a null value."""
-        first: cython.Py_ssize_t = int32_at(self.ends, self.base + row)
-        last: cython.Py_ssize_t = int32_at(self.ends, self.base + row + 1)
-        pairs: cython.Py_ssize_t = 0
-        i: cython.Py_ssize_t
-        for i in range(first, last):
-            if self.values.find(i):
-                pairs += 1
-        self._start(row, pairs, 0)
-        for i in range(first, last):
-            if self.values.find(i):
-                if not self.names.find(i):
-                    raise ValueError("the map column has a null name")
-                self._reserve(self.names.size + self.values.size + 2 * _FRAME)
-                self._text(self.names)
-                self._text(self.values)
-        return True
-
-    # ---- writing into the room that `_reserve` made ----------------------------------------------------------------
-
-    @cython.cfunc
-    @cython.inline
-    @cython.exceptval(-1, check=False)
-    def _text(self, column: StringArrays) -> cython.bint:
-        """Write the text that `StringArrays.find` selected as a bulk string."""
-        self._number(0x24, column.size)
-        if column.kind == _TEXT:
-            self._bytes(column.data, column.start, column.size)
-        else:
-            self._written(column)
-        to: cython.p_uchar = start_of(self.buf)
-        to[self.used] = 0x0D
-        to[self.used + 1] = 0x0A
-        self.used += 2
-        return True
-
-    @cython.cfunc
-    @cython.inline
-    @cython.exceptval(-1, check=False)
-    def _written(self, column: StringArrays) -> cython.bint:
-        """Write the formatter's text: copy all 32 bytes of its buffer; the next write overwrites the surplus."""
-        at: cython.Py_ssize_t = self.used
-        if column.size < 0 or column.size > 32 or at > len(self.buf) - 32:
-            raise IndexError("the text is outside its buffer")
-        if cython.compiled:
-            memcpy(start_of(self.buf) + at, start_of(column.writer.buf), 32)
-        else:
-            self.buf[at : at + column.size] = column.writer.buf[: column.size]
-        self.used = at + column.size
-        return True
-
-    @cython.cfunc
-    @cython.inline
-    @cython.exceptval(check=False)
-    def _number(self, kind: cython.uchar, value: cython.Py_ssize_t) -> cython.bint:
-        """Write a RESP header line such as $5."""
-        self.used = put_header(start_of(self.buf), self.used, kind, value)
-        return True
-
-    @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def _reserve(self, n: cython.Py_ssize_t) -> cython.bint:
-        """Reserve room for n more bytes, and for the 32 bytes that a copy of a short text may write."""
-        if n + 32 > len(self.buf) - self.used:
-            self.buf.extend(bytes(n + len(self.buf)))
-        return True
-
-    @cython.cfunc
-    @cython.inline
-    @cython.exceptval(-1, check=False)
-    def _bytes(self, data: bytes, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
-        """Write data[start:start + n]. A short text is copied with the bytes after it, which are overwritten next."""
-        at: cython.Py_ssize_t = self.used
-        if n < 0 or start < 0 or start > len(data) - n or at > len(self.buf) - n:
-            raise IndexError("the text is outside its buffer")
-        if cython.compiled:
-            to: cython.p_uchar = start_of(self.buf) + at
-            source: cython.p_const_uchar = cython.cast(cython.p_const_uchar, PyBytes_AS_STRING(data)) + start
-            if n <= 16 and start <= len(data) - 16 and at <= len(self.buf) - 16:
-                memcpy(to, source, 16)
-            else:
-                memcpy(to, source, n)
-        else:
-            self.buf[at : at + n] = data[start : start + n]
-        self.used = at + n
-        return True
+        self._start(row, self._count_pairs(row), 0)
+        return self._pairs()

@@ -27,21 +27,25 @@ from rillet.runtime.fast_path import FastPath
 from rillet.runtime.session import Session
 from rillet.structs.argument_spans import ArgumentSpans
 from rillet.structs.dict import Dict
-from rillet.structs.listpack import Listpack
+from rillet.structs.listpack import HEADER_SIZE, Listpack
 
 if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
     from rillet.structs.dict_table import hash_bytes
     from rillet.structs.listpack import parse_digits
 
-MISSING, UNUSUAL = -1, -2
-"""The results of `SmallValuePath.find` beside the numbers of entries."""
-_MISSING = cython.declare(cython.Py_ssize_t, MISSING)
-_UNUSUAL = cython.declare(cython.Py_ssize_t, UNUSUAL)
+# The .pxd gives these constants a C type, also for the compiled fast paths of the types.
+MISSING = -1
+"""Result of `SmallValuePath.find` and others: the key does not exist."""
+UNUSUAL = -2
+"""Result of `SmallValuePath.find` and others: the handler must do it, for example because the key has expired."""
+HEADER = HEADER_SIZE
+"""The position of a listpack's first entry."""
+NOT_INT = -(2**63)
+"""What `parse_digits` returns for a text that is not an integer, and for that of -2^63."""
+MOST_WORDS = 512
+"""Arguments of a command that can create a value that rests."""
 _INTSET = cython.declare(cython.int, rest_buffer.INTSET)
-_HEADER = cython.declare(cython.Py_ssize_t, 6)
-_NOT_INT = cython.declare(cython.longlong, -(2**63))
 _LRM = cython.declare(cython.int, lru.LRM)
-_MOST_WORDS = cython.declare(cython.Py_ssize_t, 512)  # arguments of a command that can create a value that rests
 
 
 @cython.cclass
@@ -73,6 +77,7 @@ class SmallValuePath(FastPath):
         before: cython.longlong
         while True:
             before = session.dirty
+            self.ran = ran + 1
             try:
                 if not self.one(session, db, words):
                     break
@@ -88,6 +93,7 @@ class SmallValuePath(FastPath):
             words.count = parser.scan(words.at, words.size, words.room)
             if not words.is_option(0, self.name):
                 break
+        self.ran = ran
         return ran
 
     @cython.ccall
@@ -96,7 +102,7 @@ class SmallValuePath(FastPath):
         """Execute a handler's call, without its keyspace event; or return False without any effect."""
         db: Database = session.db
         words: ArgumentSpans = db.buffer.words
-        if len(argv) > _MOST_WORDS:
+        if len(argv) > MOST_WORDS:
             return False
         words.take(argv, 0, len(argv))
         return self.one(session, db, words)
@@ -122,7 +128,7 @@ class SmallValuePath(FastPath):
         if expires.used0 or expires.used1:
             due: cython.Py_ssize_t = expires.find_hashed(at, size, h)
             if due >= 0 and expires.number(due) < db.clock.now_ms():
-                return _UNUSUAL
+                return UNUSUAL
         return db.keys.find_hashed(at, size, h)
 
     @cython.cfunc
@@ -133,7 +139,7 @@ class SmallValuePath(FastPath):
         A miss is counted here; a caller that replies calls `hit`.
         """
         n: cython.Py_ssize_t = self.find(db, words)
-        if n == _MISSING and db.on_missed is None:
+        if n == MISSING and db.on_missed is None:
             db.misses += 1
             return -1
         return self._unpack(db, n)
@@ -145,7 +151,7 @@ class SmallValuePath(FastPath):
         if not self.may_write(db):
             return -2
         n: cython.Py_ssize_t = self.find(db, words)
-        return -1 if n == _MISSING else self._unpack(db, n)
+        return -1 if n == MISSING else self._unpack(db, n)
 
     @cython.cfunc
     @cython.exceptval(-3, check=False)
@@ -163,7 +169,7 @@ class SmallValuePath(FastPath):
             return -2
         db.buffer.first = parse_digits(words.at[2], words.size[2])
         db.buffer.last = parse_digits(words.at[3], words.size[3])
-        if db.buffer.first == _NOT_INT or db.buffer.last == _NOT_INT:
+        if db.buffer.first == NOT_INT or db.buffer.last == NOT_INT:
             return -2
         return self.read(db, words)
 
@@ -181,7 +187,7 @@ class SmallValuePath(FastPath):
         if first > last or first >= length:
             return out.array(0)
         out.array(last - first + 1)
-        return write_entries(out, packed, packed.skip(_HEADER, first * step), last - first + 1, step)
+        return write_entries(out, packed, packed.skip(HEADER, first * step), last - first + 1, step)
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
@@ -189,6 +195,31 @@ class SmallValuePath(FastPath):
         """Count a keyspace hit, and record the access of the value that `read` has unpacked."""
         db.hits += 1
         return self.touch(db, db.buffer.entry)
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def remove_elements(self, session: Session, db: Database, words: ArgumentSpans, step: cython.int) -> cython.bint:
+        """Remove the elements that the arguments name from the listpack that `open` has unpacked; reply their number.
+
+        An element has `step` entries, 1 or 2.
+        """
+        packed: Listpack = db.buffer.packed
+        i: cython.Py_ssize_t
+        pos: cython.Py_ssize_t
+        removed: cython.Py_ssize_t = 0
+        for i in range(2, words.count):
+            pos = packed.find_span(HEADER, words.at[i], words.size[i], step - 1)
+            if pos != -1:
+                pos = packed.delete(pos)
+                if step == 2:
+                    packed.delete(pos)
+                removed += 1
+        if removed:
+            self.put_back(db, words)
+        else:
+            self.touch(db, db.buffer.entry)
+        session.dirty += removed
+        return session.out.integer(removed)
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
@@ -209,11 +240,17 @@ class SmallValuePath(FastPath):
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def outgrow(self, db: Database, words: ArgumentSpans, n: cython.Py_ssize_t) -> cython.bint:
-        """Return False, as the result cannot rest. The handler wakes entry n; its old bytes are freed after that."""
-        if n >= 0:
-            db.created.append(words.get(1))
-        return False
+    def keep(self, db: Database, words: ArgumentSpans, n: cython.Py_ssize_t, tag: cython.int) -> cython.bint:
+        """Make the buffer's listpack the value of the key, as for `store`; return False if it cannot rest.
+
+        The handler then wakes entry n; its old bytes are freed after that.
+        """
+        if db.buffer.outgrown(tag):
+            if n >= 0:
+                db.created.append(words.get(1))
+            return False
+        db.buffer.rest[0] = tag
+        return self.store(db, words, n, db.buffer.compose())
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
@@ -282,7 +319,7 @@ class LengthFastPath(SmallValuePath):
         if words.count != 2:
             return False
         tag: cython.int = self.read(db, words)
-        if tag == _MISSING:
+        if tag == MISSING:
             return session.out.integer(0)
         if tag < 0 or not self._tags >> tag & 1:
             return False
@@ -292,4 +329,4 @@ class LengthFastPath(SmallValuePath):
         return session.out.integer(db.buffer.packed.length() // self._words)
 
 
-__all__ = ["MISSING", "UNUSUAL", "LengthFastPath", "SmallValuePath"]
+__all__ = ["LengthFastPath", "SmallValuePath"]

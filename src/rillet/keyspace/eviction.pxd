@@ -33,7 +33,7 @@ cdef class Eviction(GrowthGate):
     cdef readonly bint lazy
     cdef public Py_ssize_t buffers
     cdef readonly Pool pool
-    cdef readonly bint running
+    cdef public bint running
     cdef public object on_unfinished
     cdef readonly long long evicted_keys
     cdef readonly long long trimmed_entries

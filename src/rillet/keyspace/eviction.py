@@ -134,8 +134,9 @@ class Eviction(GrowthGate):
     """The eviction of one engine.
 
     limit: maxmemory in bytes, 0 = none. buffers: the bytes of the clients' buffers, which their owner updates. running:
-    a run reached its limit of time, and its owner should call `run` again after other work. on_unfinished: called when
-    `running` becomes true; it must not run Python code, because the call is inside a command.
+    a run reached its limit of time, and its owner should call `run` again after other work; an owner that fails sets it
+    to False. on_unfinished: called when `running` becomes true; it must not run Python code, because the call is inside
+    a command.
     """
 
     __slots__ = (
@@ -233,12 +234,13 @@ class Eviction(GrowthGate):
         if not self._exceeded_since:
             self._exceeded_since = max(began, 1)
         result: cython.int = _FAIL if self.kind == _NONE else self._free(began)
-        if result == _RUNNING and not self.running and self.on_unfinished is not None:
+        unfinished: cython.bint = result == _RUNNING
+        if unfinished and not self.running and self.on_unfinished is not None:
             try:
                 self.on_unfinished()
-            except RuntimeError:  # no thread can be started: the next command continues
-                pass
-        self.running = result == _RUNNING
+            except RuntimeError:  # no thread can be started: the next command continues, and tries again
+                unfinished = False
+        self.running = unfinished
         if result == _OK:
             self._stop_watch()
         return result

@@ -126,11 +126,12 @@ class LazyFree:
 
     pending: keys whose values wait (lazyfree_pending_objects). pending_bytes: their size when they
     began to wait. freed: keys whose values were freed (lazyfreed_objects).
-    on_pending: called without an argument when the first value begins to wait; it must not run Python code, because the
-    call is inside a command.
+    on_pending: called without an argument when a value begins to wait and nothing frees values yet; it must not run
+    Python code, because the call is inside a command. running: it was called, and values still wait. A caller of `step`
+    that fails sets this to False, so that the next value calls `on_pending` again.
     """
 
-    __slots__ = ("_clock", "_jobs", "freed", "on_pending", "pending", "pending_bytes")
+    __slots__ = ("_clock", "_jobs", "freed", "on_pending", "pending", "pending_bytes", "running")
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -138,6 +139,7 @@ class LazyFree:
         self.pending = 0
         self.pending_bytes = 0
         self.freed = 0
+        self.running = False
         self.on_pending: Callable[[], object] | None = None
 
     def add(self, value: object) -> None:
@@ -155,9 +157,10 @@ class LazyFree:
         self._jobs.append(job)
         self.pending += job.objects
         self.pending_bytes += job.size
-        if self.on_pending is not None and len(self._jobs) == 1:
+        if self.on_pending is not None and not self.running:
             try:
                 self.on_pending()
+                self.running = True
             except RuntimeError:  # no thread can be started
                 self.step(2**62)
 
@@ -173,6 +176,8 @@ class LazyFree:
                 self.freed += job.objects
             if self._clock.ticks() >= stop:
                 break
+        if not self._jobs:
+            self.running = False
         return bool(self._jobs)
 
     def check(self) -> None:

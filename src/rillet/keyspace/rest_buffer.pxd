@@ -4,6 +4,7 @@ from rillet.structs.argument_spans cimport ArgumentSpans
 from rillet.structs.dict cimport Dict
 from rillet.structs.dict_table cimport put_u32, u32
 from rillet.structs.listpack cimport Listpack
+from rillet.types.packed_zset cimport put_span
 
 @cython.final
 cdef class RestBuffer:
@@ -11,6 +12,7 @@ cdef class RestBuffer:
     cdef readonly bytearray rest
     cdef readonly ArgumentSpans words
     cdef readonly Py_ssize_t head
+    cdef readonly bint full
     cdef public unsigned int hash
     cdef public Py_ssize_t entry
     cdef public long long first
@@ -33,14 +35,20 @@ cdef class RestBuffer:
     cdef int load(self, Dict keys, Py_ssize_t n) except -1
     cdef bint start(self, int tag) except -1
     cdef bint start_list(self) except -1
-    cdef bint fits(self) noexcept
-    cdef bint table_fits(self, Py_ssize_t words) except -1
+    cdef bint _takes(self, Py_ssize_t size) except -1
+    cdef bint append(self, const unsigned char *at, Py_ssize_t size) except -1
+    cdef bint prepend(self, const unsigned char *at, Py_ssize_t size) except -1
+    cdef bint replace(self, Py_ssize_t pos, const unsigned char *at, Py_ssize_t size) except -1
+    cdef bint put_member(self, const unsigned char *at, Py_ssize_t size, double score) except -1
+    cdef bint outgrown(self, int tag) except -1
     cdef Py_ssize_t compose(self) except -1
-    cdef bint list_keeps_its_form(self) except -1
+    cdef bint _list_keeps_its_form(self) except -1
     cdef bint start_numbers(self) except -1
     cdef bint _load_numbers(self, const unsigned char *at) except -1
-    cdef bint add_number(self, long long value) except -1
+    cdef Py_ssize_t _index(self, long long value) except -1
     cdef bint has_number(self, long long value) except -1
+    cdef bint add_number(self, long long value) except -1
+    cdef bint remove_number(self, long long value) except -1
     cdef long long number_at(self, Py_ssize_t index) noexcept
     cdef bint numbers_fit(self) noexcept
     cdef Py_ssize_t compose_numbers(self) except -1

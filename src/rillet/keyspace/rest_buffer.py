@@ -9,9 +9,13 @@ The buffer belongs to an engine and is used again for each command, so a small v
 Python object. A command that fails, or finds that the result cannot rest, leaves the buffer as it is: the dict has not
 changed.
 
+A value of more than LIMIT bytes cannot rest. `append`, `prepend`, `replace` and `put_member` do nothing once the result
+exceeds it, so the buffer stays small whatever a client sends; `outgrown` then returns True.
+
 `take_limits` copies the settings that choose an encoding, because each command compares them.
 
-Costs: load and compose O(bytes), at most 1 KiB; `add_number` O(n).
+Costs: load and compose O(bytes), at most 1 KiB; `append` O(size); `prepend`, `replace`, `put_member`, `add_number` and
+`remove_number` O(n).
 """
 
 from __future__ import annotations
@@ -25,12 +29,13 @@ except ModuleNotFoundError:  # Cython is not installed: use a replacement for it
 
 from rillet.structs.argument_spans import ArgumentSpans
 from rillet.structs.dict import Dict
-from rillet.structs.listpack import Listpack
+from rillet.structs.listpack import HEADER_SIZE, Listpack
 from rillet.types.at_rest import LIMIT, TABLE_LIMIT
 from rillet.types.encoding_limits import DEFAULTS, EncodingLimits, has_compact
 
-if not cython.compiled:
+if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
     from rillet.structs.dict_table import put_u32, u32
+    from rillet.types.packed_zset import put_span
 
 if TYPE_CHECKING:  # a C function, which the .pxd declares for the compiled module
     memcpy: Any
@@ -39,10 +44,12 @@ HASH, ZSET, SET, INTSET, LIST, SET_TABLE, HASH_TABLE = 3, 4, 5, 6, 7, 8, 9
 """The tags of collections (types/at_rest.py)."""
 _INTSET = cython.declare(cython.int, INTSET)
 _LIST = cython.declare(cython.int, LIST)
+_SET_TABLE = cython.declare(cython.int, SET_TABLE)
 _HASH_TABLE = cython.declare(cython.int, HASH_TABLE)
 _HASH = cython.declare(cython.int, HASH)
 _LIMIT = cython.declare(cython.Py_ssize_t, LIMIT)
 _TABLE_LIMIT = cython.declare(cython.Py_ssize_t, TABLE_LIMIT)
+_HEADER = cython.declare(cython.Py_ssize_t, HEADER_SIZE)
 _LIST_HEAD = cython.declare(cython.Py_ssize_t, 6)
 _INTSET_HEAD = cython.declare(cython.Py_ssize_t, 8)
 _NUMBERS = cython.declare(cython.Py_ssize_t, 512)
@@ -55,11 +62,11 @@ class RestBuffer:
     """A value at rest: `rest[:head]` and `packed`, or the integers of an intset; and the limits of encodings.
 
     words: the arguments of the command that uses the buffer, if they are a list. hash, entry: of its key.
-    first, last: a range that it names.
+    first, last: a range that it names. full: an entry is missing in the listpack, because the value cannot rest.
     """
 
     __slots__ = (
-        "compact", "entry", "first", "hash", "hash_entries", "hash_value", "head", "intset_entries", "last",
+        "compact", "entry", "first", "full", "hash", "hash_entries", "hash_value", "head", "intset_entries", "last",
         "list_depth", "list_size", "list_threshold", "numbers", "packed", "rest", "set_entries", "set_value", "words",
         "zset_classic", "zset_entries", "zset_value", "_numbers", "_width",
     )  # fmt: skip
@@ -70,6 +77,7 @@ class RestBuffer:
         self.rest = bytearray(2048)
         self.words = ArgumentSpans()
         self.head = 1
+        self.full = False
         self.hash = 0
         self.entry = -1
         self.first = self.last = 0
@@ -104,6 +112,7 @@ class RestBuffer:
         size: cython.Py_ssize_t = keys.span_size
         tag: cython.int = at[0]
         i: cython.Py_ssize_t
+        self.full = False
         if tag == _INTSET:
             self._load_numbers(at)
         elif _HASH <= tag <= _HASH_TABLE:
@@ -124,6 +133,7 @@ class RestBuffer:
     def start(self, tag: cython.int) -> cython.bint:
         """Begin with an empty listpack."""
         self.head = 1
+        self.full = False
         self.rest[0] = tag
         return self.packed.clear()
 
@@ -140,17 +150,58 @@ class RestBuffer:
         self.rest[5] = (self.list_depth >> 8) & 0xFF
         return True
 
+    # -- changes of the listpack, up to the limit ----------------------------------------------------
+
     @cython.cfunc
-    @cython.exceptval(check=False)
-    def fits(self) -> cython.bint:
-        """Return whether the listpack is small enough to rest."""
-        return self.packed.used <= _LIMIT
+    @cython.inline
+    @cython.exceptval(-1, check=False)
+    def _takes(self, size: cython.Py_ssize_t) -> cython.bint:
+        """Return whether an entry of so many bytes may be added: the value may still rest."""
+        if size > _LIMIT or self.packed.used > _LIMIT:
+            self.full = True
+        return not self.full
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def table_fits(self, words: cython.Py_ssize_t) -> cython.bint:
-        """Return whether a hashtable, whose elements have so many words each, is small enough to rest."""
-        return self.packed.used <= _LIMIT and self.packed.length() <= words * _TABLE_LIMIT
+    def append(self, at: cython.p_const_uchar, size: cython.Py_ssize_t) -> cython.bint:
+        """Append the bytes at a memory address as an entry; return False if the value cannot rest."""
+        return self._takes(size) and self.packed.append_span(at, size)
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def prepend(self, at: cython.p_const_uchar, size: cython.Py_ssize_t) -> cython.bint:
+        """Insert the bytes at a memory address as the first entry; return False if the value cannot rest."""
+        if not self._takes(size):
+            return False
+        self.packed.insert_span(_HEADER, at, size)
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def replace(self, pos: cython.Py_ssize_t, at: cython.p_const_uchar, size: cython.Py_ssize_t) -> cython.bint:
+        """Replace the entry at pos by the bytes at a memory address; return False if the value cannot rest."""
+        if not self._takes(size):
+            return False
+        self.packed.replace_span(pos, at, size)
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def put_member(self, at: cython.p_const_uchar, size: cython.Py_ssize_t, score: cython.double) -> cython.bint:
+        """Insert a new member of a sorted set with its score; return False if the value cannot rest."""
+        return self._takes(size) and put_span(self.packed, at, size, score, self.zset_classic)
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def outgrown(self, tag: cython.int) -> cython.bint:
+        """Return whether the listpack cannot rest as a value with this tag: it needs more bytes or another form."""
+        if self.full or self.packed.used > _LIMIT:
+            return True
+        if tag == _HASH_TABLE:
+            return self.packed.length() > 2 * _TABLE_LIMIT
+        if tag == _SET_TABLE:
+            return self.packed.length() > _TABLE_LIMIT
+        return tag == _LIST and not self._list_keeps_its_form()
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
@@ -167,7 +218,7 @@ class RestBuffer:
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def list_keeps_its_form(self) -> cython.bint:
+    def _list_keeps_its_form(self) -> cython.bint:
         """Return whether a list may have so many elements without a conversion or a second node; its size fits."""
         single: cython.bint = self.rest[1] & 1 != 0
         fill: cython.int = self.rest[2] | self.rest[3] << 8
@@ -192,19 +243,26 @@ class RestBuffer:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _load_numbers(self, at: cython.p_const_uchar) -> cython.bint:
-        """Read the integers of an intset after its tag."""
+        """Read the integers of an intset after its tag. They are not aligned in memory, so they are copied."""
         i: cython.Py_ssize_t
         if cython.compiled:
-            p: cython.p_uchar = cython.cast(cython.p_uchar, at + 1)
-            self._width = u32(p, 0)
-            self.numbers = min(u32(p, 4), _NUMBERS)
-            for i in range(self.numbers):
-                if self._width == 2:
-                    self._numbers[i] = cython.cast(cython.p_short, p + _INTSET_HEAD)[i]
-                elif self._width == 4:
-                    self._numbers[i] = cython.cast(cython.p_int, p + _INTSET_HEAD)[i]
-                else:
-                    self._numbers[i] = cython.cast(cython.p_longlong, p + _INTSET_HEAD)[i]
+            two: cython.short = 0
+            four: cython.int = 0
+            memcpy(cython.address(four), at + 1, 4)  # noqa: F821
+            self._width = four
+            memcpy(cython.address(four), at + 5, 4)  # noqa: F821
+            self.numbers = min(four, _NUMBERS)
+            at += 1 + _INTSET_HEAD
+            if self._width == 8:
+                memcpy(cython.address(self._numbers[0]), at, 8 * self.numbers)  # noqa: F821
+            elif self._width == 4:
+                for i in range(self.numbers):
+                    memcpy(cython.address(four), at + 4 * i, 4)  # noqa: F821
+                    self._numbers[i] = four
+            else:
+                for i in range(self.numbers):
+                    memcpy(cython.address(two), at + 2 * i, 2)  # noqa: F821
+                    self._numbers[i] = two
             return True
         self._width, self.numbers = u32(at, 1), u32(at, 5)
         for i in range(self.numbers):
@@ -214,45 +272,57 @@ class RestBuffer:
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def add_number(self, value: cython.longlong) -> cython.bint:
-        """Add an integer; return False if it is a member already. The caller compares `numbers_size` after each."""
+    def _index(self, value: cython.longlong) -> cython.Py_ssize_t:
+        """Return the index of an integer, or the one at which it belongs. O(log n)"""
         low: cython.Py_ssize_t = 0
         high: cython.Py_ssize_t = self.numbers
         middle: cython.Py_ssize_t
         if high and self._numbers[high - 1] < value:
-            low = high
+            return high
         while low < high:
             middle = (low + high) >> 1
             if self._numbers[middle] < value:
                 low = middle + 1
             else:
                 high = middle
-        if low < self.numbers and self._numbers[low] == value:
-            return False
-        if not -32768 <= value <= 32767:
-            self._width = max(self._width, 4 if -2147483648 <= value <= 2147483647 else 8)
-        high = self.numbers
-        while high > low:
-            self._numbers[high] = self._numbers[high - 1]
-            high -= 1
-        self._numbers[low] = value
-        self.numbers += 1
-        return True
+        return low
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def has_number(self, value: cython.longlong) -> cython.bint:
         """Return whether an integer is a member. O(log n)"""
-        low: cython.Py_ssize_t = 0
-        high: cython.Py_ssize_t = self.numbers
-        middle: cython.Py_ssize_t
-        while low < high:
-            middle = (low + high) >> 1
-            if self._numbers[middle] < value:
-                low = middle + 1
-            else:
-                high = middle
-        return low < self.numbers and self._numbers[low] == value
+        at: cython.Py_ssize_t = self._index(value)
+        return at < self.numbers and self._numbers[at] == value
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def add_number(self, value: cython.longlong) -> cython.bint:
+        """Add an integer; return False if it is a member already. The caller calls `numbers_fit` after each one."""
+        at: cython.Py_ssize_t = self._index(value)
+        i: cython.Py_ssize_t = self.numbers
+        if at < self.numbers and self._numbers[at] == value:
+            return False
+        if not -32768 <= value <= 32767:
+            self._width = max(self._width, 4 if -2147483648 <= value <= 2147483647 else 8)
+        while i > at:
+            self._numbers[i] = self._numbers[i - 1]
+            i -= 1
+        self._numbers[at] = value
+        self.numbers += 1
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def remove_number(self, value: cython.longlong) -> cython.bint:
+        """Remove an integer; return False if it is not a member. The width stays, as in Redis (intsetRemove)."""
+        at: cython.Py_ssize_t = self._index(value)
+        i: cython.Py_ssize_t
+        if at == self.numbers or self._numbers[at] != value:
+            return False
+        self.numbers -= 1
+        for i in range(at, self.numbers):
+            self._numbers[i] = self._numbers[i + 1]
+        return True
 
     @cython.cfunc
     @cython.inline
@@ -276,16 +346,22 @@ class RestBuffer:
         self.rest[0] = _INTSET
         if cython.compiled:
             p: cython.p_uchar = self.rest
-            p += 1
-            put_u32(p, 0, self._width)
-            put_u32(p, 4, self.numbers)
-            for i in range(self.numbers):
-                if self._width == 2:
-                    cython.cast(cython.p_short, p + _INTSET_HEAD)[i] = cython.cast(cython.short, self._numbers[i])
-                elif self._width == 4:
-                    cython.cast(cython.p_int, p + _INTSET_HEAD)[i] = cython.cast(cython.int, self._numbers[i])
-                else:
-                    cython.cast(cython.p_longlong, p + _INTSET_HEAD)[i] = self._numbers[i]
+            two: cython.short
+            four: cython.int = self._width
+            memcpy(p + 1, cython.address(four), 4)  # noqa: F821
+            four = cython.cast(cython.int, self.numbers)
+            memcpy(p + 5, cython.address(four), 4)  # noqa: F821
+            p += 1 + _INTSET_HEAD
+            if self._width == 8:
+                memcpy(p, cython.address(self._numbers[0]), 8 * self.numbers)  # noqa: F821
+            elif self._width == 4:
+                for i in range(self.numbers):
+                    four = cython.cast(cython.int, self._numbers[i])
+                    memcpy(p + 4 * i, cython.address(four), 4)  # noqa: F821
+            else:
+                for i in range(self.numbers):
+                    two = cython.cast(cython.short, self._numbers[i])
+                    memcpy(p + 2 * i, cython.address(two), 2)  # noqa: F821
         else:
             put_u32(memoryview(self.rest), 1, self._width)
             put_u32(memoryview(self.rest), 5, self.numbers)

@@ -15,6 +15,7 @@ cdef class CommandParser(ReadBuffer):
     cdef public Py_ssize_t max_multibulk_len
     cdef public Py_ssize_t query_buffer_limit
     cdef public bint exact
+    cdef Py_ssize_t scan_stop
 
     cdef Py_ssize_t after
     cdef Py_ssize_t first

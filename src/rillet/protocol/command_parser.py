@@ -158,7 +158,7 @@ class CommandParser(ReadBuffer):
 
     __slots__ = ("argv", "argc", "held", "missing", "bulk_len", "authenticated", "proto_max_bulk_len",
                  "max_multibulk_len",
-                 "query_buffer_limit", "exact", "after", "first")  # fmt: skip
+                 "query_buffer_limit", "exact", "scan_stop", "after", "first")  # fmt: skip
     argv: Any
     argc: cython.Py_ssize_t
     missing: cython.Py_ssize_t
@@ -168,6 +168,7 @@ class CommandParser(ReadBuffer):
     max_multibulk_len: cython.Py_ssize_t
     query_buffer_limit: cython.Py_ssize_t
     exact: cython.bint
+    scan_stop: cython.Py_ssize_t
     after: cython.Py_ssize_t
     first: cython.Py_ssize_t
 
@@ -185,6 +186,8 @@ class CommandParser(ReadBuffer):
         self.query_buffer_limit = QUERY_BUFFER_LIMIT
         # Whether both bytes of each CR LF are verified, as in a log. From clients, Redis accepts any two bytes.
         self.exact = False
+        # `scan` finds no command that begins at this position or after it: its caller first has other work.
+        self.scan_stop = 2**62
         self.after = 0
         self.first = 0
 
@@ -255,8 +258,8 @@ class CommandParser(ReadBuffer):
         """Locate up to `room` arguments of the multibulk command at pos, and return the number of its arguments.
 
         Return 0 if the command is incomplete or not in Redis's own form; `next` handles these and finds errors.
-        The parser's position is unchanged until `step`. The addresses (interpreted: copies) are valid until the
-        next `feed`.
+        Return 0 also at `scan_stop`. The parser's position is unchanged until `step`. The addresses (interpreted:
+        copies) are valid until the next `feed`.
         """
         data: bytes = self.data
         buf: cython.p_const_uchar = data
@@ -266,7 +269,7 @@ class CommandParser(ReadBuffer):
         count: cython.Py_ssize_t
         length: cython.Py_ssize_t
         index: cython.Py_ssize_t
-        if pos >= end or buf[pos] != 42 or self.missing > 0 or not self.authenticated:
+        if pos >= end or pos >= self.scan_stop or buf[pos] != 42 or self.missing > 0 or not self.authenticated:
             return 0
         line = plain_line(buf, pos, end)
         count = line >> 4

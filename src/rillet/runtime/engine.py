@@ -71,8 +71,11 @@ _SWEPT = cython.declare(cython.Py_ssize_t, 1024)
 _IDMP_PERIOD = 1000
 # Values that wait to be measured before a command settles the ledger (keyspace/memory_usage.py).
 _WAITING = cython.declare(cython.Py_ssize_t, 32)
-# Bytes of replies to commands of a fast path after which `maxmemory` is compared again: 16 replies of SET.
+# Bytes of replies to commands of a fast path after which `maxmemory` is compared again: 16 replies of SET. And bytes of
+# those commands, which are more for large values.
 _UNCHECKED = cython.declare(cython.Py_ssize_t, 80)
+_UNCHECKED_INPUT = cython.declare(cython.Py_ssize_t, 4096)
+_NO_STOP = cython.declare(cython.Py_ssize_t, 2**62)
 # While more than one part in so many of `maxmemory` waits to be freed, each run of the eviction frees some of it.
 _PENDING_SHARE = cython.declare(cython.Py_ssize_t, 8)
 
@@ -405,10 +408,15 @@ class Engine:
                     break
             else:
                 return 0
+        entry: Command = self._last_path[1]
+        parser.scan_stop = _NO_STOP
+        if self.limited and entry.write and not trusted:
+            limit = min(limit, session.out.used + _UNCHECKED - 1)
+            parser.scan_stop = parser.pos + _UNCHECKED_INPUT
         words.count = parser.scan(words.at, words.size, words.room)
         if words.count == 0:
             return 0
-        return self._run_fast_path(session, parser, self._last_path[1], self._last_path[2], limit)
+        return self._run_fast_path(session, parser, entry, self._last_path[2], limit)
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
@@ -423,22 +431,23 @@ class Engine:
         began: cython.longlong = self._since
         if began >= self.access.due:
             self.access.update()
-        if self.limited and entry.write and not session.state & _TRUSTED:
-            limit = min(limit, session.out.used + _UNCHECKED - 1)
         if len(session.db.ledger.waiting) > _WAITING:
             session.db.ledger.settle()
-        ran: cython.Py_ssize_t = fast_path.run(session, parser, self.words, feed, limit)
-        if ran == 0:
-            return 0
-        self._since = self.clock.ticks()
-        counters: CommandCounters = self.statistics.of(entry)
-        counters.nanoseconds += self._since - began
-        counters.calls += ran
-        self.statistics.commands_processed += ran
-        self.propagation.dirty += session.dirty
-        if self.blocking.ready:
+        counters: CommandCounters
+        fast_path.ran = 0
+        try:
+            fast_path.run(session, parser, self.words, feed, limit)
+        finally:  # also after MemoryError: earlier calls have taken effect
+            if fast_path.ran > 0:
+                self._since = self.clock.ticks()
+                counters = self.statistics.of(entry)
+                counters.nanoseconds += self._since - began
+                counters.calls += fast_path.ran
+                self.statistics.commands_processed += fast_path.ran
+                self.propagation.dirty += session.dirty
+        if fast_path.ran > 0 and self.blocking.ready:
             self.blocking.serve_ready()
-        return ran
+        return fast_path.ran
 
     # -- looking up commands -------------------------------------------------------------------------
 

@@ -31,7 +31,13 @@ from rillet.structs.argument_spans import ArgumentSpans
 
 @cython.cclass
 class FastPath:
-    """The fast path of one command."""
+    """The fast path of one command.
+
+    ran: the number of calls that `run` has begun; after an exception, the last one of them failed.
+    """
+
+    __slots__ = ("ran",)
+    ran: cython.Py_ssize_t
 
     @cython.ccall
     @cython.exceptval(-1, check=False)

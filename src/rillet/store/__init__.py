@@ -1,8 +1,8 @@
 """The store: the Python API, over an engine in this process, a directory's owner, or a server.
 
-Read in this order: `store` (Store, open, connect), `stream`, `group`, `delivery`, `keys` and `types` (all other types
-of keys), `codecs`, `transports` (how a command reaches an engine), `backend`, `directory` and `owner` (durable stores),
-`channels` (messages that are not stored), `redis_py`, `aio`.
+Read in this order: `opening` (open, connect), `store`, `stream`, `group`, `delivery`, `keys` and `types` (all other
+types of keys), `codecs`, `transports` (how a command reaches an engine), `backend`, `directory` and `owner` (durable
+stores), `channels` (messages that are not stored), `redis_py`, `aio`.
 """
 
 from rillet.store import codecs
@@ -10,9 +10,10 @@ from rillet.store.channels import ChannelMessage, Subscription
 from rillet.store.entry import Entry
 from rillet.store.group import Consumer, Group, MultiConsumer
 from rillet.store.message import Message
+from rillet.store.opening import connect, open
 from rillet.store.records import ConsumerInfo, GroupInfo, PendingEntry, PendingSummary
 from rillet.store.stats import GroupStats, StoreStats, StreamMemory, StreamStats
-from rillet.store.store import Store, connect, open
+from rillet.store.store import Store
 from rillet.store.stream import Stream
 from rillet.store.types.hash import Hash
 from rillet.store.types.list import List

@@ -29,21 +29,20 @@ from rillet.runtime.settings import Settings
 from rillet.server.server import UNIX_SOCKETS, answers
 from rillet.store.defrag import DefragThread
 from rillet.store.directory import Directory
+from rillet.store.directory_opening import DirectoryOpening
 from rillet.store.encoding import decode
-from rillet.store.eviction import EvictionThread
 from rillet.store.expiry import ActiveExpiry
-from rillet.store.lazyfree import LazyFreeThread
 from rillet.store.owner import Owner
 from rillet.store.recovery import Recovery
 from rillet.store.retries import PATIENCE
 from rillet.store.server_attachment import ServedTransport, server_of
 from rillet.store.serving import MemoryServer, ServerLoop, unix_url
 from rillet.store.snapshots import copy_file, save_in_background
+from rillet.store.step_threads import EvictionThread, LazyFreeThread
 from rillet.store.transports.cluster import ClusterTransport
 from rillet.store.transports.in_process import InProcessTransport
 from rillet.store.transports.lock import engine_lock
 from rillet.store.transports.server import AttachedTransport, ServerTransport, options_of
-from rillet.store.transports.shield import EngineThread
 from rillet.store.transports.transport import Transport, wait_for
 
 LOGGER = logger("attach")
@@ -169,8 +168,8 @@ class MemoryBackend(Backend):
 class DirectoryBackend(Backend):
     """A store in a directory: this process owns the directory, or is attached to the process that owns it.
 
-    Another thread takes the directory, so an interrupted caller stops waiting, and the directory is still either taken
-    and served, or not taken. A later call gets what that thread opened.
+    Another thread takes the directory (DirectoryOpening), so an interrupted caller stops waiting, and the directory is
+    still either taken and served, or not taken. A later call gets what that thread opened.
 
     timeout: seconds in which the owner must answer an attached store; see AttachedTransport.
     """
@@ -185,10 +184,7 @@ class DirectoryBackend(Backend):
         self._owner: Owner | None = None
         self._transport: Transport | None = None
         self._guard = threading.RLock()
-        self._opener = EngineThread()
-        self._taking = threading.RLock()  # held while the opener works, which may continue after its caller
-        self._opening = False
-        self._replacing = False
+        self._opening = DirectoryOpening()
         self._closed = self._released = False
 
     def transport(self) -> Transport:
@@ -198,7 +194,7 @@ class DirectoryBackend(Backend):
         with self._guard:
             if self._closed:
                 raise StoreClosed("the store is closed")
-            if self._replacing:
+            if self._opening.awaited:
                 raise NestedCall(
                     "this call came from a signal handler that interrupted this thread while it opened the store: call "
                     "the store from another thread, or set a flag in the handler and call the store later"
@@ -207,33 +203,25 @@ class DirectoryBackend(Backend):
             found = self._transport
             if found is not None and not (found is broken and isinstance(broken, AttachedTransport)):
                 return found
-            self._replacing = True
-            try:
-                return self._opener.run(self._open, broken)
-            finally:
-                self._replacing = False
-                if not self._opening:
-                    self._opener.stop()
+            return self._opening.run(self._open, self._release_if_closed, broken)
 
     def _open(self, broken: Transport | None) -> Transport:
-        """Take the directory, or attach to its owner; close both again if the store was closed meanwhile."""
-        with self._taking:
-            if self._closed:
-                raise StoreClosed("the store is closed")
-            self._opening = True
-            try:
-                if self._transport is broken and isinstance(broken, AttachedTransport):
-                    LOGGER.warning("%s: the connection to the owner was lost", self.path)
-                    self._transport = None
-                    broken.abandon()
-                if self._transport is None:
-                    served = isinstance(broken, ServedTransport)
-                    self._transport = self._attach_to_server(RESTART_SECONDS if served else 0) or self._own_or_attach()
-                return self._transport
-            finally:
-                self._opening = False
-                if self._closed:
-                    self._release()
+        """Take the directory, or attach to its owner."""
+        if self._closed:
+            raise StoreClosed("the store is closed")
+        if self._transport is broken and isinstance(broken, AttachedTransport):
+            LOGGER.warning("%s: the connection to the owner was lost", self.path)
+            self._transport = None
+            broken.abandon()
+        if self._transport is None:
+            served = isinstance(broken, ServedTransport)
+            self._transport = self._attach_to_server(RESTART_SECONDS if served else 0) or self._own_or_attach()
+        return self._transport
+
+    def _release_if_closed(self) -> None:
+        """After an opening: release what it opened if the store was closed meanwhile."""
+        if self._closed:
+            self._release()
 
     @property
     def recovery(self) -> Recovery | None:
@@ -250,8 +238,7 @@ class DirectoryBackend(Backend):
         return path or made
 
     def after_fork(self) -> Transport:
-        self._guard, self._replacing = threading.RLock(), False
-        self._taking, self._opening = threading.RLock(), False
+        self._guard, self._opening = threading.RLock(), DirectoryOpening()
         if self._owner is not None:
             self._owner.forget_in_child()
             self._owner = None
@@ -359,11 +346,11 @@ class DirectoryBackend(Backend):
             return
         with self._guard:
             self._closed = True
-            if not self._opening:
+            if not self._opening.under_way:
                 self._release()
 
     def _release(self) -> None:
-        with self._taking:
+        with self._opening.lock:
             if self._released:
                 return
             self._released = True

@@ -22,9 +22,10 @@ from rillet.errors import CommandError, StoreError
 from rillet.persistence.announcement import Announcement, announced
 from rillet.server.server import answers
 from rillet.store.directory import LOG_FOLDER
+from rillet.store.opening import connect, open
 from rillet.store.read_only import ReadOnlyBackend
 from rillet.store.serving import unix_url
-from rillet.store.store import Store, connect, open
+from rillet.store.store import Store
 
 Result = TypeVar("Result")
 _TRIES = 20  # how often a directory whose owner ended is opened again

@@ -24,6 +24,9 @@ try:
 except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
     from rillet import _cython as cython
 
+if cython.compiled:
+    from cython.cimports.libc.string import memcpy  # type: ignore[import-not-found, unused-ignore]
+
 _POLYNOMIAL = 0x95AC9329AC4BC9B5  # 0xad93d23594c935a9 with its 64 bits reflected
 _SLICES = 16
 
@@ -71,11 +74,12 @@ def crc64_of(p: cython.p_const_uchar, n: cython.Py_ssize_t, crc: cython.ulonglon
     bytes_of_tables: cython.p_uchar = _TABLES
     t: cython.p_ulonglong = cython.cast(cython.p_ulonglong, bytes_of_tables)
     i: cython.Py_ssize_t = 0
-    a: cython.ulonglong
-    b: cython.ulonglong
+    a: cython.ulonglong = 0
+    b: cython.ulonglong = 0
     while i + 16 <= n:
-        a = crc ^ cython.cast(cython.p_ulonglong, p + i)[0]
-        b = cython.cast(cython.p_ulonglong, p + i + 8)[0]
+        memcpy(cython.address(a), p + i, 8)
+        memcpy(cython.address(b), p + i + 8, 8)
+        a ^= crc
         crc = (
             t[3840 + (a & 0xFF)] ^ t[3584 + (a >> 8 & 0xFF)] ^ t[3328 + (a >> 16 & 0xFF)] ^ t[3072 + (a >> 24 & 0xFF)]
             ^ t[2816 + (a >> 32 & 0xFF)] ^ t[2560 + (a >> 40 & 0xFF)] ^ t[2304 + (a >> 48 & 0xFF)] ^ t[2048 + (a >> 56)]

@@ -94,9 +94,11 @@ _UP_TO = cython.declare(cython.int, 5)
 @cython.inline
 @cython.exceptval(check=False)
 def _score(p: cython.p_uchar, i: cython.Py_ssize_t) -> cython.double:
-    """Return score i of a node."""
+    """Return score i of a node. It is copied, because a pair of 12 bytes does not align it."""
     if cython.compiled:
-        return cython.cast(cython.p_double, p + _PAIRS + _PAIR * i)[0]
+        value: cython.double = 0.0
+        memcpy(cython.address(value), p + _PAIRS + _PAIR * i, 8)  # noqa: F821
+        return value
     score: float = struct.unpack_from("<d", p, 128 + 12 * i)[0]
     return score
 
@@ -114,7 +116,7 @@ def _entry(p: cython.p_uchar, i: cython.Py_ssize_t) -> cython.Py_ssize_t:
 @cython.exceptval(-1, check=False)
 def _put_pair(p: cython.p_uchar, i: cython.Py_ssize_t, score: cython.double, n: cython.Py_ssize_t) -> cython.bint:
     if cython.compiled:
-        cython.cast(cython.p_double, p + _PAIRS + _PAIR * i)[0] = score
+        memcpy(p + _PAIRS + _PAIR * i, cython.address(score), 8)  # noqa: F821
     else:
         struct.pack_into("<d", p, 128 + 12 * i, score)
     put_u32(p, _PAIRS + _PAIR * i + 8, n)

@@ -1,5 +1,5 @@
 cimport cython
-from rillet.commands.small_values cimport LengthFastPath, SmallValuePath, write_entries, write_entry
+from rillet.commands.small_values cimport HEADER, MISSING, MOST_WORDS, UNUSUAL, LengthFastPath, SmallValuePath, write_entries, write_entry
 from rillet.keyspace.database cimport Database
 from rillet.keyspace.rest_buffer cimport RestBuffer
 from rillet.protocol.reply_writer cimport ReplyWriter
@@ -17,6 +17,11 @@ cdef class HsetFastPath(SmallValuePath):
     cdef Py_ssize_t set_fields(self, Session session, Database db, ArgumentSpans words) except -2
     cdef Py_ssize_t _set_awake(self, Session session, Database db, ArgumentSpans words, Py_ssize_t n, object value) except -2
     cpdef Py_ssize_t fields(self, Session session, list[bytes] argv) except -2
+
+@cython.final
+cdef class HsetnxFastPath(SmallValuePath):
+    pass
+
 
 @cython.final
 cdef class HmgetFastPath(SmallValuePath):

@@ -12,7 +12,7 @@ try:
 except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
     from rillet import _cython as cython
 
-from rillet.commands.small_values import MISSING, UNUSUAL, LengthFastPath, SmallValuePath
+from rillet.commands.small_values import LengthFastPath, SmallValuePath
 from rillet.keyspace import rest_buffer
 from rillet.keyspace.database import Database
 from rillet.keyspace.rest_buffer import RestBuffer
@@ -21,22 +21,17 @@ from rillet.runtime.session import Session
 from rillet.structs.argument_spans import ArgumentSpans
 from rillet.structs.dict import Dict
 from rillet.structs.listpack import Listpack
-from rillet.types.at_rest import LIMIT
 from rillet.types.hash import Hash
 
-if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
-    from rillet.commands.small_values import write_entries, write_entry
+if not cython.compiled:  # the compiled module gets these C names from its .pxd file
+    from rillet.commands.small_values import HEADER, MISSING, MOST_WORDS, UNUSUAL, write_entries, write_entry
     from rillet.structs.listpack import parse_digits
 
-_HEADER = cython.declare(cython.Py_ssize_t, 6)
-_MISSING = cython.declare(cython.Py_ssize_t, MISSING)
-_UNUSUAL = cython.declare(cython.Py_ssize_t, UNUSUAL)
 _HASH = cython.declare(cython.int, rest_buffer.HASH)
 _HASH_TABLE = cython.declare(cython.int, rest_buffer.HASH_TABLE)
 _MANY = cython.declare(cython.Py_ssize_t, 256)  # arguments of a call that sets fields of a small hash
 _DIGITS = cython.declare(cython.Py_ssize_t, 20)  # characters of the longest integer
 _MOST = cython.declare(cython.longlong, 2**62 - 1)  # the sum of two such numbers does not overflow
-_LIMIT = cython.declare(cython.Py_ssize_t, LIMIT)
 
 
 @cython.cfunc
@@ -45,10 +40,19 @@ def _write_packed(
     out: ReplyWriter, packed: Listpack, field: cython.p_const_uchar, size: cython.Py_ssize_t
 ) -> cython.bint:
     """Reply with the value of a field in a listpack, null if it does not exist."""
-    pos: cython.Py_ssize_t = packed.find_span(_HEADER, field, size, 1)
+    pos: cython.Py_ssize_t = packed.find_span(HEADER, field, size, 1)
     if pos == -1:
         return out.null()
     return write_entry(out, packed, packed.skip(pos))
+
+
+@cython.cfunc
+@cython.exceptval(-1, check=False)
+def _converted(buffer: RestBuffer, tag: cython.int, widest: cython.Py_ssize_t) -> cython.int:
+    """Return the tag of the hash in the buffer after a change by words of up to `widest` bytes."""
+    if widest > buffer.hash_value or buffer.packed.length() >> 1 > buffer.hash_entries:
+        return _HASH_TABLE
+    return tag
 
 
 @cython.final
@@ -70,7 +74,7 @@ class HgetFastPath(SmallValuePath):
         if words.count != 3:
             return False
         n: cython.Py_ssize_t = self.find(db, words)
-        if n == _MISSING and db.on_missed is None:
+        if n == MISSING and db.on_missed is None:
             db.misses += 1
             return out.null()
         if n < 0:
@@ -131,18 +135,14 @@ class HsetFastPath(SmallValuePath):
         buffer: RestBuffer = db.buffer
         packed: Listpack = buffer.packed
         i: cython.Py_ssize_t
-        total: cython.Py_ssize_t = 0
         widest: cython.Py_ssize_t = 0
         created: cython.Py_ssize_t = 0
         if words.count < 4 or words.count & 1 or not self.may_write(db):
             return -1
-        for i in range(2, words.count):
-            total += words.size[i]
-            widest = max(widest, words.size[i])
         n: cython.Py_ssize_t = self.find(db, words)
         tag: cython.int = _HASH
         if n < 0:
-            if n == _UNUSUAL:
+            if n == UNUSUAL:
                 return -1
             buffer.start(tag)
         else:
@@ -152,25 +152,23 @@ class HsetFastPath(SmallValuePath):
             tag = buffer.load(db.keys, n)
             if tag != _HASH and tag != _HASH_TABLE:
                 return -1
-        if total > _LIMIT or words.count > _MANY:
+        if words.count > _MANY:
             return -1
         for i in range(2, words.count, 2):
-            pos: cython.Py_ssize_t = packed.find_span(_HEADER, words.at[i], words.size[i], 1)
+            widest = max(widest, words.size[i], words.size[i + 1])
+            pos: cython.Py_ssize_t = packed.find_span(HEADER, words.at[i], words.size[i], 1)
             if pos == -1:
-                packed.append_span(words.at[i], words.size[i])
-                packed.append_span(words.at[i + 1], words.size[i + 1])
                 created += 1
-            else:
-                packed.replace_span(packed.skip(pos), words.at[i + 1], words.size[i + 1])
-        if tag == _HASH:
-            many: cython.bint = buffer.compact and (words.count - 2) >> 1 > buffer.hash_entries
-            if many or widest > buffer.hash_value or packed.length() >> 1 > buffer.hash_entries:
-                tag = _HASH_TABLE
-        if not (buffer.fits() if tag == _HASH else buffer.table_fits(2)):
-            self.outgrow(db, words, n)
+                buffer.append(words.at[i], words.size[i])
+                if not buffer.append(words.at[i + 1], words.size[i + 1]):
+                    break
+            elif not buffer.replace(packed.skip(pos), words.at[i + 1], words.size[i + 1]):
+                break
+        if buffer.compact and (words.count - 2) >> 1 > buffer.hash_entries:
+            tag = _HASH_TABLE
+        tag = _converted(buffer, tag, widest)
+        if not self.keep(db, words, n, tag):
             return -1
-        buffer.rest[0] = tag
-        self.store(db, words, n, buffer.compose())
         session.dirty += (words.count - 2) >> 1
         return created
 
@@ -201,10 +199,46 @@ class HsetFastPath(SmallValuePath):
     def fields(self, session: Session, argv: list[bytes]) -> cython.Py_ssize_t:
         """Set the fields for a handler; return how many are new, or -1 if it must do it in the general form."""
         words: ArgumentSpans = session.db.buffer.words
-        if len(argv) > 512:
+        if len(argv) > MOST_WORDS:
             return -1
         words.take(argv, 0, len(argv))
         return self.set_fields(session, session.db, words)
+
+
+@cython.final
+@cython.cclass
+class HsetnxFastPath(SmallValuePath):
+    """The fast path of HSETNX: supports small hashes, and keys that do not exist."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        self.name = b"hsetnx"
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def one(self, session: Session, db: Database, words: ArgumentSpans) -> cython.bint:
+        """Execute an HSETNX, or return False without any effect (hsetnxCommand)."""
+        buffer: RestBuffer = db.buffer
+        if words.count != 4:
+            return False
+        tag: cython.int = self.open(db, words)
+        if tag == MISSING:
+            tag = _HASH
+            buffer.entry = -1
+            buffer.start(tag)
+        elif tag != _HASH and tag != _HASH_TABLE:
+            return False
+        if buffer.packed.find_span(HEADER, words.at[2], words.size[2], 1) != -1:
+            self.touch(db, buffer.entry)
+            return session.out.integer(0)
+        if buffer.append(words.at[2], words.size[2]):
+            buffer.append(words.at[3], words.size[3])
+        tag = _converted(buffer, tag, max(words.size[2], words.size[3]))
+        if not self.keep(db, words, buffer.entry, tag):
+            return False
+        session.dirty += 1
+        return session.out.integer(1)
 
 
 @cython.final
@@ -228,11 +262,11 @@ class HmgetFastPath(SmallValuePath):
         tag: cython.int = self.read(db, words)
         if tag == _HASH or tag == _HASH_TABLE:
             self.hit(db)
-        elif tag != _MISSING:
+        elif tag != MISSING:
             return False
         out.array(words.count - 2)
         for i in range(2, words.count):
-            if tag == _MISSING:
+            if tag == MISSING:
                 out.null()
             else:
                 _write_packed(out, db.buffer.packed, words.at[i], words.size[i])
@@ -256,14 +290,14 @@ class HgetallFastPath(SmallValuePath):
         if words.count != 2:
             return False
         tag: cython.int = self.read(db, words)
-        if tag == _MISSING:
+        if tag == MISSING:
             return session.out.map(0)
         if tag != _HASH and tag != _HASH_TABLE:
             return False
         self.hit(db)
         count: cython.Py_ssize_t = db.buffer.packed.length()
         session.out.map(count >> 1)
-        return write_entries(session.out, db.buffer.packed, _HEADER, count, 1)
+        return write_entries(session.out, db.buffer.packed, HEADER, count, 1)
 
 
 @cython.final
@@ -288,20 +322,18 @@ class HincrbyFastPath(SmallValuePath):
         if not -_MOST <= by <= _MOST:
             return False
         tag: cython.int = self.open(db, words)
-        if tag == _MISSING:
+        if tag == MISSING:
             tag = _HASH
             buffer.entry = -1
             buffer.start(tag)
-        if words.size[2] > _LIMIT or (
-            tag == _HASH and (buffer.hash_value < _DIGITS or words.size[2] > buffer.hash_value)
-        ):
+        if tag == _HASH and (buffer.hash_value < _DIGITS or words.size[2] > buffer.hash_value):
             return False
         if tag != _HASH and tag != _HASH_TABLE:
             return False
-        pos: cython.Py_ssize_t = packed.find_span(_HEADER, words.at[2], words.size[2], 1)
+        pos: cython.Py_ssize_t = packed.find_span(HEADER, words.at[2], words.size[2], 1)
         if pos == -1:
-            packed.append_span(words.at[2], words.size[2])
-            packed.append_int(by)
+            if buffer.append(words.at[2], words.size[2]):
+                packed.append_int(by)
         else:
             pos = packed.skip(pos)
             if packed.decode(pos) or not -_MOST <= packed.at_int <= _MOST:
@@ -310,9 +342,8 @@ class HincrbyFastPath(SmallValuePath):
             packed.replace_int(pos, by)
         if tag == _HASH and packed.length() >> 1 > buffer.hash_entries:
             return False
-        if not (buffer.fits() if tag == _HASH else buffer.table_fits(2)):
-            return self.outgrow(db, words, buffer.entry)
-        self.put_back(db, words)
+        if not self.keep(db, words, buffer.entry, tag):
+            return False
         session.dirty += 1
         return session.out.integer(by)
 
@@ -331,27 +362,12 @@ class HdelFastPath(SmallValuePath):
     @cython.exceptval(-1, check=False)
     def one(self, session: Session, db: Database, words: ArgumentSpans) -> cython.bint:
         """Execute an HDEL, or return False without any effect (hdelCommand)."""
-        packed: Listpack = db.buffer.packed
-        i: cython.Py_ssize_t
-        removed: cython.Py_ssize_t = 0
         if words.count < 3:
             return False
         tag: cython.int = self.open(db, words)
-        if tag == _MISSING:
+        if tag == MISSING:
             return session.out.integer(0)
-        if tag != _HASH and tag != _HASH_TABLE:
-            return False
-        for i in range(2, words.count):
-            pos: cython.Py_ssize_t = packed.find_span(_HEADER, words.at[i], words.size[i], 1)
-            if pos != -1:
-                packed.delete(packed.delete(pos))
-                removed += 1
-        if removed:
-            self.put_back(db, words)
-            session.dirty += removed
-        else:
-            self.touch(db, db.buffer.entry)
-        return session.out.integer(removed)
+        return (tag == _HASH or tag == _HASH_TABLE) and self.remove_elements(session, db, words, 2)
 
 
 def hlen() -> LengthFastPath:
@@ -360,5 +376,6 @@ def hlen() -> LengthFastPath:
 
 
 __all__ = [
-    "HdelFastPath", "HgetFastPath", "HgetallFastPath", "HincrbyFastPath", "HmgetFastPath", "HsetFastPath", "hlen",
+    "HdelFastPath", "HgetFastPath", "HgetallFastPath", "HincrbyFastPath", "HmgetFastPath", "HsetFastPath",
+    "HsetnxFastPath", "hlen",
 ]  # fmt: skip

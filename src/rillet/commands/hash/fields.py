@@ -19,6 +19,7 @@ from rillet.commands.hash.fast_path import (
     HincrbyFastPath,
     HmgetFastPath,
     HsetFastPath,
+    HsetnxFastPath,
 )
 from rillet.commands.hash.fast_path import hlen as hlen_path
 from rillet.commands.keys.scan import scan_value
@@ -33,7 +34,7 @@ from rillet.types.hash import Hash
 from rillet.types.string import string2ll
 
 _HGET, _HSET, _HMGET, _HGETALL = HgetFastPath(), HsetFastPath(), HmgetFastPath(), HgetallFastPath()
-_HINCRBY, _HDEL, _HLEN = HincrbyFastPath(), HdelFastPath(), hlen_path()
+_HSETNX, _HINCRBY, _HDEL, _HLEN = HsetnxFastPath(), HincrbyFastPath(), HdelFastPath(), hlen_path()
 _NOT_FINITE = "value is NaN or Infinity"
 _NO_NUMBER = "Number of fields must be a positive integer"
 _RESULT_NOT_FINITE = "increment would produce NaN or Infinity"
@@ -87,9 +88,14 @@ def hmset(session: Session, argv: list[bytes]) -> None:
     session.out.ok()
 
 
-@command("hsetnx", arity=4, flags="write denyoom fast", since="2.0.0", syntax="key field value", complexity="O(1)")
+@command("hsetnx", arity=4, flags="write denyoom fast", since="2.0.0", syntax="key field value", complexity="O(1)",
+         shortcut=HsetnxFastPath)
 def hsetnx(session: Session, argv: list[bytes]) -> None:
     """Set a field of a hash, unless it exists."""
+    if _HSETNX.execute(session, argv):
+        if session.dirty:
+            session.notify(b"h", b"hset", argv[1])
+        return
     key, field, content = argv[1:]
     value = value_for_write(session, key, Hash)
     if value is not None and field in value:

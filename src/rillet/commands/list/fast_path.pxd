@@ -1,5 +1,5 @@
 cimport cython
-from rillet.commands.small_values cimport LengthFastPath, SmallValuePath, write_entry
+from rillet.commands.small_values cimport HEADER, MISSING, UNUSUAL, LengthFastPath, SmallValuePath, write_entry
 from rillet.keyspace.database cimport Database
 from rillet.keyspace.rest_buffer cimport RestBuffer
 from rillet.runtime.session cimport Session

@@ -11,23 +11,18 @@ try:
 except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
     from rillet import _cython as cython
 
-from rillet.commands.small_values import MISSING, UNUSUAL, LengthFastPath, SmallValuePath
+from rillet.commands.small_values import LengthFastPath, SmallValuePath
 from rillet.keyspace import rest_buffer
 from rillet.keyspace.database import Database
 from rillet.keyspace.rest_buffer import RestBuffer
 from rillet.runtime.session import Session
 from rillet.structs.argument_spans import ArgumentSpans
 from rillet.structs.listpack import Listpack
-from rillet.types.at_rest import LIMIT
 
-if not cython.compiled:  # the compiled module gets this C function from its .pxd file
-    from rillet.commands.small_values import write_entry
+if not cython.compiled:  # the compiled module gets these C names from its .pxd file
+    from rillet.commands.small_values import HEADER, MISSING, UNUSUAL, write_entry
 
-_HEADER = cython.declare(cython.Py_ssize_t, 6)
-_MISSING = cython.declare(cython.Py_ssize_t, MISSING)
-_UNUSUAL = cython.declare(cython.Py_ssize_t, UNUSUAL)
 _LIST = cython.declare(cython.int, rest_buffer.LIST)
-_LIMIT = cython.declare(cython.Py_ssize_t, LIMIT)
 
 
 @cython.cclass
@@ -42,32 +37,25 @@ class _PushFastPath(SmallValuePath):
     def one(self, session: Session, db: Database, words: ArgumentSpans) -> cython.bint:
         """Execute the push, or return False without any effect (pushGenericCommand)."""
         buffer: RestBuffer = db.buffer
-        packed: Listpack = buffer.packed
         i: cython.Py_ssize_t
-        total: cython.Py_ssize_t = 0
         if words.count < 3 or buffer.list_threshold or not self.may_write(db):
-            return False
-        for i in range(2, words.count):
-            total += words.size[i]
-        if total > _LIMIT:
             return False
         n: cython.Py_ssize_t = self.find(db, words)
         if n < 0:
-            if n == _UNUSUAL:
+            if n == UNUSUAL:
                 return False
             buffer.start_list()
         elif db.keys.object_at(n) is not None or buffer.load(db.keys, n) != _LIST:
             return False
         for i in range(2, words.count):
-            if self._head:
-                packed.insert_span(_HEADER, words.at[i], words.size[i])
-            else:
-                packed.append_span(words.at[i], words.size[i])
-        if not buffer.fits() or not buffer.list_keeps_its_form():
-            return self.outgrow(db, words, n)
-        self.store(db, words, n, buffer.compose())
+            if not (
+                buffer.prepend(words.at[i], words.size[i]) if self._head else buffer.append(words.at[i], words.size[i])
+            ):
+                break
+        if not self.keep(db, words, n, _LIST):
+            return False
         session.dirty += words.count - 2
-        return session.out.integer(packed.length())
+        return session.out.integer(buffer.packed.length())
 
 
 @cython.final
@@ -109,12 +97,12 @@ class _PopFastPath(SmallValuePath):
         if words.count != 2:
             return False
         tag: cython.int = self.open(db, words)
-        if tag == _MISSING:
+        if tag == MISSING:
             return session.out.null()
         # A quicklist may become a listpack, which the handler does.
         if tag != _LIST or (db.buffer.compact and db.buffer.rest[1] & 1 == 0):
             return False
-        pos: cython.Py_ssize_t = _HEADER if self._head else packed.last()
+        pos: cython.Py_ssize_t = HEADER if self._head else packed.last()
         mark: cython.Py_ssize_t = session.out.mark()
         write_entry(session.out, packed, pos)
         packed.delete(pos)
@@ -166,7 +154,7 @@ class LrangeFastPath(SmallValuePath):
     def one(self, session: Session, db: Database, words: ArgumentSpans) -> cython.bint:
         """Execute an LRANGE, or return False without any effect."""
         tag: cython.int = self.read_range(db, words)
-        if tag == _MISSING:
+        if tag == MISSING:
             return session.out.array(0)
         return tag == _LIST and self.hit(db) and self.write_range(session.out, db, 1)
 

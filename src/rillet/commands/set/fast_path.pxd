@@ -1,5 +1,5 @@
 cimport cython
-from rillet.commands.small_values cimport LengthFastPath, SmallValuePath, write_entries
+from rillet.commands.small_values cimport HEADER, MISSING, NOT_INT, UNUSUAL, LengthFastPath, SmallValuePath, write_entries
 from rillet.keyspace.database cimport Database
 from rillet.keyspace.rest_buffer cimport RestBuffer
 from rillet.runtime.session cimport Session
@@ -20,3 +20,8 @@ cdef class SismemberFastPath(SmallValuePath):
 @cython.final
 cdef class SmembersFastPath(SmallValuePath):
     pass
+
+
+@cython.final
+cdef class SremFastPath(SmallValuePath):
+    cdef bint _remove_numbers(self, Session session, Database db, ArgumentSpans words) except -1

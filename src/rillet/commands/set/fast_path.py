@@ -1,4 +1,4 @@
-"""The fast paths of SADD, SISMEMBER and SMEMBERS: members of small sets, added and read in their bytes at rest.
+"""The fast paths of SADD, SREM, SISMEMBER and SMEMBERS: members of small sets, in their bytes at rest.
 
 A set at rest is an intset, or a listpack in both other encodings, so the conversion of a listpack to a hashtable
 changes only its tag. The rules for the encoding are those of types/set.py. An intset that must become another encoding
@@ -12,7 +12,7 @@ try:
 except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
     from rillet import _cython as cython
 
-from rillet.commands.small_values import MISSING, UNUSUAL, LengthFastPath, SmallValuePath
+from rillet.commands.small_values import LengthFastPath, SmallValuePath
 from rillet.keyspace import rest_buffer
 from rillet.keyspace.database import Database
 from rillet.keyspace.rest_buffer import RestBuffer
@@ -20,22 +20,16 @@ from rillet.runtime.session import Session
 from rillet.structs.argument_spans import ArgumentSpans
 from rillet.structs.dict import Dict
 from rillet.structs.listpack import Listpack
-from rillet.types.at_rest import LIMIT
 from rillet.types.set import Set
 
-if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
-    from rillet.commands.small_values import write_entries
+if not cython.compiled:  # the compiled module gets these C names from its .pxd file
+    from rillet.commands.small_values import HEADER, MISSING, NOT_INT, UNUSUAL, write_entries
     from rillet.structs.listpack import parse_digits
 
-_HEADER = cython.declare(cython.Py_ssize_t, 6)
-_MISSING = cython.declare(cython.Py_ssize_t, MISSING)
-_UNUSUAL = cython.declare(cython.Py_ssize_t, UNUSUAL)
 _SET = cython.declare(cython.int, rest_buffer.SET)
 _INTSET = cython.declare(cython.int, rest_buffer.INTSET)
 _SET_TABLE = cython.declare(cython.int, rest_buffer.SET_TABLE)
-_LIMIT = cython.declare(cython.Py_ssize_t, LIMIT)
 _MANY = cython.declare(cython.Py_ssize_t, 128)  # members that one call adds to a small set
-_NOT_INT = cython.declare(cython.longlong, -(2**63))  # `parse_digits` returns it also for the text of -2^63
 
 
 @cython.final
@@ -56,21 +50,18 @@ class SaddFastPath(SmallValuePath):
         packed: Listpack = buffer.packed
         count: cython.Py_ssize_t = words.count - 2
         i: cython.Py_ssize_t
-        total: cython.Py_ssize_t = 0
         added: cython.Py_ssize_t = 0
         if count < 1 or not self.may_write(db):
             return False
-        for i in range(2, words.count):
-            total += words.size[i]
         n: cython.Py_ssize_t = self.find(db, words)
         tag: cython.int
         if n < 0:
-            if n == _UNUSUAL or count > _MANY:
+            if n == UNUSUAL or count > _MANY:
                 return False
             if words.size[2] == 20 and words.at[2][0] == 45:  # possibly -2^63
                 return False
             if (not buffer.compact or count <= buffer.intset_entries) and (
-                parse_digits(words.at[2], words.size[2]) != _NOT_INT
+                parse_digits(words.at[2], words.size[2]) != NOT_INT
             ):
                 buffer.start_numbers()
                 return self._add_numbers(session, db, words, n)
@@ -89,22 +80,18 @@ class SaddFastPath(SmallValuePath):
                 return False
             if tag == _SET and count > buffer.set_entries:
                 return False
-        if total > _LIMIT:
-            return False
         for i in range(2, words.count):
-            if packed.find_span(_HEADER, words.at[i], words.size[i], 0) == -1:
+            if packed.find_span(HEADER, words.at[i], words.size[i], 0) == -1:
                 if packed.length() >= buffer.set_entries or words.size[i] > buffer.set_value:
                     tag = _SET_TABLE
-                packed.append_span(words.at[i], words.size[i])
                 added += 1
-        if not (buffer.fits() if tag == _SET else buffer.table_fits(1)):
-            return self.outgrow(db, words, n)
-        if added:
-            buffer.rest[0] = tag
-            self.store(db, words, n, buffer.compose())
-            session.dirty += added
-        else:
+                if not buffer.append(words.at[i], words.size[i]):
+                    break
+        if added == 0:
             self.touch(db, n)
+        elif not self.keep(db, words, n, tag):
+            return False
+        session.dirty += added
         return session.out.integer(added)
 
     @cython.cfunc
@@ -141,7 +128,7 @@ class SaddFastPath(SmallValuePath):
             return False
         for i in range(2, words.count):
             value = parse_digits(words.at[i], words.size[i])
-            if value == _NOT_INT:
+            if value == NOT_INT:
                 return False
             if buffer.add_number(value):
                 added += 1
@@ -173,15 +160,15 @@ class SismemberFastPath(SmallValuePath):
         if words.count != 3:
             return False
         tag: cython.int = self.read(db, words)
-        if tag == _MISSING:
+        if tag == MISSING:
             return session.out.integer(0)
         if tag == _INTSET:
             value: cython.longlong = parse_digits(words.at[2], words.size[2])
-            if value == _NOT_INT and words.size[2] == 20:  # possibly -2^63
+            if value == NOT_INT and words.size[2] == 20:  # possibly -2^63
                 return False
-            found = value != _NOT_INT and db.buffer.has_number(value)
+            found = value != NOT_INT and db.buffer.has_number(value)
         elif tag == _SET or tag == _SET_TABLE:
-            found = db.buffer.packed.find_span(_HEADER, words.at[2], words.size[2], 0) != -1
+            found = db.buffer.packed.find_span(HEADER, words.at[2], words.size[2], 0) != -1
         else:
             return False
         self.hit(db)
@@ -207,7 +194,7 @@ class SmembersFastPath(SmallValuePath):
         if words.count != 2:
             return False
         tag: cython.int = self.read(db, words)
-        if tag == _MISSING:
+        if tag == MISSING:
             return session.out.set(0)
         if tag == _INTSET:
             self.hit(db)
@@ -219,7 +206,54 @@ class SmembersFastPath(SmallValuePath):
             return False
         self.hit(db)
         session.out.set(buffer.packed.length())
-        return write_entries(session.out, buffer.packed, _HEADER, buffer.packed.length(), 1)
+        return write_entries(session.out, buffer.packed, HEADER, buffer.packed.length(), 1)
+
+
+@cython.final
+@cython.cclass
+class SremFastPath(SmallValuePath):
+    """The fast path of SREM: supports missing keys and small sets."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        self.name = b"srem"
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def one(self, session: Session, db: Database, words: ArgumentSpans) -> cython.bint:
+        """Execute an SREM, or return False without any effect (sremCommand)."""
+        if words.count < 3:
+            return False
+        tag: cython.int = self.open(db, words)
+        if tag == MISSING:
+            return session.out.integer(0)
+        if tag == _INTSET:
+            return self._remove_numbers(session, db, words)
+        return (tag == _SET or tag == _SET_TABLE) and self.remove_elements(session, db, words, 1)
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _remove_numbers(self, session: Session, db: Database, words: ArgumentSpans) -> cython.bint:
+        """Execute an SREM for an intset, which the buffer contains, or return False without any effect."""
+        buffer: RestBuffer = db.buffer
+        i: cython.Py_ssize_t
+        value: cython.longlong
+        removed: cython.Py_ssize_t = 0
+        for i in range(2, words.count):
+            value = parse_digits(words.at[i], words.size[i])
+            if value != NOT_INT:
+                removed += buffer.remove_number(value)
+            elif words.size[i] == 20:  # possibly -2^63
+                return False
+        if removed == 0:
+            self.touch(db, buffer.entry)
+        elif buffer.numbers == 0:
+            db.delete(words.get(1))
+        else:
+            self.store(db, words, buffer.entry, buffer.compose_numbers())
+        session.dirty += removed
+        return session.out.integer(removed)
 
 
 def scard() -> LengthFastPath:
@@ -227,4 +261,4 @@ def scard() -> LengthFastPath:
     return LengthFastPath(b"scard", (rest_buffer.SET, rest_buffer.INTSET, rest_buffer.SET_TABLE), 1)
 
 
-__all__ = ["SaddFastPath", "SismemberFastPath", "SmembersFastPath", "scard"]
+__all__ = ["SaddFastPath", "SismemberFastPath", "SmembersFastPath", "SremFastPath", "scard"]

@@ -9,14 +9,15 @@ from rillet.commands.keys.scan import scan_value
 from rillet.commands.lookup import delete_if_empty, read_value, remove_members, value_for_write
 from rillet.commands.replies import write_bulks
 from rillet.commands.set import command
-from rillet.commands.set.fast_path import SaddFastPath, SismemberFastPath, SmembersFastPath
+from rillet.commands.set.fast_path import SaddFastPath, SismemberFastPath, SmembersFastPath, SremFastPath
 from rillet.commands.set.fast_path import scard as scard_path
 from rillet.commands.table_replies import write_table
 from rillet.errors import WrongType
 from rillet.runtime.session import Session
 from rillet.types.set import Set
 
-_SADD, _SISMEMBER, _SMEMBERS, _SCARD = SaddFastPath(), SismemberFastPath(), SmembersFastPath(), scard_path()
+_SADD, _SREM, _SISMEMBER, _SMEMBERS = SaddFastPath(), SremFastPath(), SismemberFastPath(), SmembersFastPath()
+_SCARD = scard_path()
 
 
 def write_members(session: Session, members: list[bytes]) -> None:
@@ -55,9 +56,11 @@ def sadd(session: Session, argv: list[bytes]) -> None:
 
 
 @command("srem", arity=-3, flags="write fast", since="1.0.0", syntax="key member [member ...]",
-         complexity="O(N) where N is the number of members to be removed.")
+         complexity="O(N) where N is the number of members to be removed.", shortcut=SremFastPath)
 def srem(session: Session, argv: list[bytes]) -> None:
     """Remove members of a set and return the number of removed ones."""
+    if not session.engine.notify_events and _SREM.execute(session, argv):
+        return
     remove_members(session, argv, Set, b"s", b"srem")
 
 

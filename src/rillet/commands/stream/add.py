@@ -106,6 +106,7 @@ class XaddFastPath(FastPath):
         while True:
             if ran & 15 == 0:
                 now = session.db.clock.now_ms()
+            self.ran = ran + 1
             if not self._add(session, words, feed, now, max_bytes, max_entries):
                 break
             parser.step()
@@ -116,6 +117,7 @@ class XaddFastPath(FastPath):
             if not words.is_option(0, b"xadd"):
                 break
         self.stream = None
+        self.ran = ran
         return ran
 
     @cython.cfunc

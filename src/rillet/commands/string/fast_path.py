@@ -63,6 +63,7 @@ class GetFastPath(FastPath):
         out: ReplyWriter = session.out
         ran: cython.Py_ssize_t = 0
         while words.count == 2:
+            self.ran = ran + 1
             if not self._get(db, out, words):
                 break
             parser.step()
@@ -72,6 +73,7 @@ class GetFastPath(FastPath):
             words.count = parser.scan(words.at, words.size, words.room)
             if not words.is_option(0, b"get"):
                 break
+        self.ran = ran
         return ran
 
     @cython.cfunc
@@ -137,6 +139,7 @@ class SetFastPath(FastPath):
         if db.access.mode != _LRU or db.watched_keys or db.blocking_keys or db.idmp_keys or db.lazy_server_del:
             return 0
         while words.count == 3:
+            self.ran = ran + 1
             if not self._set(session, db, words, feed):
                 break
             parser.step()
@@ -146,6 +149,7 @@ class SetFastPath(FastPath):
             words.count = parser.scan(words.at, words.size, words.room)
             if not words.is_option(0, b"set"):
                 break
+        self.ran = ran
         return ran
 
     @cython.cfunc

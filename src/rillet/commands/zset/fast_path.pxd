@@ -1,5 +1,5 @@
 cimport cython
-from rillet.commands.small_values cimport LengthFastPath, SmallValuePath
+from rillet.commands.small_values cimport HEADER, MISSING, MOST_WORDS, UNUSUAL, LengthFastPath, SmallValuePath
 from rillet.commands.table_replies cimport write_score
 from rillet.keyspace.database cimport Database
 from rillet.keyspace.rest_buffer cimport RestBuffer
@@ -9,11 +9,21 @@ from rillet.structs.float_text cimport parse_plain
 from rillet.structs.dict cimport Dict
 from rillet.structs.listpack cimport Listpack
 from rillet.structs.skiplist cimport Skiplist
-from rillet.types.packed_zset cimport put_span, score_at
+from rillet.types.packed_zset cimport score_at
 
 @cython.final
 cdef class ZaddFastPath(SmallValuePath):
     cdef bint _add_awake(self, Session session, Database db, ArgumentSpans words, Py_ssize_t n, object value) except -1
+
+@cython.final
+cdef class ZincrbyFastPath(SmallValuePath):
+    pass
+
+
+@cython.final
+cdef class ZremFastPath(SmallValuePath):
+    pass
+
 
 @cython.final
 cdef class ZscoreFastPath(SmallValuePath):

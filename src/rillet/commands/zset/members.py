@@ -19,7 +19,7 @@ from rillet.commands.arguments import NOT_A_FLOAT, arity_error, syntax_error
 from rillet.commands.keys.scan import scan_value
 from rillet.commands.lookup import read_value, remove_members, value_for_write
 from rillet.commands.zset import command
-from rillet.commands.zset.fast_path import ZaddFastPath, ZscoreFastPath
+from rillet.commands.zset.fast_path import ZaddFastPath, ZincrbyFastPath, ZremFastPath, ZscoreFastPath
 from rillet.commands.zset.fast_path import zcard as zcard_path
 from rillet.errors import CommandError
 from rillet.runtime.session import Session
@@ -27,7 +27,8 @@ from rillet.structs import float_text
 from rillet.structs.integer_text import decimal
 from rillet.types.zset import Pair, Zset, is_classic
 
-_ZADD, _ZSCORE, _ZCARD = ZaddFastPath(), ZscoreFastPath(), zcard_path()
+_ZADD, _ZINCRBY, _ZREM, _ZSCORE = ZaddFastPath(), ZincrbyFastPath(), ZremFastPath(), ZscoreFastPath()
+_ZCARD = zcard_path()
 _NAN = "resulting score is not a number (NaN)"
 _OPTIONS = frozenset((b"nx", b"xx", b"gt", b"lt", b"ch", b"incr"))
 
@@ -177,17 +178,23 @@ def zadd(session: Session, argv: list[bytes]) -> None:
 
 
 @command("zincrby", arity=4, flags="write denyoom fast", since="1.2.0", syntax="key increment member",
-         complexity="O(log(N)) where N is the number of elements in the sorted set.")
+         complexity="O(log(N)) where N is the number of elements in the sorted set.", shortcut=ZincrbyFastPath)
 def zincrby(session: Session, argv: list[bytes]) -> None:
     """Add to the score of a member; a new member starts at 0."""
+    if _ZINCRBY.execute(session, argv):
+        if session.dirty:
+            session.notify(b"z", b"zincr", argv[1])
+        return
     _add(session, argv, True)
 
 
 @command("zrem", arity=-3, flags="write fast", since="1.2.0", syntax="key member [member ...]",
          complexity="O(M*log(N)) with N being the number of elements in the sorted set and M the number of elements to "
-         "be removed.")
+         "be removed.", shortcut=ZremFastPath)
 def zrem(session: Session, argv: list[bytes]) -> None:
     """Remove members of a sorted set and return the number of removed ones."""
+    if not session.engine.notify_events and _ZREM.execute(session, argv):
+        return
     remove_members(session, argv, Zset, b"z", b"zrem")
 
 

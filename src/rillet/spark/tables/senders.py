@@ -245,10 +245,10 @@ class TableTransactionSender(TransactionSender):
             for words in self._commands(share.kept):
                 if line <= 0:
                     self.failed_key = words[1]
-                    break
+                    return count
                 line -= _lines(words)
                 count += 1
-            return count
+            return count + line  # the replies to the commands of the commit record have one line each
 
         lines = sum(_lines(words) for words in self._commands(share.kept)) if self.bulk else None
         if lines is None:

@@ -32,7 +32,7 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
-from weakref import ReferenceType, ref
+from weakref import ref
 
 from rillet.columns.receive_buffer import ReceiveBuffer
 from rillet.errors import CommandError, Misconf, NestedCall, StoreClosed
@@ -43,12 +43,12 @@ from rillet.runtime.engine import Engine
 from rillet.runtime.session import Session
 from rillet.store.allowed_commands import changes_connection
 from rillet.store.transports.in_process_pages import InProcessPages
-from rillet.store.transports.lock import COMPILED_STEPS, has_turn
-from rillet.store.transports.presence import OfThread, Presence
-from rillet.store.transports.shield import EngineThread, steady_names
+from rillet.store.transports.lock import has_turn
+from rillet.store.transports.shield import steady_names
+from rillet.store.transports.thread_sessions import ThreadSessions
 from rillet.store.transports.transport import errors_among, only_reads
 from rillet.store.transports.undelivered import Undelivered, continues, executed, put_back_all
-from rillet.store.transports.wakeners import MessageDelivery, TaskWakener, ThreadWakener
+from rillet.store.transports.wakeners import TaskWakener
 
 Result = TypeVar("Result")
 NESTED = (
@@ -58,123 +58,17 @@ NESTED = (
 )
 
 
-class _State:
-    """What a thread has: its session, whether one of its calls is under way, and whether it runs encoded commands."""
-
-    __slots__ = ("apart", "busy", "draining", "of_tasks", "session")
-
-    def __init__(self) -> None:
-        self.session: Session | None = None
-        # Tasks have another session if a synchronous call changed the state of its own one.
-        self.apart = False
-        self.of_tasks: Session | None = None
-        self.busy = False
-        self.draining = False
-
-
-class _OfThread(OfThread):
-    """Leads to the calling thread's state."""
-
-    new_state = _State
-    state: _State | None
-    own_state: Callable[[], _State]
-
-
-class InProcessTransport:
+class InProcessTransport(ThreadSessions):
     """Runs commands on the engine in this process. Each thread has a session; a lock makes each command atomic."""
 
     def __init__(self, engine: Engine, lock: Any) -> None:
-        self.engine = engine
-        self.lock = lock
-        self.closed = False
+        super().__init__(engine, lock)
         self.undelivered = Undelivered()
-        self._thread = _OfThread()
-        self._sessions: dict[Session, ReferenceType[Presence]] = {}  # with the presence of its thread
-        self._extra_sessions: dict[Session, None] = {}
-        self._shield = EngineThread()
         self._steady = steady_names()
         self._disk: ThreadPoolExecutor | None = None
         self._syncing: Future[None] | None = None
 
-    # -- sessions --------------------------------------------------------------------------------------
-
-    def session(self) -> Session:
-        """Return this thread's session."""
-        session = self._thread.own_state().session
-        if session is None:
-            if self.closed:
-                raise StoreClosed("the store is closed")
-            session = self._thread.own_state().session = self._briefly(self._open_session, ref(self._thread.presence))
-        return session
-
-    def _open_session(self, thread: ReferenceType[Presence]) -> Session:
-        with self.lock:
-            self.forget_dead_threads()
-            return self._new_session(thread)
-
-    def _new_session(self, thread: ReferenceType[Presence]) -> Session:
-        """Open a session of a thread. The caller must hold the lock."""
-        session = self.engine.session()
-        session.on_wake = ThreadWakener(self.engine)
-        self._sessions[session] = thread
-        return session
-
-    def task_session(self) -> Session:
-        """Return the session of this thread's tasks."""
-        local = self._thread.state or self._thread.own_state()
-        if not local.apart:
-            return self.session()
-        if local.of_tasks is None:
-            local.of_tasks = self._briefly(self._open_session, ref(self._thread.presence))
-        return local.of_tasks
-
-    @property
-    def tasks_apart(self) -> bool:
-        """True if tasks of this thread have another session than its synchronous calls."""
-        return self._thread.own_state().apart
-
-    def _leave_tasks(self) -> Session:
-        """Leave this thread's session to its tasks; return a new one, whose state synchronous calls may change."""
-        local = self._thread.state or self._thread.own_state()
-        if not local.apart:
-            local.of_tasks, local.session, local.apart = local.session, None, True
-        return self.session()
-
-    def forget_dead_threads(self) -> None:
-        for session, thread in list(self._sessions.items()):
-            if thread() is None:
-                self._end(session)
-
-    def open_session(self, on_wake: Callable[[], None]) -> Session:
-        """Return a new session for a redis-py connection or a subscription. The caller must hold the lock.
-
-        `on_wake` is called when the session has a reply or a message, or is closed.
-        """
-        if self.closed:
-            raise StoreClosed("the store is closed")
-        session = self.engine.session()
-        session.on_wake = on_wake
-        session.on_message = MessageDelivery(self.engine, session, on_wake)
-        self._extra_sessions[session] = None
-        return session
-
-    def close_session(self, session: Session) -> None:
-        """Close a session that `open_session` returned. The caller must hold the lock."""
-        if self._extra_sessions.pop(session, self) is None:
-            self.engine.close_session(session)
-
-    def _end(self, session: Session) -> None:
-        """Close a session."""
-        with self.lock:
-            if self._sessions.pop(session, None) is not None:
-                self.engine.close_session(session)
-
-    def _successor(self, session: Session) -> Session:
-        """Return a new session with the same state (database, user, ...) as another one."""
-        successor = self._new_session(self._sessions.get(session) or ref(self._thread.presence))
-        successor.db, successor.name, successor.user = session.db, session.name, session.user
-        successor.out.resp = session.out.resp
-        return successor
+    # -- interrupted calls -----------------------------------------------------------------------------
 
     def _abandon(self, session: Session, argv: list[bytes] | None = None) -> None:
         """End the session of an interrupted call. What a blocked command had just taken is put back."""
@@ -189,13 +83,6 @@ class InProcessTransport:
             self._end_interrupted(session, argv)
         else:  # after the interrupted command, which the engine's thread may still run
             self._shield.later(self._end_interrupted, session, argv)
-
-    def _replace(self, of_tasks: bool, successor: Session | None) -> None:
-        """Replace this thread's session, or that of its tasks."""
-        if of_tasks:
-            self._thread.own_state().of_tasks = successor
-        else:
-            self._thread.own_state().session = successor
 
     def _end_interrupted(self, session: Session, argv: list[bytes] | None) -> None:
         with self.lock:
@@ -467,13 +354,6 @@ class InProcessTransport:
             names.pop()
         return not self.engine.notify_events and self._steady.issuperset(names)
 
-    def runs_here(self) -> bool:
-        """Return whether this thread must run all commands itself, because the engine's thread cannot have the lock.
-
-        It has the lock, or it waits for it and a signal handler runs.
-        """
-        return bool(self.lock._is_owned()) or has_turn(self.lock)
-
     def _check_transaction(self, commands: Sequence[list[bytes]]) -> None:
         """Raise NestedCall for a transaction that an exception from outside could tear.
 
@@ -488,16 +368,6 @@ class InProcessTransport:
         if self._inside():
             raise NestedCall(NESTED)
         return self._briefly(step, *arguments) if steady else self._shielded(step, *arguments)
-
-    def _shielded(self, step: Callable[..., Result], *arguments: Any) -> Result:
-        """Run a step of the engine so that no signal handler and no exception from outside can interrupt it."""
-        if self.runs_here():
-            return step(*arguments)
-        return self._shield.run(step, *arguments)
-
-    def _briefly(self, step: Callable[..., Result], *arguments: Any) -> Result:
-        """Run a step that executes no command, in the compiled build without a hand-over."""
-        return step(*arguments) if COMPILED_STEPS else self._shielded(step, *arguments)
 
     @contextlib.contextmanager
     def exclusive(self, key: bytes) -> Iterator[Callable[[Sequence[list[bytes]]], list[Any]]]:

@@ -269,7 +269,7 @@ class RdbWriter:
         out: bytearray = self._room(8)
         if cython.compiled:
             to: cython.p_uchar = out
-            cython.cast(cython.p_double, to + at)[0] = value
+            memcpy(to + at, cython.address(value), 8)
         else:
             out[at : at + 8] = struct.pack("<d", value)
         return True

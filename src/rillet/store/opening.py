@@ -1,0 +1,123 @@
+"""Opening a store: rillet.open for a directory or memory, rillet.connect for a server.
+
+A store can be pickled if its data is not in memory only; another process then opens the same directory with the same
+options (`_open_existing`), or connects to the same server (`_connected`).
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import warnings
+from collections.abc import Callable
+from typing import Any, Literal
+
+from rillet.errors import StoreError
+from rillet.store.backend import DirectoryBackend, MemoryBackend, ServerBackend
+from rillet.store.directory import Directory
+from rillet.store.durations import Seconds, seconds_in
+from rillet.store.read_only import ReadOnlyBackend
+from rillet.store.separate_backend import SeparateBackend
+from rillet.store.store import Store
+from rillet.store.store_settings import FILES, MEMORY, differences, settings_of
+
+# Connections of attached processes; each waiting task of asyncio has one. The limit of open files is the actual limit:
+# the owner rejects the connections beyond it.
+_MAX_CLIENTS = 1_000_000
+# Seconds in which an owner or a server answers, unless it hangs: longer than any command of a healthy one.
+TIMEOUT = 60.0
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+
+
+def open(path: str | os.PathLike[str] | None = None, *, appendfsync: Literal["always", "everysec", "no"] = "everysec",
+         readonly: bool = False, progress: Callable[[int, int], None] | None = None,
+         owner: Literal["this", "process"] = "this", owner_grace: Seconds = 5.0, timeout: Seconds | None = TIMEOUT,
+         **settings: Any) -> Store:  # fmt: skip
+    """Open a store: in memory without a path or with ":memory:", durable in a directory with one.
+
+    path: "~" at its beginning is the home directory ("./~" is a directory of that name). ValueError for a url.
+    appendfsync: "always" (a call returns when its change is on disk), "everysec" (a power loss loses at most the last
+    second; a crash of this process loses nothing), "no" (the system decides when to sync).
+    readonly: load the data that the directory holds now, also while another process owns it, and change no file; writes
+    raise ReadOnly.
+    owner: the process that owns the directory if no other process does. "this": this one, which then runs the engine
+    for all. "process": a separate small process, which starts with its first client and ends `owner_grace` seconds
+    after its last one (the value of the client that started it applies); no client's computation delays the others.
+    timeout: seconds within which the owner must answer an attached store, in addition to the time that a call itself
+    waits (`block`); None waits without limit. StoreTimeout if it does not, UnknownTimeout if a write was sent.
+    settings: parameters of redis.conf, with `_` in place of `-`. ValueError for one that would have no effect.
+    If another process owns the directory, its settings apply; a RuntimeWarning names those that differ.
+    progress(bytes read, total bytes) is called while the log is replayed, in place of the bar that a terminal shows.
+    Each write to the log has a checksum (aof_checksums=False writes the same bytes as redis-server).
+    """
+    owner_grace, timeout = seconds_in(owner_grace), None if timeout is None else seconds_in(timeout)
+    _check_client_options(owner, owner_grace, timeout)
+    path = None if path is None else os.path.expanduser(os.fsdecode(path))
+    if path is not None and (scheme := _URL.match(path)):
+        raise ValueError(f"{scheme[0]}... is a url, not the path of a directory: use rillet.connect(url) for a server")
+    if path is None or path == ":memory:":
+        if readonly:
+            raise ValueError("readonly=True needs the path of a directory")
+        if owner == "process":
+            raise ValueError("owner='process' needs the path of a directory")
+        return Store(MemoryBackend(settings_of(MEMORY, {"appendfsync": appendfsync, **settings})))
+    if appendfsync not in ("always", "everysec", "no"):
+        raise ValueError(f"appendfsync must be 'always', 'everysec' or 'no', not {appendfsync!r}")
+    if readonly and owner == "process":
+        raise ValueError("readonly=True needs no owner: omit owner='process'")
+    if readonly:
+        snapshot = ReadOnlyBackend(path, settings_of(FILES, settings), progress)
+        return Store(snapshot, (_open_existing, os.path.abspath(path), {"readonly": True, **settings}))
+    defaults = {"aof_checksums": True, "log_entries_read": True, "maxclients": _MAX_CLIENTS}
+    named = {**defaults, "appendfsync": appendfsync, **settings}
+    given = settings_of(FILES, named)
+    directory = Directory(path, given.dbfilename)
+    backend = DirectoryBackend(directory, given, progress, timeout)
+    options = {"appendfsync": appendfsync, "timeout": timeout, **settings}
+    if owner == "process":
+        backend = SeparateBackend(directory, given, named, progress, timeout, owner_grace)
+        options |= {"owner": owner, "owner_grace": owner_grace}
+    store = Store(backend, (_open_existing, os.path.abspath(path), options))
+    asked = [*settings, *(["appendfsync"] if appendfsync != "everysec" else [])]
+    if asked and not store.owner and (other := differences(store, given, asked)):
+        warnings.warn(f"{path}: the settings of the process that owns the store apply: {'; '.join(other)}",
+                      RuntimeWarning, stacklevel=2)  # fmt: skip
+    return store
+
+
+def connect(url: str, *, timeout: Seconds | None = TIMEOUT) -> Store:
+    """Return the same API over a server: redis://host:port/db, rediss://, unix://, redis+cluster://host:port,...
+
+    timeout: seconds within which the server must answer, in addition to the time that a call itself waits (`block`);
+    None waits without limit. StoreTimeout if it does not, UnknownTimeout if a write was sent.
+    """
+    timeout = None if timeout is None else seconds_in(timeout)
+    _check_client_options("this", 0.0, timeout)
+    return Store(ServerBackend(url, timeout), (_connected, url, {"timeout": timeout}))
+
+
+def _check_client_options(owner: str, grace: float, timeout: float | None) -> None:
+    if owner not in ("this", "process"):
+        raise ValueError(f"owner must be 'this' or 'process', not {owner!r}")
+    if not 0 <= grace < math.inf:
+        raise ValueError(f"owner_grace is a number of seconds, not {grace!r}")
+    if timeout is not None and not 0 < timeout < math.inf:
+        raise ValueError(f"timeout is a number of seconds above 0, or None to wait without limit, not {timeout!r}")
+
+
+def _open_existing(path: str, options: dict[str, Any]) -> Store:
+    """Open the directory of a pickled store; StoreError if it does not exist, for example on another machine."""
+    if not os.path.isdir(path):
+        raise StoreError(
+            f"{path}, the directory of a store that was sent to this process, does not exist here: a store in a "
+            "directory can be sent to processes of the same machine; on other machines, use a server and rillet.connect"
+        )
+    return open(path, **options)
+
+
+def _connected(url: str, options: dict[str, Any]) -> Store:
+    return connect(url, **options)
+
+
+__all__ = ["connect", "open"]
