@@ -164,7 +164,7 @@ def test_a_repeated_batch_has_the_same_tasks(spark: SparkSession, place: dict[st
         "spark.sql.adaptive.advisoryPartitionSizeInBytes": "500b",
     }
     before = {name: spark.conf.get(name, None) for name in small}
-    cores = spark.sparkContext._jsc.sc().conf()  # type: ignore[union-attr]
+    cores = spark.sparkContext._jsc.sc().conf()
     counts = spark.range(400).selectExpr("concat('', id % 40) key", "1 n").groupBy("key").count()
     counts = counts.withColumnRenamed("count", "n")
     last = counts.where("pmod(hash(key), 8) = 7").collect()[0].key  # in the last partition
