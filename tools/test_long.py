@@ -61,6 +61,9 @@ def _module(name: str, *arguments: str, seed: str = "--seed") -> Callable[[int],
     return lambda number: ["-m", name, *arguments, *([seed] if seed else []), str(number)]
 
 
+SINKS = ("parquet", "stream", "ordered", "hashes", "counters")
+"""Of tests.spark.ledger."""
+
 JOBS = (
     Job("restore", _module("tests.types.fuzz_restore", "20000", "--all", seed="")),
     *(Job(kind, _module("tests.persistence.fuzz_files", kind, "3000", seed=""))
@@ -71,7 +74,8 @@ JOBS = (
     Job("power-loss", _module("tests.persistence.power_loss", "--seeds", "1", "--commands", "1000")),
     Job("kill", _module("tests.persistence.killing", "--rounds", "20"), interpreted=False),
     Job("model", _module("tests.model", "--rounds", "150", "--minutes", "5", "--history")),
-    Job("ledger", _module("tests.spark.ledger", "--strikes", "6"), interpreted=False),
+    Job("ledger", lambda seed: _module("tests.spark.ledger", "--strikes", "6", "--sink", SINKS[seed % 5])(seed),
+        interpreted=False),
     *(Job(f"properties-{folder}", _properties(folder)) for folder in ("columns", "structs", "types", "protocol")),
     *(Job(f"long-{folder}", _marked(folder), interpreted=folder != "spark") for folder in MARKED),
 )  # fmt: skip

@@ -3,9 +3,17 @@
     python -m tests.spark.ledger --kind redis --sink parquet --strikes 40 --seed 1
     python -m tests.spark.ledger --kind cluster --sink stream --master standalone --victims executor,driver
 
-    producer ──events 0, 1, 2, ...──► server ──► streaming query ──► Parquet table, or a stream
+    producer ──events 0, 1, 2, ...──► server ──► streaming query ──► Parquet table, stream, or hashes
     (a thread here)                     ▲              ▲   (tests/spark/ledger_driver.py, a process)
                                         └── SIGKILL ───┘
+
+The sinks:
+
+    parquet   Spark's own
+    stream    a stream on the same server
+    ordered   the same with order=stream, and with transactions and patience so small that tasks put rows aside
+    hashes    foreachBatch: a hash for each event, and counters of seven classes of events (rillet.spark.foreach_batch)
+    counters  the streaming sink of hashes, where each event's hash counts how often it came (addColumns)
 
 The producer gives event n an ID made of n, so what it did not see acknowledged it can send again: a server that has
 it refuses the ID. Three events share a millisecond. A server writes its log with appendfsync always, so what it
@@ -22,8 +30,8 @@ A strike kills one of these, at a random moment after the query has made progres
 and starts it again, or Spark does. The last two are there with `--master standalone` only: a master and two workers
 as processes here (standalone.py), where driver and executors are JVMs of their own; in local mode they are one.
 
-At the end the query is run until it has everything, and the ledger is settled: every event that the producer was told
-to be there is in the table exactly once, and nothing else.
+At the end the query is run until it has everything, and the ledger is settled (ledger_settling.py): every event that
+the producer was told to be there is in the table exactly once, and nothing else.
 
 The moments are those of a clock, so a seed repeats what is struck and not when.
 """
@@ -50,24 +58,20 @@ import redis
 
 import rillet
 from tests.judge import free_port, redis_binary
+from tests.spark.ledger_settling import BATCH, Hashes, class_problems, hash_problems, order_problems, settle, times_in
 from tests.spark.standalone import Process, Standalone, below, kill, processes, running_standalone
 from tests.store.process import Other
 
 ROOT = Path(__file__).resolve().parents[2]
 FIRST_MS = 1_700_000_000_000
-BATCH = 100
 AHEAD = 6000  # events that are produced without a word of the query's; it takes 3,000 in a micro-batch
 PATIENCE = 300.0
 KINDS = ("redis", "rillet", "store", "cluster")
-SINKS = ("parquet", "stream")
+SINKS = ("parquet", "stream", "ordered", "hashes", "counters")
 VICTIMS = ("driver", "worker", "server")
 OF_STANDALONE = ("executor", "machine")
 PARTITIONS = 6
 """Keys of the source in a cluster, so that every node has some."""
-
-
-class Lost(AssertionError):
-    """An event is missing, or there twice, or was never produced."""
 
 
 def id_of(n: int) -> str:
@@ -92,6 +96,9 @@ class Holder(Protocol):
 
     def numbers(self, stream: str) -> list[int]:
         """Return the numbers of the events in a stream."""
+
+    def hashes(self, prefix: str) -> Hashes:
+        """Return the hashes whose keys begin with a prefix."""
 
     def end(self) -> None:
         """Stop it."""
@@ -129,6 +136,9 @@ class Server:
     def numbers(self, stream: str) -> list[int]:
         return numbers_in(self.client, stream)
 
+    def hashes(self, prefix: str) -> Hashes:
+        return hashes_in(self.client, prefix)
+
     def end(self) -> None:
         self.client.close()
         self.process.terminate()
@@ -162,12 +172,20 @@ class EmbeddedStore:
         self.other.kill()
         self.other = Other(self.path, appendfsync="always")
 
-    def numbers(self, stream: str) -> list[int]:
+    def _read(self, expression: str) -> Any:
         # A worker of Spark may have been the owner, and has ended with its driver: who reads may ask again.
         with contextlib.suppress(OSError):
             self._ask("store.execute('PING')")
-        found: list[int] = self._ask(f"[int(e['n']) for e in store.stream({stream!r})]")
+        return self._ask(expression)
+
+    def numbers(self, stream: str) -> list[int]:
+        found: list[int] = self._read(f"[int(e['n']) for e in store.stream({stream!r})]")
         return found
+
+    def hashes(self, prefix: str) -> Hashes:
+        keys = f"[key.decode() for key in store.execute('KEYS', {prefix + '*'!r})]"
+        found: Hashes = self._read(f"{{key: dict(store.hash(key).items()) for key in {keys}}}")
+        return {key.removeprefix(prefix): fields for key, fields in found.items()}
 
     def end(self) -> None:
         self.other.end()
@@ -226,6 +244,9 @@ class ClusterOfThree:
     def numbers(self, stream: str) -> list[int]:
         return numbers_in(self.client, stream)
 
+    def hashes(self, prefix: str) -> Hashes:
+        return hashes_in(self.client, prefix)
+
     def end(self) -> None:
         self.client.close()
         for node in self.nodes:
@@ -257,6 +278,16 @@ def append(client: Any, key: str, numbers: list[int]) -> None:
 def numbers_in(client: Any, key: str) -> list[int]:
     """Return the numbers of the events in a stream."""
     return [int(fields[b"n"]) for _, fields in client.xrange(key)]
+
+
+def hashes_in(client: Any, prefix: str) -> Hashes:
+    """Return the hashes whose keys begin with a prefix, by the rest of the key."""
+    keys = sorted(set(client.scan_iter(match=prefix + "*", count=1000)))
+    pipe = client.pipeline(transaction=False)
+    for key in keys:
+        pipe.hgetall(key)
+    texts = [{name.decode(): text.decode() for name, text in fields.items()} for fields in pipe.execute()]
+    return {key.decode().removeprefix(prefix): fields for key, fields in zip(keys, texts, strict=True)}
 
 
 def answers(client: Any) -> bool:
@@ -399,13 +430,15 @@ class Driver:
 class Figures:
     """What was done and found."""
 
+    sink: str = "parquet"
     events: int = 0
     batches: int = 0
     struck: Counter[str] = field(default_factory=Counter)
 
     def __str__(self) -> str:
         kills = ", ".join(f"{self.struck[name]} {name}" for name in sorted(self.struck)) or "none"
-        return f"{self.events} events, each exactly once, in {self.batches} micro-batches; killed: {kills}"
+        more = {"ordered": " and in order", "hashes": ", and so are their counters"}.get(self.sink, "")
+        return f"{self.events} events, each exactly once{more}, in {self.batches} micro-batches; killed: {kills}"
 
 
 @dataclass
@@ -482,7 +515,7 @@ def run(kind: str, sink: str, strikes: int, seed: int, folder: Path, master: str
 
 def play(stage: Stage, sink: str, strikes: int, victims: tuple[str, ...], least: int, folder: Path) -> Figures:
     """Strike as often as was asked, let the query come to its end, and settle."""
-    figures = Figures()
+    figures = Figures(sink)
     source, driver, producer = stage.source, stage.driver, stage.producer
     # Each kind of strike comes up, in an order of the seed's.
     order = [victims[number % len(victims)] for number in range(strikes)]
@@ -497,7 +530,7 @@ def play(stage: Stage, sink: str, strikes: int, victims: tuple[str, ...], least:
     figures.events = producer.end()
     driver.finish()
     figures.batches = driver.batches
-    settle(figures.events, found_in(sink, stage.holder, folder))
+    settle(figures.events, *found_in(sink, stage.holder, folder))
     return figures
 
 
@@ -508,23 +541,19 @@ def made(kind: str, folder: Path) -> Holder:
     return ClusterOfThree(folder) if kind == "cluster" else Server(folder, kind == "rillet")
 
 
-def found_in(sink: str, holder: Holder, folder: Path) -> Counter[int]:
-    """Return how often each event is in the table."""
-    if sink == "stream":
-        return Counter(holder.numbers("copied"))
-    return Counter(json.loads((folder / "numbers.json").read_text()))
-
-
-def settle(events: int, found: Counter[int]) -> None:
-    """Raise Lost unless every event is there exactly once."""
-    missing = sorted(set(range(events)) - set(found))
-    doubled = sorted(n for n, times in found.items() if times > 1)
-    strangers = sorted(set(found) - set(range(events + BATCH * 2)))
-    if missing or doubled or strangers:
-        raise Lost(
-            f"of {events} events {len(missing)} are missing ({missing[:5]} ...), {len(doubled)} are there twice or "
-            f"more ({doubled[:5]} ...), {len(strangers)} were never produced ({strangers[:5]} ...)"
-        )
+def found_in(sink: str, holder: Holder, folder: Path) -> tuple[Counter[int], list[str]]:
+    """Return how often each event is in the table, and what else is wrong with it."""
+    if sink == "parquet":
+        return Counter(json.loads((folder / "numbers.json").read_text())), []
+    if sink in ("stream", "ordered"):
+        numbers = holder.numbers("copied")
+        streams = int(holder.options.get("partitioned", "1"))
+        return Counter(numbers), order_problems(numbers, streams) if sink == "ordered" else []
+    hashes = holder.hashes("event:")
+    times = times_in(hashes)
+    if sink == "counters":
+        return times, hash_problems(hashes, {"text", "times"})
+    return times, hash_problems(hashes, {"text"}) + class_problems(holder.hashes("class:"), times)
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
 """The streaming query of the ledger, in a process that is killed: python -m tests.spark.ledger_driver PLAN
 
-PLAN is JSON: master, sink ("parquet" or "stream"), folder, and the source's options. It says "batch <id> <rows>" for
+PLAN is JSON: master, sink (one of ledger.SINKS), folder, and the source's options. It says "batch <id> <rows>" for
 every micro-batch. A query that fails, because its server is gone, is started again from its checkpoint. "finish" on
 the standard input makes it read what there is, write down the numbers that are in the Parquet table, and end.
 """
@@ -15,10 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.errors import PySparkException
+from pyspark.sql import functions as F
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from rillet.spark import session
+from rillet.spark import foreach_batch, session
+from tests.spark.ledger_settling import CLASSES
 from tests.spark.standalone import SMALL_JAVA
+
+SMALL = {"transactionBytes": "20000"}  # several transactions for each task
 
 
 class Told(StreamingQueryListener):
@@ -56,18 +60,43 @@ def settings(master: str) -> dict[str, str]:
     }
 
 
+def writer_of(sink: str, frame: Any, plan: dict[str, Any]) -> Any:
+    """Return what writes the numbers to a sink."""
+    if sink == "parquet":
+        return frame.writeStream.format("parquet").option("path", str(Path(plan["folder"]) / "table"))
+    where = {name: text for name, text in plan["options"].items() if name in ("url", "path")}
+    if sink == "hashes":
+        return frame.writeStream.foreachBatch(written_as_hashes(where))
+    if sink == "counters":
+        frame = frame.selectExpr("n", "concat('event ', n) text", "1 times")
+        more = {"type": "hash", "keyPrefix": "event:", "keyColumn": "n", "addColumns": "times", **SMALL}
+    else:
+        more = {"stream": "copied", **({"order": "stream", "orderWait": "200ms", **SMALL} if sink == "ordered" else {})}
+    return frame.writeStream.format("rillet").options(**where, **more)
+
+
+def written_as_hashes(where: dict[str, str]) -> Any:
+    """Return a function for foreachBatch: upserts a hash for each event, and adds to the counters of its class."""
+    hashes = {"type": "hash", **where}
+    upsert = foreach_batch(keyPrefix="event:", keyColumn="n", **hashes)
+    add = foreach_batch("ledger", keyPrefix="class:", keyColumn="class", addColumns="events,total", **hashes)
+
+    def write(batch: Any, number: int) -> None:
+        upsert(batch.selectExpr("n", "concat('event ', n) text"), number)
+        classes = batch.groupBy((F.col("n") % CLASSES).alias("class"))
+        sums = classes.agg(F.count("*").alias("events"), F.sum("n").alias("total"), F.max("n").alias("latest"))
+        add(sums, number)
+
+    return write
+
+
 def started(spark: Any, plan: dict[str, Any], finishing: bool) -> Any:
     """Start the query from its checkpoint."""
     folder = Path(plan["folder"])
     source = spark.readStream.format("rillet").options(**plan["options"], timeout="10", minPartitions="2")
     if not finishing:
         source = source.option("maxEntriesPerTrigger", "3000")
-    frame = source.schema("n long").load()
-    if plan["sink"] == "parquet":
-        writer = frame.writeStream.format("parquet").option("path", str(folder / "table"))
-    else:
-        where = {name: text for name, text in plan["options"].items() if name in ("url", "path")}
-        writer = frame.writeStream.format("rillet").options(**where, stream="copied")
+    writer = writer_of(plan["sink"], source.schema("n long").load(), plan)
     writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
     writer = writer.trigger(availableNow=True) if finishing else writer.trigger(processingTime="100 milliseconds")
     return writer.start()

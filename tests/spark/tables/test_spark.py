@@ -155,6 +155,38 @@ def test_a_stream_is_enriched_and_counted_once(spark: SparkSession, place: dict[
     assert {tuple(row) for row in sums.collect()} == {("tier 0", 10), ("tier 1", 25), ("tier 2", 10)}
 
 
+@pytest.mark.parametrize("place", ["redis"], indirect=True)
+def test_a_repeated_batch_has_the_same_tasks(spark: SparkSession, place: dict[str, Any]) -> None:
+    """Adaptive execution merges partitions by the number of cores, which changes when an executor is lost."""
+    small = {
+        "spark.sql.shuffle.partitions": "8",
+        "spark.sql.adaptive.coalescePartitions.minPartitionSize": "1b",
+        "spark.sql.adaptive.advisoryPartitionSizeInBytes": "500b",
+    }
+    before = {name: spark.conf.get(name, None) for name in small}
+    cores = spark.sparkContext._jsc.sc().conf()
+    counts = spark.range(400).selectExpr("concat('', id % 40) key", "1 n").groupBy("key").count()
+    counts = counts.withColumnRenamed("count", "n")
+    last = "pmod(hash(key), 8) = 7"  # the last partition
+    broken = counts.selectExpr("key", f"if({last}, cast(raise_error('broken') as bigint), n) n")
+    add = foreach_batch("repeated", type="hash", keyPrefix="again:", addColumns="n", **place)
+    try:
+        for name, value in small.items():
+            spark.conf.set(name, value)
+        cores.set("spark.default.parallelism", "8")
+        with pytest.raises(Exception, match="broken"):
+            add(broken, 0)
+        assert 1 <= len(call(place, "KEYS", "again:*")) < 40  # some tasks have written
+        cores.set("spark.default.parallelism", "1")
+        add(counts, 0)
+    finally:
+        cores.remove("spark.default.parallelism")
+        for name, earlier in before.items():
+            spark.conf.unset(name) if earlier is None else spark.conf.set(name, earlier)
+    assert spark.conf.get("spark.sql.adaptive.coalescePartitions.parallelismFirst") == "true"
+    assert [call(place, "HGET", f"again:{n}", "n") for n in range(40)] == [b"10"] * 40
+
+
 @pytest.mark.long
 def test_a_streaming_sink_of_hashes(spark: SparkSession, place: dict[str, Any], tmp_path: Path) -> None:
     written(spark.range(100).selectExpr("id n", "concat('x', id) name"), place, stream="rows:{s}")
@@ -197,3 +229,24 @@ def test_the_examples_of_the_guide_run(spark: SparkSession, place: dict[str, Any
     names: dict[str, Any] = {"spark": spark}
     for program in re.findall(r"^```python\n(.*?)^```$", guide.read_text(), re.MULTILINE | re.DOTALL):
         exec(compile(program.replace("redis://localhost:6379", place["url"]), guide.name, "exec"), names)
+
+
+@pytest.mark.parametrize("place", ["redis"], indirect=True)
+def test_the_examples_for_users_of_spark_redis_run(spark: SparkSession, place: dict[str, Any]) -> None:
+    guide = Path(__file__).parents[3] / "docs" / "spark-redis.md"
+    python = re.findall(r"^# rillet\n(.*?)^```$", guide.read_text(), re.MULTILINE | re.DOTALL)
+    (sql,) = re.findall(r"^```sql\n(.*?)^```$", guide.read_text(), re.MULTILINE | re.DOTALL)
+    assert len(python) == 2
+    people = spark.createDataFrame([("1", "Ada", 36), ("2", "Grace", 85)], "id string, name string, age int")
+    names: dict[str, Any] = {"spark": spark, "people": people}
+    for program in python:
+        exec(compile(program.replace("redis://localhost", place["url"]), guide.name, "exec"), names)
+    assert names["people"] is not people
+    assert sorted(map(tuple, names["people"].collect())) == sorted(map(tuple, people.collect()))
+    try:
+        for statement in filter(str.strip, sql.replace("redis://localhost", place["url"]).split(";")):
+            spark.sql(statement)
+        assert spark.sql("SELECT sum(age) FROM person").collect() == [(36 + 85 + 72,)]
+    finally:
+        spark.catalog.dropTempView("person")
+    assert call(place, "HGETALL", "person:3") == [b"name", b"Edsger", b"age", b"72"]

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
 
 log = logger("spark")
 _BATCH = 1000
+_MERGES_BY_CORES = "spark.sql.adaptive.coalescePartitions.parallelismFirst"
 
 
 class TableRowsWritten(WriterCommitMessage):
@@ -230,6 +231,10 @@ def foreach_batch(name: str = "", **options: str) -> Callable[[DataFrame, int], 
     It serves outputMode("update"), which Spark refuses for sources that are written in Python: each row replaces the
     values of its key, so a repeated batch has the same result. name: of the query, required where a repeated write
     would change the result (lists, addColumns); it must be unique on the server, and stay the same after a restart.
+
+    A repeated batch must have the same tasks, or its rows cannot be compared with those that were written. But adaptive
+    execution merges the partitions of a shuffle by the number of cores, and this changes when an executor is lost. So
+    while a batch is added, partitions are merged by their size alone.
     """
     with plainly():
         parsed = parse_table(options)
@@ -240,8 +245,15 @@ def foreach_batch(name: str = "", **options: str) -> Callable[[DataFrame, int], 
 
     def write(batch: DataFrame, number: int) -> None:
         writer = batch.write.format("rillet").mode("append").options(**options)
-        if transactional:
-            writer = writer.option("txnAppId", name).option("txnVersion", str(number))
-        writer.save()
+        if not transactional:
+            writer.save()
+            return
+        settings = batch.sparkSession.conf  # of the query: a streaming query has a session of its own
+        earlier = settings.get(_MERGES_BY_CORES, "true")
+        settings.set(_MERGES_BY_CORES, "false")
+        try:
+            writer.option("txnAppId", name).option("txnVersion", str(number)).save()
+        finally:
+            settings.set(_MERGES_BY_CORES, earlier or "true")
 
     return write
