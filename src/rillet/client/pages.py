@@ -341,8 +341,7 @@ class RangeReader:
         if pages.dropped:
             self._skip(decoder, connection)
             return
-        if self.rows.key != pages.key:
-            self.rows.key = bytearray(pages.key)
+        self.rows.key = pages.key
         decoder.begin(pages)
         if pages.proves:
             self._doubt = _read_before(pages), pages.after
