@@ -3,6 +3,8 @@
     with Meter(server=pid) as meter: ...
     print(meter.per_row(rows))
 
+    python -m benchmarks.processor_time     how much longer the same work takes while all cores are busy
+
 The processes below this one are found in /proc: the JVM by its name, its descendants are the Python workers. A worker
 that ends meanwhile is not counted. `busy` is the share of all cores that these processes used.
 """
@@ -10,6 +12,9 @@ that ends meanwhile is not counted. `busy` is the share of all cores that these 
 from __future__ import annotations
 
 import os
+import statistics
+import subprocess
+import sys
 import time
 from pathlib import Path
 from types import TracebackType
@@ -84,3 +89,34 @@ class Meter:
         parts = [f"{name} {spent / rows:.2f}" for name, spent in sorted(self.used.items())]
         busy = sum(self.used.values()) / 1e6 / self.seconds / (os.cpu_count() or 1)
         return f"{', '.join(parts)}; clock {1e6 * self.seconds / rows:.2f} us/row; busy {busy:.0%}"
+
+
+_WORK = """
+import sys, time
+from benchmarks.spark_limit import made
+texts = made("typed").column("session").to_pylist()
+sys.stdin.readline()
+for turn in range(30):
+    began = time.process_time()
+    for _ in range(20):
+        sorted(set(texts))
+    print(time.process_time() - began)
+"""
+
+
+def slowdown(processes: int) -> float:
+    """Return the median processor time of a fixed piece of work, done by so many processes at the same time."""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    running = [subprocess.Popen([sys.executable, "-c", _WORK], **pipes) for _ in range(processes)]
+    for process in running:
+        assert process.stdin is not None
+        process.stdin.write(b"\n")
+        process.stdin.flush()
+    found = [float(line) for process in running for line in process.communicate()[0].split()]
+    return statistics.median(found)
+
+
+if __name__ == "__main__":
+    one = slowdown(1)
+    for count in range(2, 1 + (os.cpu_count() or 1)):
+        print(f"{count} processes at the same time: {slowdown(count) / one:.2f} times the processor time of one")

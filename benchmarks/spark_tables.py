@@ -137,7 +137,8 @@ def measure(rounds: int = 3, rows: int = 1_000_000, shows: bool = False) -> dict
     speeds: dict[str, list[float]] = {}
     try:
         spark.sparkContext.setLogLevel("ERROR")
-        frame = spark.range(0, rows, 1, TASKS).selectExpr("id", *COLUMNS).cache()
+        # redis-benchmark writes random numbers as twelve digits, so its keys must have as many.
+        frame = spark.range(0, rows, 1, TASKS).selectExpr("lpad(cast(id as string), 12, '0') id", *COLUMNS).cache()
         assert frame.count() == rows
         with redis_server() as (port, server):
             for turn in range(rounds + 1):
@@ -152,6 +153,7 @@ def measure(rounds: int = 3, rows: int = 1_000_000, shows: bool = False) -> dict
                         if turn:  # the first turn is a warm-up
                             speeds.setdefault(f"{what}, {way}", []).append(speed)
                 if turn:
+                    assert ask(port, b"EXISTS", b"s:%012d" % (rows - 1)) == b":1\r\n"
                     command = ["-r", str(rows), "HMGET", "s:__rand_int__", *FIELDS]
                     speeds.setdefault("HMGET -P 64", []).append(redis_benchmark(port, rows, 50, 64, command))
     finally:

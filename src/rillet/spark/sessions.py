@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
+_FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
+
+
 def session(master: str = "local[2]", name: str = "rillet", **settings: str) -> SparkSession:
     """Return a Spark session with `rillet` registered; `settings` are Spark settings with _ in place of the dots."""
     require_java()
@@ -42,8 +45,27 @@ def session(master: str = "local[2]", name: str = "rillet", **settings: str) -> 
         # A setting whose name contains dots is passed unchanged: spark.executorEnv.HTTP_PROXY.
         builder = builder.config(key if "." in key else key.replace("_", "."), value)
     spark = builder.getOrCreate()
+    if master.startswith("local") and spark.conf.get(_FILE_MANAGER, None) is None:
+        _speed_up_local_checkpoints(spark)
     register(spark)
     return spark
+
+
+def _speed_up_local_checkpoints(spark: SparkSession) -> None:
+    """Select Spark's file manager that renames a checkpoint's files itself; the default one starts processes for it.
+
+    On a local disk, both replace a file by one rename. With the default, a trigger takes about 50 ms longer.
+    """
+    from py4j.protocol import Py4JError
+
+    for package in ("streaming.checkpointing", "streaming"):  # the second: before Spark 4.1
+        name = f"org.apache.spark.sql.execution.{package}.FileSystemBasedCheckpointFileManager"
+        try:
+            spark._jvm.java.lang.Class.forName(name)  # type: ignore[union-attr]
+        except Py4JError:
+            continue
+        spark.conf.set(_FILE_MANAGER, name)
+        return
 
 
 def history(
