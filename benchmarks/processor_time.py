@@ -106,8 +106,10 @@ for turn in range(30):
 
 def slowdown(processes: int) -> float:
     """Return the median processor time of a fixed piece of work, done by so many processes at the same time."""
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    running = [subprocess.Popen([sys.executable, "-c", _WORK], **pipes) for _ in range(processes)]
+    running = [
+        subprocess.Popen([sys.executable, "-c", _WORK], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        for _ in range(processes)
+    ]
     for process in running:
         assert process.stdin is not None
         process.stdin.write(b"\n")

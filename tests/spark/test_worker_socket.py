@@ -49,7 +49,7 @@ def test_a_task_unpickles_its_reader_or_writer_and_removes_the_delays(
     try:
         assert pickle.loads(packed).__dict__.keys() == made.__dict__.keys()
     finally:
-        TaskContext._setTaskContext(None)  # type: ignore[arg-type]
+        TaskContext._setTaskContext(None)
     assert not delays(connected)
 
 

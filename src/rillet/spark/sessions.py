@@ -56,7 +56,7 @@ def _speed_up_local_checkpoints(spark: SparkSession) -> None:
 
     On a local disk, both replace a file by one rename. With the default, a trigger takes about 50 ms longer.
     """
-    from py4j.protocol import Py4JError
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
     for package in ("streaming.checkpointing", "streaming"):  # the second: before Spark 4.1
         name = f"org.apache.spark.sql.execution.{package}.FileSystemBasedCheckpointFileManager"
