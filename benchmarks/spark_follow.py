@@ -1,6 +1,7 @@
 """Following a stream in Spark local[2]: entries per second sustained, and the time to plan a micro-batch.
 
-    python -m benchmarks spark_follow
+    python -m benchmarks spark_follow            the rows of the table
+    python -m benchmarks.spark_follow --parts    the parts of a trigger, and processor time by process
 
 Sustained: an available-now query reads five million entries and discards them (Spark's noop sink), in one batch and
 with caps per micro-batch. The peer is a warmed-up batch read of the same entries to the same sink. The whole time of
@@ -15,12 +16,15 @@ entries, the batch's end, and the tasks.
 
 from __future__ import annotations
 
+import argparse
 import statistics
 import tempfile
 import time
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.harness import Figure, redis_server, rillet_server
+from benchmarks.processor_time import Meter
+from benchmarks.spark_latency import parts_of_trigger
 from benchmarks.spark_peers import COLUMNS, TASKS
 from benchmarks.spark_read import KEY, MILLION, STEP_MS, fill_stream, spark_session
 
@@ -40,8 +44,8 @@ def batch_rate(spark: SparkSession, url: str, count: int) -> float:
     return count / (time.perf_counter() - began)
 
 
-def followed_rate(spark: SparkSession, url: str, count: int, cap: int | None) -> float:
-    """Return the entries per second of an available-now query, over all its triggers."""
+def followed_rate(spark: SparkSession, url: str, count: int, cap: int | None, shows: bool = False) -> float:
+    """Return the entries per second of an available-now query, over all its triggers; shows: print their parts."""
     source = spark.readStream.format("rillet").schema(COLUMNS).options(url=url, stream=KEY, minPartitions=str(TASKS))
     if cap is not None:
         source = source.option("maxEntriesPerTrigger", str(cap))
@@ -51,6 +55,9 @@ def followed_rate(spark: SparkSession, url: str, count: int, cap: int | None) ->
             .trigger(availableNow=True).start()
         )  # fmt: skip
         query.awaitTermination()
+        if shows:
+            parts = parts_of_trigger(query)
+            print(", ".join(f"{part} {ms:.0f}" for part, ms in parts.items()), flush=True)
         read = sum(progress["numInputRows"] for progress in query.recentProgress)
         took = sum(progress["durationMs"]["triggerExecution"] for progress in query.recentProgress)
     assert read == count, f"followed {read} of {count} entries"
@@ -123,6 +130,31 @@ def planning(count: int) -> list[Figure]:
     return rows
 
 
+def parts(count: int, rounds: int) -> None:
+    """Print the parts of a trigger by its cap, and the processor time by process."""
+    with redis_server() as (port, server), spark_session() as spark:
+        fill_stream(port, count)
+        url = f"redis://127.0.0.1:{port}"
+        for turn in range(rounds + 1):
+            with Meter(server=server) as meter:
+                speed = batch_rate(spark, url, count)
+            if turn:
+                print(f"batch: {speed:,.0f}/s; {meter.per_row(count)}", flush=True)
+            for cap in (None, *CAPS):
+                with Meter(server=server) as meter:
+                    speed = followed_rate(spark, url, count, cap, shows=turn > 0)
+                if turn:
+                    print(f"cap {cap}: {speed:,.0f}/s; {meter.per_row(count)}", flush=True)
+
+
 if __name__ == "__main__":
-    for figure in figures():
-        print(*figure.row(), sep="  ")
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--parts", action="store_true")
+    parser.add_argument("--entries", type=int, default=5 * MILLION)
+    parser.add_argument("--rounds", type=int, default=3)
+    given = parser.parse_args()
+    if given.parts:
+        parts(given.entries, given.rounds)
+    else:
+        for figure in figures(given.rounds):
+            print(*figure.row(), sep="  ")

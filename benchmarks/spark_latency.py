@@ -1,6 +1,7 @@
 """From the moment an entry is appended until foreachBatch has its row: Spark local[2] at 1,000 entries a second.
 
-    python -m benchmarks spark_latency
+    python -m benchmarks spark_latency           the rows of the table
+    python -m benchmarks.spark_latency           the latencies of each round, and the parts of a trigger
 
 The peer is Spark's own socket source, which runs in the JVM and keeps nothing: its latency is that of a micro-batch
 without a Python data source. The same thread sends to both, one entry each millisecond with the time in it, and the
@@ -24,6 +25,7 @@ from rillet.protocol.command_parser import pack_command
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
 RATE = 1000
 SECONDS = 15.0
@@ -60,7 +62,13 @@ class Sender(threading.Thread):
             pass
 
 
-def measured(frame: DataFrame, column: str, sender: Sender) -> list[float]:
+def parts_of_trigger(query: StreamingQuery) -> dict[str, float]:
+    """Return the mean milliseconds of each part of the last triggers, as Spark's progress reports them."""
+    last = [one.durationMs for one in query.recentProgress if one.numInputRows][-20:]
+    return {name: statistics.mean(one.get(name, 0) for one in last) for name in last[-1]} if last else {}
+
+
+def measured(frame: DataFrame, column: str, sender: Sender, trigger: dict[str, float]) -> list[float]:
     """Run a query over a stream that the sender fills; return the latencies of the entries in milliseconds."""
     found: list[float] = []
     until = time.time_ns() + int(WARM_UP_S * 1e9)
@@ -78,6 +86,7 @@ def measured(frame: DataFrame, column: str, sender: Sender) -> list[float]:
             until = time.time_ns() + int(WARM_UP_S * 1e9)
             sender.start()
             sender.join()
+            trigger.update(parts_of_trigger(query))
             query.processAllAvailable()
         finally:
             query.stop()
@@ -90,7 +99,7 @@ def _listening() -> Iterator[socket.socket]:
         yield server
 
 
-def by_socket(spark: SparkSession, seconds: float) -> list[float]:
+def by_socket(spark: SparkSession, seconds: float, trigger: dict[str, float]) -> list[float]:
     """Return the latencies of Spark's socket source."""
     with _listening() as server:
         accepted: list[socket.socket] = []
@@ -112,13 +121,13 @@ def by_socket(spark: SparkSession, seconds: float) -> list[float]:
 
         threading.Thread(target=first, daemon=True).start()
         try:
-            return measured(frame, "value", Late(server, lambda now: b"%d\n" % now, seconds))
+            return measured(frame, "value", Late(server, lambda now: b"%d\n" % now, seconds), trigger)
         finally:
             for one in accepted:
                 one.close()
 
 
-def by_rillet(spark: SparkSession, port: int, seconds: float) -> list[float]:
+def by_rillet(spark: SparkSession, port: int, seconds: float, trigger: dict[str, float]) -> list[float]:
     """Return the latencies of a stream in redis-server."""
     with socket.create_connection(("127.0.0.1", port)) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -128,7 +137,7 @@ def by_rillet(spark: SparkSession, port: int, seconds: float) -> list[float]:
         options = {"url": f"redis://127.0.0.1:{port}", "stream": "latency", "startingOffsets": "earliest"}
         frame = spark.readStream.format("rillet").schema("id string, sent bigint").options(**options).load()
         sender = Sender(connection, lambda now: pack_command([b"XADD", key, b"*", b"sent", b"%d" % now]), seconds)
-        return measured(frame, "sent", sender)
+        return measured(frame, "sent", sender, trigger)
 
 
 def percentiles(values: list[float]) -> tuple[float, float]:
@@ -137,17 +146,34 @@ def percentiles(values: list[float]) -> tuple[float, float]:
     return statistics.median(ordered), ordered[len(ordered) * 99 // 100]
 
 
-def figures(rounds: int = 3, scale: float = 1.0) -> list[Figure]:
-    """Return the rows of the benchmark table."""
-    seconds = WARM_UP_S + max(3.0, SECONDS * scale)
-    theirs, ours = [], []
+def latencies(rounds: int, seconds: float, shows: bool = False) -> tuple[list[tuple[float, float]], ...]:
+    """Return the percentiles of both sources in each round; shows: print them with the parts of a trigger."""
+    theirs: list[tuple[float, float]] = []
+    ours: list[tuple[float, float]] = []
     with redis_server() as (port, _), spark_session() as spark:
         for _ in range(rounds):
-            theirs.append(percentiles(by_socket(spark, seconds)))
-            ours.append(percentiles(by_rillet(spark, port, seconds)))
+            for name, side in (("socket", theirs), ("rillet", ours)):
+                trigger: dict[str, float] = {}
+                found = (
+                    by_socket(spark, seconds, trigger) if side is theirs else by_rillet(spark, port, seconds, trigger)
+                )
+                side.append(percentiles(found))
+                if shows:
+                    parts = ", ".join(f"{part} {ms:.0f}" for part, ms in trigger.items())
+                    print(f"{name}: p50 {side[-1][0]:.0f} ms, p99 {side[-1][1]:.0f} ms; {parts}", flush=True)
+    return theirs, ours
+
+
+def figures(rounds: int = 3, scale: float = 1.0) -> list[Figure]:
+    """Return the rows of the benchmark table."""
+    theirs, ours = latencies(rounds, WARM_UP_S + max(3.0, SECONDS * scale))
     rows = []
     for name, at in (("p50", 0), ("p99", 1)):
         peer, own = (statistics.median(one[at] for one in side) for side in (theirs, ours))
         what = f"{RATE:,} entries/s into foreachBatch, {name}"
         rows.append(Figure(what, "Spark's socket source", peer, own, "ms", 1 / AT_MOST, less_is_better=True))
     return rows
+
+
+if __name__ == "__main__":
+    latencies(3, WARM_UP_S + SECONDS, shows=True)

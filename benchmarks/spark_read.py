@@ -2,6 +2,7 @@
 
     python -m benchmarks spark_read              the rows of the table
     python -m benchmarks.spark_read --growth     from 1 to 2 cores, from 1 to 10 million entries
+    python -m benchmarks.spark_read --cpu        processor time for an entry, by process
 
 Every reader reads the same five-field entries with the same number of tasks, and reads once to warm up. The readers
 alternate, and the medians are compared. Two of them measure the upper limits:
@@ -28,6 +29,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.harness import BUILDS, ROOT, Figure, redis_server, rillet_server
 from benchmarks.memory import entries
+from benchmarks.processor_time import Meter
 from benchmarks.spark_peers import COLUMNS, TASKS
 from rillet.protocol.command_parser import pack_command
 
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 MILLION = 1_000_000
 KEY = "stream"
 NARROW = "id string, temperature double"
+THREE = "id string, device string, temperature double"
 STEP_MS = 13
 
 
@@ -173,6 +176,7 @@ def readers(theirs: int, ours: int, folder: Path, count: int) -> dict[str, Reade
     mapped = "sum(cast(fields['temperature'] as double))"
     return {
         "rillet": Reader("rillet", redis_url),
+        "three": Reader("rillet", redis_url, THREE),
         "narrow": Reader("rillet", redis_url, NARROW),
         "map": Reader("rillet", redis_url, None, mapped),
         "from rillet server": Reader("rillet", rillet_url),
@@ -207,7 +211,7 @@ def figures(rounds: int = 3, scale: float = 1.0) -> list[Figure]:
     count = max(int(5 * MILLION * scale), 20_000)
     found = measure(rounds, count)
     what = f"Spark batch read of {count:,}, typed, local[2]"
-    own, limit = found["rillet"], "Arrow batches out of nothing"
+    own, limit, server = found["rillet"], "Arrow batches out of nothing", "redis-server alone, bytes thrown away"
 
     def row(what: str, peer_name: str, peer: str, ours: float, target: float | None) -> Figure:
         return Figure(what, peer_name, found[peer], ours, "entries/s", target)
@@ -216,9 +220,10 @@ def figures(rounds: int = 3, scale: float = 1.0) -> list[Figure]:
         row(what, "redis-py rows", "redis_rows", own, 8.0),
         row(what, "redis-py + hiredis, rows", "redis_rows, hiredis", own, None),
         row(what, "redis-py + hiredis, Arrow", "redis_arrow", own, 2.0),
-        row(what, "redis-server alone, bytes thrown away", "redis-server alone", own, None),
+        row(what, server, "redis-server alone", own, None),
         row(what + ", from rillet's server", limit, "limit", found["from rillet server"], 0.6),
         row(what + ", from an embedded store", limit, "limit", found["from embedded"], 0.6),
+        row(what + ", three columns", server, "redis-server alone", found["three"], None),
         row(what + ", ID and one field", "all five fields", "rillet", found["narrow"], 1.5),
         *(
             row(f"{what}, {title}, ID and one field", "all five fields", place, found[f"{place}, narrow"], 1.5)
@@ -244,15 +249,31 @@ def growth(rounds: int) -> None:
                         print(f"{name:20} {count:>12,} entries, {cores} cores: {speed:>12,.0f}/s", flush=True)
 
 
+def processor_time(rounds: int, count: int) -> None:
+    """Print the processor time for an entry by process, for each reader of redis-server."""
+    with redis_server() as (port, server), spark_session() as spark:
+        fill_stream(port, count)
+        chosen = readers(port, port, Path(), count)
+        for turn in range(rounds + 1):
+            for name in ("rillet", "three", "narrow", "map", "limit"):
+                with Meter(server=server) as meter:
+                    rate(spark, chosen[name], count)
+                if turn:  # the first turn is a warm-up
+                    print(f"{name:10} {meter.per_row(count)}", flush=True)
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--growth", action="store_true")
+    parser.add_argument("--cpu", action="store_true")
     parser.add_argument("--entries", type=int, default=5 * MILLION)
     parser.add_argument("--rounds", type=int, default=3)
     given = parser.parse_args()
     assert BUILDS["compiled"].exists(), "build the compiled modules first: make setup"
     if given.growth:
         growth(given.rounds)
+    elif given.cpu:
+        processor_time(given.rounds, given.entries)
     else:
         for title, speed in measure(given.rounds, given.entries).items():
             print(f"{title:24} {speed:>12,.0f}/s")

@@ -4,12 +4,16 @@ Hashes of five fields, two of them double. Reading: each task of the peer scans 
 HMGET; the connector divides the SCAN. Both produce typed columns, and Spark sums them. Another peer is redis-benchmark,
 which sends HMGET of five fields for random keys, 64 at a time, and drops the replies.
 
+    python -m benchmarks spark_tables            the rows of the table
+    python -m benchmarks.spark_tables --cpu      processor time for a row, by process
+
 Writing: HSET and EXPIRE for each row. The rows are cached in Spark in two partitions. The ways alternate, and the
 medians are compared, after a turn as a warm-up.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import statistics
 import time
@@ -17,6 +21,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.harness import ROOT, Figure, redis_benchmark, redis_server
+from benchmarks.processor_time import Meter
 from benchmarks.spark_write import COLUMNS, ask
 
 if TYPE_CHECKING:
@@ -122,8 +127,8 @@ def _write(frame: DataFrame, way: str, port: int, rows: int) -> float:
     return rows / took
 
 
-def measure(rounds: int = 3, rows: int = 1_000_000) -> dict[str, float]:
-    """Return the rows per second by way."""
+def measure(rounds: int = 3, rows: int = 1_000_000, shows: bool = False) -> dict[str, float]:
+    """Return the rows per second by way; shows: print the processor time for a row."""
     before = os.environ.get("PYTHONPATH", "")
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (before, str(ROOT))))
     from rillet.spark import session
@@ -132,20 +137,23 @@ def measure(rounds: int = 3, rows: int = 1_000_000) -> dict[str, float]:
     speeds: dict[str, list[float]] = {}
     try:
         spark.sparkContext.setLogLevel("ERROR")
-        frame = spark.range(0, rows, 1, TASKS).selectExpr("id", *COLUMNS).cache()
+        # redis-benchmark writes random numbers as twelve digits, so its keys must have as many.
+        frame = spark.range(0, rows, 1, TASKS).selectExpr("lpad(cast(id as string), 12, '0') id", *COLUMNS).cache()
         assert frame.count() == rows
-        with redis_server() as (port, _):
+        with redis_server() as (port, server):
             for turn in range(rounds + 1):
                 for way in ("redis-py", "rillet"):
                     for what in ("write", "read"):
                         if what == "write":
                             ask(port, b"FLUSHALL")
-                            speed = _write(frame, way, port, rows)
-                        else:
-                            speed = _read(spark, way, port, rows)
+                        with Meter(server=server) as meter:
+                            speed = _write(frame, way, port, rows) if what == "write" else _read(spark, way, port, rows)
+                        if shows and turn:
+                            print(f"{what}, {way}: {speed:,.0f}/s; {meter.per_row(rows)}", flush=True)
                         if turn:  # the first turn is a warm-up
                             speeds.setdefault(f"{what}, {way}", []).append(speed)
                 if turn:
+                    assert ask(port, b"EXISTS", b"s:%012d" % (rows - 1)) == b":1\r\n"
                     command = ["-r", str(rows), "HMGET", "s:__rand_int__", *FIELDS]
                     speeds.setdefault("HMGET -P 64", []).append(redis_benchmark(port, rows, 50, 64, command))
     finally:
@@ -168,5 +176,10 @@ def figures(rounds: int = 3, scale: float = 1.0) -> list[Figure]:
 
 
 if __name__ == "__main__":
-    for label, figure in measure().items():
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--cpu", action="store_true")
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    given = parser.parse_args()
+    for label, figure in measure(given.rounds, given.rows, given.cpu).items():
         print(f"{label:30} {figure:>12,.0f}")

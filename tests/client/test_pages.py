@@ -142,10 +142,10 @@ def test_parts_that_are_requested_in_advance_keep_the_order(judge: Judge, shape:
         adds = [(b"XADD", b"s", b"%d-%d" % (1000 + SHAPES[shape](n), n), b"n", b"%d" % n) for n in range(ENTRIES)]
         servers.calls(b"s", [(b"DEL", b"s"), (b"DEL", b"t"), *adds, *[(b"XADD", b"t", *words[2:]) for words in adds]])
         end = StreamID(1000 + SHAPES[shape](ENTRIES - 1), ENTRIES - 1)
-        for broken in (False, True):
+        for broken, check in ((False, None), (True, None), (True, lambda pages, at: None)):
             rows = rows_for(SCHEMA, b"")
             ranges = [PageRange(key, StreamID(0, 0), end) for key in (b"s", b"t")]
-            reader = RangeReader(servers, rows, ranges, page_entries=page, batch_entries=200, fixed=True)
+            reader = RangeReader(servers, rows, ranges, page_entries=page, batch_entries=200, fixed=True, check=check)
             seen: list[Any] = []
             for step, _ in enumerate(reader.read()):
                 seen.append(record_batch(rows, SCHEMA).to_pylist())
@@ -171,3 +171,48 @@ def test_only_a_range_with_a_fixed_end_is_cut(judge: Judge, fixed: bool) -> None
         assert [row["n"] for row in rows] == list(range(ENTRIES))
         assert (reader.parts > 10) is fixed
         assert reader.misjudged <= 1  # after the first page, which begins at ID 0
+
+
+class Trimmed(Exception):
+    """A check has found that entries are missing."""
+
+
+@pytest.mark.parametrize("batch", [7, 100])
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_part_proves_that_no_entry_was_trimmed_before_it(judge: Judge, lost: bool, batch: int) -> None:
+    """A trim behind the reader needs no check; after a trim of unread entries, no later row is passed on."""
+    with Servers(ClientOptions.of(f"redis://127.0.0.1:{judge.port}", 20)) as servers:
+        adds = [(b"XADD", b"s", b"%d-1" % (1000 + 10 * n), b"n", b"%d" % n) for n in range(ENTRIES)]
+        servers.calls(b"s", [(b"DEL", b"s"), *adds])
+        checked: list[tuple[int, StreamID]] = []
+
+        def check(before: PageRange, at: StreamID) -> None:
+            checked.append((before.read, at))
+            if trimmed:
+                raise Trimmed
+
+        rows, seen, trimmed = rows_for(SCHEMA, b""), [], False
+        pages = PageRange(b"s", StreamID(0, 0), StreamID(1000 + 10 * ENTRIES, 1))
+        reader = RangeReader(
+            servers, rows, [pages], page_entries=90, batch_entries=batch, nodes=False, fixed=True, check=check
+        )
+        with Servers(ClientOptions.of(f"redis://127.0.0.1:{judge.port}", 20)) as other:
+            try:
+                for _ in reader.read():
+                    seen += record_batch(rows, SCHEMA).column("n").to_pylist()
+                    first = 950 if lost else len(seen)
+                    if len(seen) > 500 and not trimmed:
+                        other.call(b"s", b"XTRIM", b"s", b"MINID", b"%d" % (1000 + 10 * first))
+                        trimmed = lost
+            except Trimmed:
+                pass
+        assert reader.parts > 10
+        if lost:
+            before, at = checked[-1]
+            assert 500 < len(seen) <= before < 900
+            assert seen == list(range(len(seen)))
+            assert 1000 + 10 * (before - 1) <= at.ms < 1000 + 10 * before
+        else:
+            assert seen == list(range(ENTRIES))
+            assert checked[0] == (0, StreamID(0, 0))
+            assert len(checked) == 1 or batch < 30

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 pa = pytest.importorskip("pyarrow")
 
-from rillet.columns.command_packing import CommandForm, CommandPacker  # noqa: E402
+from rillet.columns.command_packing import CommandForm, CommandPacker, pack_keys  # noqa: E402
 from rillet.columns.string_column import texts  # noqa: E402
 from tests.columns.test_row_packing import commands  # noqa: E402
 
@@ -67,3 +67,17 @@ def test_maps() -> None:
         packer.map_of(part.buffers()[1].to_pybytes(), part.offset, texts(part.keys), texts(part.items))
         whole = [[b"HSET", b"x", b"a", b"1"], None, [b"HSET", b"z", b"c", b"3", b"d", b"4"]]
         assert commands(packed(packer, len(part), 1 << 16)[0]) == [words for words in whole[cut:] if words]
+
+
+@given(st.lists(st.binary(max_size=120), max_size=9), st.lists(st.binary(min_size=1, max_size=9), max_size=3))
+def test_the_same_commands_for_many_keys(keys: list[bytes], fields: list[bytes]) -> None:
+    def bulk(word: bytes) -> bytes:
+        return b"$%d\r\n%b\r\n" % (len(word), word)
+
+    around = [
+        (b"*%d\r\n" % (2 + len(fields)) + bulk(b"HMGET"), b"".join(map(bulk, fields))),
+        (b"*3\r\n" + bulk(b"OBJECT") + bulk(b"FREQ"), b""),
+    ]
+    for count in range(3):
+        expected = [words for key in keys for words in ([b"HMGET", key, *fields], [b"OBJECT", b"FREQ", key])[:count]]
+        assert commands(bytes(pack_keys(around[:count], keys))) == expected

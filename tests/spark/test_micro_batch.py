@@ -106,6 +106,21 @@ def test_a_capped_trigger_ends_at_an_entry_near_the_cap(add: Add, follow: Callab
     assert all(4500 < size < 7500 for size in sizes[:-1]), sizes
 
 
+@pytest.mark.parametrize(("cap", "all_at_once"), [("5000", True), ("4900", False), ("3999", False)])
+def test_a_small_rest_does_not_become_a_trigger_of_its_own(
+    add: Add, follow: Callable[..., StreamingReader], cap: str, all_at_once: bool
+) -> None:
+    add(range(5_090))
+    exact = follow(maxEntriesPerTrigger=cap, exactTriggers="true")
+    for reader, whole in ((follow(maxEntriesPerTrigger=cap), all_at_once), (exact, False)):
+        start = reader.initialOffset()
+        end = reader.latestOffset(start, reader.getDefaultReadLimit())
+        assert (end["streams"] == {"events": entry_id(5_089)}) is whole
+        found = flat(numbers(reader, start, end))
+        assert found == list(range(len(found)))
+        assert (len(found) == 5_090) is whole
+
+
 @pytest.mark.parametrize("cap", [300, 7000])
 def test_exact_triggers_count_their_entries(add: Add, follow: Callable[..., StreamingReader], cap: int) -> None:
     add(range(15_000))

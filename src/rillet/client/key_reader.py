@@ -38,6 +38,7 @@ from rillet.client.errors import ConnectionLost, ConnectorError, StaysAway
 from rillet.client.redirection import Patience, not_executed
 from rillet.client.servers import Servers
 from rillet.client.transaction import retry
+from rillet.columns.command_packing import pack_keys
 from rillet.columns.row_builder import RowBuilder
 from rillet.columns.table_decoder import DONE, FULL, ReplyPart, TableDecoder
 from rillet.errors import ProtocolError
@@ -92,13 +93,9 @@ class _Template:
             around.append((before, b"".join(map(_bulk, words[n:]))))
         return cls(around)
 
-    def packed(self, keys: Sequence[bytes]) -> bytes:
+    def packed(self, keys: list[bytes]) -> bytearray:
         """Return the commands for keys in RESP encoding."""
-        bulks = [b"$%d\r\n%b\r\n" % (len(key), key) for key in keys]
-        if len(self.around) == 1:
-            ((before, after),) = self.around
-            return before + (after + before).join(bulks) + after
-        return b"".join([part for bulk in bulks for before, after in self.around for part in (before, bulk, after)])
+        return pack_keys(self.around, keys)
 
 
 class KeyReader:

@@ -40,7 +40,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 from zlib import crc32
 
@@ -162,9 +161,16 @@ class KeyScan:
 
     def batches(self, size: int) -> Iterator[list[bytes]]:
         """Yield the keys in batches of `size`."""
-        keys = (key for found in self._found() for key in found)
-        while batch := list(islice(keys, size)):
-            yield batch
+        waiting: list[bytes] = []
+        for found in self._found():
+            waiting = waiting + found if waiting else found
+            at = 0
+            while at + size <= len(waiting):
+                yield waiting[at : at + size]
+                at += size
+            waiting = waiting[at:]
+        if waiting:
+            yield waiting
 
     def _found(self) -> Iterator[list[bytes]]:
         if self.part.kind == SLOTS:
@@ -182,11 +188,10 @@ class KeyScan:
 
     def _new(self, keys: Sequence[bytes]) -> list[bytes]:
         """Return the keys that were not listed before."""
-        fresh = [key for key in keys if key not in self.seen]
-        if len(fresh) > 1 and len(set(fresh)) < len(fresh):
-            fresh = list(dict.fromkeys(fresh))
+        before = len(self.seen)
+        fresh = list(keys) if self.seen.isdisjoint(keys) else [key for key in keys if key not in self.seen]
         self.seen.update(fresh)
-        return fresh
+        return fresh if len(self.seen) - before == len(fresh) else list(dict.fromkeys(fresh))
 
     # ---- one server ----
 

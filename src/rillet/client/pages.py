@@ -34,8 +34,7 @@ If a part has more entries than its page, the replies of the parts behind it are
 stream whose IDs cannot be foreseen is soon read without parts. A part without entries costs a small request, and the
 next one is wider. Only a `fixed` range is cut, to which no entry can be added: otherwise an entry that is appended to
 an empty part after its reply would be missed, while the next part has a later one. A range is not cut either if it is
-read from a replica, because the master would have to serve the end of each part, or if `check` is given, because a part
-does not begin at an entry that proves that nothing was trimmed.
+read from a replica, because the master would have to serve the end of each part.
 
 **Failures.** A lost connection is opened again and the range continues after the last whole entry, as long as there is
 progress within the client's timeout. MOVED and ASK are followed; from then on one request is under way at a time,
@@ -46,6 +45,16 @@ behind, so its master serves the remaining entries.
 requested from the last entry that was read, that entry included: if the entry is present, nothing after it was
 trimmed. XNODES returns the first ID of the stream, which must not be beyond the page's beginning. `check` raises an
 error if entries are lost; if it returns, the reader continues.
+
+A part that is requested in advance begins at a cut, before the last entry of the page before is known. So a second
+request follows it, for one entry up to the cut. Trims remove entries from the front only: if the stream still has such
+an entry after the part was read, nothing behind the cut was trimmed before.
+
+    XRANGE s (cut end COUNT n      the part
+    XRANGE s - cut COUNT 1         its proof: one entry is enough
+
+Until the proof has arrived, the part is in doubt, and no batch that contains its rows is passed on. If a batch is full
+before that, or the connection is lost, `check` decides, with the entries that were read before the part.
 """
 
 from __future__ import annotations
@@ -99,6 +108,8 @@ class PageRange:
     reader: NodeReader | None = None
     before: int = 0  # the value of `read` when `reader` was created
     whole: PageRange | None = None  # the range of which this one is a part
+    cut: bool = False  # `start` is a cut between two parts, not the last entry that was read
+    proves: bool = False  # the request under way is followed by one that proves that nothing behind the cut was trimmed
     dropped: bool = False  # skip its reply
     start: StreamID = field(init=False)
 
@@ -135,13 +146,18 @@ class _EntryPageDecoder:
 
     def request(self, pages: PageRange) -> bytes:
         """Return the request for the range's next page in RESP encoding."""
-        low, count = (pages.after, pages.count + 1) if self.checks else (successor(pages.after), pages.count)
-        return pack(b"XRANGE", pages.key, b"%d-%d" % low, b"%d-%d" % pages.last, b"COUNT", b"%d" % count)
+        pages.proves = self.checks and pages.cut and pages.after == pages.start
+        met = self.checks and not pages.proves
+        low, count = (pages.after, pages.count + 1) if met else (successor(pages.after), pages.count)
+        request = pack(b"XRANGE", pages.key, b"%d-%d" % low, b"%d-%d" % pages.last, b"COUNT", b"%d" % count)
+        if pages.proves:
+            request += pack(b"XRANGE", pages.key, b"-", b"%d-%d" % pages.after, b"COUNT", b"1")
+        return request
 
     def begin(self, pages: PageRange) -> None:
         """Prepare to decode the next page of a range."""
         self.buffer.last_ms = self.buffer.last_seq = 0  # the decoder's last ID belongs to another range
-        if self.checks:
+        if self.checks and not pages.proves:
             self.buffer.expect(*pages.after, pages.count)
 
     def note(self, pages: PageRange) -> bool:
@@ -219,13 +235,14 @@ class RangeReader:
         self.batch_bytes = batch_bytes
         self.nodes = nodes
         self.check = check
-        self.cuts = fixed and check is None
+        self.cuts = fixed
         self.window = WINDOW
         self.waiting = deque(ranges)
         self.under_way: deque[tuple[PageRange, Connection]] = deque()
         self.moved = False  # True if any entry was read since the last failure
         self.widths: dict[bytes, float] = {}  # milliseconds of stream IDs that an entry takes, by stream
         self.parts = self.misjudged = 0  # parts that were read; those that had more entries than a page
+        self._doubt: tuple[PageRange, StreamID] | None = None  # the arguments for `check` of a part without proof
         self._decoders: dict[Connection, _PageDecoder] = {}
 
     def read(self) -> Iterator[None]:
@@ -290,8 +307,9 @@ class RangeReader:
         if end >= pages.last:
             return pages
         whole = pages.whole or pages
-        self.waiting.appendleft(PageRange(pages.key, end, pages.last, whole=whole))
-        return PageRange(pages.key, pages.after, end, whole=whole)
+        self.waiting.appendleft(PageRange(pages.key, end, pages.last, whole=whole, cut=True))
+        at_cut = pages.cut and pages.after == pages.start
+        return PageRange(pages.key, pages.after, end, whole=whole, cut=at_cut)
 
     def _measure(self, pages: PageRange, after: StreamID, entries: int) -> None:
         """Note how far apart the entries of a page are that began after the ID `after`."""
@@ -315,6 +333,7 @@ class RangeReader:
 
     def _page(self) -> Iterator[None]:
         """Decode the page whose reply arrives next; yield whenever a batch of rows is full."""
+        self._settle()  # a part whose connection was lost before its proof
         if not self.under_way:
             return
         pages, connection = self.under_way[0]
@@ -322,14 +341,18 @@ class RangeReader:
         if pages.dropped:
             self._skip(decoder, connection)
             return
-        if self.rows.key != pages.key:
-            self.rows.key = bytearray(pages.key)
+        self.rows.key = pages.key
         decoder.begin(pages)
-        after = pages.after
+        if pages.proves:
+            self._doubt = _read_before(pages), pages.after
+        after, short = pages.after, False
         while True:
             try:
                 state = decoder.buffer.decode()
             except ReplyFailed as error:
+                self._doubt = None  # no entry of the part was read
+                if pages.proves:
+                    self._skipped(decoder, connection)
                 self._failed(pages, connection, str(error))
                 return
             except (Corrupt, ProtocolError) as error:
@@ -344,13 +367,18 @@ class RangeReader:
                 connection.receive(decoder.buffer)
             elif state == FULL:
                 if pages.read < pages.limit or self.rows.length >= self.batch_entries:
+                    self._settle()
                     yield
                     if isinstance(decoder, _NodePageDecoder):
                         decoder.limit(pages)  # the decoder's row limit depends on the number of filled rows
             else:
                 if isinstance(decoder, _EntryPageDecoder):
                     self._measure(pages, after, decoder.buffer.entries)
-                self._page_ended(pages, connection, decoder)
+                    pages.add(decoder.buffer.entries)
+                    short = decoder.buffer.entries < pages.count
+                    if pages.proves:
+                        self._prove(decoder, connection)
+                self._page_ended(pages, connection, decoder, short)
                 self._send()
                 if not self.nodes and self.rows.length + self.page_entries > self.batch_entries:
                     yield
@@ -358,6 +386,12 @@ class RangeReader:
 
     def _skip(self, decoder: _PageDecoder, connection: Connection) -> None:
         """Skip the reply that arrives next."""
+        for _ in range(1 + self.under_way[0][0].proves):
+            self._skipped(decoder, connection)
+        self.under_way.popleft()
+
+    def _skipped(self, decoder: _PageDecoder, connection: Connection) -> int:
+        """Skip one reply to XRANGE; return its number of entries, 0 if it is an error."""
         assert isinstance(decoder, _EntryPageDecoder)
         decoder.buffer.skip()
         try:
@@ -365,16 +399,34 @@ class RangeReader:
                 connection.receive(decoder.buffer)
         except ReplyFailed:  # the request for the same entries fails, too
             decoder.buffer.expect(0, 0, 0)
+            return 0
         except (Corrupt, ProtocolError) as error:
             self.servers.forget(connection)
             raise self._error(self.under_way[0][0], connection, error) from error
-        self.under_way.popleft()
+        return decoder.buffer.skipped
+
+    def _prove(self, decoder: _EntryPageDecoder, connection: Connection) -> None:
+        """Read the reply that proves that nothing was trimmed before a part; without an entry in it, call `check`."""
+        try:
+            if self._skipped(decoder, connection):
+                self._doubt = None
+        except ConnectionLost:
+            del self._decoders[connection]  # the part's rows are complete, and counted
+            raise
+        self._settle()
+
+    def _settle(self) -> None:
+        """Call `check` for the part that is in doubt, if any."""
+        if self._doubt is not None:
+            assert self.check is not None
+            self.check(*self._doubt)
+            self._doubt = None
 
     def _begun(self, pages: PageRange, connection: Connection, decoder: _PageDecoder) -> None:
         """Check that a page continues the previous page; after the check of an XNODES page, request the next page."""
         if isinstance(decoder, _EntryPageDecoder):
             if self.check is not None and not decoder.buffer.met:
-                self.check(pages, pages.after)
+                self.check(pages.whole or pages, pages.after)
             return
         asked, after, first = pages.asked, decoder.buffer.go_on, decoder.buffer.first
         assert asked is not None
@@ -390,8 +442,11 @@ class RangeReader:
             self.under_way.append((pages, connection))
             connection.send(decoder.request(pages))
 
-    def _page_ended(self, pages: PageRange, connection: Connection, decoder: _PageDecoder) -> None:
-        """After a page was decoded, put its range back into the waiting ranges unless the range has ended."""
+    def _page_ended(self, pages: PageRange, connection: Connection, decoder: _PageDecoder, short: bool) -> None:
+        """After a page was decoded, put its range back into the waiting ranges unless the range has ended.
+
+        short: an XRANGE page has fewer entries than were requested.
+        """
         self.under_way.popleft()
         self.moved = True
         if isinstance(decoder, _NodePageDecoder):
@@ -399,10 +454,7 @@ class RangeReader:
             if pages.asked is not None and not ahead and not pages.ended:
                 self.waiting.appendleft(pages)
             return
-        entries, count = decoder.buffer.entries, pages.count
-        pages.add(entries)
         pages.count = 0
-        short = entries < count
         self.parts += pages.whole is not None
         if not pages.ended and (not short or (connection.replica and not pages.master)):
             if pages.whole is not None and pages.last != pages.whole.last:
@@ -449,7 +501,8 @@ class RangeReader:
             if isinstance(decoder, _EntryPageDecoder) and not pages.dropped:
                 buffer = decoder.buffer
                 if buffer.left == 0 < buffer.extra:  # the lost reply contained all entries, and all are decoded
-                    self._page_ended(pages, connection, decoder)
+                    pages.add(buffer.entries)
+                    self._page_ended(pages, connection, decoder, buffer.entries < pages.count)
                 elif buffer.left >= 0:  # some entries of the lost reply are decoded
                     pages.count -= buffer.entries - buffer.left
                     pages.add(buffer.entries - buffer.left)
@@ -466,6 +519,14 @@ class RangeReader:
         name = pages.key.decode("utf-8", "backslashreplace")
         line = reason if isinstance(reason, str) else ""
         return ConnectorError(f"rillet: reading {name!r} from {connection.address}: {reason}", line)
+
+
+def _read_before(pages: PageRange) -> PageRange:
+    """Return the range of a part as it is before the part is read: a copy, for `check`."""
+    whole = pages.whole or pages
+    before = PageRange(whole.key, whole.start, whole.last)
+    before.read = whole.read
+    return before
 
 
 def reply_pages(

@@ -13,6 +13,7 @@ A command is sent for a row only if all of its columns have a value. It may have
     only_null  the command is sent only if this column is null                              DEL key
 
 Without any pair, name or map pair, such a command is left out. So a row may produce no command at all.
+`pack_keys` packs commands that differ in their keys only.
 
 `lines` counts the lines of the replies: one for each command, two if the reply is a bulk string (`bulk`).
 
@@ -31,6 +32,46 @@ from rillet.columns.row_packing import Packer, StringArrays
 
 COMPILED: bool = cython.compiled
 _FRAME = cython.declare(cython.Py_ssize_t, 32)  # the maximum overhead of a text: $, 20 digits, CRLF, CRLF
+
+
+@cython.ccall
+def pack_keys(around: list[tuple[bytes, bytes]], keys: list[bytes]) -> bytearray:
+    """Pack the same commands for each of many keys: for each command, the bytes before and after the key's word."""
+    pair: tuple[bytes, bytes]
+    key: bytes
+    before: bytes
+    after: bytes
+    room: cython.Py_ssize_t = 0
+    used: cython.Py_ssize_t = 0
+    for pair in around:
+        room += len(pair[0]) + len(pair[1]) + _FRAME
+    room *= len(keys)
+    for key in keys:
+        room += len(key) * len(around)
+    buf: bytearray = bytearray(room)
+    for key in keys:
+        for pair in around:
+            before, after = pair
+            used = _put(buf, used, before)
+            used = _put(buf, put_header(start_of(buf), used, 0x24, len(key)), key)
+            used = _put(buf, _put(buf, used, b"\r\n"), after)
+    del buf[used:]
+    return buf
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(-1, check=False)
+def _put(buf: bytearray, at: cython.Py_ssize_t, data: bytes) -> cython.Py_ssize_t:
+    """Write bytes into the buffer; return the position after them."""
+    n: cython.Py_ssize_t = len(data)
+    if at < 0 or at > len(buf) - n:
+        raise IndexError("the text is outside its buffer")
+    if cython.compiled:
+        memcpy(start_of(buf) + at, PyBytes_AS_STRING(data), n)
+    else:
+        buf[at : at + n] = data
+    return at + n
 
 
 @cython.final

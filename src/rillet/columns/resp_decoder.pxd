@@ -24,6 +24,7 @@ cdef class RangeDecoder(ReceiveBuffer):
     cdef Py_ssize_t most
     cdef readonly Py_ssize_t extra
     cdef readonly bint met
+    cdef readonly Py_ssize_t skipped
     cpdef bint expect(self, unsigned long long ms, unsigned long long seq, Py_ssize_t most) except -1
     cpdef bint skip(self) except -1
     cpdef int decode(self) except -1

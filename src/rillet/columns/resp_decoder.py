@@ -101,7 +101,7 @@ class RangeDecoder(ReceiveBuffer):
 
     __slots__ = (
         "rows", "after", "left", "entries", "last_ms", "last_seq", "max_rows", "max_bytes", "ms", "seq", "missing",
-        "recent", "fields", "begin_ms", "begin_seq", "most", "extra", "met",
+        "recent", "fields", "begin_ms", "begin_seq", "most", "extra", "met", "skipped",
     )  # fmt: skip
     rows: RowBuilder
     after: cython.Py_ssize_t
@@ -121,6 +121,7 @@ class RangeDecoder(ReceiveBuffer):
     most: cython.Py_ssize_t  # decode at most this many entries after the expected one; 0: none is expected; -1: skip
     extra: cython.Py_ssize_t  # number of entries to skip at the reply's end
     met: cython.bint
+    skipped: cython.Py_ssize_t  # number of entries of the last reply that `skip` has skipped
 
     def __init__(self, rows: RowBuilder, max_rows: int = 16384, max_bytes: int = 32 << 20) -> None:
         """Create a decoder. A batch is full after max_rows entries or max_bytes bytes of the reply."""
@@ -135,7 +136,7 @@ class RangeDecoder(ReceiveBuffer):
         self.recent = []
         self.fields = 0
         self.begin_ms = self.begin_seq = 0
-        self.most = self.extra = 0
+        self.most = self.extra = self.skipped = 0
         self.met = False
 
     @cython.ccall
@@ -174,7 +175,7 @@ class RangeDecoder(ReceiveBuffer):
         if self.most > 0:
             return 3 if self._begin() else 0
         if self.most < 0:
-            self.extra = self.left
+            self.extra = self.skipped = self.left
             self.left = self.entries = self.most = 0
         while self.left > 0:
             if rows.length >= self.max_rows or rows.nbytes >= self.max_bytes:

@@ -38,7 +38,7 @@ cdef class RowBuilder:
     cdef public Py_ssize_t items_used
     cdef public Column map_ends
     cdef Column owner
-    cdef public bytearray key
+    cdef public bytes key
     cdef public Py_ssize_t length
     cdef public unsigned long long ms
     cdef public unsigned long long seq

@@ -204,7 +204,7 @@ class RowBuilder:
     items_used: cython.Py_ssize_t
     map_ends: Column
     owner: Column
-    key: bytearray
+    key: bytes
     length: cython.Py_ssize_t
     ms: cython.ulonglong
     seq: cython.ulonglong
@@ -227,7 +227,7 @@ class RowBuilder:
         self.pattern = []
         self.owners = []
         self.shapes = {}
-        self.key = bytearray(key)
+        self.key = key
         self.parser = ValueParser()
         self.mode = mode
         self.changed = False

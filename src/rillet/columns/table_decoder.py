@@ -163,7 +163,7 @@ class TableDecoder(ReceiveBuffer):
                 if rows.length >= self.max_rows or rows.nbytes >= self.max_bytes:
                     return 1
                 self.begun = rows.length
-                rows.key = bytearray(self.keys[self.at][self.prefix :])
+                rows.key = self.keys[self.at][self.prefix :] if self.prefix else self.keys[self.at]
             done = self._row() if part.kind <= _PAIRS else self._elements(part)
             if not done:
                 return 0

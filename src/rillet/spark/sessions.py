@@ -6,6 +6,7 @@ pyspark is imported when a function is called, so importing this module does not
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,9 @@ from rillet.spark.java import require_java
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
+
+
+_FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 
 
 def session(master: str = "local[2]", name: str = "rillet", **settings: str) -> SparkSession:
@@ -35,12 +39,33 @@ def session(master: str = "local[2]", name: str = "rillet", **settings: str) -> 
         "spark_ui_showConsoleProgress": "false",
         "spark_sql_session_timeZone": "UTC",
     }
+    if hasattr(socket, "AF_UNIX"):  # cheaper than TCP, and without its delays (worker_socket.py)
+        defaults["spark_python_unix_domain_socket_enabled"] = "true"
     for key, value in {**defaults, **settings}.items():
         # A setting whose name contains dots is passed unchanged: spark.executorEnv.HTTP_PROXY.
         builder = builder.config(key if "." in key else key.replace("_", "."), value)
     spark = builder.getOrCreate()
+    if master.startswith("local") and spark.conf.get(_FILE_MANAGER, None) is None:
+        _speed_up_local_checkpoints(spark)
     register(spark)
     return spark
+
+
+def _speed_up_local_checkpoints(spark: SparkSession) -> None:
+    """Select Spark's file manager that renames a checkpoint's files itself; the default one starts processes for it.
+
+    On a local disk, both replace a file by one rename. With the default, a trigger takes about 50 ms longer.
+    """
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+
+    for package in ("streaming.checkpointing", "streaming"):  # the second: before Spark 4.1
+        name = f"org.apache.spark.sql.execution.{package}.FileSystemBasedCheckpointFileManager"
+        try:
+            spark._jvm.java.lang.Class.forName(name)  # type: ignore[union-attr]
+        except Py4JError:
+            continue
+        spark.conf.set(_FILE_MANAGER, name)
+        return
 
 
 def history(

@@ -27,6 +27,7 @@ from rillet.client.servers import Servers
 from rillet.loggers import logger
 from rillet.spark.errors import plainly
 from rillet.spark.options import READ_ONLY, OptionError, Options
+from rillet.spark.worker_socket import InTask
 from rillet.spark.write.commits import (
     RESERVED,
     Identity,
@@ -57,7 +58,7 @@ class RowsCommitted(WriterCommitMessage):
         self.written = written
 
 
-class _Writer:
+class _Writer(InTask):
     """The base class of the batch writer and the streaming writer."""
 
     query: str | None = None  # None: Spark's task properties contain the query's ID and the batch's number

@@ -66,6 +66,7 @@ from rillet.spark.server_address import require_store
 from rillet.spark.table_options import TableOptions, parse_table, require_type, table_type
 from rillet.spark.tables.reader import TableReader, infer_table
 from rillet.spark.tables.schema import default_schema
+from rillet.spark.worker_socket import InTask
 from rillet.spark.write.ordered import mark_rows_in_order
 from rillet.types.stream.id import StreamID
 
@@ -211,7 +212,7 @@ class HistoryPartition(InputPartition):
         self.task = task
 
 
-class _SourceReader:
+class _SourceReader(InTask):
     """The base class of the batch reader and the streaming reader."""
 
     def __init__(self, options: Options, schema: StructType, parallelism: int) -> None:

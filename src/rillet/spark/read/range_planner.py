@@ -19,8 +19,10 @@ planner reads the counters again. If entries were removed meanwhile, the interva
 
 The end of a batch of at most maxEntriesPerTrigger entries: a rillet server returns it exactly (RILLET.XAFTER). For
 other servers, the planner counts entries if the limit is small (SMALL) or `exactTriggers` is set, which transfers all
-entries of the batch to the driver. With a larger limit, the end is estimated. The cuts between tasks are estimates,
-except on rillet servers; they only affect how evenly the tasks are loaded.
+entries of the batch to the driver. With a larger limit, the end is estimated. If hardly more entries are unread than
+the limit (REST), such a batch takes them all: otherwise the errors of the estimates would often leave a few entries for
+a trigger of their own. The cuts between tasks are estimates, except on rillet servers; they only affect how evenly the
+tasks are loaded.
 
 The cost of a trigger does not depend on the length of the stream: SAMPLES probes per stream, then at most
 TRIGGER_ROUNDS - 1 rounds with TRIGGER_PROBES more, a few milliseconds in all. A batch read is planned once, so it may
@@ -56,6 +58,7 @@ from rillet.types.stream.id import StreamID
 SMALL = 4000  # In a batch of up to this many entries, the planner counts them to find the end.
 FEW = 128  # Up to this many entries of a stream are counted: sampling would cost as much.
 SHORT = 256  # One XRANGE counts the entries of a stream up to this length.
+REST = 0.02  # A batch with an estimated end takes the rest too, if it is at most this share of the cap.
 SAMPLES = 48  # Maximum sampling requests in the first round: per stream; three times as many in all.
 TRIGGER_ROUNDS, TRIGGER_PROBES = 6, 96
 BATCH_ROUNDS, BATCH_PROBES = 4, 8192
@@ -226,6 +229,8 @@ class Planner:
 
     def cut(self, sized: Sequence[SizedRange], cap: int | None) -> Batch:
         """Return a batch with all entries of the ranges, or with the first `cap` entries of them."""
+        if cap is not None and self._is_last(sized, cap):
+            cap = None
         shares = None if cap is None else capped({one.span.stream: one.count for one in sized}, cap)
         taken = sorted(
             (one for one in sized if shares is None or one.span.stream in shares), key=lambda one: one.span.stream
@@ -242,6 +247,12 @@ class Planner:
         ranges = [(one.span.stream, one.span.low, one.end) for one in taken]
         ends = {one.span.stream: one.end for one in taken}
         return Batch(ends, tuple(tasks(ranges, boundaries, cuts)), self._left(taken))
+
+    def _is_last(self, sized: Sequence[SizedRange], cap: int) -> bool:
+        """Return whether a batch whose end would be estimated takes all entries, because there are hardly more."""
+        if self.ranked or self.options.exact_triggers or cap <= SMALL:
+            return False
+        return cap < sum(one.count for one in sized) <= cap * (1 + REST)
 
     def _left(self, taken: Sequence[SizedRange]) -> dict[str, Left]:
         """Return how many entries of each stream follow the end of the batch."""

@@ -36,6 +36,7 @@ from rillet.spark.read.schema_inference import FieldType
 from rillet.spark.server_address import require_store
 from rillet.spark.table_options import WRITE_ONLY, TableOptions
 from rillet.spark.tables.schema import SCAN_TYPES, TableRows, arrow_schema_of
+from rillet.spark.worker_socket import InTask
 from rillet.spark.write.commits import PREFIX
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ class KeysPartition(InputPartition):
         self.keys = tuple(keys)
 
 
-class TableReader(DataSourceReader):
+class TableReader(InTask, DataSourceReader):
     """Reads the keys of one type that a pattern or a list selects."""
 
     def __init__(self, options: TableOptions, schema: StructType, parallelism: int) -> None:

@@ -38,6 +38,7 @@ from rillet.spark.options import OptionError
 from rillet.spark.table_options import READ_ONLY, TableOptions, escaped, parse_table
 from rillet.spark.tables.commands import TableLayout
 from rillet.spark.tables.senders import TableSender, TableTransactionSender
+from rillet.spark.worker_socket import InTask
 from rillet.spark.write.commits import (
     PREFIX,
     RESERVED,
@@ -68,7 +69,7 @@ class TableRowsWritten(WriterCommitMessage):
         self.hashes = hashes
 
 
-class _TableWriter:
+class _TableWriter(InTask):
     """The base class of the batch writer and the streaming writer."""
 
     query: str | None = None
