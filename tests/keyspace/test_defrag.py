@@ -239,11 +239,12 @@ def test_an_intset_releases_unused_capacity() -> None:
     end = local(**ALWAYS)
     for number in range(200):
         end("SADD", f"set:{number}", *range(500))
-        end("SREM", f"set:{number}", *range(260))
+        end("SPOP", f"set:{number}", 260)  # SREM would leave it at rest, where it has no spare capacity
+    members = end("SMEMBERS", "set:7")
     before = end("MEMORY", "USAGE", "set:7")
     steps(end)
     assert end("MEMORY", "USAGE", "set:7") <= before - 400
-    assert end("SMEMBERS", "set:7") == [b"%d" % number for number in range(260, 500)]
+    assert end("SMEMBERS", "set:7") == members
     end.engine.check()
 
 

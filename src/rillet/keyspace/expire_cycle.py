@@ -12,8 +12,8 @@ deletes the expired ones. It repeats this while more than 10 % of the sample wer
 `active-expire-effort` (1 to 10) raises the keys of a sample, the times, and lowers the 10 %.
 
 Redis runs a slow cycle in one piece, 25 ms at `hz` 10, while every client waits. Here it runs in slices of 1 ms. Its
-owner calls `step` again after the clients' turn. Between two slices, `unfinished` is true, and `pause` says how long the
-owner waits, so that the cycle takes the same share of the time. A slice that began late shortens the next pause:
+owner calls `step` again after the clients' turn. Between two slices, `unfinished` is true, and `pause` says how long
+the owner waits, so that the cycle takes the same share of the time. A slice that began late shortens the next pause:
 
     start     step      pause     step      pause  step
       |       [ 1 ms ]    3 ms    [ 1 ms, 1 ms late ]  2 ms  [ 1 ms ]  ...          25 ms used when 100 ms have passed
@@ -92,7 +92,10 @@ class ExpireCycle:
         return not self.unfinished and (self._was_capped or self.stale_percent >= self._acceptable)
 
     def start(self, count: int, effort: int, hz: int, now: int) -> None:
-        """Begin a slow cycle over some of `count` databases, unless one is unfinished. now: nanoseconds (Clock.ticks)"""
+        """Begin a slow cycle over some of `count` databases, unless one is unfinished.
+
+        now: nanoseconds (Clock.ticks).
+        """
         if self.unfinished:
             return
         self._share = share(effort)
@@ -101,7 +104,7 @@ class ExpireCycle:
         self._acceptable = 11 - effort
 
     def pause(self, now: int) -> int:
-        """Return the nanoseconds until the next slice of a slow cycle, 0 if it is due. now: nanoseconds (Clock.ticks)"""
+        """Return the nanoseconds until the next slice of a slow cycle, 0 if it is due. now: as for `start`"""
         return max(self._began + self._spent * 100 // self._share - now, 0)
 
     def start_fast(self, count: int, effort: int, now: int) -> bool:

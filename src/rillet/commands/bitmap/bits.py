@@ -161,7 +161,7 @@ def bitpos(session: Session, argv: list[bytes]) -> None:
     if start > end:
         session.out.integer(-1)
         return
-    found: cython.Py_ssize_t = find_bit(string.span(), start * unit, (end + 1) * unit, bit)
+    found: cython.Py_ssize_t = find_bit(string.span(), start * unit, (end + 1) * unit, bit == 1)
     if found < 0 and bit == 0 and len(argv) < 5:
         found = string.length() * 8
     session.out.integer(found)
