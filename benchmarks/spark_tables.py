@@ -70,10 +70,11 @@ def _pandas_reader(port: int) -> Any:
                         pipeline.hmget(one, FIELDS)
                     yield frame(waiting, pipeline.execute())
                     waiting = []
-            pipeline = client.pipeline(transaction=False)
-            for one in waiting:
-                pipeline.hmget(one, FIELDS)
-            yield frame(waiting, pipeline.execute())
+            if waiting:  # Spark cannot convert an empty frame of texts
+                pipeline = client.pipeline(transaction=False)
+                for one in waiting:
+                    pipeline.hmget(one, FIELDS)
+                yield frame(waiting, pipeline.execute())
 
     return read
 
