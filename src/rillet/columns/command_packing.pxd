@@ -1,5 +1,7 @@
 cimport cython
+from rillet.columns.column cimport start_of
 from rillet.columns.row_packing cimport Packer, StringArrays
+from rillet.protocol.reply_writer cimport put_header
 
 
 @cython.final

@@ -30,6 +30,13 @@ except ModuleNotFoundError:  # Cython is not installed: use a replacement for it
 
 from rillet.columns.row_packing import Packer, StringArrays
 
+if cython.compiled:
+    from cython.cimports.cpython.bytes import PyBytes_AS_STRING  # type: ignore[import-not-found, unused-ignore]
+    from cython.cimports.libc.string import memcpy  # type: ignore[import-not-found, unused-ignore]
+else:  # the compiled module gets these C functions from its .pxd file
+    from rillet.columns.column import start_of
+    from rillet.protocol.reply_writer import put_header
+
 COMPILED: bool = cython.compiled
 _FRAME = cython.declare(cython.Py_ssize_t, 32)  # the maximum overhead of a text: $, 20 digits, CRLF, CRLF
 
