@@ -292,13 +292,21 @@ def test_without_memory_to_tidy_up_a_change_is_executed_and_logged(monkeypatch: 
     side, twin = Side(log), Side()
     commands = [[b"HSET", b"h", b"f", b"v"], [b"RPUSH", b"l", b"a", b"b", b"c"], [b"SADD", b"s", b"x"]]
     side.send(b"".join(map(pack_command, commands)))
+    failures = 0
 
-    def no_memory(_: object) -> None:
+    def no_memory(*_: object) -> None:
+        nonlocal failures
+        failures += 1
         raise MemoryError
 
-    monkeypatch.setattr(Dict, "_tidy_items", no_memory)
+    side.run([b"SET", b"gap", b"x" * 1000])
+    side.run([b"DEL", b"gap"])  # most bytes of the page are dead
+    monkeypatch.setattr("rillet.structs.dict._MIN_DEAD", 0)
+    monkeypatch.setattr(Dict, "_compact", no_memory)
     for argv in ([b"HSET", b"h", b"f2", b"v2"], [b"LPOP", b"l"], [b"SADD", b"s", b"y"], [b"DEL", b"s"]):
         assert not side.send(pack_command(argv)).startswith(b"-")
+    assert failures >= 4
+    side.engine.databases[0].keys.tidy(1)  # as after deletions during a pause
     monkeypatch.undo()
     twin.send(log.feed.take())
     for argv in ([b"HGETALL", b"h"], [b"LRANGE", b"l", b"0", b"-1"], [b"EXISTS", b"s"]):

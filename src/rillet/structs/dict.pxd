@@ -24,7 +24,7 @@ cdef class Dict(DictTable):
     cdef bint _remove(self, Py_ssize_t n) except -1
     cdef bint _set_object(self, Py_ssize_t n, object value) except -1
     cdef object _object(self, Py_ssize_t n)
-    cdef bint _tidy(self) except -1
+    cdef bint _tidy(self, bint shrink) except -1
     cdef bint _tidy_items(self) except -1
     cdef Py_ssize_t _find_place(self, const unsigned char *at, Py_ssize_t size, long long place) except -2
     cdef bint _set_place(self, Py_ssize_t n, unsigned long long place) except -1

@@ -241,12 +241,7 @@ class Dict(DictTable):
         if self.has_objects:
             self._set_object(n, None)
         self._free_record(n)
-        try:
-            if self.newest:
-                self.shrink_if_needed()
-            self._tidy()
-        except MemoryError:  # the entry is gone, and the gaps stay for a while
-            pass
+        self._tidy(self.newest)
         return True
 
     @cython.ccall
@@ -329,7 +324,7 @@ class Dict(DictTable):
         """Do what follows a deletion, for deletions during a pause; return whether gaps remain. O(times)"""
         while times > 0:
             times -= 1
-            self._tidy()
+            self._tidy(False)
         if self.pauses:
             return False
         if self._free_count > _MIN_GAPS and self._free_count > self.used0 + self.used1:
@@ -530,10 +525,7 @@ class Dict(DictTable):
             place = self._write_item(key, size, value, value_size)
         self._free_item(n)
         self._set_place(n, place)
-        try:
-            self._tidy_items()  # not the records: the numbers of entries stay valid
-        except MemoryError:  # the value is set, and the gaps stay for a while
-            pass
+        self._tidy_items()  # not the records: the numbers of entries stay valid
         return True
 
     @cython.cfunc
@@ -889,25 +881,37 @@ class Dict(DictTable):
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def _tidy(self) -> cython.bint:
-        """Move a few entries and items if there are many gaps, and free one block of a former table. O(1)"""
-        if self._vacated:
-            self._free_vacated(1, None)
-        if self.pauses:
+    def _tidy(self, shrink: cython.bint) -> cython.bint:
+        """Move a few entries and items if there are many gaps, and free one block of a former table. O(1)
+
+        shrink: begin with a smaller table if this one has few entries. Without memory the gaps stay for a while: the
+        caller's change is complete.
+        """
+        try:
+            if shrink:
+                self.shrink_if_needed()
+            if self._vacated:
+                self._free_vacated(1, None)
+            if self.pauses:
+                return False
+            if self.used0 + self.used1 == 0 and len(self._records.blocks) + len(self.arena.pages.blocks) > 2:
+                return self._discard_entries()
+            if self._free_count > _MIN_GAPS and self._free_count > self.used0 + self.used1:
+                self._pull_last()
+                self._pull_last()
+        except MemoryError:
             return False
-        if self.used0 + self.used1 == 0 and len(self._records.blocks) + len(self.arena.pages.blocks) > 2:
-            return self._discard_entries()
-        if self._free_count > _MIN_GAPS and self._free_count > self.used0 + self.used1:
-            self._pull_last()
-            self._pull_last()
         return self._tidy_items()
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _tidy_items(self) -> cython.bint:
-        """Move a few items if many bytes in pages are dead. O(1)"""
+        """Move a few items if many bytes in pages are dead; without memory they stay for a while. O(1)"""
         if self.pauses == 0 and self.arena.dead > _MIN_DEAD and 2 * self.arena.dead > self.arena.live:
-            self._compact(8, 60)
+            try:
+                self._compact(8, 60)
+            except MemoryError:
+                return False
         return True
 
     @cython.cfunc
