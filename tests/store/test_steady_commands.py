@@ -43,6 +43,8 @@ COMMANDS = [
     "GETEX expiring PERSIST", "GETSET string y", "INCR string", "INCRBY string 4", "INCRBYFLOAT string 1.25",
     "MSET string 1 b 2", "MSETNX n1 1 n2 2", "PSETEX string 100000 v", "SET string 1", "SET string 2 EX 100 GET",
     "SETEX string 100 v", "SETNX fresh v", "SETRANGE string 5 x",
+    "SETBIT string 700 1", "SETBIT fresh 7 1", "BITFIELD string SET u8 0 200 INCRBY i5 100 1",
+    "BITFIELD fresh OVERFLOW FAIL INCRBY u2 0 9 SET u8 8 1", "BITOP OR target string other", "BITOP AND string none",
     "COPY string copied", "COPY bighash copied", "COPY biglist copied", "COPY ints copied", "COPY bigset copied",
     "COPY bigzset copied", "COPY stream copied", "DEL string hash", "DEL bighash bigzset biglist bigset stream",
     "EXPIRE string 100", "EXPIRE string -1", "EXPIREAT expiring 99999999999 GT", "FLUSHDB", "FLUSHDB ASYNC",

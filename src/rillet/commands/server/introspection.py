@@ -34,6 +34,7 @@ CATEGORIES = (
 _CATEGORY_OF_GROUP = {
     "string": "string", "stream": "stream", "generic": "keyspace", "connection": "connection", "list": "list",
     "transactions": "transaction", "scripting": "scripting", "set": "set", "hash": "hash", "sorted-set": "sortedset",
+    "bitmap": "bitmap",
 }  # fmt: skip
 _MORE_CATEGORIES = {
     "keys": "dangerous", "restore": "dangerous", "info": "dangerous", "role": "admin dangerous",
@@ -58,11 +59,12 @@ def _table(text: str) -> dict[str, str]:
 # How commands access their keys, if not simply "RO" or "RW"; a ";" separates the accesses of two key specifications.
 _ACCESS = _table("""
     RO access = dump expiretime get getrange lcs mget pexpiretime pttl rillet.xafter rillet.xnodes rillet.xrank
+        getbit bitcount bitpos bitfield_ro
         substr ttl xinfo|consumers xinfo|groups xinfo|stream xpending xrange xread xreadgroup xrevrange lindex
         lrange lpos smismember smembers srandmember sinter sunion sdiff sintercard sunioncard sdiffcard sscan hget
         hgetall hkeys hmget hrandfield hscan hvals zscore zmscore zcount zlexcount zrank zrevrank zrange zrevrange
         zrangebyscore zrevrangebyscore zrangebylex zrevrangebylex zunion zinter zdiff zintercard zrandmember zscan
-    RW access update = decr decrby getex getset incr incrby incrbyfloat move hincrby hincrbyfloat zincrby
+    RW access update = setbit decr decrby getex getset incr incrby incrbyfloat move hincrby hincrbyfloat zincrby
     RW update = expire expireat pexpire pexpireat persist setrange xack xadd xcfgset xclaim xgroup|setid xidmprecord
         xsetid hset hmset zadd lset
     RW delete = xautoclaim xdel xdelex xgroup|delconsumer xgroup|destroy xtrim lrem ltrim srem hdel zrem
@@ -71,13 +73,13 @@ _ACCESS = _table("""
     RW insert = append xgroup|create xgroup|createconsumer lpush rpush lpushx rpushx linsert sadd hsetnx
     RW access delete = lpop rpop blpop brpop lmpop blmpop spop hgetdel zpopmin zpopmax bzpopmin bzpopmax zmpop bzmpop
         getdel
-    OW update;RO access = zrangestore zunionstore zinterstore zdiffstore sunionstore sdiffstore
+    OW update;RO access = bitop zrangestore zunionstore zinterstore zdiffstore sunionstore sdiffstore
     RW access delete;RW insert = lmove rpoplpush blmove brpoplpush smove
     RW update;RO access = sinterstore
     OW update = mset psetex setex restore
     OW insert = msetnx setnx
     RM delete = del unlink
-    RW access update variable_flags = set
+    RW access update variable_flags = set bitfield
     RO access;OW update = copy
     RW access delete;OW update = rename
     RW access delete;OW insert = renamenx
