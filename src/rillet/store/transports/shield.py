@@ -100,7 +100,8 @@ class EngineThread:
             queue.put(None)
 
     def __del__(self) -> None:
-        if hasattr(self, "_queues"):  # an interrupt may have ended __init__
+        # An interrupt may have ended __init__, and the end of Python clears modules.
+        if hasattr(self, "_queues") and os is not None:
             self.stop()
 
 
