@@ -162,6 +162,20 @@ def write_field(buf: bytearray, offset: cython.Py_ssize_t, width: cython.int, va
 
 
 @cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _merged(a: cython.ulonglong, b: cython.ulonglong, operation: cython.int) -> cython.ulonglong:
+    """Return the result of AND, OR, XOR or _CLEAR on two words."""
+    if operation == _AND:
+        return a & b
+    if operation == _OR:
+        return a | b
+    if operation == _XOR:
+        return a ^ b
+    return a & ~b
+
+
+@cython.cfunc
 @cython.exceptval(-1, check=False)
 def _merge(target: bytearray, source: bytes, operation: cython.int) -> cython.bint:
     """Combine a target with a source that is at most as long; the source counts as padded with zero bytes."""
@@ -176,26 +190,14 @@ def _merge(target: bytearray, source: bytes, operation: cython.int) -> cython.bi
     while i + 8 <= size:
         memcpy(cython.address(a), to + i, 8)  # noqa: F821
         memcpy(cython.address(b), p + i, 8)  # noqa: F821
-        if operation == _AND:
-            a = a & b
-        elif operation == _OR:
-            a = a | b
-        elif operation == _XOR:
-            a = a ^ b
-        else:
-            a = a & ~b
+        a = _merged(a, b, operation)
         memcpy(to + i, cython.address(a), 8)  # noqa: F821
         i += 8
-    while i < size:
-        if operation == _AND:
-            to[i] = to[i] & p[i]
-        elif operation == _OR:
-            to[i] = to[i] | p[i]
-        elif operation == _XOR:
-            to[i] = to[i] ^ p[i]
-        else:
-            to[i] = to[i] & (p[i] ^ 0xFF)
-        i += 1
+    memcpy(cython.address(a), to + i, size - i)  # noqa: F821
+    memcpy(cython.address(b), p + i, size - i)  # noqa: F821
+    a = _merged(a, b, operation)
+    memcpy(to + i, cython.address(a), size - i)  # noqa: F821
+    i = size
     if operation == _AND:
         while i < len(target):
             to[i] = 0

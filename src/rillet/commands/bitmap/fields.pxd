@@ -4,4 +4,4 @@ from rillet.keyspace.database cimport Database
 from rillet.protocol.reply_writer cimport ReplyWriter
 from rillet.runtime.session cimport Session
 from rillet.structs.bits cimport read_field, write_field
-from rillet.types.string cimport String, string2ll
+from rillet.types.string cimport String, new_string, string2ll

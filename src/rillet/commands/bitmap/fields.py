@@ -24,7 +24,7 @@ from rillet.commands.bitmap.bits import bit_offset, string_with_bits
 from rillet.commands.string.values import string_for_write, string_to_read
 from rillet.errors import CommandError
 from rillet.runtime.session import Session
-from rillet.types.string import String, string2ll
+from rillet.types.string import String, new_string, string2ll
 
 if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
     from rillet.structs.bits import read_field, write_field
@@ -80,8 +80,18 @@ def _fitting(value: int, signed: bool, width: int, overflow: bytes) -> int | Non
         return None
     if overflow == b"sat":
         return most if value > most else least
-    wrapped = value & (1 << width) - 1
-    return wrapped - (1 << width) if signed and wrapped >> width - 1 else wrapped
+    return _as_type(value & (1 << width) - 1, signed, width)
+
+
+def _as_type(bits: int, signed: bool, width: int) -> int:
+    """Return the value of a field's bits: two's complement if it is signed."""
+    return bits - (1 << width) if signed and bits >> width - 1 else bits
+
+
+@cython.cfunc
+def _field(string: String, signed: bool, width: int, offset: int) -> Any:
+    """Return the value of a field; bits behind the end of the string count as 0."""
+    return _as_type(read_field(string.span(), string.length(), offset, width), signed, width)
 
 
 @cython.cfunc
@@ -98,9 +108,7 @@ def _run(session: Session, key: bytes, operations: list[Any]) -> cython.bint:
     changes: cython.Py_ssize_t = 0
     session.out.array(len(operations))
     for kind, signed, width, offset, value, overflow in operations:
-        old: Any = read_field(string.span(), len(buf), offset, width)
-        if signed and old >> width - 1:
-            old = old - (1 << width)
+        old: Any = _field(string, signed, width, offset)
         if kind == _GET:
             session.out.integer(old)
             continue
@@ -124,12 +132,11 @@ def _run(session: Session, key: bytes, operations: list[Any]) -> cython.bint:
 @cython.exceptval(-1, check=False)
 def _read(session: Session, key: bytes, operations: list[Any]) -> cython.bint:
     string: String = string_to_read(session, key)
+    if string is None:
+        string = new_string(b"")
     session.out.array(len(operations))
     for _, signed, width, offset, _, _ in operations:
-        value: Any = 0 if string is None else read_field(string.span(), string.length(), offset, width)
-        if signed and value >> width - 1:
-            value = value - (1 << width)
-        session.out.integer(value)
+        session.out.integer(_field(string, signed, width, offset))
     return True
 
 
