@@ -13,6 +13,7 @@ from pathlib import Path
 
 from benchmarks import (
     arrow,
+    data_commands,
     defrag,
     durability,
     embedded,
@@ -36,7 +37,7 @@ SPARK = ("spark_read", "spark_follow", "spark_latency", "spark_write", "spark_ar
 """Modules with a function `figures(rounds, scale)`; the Spark parts import Spark when they run."""
 PARTS = (
     "server", "streams", "groups", "durability", "embedded", "interfaces", "owner_modes", "memory", "defrag",
-    "hash_tables", "small_keys", "keyspace", "peers", "expiry", "eviction", "lazyfree",
+    "hash_tables", "small_keys", "data_commands", "keyspace", "peers", "expiry", "eviction", "lazyfree",
     "arrow",
     *SPARK,
 )  # fmt: skip
@@ -63,6 +64,8 @@ def measure(parts: list[str], rounds: int, scale: float, mode: str) -> list[Figu
         figures += hash_tables.figures(rounds, scale)
     if "small_keys" in parts:
         figures += small_keys.run(rounds, mode, scale)
+    if "data_commands" in parts:
+        figures += data_commands.run(rounds, mode, scale)
     if "keyspace" in parts and mode == "compiled":
         figures += keyspace.run(min(rounds, 3), mode, scale)
     if "peers" in parts and mode == "compiled":

@@ -1,0 +1,97 @@
+"""The data commands beside the servers that have them: bits and others, by redis-benchmark with -c 50 -P 64.
+
+A case names its family, the first server that has the command, what both servers run beforehand, the command, and the
+number of requests. `__rand_int__` in a command is a random number below RANDOM. Servers newer than Debian's are named
+as for the differential tests (RILLET_NEWER_REDIS ...); a case whose server is not named is left out, with a line that
+says so. The processor time of each server is measured beside its rate: redis-benchmark shares the cores with them.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import NamedTuple
+
+from benchmarks.groups import Wire
+from benchmarks.harness import Figure, cpu_us, named_server, redis_benchmark, redis_server, rillet_server
+from tests.judge import PEERS, peer_binary
+
+RANDOM = 100_000
+_PIPELINE = 64
+_GOAL = 0.8
+_LONG = "x" * 12_500  # 100,000 bits
+
+Words = tuple[str | int, ...]
+
+
+class Case(NamedTuple):
+    """A command to measure: `compat` is the first server that has it, `before` runs once on both servers."""
+
+    name: str
+    compat: str
+    before: tuple[Words, ...]
+    command: Words
+    requests: int
+
+
+_BITMAP = (("SET", "bits", _LONG), ("SET", "other", _LONG))
+CASES = (
+    Case("SETBIT, random bit of 100,000", "7.0", _BITMAP, ("SETBIT", "bits", "__rand_int__", 1), 1_000_000),
+    Case("GETBIT, random bit of 100,000", "7.0", _BITMAP, ("GETBIT", "bits", "__rand_int__"), 1_000_000),
+    Case("BITCOUNT of 12.5 kB", "7.0", _BITMAP, ("BITCOUNT", "bits"), 200_000),
+    Case("BITPOS of a 0 behind 12.5 kB of 1", "7.0", (("SETBIT", "ones", 99_999, 1), ("BITOP", "NOT", "ones", "ones"),
+         ("BITOP", "OR", "ones", "ones", "ones")), ("BITPOS", "ones", 0, 1), 200_000),
+    Case("BITFIELD, two INCRBY", "7.0", _BITMAP,
+         ("BITFIELD", "bits", "INCRBY", "u8", "#17", 1, "INCRBY", "i32", 4000, 10), 500_000),
+    Case("BITFIELD, a GET", "7.0", _BITMAP, ("BITFIELD", "bits", "GET", "u16", "#9"), 500_000),
+    Case("BITOP AND of two strings of 12.5 kB", "7.0", _BITMAP, ("BITOP", "AND", "target", "bits", "other"), 100_000),
+)  # fmt: skip
+
+
+def run(rounds: int, mode: str, scale: float) -> list[Figure]:
+    """Measure every case, the servers of one `compat` after the other."""
+    figures: list[Figure] = []
+    for compat in dict.fromkeys(case.compat for case in CASES):
+        cases = [case for case in CASES if case.compat == compat]
+        figures += _beside(compat, cases, rounds, mode, scale)
+    return figures
+
+
+def _beside(compat: str, cases: list[Case], rounds: int, mode: str, scale: float) -> Iterator[Figure]:
+    binary = peer_binary(compat) if compat != "7.0" else None
+    if compat != "7.0" and binary is None:
+        print(f"# {', '.join(case.name for case in cases)}: left out, because {PEERS[compat]} names no binary")
+        return
+    name = "redis-server" if compat == "7.0" else {"newest": "newest Redis", "valkey": "Valkey"}.get(compat, compat)
+    with ExitStack() as stack:
+        peer = stack.enter_context(named_server(binary) if binary else redis_server())
+        own = stack.enter_context(rillet_server(mode, "--compat", compat))
+        for case in cases:
+            yield from _compare(case, name, (peer, own), rounds, mode, scale)
+
+
+def _compare(
+    case: Case, name: str, servers: tuple[tuple[int, int], tuple[int, int]], rounds: int, mode: str, scale: float
+) -> Iterator[Figure]:
+    """Yield the rates of a case, and the processor times of a request."""
+    count = max(2_000, int(case.requests * scale))
+    rates: tuple[list[float], list[float]] = ([], [])
+    times: tuple[list[float], list[float]] = ([], [])
+    for port, _pid in servers:
+        with Wire(port) as wire:
+            wire.run(("FLUSHALL",), *case.before)
+    command = ["-r", str(RANDOM), *map(str, case.command)]
+    for number in range(rounds + 1):
+        for (port, pid), rate, time in zip(servers, rates, times, strict=True):
+            began = cpu_us(pid)
+            reached = redis_benchmark(port, count if number else count // 10 + 1, 50, _PIPELINE, command)
+            if number:  # the first round warms up
+                rate.append(reached)
+                time.append((cpu_us(pid) - began) / count)
+    goal = _GOAL if mode == "compiled" else None
+    what = f"{case.name}, -c 50 -P {_PIPELINE}"
+    theirs, ours = map(statistics.median, rates)
+    yield Figure(what, name, theirs, ours, "requests/s", goal, mode)
+    theirs, ours = map(statistics.median, times)
+    yield Figure(f"{what}: server's CPU", name, theirs, ours, "us", None, mode, True)
