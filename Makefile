@@ -70,12 +70,13 @@ demo: setup
 serve: $(COMPILED)/.stamp
 	@PYTHONPATH="$(CURDIR)/$(COMPILED)" $(BIN)/python -m rillet serve $(ARGS)
 
-# Six runs at a time keep two cores busy: those that start servers and Spark often wait.
-test: setup
+# Six runs at a time keep two cores busy: those that start servers and Spark often wait. The interpreted tests begin while
+# the compiler still works.
+test: $(VENV)/packages.stamp
 	@$(MAKE) --no-print-directory -j6 test-interpreted test-spark test-compiled test-once
 	@echo 'rillet: all tests passed at both speeds'
 
-test-interpreted: setup
+test-interpreted: $(VENV)/packages.stamp
 	@echo '== interpreted: src, with Cython out of the way'
 	@$(interpreted) $(pytest) -q -m 'not spark and not once and not long' $(call timed,interpreted) $(or-none)
 
