@@ -7,9 +7,11 @@ from collections.abc import Sequence
 
 import pytest
 
+from rillet import compiled
 from rillet.keyspace.clock import ManualClock
 from rillet.protocol.command_parser import CommandParser, pack_command
 from rillet.protocol.propagation_buffer import PropagationBuffer
+from rillet.protocol.reply_writer import ReplyWriter
 from rillet.runtime.engine import Engine
 from rillet.runtime.registry import TABLE
 from rillet.runtime.settings import Settings
@@ -237,3 +239,73 @@ def test_entries_with_thousands_of_fields_are_added() -> None:
     assert reply.count(b"\r\n5999\r\n") == 2
     side.send(pack_command(ADD))
     assert side.engine.databases[0].peek(b"s").length == 4
+
+
+@pytest.mark.skipif(compiled(), reason="compiled methods cannot be replaced")
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ADD,
+        [b"XADD", b"s", b"MAXLEN", b"~", b"3", b"*", b"f", b"v" * 100],
+        [b"SET", b"k", b"v" * 100],
+        [b"HSET", b"h", b"f", b"v" * 20],
+        [b"LPUSH", b"l", b"a", b"b"],
+        [b"LMOVE", b"l", b"l2", b"LEFT", b"RIGHT"],
+        [b"DEL", b"s", b"h"],
+    ],
+)
+def test_without_memory_for_the_log_a_change_is_logged_whole_or_not_made(
+    argv: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The buffer of the log cannot grow; a command that runs on the fast path then changes nothing."""
+    log = Log(True)
+    side = Side(log)
+    for prepared in (ADD, ADD, [b"HSET", b"h", b"e", b"v"], [b"RPUSH", b"l", b"x"]):
+        side.run(prepared)
+    log.feed.take()
+    grow = ReplyWriter._grow
+
+    def scarce(self: ReplyWriter, need: int) -> bool:
+        if self is log.feed.out:
+            raise MemoryError
+        return grow(self, need)
+
+    failed = 0
+    for room in range(0, 500, 7):
+        log.feed.take()
+        log.feed.forget_db()
+        log.feed.out.buf = bytearray(room)
+        values = payloads(side)
+        monkeypatch.setattr(ReplyWriter, "_grow", scarce)
+        try:
+            side.send(pack_command(argv))
+        except MemoryError:
+            failed += 1
+            assert payloads(side) == values
+            assert not log.feed.take()
+            side.parser = CommandParser()
+            side.session.out.take()
+        else:
+            assert parsed(log.feed.take()) == 1 or payloads(side) == values
+        monkeypatch.undo()
+    assert failed > 5
+
+
+def payloads(side: Side) -> dict[bytes, bytes]:
+    """Return the values of all keys as DUMP payloads."""
+    return {key: dump(value) for key, value in side.engine.databases[0].items()}
+
+
+def parsed(logged: bytes) -> int:
+    """Return the number of commands in a log beside SELECT; the log ends with a whole command."""
+    parser = CommandParser()
+    parser.feed(logged.partition(b"\r\n")[2] if logged.startswith(b"#") else logged)
+    found: list[Sequence[bytes]] = []
+    while (argv := parser.next()) is not None:
+        found.append(argv)
+    assert pack_all(found) == logged[logged.find(b"*") :]
+    return sum(argv[0] != b"SELECT" for argv in found)
+
+
+def pack_all(commands: Sequence[Sequence[bytes]]) -> bytes:
+    return b"".join(map(pack_command, commands))

@@ -78,6 +78,8 @@ class SmallValuePath(FastPath):
         while True:
             before = session.dirty
             self.ran = ran + 1
+            if feed is not None:
+                feed.reserve_words(words.at, words.size, words.count)
             try:
                 if not self.one(session, db, words):
                     break

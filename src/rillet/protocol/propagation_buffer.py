@@ -12,6 +12,9 @@ parts: `words` copies adjacent arguments, including their length headers, from t
 produce the same bytes, because the parser's `scan` accepts only commands in Redis's own form (other clients may
 terminate a line or an argument with other bytes than CR LF).
 
+A command is whole in the buffer or not there: `command` and `deletions` reserve memory first, and a caller that builds
+a command from parts calls `reserve_words` before it changes anything. A MemoryError then leaves no part of a command.
+
 Invariants: `db` is the database that a reader has selected after all bytes since `forget_db`, or -1 if unknown;
 `second` is the last time written and never decreases (aof.c: genAofTimestampAnnotationIfNeeded).
 
@@ -32,6 +35,20 @@ from rillet.protocol.reply_writer import ReplyWriter
 
 if not cython.compiled:  # the compiled module gets this C function from its .pxd file
     from rillet.protocol.reply_writer import count_digits
+
+_ARGUMENT = cython.declare(cython.Py_ssize_t, 24)  # the bytes of an argument's length header and line ends, at most
+_BEFORE = cython.declare(cython.Py_ssize_t, 256)  # of the time, SELECT, the header and two arguments in another form
+
+
+@cython.cfunc
+@cython.exceptval(-1, check=False)
+def _size(argv: list[bytes]) -> cython.Py_ssize_t:
+    """Return the most bytes that a command can take."""
+    word: bytes
+    need: cython.Py_ssize_t = _ARGUMENT * (len(argv) + 1)
+    for word in argv:
+        need += len(word)
+    return need
 
 
 @cython.final
@@ -99,6 +116,35 @@ class PropagationBuffer:
             self.out.integer(second)  # a colon, the number, CR LF
         return True
 
+    # -- memory --------------------------------------------------------------------------------------
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def reserve(self, argv: list[bytes]) -> cython.bint:
+        """Reserve memory for a command, with what `begin` puts before it."""
+        return self.out.reserve(_BEFORE + _size(argv))
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def reserve_transaction(self, commands: list[tuple[int, list[bytes]]]) -> cython.bint:
+        """Reserve memory for commands between MULTI and EXEC."""
+        argv: list[bytes]
+        need: cython.Py_ssize_t = 2 * (_BEFORE + _ARGUMENT)
+        for _, argv in commands:
+            need += _BEFORE + _size(argv)
+        return self.out.reserve(need)
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def reserve_words(
+        self, at: cython.pp_const_uchar, size: cython.p_Py_ssize_t, count: cython.Py_ssize_t
+    ) -> cython.bint:
+        """Reserve memory for a located command, with what `begin` puts before it. Two arguments may change."""
+        if not cython.compiled:
+            words: Any = at
+            return self.out.reserve(_BEFORE + sum(_ARGUMENT + len(word) for word in words[:count]))
+        return self.out.reserve(_BEFORE + (at[count - 1] - at[0]) + size[count - 1])
+
     # -- commands ------------------------------------------------------------------------------------
 
     @cython.ccall
@@ -106,6 +152,7 @@ class PropagationBuffer:
     def command(self, argv: list[bytes]) -> cython.bint:
         """Append a command as a RESP array of bulk strings."""
         word: bytes
+        self.out.reserve(_size(argv))
         self.out.array(len(argv))
         for word in argv:
             self.out.bulk(word)
@@ -116,6 +163,10 @@ class PropagationBuffer:
     def deletions(self, name: bytes, keys: list[bytes]) -> cython.bint:
         """Append a command of two arguments for each key."""
         key: bytes
+        need: cython.Py_ssize_t = (len(name) + 3 * _ARGUMENT) * len(keys)
+        for key in keys:
+            need += len(key)
+        self.out.reserve(need)
         for key in keys:
             self.out.array(2)
             self.out.bulk(name)

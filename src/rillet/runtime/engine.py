@@ -284,6 +284,8 @@ class Engine:
         if session.state & _NO_TOUCH:
             self.access.untouched = entry.fullname != "touch"
             self.access.choose_stamp()
+        if entry.write and propagation.feed is not None and not session.state & _TRUSTED:
+            propagation.feed.reserve(argv)  # a change that cannot be logged must not begin
         propagation.depth += 1
         session.argv = argv  # last, because EXEC repeats a command whose handler an interrupt did not let begin
         try:

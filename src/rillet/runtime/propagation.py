@@ -110,6 +110,8 @@ class Propagation:
         now: cython.longlong = self._log_time()
         if len(pending) == 1:
             return self._append(pending[0][0], pending[0][1], now)
+        if self.feed is not None:  # all of the transaction or none of it
+            self.feed.reserve_transaction(pending)
         self._frame(pending[0][0], b"MULTI", now)
         for index, argv in pending:
             self._append(index, argv, now)

@@ -152,15 +152,17 @@ class XaddFastPath(FastPath):
                 self.stream = stream
         if not self._make_id(stream, words, at, now) or stream.entries_added >= _MAX_I64:
             return False
+        if feed is not None:
+            feed.reserve_words(words.at, words.size, words.count)
         if not stream.add(words, at + 1, fields >> 1, self.ms, self.seq, max_bytes, max_entries):
             return False
-        session.out.stream_id(stream.last_ms, stream.last_seq)
         session.modified(key)
         if self.trims:
             stream.trim_maxlen(self.maxlen, self.approx, default_limit(max_entries) if self.approx else 0)
         if feed is not None:
             feed.begin(session.db.index, now)
             self._log(feed, words, at, stream.length)
+        session.out.stream_id(stream.last_ms, stream.last_seq)
         return session.db.signal_ready(key)
 
     @cython.cfunc
