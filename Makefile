@@ -24,6 +24,9 @@ SELECTED    = $(filter-out -%,$(ARGS))
 or-none     = $(if $(ARGS),|| [ $$? = 5 ])
 MINUTES     = 30
 
+# Hundreds of processes start in a run of the tests: each would compile the same modules again without .pyc files.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo serve test test-fast test-interpreted test-spark test-compiled test-long wheel bench lint aio docs
 .PHONY: test-once test-once-store test-once-server test-once-rest test-once-selected
@@ -82,7 +85,7 @@ test-interpreted: $(VENV)/packages.stamp
 
 test-spark: setup
 	@echo '== Spark, on the compiled build'
-	@$(compiled) $(pytest) -q $(twice) -m 'spark and not long' $(call timed,spark) $(or-none)
+	@$(compiled) $(pytest) -q $(twice) -m 'spark and not long' $(call timed,spark) $(if $(SELECTED),,tests/spark) $(or-none)
 
 test-compiled: setup
 	@echo '== compiled: $(COMPILED)'

@@ -5,6 +5,7 @@
     RILLET_EXPECT=compiled|interpreted   the build that must be imported
     RILLET_NO_CYTHON=1                   Cython cannot be imported, as on a user's machine
     RILLET_EXAMPLES=N                    examples of each property (30)
+    RILLET_ALL_SPEEDS=1                  also run interpreted what ONCE_FOLDERS and the pages run once
 
 Tests that need an optional server or suite are collected only where that server or suite is present. One line at the
 end of the run counts the tests that were left out and names the variables that enable them.
@@ -33,10 +34,21 @@ from tests.judge import PEERS, Judge, peer_binary, redis_binary, required_binary
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a shell's background jobs; child processes inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+TESTS = Path(__file__).parent
 LEFT_OUT = pytest.StashKey[Counter[str]]()
 
 # Fixtures that start the reference server of the compat among a test's parameters.
 PEER_FIXTURES = frozenset(("peer_of", "timed", "writer"))
+
+# Most modules that these folders test are interpreted in both builds, so the tests run once, on the compiled build.
+# BOTH_SPEEDS are the exceptions: they reach far into compiled modules, or depend on where Python runs signal handlers.
+ONCE_FOLDERS = ("store", "server", "cli")
+BOTH_SPEEDS = frozenset((
+    "test_streams.py", "test_groups.py", "test_consumers.py", "test_transactions.py", "test_waiting.py",
+    "test_turns.py", "test_stream_options.py", "test_expiry.py", "test_torn_commands.py", "test_reentrancy.py",
+    "test_interrupts.py", "test_cancellation.py", "test_hash.py", "test_list.py", "test_set.py",
+    "test_sorted_set.py", "test_string.py", "test_keys.py",
+))  # fmt: skip
 
 # The settings that tests change on a reference server.
 DEFAULTS = {
@@ -57,8 +69,13 @@ settings.register_profile("rillet", deadline=None, suppress_health_check=[Health
 settings.load_profile("rillet")
 
 
+@pytest.hookimpl(tryfirst=True)  # before -m selects by the marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect the tests whose optional server or suite is absent."""
+    """Mark what runs once; deselect the tests whose optional server or suite is absent."""
+    if "RILLET_ALL_SPEEDS" not in os.environ:
+        for item in items:
+            if _runs_once(item.path):
+                item.add_marker(pytest.mark.once)
     kept: list[pytest.Item] = []
     absent: list[pytest.Item] = []
     for item in items:
@@ -68,6 +85,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = kept
     if absent:
         config.hook.pytest_deselected(items=absent)
+
+
+def _runs_once(path: Path) -> bool:
+    """Return whether the tests of a file run at one speed: pages, and most files of some folders."""
+    place = path.relative_to(TESTS).parts if path.is_relative_to(TESTS) else ()
+    return path.suffix == ".md" or (bool(place) and place[0] in ONCE_FOLDERS and path.name not in BOTH_SPEEDS)
 
 
 def _absent_variables(item: pytest.Item) -> set[str]:

@@ -77,6 +77,8 @@ JOBS = (
     Job("ledger", lambda seed: _module("tests.spark.ledger", "--strikes", "6", "--sink", SINKS[seed % 5])(seed),
         interpreted=False),
     *(Job(f"properties-{folder}", _properties(folder)) for folder in ("columns", "structs", "types", "protocol")),
+    Job("ordinary", lambda _seed: ["-m", "pytest", "-q", "-m", "not once and not long and not spark", "--timeout=1800",
+                                   "tests/store", "tests/server", "tests/cli", "docs"]),
     *(Job(f"long-{folder}", _marked(folder), interpreted=folder != "spark") for folder in MARKED),
 )  # fmt: skip
 
@@ -86,6 +88,7 @@ def environment(compiled: bool) -> dict[str, str]:
     build = COMPILED if compiled else ROOT / "src"
     own = {"PYTHONPATH": f"{build}{os.pathsep}{ROOT}", "RILLET_EXPECT": "compiled" if compiled else "interpreted"}
     own["RILLET_EXAMPLES"] = EXAMPLES
+    own["RILLET_ALL_SPEEDS"] = "1"
     return {**os.environ, **own, "PYSPARK_PYTHON": sys.executable, **({} if compiled else {"RILLET_NO_CYTHON": "1"})}
 
 

@@ -21,8 +21,21 @@ NOTICE = "could not be compiled, so the interpreted package is installed"
 @pytest.fixture
 def sources(tmp_path: Path) -> Path:
     """A copy of what the build reads, so that nothing is built in the tree under test."""
+    return copied(tmp_path / "sources")
+
+
+@pytest.fixture(scope="module")
+def without_compiler(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A package that was installed without a compiler, and what pip printed."""
+    folder = tmp_path_factory.mktemp("without-compiler")
+    done = pip_install(copied(folder / "sources"), folder / "installed", CC="/nonexistent/cc")
+    assert done.returncode == 0, done.stdout
+    return folder / "installed", done.stdout
+
+
+def copied(copy: Path) -> Path:
+    """Copy what the build reads."""
     pytest.importorskip("setuptools")
-    copy = tmp_path / "sources"
     shutil.copytree(ROOT / "src", copy / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
     for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, copy / name)
@@ -30,8 +43,9 @@ def sources(tmp_path: Path) -> Path:
 
 
 def pip_install(sources: Path, target: Path, **switches: str) -> subprocess.CompletedProcess[str]:
-    """Install with the environment's own setuptools and Cython, verbosely, under the switches."""
+    """Install with the environment's own setuptools and Cython, verbosely, under the switches; make no .pyc files."""
     command = [sys.executable, "-m", "pip", "install", "-v", "--no-build-isolation", "--no-deps", "--no-index"]
+    command.append("--no-compile")
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     return subprocess.run(
         [*command, "--disable-pip-version-check", "--target", str(target), str(sources)],
@@ -50,18 +64,18 @@ def info(target: Path) -> str:
     return subprocess.check_output(command, cwd=target.parent, env=environment, text=True).splitlines()[0]
 
 
-def test_without_a_compiler_the_install_is_interpreted_and_says_so_once(sources: Path, tmp_path: Path) -> None:
-    done = pip_install(sources, tmp_path / "installed", CC="/nonexistent/cc")
-    assert done.returncode == 0, done.stdout
-    assert done.stdout.count(NOTICE) == 1
-    assert built_extensions(tmp_path / "installed" / "rillet") == set()
-    assert "interpreted: same results, but slower" in info(tmp_path / "installed")
+def test_without_a_compiler_the_install_is_interpreted_and_says_so_once(without_compiler: tuple[Path, str]) -> None:
+    installed, printed = without_compiler
+    assert printed.count(NOTICE) == 1
+    assert built_extensions(installed / "rillet") == set()
+    assert "interpreted: same results, but slower" in info(installed)
 
 
-def test_an_install_without_a_compiler_warns_once_at_first_use(sources: Path, tmp_path: Path) -> None:
-    assert pip_install(sources, tmp_path / "installed", CC="/nonexistent/cc").returncode == 0
+def test_an_install_without_a_compiler_warns_once_at_first_use(
+    without_compiler: tuple[Path, str], tmp_path: Path
+) -> None:
     program = "import rillet; rillet.StreamID; rillet.open().close(); rillet.open().close()"
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "installed")}
+    environment = {**os.environ, "PYTHONPATH": str(without_compiler[0])}
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stderr

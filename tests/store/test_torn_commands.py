@@ -22,7 +22,7 @@ from tests.variants import by_speed
 # An exception from outside may come in a finalizer, which reports it.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 SIZE = 200  # elements of one command
-ROUNDS = by_speed(40, 15)
+ROUNDS = by_speed(20, 10)
 
 
 class Interrupt(BaseException):

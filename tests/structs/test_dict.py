@@ -472,7 +472,7 @@ def test_a_copy_is_independent() -> None:
 
 @pytest.mark.parametrize("kind", fuzz_dict.KINDS)
 def test_cases_of_the_fuzzer(kind: str) -> None:
-    steps = by_speed(20_000, 5000)
+    steps = by_speed(20_000, 2000)
     assert fuzz_dict.run(steps, 1, [kind], 3000)[f"{kind}: steps"] >= steps
 
 
