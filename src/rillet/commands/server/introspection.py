@@ -212,8 +212,8 @@ def command_count(session: Session, argv: list[bytes]) -> None:
          syntax="[FILTERBY <MODULE module-name | ACLCAT category | PATTERN pattern>]", complexity="O(N) for N commands")
 def command_list(session: Session, argv: list[bytes]) -> None:
     """List the names of all commands, or of those that pass a filter."""
-    level = session.engine.settings.compat.level
-    known = [entry for entry in all_commands() if entry.level <= level]
+    compat = session.engine.settings.compat
+    known = [entry for entry in all_commands() if entry.known_to(compat)]
     names = [entry.fullname for entry in known]
     if len(argv) != 2:
         if len(argv) != 5 or argv[2].lower() != b"filterby":
@@ -261,18 +261,18 @@ def _describe_arguments(arguments: list[command_syntax.Argument], level: int) ->
     return described
 
 
-def _docs(entry: Command, level: int) -> dict[bytes, Any]:
-    """Return the documentation of a command, without parts newer than `level` (server.c: addReplyCommandDocs)."""
+def _docs(entry: Command, compat: Compat) -> dict[bytes, Any]:
+    """Return the documentation of a command, without parts that a server lacks (server.c: addReplyCommandDocs)."""
     docs: dict[bytes, Any] = {
-        b"summary": entry.summary.encode(), b"since": entry.since.encode(), b"group": entry.group.encode(),
+        b"summary": entry.summary.encode(), b"since": entry.since_in(compat).encode(), b"group": entry.group.encode(),
         b"complexity": entry.complexity.encode(),
     }  # fmt: skip
     arguments = _arguments(entry.syntax)
     if arguments:
-        docs[b"arguments"] = _describe_arguments(arguments, level)
-    subcommands = [one for one in (entry.subcommands or {}).values() if one.level <= level]
+        docs[b"arguments"] = _describe_arguments(arguments, compat.level)
+    subcommands = [one for one in (entry.subcommands or {}).values() if one.known_to(compat)]
     if subcommands:
-        docs[b"subcommands"] = {one.fullname.encode(): _docs(one, level) for one in subcommands}
+        docs[b"subcommands"] = {one.fullname.encode(): _docs(one, compat) for one in subcommands}
     return docs
 
 
@@ -288,7 +288,7 @@ def command_docs(session: Session, argv: list[bytes]) -> None:
     session.out.map(len(entries))
     for entry in entries:
         session.out.bulk(entry.fullname.encode())
-        write_tree(session.out, _docs(entry, compat.level))
+        write_tree(session.out, _docs(entry, compat))
 
 
 # -- COMMAND GETKEYS --------------------------------------------------------------------------------
@@ -300,7 +300,7 @@ def _find_keys(argv: list[bytes], compat: Compat) -> tuple[Command, list[int]]:
     entry = TABLE.find(line[0], compat)
     if entry is not None and entry.subcommands is not None and len(line) > 1:
         entry = entry.subcommands.get(line[1].lower())
-    if entry is None or entry.level > compat.level:
+    if entry is None or not entry.known_to(compat):
         raise CommandError("Invalid command specified")
     if not _access(entry) or "not_key" in entry.flags:
         raise CommandError("The command has no key arguments")
