@@ -823,9 +823,10 @@ class Database:
         The caller must not change the keyspace meanwhile.
         """
         now = self.clock.now_ms()
+        expire = self._any_expires() and (self.may_expire is None or self.may_expire())
         for first in range(0, self.keys.top, _BATCH):
             keys = self.keys.keys_between(first, first + _BATCH)
-            if self._any_expires():
+            if expire:
                 keys = [key for key in keys if not 0 <= self.get_expire(key) < now]
             yield keys
 

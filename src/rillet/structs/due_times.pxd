@@ -14,5 +14,5 @@ cdef class DueTimes:
     cpdef bint remove(self, bytes name) except -1
     cpdef long long earliest(self) except -1
     cpdef Py_ssize_t count_before(self, long long when) except -1
-    cpdef list due(self, long long when, Py_ssize_t limit)
+    cpdef list[bytes] due(self, long long when, Py_ssize_t limit)
     cpdef Py_ssize_t memory_bytes(self) except -1

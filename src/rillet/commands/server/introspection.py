@@ -62,10 +62,12 @@ _ACCESS = _table("""
         getbit bitcount bitpos bitfield_ro
         substr ttl xinfo|consumers xinfo|groups xinfo|stream xpending xrange xread xreadgroup xrevrange lindex
         lrange lpos smismember smembers srandmember sinter sunion sdiff sintercard sunioncard sdiffcard sscan hget
+        httl hpttl hexpiretime hpexpiretime
         hgetall hkeys hmget hrandfield hscan hvals zscore zmscore zcount zlexcount zrank zrevrank zrange zrevrange
         zrangebyscore zrevrangebyscore zrangebylex zrevrangebylex zunion zinter zdiff zintercard zrandmember zscan
-    RW access update = setbit decr decrby getex getset incr incrby incrbyfloat move hincrby hincrbyfloat zincrby
-    RW update = expire expireat pexpire pexpireat persist setrange xack xadd xcfgset xclaim xgroup|setid xidmprecord
+    RW access update = hgetex setbit decr decrby getex getset incr incrby incrbyfloat move hincrby hincrbyfloat zincrby
+    RW update = hexpire hpexpire hexpireat hpexpireat hpersist hsetex
+        expire expireat pexpire pexpireat persist setrange xack xadd xcfgset xclaim xgroup|setid xidmprecord
         xsetid hset hmset zadd lset
     RW delete = xautoclaim xdel xdelex xgroup|delconsumer xgroup|destroy xtrim lrem ltrim srem hdel zrem
         zremrangebyrank zremrangebyscore zremrangebylex
@@ -87,7 +89,8 @@ _ACCESS = _table("""
 _KEYWORD_SEARCH = {"xread": (b"STREAMS", 1), "xreadgroup": (b"STREAMS", 4)}
 # Hints for proxies and client libraries (Redis: command tips).
 _TIPS = _table("""
-    nondeterministic_output = dump object|encoding object|freq object|idletime object|refcount lastsave pttl ttl xadd
+    nondeterministic_output = httl hpttl
+        dump object|encoding object|freq object|idletime object|refcount lastsave pttl ttl xadd
         xautoclaim xclaim xinfo|consumers xpending xtrim client|list client|info time spop srandmember sscan
         hrandfield hscan zrandmember zscan
     nondeterministic_output request_policy:all_shards response_policy:special = info memory|doctor
