@@ -21,11 +21,14 @@ FIELDS_AT_ONCE = 128
 """Fields that the expiry cycle removes before it looks at the clock."""
 
 
+def fields_expire(database: Database) -> bool:
+    """Return whether fields expire now."""
+    return database.may_expire is None or bool(database.may_expire())
+
+
 def field_clock(database: Database) -> int:
     """Return the present in ms, 0 if fields do not expire now."""
-    if database.may_expire is not None and not database.may_expire():
-        return 0
-    now: int = database.clock.now_ms()
+    now: int = database.clock.now_ms() if fields_expire(database) else 0
     return now
 
 
@@ -100,4 +103,5 @@ def _finish_valkey(engine: Any, database: Database, key: bytes, deleted: bool) -
         propagation.flush_pending()
 
 
-__all__ = ["FIELDS_AT_ONCE", "expire_fields", "field_clock", "log_fields", "may_remove", "notify", "remove_field"]
+__all__ = ["FIELDS_AT_ONCE", "expire_fields", "field_clock", "fields_expire", "log_fields", "may_remove", "notify",
+           "remove_field"]  # fmt: skip

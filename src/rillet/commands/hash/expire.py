@@ -27,8 +27,8 @@ class _ExpireArguments:
 
     __slots__ = ("condition", "count", "first", "when")
 
-    def __init__(self, session: Session, argv: list[bytes], relative: bool, unit: int) -> None:
-        self.when = parse_time(session, argv[2], unit, session.db.clock.now_ms() if relative else 0)
+    def __init__(self, session: Session, argv: list[bytes], unit: int, base: int) -> None:
+        self.when = parse_time(session, argv[2], unit, base)
         self.first = self.count = 0
         self.condition = b""
         conditions: set[bytes] = set()
@@ -68,9 +68,9 @@ def _expire(session: Session, argv: list[bytes], relative: bool, unit: int) -> N
     if session.engine.settings.compat.valkey:
         valkey.expire(session, argv, relative, unit)
         return
-    key = argv[1]
+    key, now = argv[1], session.db.clock.now_ms()
     value = value_for_write(session, key, Hash)
-    given = _ExpireArguments(session, argv, relative, unit)
+    given = _ExpireArguments(session, argv, unit, now if relative else 0)
     fields = argv[given.first : given.first + given.count]
     out = session.out
     out.array(len(fields))
@@ -78,7 +78,7 @@ def _expire(session: Session, argv: list[bytes], relative: bool, unit: int) -> N
         for _ in fields:
             out.integer(NO_FIELD)
         return
-    setter = TimeSetter(session, key, value, given.condition)
+    setter = TimeSetter(session, key, value, now, given.condition)
     results = [setter.set(field, given.when) for field in fields]
     setter.done()
     for result in results:

@@ -29,13 +29,15 @@ class _Options:
     """The arguments of HGETEX and HSETEX in any order (parseHashFieldExpireArgs).
 
     expiry: one of the four options of a time, b"persist", b"keepttl" or b"". condition: b"fxx", b"fnx" or b"".
+    now: the time at which the command began.
     """
 
-    __slots__ = ("_session", "_sets", "condition", "count", "expiry", "expiry_at", "first", "when")
+    __slots__ = ("_session", "_sets", "condition", "count", "expiry", "expiry_at", "first", "now", "when")
 
     def __init__(self, session: Session, argv: list[bytes], sets: bool) -> None:
         self._session = session
         self._sets = sets
+        self.now: int = session.db.clock.now_ms()
         self.expiry = self.condition = b""
         self.first = self.count = self.expiry_at = self.when = 0
         at = 2
@@ -84,9 +86,7 @@ class _Options:
             raise CommandError("missing expire time")
         self.expiry, self.expiry_at = word, at + 1
         unit, relative = _UNITS[word]
-        self.when = parse_time(
-            self._session, argv[at + 1], unit, self._session.db.clock.now_ms() if relative else 0
-        )
+        self.when = parse_time(self._session, argv[at + 1], unit, self.now if relative else 0)
         return at + 2
 
     def _take_word(self, word: bytes) -> None:
@@ -120,7 +120,7 @@ def hgetex(session: Session, argv: list[bytes]) -> None:
         for _ in names:
             out.null()
         return
-    setter = TimeSetter(session, key, value) if options.expiry else None
+    setter = TimeSetter(session, key, value, options.now) if options.expiry else None
     fields = LiveFields(session, key, value, HELD)
     updated: list[bytes] = []
     deleted: list[bytes] = []
@@ -198,7 +198,7 @@ def _set_fields(session: Session, argv: list[bytes], value: Hash, options: _Opti
     key, limits = argv[1], session.engine.settings
     value.prepare(argv[options.first :], limits)
     timed = options.expiry_at > 0
-    setter = TimeSetter(session, key, value) if timed else None
+    setter = TimeSetter(session, key, value, options.now) if timed else None
     updated: list[bytes] = []
     deleted: list[bytes] = []
     names = argv[options.first : options.first + 2 * options.count : 2]

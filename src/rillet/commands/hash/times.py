@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from rillet.commands.arguments import LLONG_MAX, integer
 from rillet.errors import CommandError
-from rillet.runtime.field_expiry import field_clock, remove_field
+from rillet.runtime.field_expiry import fields_expire, remove_field
 from rillet.runtime.session import Session
 from rillet.types.hash import Hash
 
@@ -44,19 +44,25 @@ def parse_time(session: Session, raw: bytes, unit: int, base: int) -> int:
     return when * unit + base
 
 
-def is_past(session: Session, when: int) -> bool:
-    """Return whether a field with this time is removed at once; not in a replay (checkAlreadyExpired)."""
-    now = field_clock(session.db)
-    return now > 0 and when <= now
+def is_past(session: Session, when: int, now: int) -> bool:
+    """Return whether a field with this time is removed at once; not in a replay (checkAlreadyExpired).
+
+    now: the time at which the command began, so that a relative time above 0 is never in the past.
+    """
+    return when <= now and fields_expire(session.db)
 
 
 class TimeSetter:
-    """Sets the times of fields of one hash for one command of Redis. condition: b"nx", b"xx", b"gt", b"lt" or b""."""
+    """Sets the times of fields of one hash for one command of Redis, which began at `now`.
 
-    __slots__ = ("_condition", "_key", "_least", "_registered", "_session", "_value")
+    condition: b"nx", b"xx", b"gt", b"lt" or b"".
+    """
 
-    def __init__(self, session: Session, key: bytes, value: Hash, condition: bytes = b"") -> None:
+    __slots__ = ("_condition", "_key", "_least", "_now", "_registered", "_session", "_value")
+
+    def __init__(self, session: Session, key: bytes, value: Hash, now: int, condition: bytes = b"") -> None:
         self._session = session
+        self._now = now
         self._key = key
         self._value = value
         self._condition = condition
@@ -79,7 +85,7 @@ class TimeSetter:
             if current == when and value.table is not None:
                 return SET
             self._least = min(self._least, current)
-        if is_past(self._session, when):
+        if is_past(self._session, when, self._now):
             remove_field(self._session.engine, self._session.db, self._key, value, field)
             return DELETED
         self._least = min(self._least, when)

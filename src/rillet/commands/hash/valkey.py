@@ -26,6 +26,7 @@ from rillet.structs.integer_text import decimal
 from rillet.types.hash import Hash
 
 _COUNT = "numfields should be greater than 0 and match the provided number of fields"
+_NO_CONDITIONS: set[bytes] = set()
 # Option -> ms of its unit, and whether the time is relative.
 _UNITS = {b"ex": (1000, True), b"px": (1, True), b"exat": (1000, False), b"pxat": (1, False)}
 
@@ -99,12 +100,12 @@ class _Options:
             at += 1
         self.first = _count(argv, fields, 2 if sets else 1)
 
-    def when(self, session: Session) -> int:
+    def when(self, session: Session, now: int) -> int:
         """Return the time in ms since the epoch, 0 if none is given."""
         if not self.time:
             return 0
         unit, relative = _UNITS[self.expiry]
-        return parse_time(session, self.time, unit, session.db.clock.now_ms() if relative else 0)
+        return parse_time(session, self.time, unit, now if relative else 0)
 
 
 _OPPOSITE = {b"nx": b"xx", b"xx": b"nx", b"fnx": b"fxx", b"fxx": b"fnx"}
@@ -124,14 +125,16 @@ def _is_allowed(conditions: set[bytes], current: int, when: int) -> bool:
     return not (b"lt" in conditions and current and when >= current)
 
 
-def _set_time(session: Session, fields: LiveFields, name: bytes, when: int, conditions: set[bytes]) -> int:
+def _set_time(
+    session: Session, fields: LiveFields, name: bytes, when: int, now: int, conditions: set[bytes] = _NO_CONDITIONS
+) -> int:
     """Set the time of a field; return -2 if missing, 0 if not allowed, 2 if removed, else 1 (hashTypeSetExpire)."""
     value = fields.value
     if value is None or fields.get(name) is None:
         return -2
     if not _is_allowed(conditions, value.time_of(name), when):
         return 0
-    if is_past(session, when):
+    if is_past(session, when, now):
         value.remove(name)
         return 2
     value.start_expiry(session.engine.settings)
@@ -141,13 +144,13 @@ def _set_time(session: Session, fields: LiveFields, name: bytes, when: int, cond
 
 def expire(session: Session, argv: list[bytes], relative: bool, unit: int) -> None:
     """Run HEXPIRE, HPEXPIRE, HEXPIREAT or HPEXPIREAT (hexpireGenericCommand)."""
-    key, at = argv[1], _find_fields(argv, 3)
+    key, at, now = argv[1], _find_fields(argv, 3), session.db.clock.now_ms()
     conditions = _conditions(argv[3:at]) if at > 0 else set()
     names = argv[_count(argv, at) :]
-    when = parse_time(session, argv[2], unit, session.db.clock.now_ms() if relative else 0)
+    when = parse_time(session, argv[2], unit, now if relative else 0)
     value = value_for_write(session, key, Hash)
     fields = LiveFields(session, key, value)
-    results = [_set_time(session, fields, name, when, conditions) for name in names]
+    results = [_set_time(session, fields, name, when, now, conditions) for name in names]
     session.out.array(len(names))
     for result in results:
         session.out.integer(result)
@@ -226,10 +229,10 @@ def _persist(fields: LiveFields, name: bytes) -> int:
 def get_and_expire(session: Session, argv: list[bytes]) -> None:
     """Run HGETEX (hgetexCommand)."""
     options = _Options(argv, False)
-    key, names, out = argv[1], argv[options.first :], session.out
+    key, names, out, now = argv[1], argv[options.first :], session.out, session.db.clock.now_ms()
     value = read_value(session, key, Hash)
-    when = options.when(session)
-    past = bool(options.time) and is_past(session, when)
+    when = options.when(session, now)
+    past = bool(options.time) and is_past(session, when, now)
     if value is not None and options.expiry:
         value = session.db.wake(key)
     fields = LiveFields(session, key, value)
@@ -243,7 +246,7 @@ def get_and_expire(session: Session, argv: list[bytes]) -> None:
         if options.expiry == b"persist":
             done = _persist(fields, name) == 1
         else:
-            done = _set_time(session, fields, name, when, set()) > 0
+            done = _set_time(session, fields, name, when, now) > 0
         if done:
             changed.append(name)
     if not changed or value is None:
@@ -275,7 +278,7 @@ def _is_met(options: _Options, fields: LiveFields, names: list[bytes]) -> bool:
 def set_and_expire(session: Session, argv: list[bytes]) -> None:
     """Run HSETEX (hsetexCommand)."""
     options = _Options(argv, True)
-    key = argv[1]
+    key, now = argv[1], session.db.clock.now_ms()
     value = value_for_write(session, key, Hash)
     fields = LiveFields(session, key, value)
     names, contents = argv[options.first :: 2], argv[options.first + 1 :: 2]
@@ -283,14 +286,14 @@ def set_and_expire(session: Session, argv: list[bytes]) -> None:
     if key_only and (b"nx" in key_only) == (value is not None):
         session.out.integer(0)
         return
-    when = options.when(session)
+    when = options.when(session, now)
     if not _is_met(options, fields, names):
         session.out.integer(0)
         return
     if value is None:
         value = Hash()
         session.db.set(key, value)
-    past = bool(options.time) and is_past(session, when)
+    past = bool(options.time) and is_past(session, when, now)
     if past:
         _set_past(session, key, value, names)
     else:

@@ -16,8 +16,8 @@ A value that the target refuses to restore, because its server is older or anoth
 
 **Comparison.** Two values are equal if type and content are equal: the text of a string, the elements of a list in
 order, the members of a set, members and scores, fields, values and the times at which fields expire (if both servers
-have field expiry; otherwise the report names the hashes that lose it). Encodings may differ. The lifetimes may differ by
-LIFETIME ms, because DUMP and RESTORE take time. A module's value is compared by its DUMP payload. The digest in the
+have field expiry; otherwise the report names the hashes that lose it). Encodings may differ. The lifetimes may differ
+by LIFETIME ms, because DUMP and RESTORE take time. A module's value is compared by its DUMP payload. The digest in the
 report combines the digests of all keys (XOR of xxh3-128), so it does not depend on their order.
 
 **A source that still receives writes.** A key that changes during the comparison differs, and is copied again in the
