@@ -11,6 +11,9 @@ from tests.differential import values
 from tests.differential.values import JUNK, NUMBERS, OTHERS
 
 HASHES = (b"h1", b"h2", b"h3")
+FAR_MS = 4_000_000_000_000
+VALKEY = 72
+"""The level of Valkey, the first one of a real server with field expiry."""
 UNORDERED = frozenset(b"hgetall hkeys hvals hscan hrandfield".split())
 FLOATS = (
     b"0.1", b"-2.5", b"1e3", b"3.0e-5", b"5e-18", b"1e17", b"0x10p2", b"12345678901234567890", b"-0.0", b"1e4000",
@@ -23,7 +26,7 @@ class Generator(values.Generator):
 
     TABLE = (
         (24, "put"), (8, "count"), (7, "count_float"), (8, "remove"), (12, "read"), (5, "scan"), (4, "chance"),
-        (5, "key"), (2, "setting"),
+        (5, "key"), (2, "setting"), (12, "expiry"),
     )  # fmt: skip
     SPARED = (b"HRANDFIELD", b"HSCAN", b"SCAN")
     KEYS = (HASHES,)
@@ -60,6 +63,13 @@ class Generator(values.Generator):
 
     def _fields(self) -> list[bytes]:
         return [self._field() for _ in range(self.random.choice((1, 1, 2, 3, 8)))]
+
+    def _time(self) -> list[bytes]:
+        """Return a time in the far future, at times in the past, with the option that precedes it."""
+        ms = self.random.choice((1, *(FAR_MS + by for by in (0, 1, 999, 3999, 4000, 4001, 10**7, 10**9))))
+        if self.random.random() < 0.3:
+            return [b"EXAT", b"%d" % (ms // 1000)]
+        return [b"pxat", b"%d" % ms]
 
     # -- commands ------------------------------------------------------------------------------------
 
@@ -99,6 +109,31 @@ class Generator(values.Generator):
         if kind == 3:
             return [b"HMGET", self._hash(), *self._fields()]
         return [self.random.choice((b"HLEN", b"HKEYS", b"HVALS", b"HGETALL")), self._hash()]
+
+    def expiry(self) -> list[bytes]:
+        """Return a command on the expiry of fields; without a clock, so the time is absolute."""
+        if self.level < VALKEY:
+            return self.put()
+        kind = self.random.random()
+        fields = self._fields()
+        named = [b"FIELDS", b"%d" % len(fields), *fields]
+        if kind < 0.4:
+            option, when = self._time()
+            name = b"HPEXPIREAT" if option == b"pxat" else b"HEXPIREAT"
+            condition = [self.random.choice((b"NX", b"xx", b"GT", b"lt"))] if self.random.random() < 0.4 else []
+            return [name, self._hash(), when, *condition, *named]
+        if kind < 0.55:
+            option = self.random.choice(([], [b"PERSIST"], self._time()))
+            return [b"HGETEX", self._hash(), *option, *named]
+        if kind < 0.75:
+            options = [self.random.choice((b"FNX", b"FXX"))] if self.random.random() < 0.3 else []
+            options += self.random.choice(([], [b"KEEPTTL"], self._time(), self._time()))
+            if self.level < 88:  # Redis 8.6.3 crashes if HSETEX names a field twice
+                fields = list(dict.fromkeys(fields))
+            pairs = [word for field in fields for word in (field, self._content())]
+            return [b"HSETEX", self._hash(), *options, b"FIELDS", b"%d" % len(fields), *pairs]
+        name = self.random.choice((b"HPERSIST", b"HEXPIRETIME", b"HPEXPIRETIME"))
+        return [name, self._hash(), *named]
 
     def scan(self) -> list[bytes]:
         """Return an HSCAN of everything."""

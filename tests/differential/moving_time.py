@@ -36,7 +36,7 @@ from rillet.runtime.settings import Settings
 from rillet.types.compat import COMPATS
 from tests.differential.templates import Command, Maker, Word, words
 from tests.differential.wire import Local, Redis, read
-from tests.judge import running_redis
+from tests.judge import Judge, running_redis
 
 START_MS = 1_900_000_000_000
 ROUND = 2_000  # steps with the same engine
@@ -115,6 +115,9 @@ GLOBAL = """
 """
 
 
+Source = tuple[str, dict[str, tuple[Word, ...]], dict[str, tuple[str, ...]]]
+
+
 def library() -> str | None:
     """Return the path of libfaketime, None if it is not installed."""
     found = glob.glob("/usr/lib/*/faketime/libfaketime.so.1") + glob.glob("/usr/lib*/faketime/libfaketime.so.1")
@@ -157,6 +160,8 @@ class Stamp:
 class TimedServer:
     """A real server, two clients of it, and a subscriber of all keyspace events."""
 
+    judge: Judge
+
     def __init__(self, port: int, stamp: Stamp, compat: str) -> None:
         self.stamp = stamp
         # Valkey reads the time only each millisecond, and counts the processor's ticks in between (util.c: ustime).
@@ -164,7 +169,7 @@ class TimedServer:
         self.clients = [Redis(port), Redis(port)]
         self.control = Redis(port)
         self.subscriber = Redis(port)
-        self.subscriber.run([b"PSUBSCRIBE", b"__key*__:*"])
+        self.subscriber.run([b"PSUBSCRIBE", b"__*key*__:*"])
 
     def run(self, client: int, argv: list[bytes]) -> bytes:
         return self.clients[client].run(argv)[0]
@@ -211,7 +216,7 @@ class _TimedEngine:
         first = Local(self.engine)
         self.clients = [first, Local(self.engine)]
         self.subscriber = Local(self.engine)
-        self.subscriber.run([b"PSUBSCRIBE", b"__key*__:*"])
+        self.subscriber.run([b"PSUBSCRIBE", b"__*key*__:*"])
 
     def run(self, client: int, argv: list[bytes]) -> bytes:
         return self.clients[client].run(argv)
@@ -250,8 +255,8 @@ def _fields(reply: bytes) -> dict[str, str]:
 class _Words(Maker):
     """Templates with times: @ms and @s are near the present, #payload is a DUMP."""
 
-    def __init__(self, seed: int, stamp: Stamp, payload: bytes) -> None:
-        super().__init__(seed, TEMPLATES, VALUES, OPTIONS)
+    def __init__(self, seed: int, stamp: Stamp, payload: bytes, source: Source) -> None:
+        super().__init__(seed, *source)
         self._stamp = stamp
         self._payload = payload
 
@@ -286,6 +291,10 @@ def _in_a_hash_table(reply: bytes) -> bool:
 class Comparison:
     """One round: a new engine, and the server emptied."""
 
+    SOURCE: Source = (TEMPLATES, VALUES, OPTIONS)
+    GLOBALS = GLOBAL
+    COUNTERS: tuple[str, ...] = _COUNTERS
+
     def __init__(self, server: TimedServer, compat: str, seed: int, closely: bool = False) -> None:
         """closely: compare the counters after each command, to find the one that differs."""
         self.closely = closely
@@ -294,7 +303,7 @@ class Comparison:
         self.random = random.Random(seed)
         self.policy = self.random.choice(POLICIES)
         # The events overwritten and type_changed are new in 8.2.
-        self.events = "AKEmnoc" if COMPATS[compat].knows(82) else "AKEmn"
+        self.events = self.classes(compat)
         for client in (0, 1):
             server.run(client, [b"RESET"])
         limit = [b"CONFIG", b"SET", b"maxmemory", LIMIT]
@@ -313,9 +322,9 @@ class Comparison:
         self.payload = server.control.run([b"SET", b"p", b"value"], [b"DUMP", b"p"], [b"DEL", b"p"])[1]
         server.events()
         self.before = self._counters(server.info(b"stats"))
-        self.maker = _Words(seed, self.stamp, self.payload.partition(b"\r\n")[2][:-2])
-        self.globals = _Words(seed + 1, self.stamp, b"")
-        self.globals.templates = [one for one in re.split(r"\n| {3,}", GLOBAL) if one.strip()]
+        self.maker = _Words(seed, self.stamp, self.payload.partition(b"\r\n")[2][:-2], self.SOURCE)
+        self.globals = _Words(seed + 1, self.stamp, b"", self.SOURCE)
+        self.globals.templates = [one for one in re.split(r"\n| {3,}", self.GLOBALS) if one.strip()]
         self.done: list[str] = []
         # Redis creates the words of a queued command, and thereby the LRU data of new values, before EXEC. Rounds that
         # read these data therefore keep a transaction within one second.
@@ -333,9 +342,12 @@ class Comparison:
             *([b"CONFIG", b"SET", name.encode(), value.encode()] for name, value in pairs.items()),
         ]  # fmt: skip
 
-    @staticmethod
-    def _counters(info: dict[str, str]) -> dict[str, int]:
-        return {name: int(info[name]) for name in _COUNTERS}
+    def classes(self, compat: str) -> str:
+        """Return the value of notify-keyspace-events."""
+        return "AKEmnoc" if COMPATS[compat].knows(82) else "AKEmn"
+
+    def _counters(self, info: dict[str, str]) -> dict[str, int]:
+        return {name: int(info[name]) for name in self.COUNTERS if name in info}
 
     def run(self, steps: int) -> None:
         """Run that many steps; AssertionError at the first difference."""
@@ -385,11 +397,15 @@ class Comparison:
             ours, theirs = (b"\r\n".join(sorted(reply.split(b"\r\n"))) for reply in (ours, theirs))
         if name == b"dump" and _in_a_hash_table(ours):
             ours, theirs = (bytes(sorted(_payload(reply)[:-10])) for reply in (ours, theirs))  # less the checksum
-        self._equal("reply", ours, theirs)
+        self._equal("reply", *self.comparable(argv, ours, theirs))
         self._equal("events", self.ours.events(), self.server.events())
         if self.closely:
             self._counters_are_equal()
         return ours
+
+    def comparable(self, argv: list[bytes], ours: bytes, theirs: bytes) -> tuple[bytes, bytes]:
+        """Return two replies without what chance orders."""
+        return ours, theirs
 
     def _equal(self, what: str, ours: object, theirs: object) -> None:
         if ours != theirs:
@@ -482,17 +498,18 @@ class Comparison:
 
     def _counters_are_equal(self) -> None:
         counters = self._counters(self.server.info(b"stats"))
-        theirs = {name: counters[name] - self.before[name] for name in _COUNTERS}
+        theirs = {name: counters[name] - self.before[name] for name in counters}
         self._equal("INFO stats", self._counters(self.ours.info(b"stats")), theirs)
 
 
 @contextmanager
-def server(compat: str, binary: str | None = None) -> Iterator[TimedServer]:
+def server(compat: str, binary: str | None = None, *options: str) -> Iterator[TimedServer]:
     """A server whose clock stands still until it is moved."""
     stamp = Stamp()
     try:
-        with running_redis("--hz", "500", binary=binary, environment=stamp.environment()) as judge:
+        with running_redis("--hz", "500", *options, binary=binary, environment=stamp.environment()) as judge:
             one = TimedServer(judge.port, stamp, compat)
+            one.judge = judge
             try:
                 yield one
             finally:

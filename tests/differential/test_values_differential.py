@@ -39,7 +39,7 @@ class Kind:
     keys: tuple[bytes, ...]
     limits: tuple[bytes, ...]
     speaks_both = True  # RESP2 and RESP3 in turns
-    unlike = b""  # the type byte of payloads that chance orders
+    unlike = b""  # the type bytes of payloads that chance orders
 
     def limits_at(self, compat: str) -> tuple[bytes, ...]:
         """Return the limits that a server has before a test."""
@@ -73,7 +73,7 @@ class Hashes(Kind):
     generator = hashes.Generator
     keys = hashes.HASHES
     limits = (b"hash-max-listpack-entries", b"512", b"hash-max-listpack-value", b"64")
-    unlike = b"\x04"
+    unlike = b"\x04\x16\x18"
 
     def before(self, local: Local, argv: list[bytes]) -> bool:
         return len(argv) > 1 and local("OBJECT", "ENCODING", argv[1]) == b"hashtable"
@@ -83,7 +83,7 @@ class Hashes(Kind):
 
     def content(self, value: Any) -> Any:
         assert isinstance(value, Hash)
-        return dict(value.items())
+        return {field: (content, when) for field, content, when in value.rows()}
 
     def logged(self, argv: list[bytes]) -> list[bytes]:
         """Redis 8 sets by HSETEX what HINCRBYFLOAT made."""
@@ -185,7 +185,8 @@ class Pair:
         if ours == theirs:
             return
         mine, other = map(sealed, (ours, theirs))
-        assert mine[:1] == other[:1] == self.kind.unlike, f"{where}: DUMP {key!r}"
+        assert mine[:1] == other[:1], f"{where}: DUMP {key!r}"
+        assert mine[:1] in self.kind.unlike, f"{where}: DUMP {key!r}"
         assert mine[-10:-8] == other[-10:-8], f"{where}: DUMP {key!r}"
         assert self.kind.content(rdb.restore(mine)) == self.kind.content(rdb.restore(other)), f"{where}: DUMP {key!r}"
 
@@ -272,7 +273,7 @@ def test_log_and_events_are_redis_s(writer: tuple[str, Judge], name: str, least:
         redis.run([b"PUBLISH", b"__keyevent@0__:last", b""])
         assert ours == events_of(listener)
     theirs = logged_by(server, before)
-    assert kept.commands == [kind.logged(argv) for argv in theirs]
+    assert list(map(kind.logged, kept.commands)) == list(map(kind.logged, theirs))
     assert len(theirs) > least
     replica = Local(Engine(Settings(compat=compat, enable_debug_command="yes")))
     replica.session = replica.engine.session(trusted=True)

@@ -200,11 +200,10 @@ def test_records_between_keys_are_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("body", "told"), [
-    (b"\x16\x01h\x01f\x01v",
-     "the key 'h' \\(database 0\\) holds a hash whose fields expire; "
+    (b"\xfe\x03\x1c\x01a",
+     "the key 'a' \\(database 3\\) holds an array; "
      "this version reads strings, lists, sets, hashes, sorted sets and streams"),
-    (b"\xfe\x03\x19\x04hash\x00", "the key 'hash' \\(database 3\\) holds a hash whose fields expire"),
-    (b"\x1c\x01a", "holds an array"), (b"\x07\x01m\x00", "holds a module value"),
+    (b"\x07\x01m\x00", "holds a module value"),
     (b"\xf7\x00", "offset 9: data of a module"), (b"\xf5\x00", "offset 9: a function library"),
     (b"\xfe\x20", "database 32"),
 ])  # fmt: skip

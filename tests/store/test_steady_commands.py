@@ -33,6 +33,7 @@ FIELDS = list(chain.from_iterable((number, f"value:{number}") for number in MANY
 SCORED = list(chain.from_iterable((number, f"member:{number}") for number in MANY))
 DATA = [
     "SET string 10", "SET other 20", "SET expiring 1 PX 100000000", "HSET hash a 1 b 2 c 3", "HSET bighash FIELDS",
+    "HSET timed FIELDS", "HPEXPIRE timed 100000000 fields 2 0 1",
     "RPUSH list a b c d e f", "RPUSH biglist MANY", "SADD set a b c", "SADD ints 1 2 3", "SADD bigset FIELDS",
     "ZADD zset 1 a 2 b 3 c", "ZADD bigzset SCORED", "XADD stream 1-1 f v", "XADD stream 2-1 f v", "XADD stream 3-1 f v",
     "XGROUP CREATE stream g 0", "XREADGROUP GROUP g c COUNT 2 STREAMS stream >", "XADD idmp 5-5 f v",
@@ -50,6 +51,12 @@ COMMANDS = [
     "EXPIRE string 100", "EXPIRE string -1", "EXPIREAT expiring 99999999999 GT", "FLUSHDB", "FLUSHDB ASYNC",
     "MOVE string 1", "PERSIST expiring", "PEXPIRE string 100000", "PEXPIREAT string 99999999999999 NX",
     "RENAME string new", "RENAMENX list new", "RESTORE new 0 DUMP", "SWAPDB 0 1", "UNLINK bigset bigzset",
+    "HPEXPIRE hash 100000 fields 2 a b", "HEXPIRE timed 1000 fields 2 1 2",
+    "HPEXPIREAT timed 69999999999999 fields 1 5",
+    "HEXPIREAT hash 69999999999 fields 1 c", "HPEXPIRE timed 0 fields 3 1 2 3", "HPERSIST timed fields 2 0 1",
+    "HGETEX timed PX 100000 fields 2 0 7", "HGETEX timed PERSIST fields 1 0", "HSETEX hash EX 100 fields 2 a 1 z 2",
+    "HSETEX timed KEEPTTL fields 1 0 new", "HSETEX fresh PX 100000 fields 2 a 1 b 2", "HSET timed 0 new 1 other",
+    "HINCRBY timed count 5", "HDEL timed 0 1 2", "COPY timed copied", "RENAME timed copied",
     "HDEL hash a b c", "HDEL bighash 1 2 3", "HGETDEL hash fields 2 a b", "HINCRBY hash a 5",
     "HINCRBYFLOAT hash a 1.5", "HMSET hash x y", "HSET hash a 9 d 8", "HSET bighash 1 new fresh 2", "HSET new FIELDS",
     "HSETNX hash z 1",

@@ -234,12 +234,6 @@ def test_malformed_hashes_are_rejected(both: Both, name: str) -> None:
     assert both.ask("RESTORE", "bad", 0, sealed(REFUSED[name])) == ("Bad data format", "Bad data format")
 
 
-@pytest.mark.parametrize("kind", rdb_hash.EXPIRING_TYPES)
-def test_hashes_with_field_expiry_are_rejected_by_name(kind: int) -> None:
-    with pytest.raises(Corrupt, match=f"RDB type {kind}, a hash with field expiry, is not supported"):
-        rdb.restore(sealed(body(kind, 1, b"f", b"v")))
-
-
 @pytest.mark.parametrize("name", PAYLOADS)
 def test_damaged_bytes_are_rejected_or_give_a_valid_hash(name: str) -> None:
     """Any accepted bytes give a hash that satisfies its invariants and can be written again."""

@@ -17,7 +17,7 @@ MODULES = {
     "list": ("elements", "pop", "move"),
     "set": ("members", "random_members", "operations"),
     "zset": ("members", "range", "operations", "pop", "random_members"),
-    "hash": ("fields", "random_fields"),
+    "hash": ("fields", "random_fields", "expire", "get_set"),
     "stream": (
         "add", "delete", "range", "read", "read_group", "group", "pending", "claim", "nack", "info", "idmp",
         "bulk_read", "memory",

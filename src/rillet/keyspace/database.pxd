@@ -5,6 +5,7 @@ from rillet.keyspace.memory_usage cimport Ledger
 from rillet.keyspace.rest_buffer cimport RestBuffer
 from rillet.structs.dict cimport Dict
 from rillet.structs.dict_table cimport GrowthGate
+from rillet.structs.due_times cimport DueTimes
 from rillet.types.at_rest cimport awaken, string_at_rest, to_rest
 from rillet.types.stream.value cimport Stream
 from rillet.types.string cimport String, new_string
@@ -28,6 +29,7 @@ cdef class Database:
     cdef public dict ready_keys
     cdef public dict watched_keys
     cdef public dict idmp_keys
+    cdef public DueTimes subexpires
     cdef public object on_expired
     cdef public object on_expiry
     cdef public long long notify_before
@@ -62,6 +64,7 @@ cdef class Database:
     cpdef object view_read(self, bytes key)
     cpdef object view_untouched(self, bytes key, bint notify=*)
     cpdef object value_at(self, Py_ssize_t n)
+    cpdef object wake(self, bytes key)
     cdef object _wake(self, bytes key, Py_ssize_t n)
     cdef bint _rest(self, Py_ssize_t n) except -1
     cpdef bint rest_oldest(self) except -1
@@ -82,6 +85,9 @@ cdef class Database:
     cpdef bint delete_replaced(self, bytes key) except -1
     cpdef long long get_expire(self, bytes key)
     cpdef bint set_expire(self, bytes key, long long when) except -1
+    cdef bint _note_expiry(self, long long when) except -1
+    cpdef bint set_due(self, bytes key, object value, long long when) except -1
+    cdef bint _register(self, bytes key, long long when) except -1
     cpdef bint persist(self, bytes key) except -1
     cpdef bint touch(self, bytes key) except -1
     cpdef bint signal_ready(self, bytes key) except -1

@@ -6,6 +6,8 @@
     ready_keys     {key: None}                               changed keys with blocked clients, in order of change
     watched_keys   watched_keys[key] -> {Watcher}            WATCH: marked when the key changes
     idmp_keys      {key: None}                               streams with idempotent producers whose messages may expire
+    subexpires     key -> ms since the epoch                 hashes with fields that expire, by their next expiry
+                                                             (redisDb.subexpires)
 
 Every access goes through `lookup`, which deletes an expired key and reports it to `on_expired`, so that
 the engine can log a DEL. The clock is injected.
@@ -23,6 +25,11 @@ object, which is awake. A value returns to rest between two commands, when no co
 
 The engine calls `rest_oldest` after each command that left something to do: at most 64 values of each kind. Code that
 only reads a value uses `view`, `peek` or `items`, which wake nothing: their object may be a copy.
+
+**Fields that expire.** `subexpires` (structs/due_times.py) holds each hash that has fields with an expiry. Its time is
+`FieldExpiry.due` of the hash. As in Redis, the time may be too early, and up to four seconds too late, so that few
+commands change it. The expiry cycle corrects it (keyspace/field_expiry.py). A command that gives a hash another time
+calls `set_due`; `put` registers the hash that it stores.
 
 `keys` and `expires` are dicts of structs/dict.py: they grow, shrink and free themselves in small steps, so no command
 waits for a table of a million keys. SCAN's cursor is a position in the table (dictScan). Iteration follows the table,
@@ -45,7 +52,9 @@ from rillet.keyspace.memory_usage import Ledger
 from rillet.keyspace.rest_buffer import RestBuffer
 from rillet.structs.dict import Dict
 from rillet.structs.dict_table import GrowthGate
+from rillet.structs.due_times import DueTimes
 from rillet.types.at_rest import awaken, string_at_rest, to_rest, type_at_rest
+from rillet.types.hash import Hash
 from rillet.types.stream.value import Stream
 from rillet.types.string import String, new_string
 
@@ -100,7 +109,7 @@ class Database:
     """A database: lookup, changes, expiry, and the clients that watch or are blocked on keys."""
 
     __slots__ = (
-        "index", "clock", "keys", "expires", "blocking_keys", "ready_keys", "watched_keys", "idmp_keys",
+        "index", "clock", "keys", "expires", "blocking_keys", "ready_keys", "watched_keys", "idmp_keys", "subexpires",
         "on_expired", "on_expiry", "notify_before", "on_ready", "on_missed", "on_new", "on_overwritten", "may_expire",
         "may_delete", "hits", "misses", "expires_cursor", "average_ttl", "access", "lazy", "lazy_server_del", "awake",
         "awake_limit", "_first_awake", "_rested", "buffer", "created", "ledger",
@@ -111,6 +120,7 @@ class Database:
     ready_keys: dict[bytes, None]
     watched_keys: dict[bytes, Any]
     idmp_keys: dict[bytes, None]
+    subexpires: DueTimes
     awake: list[bytes | None]
     created: list[bytes]
 
@@ -129,6 +139,7 @@ class Database:
         self.ready_keys = {}
         self.watched_keys = {}
         self.idmp_keys = {}
+        self.subexpires = DueTimes()
         self.on_expired: Callable[[Any, bytes], None] | None = None
         # Called once, without an argument, when a key gets an expiry before `notify_before` (ms since the epoch). The
         # call is inside a command, so it must be a function in C, during which no signal handler runs.
@@ -352,6 +363,7 @@ class Database:
         """
         expires: Dict = self.expires
         attached: cython.bint = bool(self.watched_keys) or bool(self.blocking_keys) or bool(self.idmp_keys)
+        attached = attached or self.subexpires.count() > 0
         found: list[bytes] = []
         n: cython.Py_ssize_t
         keys: Dict = self.keys
@@ -386,6 +398,11 @@ class Database:
         return self.keys.tidy(times) | self.expires.tidy(times)
 
     # -- values at rest ----------------------------------------------------------------------------
+
+    @cython.ccall
+    def wake(self, key: bytes) -> Any:
+        """Return the object of an existing key, which the caller may change, without an access. O(1)"""
+        return self._wake(key, self.keys.find(key))
 
     @cython.cfunc
     def _wake(self, key: bytes, n: cython.Py_ssize_t) -> object:
@@ -527,6 +544,8 @@ class Database:
         else:
             if not keep_ttl and self._any_expires():
                 self.expires.delete(key)
+            if self.subexpires.count():
+                self.subexpires.remove(key)
             if old is not None and self.lazy_server_del and self.lazy is not None:
                 self.lazy.add(old)
         # Clients may be blocked on a key that is created or replaced by another type: wake them.
@@ -539,7 +558,12 @@ class Database:
     def put(self, key: bytes, value: object) -> cython.bint:
         """Set the value of a key to an object that the caller does not change any more; return whether it existed."""
         rest: bytes | None = to_rest(value)
-        return self._set_object(key, value, False) if rest is None else self._set_bytes(key, rest, False)
+        existed: cython.bint = (
+            self._set_object(key, value, False) if rest is None else self._set_bytes(key, rest, False)
+        )
+        if type(value) is Hash and value.expiry is not None and value.expiry.due:
+            self._register(key, value.expiry.due)
+        return existed
 
     def exchange(self, key: bytes, value: object) -> None:
         """Replace the value of an existing key by an equal one, with no effect on anything else. O(1)"""
@@ -602,6 +626,8 @@ class Database:
     @cython.exceptval(-1, check=False)
     def _deleted(self, key: bytes) -> cython.bint:
         """Update what is attached to a key that was deleted."""
+        if self.subexpires.count():
+            self.subexpires.remove(key)
         if self.idmp_keys:
             self.idmp_keys.pop(key, None)
         if self.blocking_keys:
@@ -628,6 +654,7 @@ class Database:
         self._first_awake = 0
         self.ledger = Ledger()
         self.idmp_keys = {}
+        self.subexpires = DueTimes()
         self.expires_cursor = 0
         self.average_ttl = 0
         for key in waited:
@@ -653,6 +680,7 @@ class Database:
         self.created, other.created = other.created, self.created
         self._first_awake, other._first_awake = other._first_awake, self._first_awake
         self.idmp_keys, other.idmp_keys = other.idmp_keys, self.idmp_keys
+        self.subexpires, other.subexpires = other.subexpires, self.subexpires
         self.expires_cursor, other.expires_cursor = other.expires_cursor, self.expires_cursor
         self.average_ttl, other.average_ttl = other.average_ttl, self.average_ttl
         for database in (self, other):
@@ -673,6 +701,12 @@ class Database:
         """Set the expiry time of an existing key (ms since the epoch). O(1)"""
         assert self.keys.find(key) >= 0
         self.expires.set_number(self.expires.add_or_find(key), when)
+        return self._note_expiry(when)
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _note_expiry(self, when: cython.longlong) -> cython.bint:
+        """Call `on_expiry` if a key or field expires before `notify_before`."""
         if when < self.notify_before and self.on_expiry is not None:
             self.notify_before = NEVER_DUE
             try:
@@ -680,6 +714,21 @@ class Database:
             except RuntimeError:  # no thread can be started: the key is deleted when a command accesses it
                 pass
         return True
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def set_due(self, key: bytes, value: object, when: cython.longlong) -> cython.bint:
+        """Register an existing hash, awake, for the next expiry of its fields; 0: none expires. O(log n)"""
+        value.expiry.due = when  # type: ignore[attr-defined]
+        if when:
+            return self._register(key, when)
+        return self.subexpires.remove(key)
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _register(self, key: bytes, when: cython.longlong) -> cython.bint:
+        self.subexpires.set(key, when)
+        return self._note_expiry(when)
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
@@ -774,9 +823,10 @@ class Database:
         The caller must not change the keyspace meanwhile.
         """
         now = self.clock.now_ms()
+        expire = self._any_expires() and (self.may_expire is None or self.may_expire())
         for first in range(0, self.keys.top, _BATCH):
             keys = self.keys.keys_between(first, first + _BATCH)
-            if self._any_expires():
+            if expire:
                 keys = [key for key in keys if not 0 <= self.get_expire(key) < now]
             yield keys
 
@@ -811,6 +861,13 @@ class Database:
         self.keys.check()
         self.expires.check()
         assert all(key in self.keys for key in self.expires)
+        self.subexpires.check()
+        registered = dict(self.subexpires.items())
+        for key, value in self.items():
+            expiry = value.expiry if isinstance(value, Hash) else None
+            assert registered.pop(key, 0) == (0 if expiry is None else expiry.due)
+            assert expiry is None or expiry.due or not value.earliest(), "a hash with expiry is not registered"
+        assert not registered
         objects = (self.keys.object_at(n) for n in self.keys.entries())
         self.ledger.check(value for value in objects if value is not None)
         for waiting in self.blocking_keys.values():

@@ -55,6 +55,7 @@ from rillet.structs.heap import release_free_pages
 from rillet.structs.intset import Intset
 from rillet.structs.listpack import Listpack
 from rillet.structs.quicklist import Quicklist, QuicklistNode
+from rillet.types.hash import Hash
 from rillet.types.list import List
 from rillet.types.stream.compaction import StreamCompactor
 from rillet.types.stream.value import Stream
@@ -253,7 +254,7 @@ class _Walk:
             if abandoned or not self._work.step():
                 self._close(self._work)
         elif self._tables is None:
-            self._tables = [database.keys, database.expires]
+            self._tables = [database.keys, database.expires, database.subexpires.table]
         elif self._tables:
             self._work = _TableWork(self._tables.pop(), self._moves)
         elif self.defrag_later:
@@ -287,6 +288,8 @@ class _Walk:
         self._key, self._value = key, value
         packed = getattr(value, "listpack", None)
         packed = getattr(value, "intset", None) if packed is None else packed
+        if isinstance(value, Hash) and value.expiry is not None:
+            packed = value.expiry.triples
         table = getattr(value, "table", None)
         if isinstance(value, Stream):
             self._work = _StreamWork(value, self._settings, self._moves)

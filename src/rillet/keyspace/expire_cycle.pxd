@@ -7,6 +7,7 @@ from rillet.structs.dict cimport Dict
 cdef class ExpireCycle:
     cdef readonly long long capped
     cdef public object batches
+    cdef public object fields
     cdef public bint events
     cdef public bint names
     cdef public bint on_time
@@ -26,6 +27,8 @@ cdef class ExpireCycle:
     cdef long long _spent
     cdef bint _was_capped
     cpdef bint step(self, list databases, Clock clock, int effort, long long limit=*) except -1
+    cdef bint _expire_fields(self, Database database, Clock clock, long long stop) except -1
+    cdef bint _may_delete(self, Database database) except -1
     cdef bint _tidy(self, Database database, Clock clock, long long stop) except -1
     cdef Py_ssize_t _delete(self, Database database, list due) except -1
     cdef bint _expire(self, Database database, Clock clock, int effort, long long stop) except -1

@@ -18,6 +18,8 @@ the owner waits, so that the cycle takes the same share of the time. A slice tha
     start     step      pause     step      pause  step
       |       [ 1 ms ]    3 ms    [ 1 ms, 1 ms late ]  2 ms  [ 1 ms ]  ...          25 ms used when 100 ms have passed
 
+Each database's hashes with expired fields come first. They are ordered by their next expiry, so nothing is sampled.
+
 A table of which less than 1 % is in use is not sampled until it has shrunk: the cycle would search empty buckets. With
 `activerehashing`, the cycle spends its time on that; otherwise it goes on to the next database.
 """
@@ -57,18 +59,21 @@ class ExpireCycle:
 
     on_time: keys are deleted in the millisecond of their expiry, as in Redis 8; otherwise a millisecond later.
 
+    fields: removes expired fields of a registered hash (Database.subexpires) and registers it for a later time.
+
     The keys of a sample are deleted together, and `batches` receives their number, and their names if `names`. With
     `events`, or without `batches`, they are deleted one by one, each with the database's `on_expired`.
     """
 
     __slots__ = (
         "capped", "stale_percent", "unfinished", "used", "_acceptable", "_began", "_budget", "_expired", "_last_fast",
-        "_left", "_next", "_sampled", "_share", "_spent", "_was_capped", "batches", "events", "names", "on_time",
-        "rehashes",
+        "_left", "_next", "_sampled", "_share", "_spent", "_was_capped", "batches", "events", "fields", "names",
+        "on_time", "rehashes",
     )  # fmt: skip
 
     def __init__(self, batches: Callable[[Database, int, list[bytes]], None] | None = None) -> None:
         self.batches = batches
+        self.fields: Callable[[Database, bytes, int], None] | None = None
         self.events = self.names = self.on_time = self.rehashes = False
         self.stale_percent = 0.0
         self.capped = 0
@@ -166,6 +171,8 @@ class ExpireCycle:
         """Sample a database until few of its keys are expired; return False if the time ended first."""
         acceptable: cython.Py_ssize_t = 11 - effort
         most: cython.Py_ssize_t = 20 + 5 * (effort - 1)
+        if database.subexpires.count() and not self._expire_fields(database, clock, stop):
+            return False
         while True:
             expires: Dict = database.expires
             count: cython.Py_ssize_t = expires.used0 + expires.used1
@@ -219,6 +226,29 @@ class ExpireCycle:
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
+    def _expire_fields(self, database: Database, clock: Clock, stop: cython.longlong) -> cython.bint:
+        """Remove the expired fields of hashes; return False if the time ended first (activeSubexpiresCycle)."""
+        now: cython.longlong = clock.now_ms()
+        if self.fields is None or not self._may_delete(database):
+            return True
+        while True:
+            due: list[bytes] = database.subexpires.due(now, 1)
+            if not due:
+                return True
+            self.fields(database, due[0], now)
+            if clock.ticks() >= stop:
+                return False
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _may_delete(self, database: Database) -> cython.bint:
+        """Return whether expired keys and fields may be deleted now."""
+        if database.may_expire is not None and not database.may_expire():
+            return False
+        return database.may_delete is None or database.may_delete()
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
     def _tidy(self, database: Database, clock: Clock, stop: cython.longlong) -> cython.bint:
         """Fill the gaps that deletions left, while this slice has time; the next cycle continues. Return True."""
         while database.tidy(_TIDIED) and clock.ticks() < stop:
@@ -229,9 +259,7 @@ class ExpireCycle:
     @cython.exceptval(-1, check=False)
     def _delete(self, database: Database, due: list[Any]) -> cython.Py_ssize_t:
         """Delete the keys of due entries; return their number."""
-        if database.may_expire is not None and not database.may_expire():
-            return 0
-        if database.may_delete is not None and not database.may_delete():
+        if not self._may_delete(database):
             return 0
         if self.batches is not None and not self.events:
             keys: list[bytes] = database.expire_entries(due, self.names)

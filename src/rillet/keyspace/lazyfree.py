@@ -74,8 +74,11 @@ def _parts(value: object) -> list[Any]:
     """Return the containers of a value, in the order in which they are freed."""
     if isinstance(value, List):
         return [value.elements]
-    if isinstance(value, Set | Hash):
+    if isinstance(value, Set):
         return [value.table]
+    if isinstance(value, Hash):
+        times = None if value.expiry is None else value.expiry.times
+        return [value.table] if times is None else [times.table, times.order, value.table]
     if isinstance(value, Zset):
         return [value.table, value.skiplist]
     assert isinstance(value, Stream)

@@ -149,8 +149,14 @@ def value_bytes(value: object) -> cython.Py_ssize_t:
         return allocated(_OBJECT) + listpack_bytes(packed)  # type: ignore[arg-type]
     if kind is Set and any_value.intset is not None:
         return allocated(_OBJECT) + _INTSET + allocated(sys.getsizeof(any_value.intset.members))
+    size: cython.Py_ssize_t = 0
+    if kind is Hash and any_value.expiry is not None:
+        size = allocated(_OBJECT)
+        if any_value.expiry.triples is not None:
+            return allocated(_OBJECT) + size + listpack_bytes(any_value.expiry.triples)
+        size += any_value.expiry.times.memory_bytes()
     table: Dict = any_value.table
-    size: cython.Py_ssize_t = table.memory_bytes()
+    size += table.memory_bytes()
     if kind is Zset:
         skiplist: Skiplist = any_value.skiplist
         size += skiplist.memory_bytes()

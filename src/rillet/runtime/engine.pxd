@@ -34,6 +34,7 @@ cdef class Engine:
     cdef public object on_keyspace_event
     cdef public bint loading
     cdef public bint active_expire
+    cdef public bint allow_access_expired
     cdef public str run_id
     cdef public str replication_id
     cdef public long long started_ms

@@ -14,6 +14,7 @@ The engine is not safe to use from two threads at once: the store holds a lock a
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from os import urandom
 from typing import Any
@@ -39,6 +40,7 @@ from rillet.runtime.admission import admit
 from rillet.runtime.blocking import Blocking
 from rillet.runtime.channels import Channels
 from rillet.runtime.fast_path import FastPath
+from rillet.runtime.field_expiry import FIELDS_AT_ONCE, expire_fields
 from rillet.runtime.host import DefaultHost, Host
 from rillet.runtime.keyspace_events import CLASS, MISS, NEW, OVERWRITTEN, TYPE_CHANGED, channels_of
 from rillet.runtime.memory import MemoryFigures
@@ -88,6 +90,7 @@ class Engine:
     __slots__ = (
         "databases", "settings", "clock", "propagation", "blocking", "sessions", "statistics", "preserved", "refusal",
         "notify_events", "on_keyspace_event", "loading", "started_ms", "next_session_id", "host", "active_expire",
+        "allow_access_expired",
         "run_id", "replication_id", "paused", "mstime", "channels", "words", "_by_name", "_last_name", "_last_entry",
         "_buffer", "_paused_clients", "_since", "_idmp_expired", "_fast_paths", "_fast_path_sizes", "_last_path",
         "defrag", "expiry", "access", "lazyfree", "eviction", "limited", "out_of_memory", "memory",
@@ -142,6 +145,8 @@ class Engine:
         # Cached time in milliseconds; may lag by one interval of the server's timer.
         self.mstime = 0
         self.active_expire = True
+        # Commands see expired keys and fields, which stay (DEBUG SET-ALLOW-ACCESS-EXPIRED).
+        self.allow_access_expired = False
         self.run_id = urandom(20).hex()
         self.replication_id = urandom(20).hex()
         self.started_ms = self.clock.now_ms()
@@ -152,6 +157,7 @@ class Engine:
         self._last_entry = None
         self._idmp_expired = 0
         self.expiry = ExpireCycle(self._expired_batch)
+        self.expiry.fields = self._expire_fields
         # The arguments of one command as positions in memory, for the fast paths.
         self.words = ArgumentSpans()
         # By the length of the command's name; and a bit mask of the lengths that occur.
@@ -458,7 +464,7 @@ class Engine:
         entry = TABLE.by_name.get(name.lower())
         if entry is None:
             return None
-        if entry.level > self.settings.compat.level:
+        if not entry.known_to(self.settings.compat):
             return entry if self.loading else None  # a log may contain commands that the current `compat` lacks
         if len(self._by_name) < _MAX_CACHED_NAMES:
             self._by_name[name] = entry
@@ -470,7 +476,7 @@ class Engine:
         subcommand = entry.subcommands.get(name)
         if subcommand is None:
             subcommand = entry.subcommands.get(name.lower())
-        if subcommand is None or (subcommand.level > self.settings.compat.level and not self.loading):
+        if subcommand is None or not (self.loading or subcommand.known_to(self.settings.compat)):
             return entry
         return subcommand
 
@@ -573,8 +579,12 @@ class Engine:
             name = b"UNLINK" if self.settings.lazyfree_lazy_expire else b"DEL"
             self.propagation.add_deletions(database.index, name, keys)
 
+    def _expire_fields(self, database: Database, key: bytes, now: int) -> None:
+        """Remove some expired fields of a hash, for the expiry cycle."""
+        expire_fields(self, database, key, now, FIELDS_AT_ONCE, True)
+
     def _may_expire(self) -> bool:
-        return not self.loading
+        return not self.loading and not self.allow_access_expired
 
     def _may_delete(self) -> bool:
         return not self.paused
@@ -624,6 +634,8 @@ class Engine:
             now = self.clock.now_ms()
             for key in [key for key, when in database.expiries() if when < now]:
                 database.expire_if_needed(key)
+            while due := database.subexpires.due(now, 1):
+                expire_fields(self, database, due[0], now, sys.maxsize, True)
         if self.blocking.ready:
             self.blocking.serve_ready()
 
@@ -658,13 +670,15 @@ class Engine:
 
     # -- keyspace events -----------------------------------------------------------------------------
 
-    def keyspace_event(self, database: Database, kind: bytes, event: bytes, key: bytes) -> None:
-        """Publish a keyspace event if the settings name its class (notify.c: notifyKeyspaceEvent)."""
+    def keyspace_event(
+        self, database: Database, kind: bytes, event: bytes, key: bytes, subkeys: list[bytes] | None = None
+    ) -> None:
+        """Publish a keyspace event if the settings name its class (notify.c: notifyKeyspaceEventWithSubkeys)."""
         if self.on_keyspace_event is not None:
             self.on_keyspace_event(database, kind, event, key)
         flags = self.settings.notify_keyspace_events.flags
         if flags & CLASS[kind] and (self.channels.channels or self.channels.patterns):
-            for channel, message in channels_of(flags, database.index, event, key):
+            for channel, message in channels_of(flags, database.index, event, key, subkeys):
                 self.channels.publish(channel, message)
 
     def _missed(self, database: Database, key: bytes) -> None:

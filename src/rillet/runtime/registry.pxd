@@ -14,6 +14,7 @@ cdef class Command:
     cdef readonly str group
     cdef readonly str since
     cdef readonly long level
+    cdef readonly str valkey
     cdef readonly str complexity
     cdef readonly str summary
     cdef readonly str syntax

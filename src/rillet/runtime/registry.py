@@ -50,13 +50,13 @@ class Command:
     __slots__ = (
         "name", "fullname", "arity", "flags", "write", "no_auth", "keys", "group", "since", "complexity", "summary",
         "syntax", "get_keys", "handler", "subcommands", "container", "index",
-        "no_multi", "level", "shortcut",
+        "no_multi", "level", "shortcut", "valkey",
     )  # fmt: skip
     handler: Any
 
     def __init__(self, fullname: str, arity: int, flags: str, keys: tuple[int, int, int], group: str, since: str,
                  complexity: str, syntax: str, summary: str, handler: Handler | None, get_keys: GetKeys | None,
-                 shortcut: Callable[[], Any] | None = None) -> None:
+                 shortcut: Callable[[], Any] | None = None, valkey: str = "") -> None:
         self.fullname = fullname
         self.name = fullname.rpartition("|")[2]
         self.container = fullname.rpartition("|")[0]
@@ -69,6 +69,7 @@ class Command:
         self.group = group
         self.since = since
         self.level = level_of(since)
+        self.valkey = valkey
         self.complexity = complexity
         self.summary = summary
         self.syntax = syntax
@@ -92,6 +93,14 @@ class Command:
             f"{self.fullname}: the first key lies beyond the arity"
         )
         assert last >= first or last < 0, f"{self.fullname}: the last key lies before the first"
+
+    def known_to(self, compat: Compat) -> bool:
+        """Return whether a server has the command: since a level, or since a version of Valkey."""
+        return self.level <= compat.level or (self.valkey != "" and compat.valkey)
+
+    def since_in(self, compat: Compat) -> str:
+        """Return the version of the server that introduced the command."""
+        return self.valkey if self.valkey and compat.valkey else self.since
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
@@ -157,11 +166,11 @@ class CommandTable:
         found = self.by_name.get(head)
         if tail and found is not None:
             found = (found.subcommands or {}).get(tail)
-        return None if found is None or (compat is not None and found.level > compat.level) else found
+        return None if found is None or (compat is not None and not found.known_to(compat)) else found
 
     def known(self, compat: Compat) -> list[Command]:
         """Return the commands that a server of this version has, sorted by name, without subcommands."""
-        return [entry for entry in self if entry.level <= compat.level]
+        return [entry for entry in self if entry.known_to(compat)]
 
     def __iter__(self) -> Any:
         """Yield the commands sorted by name, without subcommands."""
@@ -187,17 +196,19 @@ def command(
     syntax: str = "",
     get_keys: GetKeys | None = None,
     shortcut: Callable[[], Any] | None = None,
+    valkey: str = "",
 ) -> Callable[[Handler], Handler]:
     """Record the decorated handler under `name`; the docstring's first line is the summary.
 
     keys: (first, last, step) as in COMMAND INFO; get_keys: argv -> positions, if they vary; shortcut: creates the
-    command's FastPath for an engine.
+    command's FastPath for an engine; valkey: the version of Valkey that introduced the command, if `since` is later
+    than the fork.
     """
 
     def record(handler: Handler) -> Handler:
         summary = (handler.__doc__ or "").strip().partition("\n")[0]
         TABLE.add(Command(name, arity, flags, keys, group, since, complexity, syntax, summary, handler, get_keys,
-                          shortcut))  # fmt: skip
+                          shortcut, valkey))  # fmt: skip
         return handler
 
     return record

@@ -36,4 +36,4 @@ cdef class Session:
     cpdef bint modified(self, bytes key) except -1
     cpdef bint propagate(self, list[bytes] argv) except -1
     cpdef bint propagate_nothing(self) except -1
-    cpdef bint notify(self, bytes kind, bytes event, bytes key) except -1
+    cpdef bint notify(self, bytes kind, bytes event, bytes key, list[bytes] subkeys=*) except -1

@@ -218,10 +218,15 @@ class Session:
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
-    def notify(self, kind: bytes, event: bytes, key: bytes) -> cython.bint:
-        """Publish a keyspace event; `kind` is its letter in notify-keyspace-events (t = stream, g = generic)."""
+    def notify(
+        self, kind: bytes, event: bytes, key: bytes, subkeys: list[bytes] | None = None
+    ) -> cython.bint:
+        """Publish a keyspace event; `kind` is its letter in notify-keyspace-events (t = stream, g = generic).
+
+        subkeys: the fields of a hash that the event concerns.
+        """
         if self.engine.notify_events:
-            self.engine.keyspace_event(self.db, kind, event, key)
+            self.engine.keyspace_event(self.db, kind, event, key, subkeys)
         return True
 
     def notify_deleted_by_time(self, key: bytes) -> None:

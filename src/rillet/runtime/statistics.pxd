@@ -16,4 +16,6 @@ cdef class Statistics:
     cdef public long long error_replies
     cdef public long long expired_keys
     cdef public long long expired_keys_active
+    cdef public long long expired_fields
+    cdef public long long expired_fields_active
     cpdef CommandCounters of(self, Command entry)

@@ -41,7 +41,8 @@ class CommandCounters:
 class Statistics:
     """The counters of one engine."""
 
-    __slots__ = ("commands", "errors", "commands_processed", "error_replies", "expired_keys", "expired_keys_active")
+    __slots__ = ("commands", "errors", "commands_processed", "error_replies", "expired_keys", "expired_keys_active",
+                 "expired_fields", "expired_fields_active")  # fmt: skip
     commands: list[CommandCounters]
     errors: dict[str, int]
 
@@ -58,6 +59,9 @@ class Statistics:
         self.expired_keys = 0
         # Those that the expiry cycle deleted.
         self.expired_keys_active = 0
+        # Fields of hashes, in all ways and by the expiry cycle (expired_subkeys, expired_subkeys_active).
+        self.expired_fields = 0
+        self.expired_fields_active = 0
 
     @cython.ccall
     def of(self, entry: Command) -> CommandCounters:

@@ -4,7 +4,7 @@ A store in a directory has an event loop, which runs the engine's expiry cycle `
 has none, and an application may never access its expired keys again. So a thread runs the cycle, but only while keys
 have an expiry, and only when a key may be due:
 
-    no key has an expiry      no thread; the database starts one when a command gives a key an expiry
+    no key has an expiry      no thread; the database starts one when a command gives a key or a field an expiry
     a key is due              a round every 1/hz second, until no key is due
     keys are due later        the thread sleeps until the first one; a key that is due sooner wakes it
 
@@ -94,7 +94,7 @@ class ActiveExpiry:
 
     def _pause(self, period: float) -> float | None:
         """Return the seconds until the next round, and let the databases end this pause. The caller holds the lock."""
-        expiring = [database for database in self._engine.databases if database.expires]
+        expiring = [database for database in self._engine.databases if database.expires or database.subexpires]
         if not expiring:
             self._stopped()
             return None
@@ -102,7 +102,9 @@ class ActiveExpiry:
         if sum(len(database.expires) for database in expiring) > _MOST_COUNTED:
             first = now
         else:
-            first = min(when for database in expiring for _, when in database.expiries())
+            times = [when for database in expiring for _, when in database.expiries()]
+            times += [database.subexpires.earliest() for database in expiring if database.subexpires]
+            first = min(times)
         seconds = (first + 1 - now) / 1000  # a key is deleted in the millisecond after its expiry
         if seconds <= period:
             self._notify(NEVER_DUE, None)
@@ -120,7 +122,7 @@ class ActiveExpiry:
     def after_fork(self, lock: Any) -> ActiveExpiry:
         """Return the expiry of a forked child, which has no thread yet, with the child's lock."""
         child = ActiveExpiry(self._engine, lock)
-        if any(database.expires for database in self._engine.databases):
+        if any(database.expires or database.subexpires for database in self._engine.databases):
             with contextlib.suppress(RuntimeError):  # no thread can be started
                 child._start()
         return child

@@ -9,7 +9,7 @@ server, needs rows instead, also from files larger than memory. So this module r
      db   expires    type  key        a stream's nodes: decoded one at a time (columns.nodes) for the table of entries
 
 The reader needs memory for the largest string, packed list or stream node, and for one batch. The size of a whole value
-does not matter. Values that rillet cannot load (hashes whose fields expire, the values of modules) have a row, too.
+does not matter. Values that rillet cannot load (the values of modules) have a row, too.
 Packed lists are only decoded for the table of elements (rdb_elements.py), and stream nodes for the table of entries;
 only the file's checksum protects the others. A truncated or malformed file raises LogCorrupt with the file, the offset
 and the expected content, after the batches of all records before that offset.

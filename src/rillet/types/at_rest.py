@@ -14,6 +14,8 @@
                                     flags: 1 = encoding listpack, 2 = node limits of 7.0
       8        set, encoded as hashtable                               a listpack of the members
       9        hash, encoded as hashtable                              a listpack of fields and values
+      10       hash, encoded as listpackex                             due u64 | the listpack of triples
+      11       hash, encoded as hashtable, with field expiry           due u64 | a listpack of fields, values and times
 
 A value that commands change is an object, *awake*. `to_rest` returns its bytes if it is small, and `awaken` returns an
 object that is equal in each respect that a client can see: data, encoding, and the bytes of DUMP. Values above `LIMIT`
@@ -47,7 +49,7 @@ from rillet.structs.dict import Dict
 from rillet.structs.intset import Intset
 from rillet.structs.listpack import Listpack
 from rillet.structs.quicklist import Quicklist, QuicklistNode
-from rillet.types.hash import Hash
+from rillet.types.hash import FieldExpiry, Hash
 from rillet.types.list import List
 from rillet.types.set import Set
 from rillet.types.string import String, new_string
@@ -69,11 +71,15 @@ _INTSET = cython.declare(cython.int, 6)
 _LIST = cython.declare(cython.int, 7)
 _SET_TABLE = cython.declare(cython.int, 8)
 _HASH_TABLE = cython.declare(cython.int, 9)
+_TRIPLES = cython.declare(cython.int, 10)
+_HASH_TIMES = cython.declare(cython.int, 11)
+_DUE = cython.declare(cython.Py_ssize_t, 8)
 _TABLE_LIMIT = cython.declare(cython.Py_ssize_t, 64)
-_TAGS = (b"\x00", b"\x01", b"\x02", b"\x03", b"\x04", b"\x05", b"\x06", b"\x07", b"\x08", b"\x09")
+_TAGS = (b"\x00", b"\x01", b"\x02", b"\x03", b"\x04", b"\x05", b"\x06", b"\x07", b"\x08", b"\x09",
+         b"\x0a", b"\x0b")  # fmt: skip
 _PLAIN_TAG = cython.declare(bytes, b"\x00")
 _LIST_HEAD = cython.declare(cython.Py_ssize_t, 6)
-_TYPES = (String, String, String, Hash, Zset, Set, Set, List, Set, Hash)
+_TYPES = (String, String, String, Hash, Zset, Set, Set, List, Set, Hash, Hash, Hash)
 
 
 @cython.ccall
@@ -97,6 +103,8 @@ def to_rest(value: object) -> bytes:
             return None  # type: ignore[return-value]
         return string_at_rest(string.value(), string.form)
     if kind is Hash:
+        if value.expiry is not None:  # type: ignore[attr-defined]
+            return _expiring_at_rest(value)
         if value.table is not None:  # type: ignore[attr-defined]
             return _table_at_rest(_HASH_TABLE, value.table)  # type: ignore[attr-defined]
         return _packed(_HASH, value.listpack)  # type: ignore[attr-defined]
@@ -144,6 +152,43 @@ def _table_at_rest(tag: cython.int, table: Dict) -> bytes:
 
 
 @cython.cfunc
+def _expiring_at_rest(value: object) -> bytes:
+    """Return a hash whose fields may expire: the time for which it is registered, and its fields with their times."""
+    expiry: Any = value.expiry  # type: ignore[attr-defined]
+    packed: Listpack | None = expiry.triples
+    tag: bytes = _TAGS[_TRIPLES]
+    if packed is None:
+        table: Dict = value.table  # type: ignore[attr-defined]
+        if table.used0 + table.used1 > _TABLE_LIMIT or table.arena.live > 3 * _LIMIT:
+            return None  # type: ignore[return-value]
+        tag = _TAGS[_HASH_TIMES]
+        packed = Listpack()
+        n: cython.Py_ssize_t
+        for n in table.entries_between(0, table.top):
+            name: bytes = table.entry_key(n)
+            packed.append(name)
+            packed.append(table.entry_value(n))
+            packed.append_int(expiry.times.get(name))
+    if packed.used + _DUE > _LIMIT:
+        return None  # type: ignore[return-value]
+    due: object = expiry.due
+    return tag + due.to_bytes(8, "little") + packed.to_bytes()  # type: ignore[attr-defined, no-any-return]
+
+
+@cython.cfunc
+def _awake_expiring(data: bytes) -> object:
+    """Return the hash of `_expiring_at_rest`."""
+    value: Any = Hash.__new__(Hash)
+    packed: Listpack = _listpack(data, 1 + _DUE)
+    due: int = int.from_bytes(data[1 : 1 + _DUE], "little")
+    value.listpack = value.table = None
+    value.expiry = FieldExpiry(packed, None, due)
+    if data[0] == _HASH_TIMES:
+        value.to_hashtable()
+    return value
+
+
+@cython.cfunc
 def _table(data: bytes, values: cython.bint) -> Dict:
     """Return the table of `_table_at_rest`."""
     words: list[Any] = _listpack(data, 1).texts()
@@ -186,7 +231,7 @@ def awaken(data: bytes) -> Any:
     if tag == _HASH:
         value = kind.__new__(kind)  # type: ignore[call-overload]
         value.listpack = _listpack(data, 1)
-        value.table = None
+        value.table = value.expiry = None
         return value
     if tag == _ZSET:
         kind = Zset
@@ -210,9 +255,11 @@ def awaken(data: bytes) -> Any:
         return value
     if tag == _HASH_TABLE:
         value = Hash.__new__(Hash)
-        value.listpack = None
+        value.listpack = value.expiry = None
         value.table = _table(data, True)
         return value
+    if tag == _TRIPLES or tag == _HASH_TIMES:
+        return _awake_expiring(data)
     raise Corrupt("a value at rest has an unknown tag")
 
 

@@ -8,7 +8,8 @@ for scores, whose text changed in 7.2), so tests compare digests. Two operations
 
 A value mixes its type number (four bytes, big-endian) and its parts: a string its bytes, a list its elements, a
 stream for each entry "ms.seq" and its fields and values. A set xors its members, a hash the mix of each field and its
-value, a sorted set the mix of each member and its score. An expiry then xors the text "!!expire!!". A key's digest
+value (since 7.4 xored with the text "!!hexpire!!" if the field expires), a sorted set the mix of each member and its
+score. An expiry then xors the text "!!expire!!". A key's digest
 mixes its name and its value. A data set mixes each database's number and xors the digests of its keys.
 """
 
@@ -42,8 +43,13 @@ def mix(digest: bytes, data: bytes) -> bytes:
     return sha1(xor(digest, data), usedforsecurity=False).digest()
 
 
-def value_digest(value: object, expires: bool, digest: bytes = ZERO, compat: Compat = NEWEST) -> bytes:
-    """Return the digest after adding a value (debug.c: xorObjectDigest). O(size of the value)"""
+def value_digest(
+    value: object, expires: bool, digest: bytes = ZERO, compat: Compat = NEWEST, now: int = 0
+) -> bytes:
+    """Return the digest after adding a value (debug.c: xorObjectDigest). O(size of the value)
+
+    now: the time in ms; Valkey omits fields of hashes that have expired.
+    """
     if isinstance(value, String):
         digest = mix(mix(digest, bytes(4)), value.value())
     elif isinstance(value, List):
@@ -56,8 +62,12 @@ def value_digest(value: object, expires: bool, digest: bytes = ZERO, compat: Com
             digest = xor(digest, member)
     elif isinstance(value, Hash):
         digest = mix(digest, b"\0\0\0\4")
-        for field, content in value.items():
-            digest = xor(digest, mix(mix(ZERO, field), content))
+        marks = compat.knows(74)
+        for field, content, when in value.rows():
+            if 0 < when < now and compat.valkey:
+                continue
+            one = mix(mix(ZERO, field), content)
+            digest = xor(digest, xor(one, b"!!hexpire!!") if when and marks else one)
     elif isinstance(value, Zset):
         digest = mix(digest, b"\0\0\0\3")
         for member, score in value:
@@ -75,12 +85,12 @@ def value_digest(value: object, expires: bool, digest: bytes = ZERO, compat: Com
 
 
 def data_digest(
-    databases: Iterable[tuple[int, Iterable[tuple[bytes, object, bool]]]], compat: Compat = NEWEST
+    databases: Iterable[tuple[int, Iterable[tuple[bytes, object, bool]]]], compat: Compat = NEWEST, now: int = 0
 ) -> bytes:
     """Return the digest of non-empty databases, each (number, keys); a key is (name, value, whether it expires)."""
     final = ZERO
     for index, keys in databases:
         final = mix(final, index.to_bytes(4, "big"))
         for name, value, expires in keys:
-            final = xor(final, value_digest(value, expires, mix(ZERO, name), compat))
+            final = xor(final, value_digest(value, expires, mix(ZERO, name), compat, now))
     return final

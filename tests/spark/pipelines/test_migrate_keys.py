@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,6 +25,7 @@ from tests.judge import Judge, redis_binary, running_redis
 
 pytestmark = [pytest.mark.slow, pytest.mark.once]
 N = 300
+FAR = 4_000_000_000_000
 
 
 def call(options: dict[str, str], *words: str | bytes) -> Any:
@@ -250,3 +253,40 @@ def test_the_command_copies_streams_and_all_other_keys(
     assert f"{KEYS:,} keys: {KEYS:,} copied (0 rebuilt), 0 deleted, digest " in printed
     assert printed.rstrip().endswith(": all equal")
     assert call(target, "XLEN", "stream") == 1
+
+
+@pytest.mark.parametrize(("one", "other"), [("newest", "valkey"), ("valkey", "newest"), ("newest", "store")])
+def test_fields_keep_their_expiry(
+    one: str, other: str, peer_of: Callable[[str], Judge], tmp_path: Path
+) -> None:
+    """By DUMP, or by commands between the forks; a field that expires at another time is copied again."""
+    with peer_of(one).client() as client:
+        client.flushall()
+        client.execute_command("HSET", "h", "a", 1, "b", 2, "c", 3)
+        client.execute_command("HPEXPIREAT", "h", FAR, "FIELDS", 2, "a", "b")
+    source = {"url": f"redis://127.0.0.1:{peer_of(one).port}"}
+    with ExitStack() as stack:
+        if other == "store":
+            stack.enter_context(rillet.open(tmp_path / "copy.rillet"))
+            target = {"path": str(tmp_path / "copy.rillet")}
+        else:
+            target = {"url": f"redis://127.0.0.1:{peer_of(other).port}"}
+            call(target, "FLUSHALL")
+        times = ("HPEXPIRETIME", "h", "FIELDS", "3", "a", "b", "c")
+        assert total(migrated(source, target)).rebuilt == (other != "store")
+        assert call(target, *times) == [FAR, FAR, -1]
+        call(target, "HPEXPIREAT", "h", str(FAR + 1), "FIELDS", "1", "a")
+        done = total(migrated(source, target, policy="resume"))
+        assert (done.copied, done.equal) == (1, True)
+        assert call(target, *times) == [FAR, FAR, -1]
+
+
+def test_an_older_server_loses_the_expiry_of_fields(peer_of: Callable[[str], Judge], judge: Judge) -> None:
+    with peer_of("newest").client() as client:
+        client.flushall()
+        client.execute_command("HSETEX", "h", "PXAT", FAR, "FIELDS", 1, "a", 1)
+    target = {"url": f"redis://127.0.0.1:{judge.port}"}
+    call(target, "FLUSHALL")
+    (result,) = [one for one in migrated({"url": f"redis://127.0.0.1:{peer_of('newest').port}"}, target) if one.keys]
+    assert "'h' loses the expiry of its fields" in result.differences[0]
+    assert call(target, "HGETALL", "h") == [b"a", b"1"]

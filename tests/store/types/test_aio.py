@@ -71,6 +71,25 @@ def test_hash(store: Store) -> None:
     _run(store, body)
 
 
+@only("memory", "socket")
+def test_fields_that_expire(store: Store) -> None:
+    async def body(store: AsyncStore) -> None:
+        tokens = store.hash("tokens", codec=text_of(int))
+        assert await tokens.set_values({"ann": 1, "bob": 2}, expire=60)
+        assert not await tokens.set_values({"ann": 2}, nx=True)
+        assert round(await tokens.field_ttl("ann") or 0) == 60
+        assert await tokens.persist_field("ann")
+        assert await tokens.field_ttl("ann") is None
+        assert await tokens.expire_field("ann", 30)
+        assert await tokens.expire_field_at("bob", datetime(2500, 1, 1, tzinfo=UTC))
+        assert await tokens.get_and_expire(["ann", "none"], None) == [1, None]
+        assert await tokens.get_and_delete(["ann"]) == [1]
+        await _raises(KeyError, tokens.field_ttl("ann"))
+        assert await tokens.get_all() == {"bob": 2}
+
+    _run(store, body)
+
+
 def test_set(store: Store) -> None:
     async def body(store: AsyncStore) -> None:
         one, two = store.set("{s}:1"), store.set("{s}:2")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any, assert_type
 
@@ -159,3 +160,54 @@ def test_json_values_survive(store: Store, fields: dict[str, Any]) -> None:
     stored.clear()
     stored.update(fields)
     assert stored == fields
+
+
+@only("memory", "owner", "socket")
+def test_fields_expire(store: Store) -> None:
+    """Times are seconds, timedeltas or datetimes; a value that is set again has no expiry."""
+    cart = store.hash("cart")
+    cart.update(a="1", b="2", c="3")
+    assert (cart.expire_field("a", 60), cart.expire_field("none", 60)) == (True, False)
+    assert cart.expire_field("b", timedelta(hours=1))
+    assert cart.expire_field_at("c", datetime.now(UTC) + timedelta(seconds=90))
+    assert [round(cart.field_ttl(field) or 0) for field in "abc"] == [60, 3600, 90]
+    assert (cart.persist_field("a"), cart.persist_field("a"), cart.field_ttl("a")) == (True, False, None)
+    with pytest.raises(KeyError, match="none"):
+        cart.field_ttl("none")
+    cart["b"] = "4"
+    assert cart.field_ttl("b") is None
+    assert cart.incr("c") == 4
+    assert round(cart.field_ttl("c") or 0) == 90
+    assert cart.get_and_expire(["c", "none"], 30) == ["4", None]
+    assert round(cart.field_ttl("c") or 0) == 30
+    assert cart.get_and_expire(["c"], None) == ["4"]
+    assert cart.field_ttl("c") is None
+    assert cart.get_and_delete(["c", "none"]) == ["4", None]
+    assert (cart.get_and_delete([]), cart.get_and_expire([], 1)) == ([], [])
+    assert cart.expire_field("a", 0)
+    assert dict(cart) == {"b": "4"}
+
+
+@only("memory", "owner", "socket")
+def test_fields_are_set_with_an_expiry(store: Store) -> None:
+    tokens = store.hash("tokens", codec=text_of(int))
+    assert tokens.set_values({"ann": 1, "bob": 2}, expire=60)
+    assert (tokens.set_values({"ann": 9, "eve": 9}, nx=True), tokens.set_values({"eve": 9}, xx=True)) == (False, False)
+    assert tokens.set_values([("ann", 5)], keep_expiry=True, xx=True)
+    assert round(tokens.field_ttl("ann") or 0) == 60
+    assert tokens.set_values({"bob": 3})
+    assert tokens.field_ttl("bob") is None
+    assert tokens.set_values({"bob": 4}, expire_at=datetime.now(UTC) + timedelta(minutes=1))
+    assert round(tokens.field_ttl("bob") or 0) == 60
+    assert tokens.set_values({})
+    assert dict(tokens) == {"ann": 5, "bob": 4}
+    with pytest.raises(ValueError, match="pass one of expire, expire_at and keep_expiry"):
+        tokens.set_values({"ann": 1}, expire=1, keep_expiry=True)
+    with pytest.raises(ValueError, match="pass nx or xx, not both"):
+        tokens.set_values({"ann": 1}, nx=True, xx=True)
+
+
+@only("redis")
+def test_a_server_without_field_expiry_says_so(store: Store) -> None:
+    with pytest.raises(CommandError, match="unknown command 'HPEXPIRE'"):
+        store.hash("h").expire_field("a", 1)

@@ -1,8 +1,8 @@
 """The fast paths of HGET, HSET and others: fields of small hashes, read and written in their bytes at rest.
 
 A hash at rest is a listpack of fields and values in both encodings, so the conversion to a hashtable changes only its
-tag. The rules for the encoding are those of types/hash.py. HGET also reads hashes that are awake, and HSET changes
-hashtables that are awake.
+tag. A hash whose fields may expire has other tags, and no fast path. The rules for the encoding are those of
+types/hash.py. HGET also reads hashes that are awake, and HSET changes hashtables that are awake.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class HgetFastPath(SmallValuePath):
             return False
         value: object = keys.object_at(n)
         if value is not None:
-            if type(value) is not Hash:
+            if type(value) is not Hash or value.expiry is not None:
                 return False
             db.hits += 1
             self.touch(db, n)
@@ -181,7 +181,7 @@ class HsetFastPath(SmallValuePath):
         table: Dict | None = value.table  # type: ignore[attr-defined]
         i: cython.Py_ssize_t
         created: cython.Py_ssize_t = 0
-        if table is None:
+        if table is None or value.expiry is not None:  # type: ignore[attr-defined]
             return -1
         self.touch(db, n)
         db.ledger.note(value)

@@ -1,8 +1,12 @@
 """The fields of one hash: HSET, HGET, HINCRBY, HDEL, HGETALL and others (Redis: t_hash.c).
 
 A hash that loses its last field is deleted. Propagated commands do not depend on arithmetic: HINCRBYFLOAT becomes the
-HSET of its result, and HGETDEL becomes HDEL. (Redis 8 logs HSETEX with KEEPTTL, because its fields may have an expiry.
-Here they have none.)
+HSET of its result, or HSETEX with KEEPTTL if the field has an expiry. (Redis 8 logs HSETEX in both cases, which servers
+before 8.0 cannot read.)
+
+A field that is set loses its expiry; a number that is incremented keeps it. In Redis the commands for single fields
+remove the expired fields that they read (live.py), HSET and HDEL treat them like others, and HLEN counts them. In
+Valkey all commands but HLEN pass over expired fields, and a command that overwrites one publishes `hexpired` first.
 """
 
 from __future__ import annotations
@@ -22,6 +26,9 @@ from rillet.commands.hash.fast_path import (
     HsetnxFastPath,
 )
 from rillet.commands.hash.fast_path import hlen as hlen_path
+from rillet.commands.hash.live import SEVERAL, LiveFields, live_names, live_rows, live_value
+from rillet.commands.hash.times import forget_if_last, register_exactly
+from rillet.commands.hash.valkey import announce_overwritten, set_field
 from rillet.commands.keys.scan import scan_value
 from rillet.commands.lookup import delete_if_empty, read_value, value_for_write
 from rillet.commands.replies import bulk_or_null, write_bulks
@@ -36,13 +43,7 @@ from rillet.types.string import string2ll
 _HGET, _HSET, _HMGET, _HGETALL = HgetFastPath(), HsetFastPath(), HmgetFastPath(), HgetallFastPath()
 _HSETNX, _HINCRBY, _HDEL, _HLEN = HsetnxFastPath(), HincrbyFastPath(), HdelFastPath(), hlen_path()
 _NOT_FINITE = "value is NaN or Infinity"
-_NO_NUMBER = "Number of fields must be a positive integer"
 _RESULT_NOT_FINITE = "increment would produce NaN or Infinity"
-
-
-def _changed(session: Session, key: bytes, event: bytes) -> None:
-    session.modified(key)
-    session.notify(b"h", event, key)
 
 
 # -- setting -----------------------------------------------------------------------------------------
@@ -52,7 +53,7 @@ def _set_many(session: Session, argv: list[bytes]) -> int:
     """Set the fields and return the number of new ones (hsetCommand)."""
     created = _HSET.fields(session, argv)
     if created >= 0:
-        session.notify(b"h", b"hset", argv[1])
+        session.notify(b"h", b"hset", argv[1], argv[2::2])
         return created
     if len(argv) % 2:
         raise arity_error(session.command.fullname)
@@ -63,13 +64,29 @@ def _set_many(session: Session, argv: list[bytes]) -> int:
         value = Hash()
         session.db.set(key, value)
     value.prepare(words, limits)
-    created = 0
-    for at in range(0, len(words), 2):
-        if value.set(words[at], words[at + 1], limits):
-            created += 1
-    _changed(session, key, b"hset")
+    if value.expiry is not None and limits.compat.valkey:
+        created = _set_many_valkey(session, key, value, words)
+    else:
+        created = 0
+        for at in range(0, len(words), 2):
+            if value.set(words[at], words[at + 1], limits):
+                created += 1
+        session.modified(key)
+    session.notify(b"h", b"hset", key, words[::2])
     session.dirty += len(words) // 2 - 1
     return created
+
+
+def _set_many_valkey(session: Session, key: bytes, value: Hash, words: list[bytes]) -> int:
+    """Set fields of a hash with field expiry in Valkey; return the number of new and of expired ones."""
+    fields = LiveFields(session, key, value)
+    results = [set_field(session, fields, words[at], words[at + 1]) for at in range(0, len(words), 2)]
+    register_exactly(session, key, value)
+    session.modified(key)
+    overwritten = sum(1 for _, expired in results if expired)
+    if overwritten:
+        announce_overwritten(session, key, overwritten)
+    return sum(1 for new, _ in results if new)
 
 
 @command("hset", arity=-4, flags="write denyoom fast", since="2.0.0", syntax="key field value [field value ...]",
@@ -94,24 +111,52 @@ def hsetnx(session: Session, argv: list[bytes]) -> None:
     """Set a field of a hash, unless it exists."""
     if _HSETNX.execute(session, argv):
         if session.dirty:
-            session.notify(b"h", b"hset", argv[1])
+            session.notify(b"h", b"hset", argv[1], [argv[2]])
         return
     key, field, content = argv[1:]
     value = value_for_write(session, key, Hash)
-    if value is not None and field in value:
+    fields = LiveFields(session, key, value)
+    if fields.get(field) is not None:
         session.out.integer(0)
         return
-    _put(session, key, value, field, content)
-    _changed(session, key, b"hset")
+    if _put(session, fields, key, field, content, b"hset", False):
+        session.propagate([b"HSET", *argv[1:]])
     session.out.integer(1)
 
 
-def _put(session: Session, key: bytes, value: Hash | None, field: bytes, content: bytes) -> None:
-    """Set one field, creating the hash if needed."""
-    if value is None:
+def _put(
+    session: Session, fields: LiveFields, key: bytes, field: bytes, content: bytes, event: bytes, keep: bool
+) -> bool:
+    """Set one field, creating the hash if needed, and publish the event; `keep` keeps the expiry of the field.
+
+    Return whether the log must contain the effect instead of the command: in Valkey, if a field has an expiry.
+    """
+    value = fields.value
+    if value is None or fields.deleted:
         value = Hash()
         session.db.set(key, value)
-    value.set(field, content, session.engine.settings)
+    limits = session.engine.settings
+    has_expiry = limits.compat.valkey and value.earliest() > 0
+    overwritten = has_expiry and fields.is_expired(field)
+    value.set(field, content, limits, keep and not overwritten)
+    session.modified(key)
+    if has_expiry:
+        register_exactly(session, key, value)
+    if overwritten:
+        announce_overwritten(session, key, 1)
+    session.notify(b"h", event, key, [field])
+    return has_expiry
+
+
+def _log_number(session: Session, fields: LiveFields, argv: list[bytes], content: bytes) -> None:
+    """Log the result of HINCRBY or HINCRBYFLOAT with the expiry of the field."""
+    when = 0 if fields.value is None or fields.deleted else fields.value.time_of(argv[2])
+    if when <= 0:
+        session.propagate([b"HSET", argv[1], argv[2], content])
+    elif session.engine.settings.compat.valkey:
+        session.propagate([b"HSETEX", argv[1], b"PXAT", decimal(when), b"FIELDS", b"1", argv[2], content])
+    else:
+        session.propagate([b"HSETEX", argv[1], b"KEEPTTL", b"FIELDS", b"1", argv[2], content])
 
 
 @command("hincrby", arity=4, flags="write denyoom fast", since="2.0.0", syntax="key field increment", complexity="O(1)",
@@ -119,20 +164,20 @@ def _put(session: Session, key: bytes, value: Hash | None, field: bytes, content
 def hincrby(session: Session, argv: list[bytes]) -> None:
     """Add to the integer in a field of a hash; a missing field counts as 0."""
     if _HINCRBY.execute(session, argv):
-        session.notify(b"h", b"hincrby", argv[1])
+        session.notify(b"h", b"hincrby", argv[1], [argv[2]])
         return
     key, field = argv[1], argv[2]
     by = integer(argv[3])
-    value = value_for_write(session, key, Hash)
-    content = None if value is None else value.get(field)
+    fields = LiveFields(session, key, value_for_write(session, key, Hash))
+    content = fields.get(field)
     before = 0 if content is None else string2ll(content)
     if before is None:
         raise CommandError("hash value is not an integer")
     total = before + by
     if not LLONG_MIN <= total <= LLONG_MAX:
         raise CommandError("increment or decrement would overflow")
-    _put(session, key, value, field, decimal(total))
-    _changed(session, key, b"hincrby")
+    if _put(session, fields, key, field, decimal(total), b"hincrby", True):
+        _log_number(session, fields, argv, decimal(total))
     session.out.integer(total)
 
 
@@ -145,12 +190,11 @@ def hincrbyfloat(session: Session, argv: list[bytes]) -> None:
         by = float_value(argv[3])
     except long_double.NotFinite:
         raise CommandError(_NOT_FINITE) from None
-    value = value_for_write(session, key, Hash)
-    content = None if value is None else value.get(field)
+    fields = LiveFields(session, key, value_for_write(session, key, Hash))
+    content = fields.get(field)
     shown = _sum(b"0" if content is None else content, by)
-    _put(session, key, value, field, shown)
-    _changed(session, key, b"hincrbyfloat")
-    session.propagate([b"HSET", key, field, shown])
+    _put(session, fields, key, field, shown, b"hincrbyfloat", True)
+    _log_number(session, fields, argv, shown)
     session.out.bulk(shown)
 
 
@@ -168,44 +212,24 @@ def hdel(session: Session, argv: list[bytes]) -> None:
     if not session.engine.notify_events and _HDEL.execute(session, argv):
         return
     value = value_for_write(session, argv[1], Hash)
-    removed = 0
-    if value is not None:
-        removed = sum(1 for field in argv[2:] if value.remove(field))
-        _note_removed(session, argv[1], value, removed)
-    session.out.integer(removed)
+    removed = [] if value is None else _remove(session, argv[1], value, argv[2:])
+    if removed and value is not None:
+        forget_if_last(session, argv[1], value)
+        session.modified(argv[1])
+        session.notify(b"h", b"hdel", argv[1], removed)
+        session.dirty += len(removed) - 1
+        delete_if_empty(session, argv[1], value)
+    session.out.integer(len(removed))
 
 
-def _note_removed(session: Session, key: bytes, value: Hash, count: int) -> None:
-    """Publish the removal of `count` fields, and delete the key of an empty hash."""
-    if count:
-        _changed(session, key, b"hdel")
-        session.dirty += count - 1
-        delete_if_empty(session, key, value)
-
-
-@command("hgetdel", arity=-5, flags="write fast", since="8.0.0", syntax="key FIELDS numfields field [field ...]",
-         complexity="O(N) where N is the number of specified fields")
-def hgetdel(session: Session, argv: list[bytes]) -> None:
-    """Return the values of fields of a hash and remove those fields."""
-    key, fields = argv[1], argv[4:]
-    value = value_for_write(session, key, Hash)
-    if argv[2].lower() != b"fields":
-        raise CommandError("Mandatory argument FIELDS is missing or not at the right position")
-    number = integer(argv[3], _NO_NUMBER)
-    if number < 1:
-        raise CommandError(_NO_NUMBER)
-    if number != len(fields):
-        raise CommandError("The `numfields` parameter must match the number of arguments")
-    removed = 0
-    session.out.array(number)
-    for field in fields:
-        content = None if value is None else value.get(field)
-        bulk_or_null(session.out, content)
-        if value is not None and value.remove(field):
-            removed += 1
-    if value is not None and removed:
-        _note_removed(session, key, value, removed)
-        session.propagate([b"HDEL", key, *fields])
+def _remove(session: Session, key: bytes, value: Hash, names: list[bytes]) -> list[bytes]:
+    """Remove fields until the hash is empty; return those that were removed. In Valkey expired fields stay."""
+    if value.expiry is None or not session.engine.settings.compat.valkey:
+        return [name for name in names if value.remove(name)]
+    fields = LiveFields(session, key, value)
+    removed = [name for name in names if not fields.is_expired(name) and value.remove(name)]
+    register_exactly(session, key, value)
+    return removed
 
 
 # -- reading -----------------------------------------------------------------------------------------
@@ -218,7 +242,7 @@ def hget(session: Session, argv: list[bytes]) -> None:
     if _HGET.execute(session, argv):
         return
     value = read_value(session, argv[1], Hash)
-    bulk_or_null(session.out, None if value is None else value.get(argv[2]))
+    bulk_or_null(session.out, live_value(session, argv[1], value, argv[2]))
 
 
 @command("hmget", arity=-3, flags="readonly fast", since="2.0.0", syntax="key field [field ...]",
@@ -229,8 +253,10 @@ def hmget(session: Session, argv: list[bytes]) -> None:
         return
     value = read_value(session, argv[1], Hash)
     session.out.array(len(argv) - 2)
+    fields = LiveFields(session, argv[1], value, SEVERAL)
     for field in argv[2:]:
-        bulk_or_null(session.out, None if value is None else value.get(field))
+        bulk_or_null(session.out, fields.get(field))
+    fields.announce()
 
 
 @command("hlen", arity=2, flags="readonly fast", since="2.0.0", syntax="key", complexity="O(1)",
@@ -247,7 +273,7 @@ def hlen(session: Session, argv: list[bytes]) -> None:
 def hstrlen(session: Session, argv: list[bytes]) -> None:
     """Return the length in bytes of the value of a field of a hash."""
     value = read_value(session, argv[1], Hash)
-    content = None if value is None else value.get(argv[2])
+    content = live_value(session, argv[1], value, argv[2])
     session.out.integer(0 if content is None else len(content))
 
 
@@ -255,7 +281,7 @@ def hstrlen(session: Session, argv: list[bytes]) -> None:
 def hexists(session: Session, argv: list[bytes]) -> None:
     """Return whether a hash has a field."""
     value = read_value(session, argv[1], Hash)
-    session.out.integer(value is not None and argv[2] in value)
+    session.out.integer(live_value(session, argv[1], value, argv[2]) is not None)
 
 
 @command("hkeys", arity=2, flags="readonly", since="2.0.0", syntax="key",
@@ -263,7 +289,9 @@ def hexists(session: Session, argv: list[bytes]) -> None:
 def hkeys(session: Session, argv: list[bytes]) -> None:
     """Return all fields of a hash."""
     value = read_value(session, argv[1], Hash)
-    if value is not None and value.table is not None:
+    if value is not None and value.expiry is not None:
+        write_bulks(session.out, [field for field, _ in live_rows(session, value)])
+    elif value is not None and value.table is not None:
         session.out.array(len(value))
         write_table(session.out, value.table, True, False)
     else:
@@ -275,7 +303,9 @@ def hkeys(session: Session, argv: list[bytes]) -> None:
 def hvals(session: Session, argv: list[bytes]) -> None:
     """Return all values of a hash."""
     value = read_value(session, argv[1], Hash)
-    if value is not None and value.table is not None:
+    if value is not None and value.expiry is not None:
+        write_bulks(session.out, [content for _, content in live_rows(session, value)])
+    elif value is not None and value.table is not None:
         session.out.array(len(value))
         write_table(session.out, value.table, False, True)
     else:
@@ -289,11 +319,14 @@ def hgetall(session: Session, argv: list[bytes]) -> None:
     if _HGETALL.execute(session, argv):
         return
     value = read_value(session, argv[1], Hash)
-    if value is not None and value.table is not None:
+    if value is not None and value.expiry is None and value.table is not None:
         session.out.map(len(value))
         write_table(session.out, value.table, True, True)
         return
-    words = [] if value is None else value.words()
+    if value is not None and value.expiry is not None:
+        words = [word for pair in live_rows(session, value) for word in pair]
+    else:
+        words = [] if value is None else value.words()
     session.out.map(len(words) // 2)
     for word in words:
         session.out.bulk(word)
@@ -305,6 +338,7 @@ def hgetall(session: Session, argv: list[bytes]) -> None:
 def hscan(session: Session, argv: list[bytes]) -> None:
     """Return some fields of a hash with their values, and the cursor for the next call."""
     value, fields, bare = scan_value(session, argv, Hash, "HSCAN")
+    fields = live_names(session, value, fields)
     session.out.array(len(fields) if bare else 2 * len(fields))
     write_hash_fields(session, value, fields, not bare)
 

@@ -7,6 +7,7 @@ from rillet.commands.hash import command
 from rillet.commands.hash.fields import write_hash_fields
 from rillet.commands.lookup import read_value
 from rillet.commands.replies import bulk_or_null
+from rillet.runtime.field_expiry import expire_fields, field_clock, may_remove
 from rillet.runtime.session import Session
 from rillet.types.hash import Hash
 
@@ -19,7 +20,7 @@ _BATCH = 1000
 def hrandfield(session: Session, argv: list[bytes]) -> None:
     """Return one or several random fields; a negative count allows repetitions."""
     if len(argv) == 2:
-        value = read_value(session, argv[1], Hash)
+        value = _without_expired(session, argv[1], read_value(session, argv[1], Hash))
         bulk_or_null(session.out, None if value is None else value.picks(1)[0])
     else:
         _pick(session, argv[1], *random_count(argv, b"withvalues"))
@@ -28,7 +29,7 @@ def hrandfield(session: Session, argv: list[bytes]) -> None:
 def _pick(session: Session, key: bytes, count: int, with_values: bool) -> None:
     """Reply with `count` random fields (hrandfieldWithCountCommand); with values, RESP3 nests them as pairs."""
     out = session.out
-    value = read_value(session, key, Hash)
+    value = _without_expired(session, key, read_value(session, key, Hash))
     if value is None or not count:
         out.array(0)
         return
@@ -42,3 +43,21 @@ def _pick(session: Session, key: bytes, count: int, with_values: bool) -> None:
         batch = min(wanted, _BATCH)
         write_hash_fields(session, value, value.picks(batch), with_values, nested)
         wanted -= batch
+
+
+def _without_expired(session: Session, key: bytes, value: Hash | None) -> Hash | None:
+    """Return the hash without its expired fields, None if none remain (hashTypeExpireIfNeeded).
+
+    Redis removes the fields, but not while clients are paused. Valkey passes over them: here it picks from a copy.
+    """
+    now = 0 if value is None or value.expiry is None else field_clock(session.db)
+    if value is None or not 0 < value.earliest() < now:
+        return value
+    if session.engine.settings.compat.valkey:
+        live = value.copy()
+        for field in value.due(now - 1, len(value)):
+            live.remove(field)
+        return live if len(live) else None
+    if may_remove(session.db):
+        return session.db.wake(key) if expire_fields(session.engine, session.db, key, now, len(value), False) else None
+    return value

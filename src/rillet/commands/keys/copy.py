@@ -9,6 +9,7 @@ from rillet.commands.keys import command
 from rillet.commands.stream.idmp import track
 from rillet.errors import CommandError
 from rillet.keyspace.database import Database
+from rillet.runtime.field_expiry import field_clock
 from rillet.runtime.session import Session
 from rillet.types.compat import Compat
 from rillet.types.hash import Hash
@@ -121,7 +122,10 @@ def _copy(session: Session, source: bytes, target: Database, key: bytes, replace
         if not replace:
             return False
         target.delete_replaced(key)
-    _put(target, key, _duplicate(value, session.engine.settings.compat), session.db.get_expire(source))
+    twin = _duplicate(value, session.engine.settings.compat)
+    if isinstance(twin, Hash) and twin.expiry is not None and session.engine.settings.compat.valkey:
+        _drop_expired(session, twin)
+    _put(target, key, twin, session.db.get_expire(source))
     target.touch(key)
     session.dirty += 1
     _notify(session, target, b"copy_to", key)
@@ -140,6 +144,20 @@ def _duplicate(value: Any, compat: Compat) -> Any:
             for name, group in twin.groups.items():
                 group.chain_as(value.groups[name])
     return twin
+
+
+def _drop_expired(session: Session, twin: Hash) -> None:
+    """Leave out the expired fields of a copied hash, as Valkey does; if all have expired, they stay.
+
+    Valkey then creates a hash without fields (hashTypeDup).
+    """
+    now = field_clock(session.db)
+    expired = twin.due(now - 1, len(twin)) if now else []
+    if len(expired) < len(twin):
+        for field in expired:
+            twin.remove(field)
+    if twin.expiry is not None:
+        twin.expiry.due = twin.earliest()
 
 
 @command("move", arity=3, flags="write fast", since="1.0.0", syntax="key db", complexity="O(1)")

@@ -17,6 +17,7 @@ from rillet.commands.server.config import allows, rewrite_config
 from rillet.commands.server.help import reply_lines
 from rillet.errors import CommandError, Loading
 from rillet.keyspace.database import Database
+from rillet.runtime.field_expiry import field_clock
 from rillet.runtime.session import Session
 from rillet.runtime.setting_types import parse_memory
 from rillet.structs.dict import Dict
@@ -94,6 +95,13 @@ def atoi(raw: bytes) -> int:
 def _set_active_expire(session: Session, argv: list[bytes]) -> None:
     """Turn active expiry on or off; expired keys are always deleted at a lookup."""
     session.engine.active_expire = atoi(argv[2]) != 0
+    session.out.ok()
+
+
+@action("set-allow-access-expired", 3, usage="<0|1>")
+def _set_allow_access_expired(session: Session, argv: list[bytes]) -> None:
+    """Let commands see expired keys and fields of hashes, which are not deleted."""
+    session.engine.allow_access_expired = atoi(argv[2]) != 0
     session.out.ok()
 
 
@@ -182,7 +190,8 @@ def _keysizes_hist_assert(session: Session, argv: list[bytes]) -> None:
 def _digest(session: Session, argv: list[bytes]) -> None:
     """Show a digest of all databases."""
     databases = ((database.index, _keys(database)) for database in session.engine.databases if len(database))
-    session.out.simple(digest.data_digest(databases, session.engine.settings.compat).hex().encode())
+    found = digest.data_digest(databases, session.engine.settings.compat, field_clock(session.db))
+    session.out.simple(found.hex().encode())
 
 
 def _keys(database: Database) -> Iterator[tuple[bytes, object, bool]]:
@@ -199,7 +208,8 @@ def _digest_value(session: Session, argv: list[bytes]) -> None:
         value = database.peek(key)
         found = digest.ZERO
         if value is not None:
-            found = digest.value_digest(value, key in database.expires, digest.ZERO, session.engine.settings.compat)
+            compat, now = session.engine.settings.compat, field_clock(database)
+            found = digest.value_digest(value, key in database.expires, digest.ZERO, compat, now)
         session.out.simple(found.hex().encode())
 
 

@@ -96,11 +96,18 @@ def _persistence(engine: Any) -> Facts:
 def _stats(engine: Any) -> Facts:
     compat = engine.settings.compat
     current, total = engine.eviction.exceeded_times()
-    active = {"expired_keys_active": engine.statistics.expired_keys_active} if compat.knows(86) else {}
+    counted = engine.statistics
+    active = {"expired_keys_active": counted.expired_keys_active} if compat.knows(86) else {}
+    fields = {"expired_fields": counted.expired_fields} if compat.valkey else {}
+    if compat.knows(74):
+        fields = {"expired_subkeys": counted.expired_fields}
+    if compat.knows(86):
+        fields["expired_subkeys_active"] = counted.expired_fields_active
     return {
         "total_connections_received": engine.next_session_id - 1,
         "total_commands_processed": engine.statistics.commands_processed,
-        "expired_keys": engine.statistics.expired_keys, **active,
+        **(fields if compat.knows(74) else {}), "expired_keys": counted.expired_keys, **active,
+        **(fields if compat.valkey else {}),
         "expired_stale_perc": f"{engine.expiry.stale_percent:.2f}",
         "expired_time_cap_reached_count": engine.expiry.capped,
         "expire_cycle_cpu_milliseconds": engine.expiry.used // 1_000_000,
@@ -153,9 +160,12 @@ def _cluster(_engine: Any) -> Facts:
 
 
 def _keyspace(engine: Any) -> Facts:
+    compat = engine.settings.compat
+    name = ",keys_with_volatile_items=" if compat.valkey else ",subexpiry=" if compat.knows(74) else ""
     return {
         f"db{database.index}":
             f"keys={len(database)},expires={len(database.expires)},avg_ttl={database.average_ttl}"
+            + (f"{name}{len(database.subexpires)}" if name else "")
         for database in engine.databases if len(database)
     }  # fmt: skip
 

@@ -62,10 +62,12 @@ _ACCESS = _table("""
         getbit bitcount bitpos bitfield_ro
         substr ttl xinfo|consumers xinfo|groups xinfo|stream xpending xrange xread xreadgroup xrevrange lindex
         lrange lpos smismember smembers srandmember sinter sunion sdiff sintercard sunioncard sdiffcard sscan hget
+        httl hpttl hexpiretime hpexpiretime
         hgetall hkeys hmget hrandfield hscan hvals zscore zmscore zcount zlexcount zrank zrevrank zrange zrevrange
         zrangebyscore zrevrangebyscore zrangebylex zrevrangebylex zunion zinter zdiff zintercard zrandmember zscan
-    RW access update = setbit decr decrby getex getset incr incrby incrbyfloat move hincrby hincrbyfloat zincrby
-    RW update = expire expireat pexpire pexpireat persist setrange xack xadd xcfgset xclaim xgroup|setid xidmprecord
+    RW access update = hgetex setbit decr decrby getex getset incr incrby incrbyfloat move hincrby hincrbyfloat zincrby
+    RW update = hexpire hpexpire hexpireat hpexpireat hpersist hsetex
+        expire expireat pexpire pexpireat persist setrange xack xadd xcfgset xclaim xgroup|setid xidmprecord
         xsetid hset hmset zadd lset
     RW delete = xautoclaim xdel xdelex xgroup|delconsumer xgroup|destroy xtrim lrem ltrim srem hdel zrem
         zremrangebyrank zremrangebyscore zremrangebylex
@@ -87,7 +89,8 @@ _ACCESS = _table("""
 _KEYWORD_SEARCH = {"xread": (b"STREAMS", 1), "xreadgroup": (b"STREAMS", 4)}
 # Hints for proxies and client libraries (Redis: command tips).
 _TIPS = _table("""
-    nondeterministic_output = dump object|encoding object|freq object|idletime object|refcount lastsave pttl ttl xadd
+    nondeterministic_output = httl hpttl
+        dump object|encoding object|freq object|idletime object|refcount lastsave pttl ttl xadd
         xautoclaim xclaim xinfo|consumers xpending xtrim client|list client|info time spop srandmember sscan
         hrandfield hscan zrandmember zscan
     nondeterministic_output request_policy:all_shards response_policy:special = info memory|doctor
@@ -212,8 +215,8 @@ def command_count(session: Session, argv: list[bytes]) -> None:
          syntax="[FILTERBY <MODULE module-name | ACLCAT category | PATTERN pattern>]", complexity="O(N) for N commands")
 def command_list(session: Session, argv: list[bytes]) -> None:
     """List the names of all commands, or of those that pass a filter."""
-    level = session.engine.settings.compat.level
-    known = [entry for entry in all_commands() if entry.level <= level]
+    compat = session.engine.settings.compat
+    known = [entry for entry in all_commands() if entry.known_to(compat)]
     names = [entry.fullname for entry in known]
     if len(argv) != 2:
         if len(argv) != 5 or argv[2].lower() != b"filterby":
@@ -261,18 +264,18 @@ def _describe_arguments(arguments: list[command_syntax.Argument], level: int) ->
     return described
 
 
-def _docs(entry: Command, level: int) -> dict[bytes, Any]:
-    """Return the documentation of a command, without parts newer than `level` (server.c: addReplyCommandDocs)."""
+def _docs(entry: Command, compat: Compat) -> dict[bytes, Any]:
+    """Return the documentation of a command, without parts that a server lacks (server.c: addReplyCommandDocs)."""
     docs: dict[bytes, Any] = {
-        b"summary": entry.summary.encode(), b"since": entry.since.encode(), b"group": entry.group.encode(),
+        b"summary": entry.summary.encode(), b"since": entry.since_in(compat).encode(), b"group": entry.group.encode(),
         b"complexity": entry.complexity.encode(),
     }  # fmt: skip
     arguments = _arguments(entry.syntax)
     if arguments:
-        docs[b"arguments"] = _describe_arguments(arguments, level)
-    subcommands = [one for one in (entry.subcommands or {}).values() if one.level <= level]
+        docs[b"arguments"] = _describe_arguments(arguments, compat.level)
+    subcommands = [one for one in (entry.subcommands or {}).values() if one.known_to(compat)]
     if subcommands:
-        docs[b"subcommands"] = {one.fullname.encode(): _docs(one, level) for one in subcommands}
+        docs[b"subcommands"] = {one.fullname.encode(): _docs(one, compat) for one in subcommands}
     return docs
 
 
@@ -288,7 +291,7 @@ def command_docs(session: Session, argv: list[bytes]) -> None:
     session.out.map(len(entries))
     for entry in entries:
         session.out.bulk(entry.fullname.encode())
-        write_tree(session.out, _docs(entry, compat.level))
+        write_tree(session.out, _docs(entry, compat))
 
 
 # -- COMMAND GETKEYS --------------------------------------------------------------------------------
@@ -300,7 +303,7 @@ def _find_keys(argv: list[bytes], compat: Compat) -> tuple[Command, list[int]]:
     entry = TABLE.find(line[0], compat)
     if entry is not None and entry.subcommands is not None and len(line) > 1:
         entry = entry.subcommands.get(line[1].lower())
-    if entry is None or entry.level > compat.level:
+    if entry is None or not entry.known_to(compat):
         raise CommandError("Invalid command specified")
     if not _access(entry) or "not_key" in entry.flags:
         raise CommandError("The command has no key arguments")

@@ -169,6 +169,8 @@ class SetFastPath(FastPath):
         h: cython.uint = hash_bytes(at, size)
         if (expires.used0 or expires.used1) and expires.find_hashed(at, size, h) >= 0:
             return False
+        if db.subexpires.count() and db.subexpires.table.find_hashed(at, size, h) >= 0:
+            return False
         if feed is not None:
             feed.reserve_words(words.at, words.size, 3)
         n: cython.Py_ssize_t

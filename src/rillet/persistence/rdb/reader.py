@@ -48,8 +48,8 @@ from rillet.persistence.rdb.plain_keys import read_plain_keys
 from rillet.persistence.worker_thread import WorkerThread
 from rillet.runtime.engine import Engine
 from rillet.types.compat import COMPATS
+from rillet.types.hash import Hash
 from rillet.types.rdb import value as rdb
-from rillet.types.rdb.hash import EXPIRING_TYPES
 from rillet.types.rdb.primitives import EmptyValue, RdbReader, RdbWriter
 from rillet.types.stream.value import Stream
 from rillet.types.string import new_string
@@ -73,7 +73,6 @@ _AFTER_KEYS = 2  # the load time of module data that follows the keys
 _NAMED = 10  # how many omitted keys the server's log names
 _TYPES = {
     6: "a module value of Redis 4.0's previews", _MODULE_VALUE: "a module value", 28: "an array", 29: "a rate limit",
-    **dict.fromkeys(EXPIRING_TYPES, "a hash whose fields expire"),
 }  # fmt: skip
 _READS = "this version reads strings, lists, sets, hashes, sorted sets and streams"
 
@@ -340,11 +339,11 @@ class _RdbLoader:
             if kind == rdb.TYPE_STRING:  # the fast path for files with millions of strings
                 value = new_string(reader.string())
             else:
-                value = rdb.load(reader, kind, self.engine.settings, max(self.now, 0))
+                value = rdb.load(reader, kind, self.engine.settings, max(self.now, 0), False, self.version)
         except EmptyValue:
             self._leave_out(key)
             return
-        if 0 <= expires < self.now:
+        if 0 <= expires < self.now or (isinstance(value, Hash) and not self._keep_fields(value)):
             self.expired += 1
             return
         database = self.database
@@ -360,6 +359,14 @@ class _RdbLoader:
         if expires >= 0:
             database.set_expire(key, expires)
         self.keys += 1
+
+    def _keep_fields(self, value: Hash) -> bool:
+        """Drop expired fields of an independent file, as Valkey does; return whether fields remain."""
+        if self.now > 0 and value.expiry is not None and self.engine.settings.compat.valkey:
+            for name in value.due(self.now - 1, len(value)):
+                value.remove(name)
+            value.expiry.due = value.earliest()
+        return len(value) > 0
 
     def _leave_out(self, key: bytes) -> None:
         """Count a key whose value has no elements; write the first ten such keys to the server's log."""

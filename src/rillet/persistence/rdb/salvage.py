@@ -16,7 +16,7 @@ from pathlib import Path
 
 from rillet.commands.stream.idmp import track
 from rillet.errors import Corrupt
-from rillet.persistence.rdb.reader import KeptValue, kept_of, preview_library
+from rillet.persistence.rdb.reader import NEWEST_VALKEY, KeptValue, kept_of, preview_library
 from rillet.persistence.rdb.record_scan import (
     DATABASE,
     EXPIRE_MS,
@@ -137,7 +137,8 @@ class _RdbSalvage:
         if record.kind == MODULE_VALUE:
             return None
         reader = RdbReader(self.data, record.value, record.end)
-        value = rdb.load(reader, record.kind, self.engine.settings)
+        # The scan reads type 22 as Valkey's.
+        value = rdb.load(reader, record.kind, self.engine.settings, version=NEWEST_VALKEY)
         if reader.position != record.end:
             raise Corrupt(f"{record.end - reader.position} bytes after the value")
         return value

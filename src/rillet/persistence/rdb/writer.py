@@ -9,7 +9,8 @@
     FF  CRC-64 (8, little endian)          the end; 0 means no checksum (rdbchecksum no)
 
 The version precedes the keys, so it is determined first: the oldest version that supports the type of every value. Only
-streams can need a newer one than 10, so only they are examined.
+streams and hashes with field expiry can need a newer one than 10; the keyspace knows whether it has such hashes. With
+`compat` valkey, a file with such hashes has Valkey's version 80.
 Every server since Redis 7.0 reads a file of strings and ordinary streams. For this, one field is omitted if `compat` is
 7.0: the times at which consumers were active. Data written by commands is never omitted.
 
@@ -41,6 +42,7 @@ from rillet.runtime.engine import Engine
 from rillet.structs.crc64 import crc64
 from rillet.types.compat import Compat
 from rillet.types.rdb import value as rdb
+from rillet.types.rdb.hash import TIMES_SINCE
 from rillet.types.rdb.primitives import RdbWriter
 from rillet.types.stream.value import Stream
 
@@ -162,6 +164,7 @@ class _RdbFileWriter:
         if version is None:
             streams = (stream for database in engine.databases for stream in streams_of(database.keys))
             version = max((rdb.version_of(self._type_of(stream)) for stream in streams), default=rdb.RDB_VERSION)
+            version = self._version_of_hashes(version)
         self.piece.raw(b"REDIS%04d" % version if version <= rdb.NEWEST_VERSION else b"VALKEY%03d" % version)
         facts = {
             b"redis-ver": engine.settings.compat.redis_version.encode(), b"redis-bits": b"64",
@@ -172,6 +175,15 @@ class _RdbFileWriter:
             self.piece.byte(_FACT)
             self.piece.string(name)
             self.piece.string(value)
+
+    def _version_of_hashes(self, version: int) -> int:
+        """Return the version of a file whose streams need `version` and whose hashes may have fields that expire."""
+        if not any(len(database.subexpires) for database in self.engine.databases):
+            return version
+        if self.compat.valkey and version <= rdb.STREAMS_OF_VALKEY:
+            self.version = self.compat.rdb_version
+            return self.version
+        return max(version, TIMES_SINCE)
 
     def _database(self, database: Database, foreign: list[KeptValue]) -> None:
         """Write the keys of a database (rdbSaveDb)."""

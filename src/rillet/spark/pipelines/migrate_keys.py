@@ -11,12 +11,13 @@ The keys are divided as for a read (client/key_scan.py): each part is a Spark ta
     2  delete keys of the target that the source no longer has (not in the first round of a new copy)
     3  with `follow`, another round, until a round copies and deletes nothing; then the last comparison
 
-A value that the target refuses to restore, because its server is older, is built again by commands (SET, RPUSH, SADD,
-ZADD, HSET) under a temporary name in its slot, and renamed.
+A value that the target refuses to restore, because its server is older or another fork, is built again by commands
+(SET, RPUSH, SADD, ZADD, HSET and HPEXPIREAT) under a temporary name in its slot, and renamed.
 
 **Comparison.** Two values are equal if type and content are equal: the text of a string, the elements of a list in
-order, the members of a set, members and scores, fields and values. Encodings may differ. The lifetimes may differ by
-LIFETIME ms, because DUMP and RESTORE take time. A module's value is compared by its DUMP payload. The digest in the
+order, the members of a set, members and scores, fields, values and the times at which fields expire (if both servers
+have field expiry; otherwise the report names the hashes that lose it). Encodings may differ. The lifetimes may differ
+by LIFETIME ms, because DUMP and RESTORE take time. A module's value is compared by its DUMP payload. The digest in the
 report combines the digests of all keys (XOR of xxh3-128), so it does not depend on their order.
 
 **A source that still receives writes.** A key that changes during the comparison differs, and is copied again in the
@@ -190,6 +191,8 @@ class _Value:
     kind: bytes
     content: Any = None
     lifetime: int = -1
+    times: dict[bytes, int] | None = field(default_factory=dict)
+    """The fields of a hash that expire, in ms since the epoch; None if the server lacks field expiry."""
 
     @property
     def exists(self) -> bool:
@@ -289,7 +292,23 @@ class KeyCopy:
                 pairs = sorted(zip(content[::2], content[1::2], strict=True))
                 content = [word for member, score in pairs for word in (member, repr(float(score)).encode())]
             found.append(_Value(kind, content, lifetime if isinstance(lifetime, int) else -1))
+        self._add_times(servers, keys, found)
         return found
+
+    @staticmethod
+    def _add_times(servers: Servers, keys: Sequence[bytes], values: list[_Value]) -> None:
+        """Read the times at which the fields of hashes expire."""
+        hashes = [(key, value) for key, value in zip(keys, values, strict=True) if value.kind == b"hash"]
+        requests: list[tuple[bytes, tuple[bytes, ...]]] = []
+        for key, value in hashes:
+            names = value.content[::2]
+            requests.append((key, (b"HPEXPIRETIME", key, b"FIELDS", b"%d" % len(names), *names)))
+        replies = _each(servers, requests, ("ERR", "WRONGTYPE"))
+        for (_, value), reply in zip(hashes, replies, strict=True):
+            value.times = None
+            if not isinstance(reply, ReplyError):
+                pairs = zip(value.content[::2], reply, strict=True)
+                value.times = {name: when for name, when in pairs if when > 0}
 
     # ---- changes at the target ----
 
@@ -322,10 +341,24 @@ class KeyCopy:
             if value.kind == b"zset":
                 content = [word for at in range(0, len(content), 2) for word in (content[at + 1], content[at])]
             commands += [(verb, temporary, *content[at : at + _CHUNK]) for at in range(0, len(content), _CHUNK)]
+        if value.times and self._has_field_expiry(to):
+            commands += [
+                (b"HPEXPIREAT", temporary, b"%d" % when, b"FIELDS", b"1", name) for name, when in value.times.items()
+            ]
         if lasts:
             commands.append((b"PEXPIRE", temporary, b"%d" % lasts))
         commands.append((b"RENAME", temporary, to))
         retry(self.target, partial(self.target.calls, to, commands))
+
+    def _has_field_expiry(self, key: bytes) -> bool:
+        """Return whether the target knows the commands of field expiry; if not, name the key in the report."""
+        words = (b"HPEXPIRETIME", key, b"FIELDS", b"1", b"f")
+        (reply,) = retry(self.target, partial(self.target.replies, key, [words]))
+        if not isinstance(reply, ReplyError) or reply.prefix == "WRONGTYPE":
+            return True
+        if len(self.outcome.differences) < _NAMED:
+            self.outcome.differences.append(f"{shown(key)} loses the expiry of its fields: {self.target} has none")
+        return False
 
     def _delete_extra(self) -> int:
         """Delete the target's keys that the source does not have; return their number."""
@@ -389,6 +422,8 @@ def _each(
 def _equal(mine: _Value, theirs: _Value) -> bool:
     if mine.kind != theirs.kind or mine.content != theirs.content:
         return False
+    if mine.times is not None and theirs.times is not None and mine.times != theirs.times:
+        return False
     if min(mine.lifetime, theirs.lifetime) < 0:
         return mine.lifetime == theirs.lifetime
     return abs(mine.lifetime - theirs.lifetime) <= LIFETIME
@@ -400,4 +435,6 @@ def _difference(mine: _Value, theirs: _Value) -> str:
         return "is missing at the target"
     if mine.kind != theirs.kind:
         return f"is a {mine.kind.decode()} at the source, a {theirs.kind.decode()} at the target"
+    if mine.content == theirs.content and mine.times != theirs.times:
+        return "has fields that expire at another time"
     return "differs" if mine.content != theirs.content else f"expires in {mine.lifetime} and {theirs.lifetime} ms"

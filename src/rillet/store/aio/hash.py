@@ -6,12 +6,22 @@ Made from store/types/hash.py by `python -m tools.make_aio`; edit that file, the
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
+from datetime import datetime, timedelta
 from typing import Any, overload
 
 from rillet.store.aio.stored_key import AsyncStoredKey
 from rillet.store.encoding import decode, encode, encode_name, pairs_of
-from rillet.store.types.hash import Name, T, _flat_pairs
-from rillet.store.types.stored_key import MISSING, V, integer_of, replies_of, transaction
+from rillet.store.types.hash import Name, T, _flat_pairs, _options
+from rillet.store.types.stored_key import (
+    MISSING,
+    V,
+    integer_of,
+    milliseconds_of,
+    replies_of,
+    transaction,
+    ttl_of,
+    unix_milliseconds_of,
+)
 
 
 class AsyncHash(AsyncStoredKey[V]):
@@ -128,6 +138,62 @@ class AsyncHash(AsyncStoredKey[V]):
     async def size(self) -> int:
         """Return the number of fields (HLEN). O(1)"""
         return int(await self.store.run([b"HLEN", self.key]))
+
+    # -- fields that expire --------------------------------------------------------------------------
+
+    async def set_values(self, values: Any, *, expire: float | timedelta | None = None,
+                         expire_at: datetime | None = None, keep_expiry: bool = False, nx: bool = False,
+                         xx: bool = False) -> bool:  # fmt: skip
+        """Set fields from a mapping or pairs, all at one moment; return False if nx or xx prevented it (HSETEX).
+
+        expire: seconds until the fields expire; expire_at: a time with a zone; keep_expiry: keep the present expiry.
+        nx: only if no field exists; xx: only if all of them exist. O(fields)
+        """
+        argv = [b"HSETEX", self.key, *_options(expire, expire_at, keep_expiry, nx, xx)]
+        pairs = [(encode_name(field), self._encode(value)) for field, value in pairs_of(values)]
+        argv += (b"FIELDS", integer_of(len(pairs)))
+        for pair in pairs:
+            argv += pair
+        return bool(await self.store.run(argv)) if pairs else True
+
+    async def get_and_expire(self, fields: Iterable[Name], seconds: float | timedelta | None) -> list[V | None]:
+        """Return the values of fields in order, and let the fields expire after that time, never if None (HGETEX)."""
+        expiry = [b"PERSIST"] if seconds is None else [b"PX", milliseconds_of(seconds)]
+        return await self._values_of([b"HGETEX", self.key, *expiry], fields)
+
+    async def get_and_delete(self, fields: Iterable[Name]) -> list[V | None]:
+        """Return the values of fields in order, None for a missing one, and remove the fields (HGETDEL). Atomic."""
+        return await self._values_of([b"HGETDEL", self.key], fields)
+
+    async def _values_of(self, head: list[bytes], fields: Iterable[Name]) -> list[V | None]:
+        names = [encode_name(field) for field in fields]
+        if not names:
+            return []
+        raws = await self.store.run([*head, b"FIELDS", integer_of(len(names)), *names])
+        return [None if raw is None else self._decode(raw) for raw in raws]
+
+    async def expire_field(self, field: Name, seconds: float | timedelta) -> bool:
+        """Let a field expire after that time; return whether it exists (HPEXPIRE). O(1)
+
+        A time of 0 removes the field.
+        """
+        return await self._field_result(b"HPEXPIRE", field, milliseconds_of(seconds)) > 0
+
+    async def expire_field_at(self, field: Name, moment: datetime) -> bool:
+        """Let a field expire at a time with a zone; return whether it exists (HPEXPIREAT). O(1)"""
+        return await self._field_result(b"HPEXPIREAT", field, unix_milliseconds_of(moment)) > 0
+
+    async def persist_field(self, field: Name) -> bool:
+        """Remove the expiry of a field; return whether it had one (HPERSIST). O(1)"""
+        return await self._field_result(b"HPERSIST", field) > 0
+
+    async def field_ttl(self, field: Name) -> float | None:
+        """Return the seconds until a field expires, None without an expiry; KeyError if there is no field (HPTTL)."""
+        return ttl_of(await self._field_result(b"HPTTL", field), encode_name(field))
+
+    async def _field_result(self, command: bytes, field: Name, *time: bytes) -> int:
+        """Return the number with which a command replies for one field."""
+        return int((await self.store.run([command, self.key, *time, b"FIELDS", b"1", encode_name(field)]))[0])
 
     # -- all fields ----------------------------------------------------------------------------------
 

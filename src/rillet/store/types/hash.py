@@ -9,12 +9,21 @@
 Iteration reads pages and needs little memory. A field that exists during the whole iteration is yielded at least once;
 as with HSCAN, a field may be yielded twice if the hash changes meanwhile. `get_all` reads everything at one moment.
 
+A field can expire (Redis 7.4, Valkey 9):
+
+    sessions.set_values({"ann": token}, expire=3600)          HSETEX
+    sessions.expire_field("ann", 60), sessions.field_ttl("ann")
+
+Setting a field without an expiry removes the expiry that it had; `incr` keeps it. The methods on the expiry of fields
+raise CommandError if a connected server lacks the commands.
+
 Fields are text; bytes that are not UTF-8 become surrogates, which are converted back on write.
 """
 
 from __future__ import annotations
 
 from collections.abc import ItemsView, Iterable, Iterator, Mapping, MutableMapping, ValuesView
+from datetime import datetime, timedelta
 from typing import Any, TypeVar, overload
 
 from rillet.store.encoding import decode, encode, encode_name, pairs_of
@@ -23,9 +32,12 @@ from rillet.store.types.stored_key import (
     StoredKey,
     V,
     integer_of,
+    milliseconds_of,
     replies_of,
     same_data,
     transaction,
+    ttl_of,
+    unix_milliseconds_of,
 )
 
 T = TypeVar("T")
@@ -148,6 +160,61 @@ class Hash(StoredKey[V], MutableMapping[str, V]):
         """Return the number of fields (HLEN). O(1)"""
         return int(self.store.run([b"HLEN", self.key]))
 
+    # -- fields that expire --------------------------------------------------------------------------
+
+    def set_values(self, values: Any, *, expire: float | timedelta | None = None, expire_at: datetime | None = None,
+                   keep_expiry: bool = False, nx: bool = False, xx: bool = False) -> bool:  # fmt: skip
+        """Set fields from a mapping or pairs, all at one moment; return False if nx or xx prevented it (HSETEX).
+
+        expire: seconds until the fields expire; expire_at: a time with a zone; keep_expiry: keep the present expiry.
+        nx: only if no field exists; xx: only if all of them exist. O(fields)
+        """
+        argv = [b"HSETEX", self.key, *_options(expire, expire_at, keep_expiry, nx, xx)]
+        pairs = [(encode_name(field), self._encode(value)) for field, value in pairs_of(values)]
+        argv += (b"FIELDS", integer_of(len(pairs)))
+        for pair in pairs:
+            argv += pair
+        return bool(self.store.run(argv)) if pairs else True
+
+    def get_and_expire(self, fields: Iterable[Name], seconds: float | timedelta | None) -> list[V | None]:
+        """Return the values of fields in order, and let the fields expire after that time, never if None (HGETEX)."""
+        expiry = [b"PERSIST"] if seconds is None else [b"PX", milliseconds_of(seconds)]
+        return self._values_of([b"HGETEX", self.key, *expiry], fields)
+
+    def get_and_delete(self, fields: Iterable[Name]) -> list[V | None]:
+        """Return the values of fields in order, None for a missing one, and remove the fields (HGETDEL). Atomic."""
+        return self._values_of([b"HGETDEL", self.key], fields)
+
+    def _values_of(self, head: list[bytes], fields: Iterable[Name]) -> list[V | None]:
+        names = [encode_name(field) for field in fields]
+        if not names:
+            return []
+        raws = self.store.run([*head, b"FIELDS", integer_of(len(names)), *names])
+        return [None if raw is None else self._decode(raw) for raw in raws]
+
+    def expire_field(self, field: Name, seconds: float | timedelta) -> bool:
+        """Let a field expire after that time; return whether it exists (HPEXPIRE). O(1)
+
+        A time of 0 removes the field.
+        """
+        return self._field_result(b"HPEXPIRE", field, milliseconds_of(seconds)) > 0
+
+    def expire_field_at(self, field: Name, moment: datetime) -> bool:
+        """Let a field expire at a time with a zone; return whether it exists (HPEXPIREAT). O(1)"""
+        return self._field_result(b"HPEXPIREAT", field, unix_milliseconds_of(moment)) > 0
+
+    def persist_field(self, field: Name) -> bool:
+        """Remove the expiry of a field; return whether it had one (HPERSIST). O(1)"""
+        return self._field_result(b"HPERSIST", field) > 0
+
+    def field_ttl(self, field: Name) -> float | None:
+        """Return the seconds until a field expires, None without an expiry; KeyError if there is no field (HPTTL)."""
+        return ttl_of(self._field_result(b"HPTTL", field), encode_name(field))
+
+    def _field_result(self, command: bytes, field: Name, *time: bytes) -> int:
+        """Return the number with which a command replies for one field."""
+        return int(self.store.run([command, self.key, *time, b"FIELDS", b"1", encode_name(field)])[0])
+
     # -- all fields ----------------------------------------------------------------------------------
 
     def get_all(self) -> dict[str, V]:
@@ -222,6 +289,23 @@ class _Values(ValuesView[V]):
 
     def __contains__(self, value: object) -> bool:
         return any(value == other for other in self)
+
+
+def _options(expire: float | timedelta | None, expire_at: datetime | None, keep_expiry: bool, nx: bool,
+             xx: bool) -> Iterator[bytes]:  # fmt: skip
+    """Yield the options of HSETEX; raise ValueError for more than one expiry, or nx with xx."""
+    if (expire is not None) + (expire_at is not None) + keep_expiry > 1:
+        raise ValueError("pass one of expire, expire_at and keep_expiry")
+    if nx and xx:
+        raise ValueError("pass nx or xx, not both: fields that must exist and not exist are never set")
+    if nx or xx:
+        yield b"FNX" if nx else b"FXX"
+    if expire is not None:
+        yield from (b"PX", milliseconds_of(expire))
+    if expire_at is not None:
+        yield from (b"PXAT", unix_milliseconds_of(expire_at))
+    if keep_expiry:
+        yield b"KEEPTTL"
 
 
 def _flat_pairs(reply: Any) -> Iterable[tuple[bytes, bytes]]:

@@ -11,7 +11,8 @@ By default a value is written as the oldest RDB type that can hold it, with the 
 so that as many servers as possible can read it. With `compat` the value is written as one server writes it, byte for
 byte, and without the parts that this server does not have. In a file for a given RDB version (`type_within`), each
 value is written as the oldest type that can hold it, or as the newest type of that version; `losses` lists the parts
-that do not fit. All versions are read: Redis's up to 14, and Valkey's 80.
+that do not fit. A hash with field expiry needs RDB version 12, or Valkey's 80. All versions are read: Redis's up to
+14, and Valkey's 80.
 """
 
 from __future__ import annotations
@@ -52,13 +53,16 @@ _VALKEY = COMPATS["valkey"].rdb_version
 # From this RDB version on, a DUMP omits expired message IDs (iids) of idempotent producers.
 _FILTERS_EXPIRED = 14
 _FOOTER = 10
-_STREAMS_OF_VALKEY = 11  # Valkey forked from Redis at this RDB version
+STREAMS_OF_VALKEY = 11
+"""The RDB version at which Valkey forked from Redis."""
 _CODECS: dict[type, ModuleType] = {List: rdb_list, Set: rdb_set, Hash: rdb_hash, Zset: rdb_zset}
 # RDB types whose value is a ziplist, listpack, ...: the message that Redis logs if its bytes are corrupt.
 _BLOCK_CHECKS = {
     rdb_hash.TYPE_HASH_ZIPMAP: "Zipmap integrity check failed",
     rdb_hash.TYPE_HASH_ZIPLIST: "Hash ziplist integrity check failed",
     rdb_hash.TYPE_HASH_LISTPACK: "Hash listpack integrity check failed",
+    rdb_hash.TYPE_LISTPACKEX_PREVIEW: "Hash listpack integrity check failed",
+    rdb_hash.TYPE_LISTPACKEX: "Hash listpack integrity check failed",
     rdb_list.TYPE_LIST_ZIPLIST: "List ziplist integrity check failed",
     rdb_list.TYPE_LIST_QUICKLIST: "Ziplist integrity check failed",
     rdb_list.TYPE_LIST_QUICKLIST_2: "Listpack integrity check failed",
@@ -106,7 +110,8 @@ def seal_is_valid(payload: bytes, unchecked: bool = False, optional: bool = Fals
 def restore(payload: bytes, limits: EncodingLimits = DEFAULTS, now: int = 0, strict: bool = False) -> object:
     """Return the value of a DUMP payload whose footer is valid. The parameters and errors are those of `load`."""
     reader = RdbReader(payload, 0, len(payload) - _FOOTER)
-    return load(reader, reader.byte(), limits, now, strict)
+    version = int.from_bytes(payload[-10:-8], "little")
+    return load(reader, reader.byte(), limits, now, strict, version)
 
 
 def check_of(error: Exception, kind: int) -> str:
@@ -129,6 +134,8 @@ def type_of(value: object, compat: Compat | None = None) -> int:
         return TYPE_STRING
     if isinstance(value, Stream):
         return oldest_type(value) if compat is None else compat.stream_type
+    if compat is None and isinstance(value, Hash):
+        return rdb_hash.oldest_type(value)
     return _type_in(value, RDB_VERSION if compat is None else compat.rdb_version)
 
 
@@ -152,17 +159,25 @@ def can_write(version: int) -> bool:
 def type_within(value: object, version: int) -> int:
     """Return the RDB type for writing a value to a file of an RDB version (see `can_write`)."""
     if isinstance(value, Stream):
-        return min(oldest_type(value), newest_type(_STREAMS_OF_VALKEY if version == _VALKEY else version))
+        return min(oldest_type(value), newest_type(STREAMS_OF_VALKEY if version == _VALKEY else version))
+    if isinstance(value, Hash) and not value.earliest():
+        return rdb_hash.oldest_type(value, version)
     return TYPE_STRING if isinstance(value, String) else _type_in(value, version)
 
 
 def losses(value: object, kind: int) -> list[str]:
-    """Describe the parts of a value that an RDB type cannot hold; only streams have any. O(groups + consumers)"""
+    """Describe the parts of a value that an RDB type cannot hold: only of streams and hashes. O(parts)"""
+    if isinstance(value, Hash):
+        return rdb_hash.losses(value, kind)
     return lost_of_stream(value, kind) if isinstance(value, Stream) else []
 
 
 def version_of(kind: int) -> int:
     """Return the RDB version in the DUMP footer for an RDB type: the first that has the type, at least 10."""
+    if kind in (rdb_hash.TYPE_HASH_TIMES, rdb_hash.TYPE_LISTPACKEX):
+        return rdb_hash.TIMES_SINCE
+    if kind == rdb_hash.TYPE_HASH_VALKEY:
+        return _VALKEY
     return max(RDB_VERSION, STREAM_TYPES.get(kind, RDB_VERSION))
 
 
@@ -176,21 +191,23 @@ def save(out: RdbWriter, value: object, kind: int | None = None, now: int = 0) -
         _codec(value).save(out, value, type_of(value) if kind is None else kind)
 
 
-def load(reader: RdbReader, kind: int, limits: EncodingLimits = DEFAULTS, now: int = 0, strict: bool = False) -> object:
+def load(reader: RdbReader, kind: int, limits: EncodingLimits = DEFAULTS, now: int = 0, strict: bool = False,
+         version: int = NEWEST_VERSION) -> object:
     """Read the next value, of RDB type `kind`. Raise Corrupt for a malformed value or unknown type (rdbLoadObject).
 
     limits: the limits that choose the encoding of a list, set, hash or sorted set.
     now: the time in ms; parts that expired before are omitted. 0 keeps all parts, which loading a log requires.
     strict: also reject values that only the newest Redis rejects.
+    version: the RDB version of the file or payload, which decides between Redis's and Valkey's type 22.
     """
     if kind == TYPE_STRING:
         return new_string(reader.string())
     if kind in STREAM_TYPES:
         return load_stream(reader, kind, now, strict)
+    if kind == rdb_hash.TYPE_HASH_VALKEY and version == _VALKEY:
+        return rdb_hash.load_valkey(reader, limits)
     for codec in _CODECS.values():
         if kind in codec.LOADERS:
             value: object = codec.LOADERS[kind](reader, limits)
             return value
-    if kind in rdb_hash.EXPIRING_TYPES:
-        raise Corrupt(f"RDB type {kind}, a hash with field expiry, is not supported", "Unknown RDB encoding type")
     raise Corrupt(f"RDB type {kind} is unknown", "Unknown RDB encoding type")
