@@ -33,7 +33,8 @@ FLAGS = frozenset(
     "protected touches_arbitrary_keys not_key".split()
 )
 GROUPS = frozenset(
-    "generic string bitmap list set sorted-set hash stream connection server transactions pubsub scripting".split()
+    "generic string bitmap list set sorted-set hash stream connection server transactions pubsub scripting "
+    "module".split()
 )
 
 COMMANDS = "rillet.commands"
@@ -45,18 +46,22 @@ GetKeys = Callable[[list[bytes]], list[int]]
 @cython.final
 @cython.cclass
 class Command:
-    """The declaration of one command or subcommand; `index` is its position in the table, -1 outside of it."""
+    """The declaration of one command or subcommand; `index` is its position in the table, -1 outside of it.
+
+    Only for a command of a module: module, its name; access, the flags of its keys; categories, those of ACL.
+    """
 
     __slots__ = (
         "name", "fullname", "arity", "flags", "write", "no_auth", "keys", "group", "since", "complexity", "summary",
         "syntax", "get_keys", "handler", "subcommands", "container", "index",
-        "no_multi", "level", "shortcut",
+        "no_multi", "level", "shortcut", "module", "access", "categories",
     )  # fmt: skip
     handler: Any
 
     def __init__(self, fullname: str, arity: int, flags: str, keys: tuple[int, int, int], group: str, since: str,
                  complexity: str, syntax: str, summary: str, handler: Handler | None, get_keys: GetKeys | None,
-                 shortcut: Callable[[], Any] | None = None) -> None:
+                 shortcut: Callable[[], Any] | None = None, module: str = "", access: str = "",
+                 categories: str = "") -> None:
         self.fullname = fullname
         self.name = fullname.rpartition("|")[2]
         self.container = fullname.rpartition("|")[0]
@@ -68,7 +73,10 @@ class Command:
         self.keys = keys
         self.group = group
         self.since = since
-        self.level = level_of(since)
+        self.level = 0 if module else level_of(since)  # a module counts its own versions
+        self.module = module
+        self.access = access
+        self.categories = categories
         self.complexity = complexity
         self.summary = summary
         self.syntax = syntax
@@ -158,6 +166,11 @@ class CommandTable:
         if tail and found is not None:
             found = (found.subcommands or {}).get(tail)
         return None if found is None or (compat is not None and found.level > compat.level) else found
+
+    @property
+    def size(self) -> int:
+        """The number of commands and subcommands: the first `Command.index` that a module's command can have."""
+        return len(self._all)
 
     def known(self, compat: Compat) -> list[Command]:
         """Return the commands that a server of this version has, sorted by name, without subcommands."""
