@@ -49,6 +49,7 @@ class CommandDeclaration(NamedTuple):
     summary: str
     access: str
     categories: str
+    tips: str
     get_keys: Callable[[list[bytes]], list[int]] | None
 
 
@@ -77,18 +78,18 @@ class Module:
 
     def command(self, name: str, *, arity: int = -1, flags: str = "", keys: tuple[int, int, int] = (0, 0, 0),
                 since: str = "1.0.0", complexity: str = "", syntax: str = "", access: str = "", categories: str = "",
-                get_keys: Callable[[list[bytes]], list[int]] | None = None) -> Callable[[F], F]:  # fmt: skip
+                tips: str = "", get_keys: Callable[[list[bytes]], list[int]] | None = None) -> Callable[[F], F]:  # fmt: skip
         """Declare a command; the docstring's first line is its summary.
 
         flags, keys, syntax, get_keys: as for built-in commands (rillet.runtime.registry). access: how the command uses
         its keys ("RO access", "RW access update" ...). categories: of ACL, such as "read fast"; Redis gives a module's
-        command none by itself.
+        command none by itself. tips: hints for proxies, as in COMMAND INFO.
         """
 
         def record(handler: F) -> F:
             summary = (handler.__doc__ or "").strip().partition("\n")[0]
             self.commands.append(CommandDeclaration(name.lower(), handler, arity, flags, keys, since, complexity,
-                                                    syntax, summary, access, categories, get_keys))  # fmt: skip
+                                                    syntax, summary, access, categories, tips, get_keys))  # fmt: skip
             return handler
 
         return record

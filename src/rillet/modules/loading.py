@@ -32,6 +32,11 @@ _numbers = count(1)
 Spec = str | os.PathLike[str] | Module
 
 
+OpenModules = tuple[tuple[tuple[Any, ...], ...], dict[str, str]]
+"""The modules of rillet.open, each with its arguments, and the values of their settings by full name."""
+NO_MODULES: OpenModules = ((), {})
+
+
 class CannotLoad(StoreError):
     """A module that rillet.open or a configuration names cannot be loaded; the message has the reason."""
 
@@ -92,6 +97,32 @@ def load_module(engine: Any, spec: Spec, arguments: Sequence[bytes] = (), settin
     return modules_of(engine).load(declaration, path, list(arguments), settings, exact=exact)
 
 
+def named_modules(modules: Sequence[Any], settings: dict[str, Any], shared: bool) -> OpenModules:
+    """Return the modules of rillet.open in their normal form; ValueError or TypeError for an invalid one.
+
+    A module is a name, a path, a declaration, or one of these with arguments, as a tuple. shared: other processes load
+    the modules, too, so a declaration without a name is refused.
+    """
+    if isinstance(modules, str | os.PathLike):
+        raise TypeError(f"modules is a list of modules, not one: modules=[{os.fspath(modules)!r}]")
+    found: list[tuple[Any, ...]] = []
+    for one in modules:
+        spec, *arguments = one if isinstance(one, tuple | list) else (one,)
+        if isinstance(spec, Module):
+            if shared:
+                raise ValueError(f"other processes of the directory load {spec!r}, too: pass its name or its path")
+        else:
+            spec = os.fspath(spec)
+            spec = os.path.abspath(spec) if is_file(spec) else spec
+        found.append((spec, *(word if isinstance(word, bytes) else str(word) for word in arguments)))
+    texts = {name: _setting_text(value) for name, value in settings.items()}
+    return tuple(found), texts
+
+
+def _setting_text(value: Any) -> str:
+    return ("yes" if value else "no") if isinstance(value, bool) else str(value)
+
+
 def load_all(engine: Any, modules: Sequence[Sequence[Any]], settings: dict[str, str] | None = None) -> None:
     """Load the modules of a configuration or of rillet.open, each with its arguments; CannotLoad."""
     queue = dict(settings or {})
@@ -106,4 +137,5 @@ def load_all(engine: Any, modules: Sequence[Sequence[Any]], settings: dict[str, 
         raise CannotLoad(f"settings of modules that are not loaded: {', '.join(queue)}")
 
 
-__all__ = ["OWN", "CannotLoad", "LoadError", "Spec", "UnloadError", "declaration_of", "load_all", "load_module"]
+__all__ = ["NO_MODULES", "OWN", "CannotLoad", "LoadError", "OpenModules", "Spec", "UnloadError", "declaration_of",
+           "load_all", "load_module", "named_modules"]  # fmt: skip

@@ -251,7 +251,7 @@ class Modules:
         return Command(declared.name, declared.arity, flags, declared.keys, "module", declared.since,
                        declared.complexity, declared.syntax, declared.summary or f"A command of the module {module.name}.",
                        module.handler(declared), declared.get_keys, None, module.name, declared.access,
-                       declared.categories)  # fmt: skip
+                       declared.categories, declared.tips)  # fmt: skip
 
     def _add_command(self, module: LoadedModule, entry: Command) -> None:
         same_level = self.commands

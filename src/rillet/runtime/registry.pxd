@@ -22,6 +22,7 @@ cdef class Command:
     cdef readonly str module
     cdef readonly str access
     cdef readonly str categories
+    cdef readonly str tips
     cdef readonly object handler
     cdef public dict subcommands
     cdef public long index

@@ -48,20 +48,21 @@ GetKeys = Callable[[list[bytes]], list[int]]
 class Command:
     """The declaration of one command or subcommand; `index` is its position in the table, -1 outside of it.
 
-    Only for a command of a module: module, its name; access, the flags of its keys; categories, those of ACL.
+    Only for a command of a module: module, its name; access, the flags of its keys; categories, those of ACL; tips, the
+    hints for proxies.
     """
 
     __slots__ = (
         "name", "fullname", "arity", "flags", "write", "no_auth", "keys", "group", "since", "complexity", "summary",
         "syntax", "get_keys", "handler", "subcommands", "container", "index",
-        "no_multi", "level", "shortcut", "module", "access", "categories",
+        "no_multi", "level", "shortcut", "module", "access", "categories", "tips",
     )  # fmt: skip
     handler: Any
 
     def __init__(self, fullname: str, arity: int, flags: str, keys: tuple[int, int, int], group: str, since: str,
                  complexity: str, syntax: str, summary: str, handler: Handler | None, get_keys: GetKeys | None,
                  shortcut: Callable[[], Any] | None = None, module: str = "", access: str = "",
-                 categories: str = "") -> None:
+                 categories: str = "", tips: str = "") -> None:
         self.fullname = fullname
         self.name = fullname.rpartition("|")[2]
         self.container = fullname.rpartition("|")[0]
@@ -77,6 +78,7 @@ class Command:
         self.module = module
         self.access = access
         self.categories = categories
+        self.tips = tips
         self.complexity = complexity
         self.summary = summary
         self.syntax = syntax

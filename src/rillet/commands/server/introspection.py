@@ -172,6 +172,10 @@ def _key_specs(entry: Command) -> ReplySet:
     return specs
 
 
+def _tips(entry: Command) -> list[bytes]:
+    return (entry.tips if entry.module else _TIPS.get(entry.fullname, "")).encode().split()
+
+
 def _info(entry: Command | None, compat: Compat) -> list[Any] | None:
     """Return the ten fields of a command in COMMAND INFO, None for an unknown one (server.c: addReplyCommandInfo)."""
     if entry is None:
@@ -179,7 +183,7 @@ def _info(entry: Command | None, compat: Compat) -> list[Any] | None:
     flags = {*entry.flags, *(["denyoom"] if denies_oom(entry, compat) else []), *(["module"] if entry.module else [])}
     return [
         entry.fullname.encode(), entry.arity, ReplySet(flag for flag in _FLAG_ORDER if flag in flags),
-        *entry.keys, ReplySet("@" + name for name in categories(entry)), _TIPS.get(entry.fullname, "").encode().split(),
+        *entry.keys, ReplySet("@" + name for name in categories(entry)), _tips(entry),
         _key_specs(entry), [_info(one, compat) for one in (entry.subcommands or {}).values()],
     ]  # fmt: skip
 
