@@ -14,13 +14,13 @@ from rillet.modules.blocking import KEEP_WAITING, BlockedCall
 from rillet.modules.context import Context, Key
 from rillet.modules.declaration import Module
 from rillet.modules.guard import ModuleTimeout
-from rillet.modules.reply import NO_REPLY, NULL_ARRAY, Attributes, Verbatim
+from rillet.modules.reply import NO_REPLY, NULL_ARRAY, Attributes, ErrorReply, Verbatim
 from rillet.modules.settings import ModuleSetting
 from rillet.types.module import AFTER_KEYS, BEFORE_KEYS, DefragPass, Digest, ModuleType, Place
 from rillet.types.module_io import ModuleReader, ModuleWriter
 
 __all__ = [
     "AFTER_KEYS", "BEFORE_KEYS", "KEEP_WAITING", "NO_REPLY", "NULL_ARRAY", "Attributes", "BlockedCall", "CommandError",
-    "Context", "DefragPass", "Digest", "Key", "Module", "ModuleReader", "ModuleSetting", "ModuleTimeout", "ModuleType",
+    "Context", "DefragPass", "Digest", "ErrorReply", "Key", "Module", "ModuleReader", "ModuleSetting", "ModuleTimeout", "ModuleType",
     "ModuleWriter", "Place", "Verbatim", "WrongType",
 ]  # fmt: skip

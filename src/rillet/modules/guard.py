@@ -13,9 +13,10 @@ code: so a loop in Python ends, but a long call of C code does not, such as `tim
 expression that backtracks. ModuleTimeout is no Exception, so `except Exception` does not stop it; to code that catches
 everything it is raised again, ten times a second.
 
-**The engine's own steps.** While a module calls the engine (`uninterrupted`), the watchdog waits: an exception in the
+**The engine's own steps.** While a module calls the engine (`uninterrupted`), its ticket waits: an exception in the
 middle of a command could leave a structure half changed. The steps are short, except for a command that a module calls
-through `Context.call`, whose time counts, too: the exception then comes after the command.
+through `Context.call`, whose time counts, too: the exception then comes after the command. Code of a module that such a
+step calls has a ticket of its own, and only the innermost ticket of a thread can be due.
 
 No exception comes after the end of a call: `_end` takes back, under the lock, one that was raised and did not yet come.
 
@@ -25,19 +26,19 @@ which makes Python slow; a separate process for modules, which would copy each v
 
 from __future__ import annotations
 
+import _thread
 import ctypes
 import os
-import threading
 import traceback
-import weakref
 from collections.abc import Callable
-from threading import get_ident
+from _thread import get_ident
 from time import monotonic
 from typing import Any
 
 from rillet.errors import CommandError, Corrupt, ModuleFailure
 
 _AGAIN = 0.1  # seconds between two exceptions to code that catches the first
+_LEAST = 0.005  # seconds between two looks
 _IDLE = 3600.0
 
 
@@ -48,12 +49,13 @@ class ModuleTimeout(BaseException):
 class _Ticket:
     """One call that is being watched."""
 
-    __slots__ = ("deadline", "fired", "thread")
+    __slots__ = ("deadline", "fired", "paused", "thread")
 
     def __init__(self, thread: int, deadline: float) -> None:
         self.thread = thread
         self.deadline = deadline
         self.fired = False
+        self.paused = 0  # the nested steps of the engine that this call is in
 
 
 def _raise_in(thread: int, error: type[BaseException] | None) -> None:
@@ -62,79 +64,84 @@ def _raise_in(thread: int, error: type[BaseException] | None) -> None:
 
 
 class Watchdog:
-    """The thread that interrupts calls; it starts with the first ticket and sleeps while nothing is due."""
+    """The thread that interrupts calls; it starts with the first ticket and sleeps while nothing is due.
+
+    Its locks are plain ones, which a `with` statement takes and releases in C: an exception that comes at any step
+    leaves none of them taken. A Condition or an Event, which is written in Python, would stay locked.
+    """
 
     def __init__(self) -> None:
-        self._condition = threading.Condition(threading.Lock())
-        self._tickets: set[_Ticket] = set()
-        self._paused: dict[int, int] = {}  # thread -> nested steps of the engine
+        self._reset()
+
+    def _reset(self) -> None:
+        self._lock = _thread.allocate_lock()
+        self._waker = _thread.allocate_lock()
+        self._waker.acquire()
+        self._tickets: dict[int, list[_Ticket]] = {}  # thread -> its calls, the innermost last
         self._wakes = 0.0
-        self._thread: threading.Thread | None = None
-        _watchdogs.add(self)
+        self._started = False
 
     def begin(self, ticket: _Ticket) -> None:
         """Watch a call."""
-        with self._condition:
-            self._tickets.add(ticket)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="rillet-modules", daemon=True)
-                self._thread.start()
-            elif ticket.deadline < self._wakes:
-                self._condition.notify()
+        with self._lock:
+            self._tickets.setdefault(ticket.thread, []).append(ticket)
+            if not self._started:
+                self._started = True
+                _thread.start_new_thread(self._run, ())
+            elif ticket.deadline < self._wakes and self._waker.locked():
+                self._waker.release()
 
     def end(self, ticket: _Ticket) -> None:
         """Stop watching a call; no exception comes afterwards."""
-        with self._condition:
-            self._tickets.discard(ticket)
+        with self._lock:
+            stack = self._tickets.get(ticket.thread, [])
+            if ticket in stack:
+                del stack[stack.index(ticket) :]
+                if not stack:
+                    del self._tickets[ticket.thread]
             if ticket.fired:
                 _raise_in(ticket.thread, None)
 
     def pause(self) -> None:
         """Let no exception come in this thread until `resume`; one that was raised and did not come yet comes later."""
         thread = get_ident()
-        with self._condition:
-            _raise_in(thread, None)  # first, so that an exception cannot come between the count and the return
-            self._paused[thread] = self._paused.get(thread, 0) + 1
+        with self._lock:
+            stack = self._tickets.get(thread)
+            if stack:
+                if stack[-1].fired:  # first, so that no exception comes between the count and the return
+                    _raise_in(thread, None)
+                stack[-1].paused += 1
 
     def resume(self) -> None:
         """End a `pause`."""
-        thread = get_ident()
-        with self._condition:
-            left = self._paused[thread] - 1
-            if left:
-                self._paused[thread] = left
-            else:
-                del self._paused[thread]
+        with self._lock:
+            stack = self._tickets.get(get_ident())
+            if stack and stack[-1].paused:
+                stack[-1].paused -= 1
 
     def _run(self) -> None:
-        with self._condition:
-            while True:
+        while True:
+            with self._lock:
                 now = monotonic()
-                for ticket in self._tickets:
+                for ticket in (stack[-1] for stack in self._tickets.values()):
                     if ticket.deadline <= now:
                         ticket.deadline = now + _AGAIN
-                        if ticket.thread not in self._paused:
+                        if not ticket.paused:
                             ticket.fired = True
                             _raise_in(ticket.thread, ModuleTimeout)
-                self._wakes = min((ticket.deadline for ticket in self._tickets), default=now + _IDLE)
-                self._condition.wait(self._wakes - now)
+                tickets = (ticket for stack in self._tickets.values() for ticket in stack)
+                self._wakes = max(min((ticket.deadline for ticket in tickets), default=now + _IDLE), now + _LEAST)
+            self._waker.acquire(timeout=self._wakes - now)
 
     def after_fork(self) -> None:
         """In a forked child, which has no thread: forget the calls of the parent."""
-        self._condition = threading.Condition(threading.Lock())
-        self._tickets, self._paused, self._thread = set(), {}, None
+        self._reset()
 
 
-_watchdogs: weakref.WeakSet[Watchdog] = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    for one in _watchdogs:
-        one.after_fork()
-
-
+WATCHDOG = Watchdog()
+"""The watchdog of this process."""
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+    os.register_at_fork(after_in_child=WATCHDOG.after_fork)
 
 
 class Guard:
@@ -143,7 +150,7 @@ class Guard:
     def __init__(self, limit: Callable[[], int], log_line: Callable[[str], None]) -> None:
         self._limit = limit
         self._log_line = log_line
-        self.watchdog = Watchdog()
+        self.watchdog = WATCHDOG
 
     def call(self, module: str, function: Callable[..., Any], *arguments: Any) -> Any:
         """Return the function's result; raise CommandError or Corrupt, which may be a ModuleFailure."""

@@ -249,9 +249,9 @@ class Modules:
     def _command(self, module: LoadedModule, declared: CommandDeclaration) -> Command:
         flags = " ".join(_FLAGS.get(flag, flag) for flag in declared.flags.split())
         return Command(declared.name, declared.arity, flags, declared.keys, "module", declared.since,
-                       declared.complexity, declared.syntax, declared.summary or f"A command of the module {module.name}.",
-                       module.handler(declared), declared.get_keys, None, module.name, declared.access,
-                       declared.categories, declared.tips)  # fmt: skip
+                       declared.complexity, declared.syntax, declared.summary, module.handler(declared),
+                       declared.get_keys, None, module.name, declared.access, declared.categories,
+                       declared.tips)  # fmt: skip
 
     def _add_command(self, module: LoadedModule, entry: Command) -> None:
         same_level = self.commands
@@ -259,10 +259,11 @@ class Modules:
             name = entry.container.encode()
             if name not in self.commands:
                 self._add_command(module, Command(
-                    entry.container, -2, "", (0, 0, 0), "module", entry.since, "Depends on subcommand.", "",
-                    f"A container for {entry.container} commands.", None, None, None, module.name,
+                    entry.container, -2, "", (0, 0, 0), "module", entry.since, "", "", "", None, None, None, module.name,
                 ))  # fmt: skip
             container = self.commands[name]
+            if container.handler is not None or container.module != module.name:
+                raise LoadError(f"the command '{entry.container}' exists")
             if container.subcommands is None:
                 container.subcommands = {}
             same_level = container.subcommands

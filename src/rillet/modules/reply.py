@@ -9,7 +9,8 @@
     bytearray, memoryview: as bytes                  Attributes       attributes, and the value that they describe (RESP3)
 
 Any other value is a mistake of the module: the client gets an error, and nothing of the reply. NULL_ARRAY is the null
-array of RESP2, which is null in RESP3.
+array of RESP2, which is null in RESP3. CommandError("text") is the error `ERR text`, ErrorReply("CODE text") has a code of
+its own.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from rillet.errors import CommandError
+from rillet.protocol.reply_parser import ReplyError as ErrorReply
 from rillet.protocol.reply_writer import ReplyWriter
 
 _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
@@ -105,7 +107,7 @@ def _write_container(out: ReplyWriter, value: Any, depth: int) -> None:
 
 def _write_attributes(out: ReplyWriter, value: Attributes, depth: int) -> None:
     if out.resp < 3:
-        raise CommandError("Attributes aren't supported by RESP 2")
+        raise ErrorReply("Attributes aren't supported by RESP 2")
     out.attribute(len(value.fields))
     for name, one in value.fields.items():
         write_reply(out, name, depth + 1)
@@ -113,4 +115,4 @@ def _write_attributes(out: ReplyWriter, value: Attributes, depth: int) -> None:
     write_reply(out, value.value, depth + 1)
 
 
-__all__ = ["NO_REPLY", "NULL_ARRAY", "Attributes", "Verbatim", "WrongReply", "write_reply"]
+__all__ = ["NO_REPLY", "NULL_ARRAY", "Attributes", "ErrorReply", "Verbatim", "WrongReply", "write_reply"]

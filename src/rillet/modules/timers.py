@@ -14,10 +14,13 @@ if TYPE_CHECKING:
     from rillet.modules.manager import LoadedModule, Modules
 
 
+_MILLISECOND = 1_000_000  # ns
+
+
 class _Timer(NamedTuple):
     module: LoadedModule
     database: Database
-    due: int  # ms of Clock.uptime_ms
+    due: int  # ns of Clock.ticks
     function: Callable[..., Any]
     data: Any
     cancel: Callable[[], object]
@@ -38,7 +41,7 @@ class Timers:
             raise ValueError("the time of a timer is negative")
         self._last += 1
         number, engine = self._last, self._manager.engine
-        due = engine.clock.uptime_ms() + milliseconds
+        due = engine.clock.ticks() + milliseconds * _MILLISECOND
         cancel = engine.host.call_later(milliseconds / 1000, lambda: self._fire(number))
         self._timers[number] = _Timer(module, database, due, function, data, cancel)
         return number
@@ -53,7 +56,7 @@ class Timers:
     def info(self, module: LoadedModule, number: int) -> tuple[int, Any]:
         """Return the milliseconds that remain, and the data; KeyError if the module has no such timer."""
         timer = self._find(module, number)
-        return max(timer.due - self._manager.engine.clock.uptime_ms(), 0), timer.data
+        return max(timer.due - self._manager.engine.clock.ticks(), 0) // _MILLISECOND, timer.data
 
     def _find(self, module: LoadedModule, number: int) -> _Timer:
         timer = self._timers[number]

@@ -96,7 +96,7 @@ class Command:
         assert self.group in GROUPS, f"{self.fullname}: unknown group {self.group}"
         assert not {"write", "readonly"} <= self.flags, f"{self.fullname}: both write and readonly"
         assert self.arity != 0, f"{self.fullname}: arity 0"
-        assert self.summary, f"{self.fullname}: no docstring"
+        assert self.summary or self.module, f"{self.fullname}: no docstring"
         assert (first == 0) == (step == 0), f"{self.fullname}: contradicting key positions"
         assert first == 0 or abs(self.arity) > first or "not_key" in self.flags, (
             f"{self.fullname}: the first key lies beyond the arity"

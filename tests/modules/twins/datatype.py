@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from rillet.errors import Corrupt
-from rillet.modules import CommandError, Context, Module, ModuleReader, ModuleType, ModuleWriter, Place
+from rillet.modules import CommandError, Context, Module, ModuleReader, ModuleType, ModuleWriter, Place, WrongType
 from rillet.types.module import NOWHERE, TypeHandle
 from rillet.types.rdb.primitives import RdbReader, RdbWriter
 
@@ -74,7 +74,10 @@ def restore(context: Context, argv: list[bytes]) -> int:
 @module.command("datatype.swap", arity=3, flags="write", keys=(1, 1, 1))
 def swap(context: Context, argv: list[bytes]) -> str:
     one, other = context.key(argv[1]), context.key(argv[2])
-    one.replace(DataType, other.replace(DataType, one.get(DataType)))
+    try:
+        one.replace(DataType, other.replace(DataType, one.get(DataType)))
+    except WrongType:
+        raise CommandError("failed") from None
     return "OK"
 
 

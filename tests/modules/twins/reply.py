@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rillet.modules import NO_REPLY, Attributes, CommandError, Context, Module, Verbatim
+from rillet.modules import NO_REPLY, Attributes, Context, ErrorReply, Module, Verbatim
 
 module = Module("replywith", 1)
 
@@ -74,7 +74,7 @@ def null(context: Context, argv: list[bytes]) -> None:
 
 @module.command("rw.error", arity=1)
 def error(context: Context, argv: list[bytes]) -> Any:
-    raise CommandError("An error")
+    raise ErrorReply("An error")
 
 
 @module.command("rw.verbatim", arity=2)
