@@ -466,7 +466,7 @@ def test_settings_through_rillet_open() -> None:
     with rillet.open(modules=["bloom"], **{"bf.initial-size": 5, "bf.error-rate": 0.5}) as store:
         store.execute("BF.ADD", "f", "x")
         assert store.execute("BF.INFO", "f", "CAPACITY") == [5]
-    with pytest.raises(rillet.StoreError, match="settings of modules that are not loaded: bf.initial-size"):
+    with pytest.raises(rillet.StoreError, match="without loadmodule directive.*bf.initial-size"):
         rillet.open(**{"bf.initial-size": 5})
     with pytest.raises(rillet.StoreError, match="error rate range"):
         rillet.open(modules=["bloom"], **{"bf.error-rate": 2})

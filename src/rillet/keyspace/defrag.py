@@ -378,7 +378,7 @@ class ActiveDefrag:
         self.running = 0
         # Called when the setting `activedefrag` becomes yes; a frontend without a timer starts a thread.
         self.on_enabled: Callable[[], object] | None = None
-        # Called when a defragmentation begins: modules compact what they hold outside of keys.
+        # Called when a measurement begins: modules compact what they hold outside of keys.
         self.on_started: Callable[[], object] | None = None
         # Whether a child process shares the memory: each change of a page would be copied (hasActiveChildProcess).
         self.is_blocked: Callable[[], bool] = bool
@@ -420,6 +420,8 @@ class ActiveDefrag:
                 return IDLE
             self._measured = changes
             self._walk = _Walk(self._databases, self._settings, moves=False, clock=self._clock)
+            if self.on_started is not None:
+                self.on_started()
         walk = self._walk
         if walk.freed_so_far - self._trimmed >= _TRIMMED:
             self._trimmed = walk.freed_so_far
@@ -458,8 +460,6 @@ class ActiveDefrag:
         if self.running:
             self._began = self._clock.ticks()
             self._walk = _Walk(self._databases, self._settings, moves=True, clock=self._clock)
-            if self.on_started is not None:
-                self.on_started()
 
     def _stop(self) -> None:
         if self._walk is not None:

@@ -189,8 +189,10 @@ class Context:
 
     @property
     def in_transaction(self) -> bool:
-        """Whether the command runs inside EXEC."""
-        return self.session is not None and self.session.in_exec
+        """Whether the command, or the one that caused this call, runs inside EXEC."""
+        if self.session is not None:
+            return self.session.in_exec
+        return any(session.in_exec for session in self.module.manager.engine.sessions.values())
 
     @property
     def replaying(self) -> bool:

@@ -133,8 +133,9 @@ def load_all(engine: Any, modules: Sequence[Sequence[Any]], settings: dict[str, 
         except Exception as error:
             raise CannotLoad(f"Can't load module from {spec}: {error}") from None
     if queue:
-        # config.c: loadServerConfigFromString refuses settings of modules that are not loaded
-        raise CannotLoad(f"settings of modules that are not loaded: {', '.join(queue)}")
+        # module.c: moduleLoadFromQueue
+        raise CannotLoad("Module Configuration detected without loadmodule directive or no ApplyConfig call: aborting "
+                         f"({', '.join(queue)})")  # fmt: skip
 
 
 __all__ = ["NO_MODULES", "OWN", "CannotLoad", "LoadError", "OpenModules", "Spec", "UnloadError", "declaration_of",

@@ -288,8 +288,11 @@ class Modules:
                 try:
                     value = settings.value_of(kind, queue.pop(given))
                 except SettingError as error:
-                    raise LoadError(f"the value of {kind.name}: {str(error).removeprefix('ERR ')}") from None
-            self._accept(module, setting, value)
+                    raise _refused(kind, error) from None
+            try:
+                self._accept(module, setting, value)
+            except _FAILURES as error:
+                raise _refused(kind, error) from None
             setattr(settings, kind.attribute, value)
 
     def _accept(self, module: LoadedModule, setting: Any, value: Any) -> None:
@@ -501,6 +504,11 @@ class Modules:
     def post(self, function: Callable[..., Any], *arguments: Any) -> None:
         """Run a function in the engine soon. Any thread."""
         self.engine.host.post(lambda: self.run_in_engine(function, *arguments))
+
+
+def _refused(kind: SettingType, error: Exception) -> LoadError:
+    """Return the error for a value that a module or its setting rejects (module.c: loadModuleConfigs)."""
+    return LoadError(f"Issue during loading of configuration {kind.name} : {str(error).removeprefix('ERR ')}")
 
 
 def _info_text(value: Any) -> str:

@@ -62,6 +62,7 @@ def rewritten(old: bytes, settings: Settings, everything: bool = False) -> bytes
         line = " ".join(["loadmodule", *(word if re.fullmatch(r"[!#-&(-~]+", word) else quoted(word) for word in words)])
         text.put(b"loadmodule", line.encode("utf-8", "surrogateescape"), True)
     text.finish(b"loadmodule")
+    text.finish_modules()
     text.finish(b"user")
     return text.joined()
 
@@ -98,6 +99,11 @@ class _Text:
         """Empty the lines of a directive that were not replaced (rewriteConfigRemoveOrphaned)."""
         for at in self._free.pop(name, ()):
             self.lines[at] = b""
+
+    def finish_modules(self) -> None:
+        """Empty the lines of settings of modules that are not loaded any more."""
+        for name in [name for name in self._free if b"." in name]:
+            self.finish(name)
 
     def joined(self) -> bytes:
         """Return the lines as one text; consecutive empty lines become one."""

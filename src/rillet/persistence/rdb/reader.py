@@ -312,8 +312,8 @@ class _RdbLoader:
         if self.unknown == "refuse":
             name = key.decode("utf-8", "backslashreplace")
             raise NewerFormat(
-                f"{self.name}: offset {began}: the key {name!r} (database {self.database.index}) holds a value of the "
-                f"module type {type_name(number)!r}; no loaded module has this type"
+                f"{self.name}: offset {began}: the key {name!r} (database {self.database.index}) holds a module "
+                f"value of the type {type_name(number)!r}; no loaded module has this type"
             )
         self._parts()
         value = self.reader.kept()
