@@ -2,8 +2,9 @@
 
     RILLET_SUITE_7_0   an unpacked source tree of Redis 7.0, as in test_tcl.py
 
-The suite loads `tests/modules/NAME.so`. In its temporary folder, these are copies of tests/modules/twins/NAME.py: rillet
-reads a module's file as Python, whatever its name. The suite starts its servers itself, as in test_tcl_internal.py.
+The suite loads `tests/modules/NAME.so`. In its temporary folder, these are copies of tests/modules/twins/NAME.py:
+rillet reads a module's file as Python, whatever its name. The suite starts its servers itself, as in
+test_tcl_internal.py.
 
 Of each unit the number of tests that pass is recorded beside the number on the genuine server with the modules in C.
 Units without a twin, and tests that cannot pass, are named with their reasons in docs/conformance.md.

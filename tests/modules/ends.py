@@ -47,6 +47,13 @@ class Bench:
             raise reply
         return reply
 
+    def outcome(self, *words: Any) -> Any:
+        """Run a command and return its reply, or the text of its error."""
+        try:
+            return self(*words)
+        except CommandError as error:
+            return str(error)
+
     def log(self) -> list[str]:
         """Return the logged commands as text, and forget them."""
         found = [" ".join(word.decode("latin-1") for word in argv) for _, argv in self.logged]

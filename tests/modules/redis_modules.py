@@ -26,8 +26,23 @@ def compiled(name: str, folder: Path) -> Path:
     """Compile tests/modules/NAME.c to a shared library in the folder, as the suite's Makefile does."""
     library = folder / f"{name}.so"
     tree = Path(SOURCE)
-    subprocess.run(["gcc", "-I", str(tree / "src"), "-std=gnu99", "-O1", "-fPIC", "-fno-common", "-w", "-shared", "-o",
-                    str(library), str(tree / "tests" / "modules" / f"{name}.c")], check=True)  # fmt: skip
+    subprocess.run(
+        [
+            "gcc",
+            "-I",
+            str(tree / "src"),
+            "-std=gnu99",
+            "-O1",
+            "-fPIC",
+            "-fno-common",
+            "-w",
+            "-shared",
+            "-o",
+            str(library),
+            str(tree / "tests" / "modules" / f"{name}.c"),
+        ],
+        check=True,
+    )
     return library
 
 

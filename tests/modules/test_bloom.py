@@ -28,6 +28,9 @@ def test_the_hash_functions_are_those_of_smhasher() -> None:
     assert verification(murmur_32, 4) == 0x27864C1E
 
 
+WRONG_TYPE = "WRONGTYPE Operation against a key holding the wrong kind of value"
+
+
 @pytest.fixture
 def bench() -> Bench:
     return Bench("bloom")
@@ -43,9 +46,20 @@ def test_the_example_of_the_documentation(bench: Bench) -> None:
     assert bench("BF.EXISTS", "bf", "item1") == 1
     assert bench("BF.EXISTS", "nosuch", "x") == 0
     assert bench("BF.MEXISTS", "nosuch", "x", "y") == [0, 0]
-    assert bench("BF.CARD", "bf") == 2 and bench("BF.CARD", "nosuch") == 0
-    assert bench("BF.INFO", "bf") == [b"Capacity", 100, b"Size", 240, b"Number of filters", 1,
-                                      b"Number of items inserted", 2, b"Expansion rate", 2]  # fmt: skip
+    assert bench("BF.CARD", "bf") == 2
+    assert bench("BF.CARD", "nosuch") == 0
+    assert bench("BF.INFO", "bf") == [
+        b"Capacity",
+        100,
+        b"Size",
+        240,
+        b"Number of filters",
+        1,
+        b"Number of items inserted",
+        2,
+        b"Expansion rate",
+        2,
+    ]
     assert bench("BF.INFO", "bf", "CAPACITY") == [100]
     assert bench("BF.INFO", "bf_non", "expansion") == [None]
     assert bench("BF.INSERT", "new", "CAPACITY", 10000, "ERROR", 0.001, "ITEMS", "hello") == [1]
@@ -60,25 +74,41 @@ def test_replies_in_resp3_are_booleans_and_maps(bench: Bench) -> None:
     assert bench.raw("BF.INFO", "f").startswith(b"%5\r\n+Capacity\r\n:100\r\n")
 
 
-@pytest.mark.parametrize(("words", "text"), [
-    ("BF.RESERVE f x 100", "ERR bad error rate"), ("BF.RESERVE f 1 100", "ERR (0 < error rate range < 1) "),
-    ("BF.RESERVE f 0 100", "ERR (0 < error rate range < 1) "), ("BF.RESERVE f nan 100", "ERR (0 < error rate range < 1) "),
-    ("BF.RESERVE f 0.1 x", "ERR bad capacity"), ("BF.RESERVE f 0.1 0", "ERR (capacity should be larger than 0)"),
-    ("BF.RESERVE f 0.1 10 EXPANSION", "ERR no expansion"), ("BF.RESERVE f 0.1 10 EXPANSION x", "ERR bad expansion"),
-    ("BF.RESERVE f 0.1 10 NONSCALING EXPANSION 2", "ERR Nonscaling filters cannot expand"),
-    ("BF.RESERVE there 0.1 10", "ERR item exists"), ("BF.RESERVE f 0.1", "ERR wrong number of arguments for 'bf.reserve' command"),
-    ("BF.RESERVE f 1e-300 1000000000000000000", "ERR could not create filter"),
-    ("BF.INFO f", "ERR not found"), ("BF.INFO there x", "ERR Invalid information value"),
-    ("BF.INSERT f NOCREATE ITEMS x", "ERR not found"), ("BF.INSERT f CAPACITY", "ERR wrong number of arguments for 'bf.insert' command"),
-    ("BF.INSERT f ITEMS x y z CAPACITY", None), ("BF.INSERT g CAPACITY x ITEMS x", "ERR Bad capacity"),
-    ("BF.INSERT g ERROR x ITEMS x", "ERR Bad error rate"), ("BF.INSERT g ERROR 2 ITEMS x", "ERR Bad argument received"),
-    ("BF.INSERT g FOO ITEMS x", "ERR Unknown argument received"), ("BF.INSERT g NOCREATE ITEMS", "ERR wrong number of arguments for 'bf.insert' command"),
-    ("BF.SCANDUMP f 0", "ERR not found"), ("BF.SCANDUMP there x", "ERR Second argument must be numeric"),
-    ("BF.LOADCHUNK f 2 x", "ERR not found"), ("BF.LOADCHUNK f 1 x", "ERR received bad data"),
-    ("BF.LOADCHUNK there 0 x", "ERR received bad data"), ("BF.LOADCHUNK there 1000000 x", "ERR invalid offset - no link found"),
-    ("BF.ADD string x", "WRONGTYPE Operation against a key holding the wrong kind of value"),
-    ("BF.EXISTS string x", "WRONGTYPE Operation against a key holding the wrong kind of value"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ("BF.RESERVE f x 100", "ERR bad error rate"),
+        ("BF.RESERVE f 1 100", "ERR (0 < error rate range < 1) "),
+        ("BF.RESERVE f 0 100", "ERR (0 < error rate range < 1) "),
+        ("BF.RESERVE f nan 100", "ERR (0 < error rate range < 1) "),
+        ("BF.RESERVE f 0.1 x", "ERR bad capacity"),
+        ("BF.RESERVE f 0.1 0", "ERR (capacity should be larger than 0)"),
+        ("BF.RESERVE f 0.1 10 EXPANSION", "ERR no expansion"),
+        ("BF.RESERVE f 0.1 10 EXPANSION x", "ERR bad expansion"),
+        ("BF.RESERVE f 0.1 10 NONSCALING EXPANSION 2", "ERR Nonscaling filters cannot expand"),
+        ("BF.RESERVE there 0.1 10", "ERR item exists"),
+        ("BF.RESERVE f 0.1", "ERR wrong number of arguments for 'bf.reserve' command"),
+        ("BF.RESERVE f 1e-300 1000000000000000000", "ERR could not create filter"),
+        ("BF.INFO f", "ERR not found"),
+        ("BF.INFO there x", "ERR Invalid information value"),
+        ("BF.INSERT f NOCREATE ITEMS x", "ERR not found"),
+        ("BF.INSERT f CAPACITY", "ERR wrong number of arguments for 'bf.insert' command"),
+        ("BF.INSERT f ITEMS x y z CAPACITY", None),
+        ("BF.INSERT g CAPACITY x ITEMS x", "ERR Bad capacity"),
+        ("BF.INSERT g ERROR x ITEMS x", "ERR Bad error rate"),
+        ("BF.INSERT g ERROR 2 ITEMS x", "ERR Bad argument received"),
+        ("BF.INSERT g FOO ITEMS x", "ERR Unknown argument received"),
+        ("BF.INSERT g NOCREATE ITEMS", "ERR wrong number of arguments for 'bf.insert' command"),
+        ("BF.SCANDUMP f 0", "ERR not found"),
+        ("BF.SCANDUMP there x", "ERR Second argument must be numeric"),
+        ("BF.LOADCHUNK f 2 x", "ERR not found"),
+        ("BF.LOADCHUNK f 1 x", "ERR received bad data"),
+        ("BF.LOADCHUNK there 0 x", "ERR received bad data"),
+        ("BF.LOADCHUNK there 1000000 x", "ERR invalid offset - no link found"),
+        ("BF.ADD string x", "WRONGTYPE Operation against a key holding the wrong kind of value"),
+        ("BF.EXISTS string x", "WRONGTYPE Operation against a key holding the wrong kind of value"),
+    ],
+)
 def test_errors(bench: Bench, words: str, text: str | None) -> None:
     bench("BF.ADD", "there", "x")
     bench("SET", "string", 1)
@@ -94,7 +124,8 @@ def test_errors(bench: Bench, words: str, text: str | None) -> None:
 def test_a_filter_that_cannot_scale_reports_that_it_is_full(bench: Bench) -> None:
     bench("BF.RESERVE", "f", 0.01, 3, "NONSCALING")
     replies = bench("BF.MADD", "f", *range(10))
-    assert replies[:3] == [1, 1, 1] and str(replies[-1]) == "ERR non scaling filter is full"
+    assert replies[:3] == [1, 1, 1]
+    assert str(replies[-1]) == "ERR non scaling filter is full"
     with pytest.raises(CommandError, match="non scaling filter is full"):
         bench("BF.ADD", "f", "new item")
 
@@ -109,7 +140,8 @@ def test_an_added_item_is_found_and_links_have_their_capacity(
     assert value.size == added <= len(items)
     assert all(item in value for item in items)
     for number, link in enumerate(value.links):
-        assert link.capacity == capacity * growth**number and link.size <= link.capacity
+        assert link.capacity == capacity * growth**number
+        assert link.size <= link.capacity
         assert link.error == error * 0.5 ** (number + 1)
 
 
@@ -151,12 +183,25 @@ def test_the_payload_has_the_published_layout(bench: Bench) -> None:
     bpe = abs(math.log(0.005) / 0.480453013918201)
     data = next(iter(bench.engine.databases[0].items()))[1].value.links[0].data
     expected = (
-        b"\x02\x01" b"\x02\x01" b"\x02\x05" b"\x02\x02" b"\x02\x40\x64" b"\x04" + struct.pack("<d", 0.005)
-        + b"\x02" + bytes([math.ceil(0.693147180559945 * bpe)]) + b"\x04" + struct.pack("<d", bpe)
-        + b"\x02\x44\x80" + b"\x05\x40\x90" + bytes(data) + b"\x02\x01\x00"
-    )  # fmt: skip
+        b"\x02\x01"
+        b"\x02\x01"
+        b"\x02\x05"
+        b"\x02\x02"
+        b"\x02\x40\x64"
+        b"\x04"
+        + struct.pack("<d", 0.005)
+        + b"\x02"
+        + bytes([math.ceil(0.693147180559945 * bpe)])
+        + b"\x04"
+        + struct.pack("<d", bpe)
+        + b"\x02\x44\x80"
+        + b"\x05\x40\x90"
+        + bytes(data)
+        + b"\x02\x01\x00"
+    )
     assert payload[:1] + payload[10:-10] == b"\x07" + expected
-    assert payload[1] == 0x81 and int.from_bytes(payload[2:10], "big") & 1023 == 4
+    assert payload[1] == 0x81
+    assert int.from_bytes(payload[2:10], "big") & 1023 == 4
     assert sum(byte.bit_count() for byte in data) == math.ceil(0.693147180559945 * bpe)
 
 
@@ -179,11 +224,14 @@ def test_filters_of_old_versions_are_read(bench: Bench) -> None:
         writer = RdbWriter()
         handle.type.rdb_save(ModuleWriter(writer, NOWHERE), value)
         loaded = handle.type.rdb_load(ModuleReader(RdbReader(bytes(writer.out)), NOWHERE), 4)
-        assert b"x" in loaded and b"y" not in loaded and loaded.options == options
+        assert b"x" in loaded
+        assert b"y" not in loaded
+        assert loaded.options == options
         head = b"\x02\x01\x02\x01\x02" + bytes([options])
         assert bytes(writer.out).startswith(head + b"\x02\x02")
         old = handle.type.rdb_load(ModuleReader(RdbReader(head + bytes(writer.out)[len(head) + 2 :]), NOWHERE), 2)
-        assert b"x" in old and old.growth == 2
+        assert b"x" in old
+        assert old.growth == 2
 
 
 def test_damaged_payloads_and_headers_are_refused_or_loaded_soundly(bench: Bench) -> None:
@@ -194,19 +242,19 @@ def test_damaged_payloads_and_headers_are_refused_or_loaded_soundly(bench: Bench
     for _ in range(150):
         damaged = bytearray(payload[:-8])
         damaged[draw.randrange(1, len(damaged) - 2)] ^= 1 << draw.randrange(8)
-        try:
-            bench("RESTORE", "d", 0, bytes(damaged) + crc64(bytes(damaged)).to_bytes(8, "little"), "REPLACE")
-            bench("BF.EXISTS", "d", "x")
-        except CommandError as error:
-            assert "Bad data format" in str(error) or "WRONGTYPE" in str(error)
+        sealed = bytes(damaged) + crc64(bytes(damaged)).to_bytes(8, "little")
+        assert bench.outcome("RESTORE", "d", 0, sealed, "REPLACE") in (b"OK", "ERR Bad data format")
+        assert bench.outcome("BF.EXISTS", "d", "x") in (0, 1, WRONG_TYPE)
         damaged = bytearray(header)
         damaged[draw.randrange(len(damaged))] ^= 1 << draw.randrange(8)
-        try:
-            bench("DEL", "d")
-            bench("BF.LOADCHUNK", "d", 1, bytes(damaged))
-            bench("BF.ADD", "d", "x")
-        except CommandError as error:
-            assert any(text in str(error) for text in ("bad data", "full", "could not create filter", "failed"))
+        bench("DEL", "d")
+        assert bench.outcome("BF.LOADCHUNK", "d", 1, bytes(damaged)) in (b"OK", "ERR received bad data")
+        assert bench.outcome("BF.ADD", "d", "x") in (
+            0,
+            1,
+            "ERR non scaling filter is full",
+            "ERR could not create filter",
+        )
     bench.engine.check()
 
 

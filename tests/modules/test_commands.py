@@ -33,8 +33,16 @@ class Number(ModuleType):
 def test_a_declared_command_is_in_command_info_docs_list_and_getkeys() -> None:
     module = Module("t", 2)
 
-    @module.command("t.add", arity=-3, flags="write deny-oom fast", keys=(1, 1, 1), syntax="key amount [amount ...]",
-                    complexity="O(N)", categories="write fast", since="1.2.0")  # fmt: skip
+    @module.command(
+        "t.add",
+        arity=-3,
+        flags="write deny-oom fast",
+        keys=(1, 1, 1),
+        syntax="key amount [amount ...]",
+        complexity="O(N)",
+        categories="write fast",
+        since="1.2.0",
+    )
     def add(context: Context, argv: list[bytes]) -> None:
         """Add amounts.
 
@@ -45,8 +53,11 @@ def test_a_declared_command_is_in_command_info_docs_list_and_getkeys() -> None:
     info = bench("COMMAND", "INFO", "T.ADD")[0]
     assert info[:7] == [b"t.add", -3, [b"write", b"denyoom", b"module", b"fast"], 1, 1, 1, [b"@write", b"@fast"]]
     docs = dict(zip(*[iter(bench("COMMAND", "DOCS", "t.add")[1])] * 2, strict=True))
-    assert docs[b"summary"] == b"Add amounts." and docs[b"group"] == b"module" and docs[b"module"] == b"t"
-    assert docs[b"since"] == b"1.2.0" and len(docs[b"arguments"]) == 2
+    assert docs[b"summary"] == b"Add amounts."
+    assert docs[b"group"] == b"module"
+    assert docs[b"module"] == b"t"
+    assert docs[b"since"] == b"1.2.0"
+    assert len(docs[b"arguments"]) == 2
     assert bench("COMMAND", "LIST", "FILTERBY", "MODULE", "t") == [b"t.add"]
     assert b"t.add" in bench("COMMAND", "LIST")
     assert bench("COMMAND", "GETKEYS", "t.add", "k", 1) == [b"k"]
@@ -79,7 +90,12 @@ def test_an_invalid_declaration_is_refused_completely() -> None:
 
 def test_names_that_exist_are_refused() -> None:
     bench = Bench(declared(lambda context, argv: 1))
-    for module in (Module("t"), _with_command("u", "t.run"), _with_command("u", "get"), _with_command("u", "t.run|sub")):
+    for module in (
+        Module("t"),
+        _with_command("u", "t.run"),
+        _with_command("u", "get"),
+        _with_command("u", "t.run|sub"),
+    ):
         with pytest.raises(LoadError):
             load_module(bench.engine, module)
     one, other = Module("a"), Module("b")
@@ -140,7 +156,9 @@ def test_a_replayed_command_logs_nothing_and_knows_it() -> None:
     bench = Bench(declared(run, flags="write"))
     session = bench.engine.session(trusted=True)
     bench.raw("t.run", session=session)
-    assert seen == [True] and bench.log() == [] and bench("GET", "n") == b"1"
+    assert seen == [True]
+    assert bench.log() == []
+    assert bench("GET", "n") == b"1"
 
 
 def test_watchers_notice_a_change_of_a_modules_key() -> None:
@@ -170,7 +188,12 @@ def test_keys_of_a_context() -> None:
         key.expires_at = context.now_ms + 50_000
         key.expires_at = None
         facts.append(key.expires_at)
-        facts += [context.in_database(3).key(b"k").exists, key.delete(), key.delete(unlink=True), sorted(context.keys())]
+        facts += [
+            context.in_database(3).key(b"k").exists,
+            key.delete(),
+            key.delete(unlink=True),
+            sorted(context.all_keys()),
+        ]
         return [fact.encode() if isinstance(fact, str) else fact for fact in facts]
 
     bench = Bench(module)
@@ -197,7 +220,8 @@ def test_values_outlive_eviction_expiry_and_flushes() -> None:
     for number in range(8):
         bench("t.run", f"k{number}", number)
     bench("RENAME", "k0", "new")  # the value lives on under another name
-    assert unlinked == [((0, b"k0"), 0)] and freed == []
+    assert unlinked == [((0, b"k0"), 0)]
+    assert freed == []
     bench("DEL", "new")
     bench("UNLINK", "k1")
     bench("SET", "k2", "x")
@@ -230,7 +254,8 @@ def test_clients_that_wait_for_a_key_are_served_in_order() -> None:
     assert first.blocked is not None
     bench("DEL", "a")
     bench("RPUSH", "a", 1, 2, 3)
-    assert first.out.take() == b"*2\r\n$1\r\n1\r\n$1\r\n2\r\n" and second.blocked is not None
+    assert first.out.take() == b"*2\r\n$1\r\n1\r\n$1\r\n2\r\n"
+    assert second.blocked is not None
     assert bench.log()[-4:] == ["MULTI", "LPOP a", "LPOP a", "EXEC"]
     assert bench("CLIENT", "UNBLOCK", second.id) == 1
     assert second.out.take() == b"$4\r\nlate\r\n"
@@ -277,7 +302,8 @@ def test_a_client_that_left_gets_nothing_and_the_module_is_notified() -> None:
     bench.raw("t.run", session=session)
     assert handles[0].waits
     bench.engine.close_session(session)
-    assert gone == [True] and not handles[0].waits
+    assert gone == [True]
+    assert not handles[0].waits
     handles[0].unblock(1)
     bench.engine.host.run_jobs()
     assert session.out.take() == b""
@@ -286,7 +312,8 @@ def test_a_client_that_left_gets_nothing_and_the_module_is_notified() -> None:
 def test_a_timeout_is_null_without_a_function_and_cannot_be_forced() -> None:
     bench = Bench(declared(lambda context, argv: context.block(timeout_ms=1)))
     assert bench.raw("t.run") == b""
-    assert bench.engine.session().id and bench.raw("CLIENT", "UNBLOCK", bench.session.id, session=bench.engine.session()) == b":0\r\n"
+    assert bench.engine.session().id
+    assert bench.raw("CLIENT", "UNBLOCK", bench.session.id, session=bench.engine.session()) == b":0\r\n"
     time.sleep(0.002)
     bench.engine.blocking.time_has_come(bench.session)
     assert bench.session.out.take() == b"$-1\r\n"
@@ -332,8 +359,13 @@ def test_listeners_hear_events_that_nobody_subscribed_to() -> None:
     bench("DEL", "k")
     bench("GET", "missing")
     bench("t.notify", "k")
-    assert heard == [("n", b"new", b"k"), ("$", b"set", b"k"), ("g", b"del", b"k"), ("m", b"keymiss", b"missing"),
-                     ("d", b"custom", b"k")]  # fmt: skip
+    assert heard == [
+        ("n", b"new", b"k"),
+        ("$", b"set", b"k"),
+        ("g", b"del", b"k"),
+        ("m", b"keymiss", b"missing"),
+        ("d", b"custom", b"k"),
+    ]
     assert bench("CONFIG", "GET", "notify-keyspace-events") == [b"notify-keyspace-events", b""]
 
 
@@ -356,7 +388,8 @@ def test_a_listener_is_not_called_for_its_own_events() -> None:
 
     bench = Bench(module)
     bench("SET", "k", 1)
-    assert calls == [b"k"] and bench("EXISTS", "kx", "kxx") == 1
+    assert calls == [b"k"]
+    assert bench("EXISTS", "kx", "kxx") == 1
     assert bench.log() == ["MULTI", "SET kx 1", "SET k 1", "EXEC"]
 
 
@@ -424,20 +457,33 @@ def test_enable_module_command(setting: str, allowed: bool) -> None:
             bench("MODULE", *words)
 
 
-@pytest.mark.parametrize(("source", "reason"), [
-    ("import nosuchmodule", "ModuleNotFoundError"), ("def", "SyntaxError"), ("x = 1", "does not define"),
-    ("module = 3", "does not define"), ("raise SystemExit", "SystemExit"),
-    ("from rillet.modules import *\nmodule = Module('x')\n@module.on_load\ndef f(c, a): 1 / 0", "ZeroDivisionError"),
-    ("from rillet.modules import *\nmodule = Module('x')\n@module.type\nclass T(ModuleType): name = 'short'", "nine characters"),
-    ("\x7fELF", "compiled library"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ("import nosuchmodule", "ModuleNotFoundError"),
+        ("def", "SyntaxError"),
+        ("x = 1", "does not define"),
+        ("module = 3", "does not define"),
+        ("raise SystemExit", "SystemExit"),
+        (
+            "from rillet.modules import *\nmodule = Module('x')\n@module.on_load\ndef f(c, a): 1 / 0",
+            "ZeroDivisionError",
+        ),
+        (
+            "from rillet.modules import *\nmodule = Module('x')\n@module.type\nclass T(ModuleType): name = 'short'",
+            "nine characters",
+        ),
+        ("\x7fELF", "compiled library"),
+    ],
+)
 def test_a_file_that_cannot_be_loaded_names_its_reason(tmp_path: Path, source: str, reason: str) -> None:
     file = tmp_path / "bad.py"
     file.write_text(source)
     bench = Bench()
     with pytest.raises(CommandError, match="Error loading the extension"):
         bench("MODULE", "LOAD", file)
-    assert reason in bench.lines[-1] and str(file) in bench.lines[-1]
+    assert reason in bench.lines[-1]
+    assert str(file) in bench.lines[-1]
     with pytest.raises(rillet.StoreError, match="Can't load module from"):
         rillet.open(modules=[file])
 
@@ -446,13 +492,17 @@ def test_settings_of_a_module() -> None:
     bench = Bench()
     bench("MODULE", "LOADEX", twin("moduleconfigs"), "CONFIG", "moduleconfigs.numeric", 7, "ARGS", "x")
     assert bench("CONFIG", "GET", "moduleconfigs.*")[0::2] == [
-        b"moduleconfigs." + name for name in (b"mutable_bool", b"immutable_bool", b"string", b"enum", b"flags",
-                                              b"memory_numeric", b"numeric")
-    ]  # fmt: skip
+        b"moduleconfigs." + name
+        for name in (b"mutable_bool", b"immutable_bool", b"string", b"enum", b"flags", b"memory_numeric", b"numeric")
+    ]
     assert bench("CONFIG", "GET", "moduleconfigs.numeric")[1] == b"7"
     bench("CONFIG", "SET", "moduleconfigs.numeric", 8, "moduleconfigs.enum", "two")
-    for name, value, text in (("numeric", 9000, "argument must be between"), ("string", "rejectisfreed", "Cannot set string"),
-                              ("immutable_bool", "yes", "can't set immutable config"), ("enum", "x", "must be one of")):  # fmt: skip
+    for name, value, text in (
+        ("numeric", 9000, "argument must be between"),
+        ("string", "rejectisfreed", "Cannot set string"),
+        ("immutable_bool", "yes", "can't set immutable config"),
+        ("enum", "x", "must be one of"),
+    ):
         with pytest.raises(CommandError, match=text):
             bench("CONFIG", "SET", f"moduleconfigs.{name}", value)
     with pytest.raises(CommandError, match="related to argument '(memory_)?numeric'.*cannot equal each other"):

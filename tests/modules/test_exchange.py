@@ -45,7 +45,9 @@ def client(judge: Judge) -> Iterator[redis.Redis]:
 
 @pytest.fixture
 def store() -> Iterator[Store]:
-    with rillet.open(compat="7.0", enable_debug_command="yes", modules=[(twin(name), *given) for name, *given in MODULES]) as one:
+    with rillet.open(
+        compat="7.0", enable_debug_command="yes", modules=[(twin(name), *given) for name, *given in MODULES]
+    ) as one:
         yield one
 
 
@@ -65,8 +67,13 @@ def test_a_value_has_the_same_dump_type_digest_and_replies(client: redis.Redis, 
     key = str(VALUES[case][0][1])
     for words in VALUES[case]:
         assert genuine_reply(client, *words) == store.execute(*words), words
-    for words in (["TYPE", key], ["OBJECT", "ENCODING", key], ["DEBUG", "DIGEST-VALUE", key], ["DUMP", key],
-                  ["SCAN", 0, "TYPE", client.type(key)]):  # fmt: skip
+    for words in (
+        ["TYPE", key],
+        ["OBJECT", "ENCODING", key],
+        ["DEBUG", "DIGEST-VALUE", key],
+        ["DUMP", key],
+        ["SCAN", 0, "TYPE", client.type(key)],
+    ):
         assert genuine_reply(client, *words) == store.execute(*words), words
     assert genuine_reply(client, "DEBUG", "DIGEST") == store.execute("DEBUG", "DIGEST")
 
@@ -104,20 +111,38 @@ def test_a_damaged_payload_is_refused_by_both(client: redis.Redis, store: Store)
                 with pytest.raises(rillet.CommandError, match="Bad data format"):
                     store.execute("RESTORE", "damaged", 0, sealed, "REPLACE")
             else:
-                try:
-                    store.execute("RESTORE", "damaged", 0, sealed, "REPLACE")
-                except rillet.CommandError as error:
-                    assert "Bad data format" in str(error)
+                assert outcome(store.execute, ["RESTORE", "damaged", 0, sealed, "REPLACE"]) in (
+                    b"OK",
+                    "Bad data format",
+                )
 
 
 def test_copy_has_the_same_replies(client: redis.Redis, store: Store) -> None:
     client.flushall()
-    for words in (["datatype.set", "a", 1, "x"], ["datatype.set", "answer", 42, "x"], ["fsl.push", "f", 1],
-                  ["mem.alloc", "m", 2], ["mem.write", "m", 1, "data"],
-                  ["COPY", "a", "b"], ["datatype.get", "b"], ["COPY", "answer", "b"], ["COPY", "answer", "b", "REPLACE"],
-                  ["datatype.get", "b"], ["COPY", "f", "g"], ["COPY", "m", "n", "DB", 1], ["mem.usage", 1],
-                  ["RENAME", "a", "aa"], ["datatype.get", "aa"], ["MOVE", "aa", 2], ["EXISTS", "aa"],
-                  ["mem.read", "m", 1], ["DEL", "m"], ["mem.usage", 0], ["SWAPDB", 0, 1], ["mem.usage", 0]):  # fmt: skip
+    for words in (
+        ["datatype.set", "a", 1, "x"],
+        ["datatype.set", "answer", 42, "x"],
+        ["fsl.push", "f", 1],
+        ["mem.alloc", "m", 2],
+        ["mem.write", "m", 1, "data"],
+        ["COPY", "a", "b"],
+        ["datatype.get", "b"],
+        ["COPY", "answer", "b"],
+        ["COPY", "answer", "b", "REPLACE"],
+        ["datatype.get", "b"],
+        ["COPY", "f", "g"],
+        ["COPY", "m", "n", "DB", 1],
+        ["mem.usage", 1],
+        ["RENAME", "a", "aa"],
+        ["datatype.get", "aa"],
+        ["MOVE", "aa", 2],
+        ["EXISTS", "aa"],
+        ["mem.read", "m", 1],
+        ["DEL", "m"],
+        ["mem.usage", 0],
+        ["SWAPDB", 0, 1],
+        ["mem.usage", 0],
+    ):
         assert outcome(client.execute_command, words) == outcome(store.execute, words), words
     store.execute("FLUSHALL")
     client.flushall()
@@ -130,11 +155,39 @@ def outcome(ask: Any, words: list[Any]) -> Any:
         return str(error).removeprefix("ERR ")
 
 
-@pytest.mark.parametrize("command", [
-    "GET", "APPEND x", "LPUSH x", "SADD x", "ZADD 1 x", "HSET f v", "XADD * f v", "INCR", "LLEN", "SCARD", "ZCARD",
-    "HGETALL", "XLEN", "SETRANGE 1 x", "GETBIT 0", "BITCOUNT", "STRLEN", "LPOP", "SPOP", "ZPOPMIN", "HDEL f", "XRANGE - +",
-    "SETBIT 1 1", "GETDEL", "GETEX", "LINDEX 0", "SSCAN 0", "XADD NOMKSTREAM * f v",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "command",
+    [
+        "GET",
+        "APPEND x",
+        "LPUSH x",
+        "SADD x",
+        "ZADD 1 x",
+        "HSET f v",
+        "XADD * f v",
+        "INCR",
+        "LLEN",
+        "SCARD",
+        "ZCARD",
+        "HGETALL",
+        "XLEN",
+        "SETRANGE 1 x",
+        "GETBIT 0",
+        "BITCOUNT",
+        "STRLEN",
+        "LPOP",
+        "SPOP",
+        "ZPOPMIN",
+        "HDEL f",
+        "XRANGE - +",
+        "SETBIT 1 1",
+        "GETDEL",
+        "GETEX",
+        "LINDEX 0",
+        "SSCAN 0",
+        "XADD NOMKSTREAM * f v",
+    ],
+)
 def test_other_commands_refuse_the_value(client: redis.Redis, store: Store, command: str) -> None:
     name, *rest = command.split()
     for ask in (client.execute_command, store.execute):
@@ -159,10 +212,16 @@ def test_rdb_files_in_both_directions(tmp_path: Path) -> None:
     folder = tmp_path / "server"
     folder.mkdir()
     (folder / "dump.rdb").write_bytes(ours.read_bytes())
-    with genuine(modules, *MODULES, arguments=("--dir", str(folder), "--save", "3600 1")) as judge, judge.client() as client:
+    with (
+        genuine(modules, *MODULES, arguments=("--dir", str(folder), "--save", "3600 1")) as judge,
+        judge.client() as client,
+    ):
         assert {key: read(client.execute_command, key) for key in expected} == expected
         assert client.pttl("r") > 0
-        assert (genuine_reply(client, "testrdb.get.before"), genuine_reply(client, "testrdb.get.after")) == (b"first", b"second")
+        assert (genuine_reply(client, "testrdb.get.before"), genuine_reply(client, "testrdb.get.after")) == (
+            b"first",
+            b"second",
+        )
         genuine_reply(client, "testrdb.set.before", "one")
         genuine_reply(client, "testrdb.set.after", "two")
         assert genuine_reply(client, "SAVE") in (b"OK", True)

@@ -21,6 +21,6 @@ from rillet.types.module_io import ModuleReader, ModuleWriter
 
 __all__ = [
     "AFTER_KEYS", "BEFORE_KEYS", "KEEP_WAITING", "NO_REPLY", "NULL_ARRAY", "Attributes", "BlockedCall", "CommandError",
-    "Context", "DefragPass", "Digest", "ErrorReply", "Key", "Module", "ModuleReader", "ModuleSetting", "ModuleTimeout", "ModuleType",
-    "ModuleWriter", "Place", "Verbatim", "WrongType",
+    "Context", "DefragPass", "Digest", "ErrorReply", "Key", "Module", "ModuleReader", "ModuleSetting", "ModuleTimeout",
+    "ModuleType", "ModuleWriter", "Place", "Verbatim", "WrongType",
 ]  # fmt: skip

@@ -64,7 +64,7 @@ class Key:
 
     @property
     def type(self) -> str:
-        """The type of the value, as the command TYPE shows it: "none", "string", ..., or the name of a module's type."""
+        """The type of the value, as the command TYPE shows it: "none", "string" ..., or that of a module's type."""
         with self._context.module.uninterrupted:
             n = self._database.find(self.name)
             return "none" if n < 0 else self._context.module.manager.name_of_type(self._database, n)
@@ -215,7 +215,7 @@ class Context:
         """Return a key. A command with the flag `write` looks it up to change it, any other command to read it."""
         return Key(self, name, self.session is None or self.session.command is None or self.session.command.write)
 
-    def keys(self) -> list[bytes]:
+    def all_keys(self) -> list[bytes]:
         """Return all keys of the database that have not expired. O(keys)"""
         with self.module.uninterrupted:
             return [key for batch in self.database.live_keys() for key in batch]
@@ -277,7 +277,8 @@ class Context:
             raise ValueError(f"{kind!r} is no class of keyspace events")
         engine = self.module.manager.engine
         if engine.notify_events:
-            engine.keyspace_event(self.database, letter, argument(event), key)
+            with self.module.uninterrupted:
+                engine.keyspace_event(self.database, letter, argument(event), key)
 
     def signal_ready(self, key: bytes) -> None:
         """Serve the clients that are blocked on a key after this call (RM_SignalKeyAsReady)."""
@@ -298,12 +299,14 @@ class Context:
         serve(context, key) runs when one of the keys exists and has changed: its result is the reply, or KEEP_WAITING.
         on_timeout(context) returns the reply after `timeout_ms` (0: never) and after CLIENT UNBLOCK.
         """
-        return block_on_keys(self, keys, serve, timeout_ms, on_timeout)
+        with self.module.uninterrupted:
+            return block_on_keys(self, keys, serve, timeout_ms, on_timeout)
 
     def block(self, *, timeout_ms: int = 0, on_timeout: Callable[[Context], Any] | None = None,
               on_disconnect: Callable[[Context], None] | None = None) -> BlockedCall:  # fmt: skip
         """Reply later, from any thread, with `BlockedCall.unblock`; return the result from the command."""
-        return block_call(self, timeout_ms, on_timeout, on_disconnect)
+        with self.module.uninterrupted:
+            return block_call(self, timeout_ms, on_timeout, on_disconnect)
 
     def in_thread(self, function: Callable[..., Any], *arguments: Any, timeout_ms: int = 0,
                   on_timeout: Callable[[Context], Any] | None = None) -> BlockedCall:  # fmt: skip
@@ -311,19 +314,22 @@ class Context:
 
         The function must not use this context; `BlockedCall.post` runs a function in the engine.
         """
-        blocked = self.block(timeout_ms=timeout_ms, on_timeout=on_timeout)
-        blocked.start(function, arguments)
+        with self.module.uninterrupted:
+            blocked = self.block(timeout_ms=timeout_ms, on_timeout=on_timeout)
+            blocked.start(function, arguments)
         return blocked
 
     # -- timers ----------------------------------------------------------------------------------------
 
     def timer(self, milliseconds: int, function: Callable[[Context, Any], None], data: Any = None) -> int:
         """Run function(context, data) once after a time, in the current database; return the timer's ID."""
-        return self.module.manager.timers.add(self.module, self.database, milliseconds, function, data)
+        with self.module.uninterrupted:
+            return self.module.manager.timers.add(self.module, self.database, milliseconds, function, data)
 
     def stop_timer(self, number: int) -> Any:
         """Remove a timer and return its data; KeyError if it has run or is another module's."""
-        return self.module.manager.timers.stop(self.module, number)
+        with self.module.uninterrupted:
+            return self.module.manager.timers.stop(self.module, number)
 
     def timer_info(self, number: int) -> tuple[int, Any]:
         """Return the milliseconds that remain of a timer, and its data; KeyError as for stop_timer."""
@@ -331,7 +337,8 @@ class Context:
 
     def post(self, function: Callable[[Context], None]) -> None:
         """Run function(context) soon in the engine, after the running command; any thread may call this."""
-        self.module.post(function, self.database)
+        with self.module.uninterrupted:
+            self.module.post(function, self.database)
 
 
 CALLABLE_STATE = session_state.IN_EXEC

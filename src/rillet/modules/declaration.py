@@ -78,7 +78,8 @@ class Module:
 
     def command(self, name: str, *, arity: int = -1, flags: str = "", keys: tuple[int, int, int] = (0, 0, 0),
                 since: str = "1.0.0", complexity: str = "", syntax: str = "", access: str = "", categories: str = "",
-                tips: str = "", get_keys: Callable[[list[bytes]], list[int]] | None = None) -> Callable[[F], F]:  # fmt: skip
+                tips: str = "",
+                get_keys: Callable[[list[bytes]], list[int]] | None = None) -> Callable[[F], F]:  # fmt: skip
         """Declare a command; the docstring's first line is its summary.
 
         flags, keys, syntax, get_keys: as for built-in commands (rillet.runtime.registry). access: how the command uses

@@ -30,8 +30,8 @@ import _thread
 import ctypes
 import os
 import traceback
-from collections.abc import Callable
 from _thread import get_ident
+from collections.abc import Callable
 from time import monotonic
 from typing import Any
 

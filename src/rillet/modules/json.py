@@ -27,8 +27,10 @@ from rillet.modules import NULL_ARRAY, Context, Module, ModuleReader, ModuleType
 module = Module("ReJSON", 1)
 
 _DEPTH = 128  # of nested containers
-_STEP = re.compile(r"""\.?\[\s*(?:(-?\d+)|'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)")\s*\]|\.([A-Za-z_$\u0080-\U0010ffff]"""
-                   r"""[\w$\-\u0080-\U0010ffff]*)""")  # fmt: skip
+_STEP = re.compile(
+    r"""\.?\[\s*(?:(-?\d+)|'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)")\s*\]"""
+    r"""|\.([A-Za-z_$\u0080-\U0010ffff][\w$\-\u0080-\U0010ffff]*)"""
+)
 _NO_KEY = "could not perform this operation on a key that doesn't exist"
 _FLOAT = re.compile(r"(-?)(\d)(?:\.(\d+))?e([+-]\d+)")
 _LIMITS = (-(1 << 63), (1 << 64) - 1)  # RedisJSON keeps integers of this range exactly
@@ -202,15 +204,19 @@ def _at(root: Any, place: Place_) -> Any:
 
 
 def _without_nested(found: list[Place_]) -> list[Place_]:
-    """Return places without those inside others, last elements of arrays first, so that deletions do not move others."""
+    """Return places without those inside others, the last elements of an array first: deletions move no others."""
     kept: list[Place_] = []
     chosen: set[Place_] = set()
     for place in sorted(set(found), key=len):
         if not any(place[:size] in chosen for size in range(len(place))):
             chosen.add(place)
             kept.append(place)
-    return sorted(kept, key=lambda place: (place[:-1] != (), [(isinstance(step, int), step if isinstance(step, int) else 0)
-                                                             for step in place]), reverse=True)  # fmt: skip
+    return sorted(kept, key=_order, reverse=True)
+
+
+def _order(place: Place_) -> list[tuple[int, str]]:
+    """Return a key that sorts places; an index comes before a name."""
+    return [(step, "") if isinstance(step, int) else (-1, step) for step in place]
 
 
 # -- the type -----------------------------------------------------------------------------------------

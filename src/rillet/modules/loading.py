@@ -127,7 +127,7 @@ def load_all(engine: Any, modules: Sequence[Sequence[Any]], settings: dict[str, 
     """Load the modules of a configuration or of rillet.open, each with its arguments; CannotLoad."""
     queue = dict(settings or {})
     for spec, *arguments in modules:
-        words = [word if isinstance(word, bytes) else str(word).encode("utf-8", "surrogateescape") for word in arguments]
+        words = [one if isinstance(one, bytes) else str(one).encode("utf-8", "surrogateescape") for one in arguments]
         try:
             load_module(engine, spec, words, queue)
         except Exception as error:

@@ -259,7 +259,8 @@ class Modules:
             name = entry.container.encode()
             if name not in self.commands:
                 self._add_command(module, Command(
-                    entry.container, -2, "", (0, 0, 0), "module", entry.since, "", "", "", None, None, None, module.name,
+                    entry.container, -2, "", (0, 0, 0), "module", entry.since, "", "", "", None, None, None,
+                    module.name,
                 ))  # fmt: skip
             container = self.commands[name]
             if container.handler is not None or container.module != module.name:
@@ -321,7 +322,8 @@ class Modules:
             raise UnloadError("the module holds timer that is not fired. Please stop the timer or wait until it fires.")
         if module.declaration.unload_function is not None:
             try:
-                self.guard.call(module.name, module.declaration.unload_function, Context(module, self.engine.databases[0]))
+                context = Context(module, self.engine.databases[0])
+                self.guard.call(module.name, module.declaration.unload_function, context)
             except _FAILURES:
                 self.log(f"Module {name} OnUnload failed.  Unload canceled.")
                 raise UnloadError("operation not possible.") from None

@@ -6,11 +6,11 @@
                      big number                      set, frozenset   set
     bool             boolean                         CommandError     an error inside an array
     float            double                          Verbatim         text with its format
-    bytearray, memoryview: as bytes                  Attributes       attributes, and the value that they describe (RESP3)
+    bytearray, memoryview: as bytes                  Attributes       attributes, and the value that they describe
 
 Any other value is a mistake of the module: the client gets an error, and nothing of the reply. NULL_ARRAY is the null
-array of RESP2, which is null in RESP3. CommandError("text") is the error `ERR text`, ErrorReply("CODE text") has a code of
-its own.
+array of RESP2, which is null in RESP3. CommandError("text") is the error `ERR text`, ErrorReply("CODE text") has a code
+of its own.
 """
 
 from __future__ import annotations

@@ -59,8 +59,8 @@ def rewritten(old: bytes, settings: Settings, everything: bool = False) -> bytes
             text.put(name.encode(), line, wanted or everything)
         text.finish(name.encode())
     for words in settings.loaded_modules:
-        line = " ".join(["loadmodule", *(word if re.fullmatch(r"[!#-&(-~]+", word) else quoted(word) for word in words)])
-        text.put(b"loadmodule", line.encode("utf-8", "surrogateescape"), True)
+        written = (word if re.fullmatch(r"[!#-&(-~]+", word) else quoted(word) for word in words)
+        text.put(b"loadmodule", f"loadmodule {' '.join(written)}".encode("utf-8", "surrogateescape"), True)
     text.finish(b"loadmodule")
     text.finish_modules()
     text.finish(b"user")

@@ -8,8 +8,9 @@ for scores, whose text changed in 7.2), so tests compare digests. Two operations
 
 A value mixes its type number (four bytes, big-endian) and its parts: a string its bytes, a list its elements, a
 stream for each entry "ms.seq" and its fields and values. A set xors its members, a hash the mix of each field and its
-value, a sorted set the mix of each member and its score, a module's value the digest that its type computes. An expiry then xors the text "!!expire!!". A key's digest
-mixes its name and its value. A data set mixes each database's number and xors the digests of its keys.
+value, a sorted set the mix of each member and its score, a module's value the digest that its type computes. An expiry
+then xors the text "!!expire!!". A key's digest mixes its name and its value. A data set mixes each database's number
+and xors the digests of its keys.
 """
 
 from __future__ import annotations

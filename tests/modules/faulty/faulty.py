@@ -6,7 +6,18 @@ import sys
 import time
 from typing import Any
 
-from rillet.modules import NO_REPLY, CommandError, Context, DefragPass, Digest, Module, ModuleReader, ModuleType, ModuleWriter, Place
+from rillet.modules import (
+    NO_REPLY,
+    CommandError,
+    Context,
+    DefragPass,
+    Digest,
+    Module,
+    ModuleReader,
+    ModuleType,
+    ModuleWriter,
+    Place,
+)
 
 module = Module("faulty", 1)
 # The methods that fail, and how: "raise", "loop", "exit", "nonsense", "recursion".

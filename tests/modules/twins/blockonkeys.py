@@ -110,8 +110,9 @@ def bpop(context: Context, argv: list[bytes]) -> Any:
         value = waiting_elements(context, key)
         return pop(context, value) if value else KEEP_WAITING
 
-    return context.block_on_keys([argv[1]], serve, timeout_ms=milliseconds,
-                                 on_timeout=timed_out if len(argv) == 3 else None)  # fmt: skip
+    return context.block_on_keys(
+        [argv[1]], serve, timeout_ms=milliseconds, on_timeout=timed_out if len(argv) == 3 else None
+    )
 
 
 @module.command("fsl.bpopgt", arity=4, flags="write", keys=(1, 1, 1))

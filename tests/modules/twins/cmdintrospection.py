@@ -10,9 +10,17 @@ load_commands()
 XADD = TABLE.by_name[b"xadd"]
 
 
-@module.command("cmdintrospection.xadd", arity=XADD.arity, flags="write deny-oom random fast", keys=XADD.keys,
-                since=XADD.since, complexity=XADD.complexity, syntax=XADD.syntax, access="RW update",
-                tips="nondeterministic_output")  # fmt: skip
+@module.command(
+    "cmdintrospection.xadd",
+    arity=XADD.arity,
+    flags="write deny-oom random fast",
+    keys=XADD.keys,
+    since=XADD.since,
+    complexity=XADD.complexity,
+    syntax=XADD.syntax,
+    access="RW update",
+    tips="nondeterministic_output",
+)
 def xadd(context: Context, argv: list[bytes]) -> str:
     return "OK"
 

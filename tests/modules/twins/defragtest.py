@@ -8,8 +8,14 @@ from typing import Any
 from rillet.modules import CommandError, Context, DefragPass, Module, ModuleType, Place
 
 module = Module("defragtest", 1)
-COUNTERS = ("datatype_attempts", "datatype_defragged", "datatype_resumes", "datatype_wrong_cursor", "global_attempts",
-            "global_defragged")  # fmt: skip
+COUNTERS = (
+    "datatype_attempts",
+    "datatype_defragged",
+    "datatype_resumes",
+    "datatype_wrong_cursor",
+    "global_attempts",
+    "global_defragged",
+)
 counts: Counter[str] = Counter()
 last = {"cursor": 0, "strings": 0}
 

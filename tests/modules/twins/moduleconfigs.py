@@ -36,6 +36,7 @@ module.integer("numeric", "A number", -1, -5, 2000, apply=check_numbers)
 def load(context: Context, arguments: list[bytes]) -> None:
     if arguments and arguments[0].lower() == b"noload":
         # In C, the module forgets to call LoadConfigs. Here no call is necessary, so the twin refuses the load.
-        context.log("Module Configurations were not set, likely a missing LoadConfigs call. Unloading the module.",
-                    "warning")  # fmt: skip
+        context.log(
+            "Module Configurations were not set, likely a missing LoadConfigs call. Unloading the module.", "warning"
+        )
         raise CommandError("noload")

@@ -12,7 +12,7 @@ SCANS = {"hash": "HSCAN", "set": "SSCAN", "zset": "ZSCAN"}
 
 @module.command("scan.scan_strings", arity=-1)
 def scan_strings(context: Context, argv: list[bytes]) -> list[list[bytes]]:
-    return [[key, context.call("GET", key)] for key in context.keys() if context.key(key).type == "string"]
+    return [[key, context.call("GET", key)] for key in context.all_keys() if context.key(key).type == "string"]
 
 
 @module.command("scan.scan_key", arity=2)
@@ -21,6 +21,7 @@ def scan_key(context: Context, argv: list[bytes]) -> list[Any]:
     cursor, found = b"0", []
     while True:
         cursor, some = context.call(SCANS[kind], argv[1], cursor)
-        found += [[one, None] for one in some] if kind == "set" else [list(pair) for pair in zip(some[::2], some[1::2])]
+        pairs = [(one, None) for one in some] if kind == "set" else zip(some[::2], some[1::2], strict=True)
+        found += [list(pair) for pair in pairs]
         if cursor == b"0":
             return found

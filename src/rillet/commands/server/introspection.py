@@ -23,8 +23,8 @@ from rillet.structs.glob import compiled
 from rillet.types.compat import Compat, level_of
 
 _FLAG_ORDER = (
-    "write", "readonly", "denyoom", "module", "admin", "pubsub", "noscript", "blocking", "loading", "stale", "skip_monitor",
-    "skip_slowlog", "asking", "fast", "no_auth", "no_mandatory_keys", "no_async_loading", "no_multi", "movablekeys",
+    "write", "readonly", "denyoom", "module", "admin", "pubsub", "noscript", "blocking", "loading", "stale",
+    "skip_monitor", "skip_slowlog", "asking", "fast", "no_auth", "no_mandatory_keys", "no_async_loading", "no_multi", "movablekeys",
     "allow_busy",
 )  # fmt: skip
 CATEGORIES = (

@@ -65,7 +65,7 @@ def base_commands(engine: Engine, progress: Progress | None = None) -> Iterator[
 
 
 def _of_module(key: bytes, commands: list[list[bytes]], expiry: int) -> Iterator[bytes]:
-    """Yield the commands of a module's `aof_rewrite`, and the one that sets the expiry (aof.c: rewriteAppendOnly...)."""
+    """Yield the commands of a module's `aof_rewrite`, and the one that sets the expiry (rewriteModuleObject)."""
     for words in commands:
         yield pack_command(words)
     if expiry:

@@ -140,7 +140,8 @@ class SpawnedBaseWriter:
         )  # fmt: skip
         self._process = process
         request = {"path": str(path), "sources": [str(one) for one in sources], "settings": _texts(self._settings),
-                   "modules": self._settings.loaded_modules, "module_settings": _module_texts(self._settings)}  # fmt: skip
+                   "modules": self._settings.loaded_modules,
+                   "module_settings": _module_texts(self._settings)}  # fmt: skip
         assert process.stdin is not None
         try:
             process.stdin.write(json.dumps({**request, "what": self._what}).encode() + b"\n")

@@ -3,7 +3,8 @@
     parent ── {"path": ..., "sources": [...], "settings": {...}, "what": ...} ──► stdin   one line; then it stays open
            ◄── {"kind": "rdb"} or {"error": "..."} ────────────────────────── stdout      one line
 
-The request also names the modules of the owner, and the values of their settings. The process replays the files into an engine and writes its data; with "what": "snapshot", into an independent RDB file.
+The request also names the modules of the owner, and the values of their settings. The process replays the files into an
+engine and writes its data; with "what": "snapshot", into an independent RDB file.
 The owner of the log writes a later file meanwhile. When the owner ends for any reason, the operating system closes
 stdin, and the process ends too, so that it cannot interfere with the next owner.
 
