@@ -276,7 +276,8 @@ def test_a_thread_replies_and_runs_commands_in_the_engine() -> None:
 
         def work() -> None:
             done = threading.Event()
-            blocked.post(lambda context: (context.call("SET", "from-thread", 1), done.set()))
+            blocked.post(lambda context: context.call("SET", "from-thread", 1))
+            blocked.post(lambda context: done.set())
             done.wait(20)
             blocked.unblock(b"value", lambda context, value: [value, context.call("GET", "from-thread")])
             blocked.unblock(b"too late")
@@ -512,14 +513,18 @@ def test_settings_of_a_module() -> None:
     assert bench("CONFIG", "GET", "moduleconfigs.*") == []
 
 
+def _settings(**values: Any) -> Any:
+    return {f"bf.{name.replace('_', '-')}": value for name, value in values.items()}
+
+
 def test_settings_through_rillet_open() -> None:
-    with rillet.open(modules=["bloom"], **{"bf.initial-size": 5, "bf.error-rate": 0.5}) as store:
+    with rillet.open(modules=["bloom"], **_settings(initial_size=5, error_rate=0.5)) as store:
         store.execute("BF.ADD", "f", "x")
         assert store.execute("BF.INFO", "f", "CAPACITY") == [5]
     with pytest.raises(rillet.StoreError, match="without loadmodule directive.*bf.initial-size"):
-        rillet.open(**{"bf.initial-size": 5})
+        rillet.open(**_settings(initial_size=5))
     with pytest.raises(rillet.StoreError, match="error rate range"):
-        rillet.open(modules=["bloom"], **{"bf.error-rate": 2})
+        rillet.open(modules=["bloom"], **_settings(error_rate=2))
 
 
 def test_modules_of_rillet_open_are_checked(tmp_path: Path) -> None:

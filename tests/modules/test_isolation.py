@@ -97,10 +97,11 @@ def test_no_exception_comes_after_the_end_of_a_call() -> None:
     assert set(outcomes) <= {None, "ERR the module 'm' failed: was interrupted after 1 ms"}
 
 
-def spin(seconds: float) -> None:
+def spin(seconds: float) -> Any:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         pass
+    return None
 
 
 def test_a_blocked_client_of_a_failed_command_gets_the_error(bench: Bench) -> None:
@@ -190,8 +191,8 @@ def test_a_timer_that_raises_keeps_what_it_did_before(bench: Bench) -> None:
 
 
 def test_a_call_without_a_limit_is_not_watched() -> None:
-    bench = Bench(declared(lambda context, argv: spin(0.05) or "OK"), module_time_limit=0)
-    assert bench("t.run") == b"OK"
+    bench = Bench(declared(lambda context, argv: spin(0.05)), module_time_limit=0)
+    assert bench("t.run") is None
 
 
 def test_module_timeout_passes_except_exception() -> None:
@@ -225,7 +226,7 @@ def test_wrong_use_of_the_context_is_an_error_of_the_call() -> None:
             b"arg": lambda: context.call("SET", "k", object()),
             b"none": lambda: context.call("SET", "k", None),
             b"kind": lambda: context.notify("?", "x", b"k"),
-            b"type": lambda: context.key(b"k").set(str, 1),  # type: ignore[arg-type]
+            b"type": lambda: context.key(b"k").set(str, 1),
             b"db": lambda: context.in_database(99),
             b"multi": lambda: context.call("MULTI"),
             b"unknown": lambda: context.call("NOSUCH", "x"),

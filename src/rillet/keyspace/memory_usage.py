@@ -151,7 +151,7 @@ def value_bytes(value: object) -> cython.Py_ssize_t:
     if kind is Set and any_value.intset is not None:
         return allocated(_OBJECT) + _INTSET + allocated(sys.getsizeof(any_value.intset.members))
     if kind is ModuleValue:
-        return any_value.size()
+        return any_value.size()  # type: ignore[no-any-return]
     table: Dict = any_value.table
     size: cython.Py_ssize_t = table.memory_bytes()
     if kind is Zset:

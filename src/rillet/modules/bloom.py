@@ -299,7 +299,8 @@ def _existing(context: Context, name: bytes) -> Bloom:
 
 
 @module.command("bf.reserve", arity=-4, flags="write denyoom", keys=(1, 1, 1), complexity="O(1)",
-                categories="fast write", syntax="key error_rate capacity [EXPANSION expansion] [NONSCALING]")  # fmt: skip
+                categories="fast write",
+                syntax="key error_rate capacity [EXPANSION expansion] [NONSCALING]")  # fmt: skip
 def reserve(context: Context, argv: list[bytes]) -> str:
     """Creates an empty Bloom filter."""
     if len(argv) > 7:

@@ -40,6 +40,8 @@ _NOT_CALLED = frozenset(
     "hello auth client reset quit select sync psync shutdown".split()
 )
 
+TypeClass = type[ModuleType]
+
 
 class Key:
     """A key of a database. Its methods see the value at the time of the call."""
@@ -69,7 +71,7 @@ class Key:
             n = self._database.find(self.name)
             return "none" if n < 0 else self._context.module.manager.name_of_type(self._database, n)
 
-    def get(self, kind: type[ModuleType]) -> Any:
+    def get(self, kind: TypeClass) -> Any:
         """Return the value of a module's type, None if the key does not exist; WrongType if it has another type."""
         value = self._lookup()
         if value is None:
@@ -78,7 +80,7 @@ class Key:
             raise WrongType()
         return value.value
 
-    def set(self, kind: type[ModuleType], value: Any) -> None:
+    def set(self, kind: TypeClass, value: Any) -> None:
         """Store a value of a module's type; the former value and the expiry are deleted (RM_ModuleTypeSetValue)."""
         handle = self._context.module.manager.handle_of(kind)
         with self._context.module.uninterrupted:
@@ -86,7 +88,7 @@ class Key:
             self._database.put(self.name, ModuleValue(handle, value))
             self._changed()
 
-    def replace(self, kind: type[ModuleType], value: Any) -> Any:
+    def replace(self, kind: TypeClass, value: Any) -> Any:
         """Exchange the value of an existing key and return the former one (RM_ModuleTypeReplaceValue)."""
         old = self._lookup()
         if not isinstance(old, ModuleValue) or type(old.type.type) is not kind:

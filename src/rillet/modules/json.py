@@ -350,7 +350,7 @@ def _assign(document: Document, place: Place_, value: Any) -> None:
                 syntax="key [INDENT indent] [NEWLINE newline] [SPACE space] [path [path ...]]")  # fmt: skip
 def get(context: Context, argv: list[bytes]) -> Any:
     """Returns the values at paths of a document, as JSON."""
-    layout = {"indent": "", "newline": "", "space": ""}
+    layout: dict[str, Any] = {"indent": "", "newline": "", "space": ""}
     paths: list[Path] = []
     at = 2
     while at < len(argv):

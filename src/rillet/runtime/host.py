@@ -92,7 +92,12 @@ class Host(Protocol):
         """
         job = (self._engine.clock.uptime_ms() + int(seconds * 1000), function)
         self._jobs.append(job)
-        return lambda: job in self._jobs and self._jobs.remove(job)
+
+        def cancel() -> None:
+            if job in self._jobs:
+                self._jobs.remove(job)
+
+        return cancel
 
     def run_jobs(self) -> None:
         """Call the functions of `post` and `call_later` that are due; for an engine without server and store."""

@@ -6,7 +6,6 @@ server, such as a tool or a test, uses `DEFAULTS`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Protocol
 
 from rillet.types.compat import NEWEST, Compat
@@ -26,7 +25,7 @@ class EncodingLimits(Protocol):
     hash_max_listpack_value: int = 64
     zset_max_listpack_entries: int = 128
     zset_max_listpack_value: int = 64
-    module_types: Mapping[int, Any] = {}  # the types of loaded modules (types.module.TypeHandle)
+    module_types: dict[int, Any] = {}  # the types of loaded modules (types.module.TypeHandle)
 
 
 class Defaults(EncodingLimits):

@@ -135,8 +135,8 @@ class ModuleType:
         """Read the parts that `rdb_save` wrote in that version, and return the value; None rejects the bytes."""
         raise NotImplementedError(f"the type {self.name} has no rdb_load")
 
-    def aof_rewrite(self, place: Place, value: Any) -> Iterator[list[bytes]]:
-        """Yield the commands that create the value, for a log without an RDB base.
+    def aof_rewrite(self, place: Place, value: Any) -> Iterator[list[Any]]:
+        """Yield the commands that create the value, as lists of words, for a log without an RDB base.
 
         Without this method, the log contains a RESTORE of the value.
         """

@@ -38,7 +38,7 @@ class MemoryType(ModuleType):
             pool[source.place.database][source.place.key] = [source.string() for _ in range(value.size)]
         return value
 
-    def aof_rewrite(self, place: Place, value: Memory) -> Iterator[list[bytes]]:
+    def aof_rewrite(self, place: Place, value: Memory) -> Iterator[list[Any]]:
         words: list[Any] = ["mem.allocandwrite", place.key, value.size]
         for at, block in enumerate(pool[place.database][place.key] if value.size else ()):
             words += [at, block]

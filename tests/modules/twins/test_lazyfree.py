@@ -22,7 +22,7 @@ class Link(ModuleType):
     def rdb_load(self, source: ModuleReader, version: int) -> Any:
         return None if version != 0 else [source.signed() for _ in range(source.unsigned())]
 
-    def aof_rewrite(self, place: Place, value: list[int]) -> Iterator[list[bytes]]:
+    def aof_rewrite(self, place: Place, value: list[int]) -> Iterator[list[Any]]:
         for element in value:
             yield ["LAZYFREELINK.INSERT", place.key, element]
 

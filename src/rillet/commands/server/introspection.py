@@ -24,8 +24,8 @@ from rillet.types.compat import Compat, level_of
 
 _FLAG_ORDER = (
     "write", "readonly", "denyoom", "module", "admin", "pubsub", "noscript", "blocking", "loading", "stale",
-    "skip_monitor", "skip_slowlog", "asking", "fast", "no_auth", "no_mandatory_keys", "no_async_loading", "no_multi", "movablekeys",
-    "allow_busy",
+    "skip_monitor", "skip_slowlog", "asking", "fast", "no_auth", "no_mandatory_keys", "no_async_loading", "no_multi",
+    "movablekeys", "allow_busy",
 )  # fmt: skip
 CATEGORIES = (
     "keyspace", "read", "write", "set", "sortedset", "list", "hash", "string", "bitmap", "hyperloglog", "geo", "stream",
@@ -180,7 +180,11 @@ def _info(entry: Command | None, compat: Compat) -> list[Any] | None:
     """Return the ten fields of a command in COMMAND INFO, None for an unknown one (server.c: addReplyCommandInfo)."""
     if entry is None:
         return None
-    flags = {*entry.flags, *(["denyoom"] if denies_oom(entry, compat) else []), *(["module"] if entry.module else [])}
+    flags = set(entry.flags)
+    if denies_oom(entry, compat):
+        flags.add("denyoom")
+    if entry.module:
+        flags.add("module")
     return [
         entry.fullname.encode(), entry.arity, ReplySet(flag for flag in _FLAG_ORDER if flag in flags),
         *entry.keys, ReplySet("@" + name for name in categories(entry)), _tips(entry),
