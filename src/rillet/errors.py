@@ -10,6 +10,7 @@
     │   ├── WrongType  NoGroup  BusyGroup  BusyKey  NoAuth  WrongPass  NoProto  NoPerm
     │   ├── ExecAbort  Unblocked  Misconf  Loading  ReadOnly  NoScript  ClusterDown  TryAgain
     │   ├── OutOfMemory
+    │   └── ModuleFailure      a module's code raised an exception, or ran too long
     └── StoreError             the store on disk cannot be opened or written
         ├── NotAStore  NewerFormat  StoreClosed  StoreBusy  IncompatibleOwner
         ├── NotSent            the server or owner cannot be reached: nothing was executed
@@ -190,6 +191,10 @@ class OutOfMemory(CommandError):
 
     prefix = "OOM"
     default = "command not allowed when used memory > 'maxmemory'."
+
+
+class ModuleFailure(CommandError):
+    """The code of a module raised an exception, ran longer than its limit, or returned what cannot be used."""
 
 
 class NoScript(CommandError):

@@ -26,7 +26,7 @@ MODULES = {
     "scripting": ("scripting",),
     "acl": ("acl",),
     "server": ("info", "server", "persistence", "monitoring", "config", "introspection", "debug", "debug_load", "wait",
-               "memory", "help"),
+               "memory", "modules", "help"),
 }
 
 

@@ -37,6 +37,7 @@ cdef class Database:
     cdef public object on_missed
     cdef public object on_new
     cdef public object on_overwritten
+    cdef public object on_unlinked
     cdef public object may_expire
     cdef public object may_delete
     cdef public object lazy

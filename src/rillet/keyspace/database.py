@@ -55,6 +55,7 @@ from rillet.structs.dict_table import GrowthGate
 from rillet.structs.due_times import DueTimes
 from rillet.types.at_rest import awaken, string_at_rest, to_rest, type_at_rest
 from rillet.types.hash import Hash
+from rillet.types.module import ModuleValue
 from rillet.types.stream.value import Stream
 from rillet.types.string import String, new_string
 
@@ -111,6 +112,7 @@ class Database:
     __slots__ = (
         "index", "clock", "keys", "expires", "blocking_keys", "ready_keys", "watched_keys", "idmp_keys", "subexpires",
         "on_expired", "on_expiry", "notify_before", "on_ready", "on_missed", "on_new", "on_overwritten", "may_expire",
+        "on_unlinked",
         "may_delete", "hits", "misses", "expires_cursor", "average_ttl", "access", "lazy", "lazy_server_del", "awake",
         "awake_limit", "_first_awake", "_rested", "buffer", "created", "ledger",
     )  # fmt: skip
@@ -150,6 +152,8 @@ class Database:
         self.on_missed: Callable[[Any, bytes], None] | None = None
         self.on_new: Callable[[Any, bytes], None] | None = None
         self.on_overwritten: Callable[[Any, bytes, object, object], None] | None = None
+        # Called with a key and its value of a module's type when the key is deleted or gets another value.
+        self.on_unlinked: Callable[[Any, bytes, Any], None] | None = None
         self.may_expire: Callable[[], bool] | None = None
         self.may_delete: Callable[[], bool] | None = None
         # A keyspace.lazyfree.LazyFree, which frees large values in steps; None: all values are freed at once.
@@ -365,6 +369,7 @@ class Database:
         attached: cython.bint = bool(self.watched_keys) or bool(self.blocking_keys) or bool(self.idmp_keys)
         attached = attached or self.subexpires.count() > 0
         found: list[bytes] = []
+        unlinked: list[Any] = []
         n: cython.Py_ssize_t
         keys: Dict = self.keys
         expires.pauses += 1  # the entries keep their numbers
@@ -375,9 +380,12 @@ class Database:
                 if names or attached:
                     found.append(expires.entry_key(n))
                 value: object = keys.take_same(expires, n)
-                expires.delete_entry(n)
                 if value is not None:
                     self.ledger.leave(value)
+                    if self.on_unlinked is not None and type(value) is ModuleValue:
+                        unlinked.append((expires.entry_key(n), value))
+                expires.delete_entry(n)
+                if value is not None:
                     if self.lazy is not None and type(value) is not String:
                         self.lazy.add(value)
         finally:
@@ -389,6 +397,8 @@ class Database:
             for key in found:
                 self._deleted(key)
                 self.touch(key)
+        for key, value in unlinked:
+            self.on_unlinked(self, key, value)  # type: ignore[misc]
         return found
 
     @cython.ccall
@@ -551,6 +561,8 @@ class Database:
         # Clients may be blocked on a key that is created or replaced by another type: wake them.
         if self.blocking_keys:
             self.signal_ready(key)
+        if self.on_unlinked is not None and type(old) is ModuleValue:
+            self.on_unlinked(self, key, old)
         return not new
 
     @cython.ccall
@@ -612,6 +624,8 @@ class Database:
         if self._any_expires():
             self.expires.delete(key)
         self._deleted(key)
+        if self.on_unlinked is not None and type(value) is ModuleValue:
+            self.on_unlinked(self, key, value)
         if lazy and value is not None and self.lazy is not None and type(value) is not String:
             self.lazy.add(value)
         return True

@@ -8,6 +8,7 @@ buffers themselves:
     list           neighbouring listpacks of the quicklist are merged, within list-max-listpack-size
     hash, set,     the unused capacity of a listpack or an intset is released
     sorted set
+    module         what the module's own method does
     hash, set,     a sparse hash table is rehashed into a smaller one; the last records and items of a table move into
     the keyspace   the gaps that deletions left (structs/dict.py)
     rax            nodes whose list of children has unused capacity are replaced when the iterator visits them (node_cb)
@@ -57,6 +58,7 @@ from rillet.structs.listpack import Listpack
 from rillet.structs.quicklist import Quicklist, QuicklistNode
 from rillet.types.hash import Hash
 from rillet.types.list import List
+from rillet.types.module import ModuleValue, Place
 from rillet.types.stream.compaction import StreamCompactor
 from rillet.types.stream.value import Stream
 
@@ -201,9 +203,35 @@ class _TableWork:
         return self._patience > 0
 
 
+class _ModuleWork:
+    """A walk over a module's value: the module compacts it, and leaves a cursor if its time ends."""
+
+    def __init__(self, value: ModuleValue, place: Place, moves: bool, clock: Clock) -> None:
+        self._value = value
+        self._place = place
+        self._moves = moves
+        self._clock = clock
+        self._cursor: Any = None
+        self.nodes = 1
+        self.total = value.size()
+        # The module cannot say in advance how much it wastes; a measurement counts a part of its values as wasted.
+        self.wasted = self.total // 2 if value.type.overrides("defrag") else 0
+        self.moved = self.freed = 0
+
+    def step(self) -> bool:
+        if not self._moves or not self._value.type.overrides("defrag"):
+            return False
+        deadline = self._clock.ticks() + STEP
+        remains, run = self._value.defrag(self._place, self._cursor, lambda: self._clock.ticks() >= deadline)
+        self._cursor = run.cursor
+        self.moved += run.moved
+        self.freed += run.freed
+        return remains
+
+
 # A cursor of a walk in one value: `step` processes the next nodes and returns False at the end of the value. Its
 # attributes nodes, moved, freed, total and wasted are those of StreamCompactor.
-_Work: TypeAlias = _StreamWork | _ListWork | _PackedWork | _TableWork
+_Work: TypeAlias = _StreamWork | _ListWork | _PackedWork | _TableWork | _ModuleWork
 
 
 def _slack(packed: Listpack) -> int:
@@ -217,6 +245,8 @@ def _node_count(value: object) -> int:
         return value.node_count
     if isinstance(value, List):
         return value.elements.nodes
+    if isinstance(value, ModuleValue):
+        return value.free_effort()
     table = getattr(value, "table", None)
     return 1 + len(table) // _ENTRIES if isinstance(table, Dict) else 1
 
@@ -224,10 +254,11 @@ def _node_count(value: object) -> int:
 class _Walk:
     """One walk over all values, which measures or compacts; `unit` does a small bounded part of it."""
 
-    def __init__(self, databases: list[Database], settings: Any, moves: bool) -> None:
+    def __init__(self, databases: list[Database], settings: Any, moves: bool, clock: Clock) -> None:
         self._databases = databases
         self._settings = settings
         self._moves = moves
+        self._clock = clock
         self._at = 0
         self._cursor = 0
         self._scanned = False
@@ -293,6 +324,8 @@ class _Walk:
         table = getattr(value, "table", None)
         if isinstance(value, Stream):
             self._work = _StreamWork(value, self._settings, self._moves)
+        elif isinstance(value, ModuleValue):
+            self._work = _ModuleWork(value, Place(database.index, key), self._moves, self._clock)
         elif isinstance(value, List):
             self._work = _ListWork(value.elements, self._moves)
         elif isinstance(packed, Listpack | Intset):
@@ -348,6 +381,8 @@ class ActiveDefrag:
         self.running = 0
         # Called when the setting `activedefrag` becomes yes; a frontend without a timer starts a thread.
         self.on_enabled: Callable[[], object] | None = None
+        # Called when a measurement begins: modules compact what they hold outside of keys.
+        self.on_started: Callable[[], object] | None = None
         # Whether a child process shares the memory: each change of a page would be copied (hasActiveChildProcess).
         self.is_blocked: Callable[[], bool] = bool
         self.reset()
@@ -387,7 +422,9 @@ class ActiveDefrag:
             if changes == self._measured:
                 return IDLE
             self._measured = changes
-            self._walk = _Walk(self._databases, self._settings, moves=False)
+            self._walk = _Walk(self._databases, self._settings, moves=False, clock=self._clock)
+            if self.on_started is not None:
+                self.on_started()
         walk = self._walk
         if walk.freed_so_far - self._trimmed >= _TRIMMED:
             self._trimmed = walk.freed_so_far
@@ -425,7 +462,7 @@ class ActiveDefrag:
         self.running = self.share_for(walk.wasted, walk.total)
         if self.running:
             self._began = self._clock.ticks()
-            self._walk = _Walk(self._databases, self._settings, moves=True)
+            self._walk = _Walk(self._databases, self._settings, moves=True, clock=self._clock)
 
     def _stop(self) -> None:
         if self._walk is not None:

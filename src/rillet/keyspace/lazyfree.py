@@ -32,6 +32,7 @@ from rillet.structs.dict import Dict
 from rillet.structs.rax import Rax, RaxNode, release_some
 from rillet.types.hash import Hash
 from rillet.types.list import List
+from rillet.types.module import ModuleValue
 from rillet.types.set import Set
 from rillet.types.stream.value import Stream
 from rillet.types.zset import Zset
@@ -56,6 +57,8 @@ def free_effort(value: object) -> int:
     if isinstance(value, Stream):
         groups = value.groups.values()
         return value.rax.numnodes + sum(len(groups) * (1 + group.pending_count) for group in groups)
+    if isinstance(value, ModuleValue):
+        return value.free_effort()
     return 1
 
 
@@ -70,6 +73,17 @@ class _Tree:
         return release_some(self._nodes, limit)
 
 
+class _Whole:
+    """A module's value, which Python frees at once when nothing refers to it."""
+
+    def __init__(self, value: ModuleValue) -> None:
+        self._value: ModuleValue | None = value
+
+    def free_some(self, limit: int) -> bool:
+        self._value = None
+        return False
+
+
 def _parts(value: object) -> list[Any]:
     """Return the containers of a value, in the order in which they are freed."""
     if isinstance(value, List):
@@ -81,6 +95,8 @@ def _parts(value: object) -> list[Any]:
         return [value.table] if times is None else [times.table, times.order, value.table]
     if isinstance(value, Zset):
         return [value.table, value.skiplist]
+    if isinstance(value, ModuleValue):
+        return [_Whole(value)]
     assert isinstance(value, Stream)
     parts: list[Any] = [_Tree(value.rax), value.pending.refs.pages]
     for group in value.groups.values():

@@ -44,6 +44,7 @@ from rillet.structs.skiplist import Skiplist
 from rillet.types.charged import Charged
 from rillet.types.hash import Hash
 from rillet.types.list import List
+from rillet.types.module import ModuleValue
 from rillet.types.set import Set
 from rillet.types.stream.pending import PendingTable
 from rillet.types.stream.value import Stream
@@ -149,6 +150,8 @@ def value_bytes(value: object) -> cython.Py_ssize_t:
         return allocated(_OBJECT) + listpack_bytes(packed)  # type: ignore[arg-type]
     if kind is Set and any_value.intset is not None:
         return allocated(_OBJECT) + _INTSET + allocated(sys.getsizeof(any_value.intset.members))
+    if kind is ModuleValue:
+        return any_value.size()  # type: ignore[no-any-return]
     size: cython.Py_ssize_t = 0
     if kind is Hash and any_value.expiry is not None:
         size = allocated(_OBJECT)

@@ -50,10 +50,12 @@ class BlockedClient:
     postponed                     CLIENT PAUSE holds the session back, and its command has not run yet
     queue                         the name of its queue in KeyWaiters; None = it waits alone
     number                        its position in the order of arrival
+    unblockable                   CLIENT UNBLOCK may end the blocking
+    on_end, on_disconnect         called when the blocking ends, and when the client disconnects meanwhile (modules)
     """
 
     __slots__ = ("session", "db", "keys", "deadline", "retry_at", "serve", "expired", "argv", "postponed", "queue",
-                 "number")  # fmt: skip
+                 "number", "unblockable", "on_end", "on_disconnect")  # fmt: skip
 
     def __init__(self, session: Any, db: Database, keys: list[bytes], deadline: int,
                  serve: Callable[[Any, bytes], bool], expired: Callable[[Any], None], argv: list[bytes],
@@ -69,6 +71,9 @@ class BlockedClient:
         self.postponed = False
         self.queue = queue
         self.number = number
+        self.unblockable = True
+        self.on_end: Callable[[], object] | None = None
+        self.on_disconnect: Callable[[], object] | None = None
 
     @property
     def wakes_at(self) -> int:
@@ -205,6 +210,8 @@ class Blocking:
                 waiting.remove(blocked)
                 if not waiting:
                     del blocked.db.blocking_keys[key]
+        if blocked.on_end is not None:
+            blocked.on_end()
         return True
 
     @cython.ccall

@@ -27,6 +27,7 @@ cdef class Engine:
     cdef public dict sessions
     cdef public Statistics statistics
     cdef public object host
+    cdef public object modules
     cdef public object preserved
     cdef public object refusal
     cdef public bint notify_events

@@ -93,7 +93,7 @@ class Engine:
         "allow_access_expired",
         "run_id", "replication_id", "paused", "mstime", "channels", "words", "_by_name", "_last_name", "_last_entry",
         "_buffer", "_paused_clients", "_since", "_idmp_expired", "_fast_paths", "_fast_path_sizes", "_last_path",
-        "defrag", "expiry", "access", "lazyfree", "eviction", "limited", "out_of_memory", "memory",
+        "defrag", "expiry", "access", "lazyfree", "eviction", "limited", "out_of_memory", "memory", "modules",
     )  # fmt: skip
     sessions: dict[int, Session]
     _by_name: dict[bytes, Command]
@@ -136,6 +136,8 @@ class Engine:
         self.preserved: Any = None
         # The error reply for writes while they are refused, else None (persistence.write_gate).
         self.refusal: str | None = None
+        # The loaded modules (rillet.modules.manager.Modules), or None before the first one is loaded.
+        self.modules: Any = None
         self.notify_events = False
         self.on_keyspace_event: Callable[[Database, bytes, bytes, bytes], None] | None = None
         self.loading = False
@@ -209,8 +211,11 @@ class Engine:
         """Remove the session with its watches, subscriptions and blocking. O(watched keys + subscriptions)"""
         session.unwatch()
         self.channels.forget(session)
-        if session.blocked is not None:
+        blocked = session.blocked
+        if blocked is not None:
             self.blocking.unblock(session)
+            if blocked.on_disconnect is not None:
+                blocked.on_disconnect()
         self.sessions.pop(session.id, None)
 
     # -- running commands ----------------------------------------------------------------------------
@@ -462,6 +467,8 @@ class Engine:
     @cython.cfunc
     def _find(self, name: bytes) -> Command | None:
         entry = TABLE.by_name.get(name.lower())
+        if entry is None and self.modules is not None:
+            entry = self.modules.commands.get(name.lower())
         if entry is None:
             return None
         if not entry.known_to(self.settings.compat):
@@ -493,15 +500,17 @@ class Engine:
         self.out_of_memory = False
         events = self.settings.notify_keyspace_events
         self.notify_events = events.wanted
+        flags: int = events.flags if events.wanted else 0
+        if self.modules is not None and self.modules.event_classes:
+            self.notify_events = True
+            flags |= self.modules.event_classes
         shrinks = self.settings.compat.knows(74) or self.settings.compat.valkey
         for database in self.databases:
             database.resize_as(shrinks)
             database.lazy_server_del = self.settings.lazyfree_lazy_server_del
-            database.on_missed = self._missed if events.wanted and events.flags & MISS else None
-            database.on_new = self._new if events.wanted and events.flags & NEW else None
-            database.on_overwritten = (
-                self._overwritten if events.wanted and events.flags & (OVERWRITTEN | TYPE_CHANGED) else None
-            )
+            database.on_missed = self._missed if flags & MISS else None
+            database.on_new = self._new if flags & NEW else None
+            database.on_overwritten = self._overwritten if flags & (OVERWRITTEN | TYPE_CHANGED) else None
 
     def _take_access_settings(self) -> None:
         policy: str = self.settings.maxmemory_policy
@@ -674,6 +683,8 @@ class Engine:
         self, database: Database, kind: bytes, event: bytes, key: bytes, subkeys: list[bytes] | None = None
     ) -> None:
         """Publish a keyspace event if the settings name its class (notify.c: notifyKeyspaceEventWithSubkeys)."""
+        if self.modules is not None:
+            self.modules.keyspace_event(database, kind, event, key)
         if self.on_keyspace_event is not None:
             self.on_keyspace_event(database, kind, event, key)
         flags = self.settings.notify_keyspace_events.flags

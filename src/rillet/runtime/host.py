@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from rillet.errors import CommandError
 from rillet.runtime.settings import PARAMETERS, SettingError
+from rillet.types.module import Place
 from rillet.types.rdb import value as rdb
 
 try:
@@ -33,6 +34,7 @@ class Host(Protocol):
     """
 
     _engine: Any
+    _jobs: list[tuple[int, Callable[[], object]]]
 
     # -- the process ---------------------------------------------------------------------------------
 
@@ -74,6 +76,37 @@ class Host(Protocol):
         """Reset the host's own counters (CONFIG RESETSTAT)."""
         return
 
+    # -- later calls ---------------------------------------------------------------------------------
+
+    def post(self, function: Callable[[], object]) -> None:
+        """Call a function soon, while no command runs. Any thread may call this.
+
+        Default: `run_jobs` calls it.
+        """
+        self._jobs.append((0, function))
+
+    def call_later(self, seconds: float, function: Callable[[], object]) -> Callable[[], object]:
+        """Call a function once after a time, while no command runs; return a function that cancels this.
+
+        Default: `run_jobs` calls it.
+        """
+        job = (self._engine.clock.uptime_ms() + int(seconds * 1000), function)
+        self._jobs.append(job)
+
+        def cancel() -> None:
+            if job in self._jobs:
+                self._jobs.remove(job)
+
+        return cancel
+
+    def run_jobs(self) -> None:
+        """Call the functions of `post` and `call_later` that are due; for an engine without server and store."""
+        now = self._engine.clock.uptime_ms()
+        due = [job for job in self._jobs if job[0] <= now]
+        for job in due:
+            self._jobs.remove(job)
+            job[1]()
+
     # -- settings ------------------------------------------------------------------------------------
 
     def setting_changed(self, name: str) -> None:
@@ -81,7 +114,7 @@ class Host(Protocol):
 
         Default: reject the settings that only a server or a store in a directory can apply.
         """
-        if PARAMETERS[name].needs_host:
+        if name in PARAMETERS and PARAMETERS[name].needs_host:
             raise SettingError("can't be changed after the start")
 
     def rewrite_config(self, everything: bool) -> None:
@@ -121,7 +154,9 @@ class Host(Protocol):
         settings = self._engine.settings
         for database in self._engine.databases:
             for key, value in list(database.items()):
-                database.exchange(key, rdb.restore(rdb.dump(value, settings.rdbcompression), settings))
+                place = Place(database.index, key)
+                payload = rdb.dump(value, settings.rdbcompression, place=place)
+                database.exchange(key, rdb.restore(payload, settings, place=place))
 
     # -- the append-only file ------------------------------------------------------------------------
 
@@ -139,6 +174,7 @@ class DefaultHost(Host):
 
     def __init__(self, engine: Any) -> None:
         self._engine = engine
+        self._jobs = []
 
 
 __all__ = ["DefaultHost", "Host"]

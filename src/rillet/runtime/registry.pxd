@@ -20,6 +20,10 @@ cdef class Command:
     cdef readonly str syntax
     cdef readonly object get_keys
     cdef readonly object shortcut
+    cdef readonly str module
+    cdef readonly str access
+    cdef readonly str categories
+    cdef readonly str tips
     cdef readonly object handler
     cdef public dict subcommands
     cdef public long index

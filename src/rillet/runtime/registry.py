@@ -33,7 +33,8 @@ FLAGS = frozenset(
     "protected touches_arbitrary_keys not_key".split()
 )
 GROUPS = frozenset(
-    "generic string bitmap list set sorted-set hash stream connection server transactions pubsub scripting".split()
+    "generic string bitmap list set sorted-set hash stream connection server transactions pubsub scripting "
+    "module".split()
 )
 
 COMMANDS = "rillet.commands"
@@ -45,18 +46,23 @@ GetKeys = Callable[[list[bytes]], list[int]]
 @cython.final
 @cython.cclass
 class Command:
-    """The declaration of one command or subcommand; `index` is its position in the table, -1 outside of it."""
+    """The declaration of one command or subcommand; `index` is its position in the table, -1 outside of it.
+
+    Only for a command of a module: module, its name; access, the flags of its keys; categories, those of ACL; tips, the
+    hints for proxies.
+    """
 
     __slots__ = (
         "name", "fullname", "arity", "flags", "write", "no_auth", "keys", "group", "since", "complexity", "summary",
         "syntax", "get_keys", "handler", "subcommands", "container", "index",
-        "no_multi", "level", "shortcut", "valkey",
+        "no_multi", "level", "shortcut", "valkey", "module", "access", "categories", "tips",
     )  # fmt: skip
     handler: Any
 
     def __init__(self, fullname: str, arity: int, flags: str, keys: tuple[int, int, int], group: str, since: str,
                  complexity: str, syntax: str, summary: str, handler: Handler | None, get_keys: GetKeys | None,
-                 shortcut: Callable[[], Any] | None = None, valkey: str = "") -> None:
+                 shortcut: Callable[[], Any] | None = None, valkey: str = "", module: str = "", access: str = "",
+                 categories: str = "", tips: str = "") -> None:
         self.fullname = fullname
         self.name = fullname.rpartition("|")[2]
         self.container = fullname.rpartition("|")[0]
@@ -68,8 +74,12 @@ class Command:
         self.keys = keys
         self.group = group
         self.since = since
-        self.level = level_of(since)
+        self.level = 0 if module else level_of(since)  # a module counts its own versions
         self.valkey = valkey
+        self.module = module
+        self.access = access
+        self.categories = categories
+        self.tips = tips
         self.complexity = complexity
         self.summary = summary
         self.syntax = syntax
@@ -87,7 +97,7 @@ class Command:
         assert self.group in GROUPS, f"{self.fullname}: unknown group {self.group}"
         assert not {"write", "readonly"} <= self.flags, f"{self.fullname}: both write and readonly"
         assert self.arity != 0, f"{self.fullname}: arity 0"
-        assert self.summary, f"{self.fullname}: no docstring"
+        assert self.summary or self.module, f"{self.fullname}: no docstring"
         assert (first == 0) == (step == 0), f"{self.fullname}: contradicting key positions"
         assert first == 0 or abs(self.arity) > first or "not_key" in self.flags, (
             f"{self.fullname}: the first key lies beyond the arity"
@@ -167,6 +177,11 @@ class CommandTable:
         if tail and found is not None:
             found = (found.subcommands or {}).get(tail)
         return None if found is None or (compat is not None and not found.known_to(compat)) else found
+
+    @property
+    def size(self) -> int:
+        """The number of commands and subcommands: the first `Command.index` that a module's command can have."""
+        return len(self._all)
 
     def known(self, compat: Compat) -> list[Command]:
         """Return the commands that a server of this version has, sorted by name, without subcommands."""

@@ -217,6 +217,8 @@ _BOTH = "shutdown options SAVE and NOSAVE can't be used simultaneously"
 _OURS = [
     SettingType("compat", "The server whose commands, replies and errors rillet shows; never changes the stored data",
                 NEWEST, _compat),
+    integer("module-time-limit", "Milliseconds after which a call of a module's code is interrupted; 0: no limit",
+            5000, 0, INT_MAX),
     words("dump-format", "The format of DUMP with `compat newest`; every other `compat` always uses its native format",
           "oldest", ("oldest", "native")),
     words("rdb-foreign", "How to load unsupported RDB data: reject the file, omit the data, or keep its bytes",
@@ -369,7 +371,8 @@ _PROCESS = [
     boolean("lazyfree-lazy-user-flush", "Whether FLUSHALL and FLUSHDB free the data later, as with ASYNC", False),
     words("propagation-error-behavior", "Ignored; in Redis: reaction to an error in a replicated command",
           "ignore", ("ignore", "panic", "panic-on-replicas")),
-    words("enable-module-command", "Ignored; in Redis: who may run MODULE", "no", _PROTECTED, mutable=False),
+    words("enable-module-command", "Who may load and unload modules with MODULE: no, yes, or local clients",
+          "no", _PROTECTED, mutable=False),
 ]  # fmt: skip
 _MEMORY = [
     memory("maxmemory", "Largest size of the data and the clients' buffers, in bytes; 0: no limit", 0, 0, 2**64 - 1),
@@ -441,6 +444,10 @@ class Settings:
         self.quicklist_packed_threshold = 0
         self.skip_checksum_validation = False
         self.aof_flush_sleep = 0
+        # The types and settings of loaded modules, and their names and arguments (rillet.modules).
+        self.module_types: dict[int, Any] = {}
+        self.module_parameters: dict[str, SettingType] = {}
+        self.loaded_modules: list[list[str]] = []
         for parameter in PARAMETERS.values():
             if parameter.alias:
                 continue
@@ -471,6 +478,10 @@ class Settings:
         # For mypy: every setting is an attribute. Defined at run time, this method would slow down every access.
         def __getattr__(self, name: str) -> Any: ...
 
+    def parameter(self, name: str) -> SettingType | None:
+        """Return the setting of that name in any case, also one of a module, or None."""
+        return PARAMETERS.get(name.lower()) or self.module_parameters.get(name.lower())
+
     def set_text(self, name: str, text: str) -> None:
         """Parse and set the value of a setting; raise SettingError, with the valid values, if it is invalid."""
         parameter = PARAMETERS[name.lower()]
@@ -488,14 +499,14 @@ class Settings:
     def matching(self, pattern: str) -> Iterator[tuple[str, str]]:
         """Yield (name, text) of the settings that match a name or glob, ignoring case (configGetCommand)."""
         if not any(mark in pattern for mark in "[*?"):
-            exact = PARAMETERS.get(pattern.lower())
+            exact = self.parameter(pattern)
             if exact is not None:
                 yield pattern, exact.show(getattr(self, exact.attribute))
             return
         glob = compiled(pattern.encode("utf-8", "surrogateescape"), True)
-        for name, parameter in PARAMETERS.items():
+        for name, parameter in (*PARAMETERS.items(), *self.module_parameters.items()):
             if not parameter.hidden and glob.matches(name.encode()):
-                yield name, parameter.show(getattr(self, parameter.attribute))
+                yield parameter.name if "." in name else name, parameter.show(getattr(self, parameter.attribute))
 
 
 __all__ = ["DEFAULT_SAVE", "PARAMETERS", "UNCOUNTED_OUTPUT", "OutputLimit", "OutputLimits", "SavePoints",

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import rillet
 from rillet.errors import RilletError
+from rillet.modules.loading import load_all
 from rillet.runtime.engine import Engine
 from rillet.runtime.settings import Settings
 from rillet.server.data_directory import serve_store
@@ -59,6 +60,7 @@ async def _serve(configuration: Configuration, folder: Path, is_store: bool, loo
     server = Server(engine)
     persistence.attach(server)
     engine.host = DurableHost(server, persistence, configuration)
+    load_all(engine, configuration.modules, configuration.module_settings)
     engine.loading = True
     metrics: MetricsListener | None = None
     try:

@@ -21,10 +21,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from pathlib import Path
 
 from rillet.persistence.disk import REAL, Disk, write_file
 from rillet.protocol.command_parser import split_args
+from rillet.runtime.setting_types import quoted
 from rillet.runtime.settings import PARAMETERS, Settings
 from rillet.server.redis_conf import IGNORED
 
@@ -51,6 +53,16 @@ def rewritten(old: bytes, settings: Settings, everything: bool = False) -> bytes
         for value, wanted in parameter.lines(getattr(settings, parameter.attribute)):
             text.put(name.encode(), f"{name} {value}".encode("utf-8", "surrogateescape"), wanted or everything)
         text.finish(name.encode())
+    for name, parameter in settings.module_parameters.items():
+        for value, wanted in parameter.lines(getattr(settings, parameter.attribute)):
+            line = f"{parameter.name} {value}".encode("utf-8", "surrogateescape")
+            text.put(name.encode(), line, wanted or everything)
+        text.finish(name.encode())
+    for words in settings.loaded_modules:
+        written = (word if re.fullmatch(r"[!#-&(-~]+", word) else quoted(word) for word in words)
+        text.put(b"loadmodule", f"loadmodule {' '.join(written)}".encode("utf-8", "surrogateescape"), True)
+    text.finish(b"loadmodule")
+    text.finish_modules()
     text.finish(b"user")
     return text.joined()
 
@@ -88,6 +100,11 @@ class _Text:
         for at in self._free.pop(name, ()):
             self.lines[at] = b""
 
+    def finish_modules(self) -> None:
+        """Empty the lines of settings of modules that are not loaded any more."""
+        for name in [name for name in self._free if b"." in name]:
+            self.finish(name)
+
     def joined(self) -> bytes:
         """Return the lines as one text; consecutive empty lines become one."""
         kept = (line for at, line in enumerate(self.lines) if line or at == 0 or self.lines[at - 1])
@@ -103,7 +120,7 @@ def _directive(line: bytes) -> bytes | None:
     parameter = PARAMETERS.get(name.decode("utf-8", "surrogateescape"))
     if parameter is not None:
         return (parameter.alias or parameter.name).encode()
-    return name if name in _OTHERS or name.decode("utf-8", "surrogateescape") in IGNORED else None
+    return name if name in _OTHERS or b"." in name or name.decode("utf-8", "surrogateescape") in IGNORED else None
 
 
 def _replace(path: Path, text: bytes, disk: Disk) -> None:

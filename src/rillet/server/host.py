@@ -47,6 +47,14 @@ class ServerHost(DefaultHost):
         """Stop or restart the periodic jobs (DEBUG PAUSE-CRON)."""
         self._server.pause_cron(paused)
 
+    def post(self, function: Callable[[], object]) -> None:
+        """Call a function soon in the event loop, while the guard is held."""
+        self._server.post(function)
+
+    def call_later(self, seconds: float, function: Callable[[], object]) -> Callable[[], object]:
+        """Call a function after a time in the event loop, while the guard is held."""
+        return self._server.call_later(seconds, function)
+
     def memory(self) -> dict[str, int]:
         """Return the resident memory of the process."""
         return memory()

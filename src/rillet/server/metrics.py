@@ -161,7 +161,7 @@ def _commands(server: Server) -> list[Metric]:
     seconds = Metric("commands_duration_seconds", "counter", "Time in a command, in seconds.", label)
     failed = Metric("commands_failed", "counter", "Calls whose reply was an error.", label)
     rejected = Metric("commands_rejected", "counter", "Calls that were refused before they ran.", label)
-    for entry in all_commands():
+    for entry in all_commands(server.engine):
         counters = statistics.of(entry)
         if counters.calls or counters.rejected:
             calls.add(counters.calls, entry.fullname)

@@ -13,6 +13,10 @@ requires one (server.c: main).
 `save` accumulates: the first one replaces the default save points, further ones are added, and `save ""` removes all
 (config.c: setConfigSaveOption).
 
+`loadmodule` names a module and its arguments; it may occur several times. A directive whose name contains a dot is a
+setting of a module (`bloom.error-rate 0.01`). The server loads the modules before the data, and rejects settings that
+belong to none of them.
+
 A directive that rillet does not support is an error with its name and line. Exceptions are directives without an effect
 for clients (IGNORED): they are accepted, and CONFIG REWRITE leaves them in the file (rillet.server.config_rewrite).
 """
@@ -21,7 +25,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from glob import glob
 from hashlib import sha256
 from pathlib import Path
@@ -67,12 +71,15 @@ class Configuration:
     """The settings of a server, the file that CONFIG REWRITE writes, and the names of the settings that were given.
 
     without_effect: the given directives that change nothing in rillet, for a line in the server's log.
+    modules: the modules to load, each with its arguments; module_settings: the values of their settings by full name.
     """
 
     settings: Settings
     file: Path | None = None
     given: frozenset[str] = frozenset()
     without_effect: tuple[str, ...] = ()
+    modules: tuple[tuple[str, ...], ...] = ()
+    module_settings: dict[str, str] = field(default_factory=dict)
 
 
 def load(arguments: Sequence[str], stdin: BinaryIO | None = None) -> Configuration:
@@ -89,7 +96,7 @@ def load(arguments: Sequence[str], stdin: BinaryIO | None = None) -> Configurati
         reader.apply(line, where)
     reader.finish()
     return Configuration(reader.settings, None if file is None else file.absolute(), frozenset(reader.given),
-                         tuple(reader.without_effect))  # fmt: skip
+                         tuple(reader.without_effect), tuple(reader.modules), reader.module_settings)  # fmt: skip
 
 
 def _options(rest: list[str]) -> Iterator[tuple[str, bytes]]:
@@ -123,6 +130,8 @@ class _DirectiveReader:
         self.settings = settings
         self.given: set[str] = set()
         self.without_effect: dict[str, None] = {}
+        self.modules: list[tuple[str, ...]] = []
+        self.module_settings: dict[str, str] = {}
         self._saved = False
         # A hash of the password, and the line that contains it; compared with the password at the end.
         self._hash: tuple[str, str] | None = None
@@ -153,6 +162,10 @@ class _DirectiveReader:
         name = texts[0].lower() if texts else ""
         if name == "include" and len(texts) == 2 and depth < _MOST_INCLUDES:
             self._include(texts[1], depth + 1)
+        elif name == "loadmodule" and len(texts) >= 2:
+            self.modules.append(tuple(texts[1:]))
+        elif "." in name and len(texts) >= 2:
+            self.module_settings[texts[0]] = " ".join(texts[1:])
         elif name == "user":
             self._user(texts[1:], place)
         elif name in PARAMETERS and name not in IGNORED:

@@ -106,6 +106,8 @@ class Server:
         # The periodic jobs: called `hz` times a second while the guard is held.
         self.cron_jobs: list[Callable[[], None]] = []
         self._pause_until = 0
+        # Functions of modules that were posted before the event loop ran; None once it runs.
+        self._early: list[Callable[[], None]] | None = []
         engine.host = ServerHost(self)
         self.client_memory.take_settings()
 
@@ -122,6 +124,9 @@ class Server:
             await self._listen_unix(Path(self.settings.unixsocket))
         self._tick()
         self._defragment()
+        early, self._early = self._early or [], None
+        for function in early:
+            function()
 
     async def _listen_tcp(self) -> None:
         self.port = self.settings.port
@@ -349,6 +354,45 @@ class Server:
     def call_soon(self, function: Callable[[], None]) -> None:
         """Call the function in the next loop iteration; only the loop's thread may use this method."""
         self.loop.call_soon(function)
+
+    def post(self, function: Callable[[], object]) -> None:
+        """Call a function in a later loop iteration, while the guard is held; any thread may call this method."""
+        if self._early is not None:
+            self._early.append(lambda: self.post(function))
+            return
+        with contextlib.suppress(RuntimeError):  # the event loop has ended
+            self.loop.call_soon_threadsafe(self._run_job, function)
+
+    def call_later(self, seconds: float, function: Callable[[], object]) -> Callable[[], object]:
+        """Call a function after a time, while the guard is held; return a function that cancels this."""
+        cancelled = False
+        handles: list[asyncio.TimerHandle] = []
+
+        def start() -> None:
+            if not cancelled:
+                handles.append(self.loop.call_later(seconds, self._run_job, function))
+
+        def cancel() -> None:
+            nonlocal cancelled
+            cancelled = True
+            for handle in handles:
+                handle.cancel()
+
+        if self._early is not None:
+            self._early.append(start)
+        elif threading.get_ident() == self.thread:
+            start()
+        else:
+            with contextlib.suppress(RuntimeError):
+                self.loop.call_soon_threadsafe(start)
+        return cancel
+
+    def _run_job(self, function: Callable[[], object]) -> None:
+        """Call a function of a module, and write the log afterwards."""
+        with self.guard:
+            function()
+            if self.engine.log is not None:
+                self._flush_guarded()
 
     def resume_soon(self, connection: ClientConnection) -> None:
         """Continue with a client that was blocked, at the latest in the next loop iteration, in the loop's thread."""

@@ -21,6 +21,7 @@ from typing import Any
 from rillet.errors import NestedCall, StoreBusy, StoreClosed, StoreError
 from rillet.keyspace.clock import Clock
 from rillet.loggers import logger
+from rillet.modules.loading import NO_MODULES, OpenModules, load_all
 from rillet.persistence.announcement import Announcement
 from rillet.persistence.directory_lock import LogLocked
 from rillet.persistence.rdb.writer import write_rdb
@@ -32,6 +33,7 @@ from rillet.store.directory import Directory
 from rillet.store.directory_opening import DirectoryOpening
 from rillet.store.encoding import decode
 from rillet.store.expiry import ActiveExpiry
+from rillet.store.memory_host import MemoryHost
 from rillet.store.owner import Owner
 from rillet.store.recovery import Recovery
 from rillet.store.retries import PATIENCE
@@ -104,8 +106,11 @@ class MemoryBackend(Backend):
     active_expiry: delete expired keys that no command accesses; see rillet.store.expiry.
     """
 
-    def __init__(self, settings: Settings, clock: Clock | None = None, *, active_expiry: bool = True) -> None:
+    def __init__(self, settings: Settings, clock: Clock | None = None, *, active_expiry: bool = True,
+                 modules: OpenModules = NO_MODULES) -> None:  # fmt: skip
         self._transport = InProcessTransport(Engine(settings, clock), engine_lock())
+        self._host = self._transport.engine.host = MemoryHost(self._transport.engine, self._transport.lock)
+        load_all(self._transport.engine, *modules)
         self.expiry = ActiveExpiry(self._transport.engine, self._transport.lock) if active_expiry else None
         self.defrag = DefragThread(self._transport.engine, self._transport.lock)
         self.lazyfree = LazyFreeThread(self._transport.engine, self._transport.lock)
@@ -133,6 +138,7 @@ class MemoryBackend(Backend):
         self._transport.after_fork(engine_lock())
         if self.expiry is not None:
             self.expiry = self.expiry.after_fork(self._transport.lock)
+        self._host.after_fork(self._transport.lock)
         self.defrag = DefragThread(self._transport.engine, self._transport.lock)
         self.lazyfree = LazyFreeThread(self._transport.engine, self._transport.lock)
         self.eviction = EvictionThread(self._transport.engine, self._transport.lock)
@@ -153,6 +159,7 @@ class MemoryBackend(Backend):
             server, self._server = self._server, None
         if server is not None:
             server.close()
+        self._host.close()
         with self._transport.lock:
             self.defrag.close()
             self.lazyfree.close()
@@ -175,8 +182,9 @@ class DirectoryBackend(Backend):
     """
 
     def __init__(self, directory: Directory, settings: Settings, progress: Callable[[int, int], None] | None,
-                 timeout: float | None = None) -> None:  # fmt: skip
+                 timeout: float | None = None, modules: OpenModules = NO_MODULES) -> None:  # fmt: skip
         self.timeout = timeout
+        self._modules = modules
         self.path = str(directory.path)
         self._directory = directory
         self._settings = settings
@@ -254,7 +262,7 @@ class DirectoryBackend(Backend):
             return None
         lock = engine_lock()
         try:
-            self._owner = Owner(self._directory, self._settings, lock, self._progress)
+            self._owner = Owner(self._directory, self._settings, lock, self._progress, modules=self._modules)
         except BaseException:
             self._directory.unlock()
             raise

@@ -10,17 +10,18 @@ import math
 import os
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from rillet.errors import StoreError
+from rillet.modules.loading import named_modules
 from rillet.store.backend import DirectoryBackend, MemoryBackend, ServerBackend
 from rillet.store.directory import Directory
 from rillet.store.durations import Seconds, seconds_in
 from rillet.store.read_only import ReadOnlyBackend
 from rillet.store.separate_backend import SeparateBackend
 from rillet.store.store import Store
-from rillet.store.store_settings import FILES, MEMORY, differences, settings_of
+from rillet.store.store_settings import FILES, MEMORY, differences, missing_modules, settings_of
 
 # Connections of attached processes; each waiting task of asyncio has one. The limit of open files is the actual limit:
 # the owner rejects the connections beyond it.
@@ -33,7 +34,7 @@ _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 def open(path: str | os.PathLike[str] | None = None, *, appendfsync: Literal["always", "everysec", "no"] = "everysec",
          readonly: bool = False, progress: Callable[[int, int], None] | None = None,
          owner: Literal["this", "process"] = "this", owner_grace: Seconds = 5.0, timeout: Seconds | None = TIMEOUT,
-         **settings: Any) -> Store:  # fmt: skip
+         modules: Sequence[Any] = (), **settings: Any) -> Store:  # fmt: skip
     """Open a store: in memory without a path or with ":memory:", durable in a directory with one.
 
     path: "~" at its beginning is the home directory ("./~" is a directory of that name). ValueError for a url.
@@ -46,12 +47,18 @@ def open(path: str | os.PathLike[str] | None = None, *, appendfsync: Literal["al
     after its last one (the value of the client that started it applies); no client's computation delays the others.
     timeout: seconds within which the owner must answer an attached store, in addition to the time that a call itself
     waits (`block`); None waits without limit. StoreTimeout if it does not, UnknownTimeout if a write was sent.
+    modules: types and commands in Python to load first (docs/modules.md): names ("bloom", "package.module"), paths of
+    files, or tuples of these with arguments; in memory also a rillet.modules.Module. A setting of a module has a name
+    with a dot: **{"bloom.error-rate": 0.001}.
     settings: parameters of redis.conf, with `_` in place of `-`. ValueError for one that would have no effect.
     If another process owns the directory, its settings apply; a RuntimeWarning names those that differ.
     progress(bytes read, total bytes) is called while the log is replayed, in place of the bar that a terminal shows.
     Each write to the log has a checksum (aof_checksums=False writes the same bytes as redis-server).
     """
     owner_grace, timeout = seconds_in(owner_grace), None if timeout is None else seconds_in(timeout)
+    of_modules = {name: settings.pop(name) for name in list(settings) if "." in name}
+    in_memory = path is None or path == ":memory:" or readonly
+    loaded = named_modules(modules, of_modules, shared=not in_memory)
     _check_client_options(owner, owner_grace, timeout)
     path = None if path is None else os.path.expanduser(os.fsdecode(path))
     if path is not None and (scheme := _URL.match(path)):
@@ -61,27 +68,31 @@ def open(path: str | os.PathLike[str] | None = None, *, appendfsync: Literal["al
             raise ValueError("readonly=True needs the path of a directory")
         if owner == "process":
             raise ValueError("owner='process' needs the path of a directory")
-        return Store(MemoryBackend(settings_of(MEMORY, {"appendfsync": appendfsync, **settings})))
+        return Store(MemoryBackend(settings_of(MEMORY, {"appendfsync": appendfsync, **settings}), modules=loaded))
     if appendfsync not in ("always", "everysec", "no"):
         raise ValueError(f"appendfsync must be 'always', 'everysec' or 'no', not {appendfsync!r}")
     if readonly and owner == "process":
         raise ValueError("readonly=True needs no owner: omit owner='process'")
     if readonly:
-        snapshot = ReadOnlyBackend(path, settings_of(FILES, settings), progress)
-        return Store(snapshot, (_open_existing, os.path.abspath(path), {"readonly": True, **settings}))
+        snapshot = ReadOnlyBackend(path, settings_of(FILES, settings), progress, loaded)
+        again = {"readonly": True, "modules": loaded[0], **settings, **of_modules}
+        return Store(snapshot, (_open_existing, os.path.abspath(path), again))
     defaults = {"aof_checksums": True, "log_entries_read": True, "maxclients": _MAX_CLIENTS}
     named = {**defaults, "appendfsync": appendfsync, **settings}
     given = settings_of(FILES, named)
     directory = Directory(path, given.dbfilename)
-    backend = DirectoryBackend(directory, given, progress, timeout)
-    options = {"appendfsync": appendfsync, "timeout": timeout, **settings}
+    backend = DirectoryBackend(directory, given, progress, timeout, loaded)
+    options = {"appendfsync": appendfsync, "timeout": timeout, "modules": loaded[0], **settings, **of_modules}
     if owner == "process":
-        backend = SeparateBackend(directory, given, named, progress, timeout, owner_grace)
+        backend = SeparateBackend(directory, given, named, progress, timeout, owner_grace, loaded)
         options |= {"owner": owner, "owner_grace": owner_grace}
     store = Store(backend, (_open_existing, os.path.abspath(path), options))
     asked = [*settings, *(["appendfsync"] if appendfsync != "everysec" else [])]
     if asked and not store.owner and (other := differences(store, given, asked)):
         warnings.warn(f"{path}: the settings of the process that owns the store apply: {'; '.join(other)}",
+                      RuntimeWarning, stacklevel=2)  # fmt: skip
+    if loaded[0] and not store.owner and (missing := missing_modules(store, loaded)):
+        warnings.warn(f"{path}: the process that owns the store has not loaded {', '.join(missing)}; its modules apply",
                       RuntimeWarning, stacklevel=2)  # fmt: skip
     return store
 

@@ -20,6 +20,7 @@ from typing import Any
 
 from rillet.errors import StoreError
 from rillet.loggers import logger
+from rillet.modules.loading import NO_MODULES, OpenModules, load_all
 from rillet.persistence.aof.rewrite_format import InlineBaseWriter, SpawnedBaseWriter
 from rillet.persistence.aof.service import AofService
 from rillet.persistence.write_gate import WriteGate
@@ -77,12 +78,14 @@ class Owner:
     """The process that holds the lock of a store's directory."""
 
     def __init__(self, directory: Directory, settings: Settings, lock: Any,
-                 progress: Callable[[int, int], None] | None = None, *, separate: bool = False) -> None:  # fmt: skip
+                 progress: Callable[[int, int], None] | None = None, *, separate: bool = False,
+                 modules: OpenModules = NO_MODULES) -> None:  # fmt: skip
         self.directory = directory
         self._separate = separate
         self.engine = Engine(settings)
         self._settings: Any = settings
         self.lock = lock
+        load_all(self.engine, *modules)
         names = directory.redis_logs() or [settings.appendfilename]
         if len(names) > 1:
             raise StoreError(f"{directory.path / LOG_FOLDER} holds several logs: {', '.join(names)}; leave only one")

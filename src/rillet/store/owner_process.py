@@ -35,6 +35,7 @@ from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
 from rillet.errors import StoreError
+from rillet.modules.loading import NO_MODULES, OpenModules
 from rillet.server.connection import ClientConnection
 from rillet.server.server import calm_garbage_collector
 from rillet.store.directory import Directory
@@ -52,11 +53,15 @@ _CONNECTING = 0.01  # seconds in which a client that found the socket's path has
 
 @dataclass(frozen=True)
 class OwnerArguments:
-    """The arguments of an owner process. settings: those of rillet.open; grace: seconds after the last client."""
+    """The arguments of an owner process. settings: those of rillet.open; grace: seconds after the last client.
+
+    modules: those of rillet.open, and the values of their settings.
+    """
 
     path: str
     settings: dict[str, Any] = field(default_factory=dict)
     grace: float = 5.0
+    modules: OpenModules = NO_MODULES
 
 
 class Answers:
@@ -110,7 +115,7 @@ class SeparateOwner(Owner):
         self._idle_since: float | None = None
         self._ending: asyncio.Task[None] | None = None
         settings = settings_of(FILES, request.settings)
-        super().__init__(directory, settings, engine_lock(), answers.progress, separate=True)
+        super().__init__(directory, settings, engine_lock(), answers.progress, separate=True, modules=request.modules)
 
     def _new_server(self) -> GuardedServer:
         return _ClientServer(self.engine, connection=GuardedConnection, guard=self.lock)

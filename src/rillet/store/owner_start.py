@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from rillet.errors import StoreError
+from rillet.modules.loading import NO_MODULES, OpenModules
 from rillet.persistence.aof.rewrite_format import SpawnedBaseWriter
 from rillet.server.server import UNIX_SOCKETS
 from rillet.store.progress import ProgressBar
@@ -39,7 +40,8 @@ def check_possible() -> None:
         )
 
 
-def start_owner(path: Path, settings: dict[str, Any], grace: float, progress: Progress | None) -> Recovery | None:
+def start_owner(path: Path, settings: dict[str, Any], grace: float, progress: Progress | None,
+                modules: OpenModules = NO_MODULES) -> Recovery | None:  # fmt: skip
     """Start a process that owns the directory; return its recovery, None if another process owns the directory.
 
     Raise what opening the directory raises.
@@ -55,7 +57,8 @@ def start_owner(path: Path, settings: dict[str, Any], grace: float, progress: Pr
     assert process.stderr is not None
     try:
         with contextlib.suppress(BrokenPipeError):  # the reason is in its stderr
-            process.stdin.write(pickle.dumps({"path": str(path), "settings": settings, "grace": grace}))
+            request = {"path": str(path), "settings": settings, "grace": grace, "modules": modules}
+            process.stdin.write(pickle.dumps(request))
             process.stdin.close()
         with ProgressBar(f"{path.name}: replaying") as bar:
             return _answered(path, process.stdout, process.stderr, progress or bar)

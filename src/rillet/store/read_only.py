@@ -30,6 +30,7 @@ from types import TracebackType
 from typing import BinaryIO, cast
 
 from rillet.errors import LogCorrupt, NotAStore, StoreError
+from rillet.modules.loading import NO_MODULES, OpenModules
 from rillet.persistence.aof.folder import log_files
 from rillet.persistence.aof.loader import LoadResult, load_snapshot, replay
 from rillet.persistence.disk import Disk
@@ -52,9 +53,10 @@ Progress = Callable[[int, int], None]
 class ReadOnlyBackend(MemoryBackend):
     """The data of a directory in an engine in memory that rejects writes."""
 
-    def __init__(self, path: str | os.PathLike[str], settings: Settings, progress: Progress | None = None) -> None:
+    def __init__(self, path: str | os.PathLike[str], settings: Settings, progress: Progress | None = None,
+                 modules: OpenModules = NO_MODULES) -> None:  # fmt: skip
         folder = Path(path).absolute()
-        super().__init__(settings, active_expiry=False)
+        super().__init__(settings, active_expiry=False, modules=modules)
         self.path = str(folder)
         self._recovery = _load(folder, self.transport().engine, progress)
         WriteGate(self.transport().engine).set(READ_ONLY, READ_ONLY)

@@ -21,6 +21,7 @@ from rillet.client.connection import Connection
 from rillet.client.errors import ConnectionLost, ConnectorError, TimedOut
 from rillet.errors import StoreTimeout
 from rillet.loggers import logger
+from rillet.modules.loading import NO_MODULES, OpenModules
 from rillet.persistence.announcement import Announcement
 from rillet.persistence.directory_lock import LogLocked
 from rillet.runtime.settings import Settings
@@ -42,9 +43,10 @@ class SeparateBackend(DirectoryBackend):
     """A store in a directory whose owner is a separate process. settings: as rillet.open received them."""
 
     def __init__(self, directory: Directory, settings: Settings, given: dict[str, Any],
-                 progress: Callable[[int, int], None] | None, timeout: float | None, grace: float) -> None:  # fmt: skip
+                 progress: Callable[[int, int], None] | None, timeout: float | None, grace: float,
+                 modules: OpenModules = NO_MODULES) -> None:  # fmt: skip
         check_possible()
-        super().__init__(directory, settings, progress, timeout)
+        super().__init__(directory, settings, progress, timeout, modules)
         self._given = given
         self._grace = grace
         self._recovery: Recovery | None = None
@@ -76,7 +78,7 @@ class SeparateBackend(DirectoryBackend):
     def _start(self) -> bool:
         """Start an owner process; return False if another process became the owner."""
         try:
-            recovery = start_owner(self._directory.path, self._given, self._grace, self._progress)
+            recovery = start_owner(self._directory.path, self._given, self._grace, self._progress, self._modules)
         except LogLocked:
             # A server that has just locked the log announces itself; an owner may just create its lock file.
             if wait_for(self._is_announced, ANNOUNCE_SECONDS):

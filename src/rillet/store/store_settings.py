@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from rillet.modules.loading import OpenModules
 from rillet.runtime.settings import PARAMETERS, SettingError, Settings
 from rillet.store.encoding import decode
 
@@ -79,4 +80,11 @@ def differences(store: Store, settings: Settings, names: Iterable[str]) -> list[
     return found
 
 
-__all__ = ["FILES", "MEMORY", "differences", "settings_of"]
+def missing_modules(store: Store, modules: OpenModules) -> list[str]:
+    """Return those modules of rillet.open that the owner of an attached store has not loaded."""
+    listed = [dict(zip(row[::2], row[1::2], strict=True)) for row in store.execute("MODULE", "LIST")]
+    paths = {decode(row[b"path"]) for row in listed}
+    return [str(spec) for spec, *_ in modules[0] if str(spec) not in paths]
+
+
+__all__ = ["FILES", "MEMORY", "differences", "missing_modules", "settings_of"]

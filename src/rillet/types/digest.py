@@ -9,7 +9,7 @@ for scores, whose text changed in 7.2), so tests compare digests. Two operations
 A value mixes its type number (four bytes, big-endian) and its parts: a string its bytes, a list its elements, a
 stream for each entry "ms.seq" and its fields and values. A set xors its members, a hash the mix of each field and its
 value (since 7.4 xored with the text "!!hexpire!!" if the field expires), a sorted set the mix of each member and its
-score. An expiry then xors the text "!!expire!!". A key's digest
+score, a module's value the digest that its type computes. An expiry then xors the text "!!expire!!". A key's digest
 mixes its name and its value. A data set mixes each database's number and xors the digests of its keys.
 """
 
@@ -22,6 +22,7 @@ from rillet.structs import float_text
 from rillet.types.compat import NEWEST, Compat
 from rillet.types.hash import Hash
 from rillet.types.list import List
+from rillet.types.module import MODULE_DIGEST, NOWHERE, ModuleValue, Place
 from rillet.types.set import Set
 from rillet.types.stream.iterator import StreamIterator
 from rillet.types.stream.value import Stream
@@ -44,11 +45,17 @@ def mix(digest: bytes, data: bytes) -> bytes:
 
 
 def value_digest(
-    value: object, expires: bool, digest: bytes = ZERO, compat: Compat = NEWEST, now: int = 0
+    value: object,
+    expires: bool,
+    digest: bytes = ZERO,
+    compat: Compat = NEWEST,
+    now: int = 0,
+    place: Place = NOWHERE,
 ) -> bytes:
     """Return the digest after adding a value (debug.c: xorObjectDigest). O(size of the value)
 
     now: the time in ms; Valkey omits fields of hashes that have expired.
+    place: the database and the key of the value, for modules.
     """
     if isinstance(value, String):
         digest = mix(mix(digest, bytes(4)), value.value())
@@ -73,6 +80,10 @@ def value_digest(
         for member, score in value:
             text = float_text.shortest(score) if compat.knows(72) else float_text.digits_17(score)
             digest = xor(digest, mix(mix(ZERO, member), text))
+    elif isinstance(value, ModuleValue):
+        digest = mix(digest, MODULE_DIGEST)
+        found = value.digest_of(place)
+        digest = digest if found is None else xor(digest, found)
     else:
         assert isinstance(value, Stream)
         digest = mix(digest, b"\0\0\0\6")
@@ -92,5 +103,5 @@ def data_digest(
     for index, keys in databases:
         final = mix(final, index.to_bytes(4, "big"))
         for name, value, expires in keys:
-            final = xor(final, value_digest(value, expires, mix(ZERO, name), compat, now))
+            final = xor(final, value_digest(value, expires, mix(ZERO, name), compat, now, Place(index, name)))
     return final

@@ -6,7 +6,7 @@ server, such as a tool or a test, uses `DEFAULTS`.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 from rillet.types.compat import NEWEST, Compat
 
@@ -25,6 +25,7 @@ class EncodingLimits(Protocol):
     hash_max_listpack_value: int = 64
     zset_max_listpack_entries: int = 128
     zset_max_listpack_value: int = 64
+    module_types: dict[int, Any] = {}  # the types of loaded modules (types.module.TypeHandle)
 
 
 class Defaults(EncodingLimits):

@@ -46,5 +46,5 @@ def acl_cat(session: Session, argv: list[bytes]) -> None:
         if wanted not in CATEGORIES:
             raise CommandError(f"Unknown category '{text(argv[2])}'")
         level = session.engine.settings.compat.level
-        names = [one.fullname for one in all_commands() if one.level <= level and wanted in categories(one)]
+        names = [one.fullname for one in all_commands(session.engine) if one.level <= level and wanted in categories(one)]
     write_bulks(session.out, [name.encode() for name in names])

@@ -178,7 +178,7 @@ def client_unblock(session: Session, argv: list[bytes]) -> None:
     if reason not in (b"timeout", b"error"):
         raise CommandError("CLIENT UNBLOCK reason should be TIMEOUT or ERROR")
     other = session.engine.sessions.get(integer(argv[2]))
-    if other is None or other.blocked is None or other.blocked.postponed:
+    if other is None or other.blocked is None or other.blocked.postponed or not other.blocked.unblockable:
         session.out.integer(0)
         return
     if reason == b"error":

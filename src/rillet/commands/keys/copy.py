@@ -14,6 +14,7 @@ from rillet.runtime.session import Session
 from rillet.types.compat import Compat
 from rillet.types.hash import Hash
 from rillet.types.list import List
+from rillet.types.module import ModuleValue, Place
 from rillet.types.rdb import value as rdb
 from rillet.types.set import Set
 from rillet.types.stream.value import Stream
@@ -118,11 +119,14 @@ def _copy(session: Session, source: bytes, target: Database, key: bytes, replace
     if value is None:
         return False
     old = target.view(key)
+    if old is not None and not replace:
+        return False
+    if isinstance(value, ModuleValue):
+        twin: object = value.copy(Place(session.db.index, source), Place(target.index, key))
+    else:
+        twin = _duplicate(value, session.engine.settings.compat)
     if old is not None:
-        if not replace:
-            return False
         target.delete_replaced(key)
-    twin = _duplicate(value, session.engine.settings.compat)
     if isinstance(twin, Hash) and twin.expiry is not None and session.engine.settings.compat.valkey:
         _drop_expired(session, twin)
     _put(target, key, twin, session.db.get_expire(source))
@@ -192,5 +196,7 @@ def swapdb(session: Session, argv: list[bytes]) -> None:
         raise CommandError("DB index is out of range")
     if one != two:
         databases[one].swap(databases[two])
+        if session.engine.modules is not None:
+            session.engine.modules.server_event("swap", one, two)
     session.dirty += 1
     session.out.ok()

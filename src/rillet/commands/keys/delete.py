@@ -51,6 +51,8 @@ def _flush(session: Session, argv: list[bytes], databases: list[Any]) -> int:
             raise syntax_error()
         lazy = word == b"async"
     counted = lazy or (settings.compat.knows(74) and session.engine.propagation.depth == 1)
+    if session.engine.modules is not None:
+        session.engine.modules.server_event("flush", session.db.index if len(databases) == 1 else -1)
     removed: int = sum(database.flush(counted) for database in databases)
     if counted and not lazy:
         session.engine.lazyfree.step(_NO_LIMIT)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from rillet.commands.keys import command
+from rillet.keyspace.database import Database
 from rillet.runtime.session import Session
 from rillet.types.hash import Hash
 from rillet.types.list import List
+from rillet.types.module import ModuleValue
 from rillet.types.set import Set
 from rillet.types.stream.value import Stream
 from rillet.types.string import String
@@ -34,7 +36,13 @@ def touch(session: Session, argv: list[bytes]) -> None:
 def type_(session: Session, argv: list[bytes]) -> None:
     """Return the type of the value at a key."""
     n = session.db.find_untouched(argv[1])
-    session.out.simple(b"none" if n < 0 else TYPE_NAMES[session.db.type_at(n)])
+    session.out.simple(b"none" if n < 0 else type_name(session.db, n))
+
+
+def type_name(database: Database, n: int) -> bytes:
+    """Return the name of the type of an entry's value; that of a module's type is chosen by the module."""
+    kind = database.type_at(n)
+    return database.value_at(n).type.name.encode() if kind is ModuleValue else TYPE_NAMES[kind]
 
 
 @command("dbsize", arity=1, flags="readonly fast", keys=(0, 0, 0), group="server", since="1.0.0", complexity="O(1)")

@@ -7,7 +7,7 @@ from typing import Any
 
 from rillet.commands.arguments import integer, syntax_error, text
 from rillet.commands.keys import command
-from rillet.commands.keys.lookup import TYPE_NAMES
+from rillet.commands.keys.lookup import TYPE_NAMES, type_name
 from rillet.commands.lookup import read_value
 from rillet.commands.replies import bulk_or_null, write_bulks
 from rillet.errors import CommandError
@@ -136,7 +136,12 @@ def _wanted(database: Database, key: bytes, options: ScanOptions, type_first: bo
     """Return whether SCAN returns a key; delete it if it has expired, in Valkey only if its type is wanted."""
     if options.pattern != b"*" and not compiled(options.pattern).matches(key):
         return False
-    if type_first and options.type and TYPE_NAMES[database.type_at(database.keys.find(key))] != options.type:
+    if type_first and options.type and not _has_type(database, database.keys.find(key), options):
         return False
     n = -1 if database.expire_if_needed(key) else database.keys.find(key)
-    return n >= 0 and (not options.type or TYPE_NAMES[database.type_at(n)] == options.type)
+    return n >= 0 and (not options.type or _has_type(database, n, options))
+
+
+def _has_type(database: Database, n: int, options: ScanOptions) -> bool:
+    """Return whether an entry's value has the type of the option TYPE, in any case."""
+    return type_name(database, n).lower() == options.type

@@ -13,7 +13,7 @@ from rillet.commands.arguments import text
 from rillet.commands.server import command
 from rillet.errors import CommandError, Loading
 from rillet.runtime.session import Session
-from rillet.runtime.settings import PARAMETERS, SettingError, SettingType
+from rillet.runtime.settings import SettingError, SettingType
 
 _FLAGS = "admin noscript loading stale"
 _NOT_WHILE_LOADING = ("appendonly", "dir", "repl-diskless-load")  # Redis: DENY_LOADING_CONFIG
@@ -53,7 +53,7 @@ def _chosen(session: Session, names: list[str]) -> list[SettingType]:
     protected: str = session.engine.settings.enable_protected_configs
     chosen: list[SettingType] = []
     for name in names:
-        parameter = PARAMETERS.get(name.lower())
+        parameter = session.engine.settings.parameter(name)
         if parameter is None:
             raise CommandError(f"Unknown option or number of arguments for CONFIG SET - '{name}'")
         if not parameter.mutable:
@@ -91,20 +91,40 @@ def _take(engine: Any, chosen: list[SettingType], values: list[Any]) -> None:
     before = [getattr(settings, parameter.attribute) for parameter in chosen]
     for parameter, value in zip(chosen, values, strict=True):
         setattr(settings, parameter.attribute, value)
-    applied: list[SettingType] = []
+    applied: list[tuple[SettingType, Any]] = []
     for parameter, old, new in zip(chosen, before, values, strict=True):
         if old == new:
             continue
         try:
-            engine.host.setting_changed(parameter.name)
+            _apply(engine, parameter, new)
         except SettingError as error:
-            for other, value in zip(chosen, before, strict=True):
-                setattr(settings, other.attribute, value)
-            for other in applied:
-                engine.host.setting_changed(other.name)
+            _restore(engine, chosen, before, applied)
             raise _refused(parameter.name, _reason(error)) from None
-        applied.append(parameter)
+        applied.append((parameter, old))
+    of_modules = [parameter for parameter, _ in applied if parameter.name.lower() in settings.module_parameters]
+    if of_modules:
+        try:
+            engine.modules.apply_settings(of_modules)
+        except SettingError as error:
+            _restore(engine, chosen, before, applied)
+            raise _refused(error.args[1], error.args[0].removeprefix("ERR ")) from None
     engine.take_settings()
+
+
+def _apply(engine: Any, parameter: SettingType, value: Any) -> None:
+    """Apply the new value of a setting in the host, or in the module that declares it; SettingError."""
+    if parameter.name.lower() in engine.settings.module_parameters:
+        engine.modules.accept_setting(parameter, value)
+    else:
+        engine.host.setting_changed(parameter.name)
+
+
+def _restore(engine: Any, chosen: list[SettingType], before: list[Any], applied: list[tuple[SettingType, Any]]) -> None:
+    """Restore the values of all settings, and apply again those that were applied."""
+    for parameter, value in zip(chosen, before, strict=True):
+        setattr(engine.settings, parameter.attribute, value)
+    for parameter, old in applied:
+        _apply(engine, parameter, old)
 
 
 @command("config|resetstat", arity=2, flags=_FLAGS, since="2.0.0", complexity="O(1)")

@@ -24,6 +24,7 @@ from rillet.structs.dict import Dict
 from rillet.structs.quicklist import Quicklist
 from rillet.types import digest
 from rillet.types.list import List
+from rillet.types.module import Place
 from rillet.types.rdb import value as rdb
 
 _NOT_ALLOWED = (
@@ -125,7 +126,8 @@ def _object(session: Session, argv: list[bytes]) -> None:
     value: Any = session.db.value_at(n)
     at = id(keys) + n  # the entry: a value at rest has no object
     bits = keys.lru(n)
-    size = len(rdb.dump(value, session.engine.settings.rdbcompression)) - 11
+    place = Place(session.db.index, argv[2])
+    size = len(rdb.dump(value, session.engine.settings.rdbcompression, place=place)) - 11
     nodes = _nodes(value.elements) if isinstance(value, List) and not value.elements.single else ""
     session.out.simple(
         f"Value at:{at:#x} refcount:1 encoding:{value.encoding()} serializedlength:{size} "
@@ -209,7 +211,8 @@ def _digest_value(session: Session, argv: list[bytes]) -> None:
         found = digest.ZERO
         if value is not None:
             compat, now = session.engine.settings.compat, field_clock(database)
-            found = digest.value_digest(value, key in database.expires, digest.ZERO, compat, now)
+            place = Place(database.index, key)
+            found = digest.value_digest(value, key in database.expires, digest.ZERO, compat, now, place)
         session.out.simple(found.hex().encode())
 
 

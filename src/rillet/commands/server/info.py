@@ -138,7 +138,7 @@ def _errorstats(engine: Any) -> Facts:
 
 
 def _commandstats(engine: Any) -> Facts:
-    counters = ((entry, engine.statistics.of(entry)) for entry in all_commands())
+    counters = ((entry, engine.statistics.of(entry)) for entry in all_commands(engine))
     return {
         f"cmdstat_{entry.fullname}":
             f"calls={one.calls},usec={one.nanoseconds // 1000},"
@@ -148,9 +148,28 @@ def _commandstats(engine: Any) -> Facts:
     }  # fmt: skip
 
 
-def all_commands() -> Iterable[Command]:
-    """Yield all commands and subcommands."""
-    for entry in TABLE:
+def known_commands(engine: Any) -> list[Command]:
+    """Return the commands that the engine has, also those of modules, sorted by name, without subcommands."""
+    known = TABLE.known(engine.settings.compat)
+    if engine.modules is not None and engine.modules.commands:
+        known = sorted([*known, *engine.modules.commands.values()], key=lambda entry: entry.name)
+    return known
+
+
+def find_command(engine: Any, name: bytes) -> Command | None:
+    """Return the command of that name in any case ("XADD", "xgroup|create"), also one of a module, or None."""
+    found = TABLE.find(name, engine.settings.compat)
+    if found is None and engine.modules is not None:
+        head, _, tail = name.lower().partition(b"|")
+        found = engine.modules.commands.get(head)
+        if tail and found is not None:
+            found = (found.subcommands or {}).get(tail)
+    return found
+
+
+def all_commands(engine: Any) -> Iterable[Command]:
+    """Yield all commands and subcommands, also those of modules."""
+    for entry in (*TABLE, *(() if engine.modules is None else engine.modules.commands.values())):
         yield entry
         yield from (entry.subcommands or {}).values()
 
@@ -191,6 +210,7 @@ def info_text(engine: Any, wanted: list[str]) -> bytes:
         group = {"default": _DEFAULT, "all": _ALL, "everything": _ALL}.get(name)
         names += [name] if group is None else [*group, *(one for one in host if one not in group)]
     sections = []
+    of_modules = {} if engine.modules is None else engine.modules.info(wanted)
     for name in dict.fromkeys(names):
         section = _ALL.get(name) or (_NAMED.get(name) if engine.settings.compat.knows(80) else None)
         if section is None and name not in host:
@@ -198,8 +218,11 @@ def info_text(engine: Any, wanted: list[str]) -> bytes:
         facts = {} if section is None else {**section(engine)}
         if name in host:
             facts.update(host[name]())
-        lines = [f"# {name.capitalize()}", *(f"{key}:{value}" for key, value in facts.items())]
-        sections.append("\r\n".join(lines) + "\r\n")
+        rows = (f"{key}:{value}" for key, value in facts.items())
+        if name == "modules" and engine.modules is not None:
+            rows = iter(engine.modules.rows())
+        sections.append("\r\n".join((f"# {name.capitalize()}", *rows)) + "\r\n")
+    sections += ["\r\n".join((f"# {name}", *rows)) + "\r\n" for name, rows in of_modules.items()]
     return "\r\n".join(sections).encode("utf-8", "surrogateescape")
 
 

@@ -13,19 +13,19 @@ from rillet.commands.arguments import syntax_error
 from rillet.commands.first_key_pop import KeysAfterNumber
 from rillet.commands.replies import ReplySet, write_bulks, write_tree
 from rillet.commands.server import command
-from rillet.commands.server.info import all_commands
+from rillet.commands.server.info import all_commands, find_command, known_commands
 from rillet.errors import CommandError
 from rillet.runtime import command_syntax
 from rillet.runtime.admission import denies_oom
-from rillet.runtime.registry import TABLE, Command
+from rillet.runtime.registry import Command
 from rillet.runtime.session import Session
 from rillet.structs.glob import compiled
 from rillet.types.compat import Compat, level_of
 
 _FLAG_ORDER = (
-    "write", "readonly", "denyoom", "admin", "pubsub", "noscript", "blocking", "loading", "stale", "skip_monitor",
-    "skip_slowlog", "asking", "fast", "no_auth", "no_mandatory_keys", "no_async_loading", "no_multi", "movablekeys",
-    "allow_busy",
+    "write", "readonly", "denyoom", "module", "admin", "pubsub", "noscript", "blocking", "loading", "stale",
+    "skip_monitor", "skip_slowlog", "asking", "fast", "no_auth", "no_mandatory_keys", "no_async_loading", "no_multi",
+    "movablekeys", "allow_busy",
 )  # fmt: skip
 CATEGORIES = (
     "keyspace", "read", "write", "set", "sortedset", "list", "hash", "string", "bitmap", "hyperloglog", "geo", "stream",
@@ -117,6 +117,8 @@ _TIPS = _table("""
 
 def categories(entry: Command) -> list[str]:
     """Return the ACL categories of a command, in Redis's order (setImplicitACLCategories)."""
+    if entry.module:
+        return [name for name in CATEGORIES if name in entry.categories.split()]
     found = set(_MORE_CATEGORIES.get(entry.fullname, "").split())
     if entry.subcommands is None and entry.group in _CATEGORY_OF_GROUP:
         found.add(_CATEGORY_OF_GROUP[entry.group])
@@ -140,6 +142,8 @@ def _access(entry: Command) -> list[str]:
         return []
     if "not_key" in entry.flags:
         return ["not_key"]
+    if entry.module:
+        return (entry.access or "RW access update").split(";")
     return _ACCESS.get(entry.fullname, "RW" if entry.write else "RO").split(";")
 
 
@@ -171,21 +175,29 @@ def _key_specs(entry: Command) -> ReplySet:
     return specs
 
 
+def _tips(entry: Command) -> list[bytes]:
+    return (entry.tips if entry.module else _TIPS.get(entry.fullname, "")).encode().split()
+
+
 def _info(entry: Command | None, compat: Compat) -> list[Any] | None:
     """Return the ten fields of a command in COMMAND INFO, None for an unknown one (server.c: addReplyCommandInfo)."""
     if entry is None:
         return None
-    flags = {*entry.flags, "denyoom"} if denies_oom(entry, compat) else entry.flags
+    flags = set(entry.flags)
+    if denies_oom(entry, compat):
+        flags.add("denyoom")
+    if entry.module:
+        flags.add("module")
     return [
         entry.fullname.encode(), entry.arity, ReplySet(flag for flag in _FLAG_ORDER if flag in flags),
-        *entry.keys, ReplySet("@" + name for name in categories(entry)), _TIPS.get(entry.fullname, "").encode().split(),
+        *entry.keys, ReplySet("@" + name for name in categories(entry)), _tips(entry),
         _key_specs(entry), [_info(one, compat) for one in (entry.subcommands or {}).values()],
     ]  # fmt: skip
 
 
 def _reply_all(session: Session) -> None:
     compat = session.engine.settings.compat
-    write_tree(session.out, [_info(entry, compat) for entry in TABLE.known(compat)])
+    write_tree(session.out, [_info(entry, compat) for entry in known_commands(session.engine)])
 
 
 @command("command", arity=-1, flags="loading stale", since="2.8.13", complexity="O(N) for N commands")
@@ -202,13 +214,13 @@ def command_info(session: Session, argv: list[bytes]) -> None:
         _reply_all(session)
         return
     compat = session.engine.settings.compat
-    write_tree(session.out, [_info(TABLE.find(name, compat), compat) for name in argv[2:]])
+    write_tree(session.out, [_info(find_command(session.engine, name), compat) for name in argv[2:]])
 
 
 @command("command|count", arity=2, flags="loading stale", since="2.8.13", complexity="O(1)")
 def command_count(session: Session, argv: list[bytes]) -> None:
     """Count the commands."""
-    session.out.integer(len(TABLE.known(session.engine.settings.compat)))
+    session.out.integer(len(known_commands(session.engine)))
 
 
 @command("command|list", arity=-2, flags="loading stale", since="7.0.0",
@@ -216,14 +228,15 @@ def command_count(session: Session, argv: list[bytes]) -> None:
 def command_list(session: Session, argv: list[bytes]) -> None:
     """List the names of all commands, or of those that pass a filter."""
     compat = session.engine.settings.compat
-    known = [entry for entry in all_commands() if entry.known_to(compat)]
+    known = [entry for entry in all_commands(session.engine) if entry.known_to(compat)]
     names = [entry.fullname for entry in known]
     if len(argv) != 2:
         if len(argv) != 5 or argv[2].lower() != b"filterby":
             raise syntax_error()
         kind, wanted = argv[3].lower(), argv[4]
         if kind == b"module":
-            names = []
+            module = wanted.decode("utf-8", "surrogateescape")
+            names = [entry.fullname for entry in known if entry.module and entry.module == module]
         elif kind == b"aclcat":
             category = wanted.lower().decode("latin-1")
             names = [entry.fullname for entry in known if category in categories(entry)]
@@ -266,10 +279,13 @@ def _describe_arguments(arguments: list[command_syntax.Argument], level: int) ->
 
 def _docs(entry: Command, compat: Compat) -> dict[bytes, Any]:
     """Return the documentation of a command, without parts that a server lacks (server.c: addReplyCommandDocs)."""
-    docs: dict[bytes, Any] = {
-        b"summary": entry.summary.encode(), b"since": entry.since_in(compat).encode(), b"group": entry.group.encode(),
-        b"complexity": entry.complexity.encode(),
+    texts = {
+        b"summary": entry.summary, b"since": entry.since_in(compat), b"group": entry.group,
+        b"complexity": entry.complexity,
     }  # fmt: skip
+    docs: dict[bytes, Any] = {name: text.encode() for name, text in texts.items() if text or not entry.module}
+    if entry.module:
+        docs[b"module"] = entry.module.encode()
     arguments = _arguments(entry.syntax)
     if arguments:
         docs[b"arguments"] = _describe_arguments(arguments, compat.level)
@@ -285,9 +301,10 @@ def command_docs(session: Session, argv: list[bytes]) -> None:
     """Return the documentation of the given commands, or of all commands."""
     compat = session.engine.settings.compat
     if len(argv) == 2:
-        entries = TABLE.known(compat)
+        entries = known_commands(session.engine)
     else:
-        entries = [entry for entry in (TABLE.find(name, compat) for name in argv[2:]) if entry is not None]
+        named = (find_command(session.engine, name) for name in argv[2:])
+        entries = [entry for entry in named if entry is not None]
     session.out.map(len(entries))
     for entry in entries:
         session.out.bulk(entry.fullname.encode())
@@ -297,10 +314,10 @@ def command_docs(session: Session, argv: list[bytes]) -> None:
 # -- COMMAND GETKEYS --------------------------------------------------------------------------------
 
 
-def _find_keys(argv: list[bytes], compat: Compat) -> tuple[Command, list[int]]:
+def _find_keys(engine: Any, argv: list[bytes]) -> tuple[Command, list[int]]:
     """Return the command in argv[2:] and the positions of its keys in argv (getKeysSubcommandImpl)."""
-    line = argv[2:]
-    entry = TABLE.find(line[0], compat)
+    line, compat = argv[2:], engine.settings.compat
+    entry = find_command(engine, line[0])
     if entry is not None and entry.subcommands is not None and len(line) > 1:
         entry = entry.subcommands.get(line[1].lower())
     if entry is None or not entry.known_to(compat):
@@ -319,7 +336,7 @@ def _find_keys(argv: list[bytes], compat: Compat) -> tuple[Command, list[int]]:
          complexity="O(N) for N arguments")
 def command_getkeys(session: Session, argv: list[bytes]) -> None:
     """Return the keys of a command line."""
-    _, positions = _find_keys(argv, session.engine.settings.compat)
+    _, positions = _find_keys(session.engine, argv)
     write_bulks(session.out, [argv[position] for position in positions])
 
 
@@ -327,7 +344,7 @@ def command_getkeys(session: Session, argv: list[bytes]) -> None:
          complexity="O(N) for N arguments")
 def command_getkeysandflags(session: Session, argv: list[bytes]) -> None:
     """Return the keys of a command line, and how the command accesses them."""
-    entry, positions = _find_keys(argv, session.engine.settings.compat)
+    entry, positions = _find_keys(session.engine, argv)
     access = _access(entry)
     if entry.fullname == "set":
         access = [_set_access(argv[2:])]

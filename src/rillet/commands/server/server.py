@@ -1,4 +1,4 @@
-"""TIME, ROLE, LOLWUT and MODULE (Redis: server.c, replication.c, lolwut.c, module.c)."""
+"""TIME, ROLE and LOLWUT (Redis: server.c, replication.c, lolwut.c)."""
 
 from __future__ import annotations
 
@@ -31,9 +31,3 @@ def lolwut(session: Session, argv: list[bytes]) -> None:
 
     drawing = "  ~~~~ ~~ ~  ~~~ ~~~~~~ ~ ~~~\n ~~ o-o-o-o ~~~~ o-o-o ~~~~ o\n~~~~~ ~ ~~ ~~~~ ~~  ~~~ ~~ ~\n"
     session.out.verbatim(f"{drawing}rillet ver. {__version__}\n".encode())
-
-
-@command("module|list", arity=2, flags="admin noscript", since="4.0.0", complexity="O(1)")
-def module_list(session: Session, argv: list[bytes]) -> None:
-    """List the loaded modules; there are none."""
-    session.out.array(0)

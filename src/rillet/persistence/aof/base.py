@@ -5,7 +5,8 @@ It is an RDB file (`aof-use-rdb-preamble yes`, rillet.persistence.rdb.writer), o
     SELECT <database>
     RESTORE <key> <expiry, ms since the epoch, or 0> <DUMP payload> ABSTTL
 
-There is one command per key, whatever its type. The payload contains the whole value, including a stream's groups,
+There is one command per key, whatever its type; only for a module's value the log contains the commands of the
+module's `aof_rewrite`, if it has that method. The payload contains the whole value, including a stream's groups,
 consumers, pending entries and idempotent producers, and a checksum. Redis reads such a file like any other. Redis's own
 format (aof.c: rewriteStreamObject, an XADD per entry and an XCLAIM per pending entry) was rejected: it loses the seen
 and active times of consumers, the shape of the nodes and their tombstones, and is many times longer.
@@ -24,6 +25,7 @@ from rillet.persistence.disk import REAL, Disk, write_file
 from rillet.persistence.rdb.writer import readable_by, write_rdb
 from rillet.protocol.command_parser import pack_command
 from rillet.runtime.engine import Engine
+from rillet.types.module import ModuleValue, Place
 from rillet.types.rdb import value as rdb
 
 _PIECE = 1 << 20
@@ -47,14 +49,27 @@ def base_commands(engine: Engine, progress: Progress | None = None) -> Iterator[
         if len(database):
             yield pack_command([b"SELECT", b"%d" % database.index])
         for key, value in database.items():
-            expiry = b"%d" % max(database.get_expire(key), 0)
-            payload = rdb.dump(value, settings.rdbcompression, readable_by(settings.compat, value))
-            yield pack_command([b"RESTORE", key, expiry, payload, b"ABSTTL"])
+            expiry = max(database.get_expire(key), 0)
+            place = Place(database.index, key)
+            commands = value.rewrite(place) if isinstance(value, ModuleValue) else None
+            if commands is not None:
+                yield from _of_module(key, commands, expiry)
+            else:
+                payload = rdb.dump(value, settings.rdbcompression, readable_by(settings.compat, value), place=place)
+                yield pack_command([b"RESTORE", key, b"%d" % expiry, payload, b"ABSTTL"])
             done += 1
             if progress is not None and done & _PROGRESS_MASK == 0:
                 progress(done)
             if settings.rdb_key_save_delay:
                 debug_delay(settings.rdb_key_save_delay)
+
+
+def _of_module(key: bytes, commands: list[list[bytes]], expiry: int) -> Iterator[bytes]:
+    """Yield the commands of a module's `aof_rewrite`, and the one that sets the expiry (rewriteModuleObject)."""
+    for words in commands:
+        yield pack_command(words)
+    if expiry:
+        yield pack_command([b"PEXPIREAT", key, b"%d" % expiry])
 
 
 def write_base(path: Path, engine: Engine, disk: Disk = REAL, progress: Progress | None = None) -> str:

@@ -139,7 +139,9 @@ class SpawnedBaseWriter:
             stderr=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": paths}, start_new_session=True,
         )  # fmt: skip
         self._process = process
-        request = {"path": str(path), "sources": [str(one) for one in sources], "settings": _texts(self._settings)}
+        request = {"path": str(path), "sources": [str(one) for one in sources], "settings": _texts(self._settings),
+                   "modules": self._settings.loaded_modules,
+                   "module_settings": _module_texts(self._settings)}  # fmt: skip
         assert process.stdin is not None
         try:
             process.stdin.write(json.dumps({**request, "what": self._what}).encode() + b"\n")
@@ -206,6 +208,12 @@ def _texts(settings: Settings) -> dict[str, str]:
         if value != parameter.default and not parameter.alias and not parameter.multi and name not in _PRIVATE:
             texts[parameter.attribute] = parameter.show(value)
     return texts
+
+
+def _module_texts(settings: Settings) -> dict[str, str]:
+    """Return the settings of modules as text, by their full names."""
+    parameters = settings.module_parameters.values()
+    return {entry.name: entry.show(getattr(settings, entry.attribute)) for entry in parameters}
 
 
 __all__ = [

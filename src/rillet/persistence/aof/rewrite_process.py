@@ -3,7 +3,8 @@
     parent ── {"path": ..., "sources": [...], "settings": {...}, "what": ...} ──► stdin   one line; then it stays open
            ◄── {"kind": "rdb"} or {"error": "..."} ────────────────────────── stdout      one line
 
-The process replays the files into an engine and writes its data; with "what": "snapshot", into an independent RDB file.
+The request also names the modules of the owner, and the values of their settings. The process replays the files into an
+engine and writes its data; with "what": "snapshot", into an independent RDB file.
 The owner of the log writes a later file meanwhile. When the owner ends for any reason, the operating system closes
 stdin, and the process ends too, so that it cannot interfere with the next owner.
 
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from rillet.errors import RilletError
+from rillet.modules.loading import load_all
 from rillet.persistence.aof.base import write_base
 from rillet.persistence.aof.loader import replay
 from rillet.persistence.aof.rewrite_format import SNAPSHOT
@@ -34,6 +36,7 @@ from rillet.runtime.settings import Settings
 def compact(request: dict[str, Any]) -> str:
     """Write the requested base or RDB file, and return its kind. O(bytes of the files)"""
     engine = Engine(Settings(**request["settings"]))
+    load_all(engine, request.get("modules", ()), request.get("module_settings"))
     replay(engine, [Path(source) for source in request["sources"]], truncates=False)
     path = Path(request["path"])
     if request.get("what") == SNAPSHOT:

@@ -49,6 +49,7 @@ from rillet.persistence.worker_thread import WorkerThread
 from rillet.runtime.engine import Engine
 from rillet.types.compat import COMPATS
 from rillet.types.hash import Hash
+from rillet.types.module import Place, find_type, type_name
 from rillet.types.rdb import value as rdb
 from rillet.types.rdb.primitives import EmptyValue, RdbReader, RdbWriter
 from rillet.types.stream.value import Stream
@@ -72,7 +73,7 @@ _PART_END, _PART_SIGNED, _PART_UNSIGNED, _PART_FLOAT, _PART_DOUBLE, _PART_STRING
 _AFTER_KEYS = 2  # the load time of module data that follows the keys
 _NAMED = 10  # how many omitted keys the server's log names
 _TYPES = {
-    6: "a module value of Redis 4.0's previews", _MODULE_VALUE: "a module value", 28: "an array", 29: "a rate limit",
+    6: "a module value of Redis 4.0's previews", 28: "an array", 29: "a rate limit",
 }  # fmt: skip
 _READS = "this version reads strings, lists, sets, hashes, sorted sets and streams"
 
@@ -187,6 +188,8 @@ class _RdbLoader:
         self.expires = self.idle = self.frequency = -1
         self.keys = self.expired = self.empty = self.skipped = 0
         self.facts: dict[bytes, bytes] = {}
+        # Whether modules listen to the event `loaded`, which each key then causes.
+        self.heard: bool = engine.modules is not None and engine.modules.hears_loading
 
     def load(self) -> Loaded:
         reader = self.reader
@@ -196,7 +199,7 @@ class _RdbLoader:
             while (kind := self._next()) != _END:
                 if kind >= _KEY_METADATA:
                     self._about(kind)
-                elif kind == _MODULE_VALUE and self.unknown != "refuse":
+                elif kind == _MODULE_VALUE:
                     self._module_value()
                 else:
                     self._key(kind)
@@ -208,7 +211,7 @@ class _RdbLoader:
 
     def _next(self) -> int:
         """Load the keys that are plain strings; return the kind of the next record."""
-        if not self.delay and self.expires == self.idle == self.frequency == -1:
+        if not self.delay and not self.heard and self.expires == self.idle == self.frequency == -1:
             while count := read_plain_keys(self.reader, self.database, self.merge):
                 self.keys += count
         return self.reader.byte()
@@ -266,24 +269,25 @@ class _RdbLoader:
     def _foreign(self, kind: int) -> None:
         """Read a function library or module data; reject, skip or keep it, as the option `unknown` requires."""
         reader = self.reader
+        began = reader.mark
+        if kind == _MODULE_AUX and self._known_aux():
+            return
         refused = kind == _KEY_METADATA or self.unknown == "refuse"
         if refused:
             what = "a function library" if kind in (_FUNCTION, _FUNCTION_PREVIEW) else "data of a module"
             if kind == _KEY_METADATA:
                 what = "metadata of keys, or the state of a slot's import"
-            raise NewerFormat(f"{self.name}: offset {reader.mark}: {what}, which this version does not read")
-        reader.keep()
+            raise NewerFormat(f"{self.name}: offset {began}: {what}, which this version does not read")
         kept = kept_of(self.engine)
+        if kind != _MODULE_AUX:
+            reader.keep()
         place = kept.functions
         if kind == _FUNCTION:
             reader.string()
         elif kind == _FUNCTION_PREVIEW:
             library = preview_library(reader)
         else:
-            reader.length()
-            if reader.length() != _PART_UNSIGNED:
-                raise Corrupt("expected the load time of a module's data (before or after the keys)")
-            place = kept.after if reader.length() == _AFTER_KEYS else kept.before
+            place = kept.after if self._when() == _AFTER_KEYS else kept.before
             self._parts()
         raw = bytes((kind,)) + reader.kept()
         if kind == _FUNCTION_PREVIEW:
@@ -295,9 +299,21 @@ class _RdbLoader:
 
     def _module_value(self) -> None:
         """Read past a module's value: each of its parts begins with a type (rdb.c: rdbLoadCheckModuleValue)."""
+        began = self.reader.mark
         key = self.reader.string()
         self.reader.keep()
-        self.reader.length()
+        number = self.reader.length()
+        kind = find_type(self.engine.settings.module_types, number)
+        if kind is not None:
+            self.reader.kept()
+            self._store(key, kind.load(self.reader, number & 1023, Place(self.database.index, key)))
+            return
+        if self.unknown == "refuse":
+            name = key.decode("utf-8", "backslashreplace")
+            raise NewerFormat(
+                f"{self.name}: offset {began}: the key {name!r} (database {self.database.index}) holds a module "
+                f"value of the type {type_name(number)!r}; no loaded module has this type"
+            )
         self._parts()
         value = self.reader.kept()
         expires, self.expires = self.expires, -1
@@ -306,6 +322,23 @@ class _RdbLoader:
             kept_of(self.engine).values.append(KeptValue(self.database.index, key, expires, value))
         else:
             self.skipped += 1
+
+    def _known_aux(self) -> bool:
+        """Read the data of a loaded module; return False after the type's number if no module has the type."""
+        self.reader.keep()
+        number = self.reader.length()
+        kind = find_type(self.engine.settings.module_types, number)
+        if kind is None:
+            return False
+        self.reader.kept()
+        kind.load_aux(self.reader, number & 1023, self._when())
+        return True
+
+    def _when(self) -> int:
+        """Read the load time of a module's data: before or after the keys."""
+        if self.reader.length() != _PART_UNSIGNED:
+            raise Corrupt("expected the load time of a module's data (before or after the keys)")
+        return self.reader.length()
 
     def _parts(self) -> None:
         reader = self.reader
@@ -331,9 +364,6 @@ class _RdbLoader:
                 f"{self.name}: offset {began}: the key {name!r} (database {self.database.index}) holds {_TYPES[kind]}; "
                 f"{_READS}"
             )
-        expires, self.expires = self.expires, -1
-        idle, self.idle = self.idle, -1
-        frequency, self.frequency = self.frequency, -1
         value: object
         try:
             if kind == rdb.TYPE_STRING:  # the fast path for files with millions of strings
@@ -341,8 +371,16 @@ class _RdbLoader:
             else:
                 value = rdb.load(reader, kind, self.engine.settings, max(self.now, 0), False, self.version)
         except EmptyValue:
+            self.expires = self.idle = self.frequency = -1
             self._leave_out(key)
             return
+        self._store(key, value)
+
+    def _store(self, key: bytes, value: object) -> None:
+        """Store a value that was read, with the expiry and the access data that preceded it."""
+        expires, self.expires = self.expires, -1
+        idle, self.idle = self.idle, -1
+        frequency, self.frequency = self.frequency, -1
         if 0 <= expires < self.now or (isinstance(value, Hash) and not self._keep_fields(value)):
             self.expired += 1
             return
@@ -358,6 +396,8 @@ class _RdbLoader:
             track(database, key, value)
         if expires >= 0:
             database.set_expire(key, expires)
+        if self.heard:
+            self.engine.modules.key_loaded(database, key)
         self.keys += 1
 
     def _keep_fields(self, value: Hash) -> bool:

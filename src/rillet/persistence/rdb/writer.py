@@ -2,7 +2,7 @@
 
     REDIS0010                              magic and version
     FA  name value                         auxiliary fields: redis-ver, redis-bits, ctime, used-mem, aof-base
-    F7 .. F5 ..                            data kept from a loaded file: modules' data, function libraries
+    F7 .. F5 ..                            data of modules without a key; function libraries of a loaded file
     FE  n   FB  keys expires               a database with keys, and the sizes of its hash tables
     [FC ms] [F8 idle] [F9 freq]            of the next key: expiry, idle time (s) or access frequency, by policy
     type key value                         a key; the value as in rillet.types.rdb.value
@@ -41,6 +41,7 @@ from rillet.persistence.rdb.reader import Kept, KeptValue, kept_of
 from rillet.runtime.engine import Engine
 from rillet.structs.crc64 import crc64
 from rillet.types.compat import Compat
+from rillet.types.module import AFTER_KEYS, BEFORE_KEYS, Place
 from rillet.types.rdb import value as rdb
 from rillet.types.rdb.hash import TIMES_SINCE
 from rillet.types.rdb.primitives import RdbWriter
@@ -53,6 +54,7 @@ _LISTPACKS_SINCE = 10
 
 _IDLE, _FREQUENCY, _FACT, _SIZES, _EXPIRE_MS, _DATABASE, _END = 0xF8, 0xF9, 0xFA, 0xFB, 0xFC, 0xFE, 0xFF
 _MODULE_VALUE = 7
+_MODULE_AUX = 0xF7
 # Report progress every 1024 keys (rdb.c: rdbSaveDb).
 _PROGRESS_MASK = 1023
 
@@ -139,6 +141,7 @@ class _RdbFileWriter:
     def write(self, log_base: bool) -> None:
         """Write all parts of the RDB file in order."""
         self._header(log_base)
+        self._module_data(BEFORE_KEYS)
         for raw in self.kept.before:
             self.piece.raw(raw)
         functions = self.kept.functions
@@ -151,11 +154,18 @@ class _RdbFileWriter:
             foreign = [value for value in self.kept.values if value.database == database.index]
             if len(database) or foreign:
                 self._database(database, foreign)
+        self._module_data(AFTER_KEYS)
         for raw in self.kept.after:
             self.piece.raw(raw)
         self.piece.byte(_END)
         self.piece.flush()
         write_all(self.file, self.checksum.to_bytes(8, "little"))
+
+    def _module_data(self, when: int) -> None:
+        """Write the data of loaded modules that belongs to no key (rdbSaveModulesAux)."""
+        for kind in self.engine.settings.module_types.values():
+            kind.save_aux(self.piece, _MODULE_AUX, when)
+            self.piece.spill()
 
     def _header(self, log_base: bool) -> None:
         """Write the magic, the version and the auxiliary fields (rdbSaveInfoAuxFields)."""
@@ -225,7 +235,7 @@ class _RdbFileWriter:
         self._expiry(database.get_expire(key))
         self._access(database, n)
         self._head(kind, key)
-        rdb.save(self.piece, value, kind)
+        rdb.save(self.piece, value, kind, place=Place(database.index, key))
         self.keys += 1
         if self.delay:
             debug_delay(self.delay)

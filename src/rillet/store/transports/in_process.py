@@ -185,7 +185,7 @@ class InProcessTransport(ThreadSessions):
             session = self.session()
         local.busy = True
         try:
-            if argv[0] in self._steady and not self.engine.notify_events:
+            if argv[0] in self._steady and not self.engine.notify_events and self.engine.modules is None:
                 with self.lock as alone:
                     if not alone and self._under_way():
                         return self._nested([argv])[0]
@@ -352,7 +352,9 @@ class InProcessTransport(ThreadSessions):
         names = [argv[0] for argv in commands]
         if names[-1] == b"EXEC" and names[0] == b"MULTI":  # a whole transaction: EXEC runs these commands alone
             names.pop()
-        return not self.engine.notify_events and self._steady.issuperset(names)
+        # Callbacks of modules are interpreted code, in the middle of a command.
+        alone = not self.engine.notify_events and self.engine.modules is None
+        return alone and self._steady.issuperset(names)
 
     def _check_transaction(self, commands: Sequence[list[bytes]]) -> None:
         """Raise NestedCall for a transaction that an exception from outside could tear.

@@ -33,6 +33,7 @@ ERROR_CLASSES: dict[str, type[CommandError]] = {
     error.prefix: error
     for error in vars(errors).values()
     if isinstance(error, type) and issubclass(error, CommandError)
+    and (error is CommandError or error.prefix != CommandError.prefix)
 }
 
 

@@ -5,7 +5,8 @@ A DUMP payload is a type, the value in the form of that type, and a footer of te
     type (1)  value ...  RDB version (2, little endian)  CRC-64 of all before (8, little endian)
 
 A string (type 0) is one string of `primitives`. The other types have a module each: `list`, `set`, `hash`, `zset`,
-`stream`.
+`stream`. The value of a module's type (type 7) is the number of the type and the parts that the module writes
+(rillet.types.module).
 
 By default a value is written as the oldest RDB type that can hold it, with the RDB version that introduced this type,
 so that as many servers as possible can read it. With `compat` the value is written as one server writes it, byte for
@@ -25,6 +26,7 @@ from rillet.types.compat import COMPATS, Compat
 from rillet.types.encoding_limits import DEFAULTS, EncodingLimits
 from rillet.types.hash import Hash
 from rillet.types.list import List
+from rillet.types.module import NOWHERE, ModuleValue, Place, find_type, type_name
 from rillet.types.rdb import hash as rdb_hash
 from rillet.types.rdb import list as rdb_list
 from rillet.types.rdb import set as rdb_set
@@ -49,6 +51,7 @@ RDB_VERSION = 10
 NEWEST_VERSION = 14
 """The newest RDB version of Redis that is read."""
 TYPE_STRING = 0
+TYPE_MODULE = 7
 _VALKEY = COMPATS["valkey"].rdb_version
 # From this RDB version on, a DUMP omits expired message IDs (iids) of idempotent producers.
 _FILTERS_EXPIRED = 14
@@ -78,16 +81,19 @@ __all__ = [
 ]  # fmt: skip
 
 
-def dump(value: object, compression: bool = True, compat: Compat | None = None, now: int = 0) -> bytes:
+def dump(
+    value: object, compression: bool = True, compat: Compat | None = None, now: int = 0, place: Place = NOWHERE
+) -> bytes:
     """Return the DUMP payload of a value, in the RDB type that `type_of` returns (createDumpPayload).
 
     now: the time in ms. Parts that expired before are omitted if servers that write this type omit them.
+    place: the database and the key of the value, for modules.
     """
     kind = type_of(value, compat)
     version = version_of(kind) if compat is None else compat.rdb_version
     out = RdbWriter(compression)
     out.raw(bytes((kind,)))
-    save(out, value, kind, now if compat is None or version == _FILTERS_EXPIRED else 0)
+    save(out, value, kind, now if compat is None or version == _FILTERS_EXPIRED else 0, place)
     out.raw(version.to_bytes(2, "little"))
     out.raw(crc64(bytes(out.out)).to_bytes(8, "little"))
     return bytes(out.out)
@@ -107,11 +113,13 @@ def seal_is_valid(payload: bytes, unchecked: bool = False, optional: bool = Fals
     return unchecked or (optional and not checksum) or crc64(payload[:-8]) == checksum
 
 
-def restore(payload: bytes, limits: EncodingLimits = DEFAULTS, now: int = 0, strict: bool = False) -> object:
+def restore(
+    payload: bytes, limits: EncodingLimits = DEFAULTS, now: int = 0, strict: bool = False, place: Place = NOWHERE
+) -> object:
     """Return the value of a DUMP payload whose footer is valid. The parameters and errors are those of `load`."""
     reader = RdbReader(payload, 0, len(payload) - _FOOTER)
     version = int.from_bytes(payload[-10:-8], "little")
-    return load(reader, reader.byte(), limits, now, strict, version)
+    return load(reader, reader.byte(), limits, now, strict, version, place)
 
 
 def check_of(error: Exception, kind: int) -> str:
@@ -136,6 +144,8 @@ def type_of(value: object, compat: Compat | None = None) -> int:
         return oldest_type(value) if compat is None else compat.stream_type
     if compat is None and isinstance(value, Hash):
         return rdb_hash.oldest_type(value)
+    if isinstance(value, ModuleValue):
+        return TYPE_MODULE
     return _type_in(value, RDB_VERSION if compat is None else compat.rdb_version)
 
 
@@ -162,6 +172,8 @@ def type_within(value: object, version: int) -> int:
         return min(oldest_type(value), newest_type(STREAMS_OF_VALKEY if version == _VALKEY else version))
     if isinstance(value, Hash) and not value.earliest():
         return rdb_hash.oldest_type(value, version)
+    if isinstance(value, ModuleValue):
+        return TYPE_MODULE
     return TYPE_STRING if isinstance(value, String) else _type_in(value, version)
 
 
@@ -181,24 +193,34 @@ def version_of(kind: int) -> int:
     return max(RDB_VERSION, STREAM_TYPES.get(kind, RDB_VERSION))
 
 
-def save(out: RdbWriter, value: object, kind: int | None = None, now: int = 0) -> None:
+def save(out: RdbWriter, value: object, kind: int | None = None, now: int = 0, place: Place = NOWHERE) -> None:
     """Append a value without its type (rdbSaveObject); kind defaults to `type_of`. O(bytes)"""
     if isinstance(value, String):
         out.string(value.value())
     elif isinstance(value, Stream):
         save_stream(out, value, oldest_type(value) if kind is None else kind, now)
+    elif isinstance(value, ModuleValue):
+        value.type.save(out, value.value, place)
     else:
         _codec(value).save(out, value, type_of(value) if kind is None else kind)
 
 
-def load(reader: RdbReader, kind: int, limits: EncodingLimits = DEFAULTS, now: int = 0, strict: bool = False,
-         version: int = NEWEST_VERSION) -> object:
+def load(
+    reader: RdbReader,
+    kind: int,
+    limits: EncodingLimits = DEFAULTS,
+    now: int = 0,
+    strict: bool = False,
+    version: int = NEWEST_VERSION,
+    place: Place = NOWHERE,
+) -> object:
     """Read the next value, of RDB type `kind`. Raise Corrupt for a malformed value or unknown type (rdbLoadObject).
 
     limits: the limits that choose the encoding of a list, set, hash or sorted set.
     now: the time in ms; parts that expired before are omitted. 0 keeps all parts, which loading a log requires.
     strict: also reject values that only the newest Redis rejects.
     version: the RDB version of the file or payload, which decides between Redis's and Valkey's type 22.
+    place: the database and the key of the value, for modules.
     """
     if kind == TYPE_STRING:
         return new_string(reader.string())
@@ -210,4 +232,18 @@ def load(reader: RdbReader, kind: int, limits: EncodingLimits = DEFAULTS, now: i
         if kind in codec.LOADERS:
             value: object = codec.LOADERS[kind](reader, limits)
             return value
+    if kind == TYPE_MODULE:
+        return _load_module(reader, limits, place)
     raise Corrupt(f"RDB type {kind} is unknown", "Unknown RDB encoding type")
+
+
+def _load_module(reader: RdbReader, limits: EncodingLimits, place: Place) -> ModuleValue:
+    """Read a value of a module's type; raise Corrupt if no loaded module has the type."""
+    number = reader.length()
+    kind = find_type(limits.module_types, number)
+    if kind is None:
+        name = type_name(number)
+        text = f"The RDB file contains module data I can't load: no matching module type '{name}'"  # rdb.c
+        raise Corrupt(f"the type {name} of a module that is not loaded", text)
+    loaded: ModuleValue = kind.load(reader, number & 1023, place)
+    return loaded

@@ -1,0 +1,26 @@
+"""Modules: types, commands and settings written in Python, loaded into an engine (docs/modules.md).
+
+    rillet.open(modules=["bloom", "my_module.py"])        rillet serve --loadmodule bloom
+
+    Module        the declaration of a module                       modules/declaration.py
+    ModuleType    the base class of its types                       types/module.py
+    Context       what its functions receive                        modules/context.py
+"""
+
+from __future__ import annotations
+
+from rillet.errors import CommandError, WrongType
+from rillet.modules.blocking import KEEP_WAITING, BlockedCall
+from rillet.modules.context import Context, Key
+from rillet.modules.declaration import Module
+from rillet.modules.guard import ModuleTimeout
+from rillet.modules.reply import NO_REPLY, NULL_ARRAY, Attributes, ErrorReply, Verbatim
+from rillet.modules.settings import ModuleSetting
+from rillet.types.module import AFTER_KEYS, BEFORE_KEYS, DefragPass, Digest, ModuleType, Place
+from rillet.types.module_io import ModuleReader, ModuleWriter
+
+__all__ = [
+    "AFTER_KEYS", "BEFORE_KEYS", "KEEP_WAITING", "NO_REPLY", "NULL_ARRAY", "Attributes", "BlockedCall", "CommandError",
+    "Context", "DefragPass", "Digest", "ErrorReply", "Key", "Module", "ModuleReader", "ModuleSetting", "ModuleTimeout",
+    "ModuleType", "ModuleWriter", "Place", "Verbatim", "WrongType",
+]  # fmt: skip
