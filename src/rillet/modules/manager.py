@@ -250,8 +250,8 @@ class Modules:
         flags = " ".join(_FLAGS.get(flag, flag) for flag in declared.flags.split())
         return Command(declared.name, declared.arity, flags, declared.keys, "module", declared.since,
                        declared.complexity, declared.syntax, declared.summary, module.handler(declared),
-                       declared.get_keys, None, module.name, declared.access, declared.categories,
-                       declared.tips)  # fmt: skip
+                       declared.get_keys, module=module.name, access=declared.access, categories=declared.categories,
+                       tips=declared.tips)  # fmt: skip
 
     def _add_command(self, module: LoadedModule, entry: Command) -> None:
         same_level = self.commands
@@ -259,8 +259,8 @@ class Modules:
             name = entry.container.encode()
             if name not in self.commands:
                 self._add_command(module, Command(
-                    entry.container, -2, "", (0, 0, 0), "module", entry.since, "", "", "", None, None, None,
-                    module.name,
+                    entry.container, -2, "", (0, 0, 0), "module", entry.since, "", "", "", None, None,
+                    module=module.name,
                 ))  # fmt: skip
             container = self.commands[name]
             if container.handler is not None or container.module != module.name:

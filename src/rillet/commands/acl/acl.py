@@ -45,6 +45,7 @@ def acl_cat(session: Session, argv: list[bytes]) -> None:
         wanted = text(argv[2]).lower()
         if wanted not in CATEGORIES:
             raise CommandError(f"Unknown category '{text(argv[2])}'")
-        level = session.engine.settings.compat.level
-        names = [one.fullname for one in all_commands(session.engine) if one.level <= level and wanted in categories(one)]
+        compat = session.engine.settings.compat
+        names = [one.fullname for one in all_commands(session.engine)
+                 if one.known_to(compat) and wanted in categories(one)]  # fmt: skip
     write_bulks(session.out, [name.encode() for name in names])
