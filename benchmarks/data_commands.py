@@ -1,4 +1,4 @@
-"""The data commands beside the servers that have them: bits, HyperLogLog, places and others, by redis-benchmark with -c 50 -P 64.
+"""The data commands beside the servers that have them: bits, HyperLogLog, places; by redis-benchmark -c 50 -P 64.
 
 A case names its family, the first server that has the command, what both servers run beforehand, the command, and the
 number of requests. `__rand_int__` in a command is a random number below RANDOM. Servers newer than Debian's are named
