@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from rillet.structs.hyperloglog import EMPTY, uses_words
@@ -57,6 +59,18 @@ def test_an_estimate_that_is_written_is_a_change(bench: Bench) -> None:
         other.out.take()
         bench.engine.execute(other, [b"EXEC"])
         assert other.out.take() == (b"*-1\r\n" if expected is None else b"*1\r\n:1\r\n")
+
+
+def test_the_log_leads_to_the_same_bytes(bench: Bench) -> None:
+    chance = random.Random(1)
+    for _ in range(150):
+        key = chance.choice("abc")
+        bench("PFADD", key, *(chance.randrange(10**4) for _ in range(chance.choice((1, 20)))))
+        bench(*chance.choice((("PFCOUNT", key), ("PFMERGE", key, "a", "b"), ("PFDEBUG", "TODENSE", "c"))))
+    other = Bench()
+    for argv in bench.log.take():
+        other.run(argv)
+    assert bench("DEBUG", "DIGEST") == other("DEBUG", "DIGEST")
 
 
 def test_debugging(bench: Bench) -> None:

@@ -40,7 +40,7 @@ def test_a_batch_of_commands_has_the_effects_of_the_single_commands(log: str, po
     chance = random.Random(f"{log} {policy}")
     quick, slow = (Side(None if log == "none" else Log(log == "log with timestamps"), compat="newest",
                         maxmemory_policy=policy) for _ in range(2))  # fmt: skip
-    for _ in range(by_speed(100, 8)):
+    for _ in range(by_speed(40, 8)):
         commands = [some_command(chance) for _ in range(chance.choice([1, 5, 20]))]
         data = b"".join(sent(argv, chance) for argv in commands)
         cut = chance.randrange(len(data))

@@ -40,6 +40,7 @@ class Kind:
     limits: tuple[bytes, ...]
     speaks_both = True  # RESP2 and RESP3 in turns
     unlike = b""  # the type byte of payloads that chance orders
+    replays = True  # the log alone leads to the same data
 
     def limits_at(self, compat: str) -> tuple[bytes, ...]:
         """Return the limits that a server has before a test."""
@@ -156,6 +157,7 @@ class Bits(Kind):
 class HyperLogLogs(Kind):
     generator = hyperloglogs.Generator
     keys = hyperloglogs.LOGS
+    replays = False  # not of strings that prove corrupt, which a PFADD that fails may have changed, or with other limits
     limits = (b"hll-sparse-max-bytes", b"3000")
 
 
@@ -291,6 +293,8 @@ def test_log_and_events_are_redis_s(writer: tuple[str, Judge], name: str, least:
     theirs = logged_by(server, before)
     assert kept.commands == [kind.logged(argv) for argv in theirs]
     assert len(theirs) > least
+    if not kind.replays:
+        return
     replica = Local(Engine(Settings(compat=compat, enable_debug_command="yes")))
     replica.session = replica.engine.session(trusted=True)
     local.engine.settings.set_text("enable-debug-command", "yes")

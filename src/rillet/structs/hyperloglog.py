@@ -243,29 +243,35 @@ def set_sparse(
     at: cython.Py_ssize_t = cursor.at
     first: cython.int = cursor.first
     before: cython.Py_ssize_t = cursor.before
+    # The opcode before, which becomes the cursor: its first register, and the opcode before it.
+    before_first: cython.int = first
+    earlier: cython.Py_ssize_t = before
     span: cython.int = 0
     size: cython.int = 1
     op: cython.int = 0
     while at < end:
         op = p[at]
+        size = 1
         if op < 0x40:
             span = op + 1
-            size = 1
         elif op >= 0x80:
             span = (op & 3) + 1
-            size = 1
         else:
             span = ((op & 0x3F) << 8) + 1 + (p[at + 1] if at + 1 < end else 0)
             size = 2
         if index < first + span:
             break
-        cursor.before = before
-        cursor.at = before = at
-        cursor.first = first
+        earlier = before
+        before = at
+        before_first = first
         first += span
         at += size
     if span == 0 or at >= end:
         return -1
+    if at > cursor.at:
+        cursor.at = before
+        cursor.first = before_first
+        cursor.before = earlier
     if op >= 0x80 and (op >> 2 & 0x1F) + 1 >= value:
         return 0
     new: cython.int = 0x80 | value - 1 << 2
@@ -526,8 +532,8 @@ def _pack(buf: bytearray, registers: bytearray) -> cython.bint:
         x = x & _LOW6 | x >> 2 & _HIGH6
         x = x & _LOW12 | x >> 4 & _HIGH12
         x = x & _LOW24 | x >> 8 & _HIGH24
-        low = x & 0xFFFFFFFF
-        high = x >> 32 & 0xFFFF
+        low = cython.cast(cython.uint, x)
+        high = cython.cast(cython.ushort, x >> 32)
         memcpy(p + _HEADER + 6 * i, cython.address(low), 4)  # noqa: F821
         memcpy(p + _HEADER + 6 * i + 4, cython.address(high), 2)  # noqa: F821
         i += 1

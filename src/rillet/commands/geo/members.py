@@ -77,7 +77,7 @@ def geoadd(session: Session, argv: list[bytes]) -> None:
     options = {word.lower() for word in argv[2:at]}
     if (len(argv) - at) % 3 or {b"nx", b"xx"} <= options:
         raise syntax_error()
-    words = [b"zadd", *argv[1:at]]
+    words = [b"ZADD" if session.engine.settings.compat.valkey else b"zadd", *argv[1:at]]
     for first in range(at, len(argv), 3):
         longitude, latitude = position(session, argv[first : first + 2])
         words += [decimal(encode(longitude, latitude)), argv[first + 2]]

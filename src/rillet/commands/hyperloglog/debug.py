@@ -126,14 +126,20 @@ def _test_estimates(limit: cython.Py_ssize_t) -> str:
     sparse: bytearray = bytearray(EMPTY)
     cursor: Cursor = Cursor()
     seed: cython.ulonglong = random.getrandbits(62)
-    element: bytes
+    total: cython.longlong = ELEMENTS
     number: cython.longlong = 0
     checkpoint: cython.longlong = 1
-    while number < ELEMENTS:
+    element: cython.ulonglong = 0
+    p: cython.p_const_uchar
+    while number < total:
         number += 1
-        element = (number ^ seed).to_bytes(8, "little")
-        add(dense, element, 8, limit, cursor)
-        add(sparse, element, 8, limit, cursor)
+        element = number ^ seed
+        if cython.compiled:
+            p = cython.cast(cython.p_const_uchar, cython.address(element))
+        else:
+            p = element.to_bytes(8, "little")
+        add(dense, p, 8, limit, cursor)
+        add(sparse, p, 8, limit, cursor)
         if number == checkpoint:
             if number < limit // 2 and sparse[4] != 1:
                 return "sparse encoding not used"
