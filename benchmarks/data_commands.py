@@ -1,4 +1,4 @@
-"""The data commands beside the servers that have them: bits and others, by redis-benchmark with -c 50 -P 64.
+"""The data commands beside the servers that have them: bits, HyperLogLog, places; by redis-benchmark -c 50 -P 64.
 
 A case names its family, the first server that has the command, what both servers run beforehand, the command, and the
 number of requests. `__rand_int__` in a command is a random number below RANDOM. Servers newer than Debian's are named
@@ -36,6 +36,16 @@ class Case(NamedTuple):
 
 
 _BITMAP = (("SET", "bits", _LONG), ("SET", "other", _LONG))
+_SPARSE = (("PFADD", "sparse", *range(500)),)
+_DENSE = tuple(
+    ("PFADD", f"dense{name}", *range(start, start + 500))
+    for name in range(3) for start in range(10_000 * name, 10_000 * name + 20_000, 500)
+)  # fmt: skip
+_PLACES = tuple(
+    ("GEOADD", "places", *(word for n in range(start, start + 200)
+                           for word in (f"{10 + n % 173 / 100}", f"{44 + n % 191 / 100}", f"m{n}")))
+    for start in range(0, 20_000, 200)
+)  # fmt: skip
 CASES = (
     Case("SETBIT, random bit of 100,000", "7.0", _BITMAP, ("SETBIT", "bits", "__rand_int__", 1), 1_000_000),
     Case("GETBIT, random bit of 100,000", "7.0", _BITMAP, ("GETBIT", "bits", "__rand_int__"), 1_000_000),
@@ -46,6 +56,22 @@ CASES = (
          ("BITFIELD", "bits", "INCRBY", "u8", "#17", 1, "INCRBY", "i32", 4000, 10), 500_000),
     Case("BITFIELD, a GET", "7.0", _BITMAP, ("BITFIELD", "bits", "GET", "u16", "#9"), 500_000),
     Case("BITOP AND of two strings of 12.5 kB", "7.0", _BITMAP, ("BITOP", "AND", "target", "bits", "other"), 100_000),
+    Case("PFADD to a dense one", "7.0", _DENSE, ("PFADD", "dense0", "element:__rand_int__"), 1_000_000),
+    Case("PFADD to a sparse one of 500 elements", "7.0", _SPARSE, ("PFADD", "sparse", "7"), 500_000),
+    Case("PFADD of 500 elements to a dense one", "7.0", _DENSE, _DENSE[0], 20_000),
+    Case("PFCOUNT, stored estimate", "7.0", _DENSE, ("PFCOUNT", "dense0"), 1_000_000),
+    Case("PFCOUNT of a sparse and two dense ones", "7.0", (*_DENSE, *_SPARSE),
+         ("PFCOUNT", "sparse", "dense0", "dense1"), 50_000),
+    Case("PFMERGE of two dense ones", "7.0", _DENSE, ("PFMERGE", "target", "dense0", "dense1"), 50_000),
+    Case("PFMERGE of a sparse one", "7.0", _SPARSE, ("PFMERGE", "target", "sparse"), 20_000),
+    Case("PFCOUNT of a sparse and two dense ones, newest", "newest", (*_DENSE, *_SPARSE),
+         ("PFCOUNT", "sparse", "dense0", "dense1"), 50_000),
+    Case("PFMERGE of two dense ones, newest", "newest", _DENSE, ("PFMERGE", "target", "dense0", "dense1"), 50_000),
+    Case("GEOADD, 20,000 members", "7.0", _PLACES, ("GEOADD", "places", "11", "45.__rand_int__", "m7"), 200_000),
+    Case("GEODIST", "7.0", _PLACES, ("GEODIST", "places", "m1", "m19999", "km"), 500_000),
+    Case("GEOPOS", "7.0", _PLACES, ("GEOPOS", "places", "m7"), 500_000),
+    Case("GEOSEARCH, 5 km of 20,000 members", "7.0", _PLACES,
+         ("GEOSEARCH", "places", "FROMLONLAT", "11", "45", "BYRADIUS", 5, "km", "ASC"), 20_000),
 )  # fmt: skip
 
 

@@ -26,7 +26,8 @@ from rillet.types.compat import COMPATS, level_of
 
 EDIT = "tools/reference_pages.py"
 GROUPS = {
-    "stream": "Streams", "string": "Strings", "list": "Lists", "set": "Sets", "sorted-set": "Sorted sets",
+    "stream": "Streams", "string": "Strings", "bitmap": "Bitmaps", "hyperloglog": "HyperLogLog", "list": "Lists",
+    "set": "Sets", "sorted-set": "Sorted sets", "geo": "Places",
     "hash": "Hashes", "generic": "Keys", "pubsub": "Channels", "transactions": "Transactions",
     "connection": "Connection", "scripting": "Scripting", "server": "Server",
 }  # fmt: skip
@@ -38,7 +39,8 @@ CLASSES = (
     "rillet.store.policies", "rillet.store.transaction",
     "rillet.store.keys.KeyCommands", "rillet.store.types.hash.Hash", "rillet.store.types.set.Set",
     "rillet.store.types.sorted_set.SortedSet", "rillet.store.types.list.List", "rillet.store.types.string.String",
-    "rillet.store.types.string.Counter", "rillet.store.types.stored_key.StoredKey", "rillet.store.codecs",
+    "rillet.store.types.string.Counter", "rillet.store.types.hyperloglog.HyperLogLog", "rillet.store.types.geo",
+    "rillet.store.types.stored_key.StoredKey", "rillet.store.codecs",
     "rillet.store.channels.Subscription", "rillet.store.channels.ChannelMessage",
     "rillet.store.serving.StoreServer", "rillet.testing.clock.StoreClock", "rillet.testing.plugin",
     "rillet.types.stream.id.StreamID", "rillet.errors", "rillet.store.transports.transport.NoConnection",
@@ -50,6 +52,7 @@ CLASSES = (
     "rillet.store.aio.message.AsyncMessage", "rillet.store.aio.hash.AsyncHash", "rillet.store.aio.set.AsyncSet",
     "rillet.store.aio.sorted_set.AsyncSortedSet", "rillet.store.aio.list.AsyncList",
     "rillet.store.aio.string.AsyncString", "rillet.store.aio.string.AsyncCounter",
+    "rillet.store.aio.hyperloglog.AsyncHyperLogLog", "rillet.store.aio.geo.AsyncGeo",
     "rillet.store.aio.stored_key.AsyncStoredKey", "rillet.store.aio.subscription.AsyncSubscription",
 )  # fmt: skip
 

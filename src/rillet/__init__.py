@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         ExecAbort,
         IncompatibleOwner,
         InvalidEntry,
+        InvalidObj,
         InvalidValue,
         Loading,
         LogCorrupt,
@@ -62,10 +63,12 @@ if TYPE_CHECKING:
         ConsumerInfo,
         Counter,
         Entry,
+        Geo,
         Group,
         GroupInfo,
         GroupStats,
         Hash,
+        HyperLogLog,
         List,
         Message,
         MultiConsumer,
@@ -87,8 +90,10 @@ if TYPE_CHECKING:
     from rillet.store.aio import (
         AsyncConsumer,
         AsyncCounter,
+        AsyncGeo,
         AsyncGroup,
         AsyncHash,
+        AsyncHyperLogLog,
         AsyncList,
         AsyncMessage,
         AsyncMultiConsumer,
@@ -111,19 +116,19 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _ERRORS = """
-    BusyGroup BusyKey ClusterDown CommandError Corrupt ExecAbort IncompatibleOwner InvalidEntry InvalidValue Loading
-    LogCorrupt Misconf NestedCall NewerFormat NoAuth NoGroup NoPerm NoProto NoScript NotAStore NotSent OutOfMemory
-    OutcomeUnknown ProtocolError ReadOnly RilletError StoreBusy StoreClosed StoreError StoreTimeout TransactionConflict
-    TryAgain Unblocked UnknownTimeout WrongPass WrongType
+    BusyGroup BusyKey ClusterDown CommandError Corrupt ExecAbort IncompatibleOwner InvalidEntry InvalidObj InvalidValue
+    Loading LogCorrupt Misconf NestedCall NewerFormat NoAuth NoGroup NoPerm NoProto NoScript NotAStore NotSent
+    OutOfMemory OutcomeUnknown ProtocolError ReadOnly RilletError StoreBusy StoreClosed StoreError StoreTimeout
+    TransactionConflict TryAgain Unblocked UnknownTimeout WrongPass WrongType
 """
 _STORE = """
-    ChannelMessage Consumer ConsumerInfo Counter Entry Group GroupInfo GroupStats Hash List Message MultiConsumer
-    PendingEntry PendingSummary Set SortedSet Store StoreStats Stream StreamMemory StreamStats String Subscription
-    codecs connect open
+    ChannelMessage Consumer ConsumerInfo Counter Entry Geo Group GroupInfo GroupStats Hash HyperLogLog List Message
+    MultiConsumer PendingEntry PendingSummary Set SortedSet Store StoreStats Stream StreamMemory StreamStats String
+    Subscription codecs connect open
 """
 _AIO = """
-    AsyncConsumer AsyncCounter AsyncGroup AsyncHash AsyncList AsyncMessage AsyncMultiConsumer AsyncSet
-    AsyncSortedSet AsyncStore AsyncStream AsyncString AsyncSubscription
+    AsyncConsumer AsyncCounter AsyncGeo AsyncGroup AsyncHash AsyncHyperLogLog AsyncList AsyncMessage
+    AsyncMultiConsumer AsyncSet AsyncSortedSet AsyncStore AsyncStream AsyncString AsyncSubscription
 """
 _TRANSACTION = "AsyncTransaction Queued StoreTransaction"
 _HOMES = {
@@ -144,8 +149,10 @@ _HOMES = {
 __all__ = [
     "AsyncConsumer",
     "AsyncCounter",
+    "AsyncGeo",
     "AsyncGroup",
     "AsyncHash",
+    "AsyncHyperLogLog",
     "AsyncList",
     "AsyncMessage",
     "AsyncMultiConsumer",
@@ -168,13 +175,16 @@ __all__ = [
     "Counter",
     "Entry",
     "ExecAbort",
+    "Geo",
     "Group",
     "GroupInfo",
     "GroupStats",
     "Hash",
+    "HyperLogLog",
     "IDLike",
     "IncompatibleOwner",
     "InvalidEntry",
+    "InvalidObj",
     "InvalidValue",
     "List",
     "Loading",

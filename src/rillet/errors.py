@@ -9,7 +9,7 @@
     ├── CommandError           a command was rejected; str(error) is the RESP error line
     │   ├── WrongType  NoGroup  BusyGroup  BusyKey  NoAuth  WrongPass  NoProto  NoPerm
     │   ├── ExecAbort  Unblocked  Misconf  Loading  ReadOnly  NoScript  ClusterDown  TryAgain
-    │   ├── OutOfMemory
+    │   ├── OutOfMemory  InvalidObj
     │   └── ModuleFailure      a module's code raised an exception, or ran too long
     └── StoreError             the store on disk cannot be opened or written
         ├── NotAStore  NewerFormat  StoreClosed  StoreBusy  IncompatibleOwner
@@ -104,6 +104,13 @@ class WrongType(CommandError):
 
     prefix = "WRONGTYPE"
     default = "Operation against a key holding the wrong kind of value"
+
+
+class InvalidObj(CommandError):
+    """A string begins like a HyperLogLog, but its registers are malformed (Redis: invalid_hll_err)."""
+
+    prefix = "INVALIDOBJ"
+    default = "Corrupted HLL object detected"
 
 
 class NoGroup(CommandError):

@@ -52,7 +52,8 @@ ADDED = {
 }
 # Methods that run no command, and so are the same in both.
 PLAIN = {
-    "Store": {"counter", "hash", "list", "redis_async", "set", "stream", "string", "transaction", "zset"},
+    "Store": {"counter", "geo", "hash", "hyperloglog", "list", "redis_async", "set", "stream", "string", "transaction",
+              "zset"},
     "Stream": {"entries_of", "read_command"},
     "Group": {"consumer", "pending_command"},
     "Consumer": {"claim_command", "messages_of", "parts", "read_command"},

@@ -37,7 +37,7 @@ DATA = [
     "RPUSH list a b c d e f", "RPUSH biglist MANY", "SADD set a b c", "SADD ints 1 2 3", "SADD bigset FIELDS",
     "ZADD zset 1 a 2 b 3 c", "ZADD bigzset SCORED", "XADD stream 1-1 f v", "XADD stream 2-1 f v", "XADD stream 3-1 f v",
     "XGROUP CREATE stream g 0", "XREADGROUP GROUP g c COUNT 2 STREAMS stream >", "XADD idmp 5-5 f v",
-    "XIDMPRECORD idmp p i 5-5",
+    "XIDMPRECORD idmp p i 5-5", "PFADD log MANY", "PFADD small a b", "GEOADD geo 13.36 38.11 a 15.08 37.5 b",
 ]  # fmt: skip
 COMMANDS = [
     "APPEND string 1", "APPEND fresh 1", "DECR string", "DECRBY string 5", "GETDEL string", "GETEX string EX 100",
@@ -46,6 +46,10 @@ COMMANDS = [
     "SETEX string 100 v", "SETNX fresh v", "SETRANGE string 5 x",
     "SETBIT string 700 1", "SETBIT fresh 7 1", "BITFIELD string SET u8 0 200 INCRBY i5 100 1",
     "BITFIELD fresh OVERFLOW FAIL INCRBY u2 0 9 SET u8 8 1", "BITOP OR target string other", "BITOP AND string none",
+    "PFADD log x", "PFADD small x y z", "PFADD fresh MANY", "PFMERGE log small", "PFMERGE target small small",
+    "PFDEBUG TODENSE small", "GEOADD geo 12 42 c", "GEOADD fresh CH 1 1 a 2 2 b",
+    "GEORADIUS geo 15 37 200 km STORE target", "GEORADIUSBYMEMBER geo a 1 km STOREDIST geo",
+    "GEOSEARCHSTORE target geo FROMLONLAT 15 37 BYBOX 400 400 km COUNT 1",
     "COPY string copied", "COPY bighash copied", "COPY biglist copied", "COPY ints copied", "COPY bigset copied",
     "COPY bigzset copied", "COPY stream copied", "DEL string hash", "DEL bighash bigzset biglist bigset stream",
     "EXPIRE string 100", "EXPIRE string -1", "EXPIREAT expiring 99999999999 GT", "FLUSHDB", "FLUSHDB ASYNC",

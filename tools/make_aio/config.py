@@ -22,6 +22,8 @@ MODULES = {
     "types.sorted_set": "aio.sorted_set",
     "types.list": "aio.list",
     "types.string": "aio.string",
+    "types.hyperloglog": "aio.hyperloglog",
+    "types.geo": "aio.geo",
     "keys": "aio.keys",
     "store": "aio.store",
 }

@@ -14,9 +14,11 @@ MODULES = {
     "keys": ("delete", "lookup", "scan", "copy", "expire", "object", "dump"),
     "string": ("get_set", "ranges", "counters", "lcs"),
     "bitmap": ("bits", "fields"),
+    "hyperloglog": ("elements", "debug"),
     "list": ("elements", "pop", "move"),
     "set": ("members", "random_members", "operations"),
     "zset": ("members", "range", "operations", "pop", "random_members"),
+    "geo": ("members", "search"),
     "hash": ("fields", "random_fields", "expire", "get_set"),
     "stream": (
         "add", "delete", "range", "read", "read_group", "group", "pending", "claim", "nack", "info", "idmp",

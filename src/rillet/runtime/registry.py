@@ -33,8 +33,8 @@ FLAGS = frozenset(
     "protected touches_arbitrary_keys not_key".split()
 )
 GROUPS = frozenset(
-    "generic string bitmap list set sorted-set hash stream connection server transactions pubsub scripting "
-    "module".split()
+    "generic string bitmap hyperloglog geo list set sorted-set hash stream connection server transactions pubsub "
+    "scripting module".split()
 )
 
 COMMANDS = "rillet.commands"

@@ -302,6 +302,8 @@ _SNAPSHOT = [
             2 * 1024 * 1024, 1024, INT_MAX, hidden=True),
 ]  # fmt: skip
 _TYPES = [
+    memory("hll-sparse-max-bytes", "Longest sparse HyperLogLog, in bytes; a longer one becomes dense",
+           3000, 0, LONG_MAX),
     memory("stream-node-max-bytes", "Largest listpack of a stream node, in bytes; 0: no limit", 4096, 0, LONG_MAX),
     integer("stream-node-max-entries", "Most entries of a stream node; 0: no limit", 100, 0, LONG_MAX),
     integer("stream-idmp-duration", "Seconds for which a new stream remembers the messages of a producer",

@@ -3,7 +3,8 @@
     "k" in store                    store.expire("k", 60)          store.hash("k")     store.list("k")
     store["k"]                      store.ttl("k")                 store.set("k")      store.string("k")
     del store["k"]                  store.persist("k")             store.zset("k")     store.counter("k")
-    for key in store: ...           store.rename("a", "b")         store.stream("k")
+    for key in store: ...           store.rename("a", "b")         store.geo("k")      store.hyperloglog("k")
+                                    store.copy("a", "b")           store.stream("k")
 
 `store["k"]` reads the type of the key and returns the object for it.
 
@@ -21,7 +22,9 @@ from rillet.errors import StoreError
 from rillet.store.codecs import Codec, text, text_of
 from rillet.store.encoding import decode, encode_name
 from rillet.store.stream import Stream
+from rillet.store.types.geo import Geo
 from rillet.store.types.hash import Hash
+from rillet.store.types.hyperloglog import HyperLogLog
 from rillet.store.types.list import List
 from rillet.store.types.set import Set
 from rillet.store.types.sorted_set import SortedSet
@@ -98,6 +101,22 @@ class KeyCommands(CommandRunner):
     def string(self, name: Name, *, codec: Codec[Any] = text) -> String[Any]:
         """Return the string of that name; the codec is that of its value."""
         return String(cast(Any, self), name, codec)
+
+    @overload
+    def hyperloglog(self, name: Name) -> HyperLogLog[str]: ...
+    @overload
+    def hyperloglog(self, name: Name, *, codec: Codec[V]) -> HyperLogLog[V]: ...
+    def hyperloglog(self, name: Name, *, codec: Codec[Any] = text) -> HyperLogLog[Any]:
+        """Return the HyperLogLog of that name; the codec is that of its elements."""
+        return HyperLogLog(cast(Any, self), name, codec)
+
+    @overload
+    def geo(self, name: Name) -> Geo[str]: ...
+    @overload
+    def geo(self, name: Name, *, codec: Codec[V]) -> Geo[V]: ...
+    def geo(self, name: Name, *, codec: Codec[Any] = text) -> Geo[Any]:
+        """Return the places of that name; the codec is that of its members."""
+        return Geo(cast(Any, self), name, codec)
 
     def counter(self, name: Name) -> Counter:
         """Return the counter of that name."""

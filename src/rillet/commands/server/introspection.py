@@ -34,7 +34,7 @@ CATEGORIES = (
 _CATEGORY_OF_GROUP = {
     "string": "string", "stream": "stream", "generic": "keyspace", "connection": "connection", "list": "list",
     "transactions": "transaction", "scripting": "scripting", "set": "set", "hash": "hash", "sorted-set": "sortedset",
-    "bitmap": "bitmap",
+    "bitmap": "bitmap", "hyperloglog": "hyperloglog", "geo": "geo",
 }  # fmt: skip
 _MORE_CATEGORIES = {
     "keys": "dangerous", "restore": "dangerous", "info": "dangerous", "role": "admin dangerous",
@@ -60,6 +60,7 @@ def _table(text: str) -> dict[str, str]:
 _ACCESS = _table("""
     RO access = dump expiretime get getrange lcs mget pexpiretime pttl rillet.xafter rillet.xnodes rillet.xrank
         getbit bitcount bitpos bitfield_ro
+        geopos geohash geodist georadius_ro georadiusbymember_ro geosearch
         substr ttl xinfo|consumers xinfo|groups xinfo|stream xpending xrange xread xreadgroup xrevrange lindex
         lrange lpos smismember smembers srandmember sinter sunion sdiff sintercard sunioncard sdiffcard sscan hget
         httl hpttl hexpiretime hpexpiretime
@@ -68,14 +69,17 @@ _ACCESS = _table("""
     RW access update = hgetex setbit decr decrby getex getset incr incrby incrbyfloat move hincrby hincrbyfloat zincrby
     RW update = hexpire hpexpire hexpireat hpexpireat hpersist hsetex
         expire expireat pexpire pexpireat persist setrange xack xadd xcfgset xclaim xgroup|setid xidmprecord
-        xsetid hset hmset zadd lset
+        xsetid hset hmset zadd lset geoadd
     RW delete = xautoclaim xdel xdelex xgroup|delconsumer xgroup|destroy xtrim lrem ltrim srem hdel zrem
         zremrangebyrank zremrangebyscore zremrangebylex
     RW update delete = xackdel
     RW insert = append xgroup|create xgroup|createconsumer lpush rpush lpushx rpushx linsert sadd hsetnx
     RW access delete = lpop rpop blpop brpop lmpop blmpop spop hgetdel zpopmin zpopmax bzpopmin bzpopmax zmpop bzmpop
         getdel
-    OW update;RO access = bitop zrangestore zunionstore zinterstore zdiffstore sunionstore sdiffstore
+    RW insert = pfadd
+    RW access = pfcount pfdebug
+    RW access insert;RO access = pfmerge
+    OW update;RO access = geosearchstore bitop zrangestore zunionstore zinterstore zdiffstore sunionstore sdiffstore
     RW access delete;RW insert = lmove rpoplpush blmove brpoplpush smove
     RW update;RO access = sinterstore
     OW update = mset psetex setex restore
@@ -83,10 +87,13 @@ _ACCESS = _table("""
     RM delete = del unlink
     RW access update variable_flags = set bitfield
     RO access;OW update = copy
+    RO access;OW update;OW update = georadius georadiusbymember
     RW access delete;OW update = rename
     RW access delete;OW insert = renamenx
 """)
 _KEYWORD_SEARCH = {"xread": (b"STREAMS", 1), "xreadgroup": (b"STREAMS", 4)}
+# Commands whose further keys follow a word, and where the search for it starts.
+_TARGETS = {"georadius": 6, "georadiusbymember": 5}
 # Hints for proxies and client libraries (Redis: command tips).
 _TIPS = _table("""
     nondeterministic_output = httl hpttl
@@ -162,6 +169,10 @@ def _key_specs(entry: Command) -> ReplySet:
             keyword, start = _KEYWORD_SEARCH[entry.fullname]
             begin = (b"keyword", {b"keyword": keyword, b"startfrom": start})
             find = (b"range", {b"lastkey": -1, b"keystep": 1, b"limit": 2})
+        elif entry.fullname in _TARGETS and index:
+            keyword, start = (b"STORE", b"STOREDIST")[index - 1], _TARGETS[entry.fullname]
+            begin = (b"keyword", {b"keyword": keyword, b"startfrom": start})
+            find = (b"range", {b"lastkey": 0, b"keystep": 1, b"limit": 0})
         elif isinstance(entry.get_keys, KeysAfterNumber) and is_last:
             begin = (b"index", {b"index": entry.get_keys.at})
             find = (b"keynum", {b"keynumidx": 0, b"firstkey": 1, b"keystep": 1})

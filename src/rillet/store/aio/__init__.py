@@ -21,8 +21,10 @@ An operator cannot wait, so `len(stream)`, `stream[id]`, `id in stream` and `pri
 use `length`, `get`, `contains` and `set_value`. A property that runs a command is a method: `await stream.last_id()`.
 """
 
+from rillet.store.aio.geo import AsyncGeo
 from rillet.store.aio.group import AsyncConsumer, AsyncGroup, AsyncMultiConsumer
 from rillet.store.aio.hash import AsyncHash
+from rillet.store.aio.hyperloglog import AsyncHyperLogLog
 from rillet.store.aio.list import AsyncList
 from rillet.store.aio.message import AsyncMessage
 from rillet.store.aio.set import AsyncSet
@@ -32,6 +34,6 @@ from rillet.store.aio.stream import AsyncStream
 from rillet.store.aio.string import AsyncCounter, AsyncString
 from rillet.store.aio.subscription import AsyncSubscription
 
-__all__ = ["AsyncConsumer", "AsyncCounter", "AsyncGroup", "AsyncHash", "AsyncList", "AsyncMessage",
-           "AsyncMultiConsumer", "AsyncSet", "AsyncSortedSet", "AsyncStore", "AsyncStream", "AsyncString",
-           "AsyncSubscription"]  # fmt: skip
+__all__ = ["AsyncConsumer", "AsyncCounter", "AsyncGeo", "AsyncGroup", "AsyncHash", "AsyncHyperLogLog", "AsyncList",
+           "AsyncMessage", "AsyncMultiConsumer", "AsyncSet", "AsyncSortedSet", "AsyncStore", "AsyncStream",
+           "AsyncString", "AsyncSubscription"]  # fmt: skip

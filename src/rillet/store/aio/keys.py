@@ -11,7 +11,9 @@ from datetime import datetime, timedelta
 from typing import Any, cast, overload
 
 from rillet.errors import StoreError
+from rillet.store.aio.geo import AsyncGeo
 from rillet.store.aio.hash import AsyncHash
+from rillet.store.aio.hyperloglog import AsyncHyperLogLog
 from rillet.store.aio.list import AsyncList
 from rillet.store.aio.set import AsyncSet
 from rillet.store.aio.sorted_set import AsyncSortedSet
@@ -88,6 +90,22 @@ class AsyncKeyCommands(AsyncCommandRunner):
     def string(self, name: Name, *, codec: Codec[Any] = text) -> AsyncString[Any]:
         """Return the string of that name; the codec is that of its value."""
         return AsyncString(cast(Any, self), name, codec)
+
+    @overload
+    def hyperloglog(self, name: Name) -> AsyncHyperLogLog[str]: ...
+    @overload
+    def hyperloglog(self, name: Name, *, codec: Codec[V]) -> AsyncHyperLogLog[V]: ...
+    def hyperloglog(self, name: Name, *, codec: Codec[Any] = text) -> AsyncHyperLogLog[Any]:
+        """Return the HyperLogLog of that name; the codec is that of its elements."""
+        return AsyncHyperLogLog(cast(Any, self), name, codec)
+
+    @overload
+    def geo(self, name: Name) -> AsyncGeo[str]: ...
+    @overload
+    def geo(self, name: Name, *, codec: Codec[V]) -> AsyncGeo[V]: ...
+    def geo(self, name: Name, *, codec: Codec[Any] = text) -> AsyncGeo[Any]:
+        """Return the places of that name; the codec is that of its members."""
+        return AsyncGeo(cast(Any, self), name, codec)
 
     def counter(self, name: Name) -> AsyncCounter:
         """Return the counter of that name."""

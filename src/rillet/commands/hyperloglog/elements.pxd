@@ -1,0 +1,19 @@
+from rillet.commands.string.values cimport string_for_write, string_to_read
+from rillet.keyspace.database cimport Database
+from rillet.protocol.reply_writer cimport ReplyWriter
+from rillet.runtime.session cimport Session
+from rillet.structs.hyperloglog cimport (
+    Cursor,
+    add,
+    cache_count,
+    cached_count,
+    count,
+    count_registers,
+    forget_count,
+    is_valid,
+    merge,
+    store_registers,
+)
+from rillet.types.string cimport String, new_string
+
+cpdef bint check_value(object value) except -1

@@ -1,0 +1,41 @@
+cimport cython
+from libc.math cimport asin, atan2, cos, fabs, sin, sqrt
+
+cdef unsigned long long score_bits(double score) noexcept
+cdef double lowest_longitude(unsigned long long bits, int step) noexcept
+cdef double lowest_latitude(unsigned long long bits, int step) noexcept
+cdef double highest_longitude(unsigned long long bits, int step) noexcept
+cdef double highest_latitude(unsigned long long bits, int step) noexcept
+cpdef double longitude_of(double score) noexcept
+cpdef double latitude_of(double score) noexcept
+cpdef unsigned long long encode(double longitude, double latitude, int step=*, double most=*) noexcept
+cpdef bytes geohash_text(double score)
+cpdef double distance(double lon1, double lat1, double lon2, double lat2, double near=*) noexcept
+
+@cython.final
+cdef class Shape:
+    cdef readonly int kind
+    cdef public double longitude
+    cdef public double latitude
+    cdef public double unit
+    cdef public double near
+    cdef readonly double width
+    cdef readonly double height
+    cdef readonly list points
+    cdef double _west
+    cdef double _east
+    cdef double _south
+    cdef double _north
+    cdef double _lon
+    cdef double _lat
+    cdef double _distance
+    cpdef bint by_radius(self, double radius) except -1
+    cpdef bint by_box(self, double width, double height) except -1
+    cpdef bint by_polygon(self, list points) except -1
+    cdef bint _bound(self) except -1
+    cdef bint _bound_polygon(self) except -1
+    cdef double _reach(self) noexcept
+    cdef bint _covers(self, unsigned long long bits, int step) except -1
+    cdef bint _contains(self, double score) except -1
+    cdef bint _in_polygon(self) except -1
+    cpdef bint take(self, list pairs, list found, Py_ssize_t limit) except -1

@@ -1,0 +1,73 @@
+"""The fast paths of PFADD and PFCOUNT have the effects of their handlers: reply, value, access time, counters, log."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from rillet.protocol.command_parser import pack_command
+from tests.commands.test_fast_path import Log, Side, sent
+from tests.commands.test_string_fast_path import bits, calls
+from tests.variants import by_speed
+
+KEYS = [b"a", b"a", b"b", b"c", b"text", b"list"]
+BROKEN = b"HYLL\1\0\0\0" + b"\0" * 7 + b"\x80" + b"\x80" * 9
+OTHERS = [
+    [b"SET", b"b", BROKEN], [b"DEL", b"a"], [b"SET", b"text", b"x"], [b"RPUSH", b"list", b"x"],
+    [b"PFMERGE", b"c", b"a"],
+    [b"PEXPIRE", b"a", b"2"], [b"PFDEBUG", b"TODENSE", b"a"], [b"WATCH", b"a"], [b"UNWATCH"], [b"MULTI"], [b"EXEC"],
+    [b"PFCOUNT", b"a", b"c"], [b"PFADD"], [b"PFCOUNT"], [b"APPEND", b"a", b"x"], [b"CONFIG", b"SET",
+    b"hll-sparse-max-bytes", b"60"], [b"COPY", b"a", b"c", b"REPLACE"], [b"OBJECT", b"ENCODING", b"a"],
+]  # fmt: skip
+
+
+def some_command(chance: random.Random) -> list[bytes]:
+    """Return a random command, mostly a PFADD or PFCOUNT that the fast path takes."""
+    kind = chance.random()
+    if kind < 0.12:
+        return chance.choice(OTHERS)
+    if kind < 0.4:
+        return [chance.choice([b"PFCOUNT", b"pfcount"]), chance.choice(KEYS)]
+    elements = (chance.randbytes(chance.choice((0, 1, 7, 8, 9, 30))) for _ in range(chance.choice((0, 1, 1, 3, 30))))
+    return [chance.choice([b"PFADD", b"pfAdd"]), chance.choice(KEYS), *elements]
+
+
+@pytest.mark.parametrize("policy", ["noeviction", "allkeys-lfu", "allkeys-lrm"])
+@pytest.mark.parametrize("log", ["none", "log", "log with timestamps"])
+def test_a_batch_of_commands_has_the_effects_of_the_single_commands(log: str, policy: str) -> None:
+    """One side gets them as bytes in two parts, the other one by one; all that can be observed is equal."""
+    chance = random.Random(f"{log} {policy}")
+    quick, slow = (Side(None if log == "none" else Log(log == "log with timestamps"), compat="newest",
+                        maxmemory_policy=policy) for _ in range(2))  # fmt: skip
+    for _ in range(by_speed(40, 8)):
+        commands = [some_command(chance) for _ in range(chance.choice([1, 5, 20]))]
+        data = b"".join(sent(argv, chance) for argv in commands)
+        cut = chance.randrange(len(data))
+        replies = quick.send(data[:cut]) + quick.send(data[cut:])
+        expected = b""
+        for argv in commands:
+            expected += slow.run(argv)
+        assert replies == expected, commands
+        assert quick.state() == slow.state(), commands
+        if policy != "allkeys-lfu":  # frequencies are random
+            assert bits(quick.engine.databases[0]) == bits(slow.engine.databases[0])
+        if quick.log is not None:
+            assert slow.log is not None
+            assert quick.log.feed.take() == slow.log.feed.take()
+        for side in (quick, slow):
+            side.clock.advance(1)
+            side.engine.check()
+
+
+def test_plain_calls_run_no_handler() -> None:
+    side = Side(log := Log(False))
+    side.send(pack_command([b"PFADD", b"k", b"x"]) + pack_command([b"PFCOUNT", b"k"]))  # the value is awake now
+    before = side.session.argv
+    add, count = pack_command([b"PFADD", b"k", b"y", b"z"]), pack_command([b"PFCOUNT", b"k"])
+    log.feed.take()
+    assert side.send(add * 2 + count * 2) == b":1\r\n:0\r\n:3\r\n:3\r\n"
+    assert side.session.argv is before
+    assert (calls(side, "pfadd"), calls(side, "pfcount")) == (3, 3)
+    assert log.feed.take() == add + count  # neither the addition nor the estimate is logged twice
+    assert side.engine.dirty == 6

@@ -1,0 +1,96 @@
+"""Scores of positions, searches against a measurement of each position, and the order of a partial sort."""
+
+from __future__ import annotations
+
+import random
+from functools import cmp_to_key
+
+import pytest
+
+from rillet.structs.geohash import LATITUDE, Shape, distance, encode, geohash_text, latitude_of, longitude_of
+from rillet.structs.partial_sort import first_sorted, partial_sort
+from tests.variants import by_speed
+
+
+def _positions(seed: int, count: int) -> list[tuple[float, float]]:
+    chance = random.Random(seed)
+    return [(chance.uniform(-180, 180), chance.uniform(-LATITUDE, LATITUDE)) for _ in range(count)]
+
+
+def test_a_position_is_the_middle_of_its_cell() -> None:
+    for longitude, latitude in _positions(1, 500):
+        score = encode(longitude, latitude)
+        assert score < 2**52
+        assert abs(longitude_of(score) - longitude) <= 180 / 2**26
+        assert abs(latitude_of(score) - latitude) <= LATITUDE / 2**26
+        assert encode(longitude_of(score), latitude_of(score)) == score
+        assert encode(longitude, latitude, 5) == score >> 42  # a cell is a prefix
+
+
+def test_the_edges_of_the_world() -> None:
+    assert encode(-180, -LATITUDE) == 0
+    assert encode(180, LATITUDE) == 3 << 52
+    assert (longitude_of(3 << 52), latitude_of(3 << 52)) == (180, LATITUDE)
+    for score in (-1.0, 1e300, -1e300, float("inf"), float("-inf"), 2.0**63, 2.0**64):
+        assert -180 <= longitude_of(score) <= 180
+        assert -LATITUDE <= latitude_of(score) <= LATITUDE
+        assert len(geohash_text(score)) == 11
+
+
+def test_distances() -> None:
+    assert distance(0, 0, 0, 0) == 0
+    assert distance(0, 0, 0, 1) == pytest.approx(111_226, abs=1)
+    assert distance(0, 0, 180, 0) == pytest.approx(20_020_734, abs=1)
+    assert distance(10, 60, 11, 60) == pytest.approx(distance(11, 60, 10, 60))
+
+
+@pytest.mark.parametrize("kind", ["circle", "box", "polygon"])
+def test_a_search_finds_what_a_measurement_of_each_position_finds(kind: str) -> None:
+    chance = random.Random(kind)
+    pairs = sorted((float(encode(*one)), b"%d" % n) for n, one in enumerate(_positions(2, by_speed(3000, 300))))
+    for _ in range(by_speed(40, 10)):
+        shape = Shape()
+        shape.longitude, shape.latitude = chance.uniform(-120, 120), chance.uniform(-60, 60)
+        radius = 10 ** chance.uniform(4, 6.2)
+        if kind == "circle":
+            shape.by_radius(radius)
+        elif kind == "box":
+            shape.by_box(radius, 2 * radius)
+        else:
+            longitude, latitude = shape.longitude, shape.latitude
+            shape.by_polygon([(longitude, latitude), (longitude + 9, latitude + 1), (longitude + 5, latitude + 12)])
+        found: list[tuple[float, bytes, float, float, float]] = []
+        for low, high in shape.ranges():
+            shape.take([(member, score) for score, member in pairs if low <= score < high], found, 0)
+        every: list[tuple[float, bytes, float, float, float]] = []
+        shape.take([(member, score) for score, member in pairs], every, 0)
+        assert {one[1] for one in found} == {one[1] for one in every}
+        assert len(found) == len(every)
+        assert not shape.take([(member, score) for score, member in pairs], [], 1) or not every
+
+
+def test_a_partial_sort_orders_the_first_elements() -> None:
+    chance = random.Random(3)
+    for size in (2, 6, 7, 8, 20, 41, 300):
+        for values in (3, 10**6):
+            items = [(chance.randrange(values), n) for n in range(size)]
+            for count in {1, size // 2, size - 1} - {0}:
+                expected = sorted(one[0] for one in items)[:count]
+                found = first_sorted(items, lambda one: one[0], count)
+                assert [one[0] for one in found] == expected
+                assert len(set(found)) == count
+                backwards = first_sorted(items, lambda one: one[0], count, True)
+                assert [one[0] for one in backwards] == sorted((one[0] for one in items), reverse=True)[:count]
+
+
+def test_a_partial_sort_of_everything_is_a_sort() -> None:
+    chance = random.Random(4)
+
+    def compare(one: int, other: int) -> int:
+        return one - other
+
+    for size in (0, 1, 5, 50, 500):
+        items = [chance.randrange(40) for _ in range(size)]
+        expected = sorted(items, key=cmp_to_key(compare))
+        partial_sort(items, compare, size)
+        assert items == expected
