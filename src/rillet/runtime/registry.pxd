@@ -14,6 +14,7 @@ cdef class Command:
     cdef readonly str group
     cdef readonly str since
     cdef readonly long level
+    cdef readonly str valkey
     cdef readonly str complexity
     cdef readonly str summary
     cdef readonly str syntax
@@ -22,4 +23,5 @@ cdef class Command:
     cdef readonly object handler
     cdef public dict subcommands
     cdef public long index
+    cpdef bint known(self, object compat) except -1
     cpdef bint accepts(self, Py_ssize_t count) except -1

@@ -12,6 +12,9 @@ inconsistent declaration fails at import.
 A subcommand is declared as "xgroup|create"; its first subcommand creates the container "xgroup". The arity includes the
 names of the command and the subcommand; a negative arity is a minimum. The flag not_key marks `keys` as names that
 are not keys, such as channels: a cluster routes the command by them, and nothing else reads them.
+
+`since` is the version of Redis that introduced the command. Valkey has the commands of Redis 7.2, and those with
+`valkey`, its own version. If `since` is "", Redis lacks the command.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ try:
 except ModuleNotFoundError:  # Cython is not installed: run interpreted
     from rillet import _cython as cython
 
-from rillet.types.compat import Compat, level_of
+from rillet.types.compat import NEVER, Compat, level_of
 
 FLAGS = frozenset(
     "write readonly denyoom admin pubsub noscript blocking loading stale skip_monitor skip_slowlog asking fast "
@@ -50,13 +53,13 @@ class Command:
     __slots__ = (
         "name", "fullname", "arity", "flags", "write", "no_auth", "keys", "group", "since", "complexity", "summary",
         "syntax", "get_keys", "handler", "subcommands", "container", "index",
-        "no_multi", "level", "shortcut",
+        "no_multi", "level", "valkey", "shortcut",
     )  # fmt: skip
     handler: Any
 
     def __init__(self, fullname: str, arity: int, flags: str, keys: tuple[int, int, int], group: str, since: str,
                  complexity: str, syntax: str, summary: str, handler: Handler | None, get_keys: GetKeys | None,
-                 shortcut: Callable[[], Any] | None = None) -> None:
+                 shortcut: Callable[[], Any] | None = None, valkey: str = "") -> None:
         self.fullname = fullname
         self.name = fullname.rpartition("|")[2]
         self.container = fullname.rpartition("|")[0]
@@ -67,8 +70,9 @@ class Command:
         self.no_multi = "no_multi" in self.flags
         self.keys = keys
         self.group = group
-        self.since = since
-        self.level = level_of(since)
+        self.since = since or valkey
+        self.level = level_of(since) if since else NEVER
+        self.valkey = valkey
         self.complexity = complexity
         self.summary = summary
         self.syntax = syntax
@@ -92,6 +96,12 @@ class Command:
             f"{self.fullname}: the first key lies beyond the arity"
         )
         assert last >= first or last < 0, f"{self.fullname}: the last key lies before the first"
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def known(self, compat: Compat) -> cython.bint:
+        """Return whether a server has the command."""
+        return self.level <= compat.level or (compat.valkey and self.valkey != "")
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
@@ -157,11 +167,11 @@ class CommandTable:
         found = self.by_name.get(head)
         if tail and found is not None:
             found = (found.subcommands or {}).get(tail)
-        return None if found is None or (compat is not None and found.level > compat.level) else found
+        return None if found is None or (compat is not None and not found.known(compat)) else found
 
     def known(self, compat: Compat) -> list[Command]:
         """Return the commands that a server of this version has, sorted by name, without subcommands."""
-        return [entry for entry in self if entry.level <= compat.level]
+        return [entry for entry in self if entry.known(compat)]
 
     def __iter__(self) -> Any:
         """Yield the commands sorted by name, without subcommands."""
@@ -187,17 +197,18 @@ def command(
     syntax: str = "",
     get_keys: GetKeys | None = None,
     shortcut: Callable[[], Any] | None = None,
+    valkey: str = "",
 ) -> Callable[[Handler], Handler]:
     """Record the decorated handler under `name`; the docstring's first line is the summary.
 
     keys: (first, last, step) as in COMMAND INFO; get_keys: argv -> positions, if they vary; shortcut: creates the
-    command's FastPath for an engine.
+    command's FastPath for an engine; valkey: the version of Valkey that has it, if it is not in Redis 7.2.
     """
 
     def record(handler: Handler) -> Handler:
         summary = (handler.__doc__ or "").strip().partition("\n")[0]
         TABLE.add(Command(name, arity, flags, keys, group, since, complexity, syntax, summary, handler, get_keys,
-                          shortcut))  # fmt: skip
+                          shortcut, valkey))  # fmt: skip
         return handler
 
     return record

@@ -45,6 +45,6 @@ def acl_cat(session: Session, argv: list[bytes]) -> None:
         wanted = text(argv[2]).lower()
         if wanted not in CATEGORIES:
             raise CommandError(f"Unknown category '{text(argv[2])}'")
-        level = session.engine.settings.compat.level
-        names = [one.fullname for one in all_commands() if one.level <= level and wanted in categories(one)]
+        compat = session.engine.settings.compat
+        names = [one.fullname for one in all_commands() if one.known(compat) and wanted in categories(one)]
     write_bulks(session.out, [name.encode() for name in names])

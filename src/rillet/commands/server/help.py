@@ -25,11 +25,11 @@ def _declare(container: str, group: str, since: str) -> None:
     @command(f"{container}|help", arity=2, flags="loading stale", group=group, since=since, complexity="O(1)")
     def reply_help(session: Session, argv: list[bytes]) -> None:
         """Show this help."""
-        level = session.engine.settings.compat.level
+        compat = session.engine.settings.compat
         subcommands = sorted((TABLE.by_name[container.encode()].subcommands or {}).items())
         reply_lines(session, container, (
             (f"{one.name.upper()} {without_versions(one.syntax)}".strip(), one.summary)
-            for _, one in subcommands if one.level <= level
+            for _, one in subcommands if one.known(compat)
         ))  # fmt: skip
 
 

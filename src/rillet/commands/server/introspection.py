@@ -38,7 +38,7 @@ _CATEGORY_OF_GROUP = {
 }  # fmt: skip
 _MORE_CATEGORIES = {
     "keys": "dangerous", "restore": "dangerous", "info": "dangerous", "role": "admin dangerous",
-    "lastsave": "admin dangerous",
+    "lastsave": "admin dangerous", "sort": "set sortedset list dangerous", "sort_ro": "set sortedset list dangerous",
     "dbsize": "keyspace", "flushdb": "keyspace dangerous", "flushall": "keyspace dangerous",
     "swapdb": "keyspace dangerous",
 }  # fmt: skip
@@ -58,32 +58,37 @@ def _table(text: str) -> dict[str, str]:
 
 # How commands access their keys, if not simply "RO" or "RW"; a ";" separates the accesses of two key specifications.
 _ACCESS = _table("""
-    RO access = dump expiretime get getrange lcs mget pexpiretime pttl rillet.xafter rillet.xnodes rillet.xrank
+    RO access = dump digest expiretime get getrange lcs mget pexpiretime pttl rillet.xafter rillet.xnodes rillet.xrank
         getbit bitcount bitpos bitfield_ro
         substr ttl xinfo|consumers xinfo|groups xinfo|stream xpending xrange xread xreadgroup xrevrange lindex
         lrange lpos smismember smembers srandmember sinter sunion sdiff sintercard sunioncard sdiffcard sscan hget
         hgetall hkeys hmget hrandfield hscan hvals zscore zmscore zcount zlexcount zrank zrevrank zrange zrevrange
         zrangebyscore zrevrangebyscore zrangebylex zrevrangebylex zunion zinter zdiff zintercard zrandmember zscan
-    RW access update = setbit decr decrby getex getset incr incrby incrbyfloat move hincrby hincrbyfloat zincrby
+    RW access update = increx setbit decr decrby getex getset incr incrby incrbyfloat move hincrby hincrbyfloat zincrby
     RW update = expire expireat pexpire pexpireat persist setrange xack xadd xcfgset xclaim xgroup|setid xidmprecord
         xsetid hset hmset zadd lset
     RW delete = xautoclaim xdel xdelex xgroup|delconsumer xgroup|destroy xtrim lrem ltrim srem hdel zrem
         zremrangebyrank zremrangebyscore zremrangebylex
     RW update delete = xackdel
+    RW delete variable_flags = delex
     RW insert = append xgroup|create xgroup|createconsumer lpush rpush lpushx rpushx linsert sadd hsetnx
     RW access delete = lpop rpop blpop brpop lmpop blmpop spop hgetdel zpopmin zpopmax bzpopmin bzpopmax zmpop bzmpop
         getdel
     OW update;RO access = bitop zrangestore zunionstore zinterstore zdiffstore sunionstore sdiffstore
     RW access delete;RW insert = lmove rpoplpush blmove brpoplpush smove
     RW update;RO access = sinterstore
-    OW update = mset psetex setex restore
+    OW update = mset msetex psetex setex restore
     OW insert = msetnx setnx
-    RM delete = del unlink
+    RM delete = del unlink delifeq
     RW access update variable_flags = set bitfield
     RO access;OW update = copy
+    RO access;RO access;OW update = sort
+    RO access;RO access = sort_ro
     RW access delete;OW update = rename
     RW access delete;OW insert = renamenx
 """)
+# Commands whose first key specification is a position, while the keys of the others depend on data or options.
+_UNKNOWN_KEYS = frozenset(("sort", "sort_ro"))
 _KEYWORD_SEARCH = {"xread": (b"STREAMS", 1), "xreadgroup": (b"STREAMS", 4)}
 # Hints for proxies and client libraries (Redis: command tips).
 _TIPS = _table("""
@@ -101,7 +106,7 @@ _TIPS = _table("""
     request_policy:all_shards response_policy:agg_sum = dbsize
     request_policy:all_shards nondeterministic_output_order = keys
     request_policy:multi_shard = mget
-    request_policy:multi_shard response_policy:all_succeeded = mset
+    request_policy:multi_shard response_policy:all_succeeded = mset msetex
     request_policy:multi_shard response_policy:agg_min = msetnx
     request_policy:all_shards nondeterministic_output = randomkey
     nondeterministic_output request_policy:special = scan
@@ -120,6 +125,8 @@ def categories(entry: Command) -> list[str]:
     if entry.fullname.partition("|")[0] in ("command", "wait", "waitaof"):
         found.add("connection")
         found.discard("keyspace")
+    if entry.fullname in _UNKNOWN_KEYS:
+        found.discard("keyspace")  # SORT has the categories of the types that it sorts
     flags = entry.flags
     found |= flags & {"write", "fast", "blocking", "pubsub"}
     if "readonly" in flags:
@@ -151,13 +158,18 @@ def _key_specs(entry: Command) -> ReplySet:
     for index, flags in enumerate(access):
         is_last = index == len(access) - 1
         begin: tuple[bytes, dict[bytes, Any]] = (b"index", {b"index": first + index})
-        if entry.fullname in _KEYWORD_SEARCH:
+        find: tuple[bytes, dict[bytes, Any]]
+        if index and entry.fullname in _UNKNOWN_KEYS:
+            begin = find = (b"unknown", {})
+        elif entry.fullname in _KEYWORD_SEARCH:
             keyword, start = _KEYWORD_SEARCH[entry.fullname]
             begin = (b"keyword", {b"keyword": keyword, b"startfrom": start})
             find = (b"range", {b"lastkey": -1, b"keystep": 1, b"limit": 2})
+        elif entry.fullname in _UNKNOWN_KEYS:
+            find = (b"range", {b"lastkey": 0, b"keystep": 1, b"limit": 0})
         elif isinstance(entry.get_keys, KeysAfterNumber) and is_last:
             begin = (b"index", {b"index": entry.get_keys.at})
-            find = (b"keynum", {b"keynumidx": 0, b"firstkey": 1, b"keystep": 1})
+            find = (b"keynum", {b"keynumidx": 0, b"firstkey": 1, b"keystep": entry.get_keys.step})
         else:
             span = last if last < 0 and is_last else 0 if len(access) > 1 else last - first
             find = (b"range", {b"lastkey": span, b"keystep": step, b"limit": 0})
@@ -212,8 +224,8 @@ def command_count(session: Session, argv: list[bytes]) -> None:
          syntax="[FILTERBY <MODULE module-name | ACLCAT category | PATTERN pattern>]", complexity="O(N) for N commands")
 def command_list(session: Session, argv: list[bytes]) -> None:
     """List the names of all commands, or of those that pass a filter."""
-    level = session.engine.settings.compat.level
-    known = [entry for entry in all_commands() if entry.level <= level]
+    compat = session.engine.settings.compat
+    known = [entry for entry in all_commands() if entry.known(compat)]
     names = [entry.fullname for entry in known]
     if len(argv) != 2:
         if len(argv) != 5 or argv[2].lower() != b"filterby":
@@ -261,18 +273,19 @@ def _describe_arguments(arguments: list[command_syntax.Argument], level: int) ->
     return described
 
 
-def _docs(entry: Command, level: int) -> dict[bytes, Any]:
-    """Return the documentation of a command, without parts newer than `level` (server.c: addReplyCommandDocs)."""
+def _docs(entry: Command, compat: Compat) -> dict[bytes, Any]:
+    """Return the documentation of a command, without parts newer than the server (server.c: addReplyCommandDocs)."""
+    since = entry.valkey if compat.valkey and entry.valkey else entry.since
     docs: dict[bytes, Any] = {
-        b"summary": entry.summary.encode(), b"since": entry.since.encode(), b"group": entry.group.encode(),
+        b"summary": entry.summary.encode(), b"since": since.encode(), b"group": entry.group.encode(),
         b"complexity": entry.complexity.encode(),
     }  # fmt: skip
     arguments = _arguments(entry.syntax)
     if arguments:
-        docs[b"arguments"] = _describe_arguments(arguments, level)
-    subcommands = [one for one in (entry.subcommands or {}).values() if one.level <= level]
+        docs[b"arguments"] = _describe_arguments(arguments, compat.level)
+    subcommands = [one for one in (entry.subcommands or {}).values() if one.known(compat)]
     if subcommands:
-        docs[b"subcommands"] = {one.fullname.encode(): _docs(one, level) for one in subcommands}
+        docs[b"subcommands"] = {one.fullname.encode(): _docs(one, compat) for one in subcommands}
     return docs
 
 
@@ -288,7 +301,7 @@ def command_docs(session: Session, argv: list[bytes]) -> None:
     session.out.map(len(entries))
     for entry in entries:
         session.out.bulk(entry.fullname.encode())
-        write_tree(session.out, _docs(entry, compat.level))
+        write_tree(session.out, _docs(entry, compat))
 
 
 # -- COMMAND GETKEYS --------------------------------------------------------------------------------
@@ -300,7 +313,7 @@ def _find_keys(argv: list[bytes], compat: Compat) -> tuple[Command, list[int]]:
     entry = TABLE.find(line[0], compat)
     if entry is not None and entry.subcommands is not None and len(line) > 1:
         entry = entry.subcommands.get(line[1].lower())
-    if entry is None or entry.level > compat.level:
+    if entry is None or not entry.known(compat):
         raise CommandError("Invalid command specified")
     if not _access(entry) or "not_key" in entry.flags:
         raise CommandError("The command has no key arguments")
