@@ -50,6 +50,7 @@ from rillet.runtime.settings import Settings
 from rillet.runtime.statistics import CommandCounters, Statistics
 from rillet.structs.argument_spans import ArgumentSpans
 from rillet.structs.integer_text import decimal
+from rillet.types.compat import EMBEDS_UP_TO_128
 from rillet.types.stream.value import Stream
 
 _SPECIAL = cython.declare(cython.int, session_state.SPECIAL)
@@ -90,7 +91,7 @@ class Engine:
         "notify_events", "on_keyspace_event", "loading", "started_ms", "next_session_id", "host", "active_expire",
         "run_id", "replication_id", "paused", "mstime", "channels", "words", "_by_name", "_last_name", "_last_entry",
         "_buffer", "_paused_clients", "_since", "_idmp_expired", "_fast_paths", "_fast_path_sizes", "_last_path",
-        "defrag", "expiry", "access", "lazyfree", "eviction", "limited", "out_of_memory", "memory",
+        "defrag", "expiry", "access", "lazyfree", "eviction", "limited", "out_of_memory", "memory", "keeps_expired",
     )  # fmt: skip
     sessions: dict[int, Session]
     _by_name: dict[bytes, Command]
@@ -124,6 +125,8 @@ class Engine:
         # Whether `maxmemory` is set, and whether the last run of the eviction could not make room.
         self.limited = False
         self.out_of_memory = False
+        # While a command runs that must not delete expired keys, though they are missing for it.
+        self.keeps_expired = False
         self.memory = MemoryFigures(self)
         self.defrag = ActiveDefrag(self.databases, self.settings, self.clock, self._changes)
         self.channels = Channels()
@@ -456,7 +459,7 @@ class Engine:
         entry = TABLE.by_name.get(name.lower())
         if entry is None:
             return None
-        if entry.level > self.settings.compat.level:
+        if not entry.known(self.settings.compat):
             return entry if self.loading else None  # a log may contain commands that the current `compat` lacks
         if len(self._by_name) < _MAX_CACHED_NAMES:
             self._by_name[name] = entry
@@ -468,7 +471,7 @@ class Engine:
         subcommand = entry.subcommands.get(name)
         if subcommand is None:
             subcommand = entry.subcommands.get(name.lower())
-        if subcommand is None or (subcommand.level > self.settings.compat.level and not self.loading):
+        if subcommand is None or (not subcommand.known(self.settings.compat) and not self.loading):
             return entry
         return subcommand
 
@@ -489,6 +492,7 @@ class Engine:
         for database in self.databases:
             database.resize_as(shrinks)
             database.lazy_server_del = self.settings.lazyfree_lazy_server_del
+            database.embeds_expiry = self.settings.compat.embedding == EMBEDS_UP_TO_128
             database.on_missed = self._missed if events.wanted and events.flags & MISS else None
             database.on_new = self._new if events.wanted and events.flags & NEW else None
             database.on_overwritten = (
@@ -575,7 +579,7 @@ class Engine:
         return not self.loading
 
     def _may_delete(self) -> bool:
-        return not self.paused
+        return not self.paused and not self.keeps_expired
 
     def expire_cycle(self, slice_ns: int = SLICE) -> int:
         """Begin the slow expiry cycle, or continue it for a slice; return the number of deleted keys.
