@@ -62,6 +62,7 @@ COMMANDS = [
     "HSETNX hash z 1",
     "BLMOVE list target LEFT RIGHT 1", "BLMPOP 1 1 list LEFT COUNT 2", "BLPOP list 1", "BRPOP list 1",
     "BRPOPLPUSH list target 1", "LINSERT list BEFORE c x", "LINSERT biglist AFTER 300 x", "LMOVE list target LEFT LEFT",
+    "LMOVEM biglist target RIGHT LEFT COUNT 100 OBO", "LMOVEM list list LEFT RIGHT EXACTLY 3 BULK",
     "LMPOP 2 none list RIGHT COUNT 3", "LPOP list", "LPOP biglist 100", "LPUSH list x y z", "LPUSHX list x",
     "LREM list 1 c", "LREM biglist -1 300", "LSET list 2 changed", "LTRIM list 1 2", "LTRIM biglist 100 200",
     "RPOP list", "RPOPLPUSH list target", "RPUSH list MANY", "RPUSHX list x",

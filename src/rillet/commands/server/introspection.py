@@ -75,7 +75,7 @@ _ACCESS = _table("""
     RW access delete = lpop rpop blpop brpop lmpop blmpop spop hgetdel zpopmin zpopmax bzpopmin bzpopmax zmpop bzmpop
         getdel
     OW update;RO access = bitop zrangestore zunionstore zinterstore zdiffstore sunionstore sdiffstore
-    RW access delete;RW insert = lmove rpoplpush blmove brpoplpush smove
+    RW access delete;RW insert = lmove lmovem rpoplpush blmove brpoplpush smove
     RW update;RO access = sinterstore
     OW update = mset msetex psetex setex restore
     OW insert = msetnx setnx
