@@ -46,6 +46,14 @@ _PLACES = tuple(
                            for word in (f"{10 + n % 173 / 100}", f"{44 + n % 191 / 100}", f"m{n}")))
     for start in range(0, 20_000, 200)
 )  # fmt: skip
+_NUMBERS = [7919 * number % 1000 for number in range(100)]
+_SORTED = (
+    ("DEL", "numbers", "texts"), ("RPUSH", "numbers", *_NUMBERS),
+    ("RPUSH", "texts", *(f"text:{number}" for number in _NUMBERS)),
+    ("MSET", *(word for number in _NUMBERS for word in (f"w:{number}", 1000 - number))),
+    *(("HSET", f"h:{number}", "name", f"name {number}", "age", number) for number in _NUMBERS),
+)  # fmt: skip
+_TEN = [word for number in range(10) for word in (f"k:{number}", "value")]
 CASES = (
     Case("SETBIT, random bit of 100,000", "7.0", _BITMAP, ("SETBIT", "bits", "__rand_int__", 1), 1_000_000),
     Case("GETBIT, random bit of 100,000", "7.0", _BITMAP, ("GETBIT", "bits", "__rand_int__"), 1_000_000),
@@ -72,6 +80,16 @@ CASES = (
     Case("GEOPOS", "7.0", _PLACES, ("GEOPOS", "places", "m7"), 500_000),
     Case("GEOSEARCH, 5 km of 20,000 members", "7.0", _PLACES,
          ("GEOSEARCH", "places", "FROMLONLAT", "11", "45", "BYRADIUS", 5, "km", "ASC"), 20_000),
+    Case("SORT of 100 numbers", "7.0", _SORTED, ("SORT", "numbers"), 100_000),
+    Case("SORT of 100 numbers, LIMIT 0 10", "7.0", _SORTED, ("SORT", "numbers", "LIMIT", 0, 10), 100_000),
+    Case("SORT of 100 texts, ALPHA DESC", "7.0", _SORTED, ("SORT", "texts", "ALPHA", "DESC"), 100_000),
+    Case("SORT of 100 numbers BY a key, GET a field", "7.0", _SORTED,
+         ("SORT", "numbers", "BY", "w:*", "GET", "h:*->name"), 20_000),
+    Case("SORT of 100 numbers, STORE", "7.0", _SORTED, ("SORT", "numbers", "STORE", "target"), 50_000),
+    Case("SET IFEQ", "newest", (("SET", "k", "v"),), ("SET", "k", "v", "IFEQ", "v"), 500_000),
+    Case("DIGEST of 12.5 kB", "newest", (("SET", "k", _LONG),), ("DIGEST", "k"), 200_000),
+    Case("MSETEX of 10 keys", "newest", (), ("MSETEX", 10, *_TEN, "EX", 1000), 200_000),
+    Case("INCREX within a bound", "newest", (), ("INCREX", "n", "UBOUND", 10**12, "EX", 1000), 500_000),
 )  # fmt: skip
 
 

@@ -96,9 +96,11 @@ def _entries(command: Command) -> list[Command]:
 
 def _command(command: Command) -> str:
     name = command.fullname.replace("|", " ").upper()
-    known = [compat.name for compat in COMPATS.values() if compat.knows(command.level)]
+    known = [compat.name for compat in COMPATS.values() if command.known_to(compat)]
     where = "every `compat`" if len(known) == len(COMPATS) else ", ".join(f"`{compat}`" for compat in known)
-    rows = [f"| since | {command.since} |", f"| complexity | {command.complexity} |", f"| available with | {where} |"]
+    valkey = f"Valkey {command.valkey}" if command.valkey else ""
+    since = valkey if command.since == command.valkey else f"{command.since}, {valkey}".removesuffix(", ")
+    rows = [f"| since | {since} |", f"| complexity | {command.complexity} |", f"| available with | {where} |"]
     for token, since in _newer(parse(command.syntax), command.level):
         rows.append(f"| `{token}` | since {since} |")
     table = "\n".join(["| | |", "|---|---|", *rows])

@@ -20,7 +20,7 @@ from tests.judge import Judge
 # Commands that are newer than Redis 7.0 or only in rillet; commands with a note in Redis's text.
 NEWER = {"client|setinfo", "client|no-touch", "waitaof", "rillet.xafter", "rillet.xmemory", "rillet.xnodes",
          "rillet.xrank"}  # fmt: skip
-NOTED = {"bitfield", "getex", "pfcount", "set", "xadd"}
+NOTED = {"bitfield", "getex", "pfcount", "set", "sort", "sort_ro", "xadd"}
 # Since 7.2 they accept one more argument.
 WIDER = {"zrank", "zrevrank"}
 

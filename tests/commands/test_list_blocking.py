@@ -14,6 +14,14 @@ SCENARIOS: dict[str, list[Step]] = {
     "served in the order in which they came": [
         (0, "BLPOP l 0"), (1, "BRPOP l 0"), (2, "BLMPOP 0 1 l LEFT COUNT 10"), (3, "RPUSH l a b c d"), (3, "LLEN l"),
     ],
+    "what is sorted into place": [
+        (0, "BLPOP l 0"), (1, "BLMOVE m n LEFT LEFT 0"), (2, "RPUSH other 3 1 2"), (2, "SORT other STORE l"),
+        (2, "SORT other DESC STORE m"), (2, "LRANGE l 0 -1"), (2, "LRANGE n 0 -1"),
+    ],
+    "what is sorted over another value": [
+        (0, "BLPOP l 0"), (1, "SET l x"), (1, "RPUSH other 3 1"), (1, "SORT other STORE l"), (1, "LRANGE l 0 -1"),
+        (1, "SORT none STORE l"), (1, "SORT other STORE l"),
+    ],
     "one element serves one": [(0, "BLPOP l 0"), (1, "BLPOP l 0"), (2, "RPUSH l a"), (2, "RPUSH l b")],
     "one of several keys is enough": [(0, "BLPOP a b c 0"), (1, "RPUSH b x"), (1, "RPUSH a y"), (1, "LRANGE a 0 -1")],
     "two of the keys in one transaction": [

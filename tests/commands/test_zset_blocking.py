@@ -34,6 +34,14 @@ SCENARIOS: dict[str, list[Step]] = {
         (0, "BZPOPMIN z 0"), (1, "BZMPOP 0 1 y MAX"), (2, "SADD s a b"), (2, "ZUNIONSTORE z 1 s"),
         (2, "ZRANGESTORE y z 0 -1"),
     ],
+    "what replaces another value": [
+        (0, "BZPOPMIN z 0"), (1, "SET z x"), (1, "ZADD other 1 a 2 b"), (1, "ZUNIONSTORE z 1 other"), (1, "SET z x"),
+        (1, "ZRANGESTORE z other 0 -1"), (1, "ZCARD z"), (1, "DEL z"), (1, "ZUNIONSTORE z 1 other"),
+    ],
+    "what replaces a stream": [
+        (0, "BZPOPMIN z 0"), (1, "XGROUP CREATE z g 0 MKSTREAM"), (1, "ZADD other 1 a"), (1, "ZUNIONSTORE z 1 other"),
+        (1, "ZCARD z"),
+    ],
     "lists and sorted sets of the same name": [
         (0, "BLPOP k 0"), (1, "BZPOPMIN k 0"), (2, "ZADD k 1 a"), (2, "LPUSH k x"), (2, "EXISTS k"),
     ],

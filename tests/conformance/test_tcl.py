@@ -60,8 +60,6 @@ _TRANSACTIONS = (
     "exec with write commands and state change",
     "exec with read commands and stale replica state change",
 )
-# SORT fails in these two, and the client that waits for its key stays blocked during the tests behind.
-_SORTING = ("/result key is created by SORT",)
 SUITES = {suite.compat: suite for suite in (
     Suite("7.0", "RILLET_SUITE_7_0", {
         "unit/type/stream": (72, 72),
@@ -85,7 +83,8 @@ SUITES = {suite.compat: suite for suite in (
         "unit/type/hash": (73, 73),
         "unit/pubsub": (30, 30),
         "unit/lazyfree": (4, 4),
-    }, {"unit/multi": _TRANSACTIONS, "unit/type/list": _SORTING}),
+        "unit/sort": (48, 48),
+    }, {"unit/multi": _TRANSACTIONS}),
     Suite("8.6", "RILLET_SUITE_8_6", {
         "unit/type/stream": (196, 196),
         "unit/type/stream-cgroups": (127, 127),
@@ -99,6 +98,9 @@ SUITES = {suite.compat: suite for suite in (
         "unit/dump": (13, 15),
         "unit/lazyfree": (9, 9),
         "unit/info-keysizes": (12, 18),
+        "unit/type/string": (172, 172),
+        "unit/type/list": (287, 287),
+        "unit/sort": (50, 50),
     }),
     Suite("newest", "RILLET_SUITE_NEWEST", {
         "unit/type/stream": (196, 196),
@@ -116,7 +118,10 @@ SUITES = {suite.compat: suite for suite in (
         "unit/info-keysizes": (13, 19),
         "unit/bitops": (62, 62),
         "unit/bitfield": (18, 18),
-    }, {"unit/type/list": _SORTING}),
+        "unit/type/string": (178, 178),
+        "unit/type/increx": (71, 71),
+        "unit/sort": (51, 51),
+    }),
     Suite("valkey", "RILLET_SUITE_VALKEY", {
         "unit/type/stream": (82, 82),
         "unit/type/stream-cgroups": (62, 62),
@@ -131,6 +136,9 @@ SUITES = {suite.compat: suite for suite in (
         "unit/lazyfree": (4, 4),
         "unit/bitops": (50, 50),
         "unit/bitfield": (18, 18),
+        "unit/type/string": (111, 111),
+        "unit/type/list": (287, 287),
+        "unit/sort": (51, 51),
     }),
 )}  # fmt: skip
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")

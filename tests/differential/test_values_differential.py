@@ -21,7 +21,8 @@ from rillet.types.hash import Hash
 from rillet.types.rdb import value as rdb
 from rillet.types.set import Set
 from rillet.types.zset import Zset
-from tests.differential import bits, geo, hashes, hyperloglogs, list_set, values, zsets
+from tests.differential import bits, geo, hashes, hyperloglogs, list_set, sorting, strings, values, zsets
+from tests.differential.logs import same_words
 from tests.differential.test_stream_log_differential import Kept, events_of, logged_by, watched
 from tests.differential.wire import Local, Redis
 from tests.judge import Judge
@@ -167,9 +168,21 @@ class Geo(Kind):
     limits = (b"zset-max-listpack-entries", b"128")
 
 
+class Sorting(Kind):
+    generator = sorting.Generator
+    keys = (*sorting.LISTS, *sorting.SETS, *sorting.ZSETS)
+    limits = (b"list-max-listpack-size", b"-2", b"list-compress-depth", b"0")
+
+
+class Strings(Kind):
+    generator = strings.Generator
+    keys = strings.STRINGS
+    limits = (b"proto-max-bulk-len", b"536870912")
+
+
 KINDS = {
     "hashes": Hashes(), "zsets": Zsets(), "lists and sets": ListsAndSets(), "bits": Bits(),
-    "hyperloglogs": HyperLogLogs(), "geo": Geo(),
+    "hyperloglogs": HyperLogLogs(), "geo": Geo(), "sorting": Sorting(), "strings": Strings(),
 }  # fmt: skip
 
 
@@ -270,17 +283,21 @@ def test_payloads_are_taken_by_the_other_side(peer: tuple[Redis, str], name: str
 
 @pytest.mark.parametrize("seed", seeds(1, 2, 300))
 @pytest.mark.parametrize(
-    ("name", "least"), [("hashes", 300), ("zsets", 200), ("bits", 200), ("hyperloglogs", 200), ("geo", 200)]
+    ("name", "least"),
+    [("hashes", 300), ("zsets", 200), ("bits", 200), ("hyperloglogs", 200), ("geo", 200), ("sorting", 200),
+     ("strings", 200)],  # fmt: skip
 )
 def test_log_and_events_are_redis_s(writer: tuple[str, Judge], name: str, least: int, seed: int) -> None:
     kind, (compat, server) = KINDS[name], writer
     before = len(logged_by(server, 0))
     maker = kind.generator(seed, COMPATS[compat].level)
-    local = Local(Engine(Settings(compat=compat)))
+    lazy = {"lazyfree_lazy_expire": True, "lazyfree_lazy_server_del": True} if compat == "valkey" else {}
+    local = Local(Engine(Settings(compat=compat, **lazy)))
     local.engine.log = kept = Kept()
     ours = watched(local)
     with Redis(server.port) as redis, Redis(server.port) as listener:
-        redis.run([b"FLUSHALL"], [b"CONFIG", b"SET", *kind.limits])
+        # A value that has expired when it is stored stays until a command looks it up, on either side.
+        redis.run([b"DEBUG", b"SET-ACTIVE-EXPIRE", b"0"], [b"FLUSHALL"], [b"CONFIG", b"SET", *kind.limits])
         local.run([b"FLUSHALL"])
         listener.run([b"PSUBSCRIBE", b"__keyevent@0__:*"])
         for _ in range(800):
@@ -292,7 +309,8 @@ def test_log_and_events_are_redis_s(writer: tuple[str, Judge], name: str, least:
         redis.run([b"PUBLISH", b"__keyevent@0__:last", b""])
         assert ours == events_of(listener)
     theirs = logged_by(server, before)
-    assert list(map(kind.logged, kept.commands)) == list(map(kind.logged, theirs))
+    for our, their in zip(map(kind.logged, kept.commands), map(kind.logged, theirs), strict=True):
+        assert same_words(our, their)
     assert len(theirs) > least
     if not kind.replays:
         return

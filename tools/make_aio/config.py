@@ -17,6 +17,7 @@ MODULES = {
     "stream": "aio.stream",
     "several": "aio.several",
     "types.stored_key": "aio.stored_key",
+    "types.sortable": "aio.sortable",
     "types.hash": "aio.hash",
     "types.set": "aio.set",
     "types.sorted_set": "aio.sorted_set",

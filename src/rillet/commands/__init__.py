@@ -11,8 +11,8 @@ from importlib import import_module
 # The modules that declare commands, by package.
 MODULES = {
     "connection": ("auth", "connection", "client", "client_admin", "transactions"),
-    "keys": ("delete", "lookup", "scan", "copy", "expire", "object", "dump"),
-    "string": ("get_set", "ranges", "counters", "lcs"),
+    "keys": ("delete", "lookup", "scan", "copy", "expire", "object", "dump", "sort"),
+    "string": ("get_set", "ranges", "counters", "lcs", "conditional_delete", "increx"),
     "bitmap": ("bits", "fields"),
     "hyperloglog": ("elements", "debug"),
     "list": ("elements", "pop", "move"),

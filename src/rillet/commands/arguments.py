@@ -32,11 +32,11 @@ def integer(raw: bytes, message: str = NOT_AN_INTEGER) -> int:
     return int(value)
 
 
-def small_integer(raw: bytes, message: str = NOT_AN_INTEGER) -> int:
-    """Parse a 32-bit integer (object.c: getIntFromObjectOrReply)."""
-    value = integer(raw, message)
+def small_integer(raw: bytes, message: str | None = None) -> int:
+    """Parse a 32-bit integer (object.c: getIntFromObjectOrReply); message: the error instead of Redis's two."""
+    value = integer(raw, message or NOT_AN_INTEGER)
     if not -(2**31) <= value < 2**31:
-        raise CommandError(message)
+        raise CommandError(message or f"value is out of range, value must between {-(2**31)} and {2**31 - 1}")
     return value
 
 

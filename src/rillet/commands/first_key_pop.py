@@ -45,14 +45,15 @@ def blocking_timeout(session: Session, raw: bytes) -> int:
 class KeysAfterNumber:
     """A function from argv to the positions of its keys: `before`, and those after argv[at], the number of keys.
 
-    Source: db.c, genericGetKeys.
+    Each key is the first of `step` arguments. Source: db.c, genericGetKeys.
     """
 
-    __slots__ = ("at", "before")
+    __slots__ = ("at", "before", "step")
 
-    def __init__(self, at: int, *before: int) -> None:
+    def __init__(self, at: int, *before: int, step: int = 1) -> None:
         self.at = at
         self.before = before
+        self.step = step
 
     def __call__(self, argv: list[bytes]) -> list[int]:
         """Return the positions of the keys; only `before` if the number of keys is invalid."""
@@ -61,7 +62,8 @@ class KeysAfterNumber:
             numkeys = integer(argv[at])
         except CommandError:
             numkeys = 0
-        return [*self.before, *(range(at + 1, at + 1 + numkeys) if 0 < numkeys < len(argv) - at else ())]
+        end = at + 1 + numkeys * self.step
+        return [*self.before, *(range(at + 1, end, self.step) if numkeys > 0 and end <= len(argv) else ())]
 
 
 class FirstKeyPop:

@@ -42,6 +42,7 @@ cdef class Database:
     cdef public object may_delete
     cdef public object lazy
     cdef public bint lazy_server_del
+    cdef public bint embeds_expiry
     cdef public long long hits
     cdef public long long misses
     cdef public unsigned long long expires_cursor

@@ -54,13 +54,16 @@ from rillet.structs.dict import Dict
 from rillet.structs.dict_table import GrowthGate
 from rillet.structs.due_times import DueTimes
 from rillet.types.at_rest import awaken, string_at_rest, to_rest, type_at_rest
+from rillet.types.compat import EMBEDS_UP_TO_128
 from rillet.types.hash import Hash
 from rillet.types.module import ModuleValue
 from rillet.types.stream.value import Stream
-from rillet.types.string import String, new_string
+from rillet.types.string import RAW, String, fits, new_string
 
 # A value of Database.notify_before: no key is given an expiry before this time.
 NEVER_DUE = -(2**63)
+_RAW = cython.declare(cython.int, RAW)
+_MOST_EMBEDDED = cython.declare(cython.Py_ssize_t, 113)  # bytes of a string that may be embstr
 _BATCH = 1024
 _DRAWS = 100  # of random keys, while expired keys are not deleted
 
@@ -114,7 +117,7 @@ class Database:
         "on_expired", "on_expiry", "notify_before", "on_ready", "on_missed", "on_new", "on_overwritten", "may_expire",
         "on_unlinked",
         "may_delete", "hits", "misses", "expires_cursor", "average_ttl", "access", "lazy", "lazy_server_del", "awake",
-        "awake_limit", "_first_awake", "_rested", "buffer", "created", "ledger",
+        "awake_limit", "_first_awake", "_rested", "buffer", "created", "ledger", "embeds_expiry",
     )  # fmt: skip
     keys: Dict
     expires: Dict
@@ -159,6 +162,8 @@ class Database:
         # A keyspace.lazyfree.LazyFree, which frees large values in steps; None: all values are freed at once.
         self.lazy: Any = None
         self.lazy_server_del = False
+        # Valkey: whether a string is embstr depends on the expiry of the value that it replaces (types/string.py).
+        self.embeds_expiry = False
         self.hits = 0
         self.misses = 0
         # The position of the expiry cycle in `expires`, and the mean time to live that it found, in ms.
@@ -514,10 +519,18 @@ class Database:
         self, key: bytes, data: bytes, form: cython.int = 0, keep_ttl: cython.bint = False
     ) -> cython.bint:
         """Set the value of a key to a string, which rests if it is small; return whether the key existed. O(1)"""
+        if self.embeds_expiry and form != _RAW and len(data) <= _MOST_EMBEDDED and self._any_expires():
+            form = self._form_with_expiry(key, data, form)
         rest: bytes | None = string_at_rest(data, form)
         if rest is None:
             return self._set_object(key, new_string(data, form), keep_ttl)
         return self._set_bytes(key, rest, keep_ttl)
+
+    def _form_with_expiry(self, key: bytes, data: bytes, form: int) -> int:
+        """Return RAW for a string that does not fit beside a key that has an expiry (Valkey's dbSetValue)."""
+        if self.expires.find(key) < 0 or self.is_expired(key) or fits(EMBEDS_UP_TO_128, len(key), len(data), True):
+            return form
+        return form if new_string(data, form).is_integer() else RAW
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
@@ -558,12 +571,18 @@ class Database:
                 self.subexpires.remove(key)
             if old is not None and self.lazy_server_del and self.lazy is not None:
                 self.lazy.add(old)
-        # Clients may be blocked on a key that is created or replaced by another type: wake them.
-        if self.blocking_keys:
+        # Clients may be blocked on a key that is created. If a value is replaced, those of XREADGROUP are notified that
+        # the stream is gone; others stay blocked, whatever the new value is (db.c: dbAddInternal, dbSetValue).
+        if self.blocking_keys and (new or (type(old) is Stream and self._awaits_group(key))):
             self.signal_ready(key)
         if self.on_unlinked is not None and type(old) is ModuleValue:
             self.on_unlinked(self, key, old)
         return not new
+
+    def _awaits_group(self, key: bytes) -> bool:
+        """Return whether a client waits for a consumer group of the key."""
+        waiting = self.blocking_keys.get(key)
+        return waiting is not None and waiting.includes("xreadgroup")
 
     @cython.ccall
     @cython.exceptval(-1, check=False)

@@ -106,6 +106,10 @@ class KeyWaiters:
             if not queue:
                 del self.queues[blocked.queue]
 
+    def includes(self, name: str) -> bool:
+        """Return whether a client is blocked in a command of that name. O(clients)"""
+        return any(blocked.session.command.fullname == name for queue in self.queues.values() for blocked in queue)
+
     def turns(self) -> ServingRound:
         """Return a new round over the key's clients; clients may be added and removed during the round."""
         return ServingRound(self)

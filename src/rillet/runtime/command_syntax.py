@@ -5,7 +5,7 @@
     [ ... ]        optional                              |      alternatives
     < ... >        a group                               ...    the preceding item may be repeated
     lower case     a value of that name                  other  a word or sign, sent literally
-    [ ... ]@8.4.0  since that version; not shown to users of an earlier one
+    [ ... ]@8.4.0  since that version; not shown to users of an earlier one; also < ... >@8.4.0
 
 Redis writes this tree by hand in a JSON file for each command (src/commands/*.json). Here the line that people read is
 the source, and COMMAND DOCS returns the tree:
@@ -22,7 +22,7 @@ import re
 from dataclasses import dataclass, field
 
 _LEXEMES = re.compile(r"\.\.\.|[\[\]|<>]|@[\d.]+|[^\s\[\]|<>]+")
-_SINCE = re.compile(r"(?<=\])@[\d.]+")
+_SINCE = re.compile(r"(?<=[\]>])@[\d.]+")
 _TYPES = {
     "key": "key", "newkey": "key", "key1": "key", "key2": "key", "source": "key", "destination": "key",
     "pattern": "pattern", "seconds": "integer", "milliseconds": "integer", "count": "integer", "index": "integer",
@@ -92,6 +92,7 @@ class _SyntaxParser:
             elif word == "<":
                 found.append(_as_one(self.choice((">",))))
                 self.at += 1
+                self._version(found[-1])
             elif word == "...":
                 found[-1].multiple = True
             else:
@@ -112,10 +113,14 @@ class _SyntaxParser:
                 return
         one = _as_one(inner)
         one.optional = True
+        self._version(one)
+        found.append(one)
+
+    def _version(self, one: Argument) -> None:
+        """Read the version mark of an item, if there is one."""
         if self._peek().startswith("@"):
             one.since = self._peek()[1:]
             self.at += 1
-        found.append(one)
 
 
 def _word(word: str) -> Argument:

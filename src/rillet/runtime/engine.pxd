@@ -50,6 +50,7 @@ cdef class Engine:
     cdef readonly AccessClock access
     cdef readonly Eviction eviction
     cdef readonly bint limited
+    cdef public bint keeps_expired
     cdef readonly bint out_of_memory
     cdef readonly object memory
     cpdef bint make_room(self) except -1

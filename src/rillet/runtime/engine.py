@@ -52,6 +52,7 @@ from rillet.runtime.settings import Settings
 from rillet.runtime.statistics import CommandCounters, Statistics
 from rillet.structs.argument_spans import ArgumentSpans
 from rillet.structs.integer_text import decimal
+from rillet.types.compat import EMBEDS_UP_TO_128
 from rillet.types.stream.value import Stream
 
 _SPECIAL = cython.declare(cython.int, session_state.SPECIAL)
@@ -94,6 +95,7 @@ class Engine:
         "run_id", "replication_id", "paused", "mstime", "channels", "words", "_by_name", "_last_name", "_last_entry",
         "_buffer", "_paused_clients", "_since", "_idmp_expired", "_fast_paths", "_fast_path_sizes", "_last_path",
         "defrag", "expiry", "access", "lazyfree", "eviction", "limited", "out_of_memory", "memory", "modules",
+        "keeps_expired",
     )  # fmt: skip
     sessions: dict[int, Session]
     _by_name: dict[bytes, Command]
@@ -127,6 +129,8 @@ class Engine:
         # Whether `maxmemory` is set, and whether the last run of the eviction could not make room.
         self.limited = False
         self.out_of_memory = False
+        # While a command runs that must not delete expired keys, though they are missing for it.
+        self.keeps_expired = False
         self.memory = MemoryFigures(self)
         self.defrag = ActiveDefrag(self.databases, self.settings, self.clock, self._changes)
         self.channels = Channels()
@@ -508,6 +512,7 @@ class Engine:
         for database in self.databases:
             database.resize_as(shrinks)
             database.lazy_server_del = self.settings.lazyfree_lazy_server_del
+            database.embeds_expiry = self.settings.compat.embedding == EMBEDS_UP_TO_128
             database.on_missed = self._missed if flags & MISS else None
             database.on_new = self._new if flags & NEW else None
             database.on_overwritten = self._overwritten if flags & (OVERWRITTEN | TYPE_CHANGED) else None
@@ -596,7 +601,7 @@ class Engine:
         return not self.loading and not self.allow_access_expired
 
     def _may_delete(self) -> bool:
-        return not self.paused
+        return not self.paused and not self.keeps_expired
 
     def expire_cycle(self, slice_ns: int = SLICE) -> int:
         """Begin the slow expiry cycle, or continue it for a slice; return the number of deleted keys.

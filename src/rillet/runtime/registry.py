@@ -12,6 +12,9 @@ inconsistent declaration fails at import.
 A subcommand is declared as "xgroup|create"; its first subcommand creates the container "xgroup". The arity includes the
 names of the command and the subcommand; a negative arity is a minimum. The flag not_key marks `keys` as names that
 are not keys, such as channels: a cluster routes the command by them, and nothing else reads them.
+
+`since` is the version of Redis that introduced the command. Valkey has the commands of Redis 7.2, and those with
+`valkey`, its own version. If `since` is "", Redis lacks the command.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ try:
 except ModuleNotFoundError:  # Cython is not installed: run interpreted
     from rillet import _cython as cython
 
-from rillet.types.compat import Compat, level_of
+from rillet.types.compat import NEVER, Compat, level_of
 
 FLAGS = frozenset(
     "write readonly denyoom admin pubsub noscript blocking loading stale skip_monitor skip_slowlog asking fast "
@@ -73,8 +76,8 @@ class Command:
         self.no_multi = "no_multi" in self.flags
         self.keys = keys
         self.group = group
-        self.since = since
-        self.level = 0 if module else level_of(since)  # a module counts its own versions
+        self.since = since or valkey
+        self.level = 0 if module else level_of(since) if since else NEVER  # a module counts its own versions
         self.valkey = valkey
         self.module = module
         self.access = access
@@ -104,9 +107,11 @@ class Command:
         )
         assert last >= first or last < 0, f"{self.fullname}: the last key lies before the first"
 
-    def known_to(self, compat: Compat) -> bool:
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def known_to(self, compat: Compat) -> cython.bint:
         """Return whether a server has the command: since a level, or since a version of Valkey."""
-        return self.level <= compat.level or (self.valkey != "" and compat.valkey)
+        return self.level <= compat.level or (compat.valkey and self.valkey != "")
 
     def since_in(self, compat: Compat) -> str:
         """Return the version of the server that introduced the command."""
@@ -216,8 +221,7 @@ def command(
     """Record the decorated handler under `name`; the docstring's first line is the summary.
 
     keys: (first, last, step) as in COMMAND INFO; get_keys: argv -> positions, if they vary; shortcut: creates the
-    command's FastPath for an engine; valkey: the version of Valkey that introduced the command, if `since` is later
-    than the fork.
+    command's FastPath for an engine; valkey: the version of Valkey that has it, if that is not in Redis 7.2.
     """
 
     def record(handler: Handler) -> Handler:

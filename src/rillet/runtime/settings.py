@@ -371,6 +371,8 @@ _PROCESS = [
             False),
     boolean("lazyfree-lazy-user-del", "Whether DEL frees large values later, as UNLINK", False),
     boolean("lazyfree-lazy-user-flush", "Whether FLUSHALL and FLUSHDB free the data later, as with ASYNC", False),
+    boolean("lazyexpire-nested-arbitrary-keys", "Whether SCAN and RANDOMKEY delete expired keys inside EXEC, too",
+            True, hidden=True),
     words("propagation-error-behavior", "Ignored; in Redis: reaction to an error in a replicated command",
           "ignore", ("ignore", "panic", "panic-on-replicas")),
     words("enable-module-command", "Who may load and unload modules with MODULE: no, yes, or local clients",

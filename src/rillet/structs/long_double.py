@@ -22,7 +22,7 @@ LONGEST_TEXT = 5 * 1024 - 1
 _DECIMAL = re.compile(rb"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE]([+-]?[0-9]+))?")
 _HEXADECIMAL = re.compile(rb"([+-]?)0[xX](?:([0-9a-fA-F]+)\.?([0-9a-fA-F]*)|\.([0-9a-fA-F]+))(?:[pP]([+-]?[0-9]+))?")
 _INFINITE = re.compile(rb"[+-]?inf(?:inity)?", re.IGNORECASE)
-_LARGEST = Fraction((1 << 64) - 1) * (1 << 16320)
+LARGEST = Fraction((1 << 64) - 1) * (1 << 16320)
 _FAR = 40_000
 
 
@@ -82,7 +82,7 @@ def rounded(value: Fraction) -> Fraction:
     exponent = max(exponent, -16445)
     unit = Fraction(2) ** exponent
     nearest = round(value / unit) * unit
-    if abs(nearest) > _LARGEST:
+    if abs(nearest) > LARGEST:
         raise NotFinite
     return nearest
 

@@ -85,7 +85,7 @@ _TYPES = (String, String, String, Hash, Zset, Set, Set, List, Set, Hash, Hash, H
 @cython.ccall
 def string_at_rest(data: bytes, form: cython.int) -> bytes:
     """Return a string's bytes with their tag, or None if it must stay awake. O(bytes)"""
-    if len(data) > _LIMIT:
+    if len(data) > _LIMIT or form > _LAST_STRING:
         return None  # type: ignore[return-value]
     if form == 0:
         return _PLAIN_TAG + data

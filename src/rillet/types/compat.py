@@ -33,6 +33,13 @@ LAG_B = 1
 LAG_C = 2
 """Redis 8.0 and newer: a group before the first existing entry lags by the stream's length."""
 
+EMBEDS_44 = 0
+"""Redis before 8.2: a string of at most 44 bytes is embstr, whatever its key is."""
+EMBEDS_UP_TO_64 = 1
+"""Redis since 8.2: object, key and string together have at most 64 bytes."""
+EMBEDS_UP_TO_128 = 2
+"""Valkey: object, key, string, and an expiry together have at most 128 bytes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Compat:
@@ -50,6 +57,16 @@ class Compat:
     def knows(self, level: int) -> bool:
         """Return whether this server has a feature that Redis introduced at that level (see `level_of`)."""
         return self.level >= level
+
+    @property
+    def embedding(self) -> int:
+        """The rule for strings that share an allocation with their object: see `types.string.fits`."""
+        return EMBEDS_UP_TO_128 if self.valkey else EMBEDS_UP_TO_64 if self.level >= 82 else EMBEDS_44
+
+    @property
+    def shares_integers(self) -> bool:
+        """True if the keys with equal small integers share one object (OBJECT REFCOUNT): in Redis before 8.2."""
+        return not self.valkey and self.level < 82
 
     def __str__(self) -> str:
         """Return the value of the setting `compat`."""
@@ -71,6 +88,8 @@ COMPATS: dict[str, Compat] = {
 """The servers by the value of the setting `compat`."""
 
 NEWEST = COMPATS["newest"]
+NEVER = 1_000_000
+"""The level of a feature that no version of Redis has."""
 
 
 def level_of(version: str) -> int:

@@ -35,6 +35,21 @@ class List(Charged):
             limits.list_max_listpack_size, limits.list_compress_depth, not compact, single=compact
         )
 
+    @staticmethod
+    def of(values: list[bytes], limits: EncodingLimits) -> List:
+        """Return a list of the values, in the encoding that their size allows (SORT ... STORE). O(values)
+
+        In 7.0 it has nodes of the default size, whatever the limits are.
+        """
+        made = List(limits if has_compact(limits) else DEFAULTS)
+        made.elements.single = False
+        made.elements.classic = not has_compact(limits)
+        made.elements.threshold = limits.quicklist_packed_threshold
+        for value in values:
+            made.elements.push(value, False)
+        made.shrink(limits, built=True)
+        return made
+
     def __len__(self) -> int:
         """Return the number of elements (LLEN). O(1)"""
         return self.elements.count

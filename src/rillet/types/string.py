@@ -6,13 +6,23 @@ Redis stores a string in one of three encodings, which clients see (OBJECT ENCOD
     embstr   at most 44 bytes, never changed in place        SET k hello
     raw      anything else, and any changed string           APPEND k x, SETRANGE k 0 x
 
-44 bytes fit beside an object's header in a 64-byte allocation (object.c, OBJ_ENCODING_EMBSTR_SIZE_LIMIT).
+44 bytes fit beside an object's header in a 64-byte allocation (object.c, OBJ_ENCODING_EMBSTR_SIZE_LIMIT). Later servers
+put the key into the same allocation, so the limit depends on it; `fits` has the three rules:
+
+    Redis to 8.0    value <= 44
+    since 8.2       key + value <= 41
+    Valkey          key + value <= 113, for a key of 32 bytes or more 111; 8 less if the string replaces one that has an
+                    expiry, even if the expiry is then removed
+
+A string that does not fit is raw, and stays raw if RENAME or COPY gives it a shorter key.
+
 rillet keeps the received bytes object for every encoding, because replies send text. The encoding is derived
 from the text and from `form`, which records how the value was created:
 
     PLAIN   by SET: int, embstr or raw, depending on the text (tryObjectEncoding)
     TEXT    by INCRBYFLOAT: embstr or raw, never int          (createStringObject)
     RAW     by APPEND or SETRANGE on an existing key          (dbUnshareStringValue)
+    OWN     by COPY of a small integer, which Redis to 8.0 does not share then (OBJECT REFCOUNT); else as PLAIN
 
 A string that grows in place moves its bytes to an over-allocated bytearray (`grown`), so that n
 appends cost O(n) bytes in total. `data` is then b""; only one of the two is ever in use.
@@ -35,11 +45,17 @@ if cython.compiled:
 else:  # the compiled module gets these C functions from its .pxd file
     from rillet.structs.listpack import is_int64, parse_int64
 
+from rillet.types.compat import EMBEDS_44, EMBEDS_UP_TO_64
+
 EMBSTR_LIMIT = 44
 PLAIN = 0
 TEXT = 1
 RAW = 2
+OWN = 3
+SHARED_INTEGERS = 10_000
+"""Redis shares the integers from 0 up to this one."""
 _RAW = cython.declare(cython.int, 2)
+_KEY_SHORT = 32  # bytes from which the length of a key takes more than the type byte (sds.c: sdsReqType)
 _MAX_INT = cython.declare(cython.longlong, (1 << 63) - 1)
 
 
@@ -128,12 +144,20 @@ class String:
         return True
 
     def encoding(self) -> str:
-        """Return the encoding: int, embstr or raw (object.c: strEncoding)."""
+        """Return the encoding without regard to the key: int, embstr or raw (object.c: strEncoding)."""
+        return self.encoding_at(0, EMBEDS_44)
+
+    def encoding_at(self, key_size: int, rule: int) -> str:
+        """Return the encoding at a key of that size, under a rule of `Compat.embedding`."""
         if self.form == RAW:
             return "raw"
-        if self.form == PLAIN and string2ll(self.data) is not None:
+        if self.is_integer():
             return "int"
-        return "embstr" if len(self.data) <= EMBSTR_LIMIT else "raw"
+        return "embstr" if fits(rule, key_size, len(self.data)) else "raw"
+
+    def is_integer(self) -> bool:
+        """Return whether the string is stored as an integer."""
+        return self.form in (PLAIN, OWN) and string2ll(self.data) is not None
 
     def copy(self) -> String:
         """Return a copy with the same bytes and encoding (object.c: dupStringObject)."""
@@ -144,8 +168,20 @@ class String:
 
     def check(self) -> None:
         """Raise AssertionError if both buffers are in use or the form is invalid."""
-        assert self.form in (PLAIN, TEXT, RAW)
+        assert self.form in (PLAIN, TEXT, RAW, OWN)
         assert self.grown is None or (self.data == b"" and self.form == RAW)
+
+
+def fits(rule: int, key_size: int, size: int, expires: bool = False) -> bool:
+    """Return whether a string shares an allocation with its object and its key (kvobjSet, shouldEmbedStringObject).
+
+    expires: the string replaces one that has an expiry.
+    """
+    if rule == EMBEDS_44:
+        return size <= EMBSTR_LIMIT
+    if rule == EMBEDS_UP_TO_64:
+        return key_size + size <= 41
+    return key_size + size + (8 if expires else 0) <= (113 if key_size < _KEY_SHORT else 111)
 
 
 @cython.ccall

@@ -11,14 +11,14 @@ from rillet.errors import CommandError
 from rillet.keyspace.database import Database
 from rillet.runtime.field_expiry import field_clock
 from rillet.runtime.session import Session
-from rillet.types.compat import Compat
+from rillet.types.compat import EMBEDS_44, Compat
 from rillet.types.hash import Hash
 from rillet.types.list import List
 from rillet.types.module import ModuleValue, Place
 from rillet.types.rdb import value as rdb
 from rillet.types.set import Set
 from rillet.types.stream.value import Stream
-from rillet.types.string import String
+from rillet.types.string import OWN, RAW, String
 from rillet.types.zset import Zset
 
 _SAME_OBJECT = "source and destination objects are the same"
@@ -37,6 +37,15 @@ def _notify(session: Session, database: Database, event: bytes, key: bytes) -> N
     """Publish a keyspace event of any database, not only the session's."""
     if session.engine.notify_events:
         session.engine.keyspace_event(database, b"g", event, key)
+
+
+def _under_new_key(session: Session, value: Any, key: bytes) -> Any:
+    """Return the value of a key for another key: a string that was raw because of the key stays raw."""
+    rule = session.engine.settings.compat.embedding
+    if rule != EMBEDS_44 and isinstance(value, String) and value.form != RAW:
+        if value.encoding_at(len(key), rule) == "raw":
+            return String(value.value(), RAW)
+    return value
 
 
 def _put(database: Database, key: bytes, value: object, expiry: int) -> None:
@@ -60,7 +69,7 @@ def _rename(session: Session, argv: list[bytes], only_new: bool) -> bool:
     n = database.find(source)
     if n < 0:
         raise CommandError("no such key")
-    value, bits = database.value_at(n), database.keys.lru(n)
+    value, bits = _under_new_key(session, database.value_at(n), source), database.keys.lru(n)
     if source == target:
         return not only_new
     old = database.view(target)
@@ -127,6 +136,7 @@ def _copy(session: Session, source: bytes, target: Database, key: bytes, replace
         twin = _duplicate(value, session.engine.settings.compat)
     if old is not None:
         target.delete_replaced(key)
+    twin = _under_new_key(session, twin, source)
     if isinstance(twin, Hash) and twin.expiry is not None and session.engine.settings.compat.valkey:
         _drop_expired(session, twin)
     _put(target, key, twin, session.db.get_expire(source))
@@ -139,6 +149,8 @@ def _copy(session: Session, source: bytes, target: Database, key: bytes, replace
 
 def _duplicate(value: Any, compat: Compat) -> Any:
     """Return a copy of a value. A stream is copied through its RDB form, then the data that RDB lacks is added."""
+    if isinstance(value, String) and compat.shares_integers and value.is_integer():
+        return String(value.data, OWN)
     if isinstance(value, (String, List, Set, Zset, Hash)):
         return value.copy()
     twin: Any = rdb.restore(rdb.dump(value, False))

@@ -11,7 +11,7 @@ from rillet.runtime.session import Session
 _NO_LIMIT = 2**62  # nanoseconds
 
 
-def _delete(session: Session, keys: list[bytes], lazy: bool) -> None:
+def delete_keys(session: Session, keys: list[bytes], lazy: bool) -> None:
     database = session.db
     removed = 0
     for key in keys:
@@ -27,14 +27,14 @@ def _delete(session: Session, keys: list[bytes], lazy: bool) -> None:
          complexity="O(N) for N keys, and O(M) for each value made of M parts")
 def del_(session: Session, argv: list[bytes]) -> None:
     """Delete keys."""
-    _delete(session, argv[1:], session.engine.settings.lazyfree_lazy_user_del)
+    delete_keys(session, argv[1:], session.engine.settings.lazyfree_lazy_user_del)
 
 
 @command("unlink", arity=-2, flags="write fast", keys=(1, -1, 1), since="4.0.0", syntax="key [key ...]",
          complexity="O(N) for N keys, and O(M) for each value made of M parts")
 def unlink(session: Session, argv: list[bytes]) -> None:
     """Delete keys, and free large values later."""
-    _delete(session, argv[1:], True)
+    delete_keys(session, argv[1:], True)
 
 
 def _flush(session: Session, argv: list[bytes], databases: list[Any]) -> int:

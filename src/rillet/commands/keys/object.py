@@ -8,12 +8,11 @@ from rillet.commands.keys import command
 from rillet.errors import CommandError
 from rillet.keyspace.lru import LFU
 from rillet.runtime.session import Session
-from rillet.types.string import PLAIN, String, string2ll
+from rillet.types.string import PLAIN, SHARED_INTEGERS, String, string2ll
 
 _SWITCHING = (
     "Please note that when switching between policies at runtime LRU and LFU data will take some time to adjust."
 )
-_SHARED_INTEGERS = 10_000
 _SHARED_REFCOUNT = 2**31 - 1
 
 
@@ -36,12 +35,19 @@ def object_encoding(session: Session, argv: list[bytes]) -> None:
     """Return the encoding of the value at a key."""
     value = _value(session, argv[2])
     if value is not None:
-        session.out.bulk(value.encoding().encode())
+        name = value.encoding()
+        if isinstance(value, String):
+            name = value.encoding_at(len(argv[2]), session.engine.settings.compat.embedding)
+        session.out.bulk(name.encode())
 
 
 @command("object|refcount", arity=3, flags="readonly", keys=(2, 2, 1), since="2.2.3", syntax="key", complexity="O(1)")
 def object_refcount(session: Session, argv: list[bytes]) -> None:
-    """Return the reference count of a value: 1, or INT_MAX for the small integers that Redis shares."""
+    """Return the reference count of a value: 1, or INT_MAX for the small integers that Redis shares.
+
+    A copied integer is not shared (object.c: dupStringObject). Since 8.2 and in Valkey, an object contains its key, so
+    keys share nothing.
+    """
     value = _value(session, argv[2])
     if value is None:
         return
@@ -49,7 +55,8 @@ def object_refcount(session: Session, argv: list[bytes]) -> None:
     # With a policy that needs the access data of each value, Redis shares no integers (object.c: tryObjectEncoding).
     settings = session.engine.settings
     private = settings.maxmemory and settings.maxmemory_policy.endswith(("lru", "lfu", "lrm"))
-    shared = isinstance(number, int) and 0 <= number < _SHARED_INTEGERS and not private
+    shared = isinstance(number, int) and 0 <= number < SHARED_INTEGERS and not private
+    shared = shared and settings.compat.shares_integers
     session.out.integer(_SHARED_REFCOUNT if shared else 1)
 
 

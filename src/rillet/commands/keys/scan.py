@@ -32,11 +32,30 @@ def keys(session: Session, argv: list[bytes]) -> None:
     out.insert_array(mark, count)
 
 
+class _Deletions:
+    """Keep expired keys while a block runs in EXEC, if `lazyexpire-nested-arbitrary-keys` is off (confAllowsExpireDel).
+
+    They are missing for the command. Their deletions would be logged inside the transaction, for keys that it does not
+    name.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._engine = session.engine
+        self._keep = session.in_exec and not session.engine.settings.lazyexpire_nested_arbitrary_keys
+
+    def __enter__(self) -> None:
+        self._engine.keeps_expired = self._keep
+
+    def __exit__(self, *_: object) -> None:
+        self._engine.keeps_expired = False
+
+
 @command("randomkey", arity=1, flags="readonly touches_arbitrary_keys", keys=(0, 0, 0), since="1.0.0",
          complexity="O(1)")
 def randomkey(session: Session, argv: list[bytes]) -> None:
     """Return a random key."""
-    bulk_or_null(session.out, session.db.random_key())
+    with _Deletions(session):
+        bulk_or_null(session.out, session.db.random_key())
 
 
 def parse_cursor(raw: bytes) -> int:
@@ -129,7 +148,8 @@ def scan(session: Session, argv: list[bytes]) -> None:
     session.out.array(2)
     session.out.bulk(b"%d" % following)
     type_first = session.engine.settings.compat.valkey
-    write_bulks(session.out, [key for key in names if _wanted(session.db, key, options, type_first)])
+    with _Deletions(session):
+        write_bulks(session.out, [key for key in names if _wanted(session.db, key, options, type_first)])
 
 
 def _wanted(database: Database, key: bytes, options: ScanOptions, type_first: bool) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import islice
 
-from rillet.commands.arguments import integer, negatable, positive, syntax_error
+from rillet.commands.arguments import LLONG_MIN, integer, negatable, positive, syntax_error
 from rillet.commands.list import command
 from rillet.commands.list.fast_path import LpushFastPath, LrangeFastPath, RpushFastPath
 from rillet.commands.list.fast_path import llen as llen_path
@@ -162,6 +162,8 @@ def lpos(session: Session, argv: list[bytes]) -> None:
         skip = abs(options.rank) - 1
         # Without COUNT, the first match is returned; COUNT 0 returns all matches.
         most = {-1: 1, 0: None}.get(options.count, options.count)
+        if options.rank == LLONG_MIN:  # in 7.0, whose 64 bits cannot hold its negation, each match has a greater rank
+            skip, most = 0, 1 if options.count == -1 else None
         matches = value.elements.positions(argv[2], backwards, options.maxlen)
         stop = None if most is None else skip + most
         # RANK may be a number that `islice` does not accept; beyond the length of the list, nothing matches.

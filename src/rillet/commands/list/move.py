@@ -1,16 +1,26 @@
-"""LMOVE, RPOPLPUSH, BLMOVE and BRPOPLPUSH: move an element between lists (Redis: t_list.c, blocked.c).
+"""LMOVE, RPOPLPUSH, BLMOVE, BRPOPLPUSH and LMOVEM: move elements between lists (Redis: t_list.c, blocked.c).
 
 The blocking commands are propagated as LMOVE and RPOPLPUSH. If an element arrives for a blocked BLMOVE whose target
 is not a list, the reply is an error, and the element stays in the source.
+
+LMOVEM takes all elements before it adds one, so within one list it differs from repeated LMOVEs. The reply has them in
+the order of the target. OBO adds them in the order in which they were taken, BULK keeps the order of the source:
+
+    source a b c d, target x y, two elements     OBO             BULK
+    LEFT LEFT                                    b a x y         a b x y
+    LEFT RIGHT                                   x y a b         x y a b
+    RIGHT LEFT                                   c d x y         c d x y
+    RIGHT RIGHT                                  x y d c         x y c d
 """
 
 from __future__ import annotations
 
-from rillet.commands.arguments import syntax_error
+from rillet.commands.arguments import integer, syntax_error
 from rillet.commands.first_key_pop import blocking_timeout, timed_out
 from rillet.commands.list import command
 from rillet.commands.list.elements import note_removed
 from rillet.commands.lookup import value_for_write
+from rillet.errors import CommandError
 from rillet.runtime.session import Session
 from rillet.types.list import List
 
@@ -106,3 +116,48 @@ def blmove(session: Session, argv: list[bytes]) -> None:
 def brpoplpush(session: Session, argv: list[bytes]) -> None:
     """Move the last element of a list to the head of another list; block while the source is empty."""
     _Move(argv[1], argv[2], False, True, b"RPOPLPUSH").run_or_block(session, blocking_timeout(session, argv[3]))
+
+
+_COUNT = "count should be greater than 0"
+
+
+def _batch(words: list[bytes]) -> tuple[int, bool, bool]:
+    """Parse `[COUNT n | EXACTLY n  OBO | BULK]`; return n, whether fewer are too few, and whether BULK is given."""
+    if not words:
+        return 1, False, False
+    selector, order = words[0].lower(), words[-1].lower()
+    if len(words) != 3 or selector not in (b"count", b"exactly") or order not in (b"obo", b"bulk"):
+        raise syntax_error()
+    count = integer(words[1], _COUNT)
+    if count < 1:
+        raise CommandError(_COUNT)
+    return count, selector == b"exactly", order == b"bulk"
+
+
+@command("lmovem", arity=-5, flags="write denyoom", keys=(1, 2, 1), since="8.10.0",
+         syntax="source destination <LEFT | RIGHT> <LEFT | RIGHT> [<COUNT count | EXACTLY count> <OBO | BULK>]",
+         complexity="O(N) where N is the number of elements moved.")
+def lmovem(session: Session, argv: list[bytes]) -> None:
+    """Move elements from an end of a list to an end of another, and return them; null if there are too few."""
+    from_head, to_head = _side(argv[3]), _side(argv[4])
+    count, exactly, bulk = _batch(argv[5:])
+    settings = session.engine.settings
+    source = value_for_write(session, argv[1], List)
+    there = 0 if source is None else len(source)
+    if source is None or (exactly and there < count):
+        session.out.null_array()
+        return
+    target = value_for_write(session, argv[2], List)  # its type is checked before the first change
+    count = min(count, there)
+    taken = [source.elements.pop(from_head) for _ in range(count)]
+    if target is None:
+        target = List(settings)
+        session.db.set(argv[2], target)
+    reverse = (bulk and not from_head) or (not bulk and to_head)
+    moved = taken[::-1] if reverse else taken
+    target.push(moved[::-1] if to_head else moved, to_head, settings)
+    session.db.touch(argv[2])
+    session.notify(b"l", b"lpush" if to_head else b"rpush", argv[2])
+    session.out.array(count)
+    session.out.bulks(moved)
+    note_removed(session, argv[1], source, b"lpop" if from_head else b"rpop", count)

@@ -26,6 +26,7 @@ from rillet.types import digest
 from rillet.types.list import List
 from rillet.types.module import Place
 from rillet.types.rdb import value as rdb
+from rillet.types.string import String
 
 _NOT_ALLOWED = (
     'DEBUG command not allowed. If the enable-debug-command option is set to "local", you can run it from a local '
@@ -129,8 +130,10 @@ def _object(session: Session, argv: list[bytes]) -> None:
     place = Place(session.db.index, argv[2])
     size = len(rdb.dump(value, session.engine.settings.rdbcompression, place=place)) - 11
     nodes = _nodes(value.elements) if isinstance(value, List) and not value.elements.single else ""
+    rule = session.engine.settings.compat.embedding
+    encoding = value.encoding_at(len(argv[2]), rule) if isinstance(value, String) else value.encoding()
     session.out.simple(
-        f"Value at:{at:#x} refcount:1 encoding:{value.encoding()} serializedlength:{size} "
+        f"Value at:{at:#x} refcount:1 encoding:{encoding} serializedlength:{size} "
         f"lru:{bits} lru_seconds_idle:{session.db.access.idle_time(bits)}{nodes}".encode()
     )
 

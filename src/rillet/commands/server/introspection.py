@@ -38,7 +38,7 @@ _CATEGORY_OF_GROUP = {
 }  # fmt: skip
 _MORE_CATEGORIES = {
     "keys": "dangerous", "restore": "dangerous", "info": "dangerous", "role": "admin dangerous",
-    "lastsave": "admin dangerous",
+    "lastsave": "admin dangerous", "sort": "set sortedset list dangerous", "sort_ro": "set sortedset list dangerous",
     "dbsize": "keyspace", "flushdb": "keyspace dangerous", "flushall": "keyspace dangerous",
     "swapdb": "keyspace dangerous",
 }  # fmt: skip
@@ -58,7 +58,7 @@ def _table(text: str) -> dict[str, str]:
 
 # How commands access their keys, if not simply "RO" or "RW"; a ";" separates the accesses of two key specifications.
 _ACCESS = _table("""
-    RO access = dump expiretime get getrange lcs mget pexpiretime pttl rillet.xafter rillet.xnodes rillet.xrank
+    RO access = dump digest expiretime get getrange lcs mget pexpiretime pttl rillet.xafter rillet.xnodes rillet.xrank
         getbit bitcount bitpos bitfield_ro
         geopos geohash geodist georadius_ro georadiusbymember_ro geosearch
         substr ttl xinfo|consumers xinfo|groups xinfo|stream xpending xrange xread xreadgroup xrevrange lindex
@@ -66,13 +66,15 @@ _ACCESS = _table("""
         httl hpttl hexpiretime hpexpiretime
         hgetall hkeys hmget hrandfield hscan hvals zscore zmscore zcount zlexcount zrank zrevrank zrange zrevrange
         zrangebyscore zrevrangebyscore zrangebylex zrevrangebylex zunion zinter zdiff zintercard zrandmember zscan
-    RW access update = hgetex setbit decr decrby getex getset incr incrby incrbyfloat move hincrby hincrbyfloat zincrby
+    RW access update = hgetex increx setbit decr decrby getex getset incr incrby incrbyfloat move hincrby hincrbyfloat
+        zincrby
     RW update = hexpire hpexpire hexpireat hpexpireat hpersist hsetex
         expire expireat pexpire pexpireat persist setrange xack xadd xcfgset xclaim xgroup|setid xidmprecord
         xsetid hset hmset zadd lset geoadd
     RW delete = xautoclaim xdel xdelex xgroup|delconsumer xgroup|destroy xtrim lrem ltrim srem hdel zrem
         zremrangebyrank zremrangebyscore zremrangebylex
     RW update delete = xackdel
+    RW delete variable_flags = delex
     RW insert = append xgroup|create xgroup|createconsumer lpush rpush lpushx rpushx linsert sadd hsetnx
     RW access delete = lpop rpop blpop brpop lmpop blmpop spop hgetdel zpopmin zpopmax bzpopmin bzpopmax zmpop bzmpop
         getdel
@@ -80,17 +82,21 @@ _ACCESS = _table("""
     RW access = pfcount pfdebug
     RW access insert;RO access = pfmerge
     OW update;RO access = geosearchstore bitop zrangestore zunionstore zinterstore zdiffstore sunionstore sdiffstore
-    RW access delete;RW insert = lmove rpoplpush blmove brpoplpush smove
+    RW access delete;RW insert = lmove lmovem rpoplpush blmove brpoplpush smove
     RW update;RO access = sinterstore
-    OW update = mset psetex setex restore
+    OW update = mset msetex psetex setex restore
     OW insert = msetnx setnx
-    RM delete = del unlink
+    RM delete = del unlink delifeq
     RW access update variable_flags = set bitfield
     RO access;OW update = copy
     RO access;OW update;OW update = georadius georadiusbymember
+    RO access;RO access;OW update = sort
+    RO access;RO access = sort_ro
     RW access delete;OW update = rename
     RW access delete;OW insert = renamenx
 """)
+# Commands whose first key specification is a position, while the keys of the others depend on data or options.
+_UNKNOWN_KEYS = frozenset(("sort", "sort_ro"))
 _KEYWORD_SEARCH = {"xread": (b"STREAMS", 1), "xreadgroup": (b"STREAMS", 4)}
 # Commands whose further keys follow a word, and where the search for it starts.
 _TARGETS = {"georadius": 6, "georadiusbymember": 5}
@@ -111,7 +117,7 @@ _TIPS = _table("""
     request_policy:all_shards response_policy:agg_sum = dbsize
     request_policy:all_shards nondeterministic_output_order = keys
     request_policy:multi_shard = mget
-    request_policy:multi_shard response_policy:all_succeeded = mset
+    request_policy:multi_shard response_policy:all_succeeded = mset msetex
     request_policy:multi_shard response_policy:agg_min = msetnx
     request_policy:all_shards nondeterministic_output = randomkey
     nondeterministic_output request_policy:special = scan
@@ -132,6 +138,8 @@ def categories(entry: Command) -> list[str]:
     if entry.fullname.partition("|")[0] in ("command", "wait", "waitaof"):
         found.add("connection")
         found.discard("keyspace")
+    if entry.fullname in _UNKNOWN_KEYS:
+        found.discard("keyspace")  # SORT has the categories of the types that it sorts
     flags = entry.flags
     found |= flags & {"write", "fast", "blocking", "pubsub"}
     if "readonly" in flags:
@@ -165,7 +173,10 @@ def _key_specs(entry: Command) -> ReplySet:
     for index, flags in enumerate(access):
         is_last = index == len(access) - 1
         begin: tuple[bytes, dict[bytes, Any]] = (b"index", {b"index": first + index})
-        if entry.fullname in _KEYWORD_SEARCH:
+        find: tuple[bytes, dict[bytes, Any]]
+        if index and entry.fullname in _UNKNOWN_KEYS:
+            begin = find = (b"unknown", {})
+        elif entry.fullname in _KEYWORD_SEARCH:
             keyword, start = _KEYWORD_SEARCH[entry.fullname]
             begin = (b"keyword", {b"keyword": keyword, b"startfrom": start})
             find = (b"range", {b"lastkey": -1, b"keystep": 1, b"limit": 2})
@@ -173,9 +184,11 @@ def _key_specs(entry: Command) -> ReplySet:
             keyword, start = (b"STORE", b"STOREDIST")[index - 1], _TARGETS[entry.fullname]
             begin = (b"keyword", {b"keyword": keyword, b"startfrom": start})
             find = (b"range", {b"lastkey": 0, b"keystep": 1, b"limit": 0})
+        elif entry.fullname in _UNKNOWN_KEYS:
+            find = (b"range", {b"lastkey": 0, b"keystep": 1, b"limit": 0})
         elif isinstance(entry.get_keys, KeysAfterNumber) and is_last:
             begin = (b"index", {b"index": entry.get_keys.at})
-            find = (b"keynum", {b"keynumidx": 0, b"firstkey": 1, b"keystep": 1})
+            find = (b"keynum", {b"keynumidx": 0, b"firstkey": 1, b"keystep": entry.get_keys.step})
         else:
             span = last if last < 0 and is_last else 0 if len(access) > 1 else last - first
             find = (b"range", {b"lastkey": span, b"keystep": step, b"limit": 0})

@@ -1,7 +1,10 @@
-"""SET, GET, GETEX, GETDEL, MSET, MGET and their variants (Redis: t_string.c).
+"""SET, GET, GETEX, GETDEL, MSET, MSETEX, MGET and their variants (Redis: t_string.c).
 
 A propagated command does not depend on the clock: `SET k v EX 10` becomes `SET k v PXAT <ms>`, GETEX becomes PEXPIREAT
 or PERSIST, GETDEL becomes DEL, GETSET becomes SET.
+
+Conditions of SET: NX, XX, and a comparison with the present value, IFEQ and IFNE, or with its digest, IFDEQ and IFDNE
+(structs/xxh3.py). Valkey has IFEQ only. Redis accepts NX or XX behind a comparison, though not before it.
 
 SET and GET without options are the most frequent commands, so each handler treats this case first and allocates one
 object at most.
@@ -15,22 +18,26 @@ except ModuleNotFoundError:  # Cython is not installed: use a replacement for it
     from rillet import _cython as cython
 
 from rillet.commands.arguments import LLONG_MAX, arity_error, integer, syntax_error
+from rillet.commands.first_key_pop import KeysAfterNumber
 from rillet.commands.keys.expire import deletion
 from rillet.commands.string import command
 from rillet.commands.string.fast_path import GetFastPath, SetFastPath
 from rillet.commands.string.values import store_string, write_string, write_string_of
-from rillet.errors import CommandError
+from rillet.errors import CommandError, WrongType
 from rillet.protocol.reply_writer import ReplyWriter
 from rillet.runtime.session import Session
 from rillet.structs.integer_text import decimal
+from rillet.structs.xxh3 import hex_digest
+from rillet.types.compat import Compat
 from rillet.types.string import String
 
-_EXPIRY_OPTIONS = {b"EX": (1000, True), b"PX": (1, True), b"EXAT": (1000, False), b"PXAT": (1, False)}
+_EXISTENCE = {b"NX", b"XX"}
+EXPIRY_OPTIONS = {b"EX": (1000, True), b"PX": (1, True), b"EXAT": (1000, False), b"PXAT": (1, False)}
 
 
-def _expiry_ms(session: Session, raw: bytes, option: bytes) -> int:
+def expiry_ms(session: Session, raw: bytes, option: bytes) -> int:
     """Parse the argument of an expiry option; return ms since the epoch (getExpireMillisecondsOrReply)."""
-    unit, relative = _EXPIRY_OPTIONS[option]
+    unit, relative = EXPIRY_OPTIONS[option]
     value = integer(raw)
     name = session.command.fullname
     if value <= 0 or (unit == 1000 and value > LLONG_MAX // 1000):
@@ -42,34 +49,81 @@ def _expiry_ms(session: Session, raw: bytes, option: bytes) -> int:
 
 
 class _SetOptions:
-    """The options of SET or GETEX (parseExtendedStringArgumentsOrReply)."""
+    """The options of SET, GETEX or MSETEX (parseExtendedStringArgumentsOrReply).
 
-    __slots__ = ("expiry", "expiry_option", "flags")
+    without_get: the words in front of argv[start], and all options except GET.
+    """
 
-    def __init__(self, argv: list[bytes], start: int, flags: tuple[bytes, ...], keep: bytes) -> None:
-        """Parse the options from argv[start] on: words from `flags`, and an expiry unless the word `keep` is given."""
+    __slots__ = ("condition", "expiry", "expiry_at", "expiry_option", "flags", "operand", "without_get")
+
+    def __init__(self, argv: list[bytes], start: int, flags: tuple[bytes, ...], keep: bytes,
+                 compat: Compat | None = None) -> None:
+        """Parse the options from argv[start] on: words from `flags`, and an expiry unless the word `keep` is given.
+
+        compat: accept the comparisons of this server.
+        """
         self.flags: set[bytes] = set()
         self.expiry: bytes | None = None
         self.expiry_option = b""
+        self.expiry_at = 0
+        self.condition = b""
+        self.operand = b""
+        self.without_get = argv[:start]
+        conditions = _conditions(compat)
         at = start
         while at < len(argv):
             option = argv[at].upper()
-            if option in _EXPIRY_OPTIONS:
+            first = at
+            if option in EXPIRY_OPTIONS:
                 if at + 1 == len(argv) or keep in self.flags or self.expiry_option not in (b"", option):
                     raise syntax_error()
-                self.expiry, self.expiry_option = argv[at + 1], option
+                self.expiry, self.expiry_option, self.expiry_at = argv[at + 1], option, at
                 at += 1
-            elif option not in flags or (option == keep and self.expiry_option):
+            elif option in conditions and at + 1 < len(argv) and self._may_compare(option, compat):
+                self.condition, self.operand = option, argv[at + 1]
+                at += 1
+            elif option not in flags or (option == keep and self.expiry_option) or (
+                option in _EXISTENCE and self.condition and compat is not None and compat.valkey
+            ):
                 raise syntax_error()
             else:
                 self.flags.add(option)
             at += 1
+            if option != b"GET":
+                self.without_get += argv[first:at]
         if {b"NX", b"XX"} <= self.flags:
             raise syntax_error()
 
+    def _may_compare(self, option: bytes, compat: Compat | None) -> bool:
+        """Return whether a comparison may follow the options so far; Redis accepts the same one again."""
+        again = self.condition == option and compat is not None and not compat.valkey
+        return (not self.condition or again) and not _EXISTENCE & self.flags
+
+
+def _conditions(compat: Compat | None) -> tuple[bytes, ...]:
+    """Return the comparisons that SET has on a server."""
+    if compat is None:
+        return ()
+    if compat.valkey:
+        return (b"IFEQ",)
+    return COMPARISONS if compat.knows(84) else ()
+
+
+COMPARISONS = (b"IFEQ", b"IFNE", b"IFDEQ", b"IFDNE")
+
+
+def meets(value: bytes, condition: bytes, operand: bytes) -> bool:
+    """Return whether a string meets a comparison; raise CommandError for a digest of a wrong length."""
+    if condition in (b"IFDEQ", b"IFDNE"):
+        if len(operand) != 16:
+            raise CommandError("must be exactly 16 hexadecimal characters")
+        return (hex_digest(value) == operand.split(b"\0", 1)[0].lower()) == (condition == b"IFDEQ")
+    return (value == operand) == (condition == b"IFEQ")
+
 
 @command("set", arity=-3, flags="write denyoom", since="1.0.0",
-         syntax="key value [NX | XX] [GET] [EX seconds | PX milliseconds | EXAT unix-time-seconds | "
+         syntax="key value [NX | XX | <IFEQ ifeq-value>@8.4.0 | <IFNE ifne-value>@8.4.0 | <IFDEQ ifdeq-digest>@8.4.0 | "
+         "<IFDNE ifdne-digest>@8.4.0] [GET] [EX seconds | PX milliseconds | EXAT unix-time-seconds | "
          "PXAT unix-time-milliseconds | KEEPTTL]", complexity="O(1)", shortcut=SetFastPath)
 def set_(session: Session, argv: list[bytes]) -> None:
     """Store a string at a key, replacing any value."""
@@ -77,7 +131,8 @@ def set_(session: Session, argv: list[bytes]) -> None:
         store_string(session, argv[1], argv[2], b"set")
         session.out.ok()
         return
-    options = _SetOptions(argv, 3, (b"NX", b"XX", b"GET", b"KEEPTTL"), b"KEEPTTL")
+    compat = session.engine.settings.compat
+    options = _SetOptions(argv, 3, (b"NX", b"XX", b"GET", b"KEEPTTL"), b"KEEPTTL", compat)
     _set_generic(session, argv[1], argv[2], options)
 
 
@@ -87,15 +142,19 @@ def _set_generic(session: Session, key: bytes, data: bytes, options: _SetOptions
     get = b"GET" in flags
     when = -1
     if options.expiry is not None:
-        when = _expiry_ms(session, options.expiry, options.expiry_option)
+        when = expiry_ms(session, options.expiry, options.expiry_option)
     if get:
         write_string_of(session, key)
     found = session.db.find(key) >= 0
-    if (found and b"NX" in flags) or (not found and b"XX" in flags):
+    if (
+        (found and b"NX" in flags)
+        or (not found and (b"XX" in flags or options.condition in (b"IFEQ", b"IFDEQ")))
+        or (found and options.condition and not _is_met(session, key, options))
+    ):
         if not get:
             session.out.null()
         return
-    if when >= 0 and not _EXPIRY_OPTIONS[options.expiry_option][1] and _is_past(session, when):
+    if when >= 0 and not EXPIRY_OPTIONS[options.expiry_option][1] and _is_past(session, when):
         if session.db.delete(key):
             _note_overwritten_by_time(session, key)
         if not session.engine.settings.compat.valkey:
@@ -112,9 +171,18 @@ def _set_generic(session: Session, key: bytes, data: bytes, options: _SetOptions
         if session.engine.log is not None:
             _propagate_expiring(session, options.expiry_option, data, when)
     elif get and session.engine.log is not None:
-        session.propagate([word for at, word in enumerate(session.argv) if at < 3 or word.upper() != b"GET"])
+        session.propagate(options.without_get)
     if not get:
         session.out.ok()
+
+
+def _is_met(session: Session, key: bytes, options: _SetOptions) -> bool:
+    """Return whether the string at an existing key meets the comparison of SET; Redis looks it up once more."""
+    db = session.db
+    value = db.peek(key) if session.engine.settings.compat.valkey else db.view_read(key)
+    if not isinstance(value, String):
+        raise WrongType()
+    return meets(value.value(), options.condition, options.operand)
 
 
 def _propagate_expiring(session: Session, option: bytes, data: bytes, when: int) -> None:
@@ -160,7 +228,7 @@ def setnx(session: Session, argv: list[bytes]) -> None:
 @cython.cfunc
 def _set_expiring(session: Session, argv: list[bytes], option: bytes) -> cython.bint:
     key: bytes = argv[1]
-    when = _expiry_ms(session, argv[2], option)
+    when = expiry_ms(session, argv[2], option)
     store_string(session, key, argv[3], b"set")
     session.db.set_expire(key, when)
     session.notify(b"g", b"expire", key)
@@ -224,10 +292,10 @@ def getex(session: Session, argv: list[bytes]) -> None:
     when = -1
     valkey = session.engine.settings.compat.valkey
     if valkey and options.expiry is not None:  # Valkey validates the time before the lookup
-        when = _expiry_ms(session, options.expiry, options.expiry_option)
+        when = expiry_ms(session, options.expiry, options.expiry_option)
     value = session.db.view_read(key)
     if isinstance(value, String) and options.expiry is not None and not valkey:
-        when = _expiry_ms(session, options.expiry, options.expiry_option)
+        when = expiry_ms(session, options.expiry, options.expiry_option)
     write_string(session.out, value)
     if value is None:
         return
@@ -297,3 +365,63 @@ def msetnx(session: Session, argv: list[bytes]) -> None:
             return
     _set_many(session, argv)
     session.out.integer(1)
+
+
+_INT_MAX = 2**31 - 1
+
+
+def _pair_count(session: Session, argv: list[bytes]) -> int:
+    """Return the number of keys of an MSETEX (getRangeLongFromObjectOrReply)."""
+    valkey = session.engine.settings.compat.valkey
+    message = "invalid numkeys value or out of range" if valkey else "invalid numkeys value"
+    count = integer(argv[1], message)
+    if not 1 <= count <= _INT_MAX:
+        raise CommandError(message)
+    if 2 * count + 2 > len(argv):
+        raise syntax_error() if valkey else CommandError("wrong number of key-value pairs")
+    return count
+
+
+@command("msetex", arity=-4, flags="write denyoom movablekeys", keys=(0, 0, 0), since="8.4.0", valkey="9.1.0",
+         syntax="numkeys key value [key value ...] [NX | XX] [EX seconds | PX milliseconds | EXAT unix-time-seconds | "
+         "PXAT unix-time-milliseconds | KEEPTTL]", complexity="O(N) where N is the number of keys to set.",
+         get_keys=KeysAfterNumber(1, step=2))
+def msetex(session: Session, argv: list[bytes]) -> None:
+    """Store strings at several keys with one expiry, if all keys, or none of them, exist."""
+    count = _pair_count(session, argv)
+    options = _SetOptions(argv, 2 * count + 2, (b"NX", b"XX", b"KEEPTTL"), b"KEEPTTL")
+    when = -1
+    if options.expiry is not None:
+        when = expiry_ms(session, options.expiry, options.expiry_option)
+    for at in range(2, 2 * count + 2, 2) if options.flags & _EXISTENCE else ():
+        if (session.db.find(argv[at]) >= 0) == (b"NX" in options.flags):
+            session.out.integer(0)
+            return
+    _set_pairs(session, argv, count, when, b"KEEPTTL" in options.flags)
+    relative = options.expiry_option in (b"EX", b"PX")
+    if relative or (options.expiry_option == b"EXAT" and session.engine.settings.compat.valkey):
+        at = options.expiry_at
+        session.propagate([*argv[:at], b"PXAT", decimal(when), *argv[at + 2 :]])
+    session.out.integer(1)
+
+
+@cython.cfunc
+def _set_pairs(
+    session: Session, argv: list[bytes], count: cython.Py_ssize_t, when: cython.longlong, keep_ttl: bool
+) -> cython.bint:
+    """Store the pairs of an MSETEX; when: their expiry, -1 if there is none. Valkey notifies of it last."""
+    at: cython.Py_ssize_t
+    valkey: bool = session.engine.settings.compat.valkey
+    for at in range(2, 2 * count + 2, 2):
+        key: bytes = argv[at]
+        session.db.find(key)  # the lookup of setKey
+        session.db.replace_string(key, argv[at + 1], keep_ttl)
+        session.modified(key)
+        if when >= 0:
+            session.db.set_expire(key, when)
+            if not valkey:
+                session.notify(b"g", b"expire", key)
+        session.notify(b"$", b"set", key)
+        if when >= 0 and valkey:
+            session.notify(b"g", b"expire", key)
+    return True

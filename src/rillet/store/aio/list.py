@@ -9,13 +9,13 @@ from collections.abc import AsyncIterator, Iterable
 from typing import Any, overload
 
 from rillet.errors import CommandError
-from rillet.store.aio.stored_key import AsyncStoredKey
+from rillet.store.aio.sortable import AsyncSortable
 from rillet.store.durations import Seconds
 from rillet.store.types.list import End, T, _pop_arguments, _position
 from rillet.store.types.stored_key import MISSING, PAGE, V, integer_of, seconds_of
 
 
-class AsyncList(AsyncStoredKey[V]):
+class AsyncList(AsyncSortable[V]):
     """A list of the store, with the methods of a deque. See rillet.store.types.list for cost.
 
     `async for` yields the values in order, a thousand at a time.

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
-from rillet.store.aio.stored_key import AsyncStoredKey
+from rillet.store.aio.sortable import AsyncSortable
 from rillet.store.types.set import T, _key
 from rillet.store.types.stored_key import V, integer_of
 
 
-class AsyncSet(AsyncStoredKey[V]):
+class AsyncSet(AsyncSortable[V]):
     """A set of the store; see rillet.store.types.set. `async for` reads the members, a thousand at a time."""
 
     __slots__ = ()

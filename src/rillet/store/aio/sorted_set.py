@@ -9,14 +9,14 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from itertools import chain
 from typing import Any, overload
 
-from rillet.store.aio.stored_key import AsyncStoredKey
+from rillet.store.aio.sortable import AsyncSortable
 from rillet.store.durations import Seconds
 from rillet.store.encoding import encode, pairs_of
 from rillet.store.types.sorted_set import Bound, T, _pop_arguments, _range_arguments
 from rillet.store.types.stored_key import MISSING, PAGE, V, integer_of, replies_of, transaction
 
 
-class AsyncSortedSet(AsyncStoredKey[V]):
+class AsyncSortedSet(AsyncSortable[V]):
     """A sorted set of the store: members with a score; see rillet.store.types.sorted_set.
 
     `async for` yields the members in the order of the scores, a thousand at a time.

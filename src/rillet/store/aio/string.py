@@ -9,8 +9,8 @@ from datetime import datetime, timedelta
 
 from rillet.store.aio.stored_key import AsyncStoredKey
 from rillet.store.encoding import encode
-from rillet.store.types.stored_key import V, integer_of, milliseconds_of
-from rillet.store.types.string import _options
+from rillet.store.types.stored_key import MISSING, V, integer_of, milliseconds_of
+from rillet.store.types.string import _condition, _options
 
 
 class AsyncString(AsyncStoredKey[V]):
@@ -24,14 +24,20 @@ class AsyncString(AsyncStoredKey[V]):
         return None if raw is None else self._decode(raw)
 
     async def set_value(self, value: V, *, expire: float | timedelta | None = None, expire_at: datetime | None = None,
-                        keep_expiry: bool = False, nx: bool = False, xx: bool = False) -> bool:  # fmt: skip
-        """Set the value; return False if nx or xx prevented it (SET). O(length)
+                        keep_expiry: bool = False, nx: bool = False, xx: bool = False, ifeq: V = MISSING,
+                        ifne: V = MISSING, ifdeq: str = "", ifdne: str = "") -> bool:  # fmt: skip
+        """Set the value; return False if a condition prevented it (SET). O(length)
 
         expire: seconds until the key expires; expire_at: a time with a zone; keep_expiry: keep the present expiry.
-        nx: only if the key does not exist; xx: only if it exists.
+        nx: only if the key does not exist; xx: only if it exists; ifeq, ifne: only if the present value is, or is not,
+        that value; ifdeq, ifdne: the same with its digest. Without a key, ifeq and ifdeq prevent it, ifne and ifdne do
+        not. The last four need Redis 8.4; Valkey 8.1 has ifeq.
         """
-        argv = [b"SET", self.key, self._encode(value), *_options(expire, expire_at, keep_expiry, nx, xx)]
-        return await self.store.run(argv) is not None
+        condition = _condition(self._encode, ifeq, ifne, ifdeq, ifdne)
+        if condition and (nx or xx):
+            raise ValueError("pass one of nx, xx, ifeq, ifne, ifdeq and ifdne")
+        options = _options(expire, expire_at, keep_expiry, nx, xx)
+        return await self.store.run([b"SET", self.key, self._encode(value), *options, *condition]) is not None
 
     async def get_and_set(self, value: V, *, expire: float | timedelta | None = None, expire_at: datetime | None = None,
                           keep_expiry: bool = False, nx: bool = False, xx: bool = False) -> V | None:  # fmt: skip
@@ -44,6 +50,24 @@ class AsyncString(AsyncStoredKey[V]):
         """Delete the key; return its value, None if there was none (GETDEL). Atomic."""
         raw = await self.store.run([b"GETDEL", self.key])
         return None if raw is None else self._decode(raw)
+
+    async def delete_if(self, *, ifeq: V = MISSING, ifne: V = MISSING, ifdeq: str = "", ifdne: str = "") -> bool:
+        """Delete the key if its value, or the digest of its value, is or is not the given one (DELEX). Atomic.
+
+        Return whether it was deleted. It needs Redis 8.4.
+        """
+        condition = _condition(self._encode, ifeq, ifne, ifdeq, ifdne)
+        if not condition:
+            raise ValueError("pass one of ifeq, ifne, ifdeq and ifdne, or call delete()")
+        return bool(await self.store.run([b"DELEX", self.key, *condition]))
+
+    async def digest(self) -> str | None:
+        """Return the digest of the value, 16 hexadecimal digits (XXH3), None without a key (DIGEST). O(length)
+
+        Pass it as `ifdeq` to replace or delete the value only if it is still the same. It needs Redis 8.4.
+        """
+        raw = await self.store.run([b"DIGEST", self.key])
+        return None if raw is None else raw.decode()
 
     async def get_and_expire(self, seconds: float | timedelta | None) -> V | None:
         """Return the value and let the key expire after that time, never if None (GETEX). Atomic."""
@@ -95,6 +119,23 @@ class AsyncCounter(AsyncStoredKey[int]):
     async def decr(self, by: int = 1) -> int:
         """Subtract from the number; return the result (DECRBY). O(1)"""
         return int(await self.store.run([b"DECRBY", self.key, integer_of(by)]))
+
+    async def incr_within(self, by: int = 1, *, low: int | None = None, high: int | None = None, saturate: bool = False,
+                          expire: float | timedelta | None = None, only_new_expiry: bool = False,
+                          ) -> tuple[int, int]:  # fmt: skip
+        """Add to the number unless the result is beyond a bound; return the number and what was added (INCREX). O(1)
+
+        saturate: set the number to the bound instead of adding 0; expire: seconds until the key expires;
+        only_new_expiry: only if the key has no expiry. It needs Redis 8.8.
+        """
+        argv = [b"INCREX", self.key, b"BYINT", integer_of(by)]
+        argv += [b"LBOUND", integer_of(low)] if low is not None else []
+        argv += [b"UBOUND", integer_of(high)] if high is not None else []
+        argv += [b"SATURATE"] if saturate else []
+        argv += [b"PX", milliseconds_of(expire)] if expire is not None else []
+        argv += [b"ENX"] if only_new_expiry else []
+        number, added = await self.store.run(argv)
+        return int(number), int(added)
 
     async def incr_float(self, by: float) -> float:
         """Add to the number; return the result (INCRBYFLOAT). O(1)

@@ -9,6 +9,7 @@
 It is a Sequence, and has the methods of a deque that Redis can execute as one command. It has no `insert(i, x)`,
 `del jobs[i]`, `reverse()`, `rotate()` or `sort()`: Redis has no command for them, and reading and rewriting the list
 would lose what other clients do meanwhile. `insert_before` and `insert_after` find a place by its value.
+`sorted_values` and `store_sorted` sort (rillet.store.types.sortable).
 
 The ends are reached in O(1). An index costs O(index), counted from the nearer end. Iteration reads pages (LRANGE): if
 the list changes at its left end meanwhile, a value may be skipped or yielded twice. `get_all` reads everything at one
@@ -22,13 +23,14 @@ from typing import Any, Literal, TypeVar, overload
 
 from rillet.errors import CommandError
 from rillet.store.durations import Seconds
-from rillet.store.types.stored_key import MISSING, PAGE, StoredKey, V, integer_of, same_data, seconds_of
+from rillet.store.types.sortable import Sortable
+from rillet.store.types.stored_key import MISSING, PAGE, V, integer_of, same_data, seconds_of
 
 T = TypeVar("T")
 End = Literal["left", "right"]
 
 
-class List(StoredKey[V], Sequence[V]):
+class List(Sortable[V], Sequence[V]):
     """A list of the store as a Sequence with the methods of a deque. See the module for what is left out, and cost."""
 
     __slots__ = ()

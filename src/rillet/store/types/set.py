@@ -21,12 +21,13 @@ from collections.abc import Iterable, Iterator, MutableSet
 from collections.abc import Set as AbstractSet
 from typing import Any, TypeVar
 
-from rillet.store.types.stored_key import StoredKey, V, integer_of, same_data
+from rillet.store.types.sortable import Sortable
+from rillet.store.types.stored_key import V, integer_of, same_data
 
 T = TypeVar("T")
 
 
-class Set(StoredKey[V], MutableSet[V]):
+class Set(Sortable[V], MutableSet[V]):
     """A set of the store as a MutableSet. See the module for the operators, iteration and cost."""
 
     __slots__ = ()

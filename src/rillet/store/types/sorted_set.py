@@ -23,10 +23,10 @@ from typing import Any, TypeVar, overload
 
 from rillet.store.durations import Seconds
 from rillet.store.encoding import encode, pairs_of
+from rillet.store.types.sortable import Sortable
 from rillet.store.types.stored_key import (
     MISSING,
     PAGE,
-    StoredKey,
     V,
     integer_of,
     replies_of,
@@ -39,7 +39,7 @@ T = TypeVar("T")
 Bound = float | str | bytes
 
 
-class SortedSet(StoredKey[V], MutableMapping[V, float]):
+class SortedSet(Sortable[V], MutableMapping[V, float]):
     """A sorted set of the store as a MutableMapping from member to score. See the module for order and bounds."""
 
     __slots__ = ()

@@ -5,21 +5,24 @@
     session.get_value()                                GET: the value, or None
     lock = store.string("lock")
     lock.set_value("me", nx=True, expire=30)           True if the key did not exist
+    lock.set_value("you", ifeq="me")                   True if the value was "me"
+    lock.delete_if(ifeq="you")                         DELEX: True if the value was "you"
 
     visits = store.counter("visits")
     visits.incr()                                      INCRBY: 1
     visits.incr(10)                                    INCRBY: 11
+    visits.incr_within(10, high=15)                    INCREX: (11, 0), because 21 is too high
 
 `append`, `get_range` and `set_range` work on the bytes of the value, whatever the codec is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 
 from rillet.store.encoding import encode
-from rillet.store.types.stored_key import StoredKey, V, integer_of, milliseconds_of, unix_milliseconds_of
+from rillet.store.types.stored_key import MISSING, StoredKey, V, integer_of, milliseconds_of, unix_milliseconds_of
 
 
 class String(StoredKey[V]):
@@ -33,14 +36,20 @@ class String(StoredKey[V]):
         return None if raw is None else self._decode(raw)
 
     def set_value(self, value: V, *, expire: float | timedelta | None = None, expire_at: datetime | None = None,
-                  keep_expiry: bool = False, nx: bool = False, xx: bool = False) -> bool:  # fmt: skip
-        """Set the value; return False if nx or xx prevented it (SET). O(length)
+                  keep_expiry: bool = False, nx: bool = False, xx: bool = False, ifeq: V = MISSING, ifne: V = MISSING,
+                  ifdeq: str = "", ifdne: str = "") -> bool:  # fmt: skip
+        """Set the value; return False if a condition prevented it (SET). O(length)
 
         expire: seconds until the key expires; expire_at: a time with a zone; keep_expiry: keep the present expiry.
-        nx: only if the key does not exist; xx: only if it exists.
+        nx: only if the key does not exist; xx: only if it exists; ifeq, ifne: only if the present value is, or is not,
+        that value; ifdeq, ifdne: the same with its digest. Without a key, ifeq and ifdeq prevent it, ifne and ifdne do
+        not. The last four need Redis 8.4; Valkey 8.1 has ifeq.
         """
-        argv = [b"SET", self.key, self._encode(value), *_options(expire, expire_at, keep_expiry, nx, xx)]
-        return self.store.run(argv) is not None
+        condition = _condition(self._encode, ifeq, ifne, ifdeq, ifdne)
+        if condition and (nx or xx):
+            raise ValueError("pass one of nx, xx, ifeq, ifne, ifdeq and ifdne")
+        options = _options(expire, expire_at, keep_expiry, nx, xx)
+        return self.store.run([b"SET", self.key, self._encode(value), *options, *condition]) is not None
 
     def get_and_set(self, value: V, *, expire: float | timedelta | None = None, expire_at: datetime | None = None,
                     keep_expiry: bool = False, nx: bool = False, xx: bool = False) -> V | None:  # fmt: skip
@@ -53,6 +62,24 @@ class String(StoredKey[V]):
         """Delete the key; return its value, None if there was none (GETDEL). Atomic."""
         raw = self.store.run([b"GETDEL", self.key])
         return None if raw is None else self._decode(raw)
+
+    def delete_if(self, *, ifeq: V = MISSING, ifne: V = MISSING, ifdeq: str = "", ifdne: str = "") -> bool:
+        """Delete the key if its value, or the digest of its value, is or is not the given one (DELEX). Atomic.
+
+        Return whether it was deleted. It needs Redis 8.4.
+        """
+        condition = _condition(self._encode, ifeq, ifne, ifdeq, ifdne)
+        if not condition:
+            raise ValueError("pass one of ifeq, ifne, ifdeq and ifdne, or call delete()")
+        return bool(self.store.run([b"DELEX", self.key, *condition]))
+
+    def digest(self) -> str | None:
+        """Return the digest of the value, 16 hexadecimal digits (XXH3), None without a key (DIGEST). O(length)
+
+        Pass it as `ifdeq` to replace or delete the value only if it is still the same. It needs Redis 8.4.
+        """
+        raw = self.store.run([b"DIGEST", self.key])
+        return None if raw is None else raw.decode()
 
     def get_and_expire(self, seconds: float | timedelta | None) -> V | None:
         """Return the value and let the key expire after that time, never if None (GETEX). Atomic."""
@@ -105,6 +132,23 @@ class Counter(StoredKey[int]):
         """Subtract from the number; return the result (DECRBY). O(1)"""
         return int(self.store.run([b"DECRBY", self.key, integer_of(by)]))
 
+    def incr_within(self, by: int = 1, *, low: int | None = None, high: int | None = None, saturate: bool = False,
+                    expire: float | timedelta | None = None, only_new_expiry: bool = False,
+                    ) -> tuple[int, int]:  # fmt: skip
+        """Add to the number unless the result is beyond a bound; return the number and what was added (INCREX). O(1)
+
+        saturate: set the number to the bound instead of adding 0; expire: seconds until the key expires;
+        only_new_expiry: only if the key has no expiry. It needs Redis 8.8.
+        """
+        argv = [b"INCREX", self.key, b"BYINT", integer_of(by)]
+        argv += [b"LBOUND", integer_of(low)] if low is not None else []
+        argv += [b"UBOUND", integer_of(high)] if high is not None else []
+        argv += [b"SATURATE"] if saturate else []
+        argv += [b"PX", milliseconds_of(expire)] if expire is not None else []
+        argv += [b"ENX"] if only_new_expiry else []
+        number, added = self.store.run(argv)
+        return int(number), int(added)
+
     def incr_float(self, by: float) -> float:
         """Add to the number; return the result (INCRBYFLOAT). O(1)
 
@@ -146,6 +190,19 @@ def _options(expire: float | timedelta | None, expire_at: datetime | None, keep_
         yield b"NX"
     if xx:
         yield b"XX"
+
+
+_COMPARISONS = (b"IFEQ", b"IFNE", b"IFDEQ", b"IFDNE")
+
+
+def _condition(encoded: Callable[[V], bytes], ifeq: V, ifne: V, ifdeq: str, ifdne: str) -> list[bytes]:
+    """Return the comparison of SET or DELEX; raise ValueError for more than one."""
+    given = [encoded(one) if one is not MISSING else None for one in (ifeq, ifne)]
+    given += [encode(one) if one else None for one in (ifdeq, ifdne)]
+    found = [word for pair in zip(_COMPARISONS, given, strict=True) if pair[1] is not None for word in pair]
+    if len(found) > 2:
+        raise ValueError("pass one of ifeq, ifne, ifdeq and ifdne")
+    return found  # type: ignore[return-value]
 
 
 __all__ = ["Counter", "String"]

@@ -1,0 +1,29 @@
+cimport cython
+from rillet.commands.string.values cimport write_string_of
+from rillet.keyspace.database cimport Database
+from rillet.protocol.reply_writer cimport ReplyWriter
+from rillet.runtime.session cimport Session
+from rillet.structs.dict cimport Dict
+from rillet.structs.sorting cimport order_by_scores, partial_order, picked, scores_of
+from rillet.types.string cimport String
+
+@cython.final
+cdef class Pattern:
+    cdef bytes prefix
+    cdef bytes postfix
+    cdef bytes field
+    cdef readonly bint constant
+    cdef readonly bint element
+    cdef bytes value(self, Database db, bytes element)
+    cdef bint write(self, Session session, bytes element) except -1
+
+@cython.final
+cdef class _Request:
+    cdef Pattern by
+    cdef list gets
+    cdef bytes target
+    cdef bint alpha
+    cdef bint descending
+    cdef bint unsorted
+    cdef object offset
+    cdef object count

@@ -1,0 +1,343 @@
+"""SORT and SORT_RO: the elements of a list, set or sorted set, sorted, or the values of keys named by them (sort.c).
+
+    SORT mylist BY weight_* LIMIT 0 10 GET # GET object_*->name STORE result
+                │           │          │                        └ a list; otherwise the reply
+                │           │          └ for each element: itself, and the field `name` of the hash object_<element>
+                │           └ elements 0 to 9 of the sorted ones
+                └ the key weight_<element> holds the value to compare; a pattern without `*` keeps the order
+
+Elements are compared as numbers, with ALPHA as bytes: up to the first NUL byte (strcoll in the C locale), or whole if
+the result is stored. structs/sorting.py has the orders and says where ties show.
+
+Quirks that clients see: a sorted set in a listpack becomes a skiplist, even in SORT_RO. A constant BY sorts a set after
+all if the result is stored, so that replicas store the same. An error in a number is reported after all keys were
+looked up. Every lookup counts a keyspace hit or miss.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+try:
+    import cython
+except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
+    from rillet import _cython as cython
+
+from rillet.commands.arguments import integer, syntax_error
+from rillet.commands.keys import command
+from rillet.commands.string.values import write_string_of
+from rillet.errors import CommandError, WrongType
+from rillet.keyspace.database import Database
+from rillet.protocol.reply_writer import ReplyWriter
+from rillet.runtime.session import Session
+from rillet.structs.dict import Dict
+from rillet.structs.integer_text import decimal
+from rillet.structs.sorting import (
+    FAST_FLOAT,
+    STRING2D,
+    STRTOD,
+    VALKEY,
+    order_by_scores,
+    partial_order,
+    picked,
+    scores_of,
+    sorted_by_keys,
+)
+from rillet.types.at_rest import LAST_STRING
+from rillet.types.compat import Compat
+from rillet.types.hash import Hash
+from rillet.types.list import List
+from rillet.types.set import Set
+from rillet.types.string import String
+from rillet.types.zset import Zset
+
+_LAST_STRING = cython.declare(cython.int, LAST_STRING)
+_COMPLEXITY = (
+    "O(N+M*log(M)) where N is the number of elements in the list or set to sort, and M the number of returned "
+    "elements. When the elements are not sorted, complexity is O(N)."
+)
+_SYNTAX = "key [BY pattern] [LIMIT offset count] [GET pattern [GET pattern ...]] [ASC | DESC] [ALPHA]"
+
+
+@cython.final
+@cython.cclass
+class Pattern:
+    """The argument of BY or GET: `prefix*postfix` names a key, `prefix*postfix->field` a field, `#` the element.
+
+    As in C, `*` and `->` are searched for up to the first NUL byte. `constant`: there is no `*`, so no key is named.
+    """
+
+    __slots__ = ("constant", "element", "field", "postfix", "prefix")
+    prefix: bytes
+    postfix: bytes
+    field: bytes | None
+    constant: cython.bint
+    element: cython.bint
+
+    def __init__(self, raw: bytes) -> None:
+        text = raw.split(b"\0", 1)[0]
+        star = text.find(b"*")
+        self.element = text == b"#"
+        self.constant = star < 0
+        self.prefix = raw[:star] if star >= 0 else b""
+        self.postfix = raw[star + 1 :]
+        self.field = None
+        arrow = text.find(b"->", star + 1)
+        if star >= 0 and 0 <= arrow < len(text) - 2:
+            self.postfix, self.field = raw[star + 1 : arrow], raw[arrow + 2 :]
+
+    @cython.cfunc
+    def value(self, db: Database, element: bytes) -> bytes:
+        """Return the string that the pattern names for an element, or None (sort.c: lookupKeyByPattern)."""
+        if self.element:
+            return element
+        if self.constant:
+            return None  # type: ignore[return-value]
+        n: cython.Py_ssize_t = db.find_read(self.prefix + element + self.postfix)
+        if n < 0:
+            return None  # type: ignore[return-value]
+        keys: Dict = db.keys
+        found: object = None
+        if self.field is not None:
+            found = db.value_at(n)
+            return found.get(self.field) if isinstance(found, Hash) else None  # type: ignore[return-value]
+        found = keys.object_at(n)
+        if found is not None:
+            return found.value() if isinstance(found, String) else None  # type: ignore[return-value]
+        at: cython.p_const_uchar = keys.value_span(n)
+        if at[0] > _LAST_STRING:
+            return None  # type: ignore[return-value]
+        if cython.compiled:
+            return at[1 : keys.span_size]
+        return bytes(at[1 : keys.span_size])
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def write(self, session: Session, element: bytes) -> cython.bint:
+        """Reply with the string that the pattern names for an element, or null."""
+        if self.field is None and not self.element and not self.constant:
+            return write_string_of(session, self.prefix + element + self.postfix, True)
+        found: bytes = self.value(session.db, element)
+        return session.out.null() if found is None else session.out.bulk(found)
+
+
+@cython.final
+@cython.cclass
+class _Request:
+    """The options of a SORT."""
+
+    __slots__ = ("alpha", "by", "count", "descending", "gets", "offset", "target", "unsorted")
+    by: Pattern | None
+    gets: list[Any]
+    target: bytes | None
+    alpha: cython.bint
+    descending: cython.bint
+    unsorted: cython.bint
+
+    def __init__(self, argv: list[bytes], read_only: bool) -> None:
+        self.by = None
+        self.gets = []
+        self.target = None
+        self.alpha = self.descending = self.unsorted = False
+        self.offset, self.count = 0, -1
+        at = 2
+        while at < len(argv):
+            word = argv[at].lower()
+            left = len(argv) - at - 1
+            if word in (b"asc", b"desc"):
+                self.descending = word == b"desc"
+            elif word == b"alpha":
+                self.alpha = True
+            elif word == b"limit" and left >= 2:
+                self.offset, self.count = integer(argv[at + 1]), integer(argv[at + 2])
+                at += 2
+            elif word == b"store" and left >= 1 and not read_only:
+                self.target = argv[at + 1]
+                at += 1
+            elif word == b"by" and left >= 1:
+                self.by = Pattern(argv[at + 1])
+                self.unsorted = self.unsorted or self.by.constant  # a later pattern does not end this
+                at += 1
+            elif word == b"get" and left >= 1:
+                self.gets.append(Pattern(argv[at + 1]))
+                at += 1
+            else:
+                raise syntax_error()
+            at += 1
+
+    def window(self, size: int) -> tuple[int, int]:
+        """Return the first and the last position that LIMIT selects of `size` elements; first > last: none."""
+        start = min(max(self.offset, 0), size)
+        count = min(self.count, size)
+        end = size - 1 if count < 0 else start + count - 1
+        if start >= size:
+            return max(size - 1, 0), max(size - 1, 0) - 1
+        return start, min(end, size - 1)
+
+
+def _style(compat: Compat) -> int:
+    if compat.valkey:
+        return VALKEY
+    return STRING2D if compat.knows(88) else FAST_FLOAT if compat.knows(80) else STRTOD
+
+
+@cython.cfunc
+def _elements(value: Any) -> list[Any]:
+    """Return the elements of a list, set or sorted set, in the order in which Redis walks them. O(n)"""
+    if value is None:
+        return []
+    if isinstance(value, Set):
+        if value.intset is not None:
+            return [decimal(number) for number in value.intset]
+        return value.listpack.texts() if value.listpack is not None else list(value.table.keys())  # type: ignore[union-attr]
+    if isinstance(value, Zset):
+        return list(value.table.keys())  # type: ignore[union-attr]
+    found: list[Any] = []
+    for node in value.elements.chain():
+        closed: bool = node.open()
+        if node.packed is None:
+            found.append(node.plain)
+        else:
+            found.extend(node.packed.texts())
+        if closed:
+            node.close()
+    return found
+
+
+@cython.cfunc
+def _in_their_order(request: _Request, value: Any) -> list[Any]:
+    """Return the elements that LIMIT selects of a value that is not sorted; DESC reverses lists and sorted sets."""
+    start, last = request.window(0 if value is None else len(value))
+    if isinstance(value, Zset):
+        first = len(value) - last - 1 if request.descending else start
+        return [member for member, _ in value.slice(first, last - start + 1, request.descending)]
+    elements = _elements(value)
+    if request.descending and isinstance(value, List):
+        elements.reverse()
+    return elements[start : last + 1]
+
+
+@cython.cfunc
+def _sorted(session: Session, request: _Request, elements: list[Any]) -> list[Any]:
+    """Return the elements that LIMIT selects, in the order of the request."""
+    start, last = request.window(len(elements))
+    by: Pattern = request.by  # type: ignore[assignment]
+    keys: list[Any] = elements
+    if by is not None:
+        keys = [by.value(session.db, element) for element in elements]
+    descending: bool = request.descending
+    if not request.alpha:
+        scores: bytearray = scores_of(keys, _style(session.engine.settings.compat))
+        if scores is None:
+            raise CommandError("One or more scores can't be converted into double")
+        return picked(elements, order_by_scores(elements, scores, descending), start, last + 1)
+    if request.target is None:  # C's strcoll ends at a NUL byte
+        keys = [None if key is None else key.split(b"\0", 1)[0] for key in keys]
+    if by is None:
+        return sorted_by_keys(elements, keys, descending)[start : last + 1]
+    keys = [b"" if key is None else b"=" + key for key in keys]  # a missing key is less than an empty string
+    if start == 0 and last == len(elements) - 1:
+        return sorted_by_keys(elements, keys, descending)
+    return partial_order(elements, keys, start, last, descending)[start : last + 1]
+
+
+@cython.cfunc
+@cython.exceptval(-1, check=False)
+def _reply(session: Session, gets: list[Any], elements: list[Any]) -> cython.bint:
+    out: ReplyWriter = session.out
+    out.array(len(elements) * max(len(gets), 1))
+    if not gets:
+        return out.bulks(elements)
+    pattern: Pattern
+    element: bytes
+    for element in elements:
+        for pattern in gets:
+            pattern.write(session, element)
+    return True
+
+
+@cython.cfunc
+def _values(session: Session, gets: list[Any], elements: list[Any]) -> list[Any]:
+    """Return the strings to store: the elements, or what the GET patterns name; a missing one is empty."""
+    if not gets:
+        return elements
+    found: list[Any] = []
+    pattern: Pattern
+    element: bytes
+    for element in elements:
+        for pattern in gets:
+            value: bytes = pattern.value(session.db, element)
+            found.append(b"" if value is None else value)
+    return found
+
+
+def _store(session: Session, key: bytes, values: list[bytes]) -> None:
+    """Store the values as a list, or delete the key if there are none; reply with their number."""
+    db = session.db
+    if values:
+        settings = session.engine.settings
+        result = List.of(values, settings)
+        old = db.view(key)  # the lookup of setKey
+        db.put(key, result)
+        db.notify_overwritten(key, old, result)
+        session.modified(key)
+        session.dirty += len(values) - 1
+        session.notify(b"l", b"sortstore", key)
+    elif db.delete_replaced(key):
+        session.modified(key)
+        session.notify(b"g", b"del", key)
+    session.out.integer(len(values))
+
+
+def _sort(session: Session, argv: list[bytes], read_only: bool) -> None:
+    """Run SORT or SORT_RO (sortCommandGeneric)."""
+    request = _Request(argv, read_only)
+    key: bytes = argv[1]
+    value: Any = session.db.lookup(key)
+    session.db.count_read(key, value is not None)
+    if value is not None and not isinstance(value, (List, Set, Zset)):
+        raise WrongType()
+    if isinstance(value, Zset) and value.listpack is not None:
+        value.to_skiplist()
+    elements: list[Any]
+    if request.unsorted and not (isinstance(value, Set) and request.target is not None):
+        elements = _in_their_order(request, value)
+    else:
+        if request.unsorted:
+            request.alpha, request.by = True, None
+        elements = _sorted(session, request, _elements(value))
+    if request.target is None:
+        _reply(session, request.gets, elements)
+    else:
+        _store(session, request.target, _values(session, request.gets, elements))
+
+
+def keys_of_sort(argv: list[bytes]) -> list[int]:
+    """Return the positions of the keys of a SORT: the first argument and that of the last STORE (sortGetKeys)."""
+    found = [1]
+    at = 2
+    while at < len(argv):
+        word = argv[at].lower()
+        if word == b"store" and at + 1 < len(argv):
+            found[1:] = [at + 1]
+        at += {b"limit": 3, b"get": 2, b"by": 2}.get(word, 1)
+    return found
+
+
+def key_of_sort_ro(argv: list[bytes]) -> list[int]:
+    """Return the position of the key of a SORT_RO."""
+    return [1]
+
+
+@command("sort", arity=-2, flags="write denyoom movablekeys", since="1.0.0", syntax=_SYNTAX + " [STORE destination]",
+         complexity=_COMPLEXITY, get_keys=keys_of_sort)
+def sort(session: Session, argv: list[bytes]) -> None:
+    """Sorts the elements in a list, a set, or a sorted set, optionally storing the result."""
+    _sort(session, argv, False)
+
+
+@command("sort_ro", arity=-2, flags="readonly movablekeys", since="7.0.0", syntax=_SYNTAX, complexity=_COMPLEXITY,
+         get_keys=key_of_sort_ro)
+def sort_ro(session: Session, argv: list[bytes]) -> None:
+    """Returns the sorted elements of a list, a set, or a sorted set."""
+    _sort(session, argv, True)

@@ -1,0 +1,15 @@
+from rillet.structs.listpack cimport is_int64, parse_int64
+
+cpdef bytearray scores_of(list texts, int style)
+cdef double *_doubles(bytearray buf) noexcept
+cdef Py_ssize_t *_numbers(bytearray buf) noexcept
+cpdef bytearray order_by_scores(list items, bytearray scored, bint descending)
+cdef bint _is_after(double *scores, list items, Py_ssize_t one, Py_ssize_t other, bint descending) except -1
+cdef bint _merge(double *scores, list items, Py_ssize_t *source, Py_ssize_t *target, Py_ssize_t start, Py_ssize_t middle, Py_ssize_t end, bint descending) except -1
+cpdef list picked(list items, bytearray ordered, Py_ssize_t start, Py_ssize_t end)
+cpdef list partial_order(list items, list keys, Py_ssize_t first, Py_ssize_t last, bint descending)
+cdef int _compare(list keys, list order, Py_ssize_t i, Py_ssize_t j, bint descending) except -2
+cdef bint _exchange(list order, Py_ssize_t i, Py_ssize_t j, Py_ssize_t count) except -1
+cdef Py_ssize_t _median(list keys, list order, Py_ssize_t a, Py_ssize_t b, Py_ssize_t c, bint descending) except -1
+cdef Py_ssize_t _pivot(list keys, list order, Py_ssize_t start, Py_ssize_t size, bint descending) except -1
+cdef list _partition(list keys, list order, Py_ssize_t start, Py_ssize_t size, bint descending)
