@@ -126,8 +126,8 @@ class PropagationBuffer:
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
-    def reserve_transaction(self, commands: list[tuple[int, list[bytes]]]) -> cython.bint:
-        """Reserve memory for commands between MULTI and EXEC."""
+    def reserve_transaction(self, commands: list[Any]) -> cython.bint:
+        """Reserve memory for commands between MULTI and EXEC, as (database, argv)."""
         argv: list[bytes]
         need: cython.Py_ssize_t = 2 * (_BEFORE + _ARGUMENT)
         for _, argv in commands:
