@@ -14,7 +14,7 @@ cdef class PropagationBuffer:
     cpdef bint forget_db(self) except -1
     cpdef bint note_time(self, long long second) except -1
     cpdef bint reserve(self, list[bytes] argv) except -1
-    cpdef bint reserve_transaction(self, object commands) except -1
+    cpdef bint reserve_transaction(self, list commands) except -1
     cdef bint reserve_words(self, const unsigned char **at, Py_ssize_t *size, Py_ssize_t count) except -1
     cpdef bint command(self, list[bytes] argv) except -1
     cpdef bint deletions(self, bytes name, list[bytes] keys) except -1

@@ -126,11 +126,11 @@ class PropagationBuffer:
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
-    def reserve_transaction(self, commands: object) -> cython.bint:
-        """Reserve memory for commands, a list of (database, argv), between MULTI and EXEC."""
+    def reserve_transaction(self, commands: list[Any]) -> cython.bint:
+        """Reserve memory for commands between MULTI and EXEC, as (database, argv)."""
         argv: list[bytes]
         need: cython.Py_ssize_t = 2 * (_BEFORE + _ARGUMENT)
-        for _, argv in commands:  # type: ignore[attr-defined]
+        for _, argv in commands:
             need += _BEFORE + _size(argv)
         return self.out.reserve(need)
 
