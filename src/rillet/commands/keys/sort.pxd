@@ -1,10 +1,11 @@
 cimport cython
+from rillet.commands.hash.fast_path cimport HgetFastPath
 from rillet.commands.string.values cimport write_string_of
 from rillet.keyspace.database cimport Database
 from rillet.protocol.reply_writer cimport ReplyWriter
 from rillet.runtime.session cimport Session
 from rillet.structs.dict cimport Dict
-from rillet.structs.sorting cimport order_by_scores, partial_order, picked, scores_of
+from rillet.structs.sorting cimport first_by_scores, order_by_scores, partial_order, picked, scores_of
 from rillet.types.string cimport String
 
 @cython.final
