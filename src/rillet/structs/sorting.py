@@ -159,7 +159,9 @@ def order_by_scores(items: list[Any], scored: bytearray, descending: cython.bint
 
 
 @cython.ccall
-def first_by_scores(items: list[Any], scored: bytearray, descending: cython.bint, count: cython.Py_ssize_t) -> list[Any]:
+def first_by_scores(
+    items: list[Any], scored: bytearray, descending: cython.bint, count: cython.Py_ssize_t
+) -> list[Any]:
     """Return the first `count` items in the order of `order_by_scores`; less work if they are few. O(n + count^2)
 
     A sorted array holds the best so far; most items come after its last one.
@@ -414,6 +416,6 @@ def _partition(
 
 
 __all__ = [
-    "FAST_FLOAT", "STRING2D", "STRTOD", "VALKEY", "first_by_scores", "most_bytes", "number_of", "order_by_scores", "pack",
-    "partial_order", "picked", "scores_of", "sorted_by_keys",
+    "FAST_FLOAT", "STRING2D", "STRTOD", "VALKEY", "first_by_scores", "most_bytes", "number_of", "order_by_scores",
+    "pack", "partial_order", "picked", "scores_of", "sorted_by_keys",
 ]  # fmt: skip

@@ -15,7 +15,7 @@ cdef class Pattern:
     cdef bytes field
     cdef readonly bint constant
     cdef readonly bint element
-    cdef bytes value(self, Database db, bytes element)
+    cdef bytes value(self, Session session, bytes element)
     cdef bint write(self, Session session, bytes element) except -1
 
 @cython.final

@@ -25,6 +25,7 @@ except ModuleNotFoundError:  # Cython is not installed: use a replacement for it
 
 from rillet.commands.arguments import integer, syntax_error
 from rillet.commands.hash.fast_path import HgetFastPath
+from rillet.commands.hash.live import live_value
 from rillet.commands.keys import command
 from rillet.commands.string.values import write_string_of
 from rillet.errors import CommandError, WrongType
@@ -90,20 +91,24 @@ class Pattern:
             self.postfix, self.field = raw[star + 1 : arrow], raw[arrow + 2 :]
 
     @cython.cfunc
-    def value(self, db: Database, element: bytes) -> bytes:
+    def value(self, session: Session, element: bytes) -> bytes:
         """Return the string that the pattern names for an element, or None (sort.c: lookupKeyByPattern)."""
         if self.element:
             return element
         if self.constant:
             return None  # type: ignore[return-value]
-        n: cython.Py_ssize_t = db.find_read(self.prefix + element + self.postfix)
+        db: Database = session.db
+        key: bytes = self.prefix + element + self.postfix
+        n: cython.Py_ssize_t = db.find_read(key)
         if n < 0:
             return None  # type: ignore[return-value]
         keys: Dict = db.keys
         found: object = None
         if self.field is not None:
             found = db.value_at(n)
-            return found.get(self.field) if isinstance(found, Hash) else None  # type: ignore[return-value]
+            if not isinstance(found, Hash):
+                return None  # type: ignore[return-value]
+            return live_value(session, key, found, self.field)  # type: ignore[return-value]
         found = keys.object_at(n)
         if found is not None:
             return found.value() if isinstance(found, String) else None  # type: ignore[return-value]
@@ -124,7 +129,7 @@ class Pattern:
                 return write_string_of(session, key, True)
             if _HGET.execute(session, [b"HGET", key, self.field]):
                 return True
-        found: bytes = self.value(session.db, element)
+        found: bytes = self.value(session, element)
         return session.out.null() if found is None else session.out.bulk(found)
 
 
@@ -234,7 +239,7 @@ def _sorted(session: Session, request: _Request, elements: list[Any]) -> list[An
     by: Pattern = request.by  # type: ignore[assignment]
     keys: list[Any] = elements
     if by is not None:
-        keys = [by.value(session.db, element) for element in elements]
+        keys = [by.value(session, element) for element in elements]
     descending: bool = request.descending
     if not request.alpha:
         scores: bytearray = scores_of(keys, _style(session.engine.settings.compat))
@@ -283,7 +288,7 @@ def _values(session: Session, gets: list[Any], elements: list[Any]) -> list[Any]
     item: object
     for item in elements:
         for pattern in gets:
-            value: bytes = pattern.value(session.db, item if isinstance(item, bytes) else decimal(item))
+            value: bytes = pattern.value(session, item if isinstance(item, bytes) else decimal(item))
             found.append(b"" if value is None else value)
     return found
 
