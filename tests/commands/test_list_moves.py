@@ -22,8 +22,8 @@ def bench() -> Bench:
     ("RIGHT RIGHT", "obo", "dc", "xydc"), ("RIGHT RIGHT", "BULK", "cd", "xycd"),
 ])  # fmt: skip
 def test_the_order_depends_on_the_sides(bench: Bench, sides: str, order: str, moved: str, target: str) -> None:
-    line = ["LMOVEM", "s", "t", *sides.split(), "COUNT", 2, order]
-    assert bench.logged(*line) == [[str(word).encode() for word in line]]
+    line = ["LMOVEM", "s", "t", *sides.split(), "COUNT", "2", order]
+    assert bench.logged(*line) == [[word.encode() for word in line]]
     bench("FLUSHALL")
     bench("RPUSH", "s", "a", "b", "c", "d")
     bench("RPUSH", "t", "x", "y")
