@@ -47,7 +47,7 @@ _PLACES = tuple(
     for start in range(0, 20_000, 200)
 )  # fmt: skip
 _NUMBERS = [7919 * number % 1000 for number in range(100)]
-_SORTED = (
+_SORTED: tuple[Words, ...] = (
     ("DEL", "numbers", "texts"), ("RPUSH", "numbers", *_NUMBERS),
     ("RPUSH", "texts", *(f"text:{number}" for number in _NUMBERS)),
     ("MSET", *(word for number in _NUMBERS for word in (f"w:{number}", 1000 - number))),

@@ -22,8 +22,8 @@ def bench() -> Bench:
     ("RIGHT RIGHT", "obo", "dc", "xydc"), ("RIGHT RIGHT", "BULK", "cd", "xycd"),
 ])  # fmt: skip
 def test_the_order_depends_on_the_sides(bench: Bench, sides: str, order: str, moved: str, target: str) -> None:
-    line = ["LMOVEM", "s", "t", *sides.split(), "COUNT", 2, order]
-    assert bench.logged(*line) == [[str(word).encode() for word in line]]
+    line = ["LMOVEM", "s", "t", *sides.split(), "COUNT", "2", order]
+    assert bench.logged(*line) == [[word.encode() for word in line]]
     bench("FLUSHALL")
     bench("RPUSH", "s", "a", "b", "c", "d")
     bench("RPUSH", "t", "x", "y")
@@ -33,8 +33,8 @@ def test_the_order_depends_on_the_sides(bench: Bench, sides: str, order: str, mo
 
 
 @pytest.mark.parametrize(("line", "left"), [
-    ("s s LEFT LEFT COUNT 2 OBO", "bacd"), ("s s LEFT LEFT COUNT 2 BULK", "abcd"), ("s s LEFT RIGHT COUNT 2 BULK", "cdab"),
-    ("s s RIGHT LEFT COUNT 9 OBO", "abcd"), ("s s LEFT RIGHT", "bcda"),
+    ("s s LEFT LEFT COUNT 2 OBO", "bacd"), ("s s LEFT LEFT COUNT 2 BULK", "abcd"),
+    ("s s LEFT RIGHT COUNT 2 BULK", "cdab"), ("s s RIGHT LEFT COUNT 9 OBO", "abcd"), ("s s LEFT RIGHT", "bcda"),
 ])  # fmt: skip
 def test_a_list_can_be_its_own_target(bench: Bench, line: str, left: str) -> None:
     bench("LMOVEM", *line.split())

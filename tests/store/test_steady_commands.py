@@ -24,6 +24,7 @@ from rillet.store import Store
 from rillet.store.transports.in_process import InProcessTransport
 from rillet.store.transports.lock import COMPILED_STEPS
 from rillet.store.transports.shield import CALL_THE_HOST, steady_names
+from rillet.types.compat import NEWEST
 
 pytestmark = [pytest.mark.once, pytest.mark.skipif(not COMPILED_STEPS, reason="interpreted, no command is steady")]
 
@@ -165,7 +166,9 @@ def _run(store: Store, line: str, moments: Moments) -> bytes:
 
 def test_every_steady_command_that_writes_is_tried() -> None:
     tried = {line.split()[0].lower().encode() for line in COMMANDS}
-    assert tried == {name for name in steady_names() if name.islower() and "write" in TABLE.by_name[name].flags}
+    entries = [TABLE.by_name[name] for name in steady_names() if name.islower()]
+    # A store shows the newest Redis, which lacks the commands that only Valkey has.
+    assert tried == {one.name.encode() for one in entries if "write" in one.flags and one.known(NEWEST)}
     assert steady_names().isdisjoint(CALL_THE_HOST)
 
 

@@ -13,6 +13,7 @@ from rillet.structs.sorting import (
     STRING2D,
     STRTOD,
     VALKEY,
+    first_by_scores,
     number_of,
     order_by_scores,
     partial_order,
@@ -29,7 +30,13 @@ KEYS = st.lists(st.sampled_from([b"", b"a", b"b", b"ab", b"c"]), max_size=90)
 @given(WORDS, st.booleans())
 def test_elements_are_in_the_order_of_their_numbers_and_bytes(words: list[bytes], descending: bool) -> None:
     order = order_by_scores(words, scores_of(words, STRTOD), descending)
-    assert picked(words, order, 0, len(words)) == sorted(words, key=lambda one: (int(one), one), reverse=descending)
+    expected = sorted(words, key=lambda one: (int(one), one), reverse=descending)
+    assert picked(words, order, 0, len(words)) == expected
+    integers: list[bytes | int] = [int(word) if at % 3 else word for at, word in enumerate(words)]
+    order = order_by_scores(integers, scores_of(integers, STRTOD), descending)
+    assert [int(one) for one in picked(integers, order, 0, len(words))] == list(map(int, expected))
+    for count in range(1, min(len(words), 9)):
+        assert first_by_scores(words, scores_of(words, STRTOD), descending, count) == expected[:count]
 
 
 @given(WORDS, st.booleans())

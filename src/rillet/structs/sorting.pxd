@@ -1,10 +1,14 @@
-from rillet.structs.listpack cimport is_int64, parse_int64
+from rillet.structs.listpack cimport Listpack, is_int64, parse_int64
 
 cpdef bytearray scores_of(list texts, int style)
 cdef double *_doubles(bytearray buf) noexcept
 cdef Py_ssize_t *_numbers(bytearray buf) noexcept
 cpdef bytearray order_by_scores(list items, bytearray scored, bint descending)
+cpdef list first_by_scores(list items, bytearray scored, bint descending, Py_ssize_t count)
+cpdef Listpack pack(list values)
+cpdef Py_ssize_t most_bytes(list values) except -1
 cdef bint _is_after(double *scores, list items, Py_ssize_t one, Py_ssize_t other, bint descending) except -1
+cdef bytes _text(object item)
 cdef bint _merge(double *scores, list items, Py_ssize_t *source, Py_ssize_t *target, Py_ssize_t start, Py_ssize_t middle, Py_ssize_t end, bint descending) except -1
 cpdef list picked(list items, bytearray ordered, Py_ssize_t start, Py_ssize_t end)
 cpdef list partial_order(list items, list keys, Py_ssize_t first, Py_ssize_t last, bint descending)

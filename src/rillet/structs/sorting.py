@@ -36,6 +36,8 @@ except ModuleNotFoundError:  # Cython is not installed: use a replacement for it
     from rillet import _cython as cython
 
 from rillet.structs.float_text import parse, parse_bound
+from rillet.structs.integer_text import decimal
+from rillet.structs.listpack import Listpack
 
 if cython.compiled:
     from cython.cimports.cpython.bytearray import (  # type: ignore[import-not-found, unused-ignore]
@@ -70,7 +72,10 @@ def number_of(text: bytes, style: int) -> float | None:
 
 @cython.ccall
 def scores_of(texts: list[Any], style: cython.int) -> bytearray:
-    """Return the numbers of some texts as an array of doubles, 0 for None; None if a text is not a number. O(bytes)"""
+    """Return the numbers of some texts as an array of doubles, 0 for None; None if a text is not a number. O(bytes)
+
+    An integer stands for its text.
+    """
     n: cython.Py_ssize_t = len(texts)
     i: cython.Py_ssize_t
     buf: bytearray = bytearray(8 * n)
@@ -78,9 +83,14 @@ def scores_of(texts: list[Any], style: cython.int) -> bytearray:
     good: cython.bint = True
     number: cython.longlong
     for i in range(n):
-        text: bytes = texts[i]
-        if text is None:
+        item: object = texts[i]
+        if item is None:
             continue
+        if not isinstance(item, bytes):
+            number = item  # type: ignore[assignment]
+            scores[i] = number
+            continue
+        text: bytes = item
         number = parse_int64(text)
         if number != _LEAST or is_int64(text):
             scores[i] = number
@@ -116,7 +126,7 @@ def _numbers(buf: bytearray) -> cython.p_Py_ssize_t:
 
 @cython.ccall
 def order_by_scores(items: list[Any], scored: bytearray, descending: cython.bint) -> bytearray:
-    """Return the numbers of the items in the order of their scores, then of their bytes. O(n log n)"""
+    """Return the numbers of the items in the order of their scores, then of their texts. O(n log n)"""
     n: cython.Py_ssize_t = len(items)
     assert len(scored) == 8 * n
     kept: bytearray = bytearray(8 * n)
@@ -148,6 +158,65 @@ def order_by_scores(items: list[Any], scored: bytearray, descending: cython.bint
     return spared if flips & 1 else kept
 
 
+@cython.ccall
+def first_by_scores(
+    items: list[Any], scored: bytearray, descending: cython.bint, count: cython.Py_ssize_t
+) -> list[Any]:
+    """Return the first `count` items in the order of `order_by_scores`; less work if they are few. O(n + count^2)
+
+    A sorted array holds the best so far; most items come after its last one.
+    """
+    n: cython.Py_ssize_t = len(items)
+    assert len(scored) == 8 * n and 0 < count <= n
+    kept: bytearray = bytearray(8 * n)
+    scores: cython.p_double = _doubles(scored)
+    best: cython.p_Py_ssize_t = _numbers(kept)
+    size: cython.Py_ssize_t = 0
+    i: cython.Py_ssize_t
+    k: cython.Py_ssize_t
+    for i in range(n):
+        if size < count:
+            k = size
+            size += 1
+        elif _is_after(scores, items, best[size - 1], i, descending):
+            k = size - 1
+        else:
+            continue
+        while k > 0 and _is_after(scores, items, best[k - 1], i, descending):
+            best[k] = best[k - 1]
+            k -= 1
+        best[k] = i
+    return picked(items, kept, 0, count)
+
+
+@cython.ccall
+def pack(values: list[Any]) -> Listpack:
+    """Return a listpack of texts and integers. O(bytes)"""
+    packed: Listpack = Listpack()
+    item: object
+    for item in values:
+        if isinstance(item, bytes):
+            packed.append(item)
+        else:
+            packed.append_int(item)  # type: ignore[arg-type]
+    return packed
+
+
+@cython.ccall
+@cython.exceptval(-1, check=False)
+def most_bytes(values: list[Any]) -> cython.Py_ssize_t:
+    """Return the most bytes that a listpack of texts and integers takes. O(values)"""
+    total: cython.Py_ssize_t = 7
+    item: object
+    text: bytes
+    for item in values:
+        total += 31  # an integer of 20 digits, and what an entry needs beside its text
+        if isinstance(item, bytes):
+            text = item
+            total += len(text) - 20
+    return total
+
+
 @cython.cfunc
 @cython.inline
 @cython.exceptval(-1, check=False)
@@ -160,9 +229,15 @@ def _is_after(
     high: cython.double = scores[other]
     if low != high:
         return low < high if descending else low > high
-    first: bytes = items[one]
-    second: bytes = items[other]
+    first: bytes = _text(items[one])
+    second: bytes = _text(items[other])
     return first < second if descending else first > second
+
+
+@cython.cfunc
+def _text(item: object) -> bytes:
+    """Return an item, or the text of an integer."""
+    return item if isinstance(item, bytes) else decimal(item)
 
 
 @cython.cfunc
@@ -341,6 +416,6 @@ def _partition(
 
 
 __all__ = [
-    "FAST_FLOAT", "STRING2D", "STRTOD", "VALKEY", "number_of", "order_by_scores", "partial_order", "picked",
-    "scores_of", "sorted_by_keys",
+    "FAST_FLOAT", "STRING2D", "STRTOD", "VALKEY", "first_by_scores", "most_bytes", "number_of", "order_by_scores",
+    "pack", "partial_order", "picked", "scores_of", "sorted_by_keys",
 ]  # fmt: skip

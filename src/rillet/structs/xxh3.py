@@ -1,4 +1,4 @@
-"""XXH3, 64 bits, seed 0: the hash of strings that DIGEST shows (Y. Collet, "xxHash", doc/xxhash_spec.md).
+"""XXH3, 64 bits, seed 0: the hash of strings that DIGEST shows (the xxHash project, doc/xxhash_spec.md).
 
 Five forms, by the length of the input, each of which reads the whole input and a part of a fixed secret of 192 bytes:
 

@@ -16,8 +16,10 @@ A list is empty only during a command: a command that removes the last element d
 
 from __future__ import annotations
 
+from rillet.structs.integer_text import decimal
 from rillet.structs.listpack import Listpack, is_int64
 from rillet.structs.quicklist import Quicklist, exceeds, size_limit
+from rillet.structs.sorting import most_bytes, pack
 from rillet.types.charged import Charged
 from rillet.types.encoding_limits import DEFAULTS, EncodingLimits, has_compact
 
@@ -36,8 +38,10 @@ class List(Charged):
         )
 
     @staticmethod
-    def of(values: list[bytes], limits: EncodingLimits) -> List:
+    def of(values: list[bytes | int], limits: EncodingLimits) -> List:
         """Return a list of the values, in the encoding that their size allows (SORT ... STORE). O(values)
+
+        An integer stands for its text.
 
         In 7.0 it has nodes of the default size, whatever the limits are.
         """
@@ -45,8 +49,13 @@ class List(Charged):
         made.elements.single = False
         made.elements.classic = not has_compact(limits)
         made.elements.threshold = limits.quicklist_packed_threshold
-        for value in values:
-            made.elements.push(value, False)
+        elements = made.elements
+        size = most_bytes(values)
+        if exceeds(elements.fill, size, len(values)) or size > elements.threshold > 0:
+            for value in values:
+                elements.push(decimal(value) if isinstance(value, int) else value, False)
+        else:
+            elements.append_node(pack(values))  # all values fit into one node
         made.shrink(limits, built=True)
         return made
 

@@ -1,10 +1,11 @@
 cimport cython
+from rillet.commands.hash.fast_path cimport HgetFastPath
 from rillet.commands.string.values cimport write_string_of
 from rillet.keyspace.database cimport Database
 from rillet.protocol.reply_writer cimport ReplyWriter
 from rillet.runtime.session cimport Session
 from rillet.structs.dict cimport Dict
-from rillet.structs.sorting cimport order_by_scores, partial_order, picked, scores_of
+from rillet.structs.sorting cimport first_by_scores, order_by_scores, partial_order, picked, scores_of
 from rillet.types.string cimport String
 
 @cython.final
@@ -14,7 +15,7 @@ cdef class Pattern:
     cdef bytes field
     cdef readonly bint constant
     cdef readonly bint element
-    cdef bytes value(self, Database db, bytes element)
+    cdef bytes value(self, Session session, bytes element)
     cdef bint write(self, Session session, bytes element) except -1
 
 @cython.final

@@ -24,6 +24,8 @@ except ModuleNotFoundError:  # Cython is not installed: use a replacement for it
     from rillet import _cython as cython
 
 from rillet.commands.arguments import integer, syntax_error
+from rillet.commands.hash.fast_path import HgetFastPath
+from rillet.commands.hash.live import live_value
 from rillet.commands.keys import command
 from rillet.commands.string.values import write_string_of
 from rillet.errors import CommandError, WrongType
@@ -37,6 +39,7 @@ from rillet.structs.sorting import (
     STRING2D,
     STRTOD,
     VALKEY,
+    first_by_scores,
     order_by_scores,
     partial_order,
     picked,
@@ -51,6 +54,7 @@ from rillet.types.set import Set
 from rillet.types.string import String
 from rillet.types.zset import Zset
 
+_HGET = cython.declare(HgetFastPath, HgetFastPath())
 _LAST_STRING = cython.declare(cython.int, LAST_STRING)
 _COMPLEXITY = (
     "O(N+M*log(M)) where N is the number of elements in the list or set to sort, and M the number of returned "
@@ -87,20 +91,24 @@ class Pattern:
             self.postfix, self.field = raw[star + 1 : arrow], raw[arrow + 2 :]
 
     @cython.cfunc
-    def value(self, db: Database, element: bytes) -> bytes:
+    def value(self, session: Session, element: bytes) -> bytes:
         """Return the string that the pattern names for an element, or None (sort.c: lookupKeyByPattern)."""
         if self.element:
             return element
         if self.constant:
             return None  # type: ignore[return-value]
-        n: cython.Py_ssize_t = db.find_read(self.prefix + element + self.postfix)
+        db: Database = session.db
+        key: bytes = self.prefix + element + self.postfix
+        n: cython.Py_ssize_t = db.find_read(key)
         if n < 0:
             return None  # type: ignore[return-value]
         keys: Dict = db.keys
         found: object = None
         if self.field is not None:
             found = db.value_at(n)
-            return found.get(self.field) if isinstance(found, Hash) else None  # type: ignore[return-value]
+            if not isinstance(found, Hash):
+                return None  # type: ignore[return-value]
+            return live_value(session, key, found, self.field)  # type: ignore[return-value]
         found = keys.object_at(n)
         if found is not None:
             return found.value() if isinstance(found, String) else None  # type: ignore[return-value]
@@ -115,9 +123,13 @@ class Pattern:
     @cython.exceptval(-1, check=False)
     def write(self, session: Session, element: bytes) -> cython.bint:
         """Reply with the string that the pattern names for an element, or null."""
-        if self.field is None and not self.element and not self.constant:
-            return write_string_of(session, self.prefix + element + self.postfix, True)
-        found: bytes = self.value(session.db, element)
+        if not self.element and not self.constant:
+            key: bytes = self.prefix + element + self.postfix
+            if self.field is None:
+                return write_string_of(session, key, True)
+            if _HGET.execute(session, [b"HGET", key, self.field]):
+                return True
+        found: bytes = self.value(session, element)
         return session.out.null() if found is None else session.out.bulk(found)
 
 
@@ -182,13 +194,16 @@ def _style(compat: Compat) -> int:
 
 
 @cython.cfunc
-def _elements(value: Any) -> list[Any]:
-    """Return the elements of a list, set or sorted set, in the order in which Redis walks them. O(n)"""
+def _elements(value: Any, integers: cython.bint = False) -> list[Any]:
+    """Return the elements of a list, set or sorted set, in the order in which Redis walks them. O(n)
+
+    integers: those that are stored as integers may be returned as such.
+    """
     if value is None:
         return []
     if isinstance(value, Set):
         if value.intset is not None:
-            return [decimal(number) for number in value.intset]
+            return list(value.intset) if integers else [decimal(number) for number in value.intset]
         return value.listpack.texts() if value.listpack is not None else list(value.table.keys())  # type: ignore[union-attr]
     if isinstance(value, Zset):
         return list(value.table.keys())  # type: ignore[union-attr]
@@ -198,7 +213,7 @@ def _elements(value: Any) -> list[Any]:
         if node.packed is None:
             found.append(node.plain)
         else:
-            found.extend(node.packed.texts())
+            found.extend(node.packed.values() if integers else node.packed.texts())
         if closed:
             node.close()
     return found
@@ -224,15 +239,19 @@ def _sorted(session: Session, request: _Request, elements: list[Any]) -> list[An
     by: Pattern = request.by  # type: ignore[assignment]
     keys: list[Any] = elements
     if by is not None:
-        keys = [by.value(session.db, element) for element in elements]
+        keys = [by.value(session, element) for element in elements]
     descending: bool = request.descending
     if not request.alpha:
         scores: bytearray = scores_of(keys, _style(session.engine.settings.compat))
         if scores is None:
             raise CommandError("One or more scores can't be converted into double")
+        if 0 < last + 1 < len(elements) and (last + 1) * (last + 1) <= 4 * len(elements):
+            return first_by_scores(elements, scores, descending, last + 1)[start:]
         return picked(elements, order_by_scores(elements, scores, descending), start, last + 1)
-    if request.target is None:  # C's strcoll ends at a NUL byte
+    if request.target is None and (by is not None or b"\0" in b"".join(elements)):  # strcoll ends at a NUL byte
         keys = [None if key is None else key.split(b"\0", 1)[0] for key in keys]
+    if by is None and keys is elements:  # equal elements are the same
+        return sorted(elements, reverse=descending)[start : last + 1]
     if by is None:
         return sorted_by_keys(elements, keys, descending)[start : last + 1]
     keys = [b"" if key is None else b"=" + key for key in keys]  # a missing key is less than an empty string
@@ -246,13 +265,16 @@ def _sorted(session: Session, request: _Request, elements: list[Any]) -> list[An
 def _reply(session: Session, gets: list[Any], elements: list[Any]) -> cython.bint:
     out: ReplyWriter = session.out
     out.array(len(elements) * max(len(gets), 1))
-    if not gets:
-        return out.bulks(elements)
     pattern: Pattern
-    element: bytes
-    for element in elements:
-        for pattern in gets:
-            pattern.write(session, element)
+    item: object
+    for item in elements:
+        if gets:
+            for pattern in gets:
+                pattern.write(session, item if isinstance(item, bytes) else decimal(item))
+        elif isinstance(item, bytes):
+            out.bulk(item)
+        else:
+            out.bulk_int(item)  # type: ignore[arg-type]
     return True
 
 
@@ -263,15 +285,15 @@ def _values(session: Session, gets: list[Any], elements: list[Any]) -> list[Any]
         return elements
     found: list[Any] = []
     pattern: Pattern
-    element: bytes
-    for element in elements:
+    item: object
+    for item in elements:
         for pattern in gets:
-            value: bytes = pattern.value(session.db, element)
+            value: bytes = pattern.value(session, item if isinstance(item, bytes) else decimal(item))
             found.append(b"" if value is None else value)
     return found
 
 
-def _store(session: Session, key: bytes, values: list[bytes]) -> None:
+def _store(session: Session, key: bytes, values: list[Any]) -> None:
     """Store the values as a list, or delete the key if there are none; reply with their number."""
     db = session.db
     if values:
@@ -305,7 +327,7 @@ def _sort(session: Session, argv: list[bytes], read_only: bool) -> None:
     else:
         if request.unsorted:
             request.alpha, request.by = True, None
-        elements = _sorted(session, request, _elements(value))
+        elements = _sorted(session, request, _elements(value, not request.alpha and request.by is None))
     if request.target is None:
         _reply(session, request.gets, elements)
     else:
