@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         Loading,
         LogCorrupt,
         Misconf,
+        ModuleFailure,
         NestedCall,
         NewerFormat,
         NoAuth,
@@ -117,7 +118,8 @@ __version__ = "0.1.0"
 
 _ERRORS = """
     BusyGroup BusyKey ClusterDown CommandError Corrupt ExecAbort IncompatibleOwner InvalidEntry InvalidObj InvalidValue
-    Loading LogCorrupt Misconf NestedCall NewerFormat NoAuth NoGroup NoPerm NoProto NoScript NotAStore NotSent
+    Loading LogCorrupt Misconf ModuleFailure NestedCall NewerFormat NoAuth NoGroup NoPerm NoProto NoScript NotAStore
+    NotSent
     OutOfMemory OutcomeUnknown ProtocolError ReadOnly RilletError StoreBusy StoreClosed StoreError StoreTimeout
     TransactionConflict TryAgain Unblocked UnknownTimeout WrongPass WrongType
 """
@@ -191,6 +193,7 @@ __all__ = [
     "LogCorrupt",
     "Message",
     "Misconf",
+    "ModuleFailure",
     "MultiConsumer",
     "NestedCall",
     "NewerFormat",

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -226,7 +226,7 @@ def test_wrong_use_of_the_context_is_an_error_of_the_call() -> None:
             b"arg": lambda: context.call("SET", "k", object()),
             b"none": lambda: context.call("SET", "k", None),
             b"kind": lambda: context.notify("?", "x", b"k"),
-            b"type": lambda: context.key(b"k").set(str, 1),
+            b"type": lambda: context.key(b"k").set(cast(Any, str), 1),
             b"db": lambda: context.in_database(99),
             b"multi": lambda: context.call("MULTI"),
             b"unknown": lambda: context.call("NOSUCH", "x"),

@@ -105,7 +105,7 @@ def test_errors(bench: Bench, words: list[str], text: str | None) -> None:
         '"\x01"',
         "[" * 200 + "]" * 200,
         b'"\xff"',
-        "tru",
+        "truer",
         "1 2",
     ],
 )

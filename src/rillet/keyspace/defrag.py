@@ -58,7 +58,7 @@ from rillet.structs.listpack import Listpack
 from rillet.structs.quicklist import Quicklist, QuicklistNode
 from rillet.types.hash import Hash
 from rillet.types.list import List
-from rillet.types.module import ModuleValue, Place
+from rillet.types.module import KeyPlace, ModuleValue
 from rillet.types.stream.compaction import StreamCompactor
 from rillet.types.stream.value import Stream
 
@@ -206,7 +206,7 @@ class _TableWork:
 class _ModuleWork:
     """A walk over a module's value: the module compacts it, and leaves a cursor if its time ends."""
 
-    def __init__(self, value: ModuleValue, place: Place, moves: bool, clock: Clock) -> None:
+    def __init__(self, value: ModuleValue, place: KeyPlace, moves: bool, clock: Clock) -> None:
         self._value = value
         self._place = place
         self._moves = moves
@@ -325,7 +325,7 @@ class _Walk:
         if isinstance(value, Stream):
             self._work = _StreamWork(value, self._settings, self._moves)
         elif isinstance(value, ModuleValue):
-            self._work = _ModuleWork(value, Place(database.index, key), self._moves, self._clock)
+            self._work = _ModuleWork(value, KeyPlace(database.index, key), self._moves, self._clock)
         elif isinstance(value, List):
             self._work = _ListWork(value.elements, self._moves)
         elif isinstance(packed, Listpack | Intset):

@@ -11,16 +11,35 @@ from __future__ import annotations
 
 from rillet.errors import CommandError, WrongType
 from rillet.modules.blocking import KEEP_WAITING, BlockedCall
-from rillet.modules.context import Context, Key
+from rillet.modules.context import Context, OpenKey
 from rillet.modules.declaration import Module
 from rillet.modules.guard import ModuleTimeout
 from rillet.modules.reply import NO_REPLY, NULL_ARRAY, Attributes, ErrorReply, Verbatim
 from rillet.modules.settings import ModuleSetting
-from rillet.types.module import AFTER_KEYS, BEFORE_KEYS, DefragPass, Digest, ModuleType, Place
+from rillet.types.module import AFTER_KEYS, BEFORE_KEYS, DefragPass, Digest, KeyPlace, ModuleType
 from rillet.types.module_io import ModuleReader, ModuleWriter
 
 __all__ = [
-    "AFTER_KEYS", "BEFORE_KEYS", "KEEP_WAITING", "NO_REPLY", "NULL_ARRAY", "Attributes", "BlockedCall", "CommandError",
-    "Context", "DefragPass", "Digest", "ErrorReply", "Key", "Module", "ModuleReader", "ModuleSetting", "ModuleTimeout",
-    "ModuleType", "ModuleWriter", "Place", "Verbatim", "WrongType",
+    "AFTER_KEYS",
+    "BEFORE_KEYS",
+    "KEEP_WAITING",
+    "NO_REPLY",
+    "NULL_ARRAY",
+    "Attributes",
+    "BlockedCall",
+    "CommandError",
+    "Context",
+    "DefragPass",
+    "Digest",
+    "ErrorReply",
+    "KeyPlace",
+    "Module",
+    "ModuleReader",
+    "ModuleSetting",
+    "ModuleTimeout",
+    "ModuleType",
+    "ModuleWriter",
+    "OpenKey",
+    "Verbatim",
+    "WrongType",
 ]  # fmt: skip

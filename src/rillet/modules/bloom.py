@@ -25,7 +25,7 @@ from typing import Any
 
 from rillet.commands.arguments import arity_error
 from rillet.errors import CommandError, Corrupt
-from rillet.modules import Context, Key, Module, ModuleReader, ModuleType, ModuleWriter, Place
+from rillet.modules import Context, KeyPlace, Module, ModuleReader, ModuleType, ModuleWriter, OpenKey
 from rillet.types.string import string2ll
 
 module = Module("bf", 1)
@@ -227,7 +227,7 @@ class BloomType(ModuleType):
         link.size = source.unsigned()
         return link
 
-    def copy(self, source: Place, target: Place, value: Bloom) -> Bloom:
+    def copy(self, source: KeyPlace, target: KeyPlace, value: Bloom) -> Bloom:
         """Return a copy."""
         twin = Bloom.__new__(Bloom)
         twin.options, twin.growth, twin.size, twin.links = value.options, value.growth, value.size, []
@@ -243,7 +243,7 @@ class BloomType(ModuleType):
         """Return the bytes of the links."""
         return value.memory()
 
-    def free_effort(self, place: Place, value: Bloom) -> int:
+    def free_effort(self, place: KeyPlace, value: Bloom) -> int:
         """Return the number of links."""
         return len(value.links)
 
@@ -331,7 +331,7 @@ def reserve(context: Context, argv: list[bytes]) -> str:
     return "OK"
 
 
-def _insert(context: Context, key: Key, items: list[bytes], options: _Options) -> list[Any]:
+def _insert(context: Context, key: OpenKey, items: list[bytes], options: _Options) -> list[Any]:
     """Add items, and return what is replied for each: an error ends the list."""
     value: Bloom | None = key.get(BloomType)
     if value is None:

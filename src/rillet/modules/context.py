@@ -43,7 +43,7 @@ _NOT_CALLED = frozenset(
 TypeClass = type[ModuleType]
 
 
-class Key:
+class OpenKey:
     """A key of a database. Its methods see the value at the time of the call."""
 
     __slots__ = ("_context", "_database", "_write", "name")
@@ -213,9 +213,9 @@ class Context:
 
     # -- keys and commands -----------------------------------------------------------------------------
 
-    def key(self, name: bytes) -> Key:
+    def key(self, name: bytes) -> OpenKey:
         """Return a key. A command with the flag `write` looks it up to change it, any other command to read it."""
-        return Key(self, name, self.session is None or self.session.command is None or self.session.command.write)
+        return OpenKey(self, name, self.session is None or self.session.command is None or self.session.command.write)
 
     def all_keys(self) -> list[bytes]:
         """Return all keys of the database that have not expired. O(keys)"""
@@ -346,4 +346,4 @@ class Context:
 CALLABLE_STATE = session_state.IN_EXEC
 """The state of the session of `Context.call`: its commands do not block."""
 
-__all__ = ["CALLABLE_STATE", "Context", "Key"]
+__all__ = ["CALLABLE_STATE", "Context", "OpenKey"]

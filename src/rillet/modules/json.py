@@ -22,7 +22,7 @@ from typing import Any
 
 from rillet.commands.arguments import arity_error, syntax_error
 from rillet.errors import CommandError, WrongType
-from rillet.modules import NULL_ARRAY, Context, Module, ModuleReader, ModuleType, ModuleWriter, Place
+from rillet.modules import NULL_ARRAY, Context, KeyPlace, Module, ModuleReader, ModuleType, ModuleWriter
 
 module = Module("ReJSON", 1)
 
@@ -243,7 +243,7 @@ class JsonType(ModuleType):
             source.string()
         return Document(decoded(raw), len(raw))
 
-    def copy(self, source: Place, target: Place, value: Document) -> Document:
+    def copy(self, source: KeyPlace, target: KeyPlace, value: Document) -> Document:
         """Return a copy."""
         return Document(json.loads(dumped(value.root)), value.size)
 
@@ -251,7 +251,7 @@ class JsonType(ModuleType):
         """Return an estimate: Python's objects need about six times the text."""
         return 64 + 6 * value.size
 
-    def free_effort(self, place: Place, value: Document) -> int:
+    def free_effort(self, place: KeyPlace, value: Document) -> int:
         """Return the number of elements of the root."""
         return len(value.root) if isinstance(value.root, dict | list) else 1
 

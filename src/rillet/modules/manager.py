@@ -29,7 +29,7 @@ from rillet.runtime import session_state
 from rillet.runtime.registry import TABLE, Command
 from rillet.runtime.session import Session
 from rillet.runtime.setting_types import SettingError, SettingType
-from rillet.types.module import ModuleType, ModuleValue, Place, TypeHandle
+from rillet.types.module import KeyPlace, ModuleType, ModuleValue, TypeHandle
 
 _FAILURES = (CommandError, Corrupt)
 # Redis's names of flags, where those of the declarations differ.
@@ -413,7 +413,7 @@ class Modules:
                 module.run(function, self.engine.databases[0], *arguments)
 
     def _unlinked(self, database: Database, key: bytes, value: ModuleValue) -> None:
-        value.unlinked(Place(database.index, key))
+        value.unlinked(KeyPlace(database.index, key))
 
     def defrag(self) -> None:
         """Let the modules compact what they hold outside of keys (moduleDefragGlobals)."""

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from rillet.errors import CommandError
 from rillet.runtime.settings import PARAMETERS, SettingError
-from rillet.types.module import Place
+from rillet.types.module import KeyPlace
 from rillet.types.rdb import value as rdb
 
 try:
@@ -154,7 +154,7 @@ class Host(Protocol):
         settings = self._engine.settings
         for database in self._engine.databases:
             for key, value in list(database.items()):
-                place = Place(database.index, key)
+                place = KeyPlace(database.index, key)
                 payload = rdb.dump(value, settings.rdbcompression, place=place)
                 database.exchange(key, rdb.restore(payload, settings, place=place))
 

@@ -22,7 +22,7 @@ from rillet.structs import float_text
 from rillet.types.compat import NEWEST, Compat
 from rillet.types.hash import Hash
 from rillet.types.list import List
-from rillet.types.module import MODULE_DIGEST, NOWHERE, ModuleValue, Place
+from rillet.types.module import MODULE_DIGEST, NOWHERE, KeyPlace, ModuleValue
 from rillet.types.set import Set
 from rillet.types.stream.iterator import StreamIterator
 from rillet.types.stream.value import Stream
@@ -50,7 +50,7 @@ def value_digest(
     digest: bytes = ZERO,
     compat: Compat = NEWEST,
     now: int = 0,
-    place: Place = NOWHERE,
+    place: KeyPlace = NOWHERE,
 ) -> bytes:
     """Return the digest after adding a value (debug.c: xorObjectDigest). O(size of the value)
 
@@ -103,5 +103,5 @@ def data_digest(
     for index, keys in databases:
         final = mix(final, index.to_bytes(4, "big"))
         for name, value, expires in keys:
-            final = xor(final, value_digest(value, expires, mix(ZERO, name), compat, now, Place(index, name)))
+            final = xor(final, value_digest(value, expires, mix(ZERO, name), compat, now, KeyPlace(index, name)))
     return final

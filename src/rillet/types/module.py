@@ -61,14 +61,14 @@ def type_name(number: int) -> str:
     return "".join(CHARACTERS[number >> 10 + 6 * at & 63] for at in range(NAME_SIZE - 1, -1, -1))
 
 
-class Place(NamedTuple):
+class KeyPlace(NamedTuple):
     """The database and the key of a value; -1 and empty if the value has none."""
 
     database: int
     key: bytes
 
 
-NOWHERE = Place(-1, b"")
+NOWHERE = KeyPlace(-1, b"")
 
 
 class Digest:
@@ -135,7 +135,7 @@ class ModuleType:
         """Read the parts that `rdb_save` wrote in that version, and return the value; None rejects the bytes."""
         raise NotImplementedError(f"the type {self.name} has no rdb_load")
 
-    def aof_rewrite(self, place: Place, value: Any) -> Iterator[list[Any]]:
+    def aof_rewrite(self, place: KeyPlace, value: Any) -> Iterator[list[Any]]:
         """Yield the commands that create the value, as lists of words, for a log without an RDB base.
 
         Without this method, the log contains a RESTORE of the value.
@@ -146,24 +146,24 @@ class ModuleType:
         """Return the bytes of the value. This runs after each command that looks the value up: let it be O(1)."""
         return sys.getsizeof(value)
 
-    def digest(self, digest: Digest, place: Place, value: Any) -> None:
+    def digest(self, digest: Digest, place: KeyPlace, value: Any) -> None:
         """Add the parts of the value to the digest (DEBUG DIGEST)."""
 
     def free(self, value: Any) -> None:
         """Release what the value holds outside of Python's memory; called when nothing refers to the value."""
 
-    def free_effort(self, place: Place, value: Any) -> int:
+    def free_effort(self, place: KeyPlace, value: Any) -> int:
         """Return the number of parts to free: above 64, UNLINK leaves the value to the background; 0: always."""
         return 1
 
-    def unlink(self, place: Place, value: Any) -> None:
+    def unlink(self, place: KeyPlace, value: Any) -> None:
         """React to the removal of the key, before the value is freed."""
 
-    def copy(self, source: Place, target: Place, value: Any) -> Any:
+    def copy(self, source: KeyPlace, target: KeyPlace, value: Any) -> Any:
         """Return a copy of the value for COPY; None rejects the command."""
         raise NotImplementedError
 
-    def defrag(self, run: DefragPass, place: Place, value: Any) -> bool:
+    def defrag(self, run: DefragPass, place: KeyPlace, value: Any) -> bool:
         """Compact the value; return True if work remains, after setting `run.cursor`."""
         return False
 
@@ -198,13 +198,13 @@ class TypeHandle:
 
     # -- RDB -----------------------------------------------------------------------------------------
 
-    def save(self, out: RdbWriter, value: Any, place: Place) -> None:
+    def save(self, out: RdbWriter, value: Any, place: KeyPlace) -> None:
         """Write a value with the number of its type and the end mark (rdbSaveObject)."""
         out.length(self.id)
         self.guard(self.type.rdb_save, ModuleWriter(out, place), value)
         out.length(0)
 
-    def load(self, reader: RdbReader, version: int, place: Place) -> ModuleValue:
+    def load(self, reader: RdbReader, version: int, place: KeyPlace) -> ModuleValue:
         """Read a value after the number of its type; raise Corrupt if the module rejects it (rdbLoadObject)."""
         try:
             value = self.guard(self.type.rdb_load, ModuleReader(reader, place), version)
@@ -285,7 +285,7 @@ class ModuleValue(Charged):
             return 0
         return found if type(found) is int and 0 <= found < 1 << 62 else 0
 
-    def free_effort(self, place: Place = NOWHERE) -> int:
+    def free_effort(self, place: KeyPlace = NOWHERE) -> int:
         """Return the number of parts to free; the largest number for "always in the background"."""
         try:
             found = self.type.guard(self.type.type.free_effort, place, self.value)
@@ -293,7 +293,7 @@ class ModuleValue(Charged):
             return 1
         return sys.maxsize if found == 0 else found if type(found) is int and found > 0 else 1
 
-    def unlinked(self, place: Place) -> None:
+    def unlinked(self, place: KeyPlace) -> None:
         """Notify the module that the key was removed."""
         if self.type.overrides("unlink"):
             try:
@@ -301,7 +301,7 @@ class ModuleValue(Charged):
             except ModuleFailure:  # logged by the guard
                 return
 
-    def copy(self, source: Place, target: Place) -> ModuleValue:
+    def copy(self, source: KeyPlace, target: KeyPlace) -> ModuleValue:
         """Return a copy; raise CommandError with Redis's texts if there is none (moduleTypeDupOrReply)."""
         if not self.type.overrides("copy"):
             raise CommandError("not supported for this module key")
@@ -310,7 +310,7 @@ class ModuleValue(Charged):
             raise CommandError("module key failed to copy")
         return ModuleValue(self.type, twin)
 
-    def digest_of(self, place: Place) -> bytes | None:
+    def digest_of(self, place: KeyPlace) -> bytes | None:
         """Return the 20 bytes of the module's digest, None if the type has none (debug.c: xorObjectDigest)."""
         if not self.type.overrides("digest"):
             return None
@@ -318,7 +318,7 @@ class ModuleValue(Charged):
         self.type.guard(self.type.type.digest, digest, place, self.value)
         return digest.total
 
-    def defrag(self, place: Place, cursor: Any, stop: Callable[[], bool]) -> tuple[bool, DefragPass]:
+    def defrag(self, place: KeyPlace, cursor: Any, stop: Callable[[], bool]) -> tuple[bool, DefragPass]:
         """Let the module compact the value; return whether work remains, and the state of the pass."""
         run = DefragPass(cursor, stop)
         try:
@@ -326,7 +326,7 @@ class ModuleValue(Charged):
         except ModuleFailure:
             return False, run
 
-    def rewrite(self, place: Place) -> list[list[bytes]] | None:
+    def rewrite(self, place: KeyPlace) -> list[list[bytes]] | None:
         """Return the commands that create the value; None if the log should contain a RESTORE."""
         if not self.type.overrides("aof_rewrite"):
             return None
@@ -334,7 +334,7 @@ class ModuleValue(Charged):
         return commands
 
 
-def _commands(kind: ModuleType, place: Place, value: Any) -> list[list[bytes]]:
+def _commands(kind: ModuleType, place: KeyPlace, value: Any) -> list[list[bytes]]:
     """Return the commands of `aof_rewrite`, with their arguments as bytes."""
     commands = [[argument(word) for word in words] for words in kind.aof_rewrite(place, value)]
     if any(not words for words in commands):
@@ -358,5 +358,19 @@ def find_type(types: Mapping[int, TypeHandle], number: int) -> TypeHandle | None
     return types.get(number >> 10)
 
 
-__all__ = ["AFTER_KEYS", "BEFORE_KEYS", "MODULE_DIGEST", "NOWHERE", "DefragPass", "Digest", "ModuleType", "ModuleValue",
-           "Place", "TypeHandle", "argument", "find_type", "type_id", "type_name"]  # fmt: skip
+__all__ = [
+    "AFTER_KEYS",
+    "BEFORE_KEYS",
+    "MODULE_DIGEST",
+    "NOWHERE",
+    "DefragPass",
+    "Digest",
+    "KeyPlace",
+    "ModuleType",
+    "ModuleValue",
+    "TypeHandle",
+    "argument",
+    "find_type",
+    "type_id",
+    "type_name",
+]  # fmt: skip

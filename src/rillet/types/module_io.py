@@ -23,7 +23,7 @@ from rillet.structs import long_double
 from rillet.types.rdb.primitives import RdbReader, RdbWriter
 
 if TYPE_CHECKING:
-    from rillet.types.module import Place
+    from rillet.types.module import KeyPlace
 
 END, SIGNED, UNSIGNED, FLOAT, DOUBLE, STRING = range(6)
 """The types of the parts (RDB_MODULE_OPCODE_*)."""
@@ -37,7 +37,7 @@ class ModuleWriter:
 
     __slots__ = ("_out", "place")
 
-    def __init__(self, out: RdbWriter, place: Place) -> None:
+    def __init__(self, out: RdbWriter, place: KeyPlace) -> None:
         self._out = out
         self.place = place
 
@@ -83,7 +83,7 @@ class ModuleReader:
 
     __slots__ = ("_reader", "place")
 
-    def __init__(self, reader: RdbReader, place: Place) -> None:
+    def __init__(self, reader: RdbReader, place: KeyPlace) -> None:
         self._reader = reader
         self.place = place
 

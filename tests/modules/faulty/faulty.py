@@ -12,11 +12,11 @@ from rillet.modules import (
     Context,
     DefragPass,
     Digest,
+    KeyPlace,
     Module,
     ModuleReader,
     ModuleType,
     ModuleWriter,
-    Place,
 )
 
 module = Module("faulty", 1)
@@ -70,14 +70,14 @@ class Faulty(ModuleType):
             source.string()
         return None if failing.get("rdb_load") == "none" else [number]
 
-    def aof_rewrite(self, place: Place, value: Any) -> Any:
+    def aof_rewrite(self, place: KeyPlace, value: Any) -> Any:
         fail("aof_rewrite")
         yield ["faulty.set", place.key, value[0]] if failing.get("aof_rewrite") != "nonsense" else [object()]
 
     def mem_usage(self, value: Any, samples: int) -> Any:
         return fail("mem_usage") or 100
 
-    def digest(self, digest: Digest, place: Place, value: Any) -> None:
+    def digest(self, digest: Digest, place: KeyPlace, value: Any) -> None:
         fail("digest")
         digest.add(value[0])
         digest.end_sequence()
@@ -85,16 +85,16 @@ class Faulty(ModuleType):
     def free(self, value: Any) -> None:
         fail("free")
 
-    def free_effort(self, place: Place, value: Any) -> Any:
+    def free_effort(self, place: KeyPlace, value: Any) -> Any:
         return fail("free_effort") or 1
 
-    def unlink(self, place: Place, value: Any) -> None:
+    def unlink(self, place: KeyPlace, value: Any) -> None:
         fail("unlink")
 
-    def copy(self, source: Place, target: Place, value: Any) -> Any:
+    def copy(self, source: KeyPlace, target: KeyPlace, value: Any) -> Any:
         return fail("copy") or list(value)
 
-    def defrag(self, run: DefragPass, place: Place, value: Any) -> Any:
+    def defrag(self, run: DefragPass, place: KeyPlace, value: Any) -> Any:
         return fail("defrag")
 
     def aux_save(self, out: ModuleWriter, when: int) -> None:

@@ -9,11 +9,11 @@ from rillet.modules import (
     KEEP_WAITING,
     CommandError,
     Context,
+    KeyPlace,
     Module,
     ModuleReader,
     ModuleType,
     ModuleWriter,
-    Place,
     WrongType,
 )
 
@@ -33,7 +33,7 @@ class FixedList(ModuleType):
     def rdb_load(self, source: ModuleReader, version: int) -> Any:
         return None if version != 0 else [source.signed() for _ in range(source.unsigned())]
 
-    def aof_rewrite(self, place: Place, value: list[int]) -> Iterator[list[Any]]:
+    def aof_rewrite(self, place: KeyPlace, value: list[int]) -> Iterator[list[Any]]:
         for element in value:
             yield ["FSL.PUSH", place.key, element]
 

@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from rillet.errors import Corrupt
-from rillet.modules import CommandError, Context, Module, ModuleReader, ModuleType, ModuleWriter, Place, WrongType
+from rillet.modules import CommandError, Context, KeyPlace, Module, ModuleReader, ModuleType, ModuleWriter, WrongType
 from rillet.types.module import NOWHERE, TypeHandle
 from rillet.types.rdb.primitives import RdbReader, RdbWriter
 
@@ -28,7 +28,7 @@ class DataType(ModuleType):
         slow["version"] = version
         return [source.signed(), source.string()]
 
-    def copy(self, source: Place, target: Place, value: Any) -> Any:
+    def copy(self, source: KeyPlace, target: KeyPlace, value: Any) -> Any:
         return None if value[0] == 42 else [value[0], b"/".join((value[1], source.key, target.key))]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from rillet.modules import CommandError, Context, Digest, Module, ModuleReader, ModuleType, ModuleWriter, Place
+from rillet.modules import CommandError, Context, Digest, KeyPlace, Module, ModuleReader, ModuleType, ModuleWriter
 
 module = Module("datatype2", 1)
 BLOCK = 4096
@@ -38,23 +38,23 @@ class MemoryType(ModuleType):
             pool[source.place.database][source.place.key] = [source.string() for _ in range(value.size)]
         return value
 
-    def aof_rewrite(self, place: Place, value: Memory) -> Iterator[list[Any]]:
+    def aof_rewrite(self, place: KeyPlace, value: Memory) -> Iterator[list[Any]]:
         words: list[Any] = ["mem.allocandwrite", place.key, value.size]
         for at, block in enumerate(pool[place.database][place.key] if value.size else ()):
             words += [at, block]
         yield words
 
-    def unlink(self, place: Place, value: Memory) -> None:
+    def unlink(self, place: KeyPlace, value: Memory) -> None:
         if value.size:
             del pool[place.database][place.key]
 
-    def digest(self, digest: Digest, place: Place, value: Memory) -> None:
+    def digest(self, digest: Digest, place: KeyPlace, value: Memory) -> None:
         for number in (value.size, value.used, value.mask):
             digest.add(number)
         for block in pool[place.database][place.key] if value.size else ():
             digest.add(block)
 
-    def copy(self, source: Place, target: Place, value: Memory) -> Any:
+    def copy(self, source: KeyPlace, target: KeyPlace, value: Memory) -> Any:
         if value.size:
             pool[target.database][target.key] = list(pool[source.database][source.key])
         return Memory(value.size, value.used, value.mask)
@@ -62,7 +62,7 @@ class MemoryType(ModuleType):
     def mem_usage(self, value: Memory, samples: int) -> int:
         return 24 + value.size * (BLOCK + 8)
 
-    def free_effort(self, place: Place, value: Memory) -> int:
+    def free_effort(self, place: KeyPlace, value: Memory) -> int:
         return value.size
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from rillet.modules import CommandError, Context, DefragPass, Module, ModuleType, Place
+from rillet.modules import CommandError, Context, DefragPass, KeyPlace, Module, ModuleType
 
 module = Module("defragtest", 1)
 COUNTERS = (
@@ -32,13 +32,13 @@ class Fragments:
 class FragmentsType(ModuleType):
     name = "frag_type"
 
-    def free_effort(self, place: Place, value: Fragments) -> int:
+    def free_effort(self, place: KeyPlace, value: Fragments) -> int:
         return len(value.blocks)
 
     def mem_usage(self, value: Fragments, samples: int) -> int:
         return sum(len(block) + 8 for block in value.blocks[:1]) * len(value.blocks)
 
-    def defrag(self, run: DefragPass, place: Place, value: Fragments) -> bool:
+    def defrag(self, run: DefragPass, place: KeyPlace, value: Fragments) -> bool:
         assert place.database != -1
         at, steps = run.cursor or 0, 0
         counts["datatype_resumes"] += at > 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from rillet.modules import CommandError, Context, Module, ModuleReader, ModuleType, ModuleWriter, Place
+from rillet.modules import CommandError, Context, KeyPlace, Module, ModuleReader, ModuleType, ModuleWriter
 
 module = Module("lazyfreetest", 1)
 
@@ -22,11 +22,11 @@ class Link(ModuleType):
     def rdb_load(self, source: ModuleReader, version: int) -> Any:
         return None if version != 0 else [source.signed() for _ in range(source.unsigned())]
 
-    def aof_rewrite(self, place: Place, value: list[int]) -> Iterator[list[Any]]:
+    def aof_rewrite(self, place: KeyPlace, value: list[int]) -> Iterator[list[Any]]:
         for element in value:
             yield ["LAZYFREELINK.INSERT", place.key, element]
 
-    def free_effort(self, place: Place, value: list[int]) -> int:
+    def free_effort(self, place: KeyPlace, value: list[int]) -> int:
         return len(value)
 
     def mem_usage(self, value: list[int], samples: int) -> int:

@@ -14,7 +14,7 @@ from rillet.runtime.session import Session
 from rillet.types.compat import EMBEDS_44, Compat
 from rillet.types.hash import Hash
 from rillet.types.list import List
-from rillet.types.module import ModuleValue, Place
+from rillet.types.module import KeyPlace, ModuleValue
 from rillet.types.rdb import value as rdb
 from rillet.types.set import Set
 from rillet.types.stream.value import Stream
@@ -131,7 +131,7 @@ def _copy(session: Session, source: bytes, target: Database, key: bytes, replace
     if old is not None and not replace:
         return False
     if isinstance(value, ModuleValue):
-        twin: object = value.copy(Place(session.db.index, source), Place(target.index, key))
+        twin: object = value.copy(KeyPlace(session.db.index, source), KeyPlace(target.index, key))
     else:
         twin = _duplicate(value, session.engine.settings.compat)
     if old is not None:

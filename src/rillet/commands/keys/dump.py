@@ -12,7 +12,7 @@ from rillet.errors import BusyKey, CommandError, Corrupt
 from rillet.runtime.session import Session
 from rillet.structs.integer_text import decimal
 from rillet.types.compat import NEWEST
-from rillet.types.module import Place
+from rillet.types.module import KeyPlace
 from rillet.types.rdb import value as rdb
 from rillet.types.stream.value import Stream
 
@@ -27,7 +27,7 @@ def dump(session: Session, argv: list[bytes]) -> None:
         settings = session.engine.settings
         native = settings.dump_format == "native" or settings.compat is not NEWEST
         now = session.db.clock.now_ms()
-        place = Place(session.db.index, argv[1])
+        place = KeyPlace(session.db.index, argv[1])
         session.out.bulk(rdb.dump(value, settings.rdbcompression, settings.compat if native else None, now, place))
 
 
@@ -58,7 +58,7 @@ def restore(session: Session, argv: list[bytes]) -> None:
 def _value(session: Session, argv: list[bytes]) -> object:
     """Decode a DUMP payload. If it is from a client, not from the log, validate it and apply the current settings."""
     settings = session.engine.settings
-    place = Place(session.db.index, argv[1])
+    place = KeyPlace(session.db.index, argv[1])
     if session.trusted:
         return rdb.restore(argv[3], settings, place=place)
     value = rdb.restore(argv[3], settings, session.db.clock.now_ms(), settings.compat is NEWEST, place)

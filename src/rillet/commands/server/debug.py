@@ -24,7 +24,7 @@ from rillet.structs.dict import Dict
 from rillet.structs.quicklist import Quicklist
 from rillet.types import digest
 from rillet.types.list import List
-from rillet.types.module import Place
+from rillet.types.module import KeyPlace
 from rillet.types.rdb import value as rdb
 from rillet.types.string import String
 
@@ -127,7 +127,7 @@ def _object(session: Session, argv: list[bytes]) -> None:
     value: Any = session.db.value_at(n)
     at = id(keys) + n  # the entry: a value at rest has no object
     bits = keys.lru(n)
-    place = Place(session.db.index, argv[2])
+    place = KeyPlace(session.db.index, argv[2])
     size = len(rdb.dump(value, session.engine.settings.rdbcompression, place=place)) - 11
     nodes = _nodes(value.elements) if isinstance(value, List) and not value.elements.single else ""
     rule = session.engine.settings.compat.embedding
@@ -214,7 +214,7 @@ def _digest_value(session: Session, argv: list[bytes]) -> None:
         found = digest.ZERO
         if value is not None:
             compat, now = session.engine.settings.compat, field_clock(database)
-            place = Place(database.index, key)
+            place = KeyPlace(database.index, key)
             found = digest.value_digest(value, key in database.expires, digest.ZERO, compat, now, place)
         session.out.simple(found.hex().encode())
 

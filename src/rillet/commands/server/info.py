@@ -167,9 +167,10 @@ def find_command(engine: Any, name: bytes) -> Command | None:
     return found
 
 
-def all_commands(engine: Any) -> Iterable[Command]:
-    """Yield all commands and subcommands, also those of modules."""
-    for entry in (*TABLE, *(() if engine.modules is None else engine.modules.commands.values())):
+def all_commands(engine: Any = None) -> Iterable[Command]:
+    """Yield all commands and subcommands, with an engine also those of its modules."""
+    modules = None if engine is None else engine.modules
+    for entry in (*TABLE, *(() if modules is None else modules.commands.values())):
         yield entry
         yield from (entry.subcommands or {}).values()
 

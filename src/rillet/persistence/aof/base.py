@@ -25,7 +25,7 @@ from rillet.persistence.disk import REAL, Disk, write_file
 from rillet.persistence.rdb.writer import readable_by, write_rdb
 from rillet.protocol.command_parser import pack_command
 from rillet.runtime.engine import Engine
-from rillet.types.module import ModuleValue, Place
+from rillet.types.module import KeyPlace, ModuleValue
 from rillet.types.rdb import value as rdb
 
 _PIECE = 1 << 20
@@ -50,7 +50,7 @@ def base_commands(engine: Engine, progress: Progress | None = None) -> Iterator[
             yield pack_command([b"SELECT", b"%d" % database.index])
         for key, value in database.items():
             expiry = max(database.get_expire(key), 0)
-            place = Place(database.index, key)
+            place = KeyPlace(database.index, key)
             commands = value.rewrite(place) if isinstance(value, ModuleValue) else None
             if commands is not None:
                 yield from _of_module(key, commands, expiry)

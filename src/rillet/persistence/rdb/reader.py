@@ -49,7 +49,7 @@ from rillet.persistence.worker_thread import WorkerThread
 from rillet.runtime.engine import Engine
 from rillet.types.compat import COMPATS
 from rillet.types.hash import Hash
-from rillet.types.module import Place, find_type, type_name
+from rillet.types.module import KeyPlace, find_type, type_name
 from rillet.types.rdb import value as rdb
 from rillet.types.rdb.primitives import EmptyValue, RdbReader, RdbWriter
 from rillet.types.stream.value import Stream
@@ -306,7 +306,7 @@ class _RdbLoader:
         kind = find_type(self.engine.settings.module_types, number)
         if kind is not None:
             self.reader.kept()
-            self._store(key, kind.load(self.reader, number & 1023, Place(self.database.index, key)))
+            self._store(key, kind.load(self.reader, number & 1023, KeyPlace(self.database.index, key)))
             return
         if self.unknown == "refuse":
             name = key.decode("utf-8", "backslashreplace")

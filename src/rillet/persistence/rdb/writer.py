@@ -41,7 +41,7 @@ from rillet.persistence.rdb.reader import Kept, KeptValue, kept_of
 from rillet.runtime.engine import Engine
 from rillet.structs.crc64 import crc64
 from rillet.types.compat import Compat
-from rillet.types.module import AFTER_KEYS, BEFORE_KEYS, Place
+from rillet.types.module import AFTER_KEYS, BEFORE_KEYS, KeyPlace
 from rillet.types.rdb import value as rdb
 from rillet.types.rdb.hash import TIMES_SINCE
 from rillet.types.rdb.primitives import RdbWriter
@@ -235,7 +235,7 @@ class _RdbFileWriter:
         self._expiry(database.get_expire(key))
         self._access(database, n)
         self._head(kind, key)
-        rdb.save(self.piece, value, kind, place=Place(database.index, key))
+        rdb.save(self.piece, value, kind, place=KeyPlace(database.index, key))
         self.keys += 1
         if self.delay:
             debug_delay(self.delay)

@@ -26,7 +26,7 @@ from rillet.types.compat import COMPATS, Compat
 from rillet.types.encoding_limits import DEFAULTS, EncodingLimits
 from rillet.types.hash import Hash
 from rillet.types.list import List
-from rillet.types.module import NOWHERE, ModuleValue, Place, find_type, type_name
+from rillet.types.module import NOWHERE, KeyPlace, ModuleValue, find_type, type_name
 from rillet.types.rdb import hash as rdb_hash
 from rillet.types.rdb import list as rdb_list
 from rillet.types.rdb import set as rdb_set
@@ -82,7 +82,7 @@ __all__ = [
 
 
 def dump(
-    value: object, compression: bool = True, compat: Compat | None = None, now: int = 0, place: Place = NOWHERE
+    value: object, compression: bool = True, compat: Compat | None = None, now: int = 0, place: KeyPlace = NOWHERE
 ) -> bytes:
     """Return the DUMP payload of a value, in the RDB type that `type_of` returns (createDumpPayload).
 
@@ -114,7 +114,7 @@ def seal_is_valid(payload: bytes, unchecked: bool = False, optional: bool = Fals
 
 
 def restore(
-    payload: bytes, limits: EncodingLimits = DEFAULTS, now: int = 0, strict: bool = False, place: Place = NOWHERE
+    payload: bytes, limits: EncodingLimits = DEFAULTS, now: int = 0, strict: bool = False, place: KeyPlace = NOWHERE
 ) -> object:
     """Return the value of a DUMP payload whose footer is valid. The parameters and errors are those of `load`."""
     reader = RdbReader(payload, 0, len(payload) - _FOOTER)
@@ -193,7 +193,7 @@ def version_of(kind: int) -> int:
     return max(RDB_VERSION, STREAM_TYPES.get(kind, RDB_VERSION))
 
 
-def save(out: RdbWriter, value: object, kind: int | None = None, now: int = 0, place: Place = NOWHERE) -> None:
+def save(out: RdbWriter, value: object, kind: int | None = None, now: int = 0, place: KeyPlace = NOWHERE) -> None:
     """Append a value without its type (rdbSaveObject); kind defaults to `type_of`. O(bytes)"""
     if isinstance(value, String):
         out.string(value.value())
@@ -212,7 +212,7 @@ def load(
     now: int = 0,
     strict: bool = False,
     version: int = NEWEST_VERSION,
-    place: Place = NOWHERE,
+    place: KeyPlace = NOWHERE,
 ) -> object:
     """Read the next value, of RDB type `kind`. Raise Corrupt for a malformed value or unknown type (rdbLoadObject).
 
@@ -237,7 +237,7 @@ def load(
     raise Corrupt(f"RDB type {kind} is unknown", "Unknown RDB encoding type")
 
 
-def _load_module(reader: RdbReader, limits: EncodingLimits, place: Place) -> ModuleValue:
+def _load_module(reader: RdbReader, limits: EncodingLimits, place: KeyPlace) -> ModuleValue:
     """Read a value of a module's type; raise Corrupt if no loaded module has the type."""
     number = reader.length()
     kind = find_type(limits.module_types, number)
