@@ -193,3 +193,16 @@ def test_a_read_only_store_shows_its_keys_until_they_are_accessed(tmp_path: Path
         store.execute("SET", "a", "1", "PX", FAR)
         with rillet.open(tmp_path, readonly=True) as snapshot:
             assert snapshot.execute("PTTL", "a") > 0
+
+
+@IN_PROCESS
+def test_expired_fields_vanish_without_being_accessed(frontend: Frontend) -> None:
+    store = frontend.store
+    store.execute("CONFIG", "SET", "hz", "500")
+    store.execute("HSET", "h", "stays", "1")
+    words = [word for number in range(500) for word in (f"f{number}", "v")]
+    store.execute("HSETEX", "h", "PX", 20, "FIELDS", 500, *words)
+    store.execute("HSETEX", "gone", "PX", 20, "FIELDS", 1, "f", "v")
+    until(lambda: store.execute("HLEN", "h") == 1 and store.execute("DBSIZE") == 1)
+    assert int(store.info()["expired_subkeys_active"]) == 501
+    assert store.info()["db0"].endswith("subexpiry=0")
