@@ -212,9 +212,10 @@ def hdel(session: Session, argv: list[bytes]) -> None:
     if not session.engine.notify_events and _HDEL.execute(session, argv):
         return
     value = value_for_write(session, argv[1], Hash)
+    earliest = 0 if value is None else value.earliest()
     removed = [] if value is None else _remove(session, argv[1], value, argv[2:])
     if removed and value is not None:
-        forget_if_last(session, argv[1], value)
+        forget_if_last(session, argv[1], value, earliest)
         session.modified(argv[1])
         session.notify(b"h", b"hdel", argv[1], removed)
         session.dirty += len(removed) - 1

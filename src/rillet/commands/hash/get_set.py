@@ -237,6 +237,7 @@ def hgetdel(session: Session, argv: list[bytes]) -> None:
     key = argv[1]
     value = value_for_write(session, key, Hash)
     names = exact_fields(argv)
+    earliest = 0 if value is None else value.earliest()
     fields = LiveFields(session, key, value, HELD)
     deleted: list[bytes] = []
     session.out.array(len(names))
@@ -248,7 +249,7 @@ def hgetdel(session: Session, argv: list[bytes]) -> None:
             deleted.append(name)
     if value is None or not (fields.expired or deleted):
         return
-    forget_if_last(session, key, value)
+    forget_if_last(session, key, value, earliest)
     session.modified(key)
     session.dirty += len(deleted) - 1
     if fields.expired:

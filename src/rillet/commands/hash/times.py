@@ -109,9 +109,12 @@ class TimeSetter:
             self._session.db.set_due(self._key, self._value, 0 if following == _NEVER else following)
 
 
-def forget_if_last(session: Session, key: bytes, value: Hash) -> None:
-    """End the registration of a hash whose last field with an expiry was removed (hdelCommand)."""
-    if value.expiry is not None and value.expiry.due and len(value) and not value.earliest():
+def forget_if_last(session: Session, key: bytes, value: Hash, earliest: int) -> None:
+    """End the registration of a hash whose last field with an expiry was removed (hdelCommand).
+
+    earliest: the earliest expiry before the removal. If it was 0, a registration out of date stays, as in Redis.
+    """
+    if earliest and len(value) and not value.earliest():
         session.db.set_due(key, value, 0)
 
 
