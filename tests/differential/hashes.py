@@ -123,8 +123,8 @@ class Generator(values.Generator):
             condition = [self.random.choice((b"NX", b"xx", b"GT", b"lt"))] if self.random.random() < 0.4 else []
             return [name, self._hash(), when, *condition, *named]
         if kind < 0.55:
-            option = self.random.choice(([], [b"PERSIST"], self._time()))
-            return [b"HGETEX", self._hash(), *option, *named]
+            chosen = self.random.choice(([], [b"PERSIST"], self._time()))
+            return [b"HGETEX", self._hash(), *chosen, *named]
         if kind < 0.75:
             options = [self.random.choice((b"FNX", b"FXX"))] if self.random.random() < 0.3 else []
             options += self.random.choice(([], [b"KEEPTTL"], self._time(), self._time()))
