@@ -139,7 +139,6 @@ TYPED = (
 PLAIN = (
     "structs/glob",
     "structs/intset",
-    "structs/partial_sort",
     "types/compat",
     "types/encoding_limits",
     "types/field_triples",

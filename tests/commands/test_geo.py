@@ -28,8 +28,8 @@ def test_the_keys_of_a_search(bench: Bench) -> None:
     assert bench("COMMAND", "GETKEYS", "GEORADIUS", "s", 1, 2, 3, "km") == [b"s"]
     words = ("GEORADIUSBYMEMBER", "s", "m", 3, "km", "STORE", "a", "storedist", "b")
     assert bench("COMMAND", "GETKEYS", *words) == [b"s", b"b"]
-    words = ("GEOSEARCHSTORE", "t", "s", "FROMMEMBER", "m", "BYRADIUS", 1, "m")
-    assert bench("COMMAND", "GETKEYS", *words) == [b"t", b"s"]
+    more = ("GEOSEARCHSTORE", "t", "s", "FROMMEMBER", "m", "BYRADIUS", 1, "m")
+    assert bench("COMMAND", "GETKEYS", *more) == [b"t", b"s"]
 
 
 def test_a_search_replaces_its_own_source(bench: Bench) -> None:

@@ -158,7 +158,7 @@ class Bits(Kind):
 class HyperLogLogs(Kind):
     generator = hyperloglogs.Generator
     keys = hyperloglogs.LOGS
-    replays = False  # not of strings that prove corrupt, which a PFADD that fails may have changed, or with other limits
+    replays = False  # nothing logs other limits, and what a PFADD changed in a string before it proved corrupt
     limits = (b"hll-sparse-max-bytes", b"3000")
 
 

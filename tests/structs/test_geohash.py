@@ -1,14 +1,12 @@
-"""Scores of positions, searches against a measurement of each position, and the order of a partial sort."""
+"""Scores of positions, and searches against a measurement of each position."""
 
 from __future__ import annotations
 
 import random
-from functools import cmp_to_key
 
 import pytest
 
-from rillet.structs.geohash import LATITUDE, Shape, distance, encode, geohash_text, latitude_of, longitude_of
-from rillet.structs.partial_sort import first_sorted, partial_sort
+from rillet.structs.geohash import LATITUDE, SearchArea, distance, encode, geohash_text, latitude_of, longitude_of
 from tests.variants import by_speed
 
 
@@ -49,7 +47,7 @@ def test_a_search_finds_what_a_measurement_of_each_position_finds(kind: str) -> 
     chance = random.Random(kind)
     pairs = sorted((float(encode(*one)), b"%d" % n) for n, one in enumerate(_positions(2, by_speed(3000, 300))))
     for _ in range(by_speed(40, 10)):
-        shape = Shape()
+        shape = SearchArea()
         shape.longitude, shape.latitude = chance.uniform(-120, 120), chance.uniform(-60, 60)
         radius = 10 ** chance.uniform(4, 6.2)
         if kind == "circle":
@@ -67,30 +65,3 @@ def test_a_search_finds_what_a_measurement_of_each_position_finds(kind: str) -> 
         assert {one[1] for one in found} == {one[1] for one in every}
         assert len(found) == len(every)
         assert not shape.take([(member, score) for score, member in pairs], [], 1) or not every
-
-
-def test_a_partial_sort_orders_the_first_elements() -> None:
-    chance = random.Random(3)
-    for size in (2, 6, 7, 8, 20, 41, 300):
-        for values in (3, 10**6):
-            items = [(chance.randrange(values), n) for n in range(size)]
-            for count in {1, size // 2, size - 1} - {0}:
-                expected = sorted(one[0] for one in items)[:count]
-                found = first_sorted(items, lambda one: one[0], count)
-                assert [one[0] for one in found] == expected
-                assert len(set(found)) == count
-                backwards = first_sorted(items, lambda one: one[0], count, True)
-                assert [one[0] for one in backwards] == sorted((one[0] for one in items), reverse=True)[:count]
-
-
-def test_a_partial_sort_of_everything_is_a_sort() -> None:
-    chance = random.Random(4)
-
-    def compare(one: int, other: int) -> int:
-        return one - other
-
-    for size in (0, 1, 5, 50, 500):
-        items = [chance.randrange(40) for _ in range(size)]
-        expected = sorted(items, key=cmp_to_key(compare))
-        partial_sort(items, compare, size)
-        assert items == expected

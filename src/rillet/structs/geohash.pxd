@@ -13,7 +13,7 @@ cpdef bytes geohash_text(double score)
 cpdef double distance(double lon1, double lat1, double lon2, double lat2, double near=*) noexcept
 
 @cython.final
-cdef class Shape:
+cdef class SearchArea:
     cdef readonly int kind
     cdef public double longitude
     cdef public double latitude

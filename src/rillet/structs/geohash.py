@@ -15,9 +15,9 @@ A prefix of 2 * step bits is a cell of the earth, and the positions in a cell ar
     10 000 ... 0 to 10 111 ... 1             +----+----+
                                              west   east
 
-A search (`Shape`) chooses the step whose cells are about as wide as what it looks for, and reads the cell of its centre
-and the eight around it, without those that cannot contain a result. Then it measures each position. A position is the
-middle of its cell at step 26: within 0.3 m.
+A search (`SearchArea`) chooses the step whose cells are about as wide as its shape. It reads the cell of its centre and
+the eight around it, without those that cannot contain a result, and measures each position. A position is the middle
+of its cell at step 26: within 0.3 m.
 
 Distances are great circles by the haversine formula, with Redis's radius and order of operations: the same doubles.
 Scores come from users (ZADD), so any double is a position: a 64-bit number, whose upper bits may exceed the ranges.
@@ -287,7 +287,7 @@ _AROUND = ((0, 0), (0, 1), (0, -1), (1, 0), (-1, 0), (1, 1), (-1, 1), (1, -1), (
 
 @cython.final
 @cython.cclass
-class Shape:
+class SearchArea:
     """An area to search: a circle, a box or a polygon (geohash.h: GeoShape).
 
     unit: metres of one unit of the radius, width and height. near: see `distance`. A circle and a box need a centre; a
@@ -502,6 +502,6 @@ class Shape:
 
 
 __all__ = [
-    "BOX", "CIRCLE", "LATITUDE", "LONGITUDE", "POLYGON", "Shape", "distance", "encode", "geohash_text", "latitude_of",
-    "longitude_of",
+    "BOX", "CIRCLE", "LATITUDE", "LONGITUDE", "POLYGON", "SearchArea", "distance", "encode", "geohash_text",
+    "latitude_of", "longitude_of",
 ]  # fmt: skip

@@ -10,7 +10,7 @@ import pytest
 from rillet.errors import CommandError, WrongType
 from rillet.store import Geo, Store
 from rillet.store.codecs import text_of
-from rillet.store.types.geo import Coordinates, Place
+from rillet.store.types.geo import Coordinates, GeoPlace
 
 PALERMO, CATANIA, ROME = (13.361389, 38.115556), (15.087269, 37.502669), (12.4964, 41.9028)
 
@@ -48,7 +48,7 @@ def test_members_have_positions(store: Store) -> None:
 def test_a_search_returns_the_nearest_first(store: Store) -> None:
     cities = _filled(store)
     found = cities.search(at=(15, 37), radius=200, unit="km")
-    assert_type(found, list[Place[str]])
+    assert_type(found, list[GeoPlace[str]])
     assert [(one.member, one.distance) for one in found] == [("Catania", 56.4413), ("Palermo", 190.4424)]
     assert _near(found[0].position, CATANIA)
     assert [one.member for one in cities.search(member="Rome", box=(1200, 1200), unit="km", farthest=True)] == [

@@ -11,6 +11,7 @@ many results. Equal distances keep the order of the search, except that COUNT so
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
 from rillet.commands.arguments import integer, small_integer, syntax_error, text
@@ -21,8 +22,8 @@ from rillet.commands.set.operations import store_result
 from rillet.commands.zset.members import score_argument
 from rillet.errors import CommandError
 from rillet.runtime.session import Session
-from rillet.structs.geohash import Shape, latitude_of, longitude_of
-from rillet.structs.partial_sort import first_sorted
+from rillet.structs.geohash import SearchArea, latitude_of, longitude_of
+from rillet.structs.sorting import partial_order
 from rillet.types.zset import ScoreRange, Zset
 
 Found = tuple[float, bytes, float, float, float]
@@ -33,6 +34,7 @@ _SEARCHES = (_SEARCH, _SEARCH_STORE)
 _WITH = {b"withdist": "distance", b"withhash": "score", b"withcoord": "coordinates"}
 _HALF_EARTH = 20_020_734.0
 _CHUNK = 64
+_BIG_ENDIAN = struct.Struct(">d")
 _COMPLEXITY = (
     "O(N+log(M)) where N is the number of elements in the grid-aligned bounding box area around the shape provided as "
     "the filter and M is the number of items inside the shape"
@@ -53,7 +55,7 @@ class _Request:
         self.any = self.store_distances = False
         self.store: bytes | None = argv[1] if form == _SEARCH_STORE else None
         self.wanted: set[str] = set()
-        self.shape = Shape(near(session))
+        self.shape = SearchArea(near(session))
         self.value = read_value(session, argv[2 if form == _SEARCH_STORE else 1], Zset)
         at = 3 if form == _SEARCH_STORE else 2
         if form == _AROUND_POSITION:
@@ -183,7 +185,7 @@ class _Request:
                 break
         order = self.order or (b"asc" if self.count and not self.any else b"")
         if order and self.count and len(found) > self.count:
-            return first_sorted(found, _distance, self.count, order == b"desc")
+            return _first(found, self.count, order == b"desc")
         if order:
             found.sort(key=_distance, reverse=order == b"desc")
         return found[: self.count] if self.count else found
@@ -191,6 +193,15 @@ class _Request:
 
 def _distance(one: Found) -> float:
     return one[0]
+
+
+def _first(found: list[Found], count: int, descending: bool) -> list[Found]:
+    """Return the nearest or the farthest; of equal distances, those that pqsort puts there. `found` has more."""
+    ordered = sorted(found, key=_distance, reverse=descending)
+    if all(ordered[at][0] != ordered[at + 1][0] for at in range(count)):
+        return ordered[:count]
+    keys = [_BIG_ENDIAN.pack(one[0]) for one in found]  # bytes in the order of the distances, which are positive
+    return partial_order(found, keys, 0, count - 1, descending)[:count]
 
 
 def _reply(session: Session, request: _Request, found: list[Found]) -> None:

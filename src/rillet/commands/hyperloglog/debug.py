@@ -78,7 +78,7 @@ def pfdebug(session: Session, argv: list[bytes]) -> None:
     if value is None:
         raise CommandError("The specified key does not exist")
     check_value(value)
-    string: String = value
+    string: String = value  # type: ignore[assignment]
     buf: bytearray = string.reserve(0)
     if word == b"getreg":
         _reply_registers(session, string)

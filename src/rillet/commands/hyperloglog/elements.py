@@ -89,7 +89,7 @@ def _count_one(session: Session, key: bytes) -> cython.bint:
         return session.out.integer(0)
     value: object = db._wake(key, n)
     check_value(value)
-    string: String = value
+    string: String = value  # type: ignore[assignment]
     buf: bytearray = string.reserve(0)
     found: cython.longlong = cached_count(string.span())
     if found < 0:

@@ -10,7 +10,7 @@ from typing import Any
 
 from rillet.store.aio.stored_key import AsyncStoredKey
 from rillet.store.encoding import encode
-from rillet.store.types.geo import Coordinates, Place, Unit, _position
+from rillet.store.types.geo import Coordinates, GeoPlace, Unit, _position
 from rillet.store.types.stored_key import MISSING, V, integer_of
 
 
@@ -53,7 +53,7 @@ class AsyncGeo(AsyncStoredKey[V]):
 
     async def search(self, *, member: V = MISSING, at: tuple[float, float] | None = None, radius: float | None = None,
                      box: tuple[float, float] | None = None, unit: Unit = "m", count: int | None = None,
-                     any: bool = False, farthest: bool = False) -> list[Place[V]]:  # fmt: skip
+                     any: bool = False, farthest: bool = False) -> list[GeoPlace[V]]:  # fmt: skip
         """Return the places within a circle or a box around a member or a position, the nearest first (GEOSEARCH).
 
         member, or at (longitude, latitude): the centre. radius, or box (width, height): the shape. farthest: the
@@ -62,7 +62,7 @@ class AsyncGeo(AsyncStoredKey[V]):
         """
         argv = [b"GEOSEARCH", self.key, *self._search(member, at, radius, box, unit, count, any, farthest)]
         found = await self.store.run([*argv, b"WITHDIST", b"WITHCOORD"])
-        return [Place(self._decode(member), float(distance), Coordinates(*map(float, position)))
+        return [GeoPlace(self._decode(member), float(distance), Coordinates(*map(float, position)))
                 for member, distance, position in found]  # fmt: skip
 
     async def search_store(self, target: AsyncGeo[Any], *, member: V = MISSING, at: tuple[float, float] | None = None,

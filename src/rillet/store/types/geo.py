@@ -30,7 +30,7 @@ class Coordinates(NamedTuple):
     latitude: float
 
 
-class Place(NamedTuple, Generic[V]):
+class GeoPlace(NamedTuple, Generic[V]):
     """A result of a search: the member, its distance from the centre in the unit of the search, its position."""
 
     member: V
@@ -77,7 +77,7 @@ class Geo(StoredKey[V]):
 
     def search(self, *, member: V = MISSING, at: tuple[float, float] | None = None, radius: float | None = None,
                box: tuple[float, float] | None = None, unit: Unit = "m", count: int | None = None,
-               any: bool = False, farthest: bool = False) -> list[Place[V]]:  # fmt: skip
+               any: bool = False, farthest: bool = False) -> list[GeoPlace[V]]:  # fmt: skip
         """Return the places within a circle or a box around a member or a position, the nearest first (GEOSEARCH).
 
         member, or at (longitude, latitude): the centre. radius, or box (width, height): the shape. farthest: the
@@ -86,7 +86,7 @@ class Geo(StoredKey[V]):
         """
         argv = [b"GEOSEARCH", self.key, *self._search(member, at, radius, box, unit, count, any, farthest)]
         found = self.store.run([*argv, b"WITHDIST", b"WITHCOORD"])
-        return [Place(self._decode(member), float(distance), Coordinates(*map(float, position)))
+        return [GeoPlace(self._decode(member), float(distance), Coordinates(*map(float, position)))
                 for member, distance, position in found]  # fmt: skip
 
     def search_store(self, target: Geo[Any], *, member: V = MISSING, at: tuple[float, float] | None = None,
@@ -136,4 +136,4 @@ def _position(reply: Any) -> Coordinates | None:
     return None if reply is None else Coordinates(*map(float, reply))
 
 
-__all__ = ["Coordinates", "Geo", "Place", "Unit"]
+__all__ = ["Coordinates", "Geo", "GeoPlace", "Unit"]
