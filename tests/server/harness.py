@@ -34,7 +34,7 @@ def launch(arguments: list[str], *, loop: str = "uvloop", before: str = "pass") 
     if os.environ.get("RILLET_NO_CYTHON"):
         steps.append("sys.modules['cython'] = None")
     code = _LAUNCH.format(before="; ".join(steps))
-    return subprocess.Popen([sys.executable, "-c", code, "serve", *arguments], text=True,
+    return subprocess.Popen([sys.executable, "-c", code, "serve", *arguments], text=True, errors="backslashreplace",
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
 
 
