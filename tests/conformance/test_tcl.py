@@ -99,7 +99,7 @@ SUITES = {suite.compat: suite for suite in (
         "unit/other": (16, 22),
         "unit/dump": (13, 15),
         "unit/lazyfree": (9, 9),
-        "unit/info-keysizes": (13, 18),
+        "unit/info-keysizes": (15, 18),
         "unit/hyperloglog": (28, 28),
         "unit/geo": (64, 64),
         "unit/type/string": (172, 172),
