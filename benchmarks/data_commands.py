@@ -36,12 +36,12 @@ class Case(NamedTuple):
 
 
 _BITMAP = (("SET", "bits", _LONG), ("SET", "other", _LONG))
-_SPARSE = (("PFADD", "sparse", *range(500)),)
-_DENSE = tuple(
+_SPARSE: tuple[Words, ...] = (("PFADD", "sparse", *range(500)),)
+_DENSE: tuple[Words, ...] = tuple(
     ("PFADD", f"dense{name}", *range(start, start + 500))
     for name in range(3) for start in range(10_000 * name, 10_000 * name + 20_000, 500)
 )  # fmt: skip
-_PLACES = tuple(
+_PLACES: tuple[Words, ...] = tuple(
     ("GEOADD", "places", *(word for n in range(start, start + 200)
                            for word in (f"{10 + n % 173 / 100}", f"{44 + n % 191 / 100}", f"m{n}")))
     for start in range(0, 20_000, 200)
