@@ -140,6 +140,15 @@ def test_a_pause_keeps_expired_fields_out_of_sight(timed: Timed) -> None:
     assert timed.ask("HLEN h") == 1
 
 
+def test_sort_passes_over_expired_fields(timed: Timed) -> None:
+    timed.ask("RPUSH l 1 2")
+    timed.ask("HSET h1 f 9 g 1")
+    timed.ask("HSETEX h2 PX 5 FIELDS 1 f 3")
+    assert timed.ask("SORT l BY h*->f GET h*->f") == [b"3", b"9"]
+    timed.clock.advance(10)
+    assert timed.ask("SORT l BY h*->f GET h*->f") == [b"-1", b"9"]
+
+
 def test_events_of_fields() -> None:
     """Each of the four channels, with the fields of a command together; the formats of Redis 8.8."""
     one = Timed(notify_keyspace_events="hSTIV")
