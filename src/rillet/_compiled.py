@@ -109,6 +109,7 @@ TYPED = (
     "commands/bitmap/bits",
     "commands/bitmap/fields",
     "commands/array/values",
+    "commands/array/fast_path",
     "commands/array/elements",
     "commands/array/ranges",
     "commands/array/search",

@@ -9,6 +9,7 @@ except ModuleNotFoundError:  # Cython is not installed: use a replacement for it
 
 from rillet.commands.arguments import arity_error
 from rillet.commands.array import command
+from rillet.commands.array.fast_path import ArgetFastPath, ArsetFastPath
 from rillet.commands.array.values import array_for_write, array_to_read, changed, parse_index, write_index, write_word
 from rillet.errors import CommandError
 from rillet.runtime.session import Session
@@ -35,7 +36,7 @@ def set_range(
 
 
 @command("arset", arity=-4, flags="write denyoom fast", syntax="key index value [value ...]",
-         complexity="O(N) where N is the number of values")
+         complexity="O(N) where N is the number of values", shortcut=ArsetFastPath)
 def arset(session: Session, argv: list[bytes]) -> None:
     """Set values at consecutive indexes of an array, creating it if needed; reply with the number of new values."""
     key: bytes = argv[1]
@@ -70,7 +71,7 @@ def armset(session: Session, argv: list[bytes]) -> None:
     session.out.integer(cells.count - before)
 
 
-@command("arget", arity=3, flags="readonly fast", syntax="key index", complexity="O(1)")
+@command("arget", arity=3, flags="readonly fast", syntax="key index", complexity="O(1)", shortcut=ArgetFastPath)
 def arget(session: Session, argv: list[bytes]) -> None:
     """Reply with the value at an index of an array."""
     array: Array = array_to_read(session, argv[1])

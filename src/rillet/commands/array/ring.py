@@ -10,6 +10,7 @@ except ModuleNotFoundError:  # Cython is not installed: use a replacement for it
 from rillet.commands.arguments import arity_error, integer, syntax_error
 from rillet.commands.array import command
 from rillet.commands.array.elements import set_range
+from rillet.commands.array.fast_path import ArinsertFastPath
 from rillet.commands.array.values import array_for_write, array_to_read, changed, parse_index, write_index, write_word
 from rillet.errors import CommandError
 from rillet.runtime.session import Session
@@ -20,7 +21,7 @@ _NO_INDEX = cython.declare(cython.ulonglong, NO_INDEX)
 
 
 @command("arinsert", arity=-3, flags="write denyoom fast", syntax="key value [value ...]",
-         complexity="O(N) where N is the number of values")
+         complexity="O(N) where N is the number of values", shortcut=ArinsertFastPath)
 def arinsert(session: Session, argv: list[bytes]) -> None:
     """Set values at the indexes after the last insert, creating the array if needed; reply with the last index."""
     key: bytes = argv[1]

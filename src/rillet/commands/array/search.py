@@ -100,7 +100,7 @@ class Predicates:
             if kind == _EXACT:
                 found = folded == test
             elif kind == _MATCH:
-                found = test in folded
+                found = folded.find(test) >= 0  # `in` first tries an integer, and fails with an exception
             elif kind == _GLOB:
                 found = test.matches(value)
             else:

@@ -34,6 +34,14 @@ def parse_index(raw: bytes, terminal: cython.bint = False) -> cython.ulonglong:
     number: cython.longlong = parse_digits(raw, len(raw))
     if number >= 0:
         return number
+    at: cython.Py_ssize_t = 0
+    if len(raw) < 19 and raw.startswith(b"0"):  # leading zeros, as of redis-benchmark
+        while at < len(raw) - 1 and raw[at] == 48:
+            at += 1
+        rest: bytes = raw[at:]
+        number = parse_digits(rest, len(rest))
+        if number >= 0:
+            return number
     index: object = _unusual_index(raw)
     if index is None or (index == _NO_INDEX and not terminal):
         raise CommandError(_BAD_INDEX)
