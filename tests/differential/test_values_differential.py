@@ -163,6 +163,7 @@ class Bits(Kind):
 class Arrays(Kind):
     generator = arrays.Generator
     keys = arrays.ARRAYS
+    replays = False  # DEBUG DIGEST counts each empty index, of which there are too many
     limits = (b"array-sparse-kmin", b"5", b"array-sparse-kmax", b"10", b"array-slice-size", b"4096")
 
     def limits_at(self, compat: str) -> tuple[bytes, ...]:
@@ -316,6 +317,8 @@ def test_payloads_are_taken_by_the_other_side(peer: tuple[Redis, str], name: str
 )
 def test_log_and_events_are_redis_s(writer: tuple[str, Judge], name: str, least: int, seed: int) -> None:
     kind, (compat, server) = KINDS[name], writer
+    if not kind.limits_at(compat):
+        pytest.skip("the server does not have the type")
     before = len(logged_by(server, 0))
     maker = kind.generator(seed, COMPATS[compat].level)
     lazy = {"lazyfree_lazy_expire": True, "lazyfree_lazy_server_del": True} if compat == "valkey" else {}
