@@ -1,4 +1,4 @@
-"""The data commands beside the servers that have them: bits, HyperLogLog, places; by redis-benchmark -c 50 -P 64.
+"""The data commands beside the servers that have them: bits, HyperLogLog, places, arrays; redis-benchmark -c 50 -P 64.
 
 A case names its family, the first server that has the command, what both servers run beforehand, the command, and the
 number of requests. `__rand_int__` in a command is a random number below RANDOM. Servers newer than Debian's are named
@@ -36,6 +36,8 @@ class Case(NamedTuple):
 
 
 _BITMAP = (("SET", "bits", _LONG), ("SET", "other", _LONG))
+_CELLS: tuple[Words, ...] = tuple(("ARSET", "numbers", at, *range(at, at + 1000)) for at in range(0, RANDOM, 1000))
+_LINES: tuple[Words, ...] = (("ARSET", "lines", 0, *(f"line {at} of the log" for at in range(1000))),)
 _SPARSE: tuple[Words, ...] = (("PFADD", "sparse", *range(500)),)
 _DENSE: tuple[Words, ...] = tuple(
     ("PFADD", f"dense{name}", *range(start, start + 500))
@@ -90,6 +92,22 @@ CASES = (
     Case("DIGEST of 12.5 kB", "newest", (("SET", "k", _LONG),), ("DIGEST", "k"), 200_000),
     Case("MSETEX of 10 keys", "newest", (), ("MSETEX", 10, *_TEN, "EX", 1000), 200_000),
     Case("INCREX within a bound", "newest", (), ("INCREX", "n", "UBOUND", 10**12, "EX", 1000), 500_000),
+    Case("ARSET, random index, an integer", "newest", (), ("ARSET", "new", "__rand_int__", 12345), 1_000_000),
+    Case("ARSET, random index, 20 bytes", "newest", (), ("ARSET", "new", "__rand_int__", "x" * 20), 1_000_000),
+    Case("ARGET, random index", "newest", _CELLS, ("ARGET", "numbers", "__rand_int__"), 1_000_000),
+    Case("ARMSET, 5 indexes", "newest", (), ("ARMSET", "new", 1, "a", 7, "b", 30, 3, 99, 4, 700, "e"), 500_000),
+    Case("ARMGET, 5 indexes", "newest", _CELLS, ("ARMGET", "numbers", 1, 7, 30, 99, 700), 500_000),
+    Case("ARINSERT, 20 bytes", "newest", (), ("ARINSERT", "new", "x" * 20), 1_000_000),
+    Case("ARRING of 1,000, 20 bytes", "newest", (), ("ARRING", "new", 1000, "x" * 20), 1_000_000),
+    Case("ARLASTITEMS, 10 of a ring", "newest", (("ARRING", "ring", 100, *range(150)),), ("ARLASTITEMS", "ring", 10),
+         500_000),
+    Case("ARGETRANGE, 100 integers", "newest", _CELLS, ("ARGETRANGE", "numbers", 500, 599), 200_000),
+    Case("ARSCAN, 100 integers", "newest", _CELLS, ("ARSCAN", "numbers", 500, 599), 100_000),
+    Case("ARDEL, an empty index", "newest", _CELLS, ("ARDEL", "numbers", RANDOM), 1_000_000),
+    Case("ARCOUNT", "newest", _CELLS, ("ARCOUNT", "numbers"), 1_000_000),
+    Case("AROP SUM, 1,000 integers", "newest", _CELLS, ("AROP", "numbers", 500, 1499, "SUM"), 200_000),
+    Case("ARGREP MATCH, 1,000 lines", "newest", _LINES, ("ARGREP", "lines", "-", "+", "MATCH", "77"), 20_000),
+    Case("ARGREP RE, 1,000 lines", "newest", _LINES, ("ARGREP", "lines", "-", "+", "RE", "e [0-9]*77 o"), 3_000),
 )  # fmt: skip
 
 

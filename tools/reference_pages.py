@@ -28,7 +28,7 @@ EDIT = "tools/reference_pages.py"
 GROUPS = {
     "stream": "Streams", "string": "Strings", "bitmap": "Bitmaps", "hyperloglog": "HyperLogLog", "list": "Lists",
     "set": "Sets", "sorted-set": "Sorted sets", "geo": "Places",
-    "hash": "Hashes", "generic": "Keys", "pubsub": "Channels", "transactions": "Transactions",
+    "hash": "Hashes", "array": "Arrays", "generic": "Keys", "pubsub": "Channels", "transactions": "Transactions",
     "connection": "Connection", "scripting": "Scripting", "server": "Server",
 }  # fmt: skip
 CLASSES = (
@@ -39,6 +39,7 @@ CLASSES = (
     "rillet.store.policies", "rillet.store.transaction",
     "rillet.store.keys.KeyCommands", "rillet.store.types.hash.Hash", "rillet.store.types.set.Set",
     "rillet.store.types.sorted_set.SortedSet", "rillet.store.types.list.List", "rillet.store.types.string.String",
+    "rillet.store.types.array.Array", "rillet.store.types.bitmap.Bitmap",
     "rillet.store.types.string.Counter", "rillet.store.types.hyperloglog.HyperLogLog", "rillet.store.types.geo",
     "rillet.store.types.stored_key.StoredKey", "rillet.store.codecs",
     "rillet.store.channels.Subscription", "rillet.store.channels.ChannelMessage",
@@ -51,6 +52,7 @@ CLASSES = (
     "rillet.store.aio.group.AsyncMultiConsumer", "rillet.store.aio.group.AsyncMessageReader",
     "rillet.store.aio.message.AsyncMessage", "rillet.store.aio.hash.AsyncHash", "rillet.store.aio.set.AsyncSet",
     "rillet.store.aio.sorted_set.AsyncSortedSet", "rillet.store.aio.list.AsyncList",
+    "rillet.store.aio.array.AsyncArray", "rillet.store.aio.bitmap.AsyncBitmap",
     "rillet.store.aio.string.AsyncString", "rillet.store.aio.string.AsyncCounter",
     "rillet.store.aio.hyperloglog.AsyncHyperLogLog", "rillet.store.aio.geo.AsyncGeo",
     "rillet.store.aio.stored_key.AsyncStoredKey", "rillet.store.aio.subscription.AsyncSubscription",

@@ -59,6 +59,8 @@ if TYPE_CHECKING:
         WrongType,
     )
     from rillet.store import (
+        Array,
+        Bitmap,
         ChannelMessage,
         Consumer,
         ConsumerInfo,
@@ -89,6 +91,8 @@ if TYPE_CHECKING:
         open,
     )
     from rillet.store.aio import (
+        AsyncArray,
+        AsyncBitmap,
         AsyncConsumer,
         AsyncCounter,
         AsyncGeo,
@@ -124,13 +128,14 @@ _ERRORS = """
     TransactionConflict TryAgain Unblocked UnknownTimeout WrongPass WrongType
 """
 _STORE = """
-    ChannelMessage Consumer ConsumerInfo Counter Entry Geo Group GroupInfo GroupStats Hash HyperLogLog List Message
+    Array Bitmap ChannelMessage Consumer ConsumerInfo Counter Entry Geo Group GroupInfo GroupStats Hash HyperLogLog List
+    Message
     MultiConsumer PendingEntry PendingSummary Set SortedSet Store StoreStats Stream StreamMemory StreamStats String
     Subscription codecs connect open
 """
 _AIO = """
-    AsyncConsumer AsyncCounter AsyncGeo AsyncGroup AsyncHash AsyncHyperLogLog AsyncList AsyncMessage
-    AsyncMultiConsumer AsyncSet AsyncSortedSet AsyncStore AsyncStream AsyncString AsyncSubscription
+    AsyncArray AsyncBitmap AsyncConsumer AsyncCounter AsyncGeo AsyncGroup AsyncHash AsyncHyperLogLog AsyncList
+    AsyncMessage AsyncMultiConsumer AsyncSet AsyncSortedSet AsyncStore AsyncStream AsyncString AsyncSubscription
 """
 _TRANSACTION = "AsyncTransaction Queued StoreTransaction"
 _HOMES = {
@@ -149,6 +154,9 @@ _HOMES = {
 """The module that defines each public name."""
 
 __all__ = [
+    "Array",
+    "AsyncArray",
+    "AsyncBitmap",
     "AsyncConsumer",
     "AsyncCounter",
     "AsyncGeo",
@@ -165,6 +173,7 @@ __all__ = [
     "AsyncString",
     "AsyncSubscription",
     "AsyncTransaction",
+    "Bitmap",
     "BusyGroup",
     "BusyKey",
     "ChannelMessage",

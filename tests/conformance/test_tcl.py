@@ -124,6 +124,7 @@ SUITES = {suite.compat: suite for suite in (
         "unit/info-keysizes": (16, 19),
         "unit/bitops": (62, 62),
         "unit/bitfield": (18, 18),
+        "unit/type/array": (136, 136),
         "unit/hyperloglog": (28, 28),
         "unit/geo": (65, 65),
         "unit/type/string": (173, 178),

@@ -135,21 +135,25 @@ def compare_state(local: Local, redis: Redis, context: str) -> None:
 @pytest.mark.parametrize("compat", PEERS)
 def test_replies_and_state_are_the_server_s(peer_of: Callable[[str], Judge], compat: str, seed: int) -> None:
     """The same commands give the same replies and leave the same streams."""
-    server = peer_of(compat)
     print(f"compat {compat}, seed {seed}, {STEPS} steps")
+    run(peer_of(compat).port, compat, seed, STEPS)
+
+
+def run(port: int, compat: str, seed: int, steps: int) -> None:
+    """Run random commands on both sides; AssertionError at the first difference."""
     generator = Generator(seed, compat)
     settings, engine = node_settings(seed, compat)
     resp = 3 if seed % 2 else 2
     local = Local(engine, resp, door=seed % 4 > 1)
     done: list[list[bytes]] = []
-    with Redis(server.port) as redis, without_cron(redis):
+    with Redis(port) as redis, without_cron(redis):
         redis.run([b"FLUSHALL"], settings, [b"HELLO", b"%d" % resp], *FIRST)
         for argv in FIRST:
             local.run(argv)
-        for start in range(0, STEPS, BATCH):
+        for start in range(0, steps, BATCH):
             batch: list[list[bytes]] = []
             ours: list[bytes] = []
-            while len(batch) < min(BATCH, STEPS - start):
+            while len(batch) < min(BATCH, steps - start):
                 argv = generator.next()
                 if not asks_the_clock(local, argv):
                     batch.append(argv)
@@ -161,7 +165,8 @@ def test_replies_and_state_are_the_server_s(peer_of: Callable[[str], Judge], com
                 if not same(argv, our, their):
                     replies = f"ours   {our!r}\ntheirs {their!r}"
                     before = "\n".join(map(repr, done[-30:]))
-                    pytest.fail(f"compat {compat}, seed {seed}, step {start + number}\n{replies}\nafter\n{before}")
+                    where = f"compat {compat}, seed {seed}, step {start + number}"
+                    raise AssertionError(f"{where}\n{replies}\nafter\n{before}")
             compare_state(local, redis, f"compat {compat}, seed {seed}, step {start + len(batch)}\n{done[-BATCH:]}")
             engine.check()
     assert local.session.blocked is None

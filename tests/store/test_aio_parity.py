@@ -52,15 +52,15 @@ ADDED = {
 }
 # Methods that run no command, and so are the same in both.
 PLAIN = {
-    "Store": {"counter", "geo", "hash", "hyperloglog", "list", "redis_async", "set", "stream", "string", "transaction",
-              "zset"},
+    "Store": {"array", "bitmap", "counter", "geo", "hash", "hyperloglog", "list", "redis_async", "set", "stream",
+              "string", "transaction", "zset"},
     "Stream": {"entries_of", "read_command"},
     "Group": {"consumer", "pending_command"},
     "Consumer": {"claim_command", "messages_of", "parts", "read_command"},
     "MultiConsumer": {"parts"},
     "MessageReader": {"parts"},
     "Message": {"get", "items", "keys", "values"},
-}
+}  # fmt: skip
 # Operators: their asyncio form, or the method to use in place of each.
 OPERATORS = {
     "__aiter__": "__iter__", "__aenter__": "__enter__", "__aexit__": "__exit__",
@@ -75,7 +75,7 @@ NAMED = {
     "__reversed__": ("scan", "pages", "range"),
     "__int__": ("get_value",),
     "__float__": ("get_float",),
-    "__eq__": ("get_all", "members"),
+    "__eq__": ("get_all", "members", "get_bytes"),
     **dict.fromkeys(("__le__", "__lt__", "__ge__", "__gt__", "__or__", "__and__", "__sub__", "__xor__", "__ror__",
                      "__rand__", "__rsub__", "__rxor__"), ("members", "union", "difference")),
     **dict.fromkeys(("__ior__", "__iand__", "__isub__", "__ixor__"), ("update", "difference_update")),

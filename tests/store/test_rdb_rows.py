@@ -198,8 +198,8 @@ def test_what_rillet_cannot_load_has_a_row_or_a_name(tmp_path: Path) -> None:
     assert len(first["encoding"]) == 9
     assert first["memory"] is None
     assert second["key"] == "k"
-    path.write_bytes(build.file(14, build.key(28, b"arr", b"")))
-    with pytest.raises(LogCorrupt, match=r"offset \d+: the key 'arr' \(database 0\) holds an array, which"):
+    path.write_bytes(build.file(14, build.key(29, b"limit", b"")))
+    with pytest.raises(LogCorrupt, match=r"offset \d+: the key 'limit' \(database 0\) holds a rate limit, which"):
         rows(path, "keys")
 
 

@@ -39,8 +39,13 @@ DATA = [
     "ZADD zset 1 a 2 b 3 c", "ZADD bigzset SCORED", "XADD stream 1-1 f v", "XADD stream 2-1 f v", "XADD stream 3-1 f v",
     "XGROUP CREATE stream g 0", "XREADGROUP GROUP g c COUNT 2 STREAMS stream >", "XADD idmp 5-5 f v",
     "XIDMPRECORD idmp p i 5-5", "PFADD log MANY", "PFADD small a b", "GEOADD geo 13.36 38.11 a 15.08 37.5 b",
+    "ARSET array 0 a 5 2.5 longer-than-8-bytes 700000 x", "ARINSERT array b c", "ARSET bigarray 0 MANY",
 ]  # fmt: skip
 COMMANDS = [
+    "ARDEL array 0 3 99", "ARDEL bigarray 5", "ARDELRANGE array 0 3", "ARDELRANGE bigarray 10 500 590 520",
+    "ARINSERT array x y", "ARINSERT new MANY", "ARMSET array 3 x 900000 1.5", "ARMSET bigarray 4000000 far-away",
+    "ARRING array 2 x y", "ARRING bigarray 100 MANY", "ARSEEK array 500", "ARSET array 4 x y z", "ARSET new 0 MANY",
+    "COPY bigarray copied", "DEL bigarray array",
     "APPEND string 1", "APPEND fresh 1", "DECR string", "DECRBY string 5", "GETDEL string", "GETEX string EX 100",
     "GETEX expiring PERSIST", "GETSET string y", "INCR string", "INCRBY string 4", "INCRBYFLOAT string 1.25",
     "MSET string 1 b 2", "MSETNX n1 1 n2 2", "PSETEX string 100000 v", "SET string 1", "SET string 2 EX 100 GET",

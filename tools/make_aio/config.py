@@ -23,6 +23,8 @@ MODULES = {
     "types.sorted_set": "aio.sorted_set",
     "types.list": "aio.list",
     "types.string": "aio.string",
+    "types.array": "aio.array",
+    "types.bitmap": "aio.bitmap",
     "types.hyperloglog": "aio.hyperloglog",
     "types.geo": "aio.geo",
     "keys": "aio.keys",
@@ -51,6 +53,16 @@ DOCSTRINGS = {
     "List": """A list of the store, with the methods of a deque. See rillet.store.types.list for cost.
 
     `async for` yields the values in order, a thousand at a time.
+    """,
+}
+DOCSTRINGS |= {
+    "Array": """An array of the store: a sparse list. See rillet.store.types.array.
+
+    `async for` yields the values in the order of their indexes, a thousand at a time.
+    """,
+    "Bitmap": """A bitmap of the store; see rillet.store.types.bitmap.
+
+    `async for` yields the offsets of the bits that are 1, a page at a time.
     """,
 }
 BASES = {"Store": ("AsyncRunner", "AsyncKeyCommands")}

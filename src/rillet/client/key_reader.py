@@ -12,9 +12,9 @@ A plan states the commands for a key and the parts of a row that their replies b
 
 The key follows the first word of each command; for OBJECT and MEMORY, the second.
 
-**Large values.** For lists, sets and sorted sets, the plan names the command that returns the size. A value of more
-than PAGE elements is read in pages: LRANGE for a list, SSCAN or ZSCAN for the others. The reader remembers the members
-of one such value, because these scans may return a member twice.
+**Large values.** For lists, sets, sorted sets and arrays, the plan names the command that returns the size. A value of
+more than PAGE elements is read in pages: LRANGE for a list, ARSCAN for an array, SSCAN or ZSCAN for the others. The
+reader remembers the members of one such value, because these last scans may return a member twice.
 
 **Absent keys.** HMGET replies with nulls both for a missing key and for a hash without these fields. So the reader
 requests EXISTS for absent keys, and adds a row of nulls for those that exist. With `keeps`, every absent key gets a
@@ -44,13 +44,14 @@ from rillet.columns.table_decoder import DONE, FULL, ReplyPart, TableDecoder
 from rillet.errors import ProtocolError
 from rillet.protocol.reply_parser import ReplyError
 
-PAGE = 10_000  # elements; a larger list, set or sorted set is read in pages
+PAGE = 10_000  # elements; a larger list, set, sorted set or array is read in pages
+LAST_INDEX = b"18446744073709551614"  # of an array
 AT_ONCE = 100_000  # elements of small lists, sets and sorted sets in one pipeline
 
 
 @dataclass(frozen=True)
 class KeyPlan:
-    """The commands for each key, and the parts of its row; `size`: LLEN, SCARD or ZCARD if a key has several rows."""
+    """The commands for each key, and the parts of its row; `size`: LLEN, SCARD ... if a key has several rows."""
 
     noun: str
     commands: Sequence[tuple[bytes, ...]]
@@ -266,7 +267,7 @@ class KeyReader:
         for absent in self._absent(decoder):
             yield from self._decode_alone(absent, data, True)
 
-    # ---- lists, sets and sorted sets ----
+    # ---- lists, sets, sorted sets and arrays ----
 
     def _sized(self, keys: list[bytes]) -> Iterator[None]:
         """Read keys with several rows each: small values in pipelines, large ones in pages."""
@@ -299,6 +300,14 @@ class KeyReader:
                 yield from self._decode_alone([key], _resp(page), first=first)
                 first += len(page)
                 if len(page) < PAGE:
+                    return
+            return
+        if self.plan.size == b"ARCOUNT":
+            first = 0
+            while page := ask((b"ARSCAN", key, b"%d" % first, LAST_INDEX, b"LIMIT", b"%d" % PAGE)):
+                yield from self._decode_alone([key], _resp(page))
+                first = int(page[-1][0]) + 1
+                if len(page) < PAGE or first > int(LAST_INDEX):
                     return
             return
         scan, step = (b"SSCAN", 1) if self.plan.size == b"SCARD" else (b"ZSCAN", 2)

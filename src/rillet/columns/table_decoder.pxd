@@ -35,12 +35,17 @@ cdef class TableDecoder(ReceiveBuffer):
     cdef Py_ssize_t text_start
     cdef Py_ssize_t text_size
     cdef bint present
+    cdef long long index
+    cdef Py_ssize_t index_start
+    cdef Py_ssize_t index_size
     cpdef int decode(self) except -1
     cdef bint _row(self) except -1
     cdef bint _part(self, ReplyPart part, Py_ssize_t p) except -1
     cdef bint _scalar(self, ReplyPart part, int kind) except -1
     cdef bint _fields(self, ReplyPart part, long long n) except -1
     cdef bint _elements(self, ReplyPart part) except -1
+    cdef bint _bits(self, ReplyPart part) except -1
+    cdef bint _index(self, Py_ssize_t p) except -1
     cdef bint _text(self, Py_ssize_t p) except -1
     cdef bint _rest(self) except -1
     cdef int _line(self, Py_ssize_t p) except -1

@@ -14,6 +14,7 @@ MODULES = {
     "keys": ("delete", "lookup", "scan", "copy", "expire", "object", "dump", "sort"),
     "string": ("get_set", "ranges", "counters", "lcs", "conditional_delete", "increx"),
     "bitmap": ("bits", "fields"),
+    "array": ("elements", "ranges", "search", "ring", "info"),
     "hyperloglog": ("elements", "debug"),
     "list": ("elements", "pop", "move"),
     "set": ("members", "random_members", "operations"),

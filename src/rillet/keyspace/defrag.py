@@ -6,6 +6,7 @@ buffers themselves:
 
     stream         nodes that are sparse or small are packed together (types.stream.compaction)
     list           neighbouring listpacks of the quicklist are merged, within list-max-listpack-size
+    array          the list of its longer strings loses its gaps
     hash, set,     the unused capacity of a listpack or an intset is released
     sorted set
     module         what the module's own method does
@@ -56,6 +57,8 @@ from rillet.structs.heap import release_free_pages
 from rillet.structs.intset import Intset
 from rillet.structs.listpack import Listpack
 from rillet.structs.quicklist import Quicklist, QuicklistNode
+from rillet.structs.sparse_array import SparseArray
+from rillet.types.array import Array
 from rillet.types.hash import Hash
 from rillet.types.list import List
 from rillet.types.module import KeyPlace, ModuleValue
@@ -70,6 +73,8 @@ _TRIMMED = 1 << 20  # freed bytes after which free pages are returned to the sys
 _KEYS = 4  # keys that one unit of work scans
 _MEASURED = 16  # nodes that one unit of work measures
 _ENTRIES = 64  # entries of a hash table that one unit of work moves
+_SLICES = 2  # slices of an array that one unit of work compacts
+_PLACE = 16  # bytes of a free place for a string
 _NODE_OVERHEAD = 200  # bytes of the objects of a quicklist node, which a merge frees
 
 
@@ -203,6 +208,31 @@ class _TableWork:
         return self._patience > 0
 
 
+class _ArrayWork:
+    """A walk over the slices of an array: strings move to free places of their list, which is then shortened."""
+
+    def __init__(self, cells: SparseArray, moves: bool) -> None:
+        self._cells = cells
+        self._moves = moves
+        self._slices = cells.numbered_slices() if moves and cells.spare else []
+        self.nodes = max(len(self._slices), 1)
+        self.moved = self.freed = 0
+        self.total = cells.memory_bytes()
+        spare = len(cells.spare)
+        self.wasted = _PLACE * spare if spare > len(cells.strings) >> 3 else 0
+        if self._slices:
+            cells.begin_compaction()
+
+    def step(self) -> bool:
+        for _, part in self._slices[-_SLICES:]:
+            self.moved += self._cells.compact_slice(part)
+        del self._slices[-_SLICES:]
+        if self._moves and not self._slices and self._cells.spare:
+            self._cells.trim_strings()
+            self.freed = max(self.total - self._cells.memory_bytes(), 0)
+        return bool(self._slices)
+
+
 class _ModuleWork:
     """A walk over a module's value: the module compacts it, and leaves a cursor if its time ends."""
 
@@ -231,7 +261,7 @@ class _ModuleWork:
 
 # A cursor of a walk in one value: `step` processes the next nodes and returns False at the end of the value. Its
 # attributes nodes, moved, freed, total and wasted are those of StreamCompactor.
-_Work: TypeAlias = _StreamWork | _ListWork | _PackedWork | _TableWork | _ModuleWork
+_Work: TypeAlias = _StreamWork | _ListWork | _ArrayWork | _PackedWork | _TableWork | _ModuleWork
 
 
 def _slack(packed: Listpack) -> int:
@@ -245,6 +275,8 @@ def _node_count(value: object) -> int:
         return value.node_count
     if isinstance(value, List):
         return value.elements.nodes
+    if isinstance(value, Array):
+        return value.cells.slices
     if isinstance(value, ModuleValue):
         return value.free_effort()
     table = getattr(value, "table", None)
@@ -328,6 +360,8 @@ class _Walk:
             self._work = _ModuleWork(value, KeyPlace(database.index, key), self._moves, self._clock)
         elif isinstance(value, List):
             self._work = _ListWork(value.elements, self._moves)
+        elif isinstance(value, Array):
+            self._work = _ArrayWork(value.cells, self._moves)
         elif isinstance(packed, Listpack | Intset):
             self._work = _PackedWork(packed, self._moves)
         elif isinstance(table, Dict):

@@ -30,6 +30,7 @@ from rillet.keyspace.clock import Clock
 from rillet.keyspace.memory_usage import dict_bytes, value_bytes
 from rillet.structs.dict import Dict
 from rillet.structs.rax import Rax, RaxNode, release_some
+from rillet.types.array import Array
 from rillet.types.hash import Hash
 from rillet.types.list import List
 from rillet.types.module import ModuleValue
@@ -57,6 +58,8 @@ def free_effort(value: object) -> int:
     if isinstance(value, Stream):
         groups = value.groups.values()
         return value.rax.numnodes + sum(len(groups) * (1 + group.pending_count) for group in groups)
+    if isinstance(value, Array):
+        return len(value)
     if isinstance(value, ModuleValue):
         return value.free_effort()
     return 1
@@ -95,6 +98,8 @@ def _parts(value: object) -> list[Any]:
         return [value.table] if times is None else [times.table, times.order, value.table]
     if isinstance(value, Zset):
         return [value.table, value.skiplist]
+    if isinstance(value, Array):
+        return [value.cells]
     if isinstance(value, ModuleValue):
         return [_Whole(value)]
     assert isinstance(value, Stream)

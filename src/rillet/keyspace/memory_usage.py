@@ -41,6 +41,7 @@ from rillet.structs.listpack import Listpack
 from rillet.structs.quicklist import Quicklist, QuicklistNode
 from rillet.structs.rax import Rax
 from rillet.structs.skiplist import Skiplist
+from rillet.types.array import Array
 from rillet.types.charged import Charged
 from rillet.types.hash import Hash
 from rillet.types.list import List
@@ -145,6 +146,9 @@ def value_bytes(value: object) -> cython.Py_ssize_t:
     if kind is List:
         elements: Quicklist = any_value.elements
         return _LIST + elements.node_bytes + elements.nodes * (_LIST_NODE + allocated(_LISTPACK) + _BUFFER + 8)
+    if kind is Array:
+        array: Array = value  # type: ignore[assignment]
+        return allocated(_OBJECT) + array.cells.memory_bytes()
     packed: object = any_value.listpack
     if packed is not None:
         return allocated(_OBJECT) + listpack_bytes(packed)  # type: ignore[arg-type]

@@ -17,6 +17,7 @@ from rillet.errors import CommandError, ExecAbort, Loading, Misconf, NoAuth, Out
 from rillet.runtime.registry import Command
 from rillet.runtime.session import Session
 from rillet.runtime.session_state import IN_MULTI, SUBSCRIBED, TRUSTED, UNAUTHENTICATED
+from rillet.types.compat import Compat
 
 # The value of Engine.refusal for a store that is open read-only; other values are texts of MISCONF errors.
 READ_ONLY = "read-only"
@@ -70,7 +71,7 @@ def _refuse(engine: Any, session: Session, entry: Command | None, error: Command
 def _check(engine: Any, session: Session, entry: Command | None, argv: list[bytes]) -> None:
     """Raise the first error of Redis's processCommand that applies to the command."""
     if entry is None:
-        raise CommandError(_unknown_command(argv))
+        raise CommandError(_unknown_command(argv, engine.settings.compat))
     if entry.subcommands is not None and len(argv) > 1:
         raise CommandError(f"unknown subcommand '{_text(argv[1][:128])}'. Try {entry.name.upper()} HELP.")
     if not entry.accepts(len(argv)):
@@ -123,9 +124,11 @@ def _text(raw: bytes) -> str:
     return raw.split(b"\0", 1)[0].decode("utf-8", "surrogateescape")
 
 
-def _unknown_command(argv: list[bytes]) -> str:
+def _unknown_command(argv: list[bytes], compat: Compat) -> str:
     """Return server.c's message for an unknown command: its name and first arguments, cut at 128 bytes."""
     arguments = b""
+    if len(argv) == 1 and compat.knows(86):
+        return f"unknown command '{_text(argv[0][:128])}'"
     for word in argv[1:]:
         if len(arguments) >= 128:
             break

@@ -36,7 +36,7 @@ FLAGS = frozenset(
     "protected touches_arbitrary_keys not_key".split()
 )
 GROUPS = frozenset(
-    "generic string bitmap hyperloglog geo list set sorted-set hash stream connection server transactions pubsub "
+    "generic string bitmap hyperloglog geo list set sorted-set hash array stream connection server transactions pubsub "
     "scripting module".split()
 )
 

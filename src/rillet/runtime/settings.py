@@ -207,6 +207,26 @@ def _at_hz(value: int, _settings: Settings) -> int:
     return min(max(value, 1), 500)
 
 
+def _power_of_two(value: int, _settings: Settings) -> int:
+    if value & (value - 1):
+        raise SettingError("array-slice-size must be a power of two")
+    return value
+
+
+def _sparse_most(value: int, settings: Settings) -> int:
+    """Return array-sparse-kmax, which is 0 or above array-sparse-kmin."""
+    if 0 < value <= settings.array_sparse_kmin:
+        raise SettingError("array-sparse-kmax must be greater than array-sparse-kmin when non-zero")
+    return value
+
+
+def _sparse_least(value: int, settings: Settings) -> int:
+    """Return array-sparse-kmin, which is below array-sparse-kmax unless that is 0."""
+    if 0 < settings.array_sparse_kmax <= value:
+        raise SettingError("array-sparse-kmin must be less than array-sparse-kmax")
+    return value
+
+
 DEFAULT_SAVE: SavePoints = ((3600, 1), (300, 100), (60, 10000))
 """The default save points of a server; a store in a process has none."""
 _PROTECTED = ("no", "yes", "local")
@@ -325,6 +345,12 @@ _TYPES = [
     integer("zset-max-listpack-entries", "Most members of a sorted set that is stored as a listpack", 128, 0, LONG_MAX),
     memory("zset-max-listpack-value", "Longest member of a sorted set that is stored as a listpack, in bytes",
            64, 0, LONG_MAX),
+    integer("array-slice-size", "Indexes per slice of a new array, a power of two", 4096, 256, 65536,
+            adapt=_power_of_two),
+    integer("array-sparse-kmax", "Most values of a sparse slice of an array; 0: all slices are dense", 10, 0, 256,
+            adapt=_sparse_most),
+    integer("array-sparse-kmin", "Most values with which a dense slice of an array becomes sparse again", 5, 0, 256,
+            adapt=_sparse_least),
 ]  # fmt: skip
 # Settings of a C process, its log file and its allocator.
 _PROCESS = [
@@ -439,6 +465,9 @@ class Settings:
     set_max_intset_entries: int
     set_max_listpack_entries: int
     set_max_listpack_value: int
+    array_slice_size: int
+    array_sparse_kmax: int
+    array_sparse_kmin: int
     client_output_buffer_limit: OutputLimits
     notify_keyspace_events: Events
 
@@ -452,10 +481,10 @@ class Settings:
         self.module_types: dict[int, Any] = {}
         self.module_parameters: dict[str, SettingType] = {}
         self.loaded_modules: list[list[str]] = []
-        for parameter in PARAMETERS.values():
-            if parameter.alias:
-                continue
+        own = [parameter for parameter in PARAMETERS.values() if not parameter.alias]
+        for parameter in own:
             setattr(self, parameter.attribute, parameter.default)
+        for parameter in own:
             if parameter.attribute in values:
                 setattr(self, parameter.attribute, self._valid(parameter, values.pop(parameter.attribute)))
         if values:

@@ -1,4 +1,6 @@
-"""The options for tables of hashes, strings, lists, sets, sorted sets, JSON values and keys (`type` other than stream).
+"""The options for tables of hashes, strings, lists, sets, sorted sets, arrays, bitmaps, JSON values and keys.
+
+These are all values of `type` but stream.
 
 `table_type` returns the type that the options name, and `parse_table` checks the options for it. As for streams, one
 error lists every mistake. `_TYPES` lists the types of keys that an option applies to; all others are refused.
@@ -24,8 +26,8 @@ from rillet.spark.options import (
 )
 from rillet.types.stream.id import MAX
 
-TYPES = ("hash", "string", "list", "set", "zset", "json", "keys")
-WRITTEN = ("hash", "string", "list", "set", "zset")
+TYPES = ("hash", "string", "list", "set", "zset", "array", "bitmap", "json", "keys")
+WRITTEN = ("hash", "string", "list", "set", "zset", "array", "bitmap")
 NAMES_OF_KEYS = {"keys": "name"}  # the default of keyColumn, if it is not `key`
 
 
@@ -96,7 +98,7 @@ WRITE_ONLY = tuple(one.name for one in TABLE if one.use == WRITE)
 
 # The types that an option applies to, if they are not all.
 _TYPES = {
-    "valueColumn": ("string", "list", "set", "zset", "json"),
+    "valueColumn": ("string", "list", "set", "zset", "array", "json"),
     "scoreColumn": ("zset",),
     "inferSchema": ("hash",),
     "fieldColumns": ("hash",),

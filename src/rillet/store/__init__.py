@@ -15,6 +15,8 @@ from rillet.store.records import ConsumerInfo, GroupInfo, PendingEntry, PendingS
 from rillet.store.stats import GroupStats, StoreStats, StreamMemory, StreamStats
 from rillet.store.store import Store
 from rillet.store.stream import Stream
+from rillet.store.types.array import Array
+from rillet.store.types.bitmap import Bitmap
 from rillet.store.types.geo import Geo
 from rillet.store.types.hash import Hash
 from rillet.store.types.hyperloglog import HyperLogLog
@@ -23,7 +25,8 @@ from rillet.store.types.set import Set
 from rillet.store.types.sorted_set import SortedSet
 from rillet.store.types.string import Counter, String
 
-__all__ = ["ChannelMessage", "Consumer", "ConsumerInfo", "Counter", "Entry", "Geo", "Group", "GroupInfo", "GroupStats",
-           "Hash", "HyperLogLog", "List", "Message", "MultiConsumer", "PendingEntry", "PendingSummary", "Set",
+__all__ = ["Array", "Bitmap", "ChannelMessage", "Consumer", "ConsumerInfo", "Counter", "Entry", "Geo", "Group",
+           "GroupInfo", "GroupStats", "Hash", "HyperLogLog", "List", "Message", "MultiConsumer", "PendingEntry",
+           "PendingSummary", "Set",
            "SortedSet", "Store", "StoreStats", "Stream", "StreamMemory", "StreamStats", "String", "Subscription",
            "codecs", "connect", "open"]  # fmt: skip

@@ -210,6 +210,9 @@ class FileSource:
         batch: list[DumpedKey] = []
         size = 0
         for key, value in data.items():
+            if not rdb.fits(value, version):
+                lost.append(Lost(database, key, "an array"))
+                continue
             payload, missing = encoded(value, version)
             lost += [Lost(database, key, what) for what in missing]
             batch.append(DumpedKey(key, payload, data.get_expire(key)))
@@ -303,7 +306,10 @@ def _readable(payload: bytes, version: int, database: int, name: bytes, lost: li
     try:
         if not rdb.seal_is_valid(payload):
             return payload
-        made, missing = encoded(rdb.restore(payload), version)
+        value = rdb.restore(payload)
+        if not rdb.fits(value, version):
+            return payload
+        made, missing = encoded(value, version)
     except (Corrupt, IndexError, OverflowError):
         return payload  # the target's error names the reason
     lost += [Lost(database, name, what) for what in missing]

@@ -4,7 +4,8 @@
     store["k"]                      store.ttl("k")                 store.set("k")      store.string("k")
     del store["k"]                  store.persist("k")             store.zset("k")     store.counter("k")
     for key in store: ...           store.rename("a", "b")         store.geo("k")      store.hyperloglog("k")
-                                    store.copy("a", "b")           store.stream("k")
+                                    store.copy("a", "b")           store.stream("k")   store.array("k")
+                                                                                       store.bitmap("k")
 
 `store["k"]` reads the type of the key and returns the object for it.
 
@@ -19,9 +20,11 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar, cast, overload
 
 from rillet.errors import StoreError
-from rillet.store.codecs import Codec, text, text_of
+from rillet.store.codecs import Codec, raw, text, text_of
 from rillet.store.encoding import decode, encode_name
 from rillet.store.stream import Stream
+from rillet.store.types.array import Array
+from rillet.store.types.bitmap import Bitmap
 from rillet.store.types.geo import Geo
 from rillet.store.types.hash import Hash
 from rillet.store.types.hyperloglog import HyperLogLog
@@ -33,11 +36,15 @@ from rillet.store.types.string import Counter, String
 
 V = TypeVar("V")
 Name = str | bytes
-AnyKey = Stream | Hash[str] | Set[str] | SortedSet[str] | List[str] | String[str]
+AnyKey = (
+    Stream | Hash[str] | Set[str] | SortedSet[str]
+    | List[str] | String[str] | Array[str]
+)  # fmt: skip
 
 _INTEGERS = text_of(int)
 _CLASSES: dict[bytes, Any] = {
     b"hash": Hash, b"list": List, b"set": Set, b"string": String, b"zset": SortedSet,
+    b"array": Array,
 }  # fmt: skip
 
 
@@ -101,6 +108,18 @@ class KeyCommands(CommandRunner):
     def string(self, name: Name, *, codec: Codec[Any] = text) -> String[Any]:
         """Return the string of that name; the codec is that of its value."""
         return String(cast(Any, self), name, codec)
+
+    @overload
+    def array(self, name: Name) -> Array[str]: ...
+    @overload
+    def array(self, name: Name, *, codec: Codec[V]) -> Array[V]: ...
+    def array(self, name: Name, *, codec: Codec[Any] = text) -> Array[Any]:
+        """Return the array of that name; the codec is that of its values."""
+        return Array(cast(Any, self), name, codec)
+
+    def bitmap(self, name: Name) -> Bitmap:
+        """Return the bitmap of that name: a string as a list of bits."""
+        return Bitmap(cast(Any, self), name, raw)
 
     @overload
     def hyperloglog(self, name: Name) -> HyperLogLog[str]: ...

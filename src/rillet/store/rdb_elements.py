@@ -6,6 +6,7 @@
     set       one for each member                      member
     zset      one for each member                      member                score
     hash      one for each field            name       value
+    array     one for each value                       value      position    (from 2^63 on: the field, as text)
 
 Values that the file stores element by element are read in the same way, so a large value needs memory for one element.
 A packed block (listpack, ziplist, intset, zipmap) is decoded as a whole: servers keep them small. Every block is
@@ -19,7 +20,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from rillet.errors import Corrupt
-from rillet.store.rdb_value_sizes import Key
+from rillet.store.rdb_value_sizes import Key, array_values
 from rillet.structs.listpack import Listpack
 from rillet.structs.ziplist import read_ziplist
 from rillet.structs.zipmap import read_zipmap
@@ -43,6 +44,10 @@ def elements(reader: RdbReader, key: Key, form: str, valkey: bool) -> Iterator[E
         yield Element(value=reader.string())
     elif form in ("quicklist", "ziplists"):
         yield from _quicklist(reader, form)
+    elif form == "cells":
+        for index, value, _ in array_values(reader):
+            small = index < 1 << 63
+            yield Element(index if small else None, None if small else b"%d" % index, value)
     elif form in ("items", "pairs", "scores", "old scores") or form.startswith("expiring"):
         yield from _singly(reader, key, form, valkey)
     else:

@@ -19,10 +19,12 @@ its size is exact. The height of a skip list's node is random, so each element c
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from struct import unpack
 
 from rillet.errors import Corrupt
+from rillet.structs.array_slice import double_text
 from rillet.structs.listpack import Listpack
 from rillet.structs.ziplist import read_ziplist
 from rillet.structs.zipmap import read_zipmap
@@ -39,9 +41,10 @@ FORMS: dict[int, tuple[str, str, str]] = {
     18: ("list", "quicklist", "quicklist"), 20: ("set", "listpack", "listpack"),
     22: ("hash", "hashtable", "expiring pairs"), 23: ("hash", "listpackex", "listpack of three"),
     24: ("hash", "hashtable", "expiring pairs since"), 25: ("hash", "listpackex", "listpack of three since"),
+    28: ("array", "sliced-array", "cells"),
     **dict.fromkeys((15, 19, 21, 26, 27), ("stream", "stream", "stream")),
 }  # fmt: skip
-UNREAD = {6: "a module value of Redis 4.0's previews", 28: "an array", 29: "a rate limit"}
+UNREAD = {6: "a module value of Redis 4.0's previews", 29: "a rate limit"}
 
 OBJECT = 16
 ENTRY = 24  # bytes of a hash table's entry
@@ -115,6 +118,8 @@ def measure(reader: RdbReader, key: Key, form: str, product: str, facts: Mapping
         _elements(reader, key, form, product == "valkey")
     elif form in ("quicklist", "ziplists"):
         _quicklist(reader, key, form, facts)
+    elif form == "cells":
+        _cells(reader, key)
     else:
         _packed(reader, key, form)
 
@@ -180,6 +185,42 @@ def _quicklist(reader: RdbReader, key: Key, form: str, facts: Mapping[bytes, byt
     key.memory = OBJECT + 40 + memory
     if nodes == packed == 1 and _packs_lists(facts):
         key.encoding = "listpack"
+
+
+def _cells(reader: RdbReader, key: Key) -> None:
+    """Skip an array. The estimate counts 4096 indexes a slice, as Redis's default does."""
+    cells: dict[int, list[int]] = {}  # by slice: values, first and last offset
+    strings = 0
+    for index, text, kept in array_values(reader):
+        first = [0, index & 4095, index & 4095]
+        part = cells.setdefault(index >> 12, first)
+        part[0] += 1
+        part[1] = min(part[1], index & 4095)
+        part[2] = max(part[2], index & 4095)
+        if kept:
+            strings += allocated(len(text) + 2)
+        key.saw(len(text))
+    key.elements = sum(part[0] for part in cells.values())
+    slices = sum(32 + 8 * (16 if part[0] <= 10 else 1 << (part[2] - part[1]).bit_length()) for part in cells.values())
+    directory = 8 << max(cells, default=0).bit_length() if max(cells, default=0) < 2048 else 16_384 * len(cells)
+    key.memory = OBJECT + 96 + strings + slices + directory
+
+
+def array_values(reader: RdbReader) -> Iterator[tuple[int, bytes, bool]]:
+    """Yield the index, the text and whether it is a string of its own, for each value of an array."""
+    count = reader.length()
+    for _ in range(reader.length()):
+        reader.length()
+    for _ in range(count):
+        index, kind = reader.length(), reader.length()
+        if kind == 1:
+            yield index, b"%d" % int.from_bytes(reader.raw(8), "little", signed=True), False
+        elif kind == 2:
+            yield index, double_text(unpack("<d", reader.raw(8))[0]), False
+        elif kind > 3:
+            raise Corrupt(f"a value of an array must have a kind from 0 to 3, not {kind}")
+        else:
+            yield index, reader.string(), kind == 0
 
 
 def _packs_lists(facts: Mapping[bytes, bytes]) -> bool:

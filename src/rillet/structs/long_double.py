@@ -17,6 +17,7 @@ from __future__ import annotations
 import re
 from decimal import Decimal
 from fractions import Fraction
+from math import isinf, isnan
 
 LONGEST_TEXT = 5 * 1024 - 1
 _DECIMAL = re.compile(rb"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE]([+-]?[0-9]+))?")
@@ -94,3 +95,26 @@ def format_decimal(value: Fraction) -> bytes:
     whole, part = text[:-17], text[-17:].rstrip("0")
     sign = "-" if scaled < 0 else ""
     return f"{sign}{whole}.{part}".encode() if part else f"{sign}{whole}".encode()
+
+
+def format_general(value: int | float | Fraction) -> bytes:
+    """Format the value with up to 17 significant digits (C's %.17Lg; util.c: ld2string, LD_STR_AUTO)."""
+    if isinstance(value, float) and (isinf(value) or isnan(value)):
+        return b"nan" if isnan(value) else b"inf" if value > 0 else b"-inf"
+    exact = Fraction(value)
+    if not exact:
+        return b"-0" if str(value).startswith("-") else b"0"
+    sign, size = "-" if exact < 0 else "", abs(exact)
+    exponent = len(str(size.numerator)) - len(str(size.denominator))
+    exponent -= size < Fraction(10) ** exponent
+    digits = round(size / Fraction(10) ** (exponent - 16))
+    if digits == 10**17:
+        digits, exponent = 10**16, exponent + 1
+    text = str(digits)
+    if -4 <= exponent < 17:
+        whole = text[: exponent + 1] if exponent >= 0 else "0"
+        part = (text[exponent + 1 :] if exponent >= 0 else "0" * (-exponent - 1) + text).rstrip("0")
+        return f"{sign}{whole}.{part}".encode() if part else f"{sign}{whole}".encode()
+    part = text[1:].rstrip("0")
+    mantissa = f"{text[0]}.{part}" if part else text[0]
+    return f"{sign}{mantissa}e{exponent:+03d}".encode()

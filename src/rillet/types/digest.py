@@ -6,11 +6,12 @@ for scores, whose text changed in 7.2), so tests compare digests. Two operations
     xor(digest, data)   digest ^= SHA1(data)                   order does not matter
     mix(digest, data)   digest = SHA1(digest ^ SHA1(data))     order matters
 
-A value mixes its type number (four bytes, big-endian) and its parts: a string its bytes, a list its elements, a
-stream for each entry "ms.seq" and its fields and values. A set xors its members, a hash the mix of each field and its
-value (since 7.4 xored with the text "!!hexpire!!" if the field expires), a sorted set the mix of each member and its
-score, a module's value the digest that its type computes. An expiry then xors the text "!!expire!!". A key's digest
-mixes its name and its value. A data set mixes each database's number and xors the digests of its keys.
+A value mixes its type number (four bytes, big-endian) and its parts: a string its bytes, a list its elements, an array
+the value at each index ("(null)" if there is none), a stream for each entry "ms.seq" and its fields and values. A set
+xors its members, a hash the mix of each field and its value (since 7.4 xored with the text "!!hexpire!!" if the field
+expires), a sorted set the mix of each member and its score, a module's value the digest that its type computes. An
+expiry then xors the text "!!expire!!". A key's digest mixes its name and its value. A data set mixes each database's
+number and xors the digests of its keys.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from collections.abc import Iterable
 from hashlib import sha1
 
 from rillet.structs import float_text
+from rillet.types.array import Array
 from rillet.types.compat import NEWEST, Compat
 from rillet.types.hash import Hash
 from rillet.types.list import List
@@ -80,6 +82,14 @@ def value_digest(
         for member, score in value:
             text = float_text.shortest(score) if compat.knows(72) else float_text.digits_17(score)
             digest = xor(digest, mix(mix(ZERO, member), text))
+    elif isinstance(value, Array):
+        digest = mix(digest, b"\0\0\0\7")
+        following = 0
+        for index, content in value.cells.items():
+            for _ in range(following, index):
+                digest = mix(digest, b"(null)")
+            digest = mix(digest, content)
+            following = index + 1
     elif isinstance(value, ModuleValue):
         digest = mix(digest, MODULE_DIGEST)
         found = value.digest_of(place)

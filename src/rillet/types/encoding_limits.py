@@ -25,6 +25,9 @@ class EncodingLimits(Protocol):
     hash_max_listpack_value: int = 64
     zset_max_listpack_entries: int = 128
     zset_max_listpack_value: int = 64
+    array_slice_size: int = 4096
+    array_sparse_kmax: int = 10
+    array_sparse_kmin: int = 5
     module_types: dict[int, Any] = {}  # the types of loaded modules (types.module.TypeHandle)
 
 

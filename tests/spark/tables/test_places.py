@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from rillet.spark.tables.lookup import _KEY, _added, _Cache, _enrich_batches  # 
 from rillet.spark.tables.reader import TableReader  # noqa: E402
 from rillet.spark.tables.schema import arrow_schema_of  # noqa: E402
 from tests.cluster import Cluster, running_cluster  # noqa: E402
-from tests.judge import redis_binary, running_redis  # noqa: E402
+from tests.judge import Judge, redis_binary, running_redis  # noqa: E402
 from tests.server.harness import running  # noqa: E402
 from tests.spark.tables.tables import reader, rows, write  # noqa: E402
 
@@ -220,6 +220,58 @@ def test_other_types_there_and_back(place: Place, monkeypatch: pytest.MonkeyPatc
     assert {(row["name"], row["type"]) for row in found} >= {("string:c", "string"), ("zset:k3", "zset")}
     assert len([row for row in found if not row["name"].startswith("rillet:")]) == 22
     assert all(row["encoding"] and row["bytes"] > 20 and row["idle"] >= 0 for row in found)
+
+
+def test_bitmaps_there_and_back(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = {**place.options, "type": "bitmap", "keyPrefix": "seen:", "keyColumn": "day"}
+    table = pa.table({"day": [f"d{n % 7}" for n in range(N)], "offset": [n * n for n in range(N)]})
+    write(table, 2, **options)
+    assert place.call("BITCOUNT", "seen:d3") == N // 7
+    assert sorted(map(str, rows(2, **options))) == sorted(map(str, table.to_pylist()))
+    bits = pa.table({"day": ["d3", "d3", "new", "d3"], "offset": [9, 10, 7, None], "bit": [False, True, True, True]})
+    write(bits, **options, ttl="1h")
+    assert [place.call("GETBIT", "seen:d3", offset) for offset in ("9", "10")] == [0, 1]
+    assert rows(1, "offset int", **{**place.options, "type": "bitmap", "keys": "seen:new,seen:none"}) == [{"offset": 7}]
+    place.call("SET", "seen:empty", "\0")
+    place.call("RPUSH", "seen:list", "x")
+    assert len(rows(1, "day string", **options)) == N + 1
+    with pytest.raises(ConnectorError, match="'seen:list' at .* is a list, not a bitmap"):
+        rows(**place.options, type="bitmap", keys="seen:list")
+    with pytest.raises(OptionError, match="column 'offset' is string, not an integer"):
+        write(pa.table({"day": ["d"], "offset": ["x"]}), **options)
+
+
+def test_arrays_there_and_back(
+    started: Place, place: Place, peer_of: Callable[[str], Judge], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if started.cluster is not None:
+        pytest.skip("the nodes of the cluster have no arrays")
+    if "url" in started.options and not place.call("COMMAND", "INFO", "arset")[0]:
+        place = Place({"url": f"redis://127.0.0.1:{peer_of('newest').port}"})
+        place.call("FLUSHALL", "SYNC")
+    options = {**place.options, "type": "array", "keyPrefix": "a:"}
+    table = pa.table({"key": [f"k{n % 7}" for n in range(N)], "index": [n * n for n in range(N)],
+                      "value": [f"v{n}" if n % 3 else str(n) for n in range(N)]})  # fmt: skip
+    write(table, 2, **options)
+    for page in (10_000, 30):  # the same in pages
+        monkeypatch.setattr(key_reader, "PAGE", page)
+        assert sorted(map(str, rows(2, **options))) == sorted(map(str, table.to_pylist()))
+    assert len(rows(2, "key string", **options)) == N
+    far = pa.table({"key": ["far", "far", "far"], "index": pa.array([2**64 - 2, 5, 6], pa.decimal128(20, 0)),
+                    "value": ["x", "y", None]})  # fmt: skip
+    write(far, **options, ttl="1h")
+    assert place.call("ARGET", "a:far", str(2**64 - 2)) == b"x"
+    found = rows(1, "index decimal(20,0), value string", **{**place.options, "type": "array", "keys": "a:far"})
+    assert [(int(row["index"]), row["value"]) for row in found] == [(5, "y"), (2**64 - 2, "x")]
+    found = rows(1, **{**place.options, "type": "array", "keys": "a:far"})
+    assert [row["index"] for row in found] == [5, None]  # too large for a bigint: a bad value
+    for index in (None, -1):
+        with pytest.raises(ConnectorError, match=f"the column 'index' is {index} for a value of 'a:k'"):
+            write(pa.table({"key": ["k"], "index": pa.array([index], pa.int64()), "value": ["x"]}), **options)
+    with pytest.raises(OptionError, match="column 'index' is string, not an integer"):
+        write(pa.table({"key": ["k"], "index": ["x"], "value": ["x"]}), **options)
+    write(pa.table({"key": ["new"], "index": [1], "value": ["x"]}), overwrite=True, **options)
+    assert rows(1, **options) == [{"key": "new", "index": 1, "value": "x"}]
 
 
 def test_counters_and_lists_are_added_once(place: Place) -> None:

@@ -11,6 +11,7 @@ from rillet.errors import CommandError
 from rillet.keyspace.database import Database
 from rillet.runtime.field_expiry import field_clock
 from rillet.runtime.session import Session
+from rillet.types.array import Array
 from rillet.types.compat import EMBEDS_44, Compat
 from rillet.types.hash import Hash
 from rillet.types.list import List
@@ -151,7 +152,7 @@ def _duplicate(value: Any, compat: Compat) -> Any:
     """Return a copy of a value. A stream is copied through its RDB form, then the data that RDB lacks is added."""
     if isinstance(value, String) and compat.shares_integers and value.is_integer():
         return String(value.data, OWN)
-    if isinstance(value, (String, List, Set, Zset, Hash)):
+    if isinstance(value, (String, List, Set, Zset, Hash, Array)):
         return value.copy()
     twin: Any = rdb.restore(rdb.dump(value, False))
     if isinstance(value, Stream):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rillet.commands.keys import command
 from rillet.keyspace.database import Database
 from rillet.runtime.session import Session
+from rillet.types.array import Array
 from rillet.types.hash import Hash
 from rillet.types.list import List
 from rillet.types.module import ModuleValue
@@ -15,6 +16,7 @@ from rillet.types.zset import Zset
 
 TYPE_NAMES: dict[type, bytes] = {
     String: b"string", List: b"list", Set: b"set", Zset: b"zset", Hash: b"hash", Stream: b"stream",
+    Array: b"array",
 }  # fmt: skip
 
 

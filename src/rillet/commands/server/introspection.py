@@ -29,12 +29,12 @@ _FLAG_ORDER = (
 )  # fmt: skip
 CATEGORIES = (
     "keyspace", "read", "write", "set", "sortedset", "list", "hash", "string", "bitmap", "hyperloglog", "geo", "stream",
-    "pubsub", "admin", "fast", "slow", "blocking", "dangerous", "connection", "transaction", "scripting",
+    "array", "pubsub", "admin", "fast", "slow", "blocking", "dangerous", "connection", "transaction", "scripting",
 )  # fmt: skip
 _CATEGORY_OF_GROUP = {
     "string": "string", "stream": "stream", "generic": "keyspace", "connection": "connection", "list": "list",
     "transactions": "transaction", "scripting": "scripting", "set": "set", "hash": "hash", "sorted-set": "sortedset",
-    "bitmap": "bitmap", "hyperloglog": "hyperloglog", "geo": "geo",
+    "bitmap": "bitmap", "hyperloglog": "hyperloglog", "geo": "geo", "array": "array",
 }  # fmt: skip
 _MORE_CATEGORIES = {
     "keys": "dangerous", "restore": "dangerous", "info": "dangerous", "role": "admin dangerous",
@@ -60,6 +60,7 @@ def _table(text: str) -> dict[str, str]:
 _ACCESS = _table("""
     RO access = dump digest expiretime get getrange lcs mget pexpiretime pttl rillet.xafter rillet.xnodes rillet.xrank
         getbit bitcount bitpos bitfield_ro
+        arcount arget argetrange argrep arinfo arlastitems arlen armget arnext arop arscan
         geopos geohash geodist georadius_ro georadiusbymember_ro geosearch
         substr ttl xinfo|consumers xinfo|groups xinfo|stream xpending xrange xread xreadgroup xrevrange lindex
         lrange lpos smismember smembers srandmember sinter sunion sdiff sintercard sunioncard sdiffcard sscan hget
@@ -71,8 +72,10 @@ _ACCESS = _table("""
     RW update = hexpire hpexpire hexpireat hpexpireat hpersist hsetex
         expire expireat pexpire pexpireat persist setrange xack xadd xcfgset xclaim xgroup|setid xidmprecord
         xsetid hset hmset zadd lset geoadd
+        arinsert armset arring arseek arset
     RW delete = xautoclaim xdel xdelex xgroup|delconsumer xgroup|destroy xtrim lrem ltrim srem hdel zrem
         zremrangebyrank zremrangebyscore zremrangebylex
+        ardel ardelrange
     RW update delete = xackdel
     RW delete variable_flags = delex
     RW insert = append xgroup|create xgroup|createconsumer lpush rpush lpushx rpushx linsert sadd hsetnx

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
+from rillet.types.array import Array
 from rillet.types.hash import Hash
 from rillet.types.list import List
 from rillet.types.set import Set
@@ -22,6 +23,7 @@ from rillet.types.zset import Zset
 _FIELDS: dict[type, str] = {
     String: "distrib_strings_sizes", List: "distrib_lists_items", Set: "distrib_sets_items",
     Zset: "distrib_zsets_items", Hash: "distrib_hashes_items",
+    Array: "distrib_arrays_items",
 }  # fmt: skip
 _UNITS = " KMGTPE"
 

@@ -18,5 +18,5 @@ cdef class PlainKeys:
     cdef bint _write_one(self, Dict keys, Py_ssize_t n) except -1
     cdef bint _head(self, Dict keys, Py_ssize_t n, int kind) except -1
 
-cpdef list streams_of(Dict keys)
+cpdef list[object] versioned_values(Dict keys)
 cpdef Py_ssize_t read_plain_keys(RdbReader reader, Database database, bint merge) except -1

@@ -23,6 +23,7 @@ except ModuleNotFoundError:  # Cython is not installed: use a replacement for it
 from rillet.errors import Corrupt
 from rillet.keyspace.database import Database
 from rillet.structs.dict import Dict
+from rillet.types.array import Array
 from rillet.types.rdb.primitives import RdbReader, RdbWriter
 from rillet.types.stream.value import Stream
 from rillet.types.string import String
@@ -142,15 +143,15 @@ class PlainKeys:
 
 
 @cython.ccall
-def streams_of(keys: Dict) -> list[Stream]:
-    """Return all streams of a keyspace, the only values that need a newer RDB version than 10. O(objects)"""
-    found: list[Stream] = []
+def versioned_values(keys: Dict) -> list[object]:
+    """Return all streams and arrays of a keyspace, which may need a newer RDB version than 10. O(objects)"""
+    found: list[object] = []
     chunk: object
     value: object
     for chunk in keys._objects:
         if chunk is not None:
             for value in chunk:  # type: ignore[attr-defined]
-                if type(value) is Stream:
+                if type(value) is Stream or type(value) is Array:
                     found.append(value)
     return found
 

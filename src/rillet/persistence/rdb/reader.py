@@ -73,9 +73,9 @@ _PART_END, _PART_SIGNED, _PART_UNSIGNED, _PART_FLOAT, _PART_DOUBLE, _PART_STRING
 _AFTER_KEYS = 2  # the load time of module data that follows the keys
 _NAMED = 10  # how many omitted keys the server's log names
 _TYPES = {
-    6: "a module value of Redis 4.0's previews", 28: "an array", 29: "a rate limit",
+    6: "a module value of Redis 4.0's previews", 29: "a rate limit",
 }  # fmt: skip
-_READS = "this version reads strings, lists, sets, hashes, sorted sets and streams"
+_READS = "this version reads strings, lists, sets, hashes, sorted sets, arrays and streams"
 
 
 class Loaded(NamedTuple):

@@ -48,7 +48,7 @@ _ONE_STRING = frozenset((0, 9, 10, 11, 12, 13, 16, 17, 20))
 _STRINGS = {1: 1, 2: 1, 4: 2, 14: 1}  # the number of strings per element
 _STREAMS = frozenset((15, 19, 21, 26, 27))
 # The types that servers write since RDB version 10; other bytes do not begin a record after a gap.
-_WRITTEN_SINCE_10 = frozenset((0, 2, 4, 5, 7, 11, 16, 17, 18, 19, 20, 21, 22, 24, 25, 26, 27))
+_WRITTEN_SINCE_10 = frozenset((0, 2, 4, 5, 7, 11, 16, 17, 18, 19, 20, 21, 22, 24, 25, 26, 27, 28))
 _OPCODES = frozenset((DATABASE, SIZES, SLOT_SIZES, FUNCTION, MODULE_AUX, FACT, END, IDLE, *_PREFIXES))
 
 
@@ -429,6 +429,8 @@ def _end_of_value(data: bytes, kind: int, at: int) -> int:
         return _stream(data, kind, at)
     if kind == MODULE_VALUE:
         return _parts(data, length_at(data, at)[1])
+    if kind == 28:
+        return _array(data, at)
     if kind == 25:  # a hash with field expiry, as a listpack: the least expiry, the listpack
         return string_end(data, at + 8)
     at += 8 if kind == 24 else 0  # a hash with field expiry: the least expiry, then an expiry per field
@@ -447,6 +449,21 @@ def _end_of_value(data: bytes, kind: int, at: int) -> int:
             at = _strings(data, at, 2) + 8
         else:
             at = _strings(data, length_at(data, at)[1], 2)
+    return at
+
+
+def _array(data: bytes, at: int) -> int:
+    """Return the offset after an array (rillet.types.rdb.array draws its parts)."""
+    count, at = _count(data, at)
+    inserted, at = length_at(data, at)
+    at = _lengths(data, at, inserted)
+    if inserted > 1:
+        raise Corrupt("the insert index of an array expected")
+    for _ in range(count):
+        kind, at = length_at(data, length_at(data, at)[1])
+        if kind > 3:
+            raise Corrupt("a value of an array expected")
+        at = at + 8 if kind in (1, 2) else string_end(data, at)
     return at
 
 

@@ -9,8 +9,8 @@
     FF  CRC-64 (8, little endian)          the end; 0 means no checksum (rdbchecksum no)
 
 The version precedes the keys, so it is determined first: the oldest version that supports the type of every value. Only
-streams and hashes with field expiry can need a newer one than 10; the keyspace knows whether it has such hashes. With
-`compat` valkey, a file with such hashes has Valkey's version 80.
+streams, arrays and hashes with field expiry can need a newer one than 10; the keyspace knows whether it has such
+hashes. With `compat` valkey, a file with such hashes has Valkey's version 80.
 Every server since Redis 7.0 reads a file of strings and ordinary streams. For this, one field is omitted if `compat` is
 7.0: the times at which consumers were active. Data written by commands is never omitted.
 
@@ -36,7 +36,7 @@ from rillet.keyspace.database import Database
 from rillet.keyspace.lru import LFU
 from rillet.persistence.debug_delay import debug_delay
 from rillet.persistence.disk import REAL, Disk, DiskFile, write_all
-from rillet.persistence.rdb.plain_keys import END, OTHER, PlainKeys, streams_of
+from rillet.persistence.rdb.plain_keys import END, OTHER, PlainKeys, versioned_values
 from rillet.persistence.rdb.reader import Kept, KeptValue, kept_of
 from rillet.runtime.engine import Engine
 from rillet.structs.crc64 import crc64
@@ -172,8 +172,8 @@ class _RdbFileWriter:
         engine = self.engine
         version = self.version
         if version is None:
-            streams = (stream for database in engine.databases for stream in streams_of(database.keys))
-            version = max((rdb.version_of(self._type_of(stream)) for stream in streams), default=rdb.RDB_VERSION)
+            values = (value for database in engine.databases for value in versioned_values(database.keys))
+            version = max((rdb.version_of(self._type_of(value)) for value in values), default=rdb.RDB_VERSION)
             version = self._version_of_hashes(version)
         self.piece.raw(b"REDIS%04d" % version if version <= rdb.NEWEST_VERSION else b"VALKEY%03d" % version)
         facts = {
@@ -229,6 +229,10 @@ class _RdbFileWriter:
     def _key(self, database: Database, n: int) -> None:
         """Write the key of an entry."""
         key, value = database.keys.entry_key(n), database.value_at(n)
+        if self.version is not None and not rdb.fits(value, self.version):
+            if self.lost is not None:
+                self.lost.append(Lost(database.index, key, "an array"))
+            return
         kind = self._type_of(value)
         if self.version is not None and self.lost is not None:
             self.lost += [Lost(database.index, key, what) for what in rdb.losses(value, kind)]

@@ -15,8 +15,9 @@ A value that the target refuses to restore, because its server is older or anoth
 (SET, RPUSH, SADD, ZADD, HSET and HPEXPIREAT) under a temporary name in its slot, and renamed.
 
 **Comparison.** Two values are equal if type and content are equal: the text of a string, the elements of a list in
-order, the members of a set, members and scores, fields, values and the times at which fields expire (if both servers
-have field expiry; otherwise the report names the hashes that lose it). Encodings may differ. The lifetimes may differ
+order, the members of a set, members and scores, the values of an array with their indexes and its insert index, fields,
+values and the times at which fields expire (if both servers have field expiry; otherwise the report names the hashes
+that lose it). Encodings may differ. The lifetimes may differ
 by LIFETIME ms, because DUMP and RESTORE take time. A module's value is compared by its DUMP payload. The digest in the
 report combines the digests of all keys (XOR of xxh3-128), so it does not depend on their order.
 
@@ -41,6 +42,7 @@ from rillet.client.errors import ConnectorError
 from rillet.client.key_scan import SHARES, KeyScan, ScanPart, plan_scan
 from rillet.client.servers import Servers
 from rillet.client.transaction import retry
+from rillet.errors import RilletError
 from rillet.protocol.reply_parser import ReplyError
 from rillet.spark.errors import plainly
 from rillet.spark.options import ConnectionOptions, OptionError, declared
@@ -49,6 +51,7 @@ from rillet.spark.pipelines.migrate_compare import POLICIES, REFUSE, places
 from rillet.spark.server_address import require_store
 from rillet.spark.table_options import TableOptions, escaped, parse_table
 from rillet.spark.write.commits import record_key, shown
+from rillet.types.rdb import value as rdb
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -283,6 +286,8 @@ class KeyCopy:
                 continue
             if content is None or content == [] or lifetime == -2:
                 kind = b"none" if kind != b"stream" else kind
+            elif kind == b"array":
+                content = _array_content(content)
             elif kind == b"set":
                 content = sorted(content)
             elif kind == b"hash":
@@ -417,6 +422,16 @@ def _each(
             text = str(reply)
             raise ConnectorError(f"rillet: {servers} rejected {words[0].decode()} of {shown(key)}: {text}", text)
     return replies
+
+
+def _array_content(payload: bytes) -> Any:
+    """Return the insert index, the indexes and the values in a DUMP payload; the payload, if it cannot be read."""
+    try:
+        cells = rdb.restore(payload).cells  # type: ignore[attr-defined]
+    except (RilletError, IndexError, AttributeError):
+        return payload
+    items = [word for index, value in cells.items() for word in (b"%d" % index, value)]
+    return [b"%d" % cells.insert_index, *items]
 
 
 def _equal(mine: _Value, theirs: _Value) -> bool:

@@ -7,6 +7,8 @@
     list      RPUSH key value
     set       SADD key member
     zset      ZADD key score member                          addColumns=<scoreColumn>: ZINCRBY key number member
+    array     ARSET key index value
+    bitmap    SETBIT key offset 1, or the value of the column `bit`
     all       PEXPIRE key ms                                 with ttl or ttlColumn; a null leaves the lifetime unchanged
 
 mode("overwrite") of hashes and strings writes DEL before HSET, and SET without KEEPTTL, so that a key has nothing from
@@ -65,6 +67,7 @@ class TableLayout:
         self.cluster = False  # set in tasks: whether each slot has its own transactions
         kinds = {field.name: field.dataType for field in schema.fields}
         self.key = options.key_name
+        self.with_bit = options.type == "bitmap" and "bit" in kinds
         self.prefix = options.key_prefix.encode()
         self.added = list(options.add_columns or ())
         self.fields = self._fields(kinds) if options.type == "hash" else {}
@@ -73,6 +76,8 @@ class TableLayout:
             wrong = [text for name in self.columns() for text in _without_text(name, kinds[name], self._is_map(name))]
             wrong += [f"column {name!r} is {kinds[name].simpleString()}, not a number"
                       for name in self._numbers() if not _is_number(kinds[name])]  # fmt: skip
+            wrong += [f"column {name!r} is {kinds[name].simpleString()}, not an integer"
+                      for name in self._indexes() if not _is_index(kinds[name])]  # fmt: skip
         if wrong:
             raise OptionError("rillet: " + "; ".join(wrong))
         self.whole_numbers = {name for name in self.added if _is_whole(kinds[name])}
@@ -132,16 +137,24 @@ class TableLayout:
         scores = [options.score_column] if options.type == "zset" else []
         return list(dict.fromkeys([*scores, *self.added, *([options.ttl_column] if options.ttl_column else [])]))
 
+    def _indexes(self) -> list[str]:
+        """Return the columns that must contain integers."""
+        return {"array": ["index"], "bitmap": ["offset"]}.get(self.options.type, [])
+
     def columns(self) -> list[str]:
         """Return the names of the columns that are written, the key first."""
         options = self.options
         names = [self.key]
         if options.type == "hash":
             names += ["fields"] if self.of_map else list(self.fields)
+        elif options.type == "bitmap":
+            names += ["offset", "bit"] if self.with_bit else ["offset"]
         else:
             names.append(options.value_name)
             if options.type == "zset":
                 names.append(options.score_column)
+            if options.type == "array":
+                names.append("index")
         return [*names, options.ttl_column] if options.ttl_column else names
 
     # ---- commands ----
@@ -188,6 +201,10 @@ class TableLayout:
         elif options.type == "zset":
             verb = b"ZINCRBY" if self.added else b"ZADD"
             commands.append(CommandForm([verb, _KEY, 2, 1], bulk=bool(self.added)))
+        elif options.type == "bitmap":
+            commands.append(CommandForm([b"SETBIT", _KEY, 1, 2 if self.with_bit else b"1"]))
+        elif options.type == "array":
+            commands.append(CommandForm([b"ARSET", _KEY, 2, 1]))
         else:
             commands.append(CommandForm([b"RPUSH" if options.type == "list" else b"SADD", _KEY, 1]))
         if options.ttl is not None and not lifetime:
@@ -230,13 +247,18 @@ class TableLayout:
                 column = self._milliseconds(column, keys)
             if name == options.score_column and options.type == "zset":
                 self._require_scores(column, batch.column(options.value_name), keys)
+            if name == "index" and options.type == "array":
+                self._require_indexes(column, batch.column(options.value_name), keys)
+            if name == "bit" and self.with_bit:
+                column = column.cast(pa.int64())
             arrays.append(column)
         made = pa.RecordBatch.from_arrays(arrays, self.columns())
         if self.removes:
             return self._with_removed(made)
         if self.of_map or (options.type in ("hash", "string") and (options.nulls == "delete" or self.overwrite)):
             return made
-        wanted = list(self.fields) if options.type == "hash" else [options.value_name]
+        value = "offset" if options.type == "bitmap" else options.value_name
+        wanted = list(self.fields) if options.type == "hash" else [value]
         wanted += [options.ttl_column] if options.ttl_column else []
         if any(made.column(name).null_count == 0 for name in wanted):
             return made
@@ -289,6 +311,18 @@ class TableLayout:
                 f"{members[wrong].as_py()!r} of {_shown(keys[wrong])}"
             )
 
+    def _require_indexes(self, indexes: Any, values: Any, keys: Any) -> None:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        bad = pc.fill_null(pc.less(indexes, pa.scalar(0).cast(indexes.type)), True)
+        wrong = pc.index(pc.and_(bad, pc.is_valid(values)), True).as_py()
+        if wrong >= 0:
+            raise ConnectorError(
+                f"rillet: the column 'index' is {indexes[wrong].as_py()} for a value of {_shown(keys[wrong])}: "
+                "expected an index of at least 0"
+            )
+
     # ---- transactions (write/transactions.py) ----
 
     @property
@@ -335,6 +369,13 @@ def _is_number(kind: DataType) -> bool:
     from pyspark.sql.types import NumericType
 
     return isinstance(kind, NumericType)
+
+
+def _is_index(kind: DataType) -> bool:
+    """Return whether a column can contain indexes: an integer type, or decimal(p,0) for those above a bigint."""
+    from pyspark.sql.types import DecimalType
+
+    return _is_whole(kind) or (isinstance(kind, DecimalType) and kind.scale == 0)
 
 
 def _is_whole(kind: DataType) -> bool:

@@ -132,7 +132,8 @@ def read_table(
 def _without_records(options: TableOptions, batches: Iterable[list[bytes]]) -> Iterable[list[bytes]]:
     """Leave out the commit records of writes, unless the pattern names them or the table lists keys."""
     literal = re.split(rb"[*?\[\\]", options.glob())[0]
-    if options.type not in ("hash", "string") or not PREFIX.startswith(literal) or literal.startswith(b"rillet:"):
+    may_contain = options.type in ("hash", "string", "bitmap") and PREFIX.startswith(literal)
+    if not may_contain or literal.startswith(b"rillet:"):
         return batches
     return ([key for key in batch if not key.startswith(PREFIX)] for batch in batches)
 

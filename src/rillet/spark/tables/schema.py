@@ -7,6 +7,8 @@
     list      index, value                               LLEN, LRANGE      a row for each element
     set       member                                     SCARD, SMEMBERS   a row for each member
     zset      member, score                              ZCARD, ZRANGE     a row for each member
+    array     index, value                               ARCOUNT, ARSCAN   a row for each index with a value
+    bitmap    offset                                     GET               a row for each bit that is 1
     keys      type, encoding, ttl, idle, bytes           TYPE, OBJECT ENCODING, TTL, OBJECT IDLETIME, MEMORY USAGE
 
 Only the commands of the schema's columns are sent. The key is the column `keyColumn`, without `keyPrefix`.
@@ -17,11 +19,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from rillet.client.key_reader import KeyPlan
+from rillet.client.key_reader import LAST_INDEX, KeyPlan
 from rillet.columns.arrow_batch import KIND_NAMES, field_alias, kind_of, map_value_kind, set_type
 from rillet.columns.column import BINARY, BYTE, INT, LONG, SHORT, STRING, Column
 from rillet.columns.row_builder import MODES, RowBuilder
-from rillet.columns.table_decoder import ITEMS, PAIRS, SCALAR, SCORED, VALUES, ReplyPart
+from rillet.columns.table_decoder import BITS, INDEXED, ITEMS, PAIRS, SCALAR, SCORED, VALUES, ReplyPart
 from rillet.spark.column_types import unsupported_columns
 from rillet.spark.options import OptionError
 from rillet.spark.table_options import TableOptions
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 # The name of the type in TYPE's reply and in SCAN's option TYPE.
-SCAN_TYPES = {"json": b"ReJSON-RL", "keys": b""}
+SCAN_TYPES = {"json": b"ReJSON-RL", "keys": b"", "bitmap": b"string"}
 _NUMBERS = (BYTE, SHORT, INT, LONG)
 _KEY_COMMANDS = {
     "type": (b"TYPE",),
@@ -47,6 +49,8 @@ def default_schema(options: TableOptions) -> str:
     columns = {
         "hash": f"{key}, fields map<string,string>",
         "list": f"{key}, index bigint, {value}",
+        "array": f"{key}, index bigint, {value}",
+        "bitmap": f"{key}, offset bigint",
         "zset": f"{key}, {value}, `{options.score_column}` double",
         "keys": f"{key}, type string, encoding string, ttl bigint, idle bigint, bytes bigint",
     }.get(options.type, f"{key}, {value}")
@@ -142,6 +146,8 @@ class TableRows:
         options = self.options
         return {
             "list": ("index", options.value_name),
+            "array": ("index", options.value_name),
+            "bitmap": ("offset",),
             "zset": (options.value_name, options.score_column),
             "keys": tuple(_KEY_COMMANDS),
         }.get(options.type, (options.value_name,))
@@ -153,6 +159,11 @@ class TableRows:
         if kind == "list":
             part = ReplyPart(ITEMS, [self.values.get("index"), value])
             return KeyPlan(kind, [(b"LRANGE", b"0", b"-1")], [part], b"LLEN")
+        if kind == "bitmap":
+            return KeyPlan(kind, [(b"GET",)], [ReplyPart(BITS, [self.values.get("offset")])])
+        if kind == "array":
+            part = ReplyPart(INDEXED, [self.values.get("index"), value])
+            return KeyPlan(kind, [(b"ARSCAN", b"0", LAST_INDEX)], [part], b"ARCOUNT")
         if kind == "set":
             return KeyPlan(kind, [(b"SMEMBERS",)], [ReplyPart(ITEMS, [None, value])], b"SCARD")
         if kind == "zset":

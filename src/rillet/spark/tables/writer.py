@@ -37,6 +37,7 @@ from rillet.spark.errors import plainly
 from rillet.spark.options import OptionError
 from rillet.spark.table_options import READ_ONLY, TableOptions, escaped, parse_table
 from rillet.spark.tables.commands import TableLayout
+from rillet.spark.tables.schema import SCAN_TYPES
 from rillet.spark.tables.senders import TableSender, TableTransactionSender
 from rillet.spark.worker_socket import InTask
 from rillet.spark.write.commits import (
@@ -200,7 +201,7 @@ class TableStreamingWriter(_TableWriter, DataSourceStreamArrowWriter):
 
 def _keys_with_prefix(servers: Servers, options: TableOptions) -> Iterator[list[bytes]]:
     """Yield the keys of the table: those with the prefix and the type, but not the commit records of writes."""
-    kind = options.type.encode()
+    kind = SCAN_TYPES.get(options.type, options.type.encode())
     with Servers(options) as scanning:
         for part in plan_scan(scanning, 1):
             for keys in KeyScan(scanning, part, escaped(options.key_prefix) + b"*", kind).batches(_BATCH):

@@ -21,6 +21,8 @@ An operator cannot wait, so `len(stream)`, `stream[id]`, `id in stream` and `pri
 use `length`, `get`, `contains` and `set_value`. A property that runs a command is a method: `await stream.last_id()`.
 """
 
+from rillet.store.aio.array import AsyncArray
+from rillet.store.aio.bitmap import AsyncBitmap
 from rillet.store.aio.geo import AsyncGeo
 from rillet.store.aio.group import AsyncConsumer, AsyncGroup, AsyncMultiConsumer
 from rillet.store.aio.hash import AsyncHash
@@ -34,6 +36,7 @@ from rillet.store.aio.stream import AsyncStream
 from rillet.store.aio.string import AsyncCounter, AsyncString
 from rillet.store.aio.subscription import AsyncSubscription
 
-__all__ = ["AsyncConsumer", "AsyncCounter", "AsyncGeo", "AsyncGroup", "AsyncHash", "AsyncHyperLogLog", "AsyncList",
+__all__ = ["AsyncArray", "AsyncBitmap", "AsyncConsumer", "AsyncCounter", "AsyncGeo", "AsyncGroup", "AsyncHash",
+           "AsyncHyperLogLog", "AsyncList",
            "AsyncMessage", "AsyncMultiConsumer", "AsyncSet", "AsyncSortedSet", "AsyncStore", "AsyncStream",
            "AsyncString", "AsyncSubscription"]  # fmt: skip

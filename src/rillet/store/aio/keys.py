@@ -11,6 +11,8 @@ from datetime import datetime, timedelta
 from typing import Any, cast, overload
 
 from rillet.errors import StoreError
+from rillet.store.aio.array import AsyncArray
+from rillet.store.aio.bitmap import AsyncBitmap
 from rillet.store.aio.geo import AsyncGeo
 from rillet.store.aio.hash import AsyncHash
 from rillet.store.aio.hyperloglog import AsyncHyperLogLog
@@ -19,14 +21,18 @@ from rillet.store.aio.set import AsyncSet
 from rillet.store.aio.sorted_set import AsyncSortedSet
 from rillet.store.aio.stream import AsyncStream
 from rillet.store.aio.string import AsyncCounter, AsyncString
-from rillet.store.codecs import Codec, text
+from rillet.store.codecs import Codec, raw, text
 from rillet.store.encoding import decode, encode_name
 from rillet.store.keys import _INTEGERS, Name, V
 from rillet.store.types.stored_key import milliseconds_of, ttl_of, unix_milliseconds_of
 
-AnyKey = AsyncStream | AsyncHash[str] | AsyncSet[str] | AsyncSortedSet[str] | AsyncList[str] | AsyncString[str]
+AnyKey = (
+    AsyncStream | AsyncHash[str] | AsyncSet[str] | AsyncSortedSet[str]
+    | AsyncList[str] | AsyncString[str] | AsyncArray[str]
+)  # fmt: skip
 _CLASSES: dict[bytes, Any] = {
     b"hash": AsyncHash, b"list": AsyncList, b"set": AsyncSet, b"string": AsyncString, b"zset": AsyncSortedSet,
+    b"array": AsyncArray,
 }  # fmt: skip
 
 
@@ -90,6 +96,18 @@ class AsyncKeyCommands(AsyncCommandRunner):
     def string(self, name: Name, *, codec: Codec[Any] = text) -> AsyncString[Any]:
         """Return the string of that name; the codec is that of its value."""
         return AsyncString(cast(Any, self), name, codec)
+
+    @overload
+    def array(self, name: Name) -> AsyncArray[str]: ...
+    @overload
+    def array(self, name: Name, *, codec: Codec[V]) -> AsyncArray[V]: ...
+    def array(self, name: Name, *, codec: Codec[Any] = text) -> AsyncArray[Any]:
+        """Return the array of that name; the codec is that of its values."""
+        return AsyncArray(cast(Any, self), name, codec)
+
+    def bitmap(self, name: Name) -> AsyncBitmap:
+        """Return the bitmap of that name: a string as a list of bits."""
+        return AsyncBitmap(cast(Any, self), name, raw)
 
     @overload
     def hyperloglog(self, name: Name) -> AsyncHyperLogLog[str]: ...

@@ -5,7 +5,7 @@ A DUMP payload is a type, the value in the form of that type, and a footer of te
     type (1)  value ...  RDB version (2, little endian)  CRC-64 of all before (8, little endian)
 
 A string (type 0) is one string of `primitives`. The other types have a module each: `list`, `set`, `hash`, `zset`,
-`stream`. The value of a module's type (type 7) is the number of the type and the parts that the module writes
+`array`, `stream`. The value of a module's type (type 7) is the number of the type and the parts that the module writes
 (rillet.types.module).
 
 By default a value is written as the oldest RDB type that can hold it, with the RDB version that introduced this type,
@@ -22,11 +22,13 @@ from types import ModuleType
 
 from rillet.errors import Corrupt
 from rillet.structs.crc64 import crc64
+from rillet.types.array import Array
 from rillet.types.compat import COMPATS, Compat
 from rillet.types.encoding_limits import DEFAULTS, EncodingLimits
 from rillet.types.hash import Hash
 from rillet.types.list import List
 from rillet.types.module import NOWHERE, KeyPlace, ModuleValue, find_type, type_name
+from rillet.types.rdb import array as rdb_array
 from rillet.types.rdb import hash as rdb_hash
 from rillet.types.rdb import list as rdb_list
 from rillet.types.rdb import set as rdb_set
@@ -58,7 +60,7 @@ _FILTERS_EXPIRED = 14
 _FOOTER = 10
 STREAMS_OF_VALKEY = 11
 """The RDB version at which Valkey forked from Redis."""
-_CODECS: dict[type, ModuleType] = {List: rdb_list, Set: rdb_set, Hash: rdb_hash, Zset: rdb_zset}
+_CODECS: dict[type, ModuleType] = {List: rdb_list, Set: rdb_set, Hash: rdb_hash, Zset: rdb_zset, Array: rdb_array}
 # RDB types whose value is a ziplist, listpack, ...: the message that Redis logs if its bytes are corrupt.
 _BLOCK_CHECKS = {
     rdb_hash.TYPE_HASH_ZIPMAP: "Zipmap integrity check failed",
@@ -76,7 +78,7 @@ _BLOCK_CHECKS = {
 }
 
 __all__ = [
-    "TYPE_STREAM_72", "check_of", "dump", "load", "refusal", "restore", "save", "seal_is_valid", "type_of",
+    "TYPE_STREAM_72", "check_of", "dump", "fits", "load", "refusal", "restore", "save", "seal_is_valid", "type_of",
     "version_of",
 ]  # fmt: skip
 
@@ -184,8 +186,15 @@ def losses(value: object, kind: int) -> list[str]:
     return lost_of_stream(value, kind) if isinstance(value, Stream) else []
 
 
+def fits(value: object, version: int) -> bool:
+    """Return whether an RDB version has a type for the value; only arrays are too new for some."""
+    return not isinstance(value, Array) or (rdb_array.VERSION <= version != _VALKEY)
+
+
 def version_of(kind: int) -> int:
     """Return the RDB version in the DUMP footer for an RDB type: the first that has the type, at least 10."""
+    if kind == rdb_array.TYPE_ARRAY:
+        return rdb_array.VERSION
     if kind in (rdb_hash.TYPE_HASH_TIMES, rdb_hash.TYPE_LISTPACKEX):
         return rdb_hash.TIMES_SINCE
     if kind == rdb_hash.TYPE_HASH_VALKEY:

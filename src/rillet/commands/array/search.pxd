@@ -1,0 +1,20 @@
+cimport cython
+from rillet.commands.array.values cimport array_to_read, parse_index, write_index, write_word
+from rillet.structs.regex_matcher cimport RegexMatcher
+from rillet.structs.array_cursor cimport ArrayCursor
+from rillet.structs.sparse_array cimport SparseArray
+from rillet.types.array cimport Array
+
+
+@cython.final
+cdef class Predicates:
+    cdef list words
+    cdef list tests
+    cdef bint all
+    cdef bint fold
+    cdef bint with_values
+    cdef long long limit
+    cpdef bint match(self, bytes value) except -1
+
+
+cdef unsigned long long _bound(bytes raw, Array array) except? 7777777777777777777

@@ -1,0 +1,13 @@
+from rillet.protocol.reply_writer cimport ReplyWriter
+from rillet.runtime.session cimport Session
+from rillet.structs.listpack cimport parse_digits
+from rillet.structs.array_slice cimport integer_of
+from rillet.structs.sparse_array cimport SparseArray
+from rillet.types.array cimport Array
+
+cpdef unsigned long long parse_index(bytes raw, bint terminal=*) except? 7777777777777777777
+cpdef Array array_to_read(Session session, bytes key)
+cpdef Array array_for_write(Session session, bytes key, bint create)
+cpdef bint write_word(ReplyWriter out, SparseArray cells, unsigned long long word) except -1
+cpdef bint write_index(ReplyWriter out, unsigned long long index) except -1
+cpdef bint changed(Session session, bytes key, bytes event, long long changes) except -1
