@@ -15,7 +15,7 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1] / "src"
-PUBLIC = {"Stream", "Group", "Consumer", "Message", "Hash", "Set", "List", "String"}
+PUBLIC = {"Stream", "Group", "Consumer", "Message", "Hash", "Set", "List", "String", "Array"}
 
 
 def modules() -> dict[str, Path]:
