@@ -102,6 +102,7 @@ TYPED = (
     "commands/stream/pending",
     "commands/string/values",
     "commands/string/fast_path",
+    "commands/string/set_options",
     "commands/string/get_set",
     "commands/string/ranges",
     "commands/string/counters",

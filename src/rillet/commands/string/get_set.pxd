@@ -1,3 +1,4 @@
+from rillet.commands.string.set_options cimport SetOptions, without_get
 from rillet.commands.string.values cimport store_string, write_string, write_string_of
 from rillet.keyspace.database cimport Database
 from rillet.protocol.reply_writer cimport ReplyWriter

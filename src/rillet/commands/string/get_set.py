@@ -22,16 +22,15 @@ from rillet.commands.first_key_pop import KeysAfterNumber
 from rillet.commands.keys.expire import deletion
 from rillet.commands.string import command
 from rillet.commands.string.fast_path import GetFastPath, SetFastPath
+from rillet.commands.string.set_options import GET, KEEPTTL, NX, PERSIST, XX, SetOptions, without_get
 from rillet.commands.string.values import store_string, write_string, write_string_of
 from rillet.errors import CommandError, WrongType
 from rillet.protocol.reply_writer import ReplyWriter
 from rillet.runtime.session import Session
 from rillet.structs.integer_text import decimal
 from rillet.structs.xxh3 import hex_digest
-from rillet.types.compat import Compat
 from rillet.types.string import String
 
-_EXISTENCE = {b"NX", b"XX"}
 EXPIRY_OPTIONS = {b"EX": (1000, True), b"PX": (1, True), b"EXAT": (1000, False), b"PXAT": (1, False)}
 
 
@@ -48,67 +47,13 @@ def expiry_ms(session: Session, raw: bytes, option: bytes) -> int:
     return int(when)
 
 
-class _SetOptions:
-    """The options of SET, GETEX or MSETEX (parseExtendedStringArgumentsOrReply).
-
-    without_get: the words in front of argv[start], and all options except GET.
-    """
-
-    __slots__ = ("condition", "expiry", "expiry_at", "expiry_option", "flags", "operand", "without_get")
-
-    def __init__(self, argv: list[bytes], start: int, flags: tuple[bytes, ...], keep: bytes,
-                 compat: Compat | None = None) -> None:
-        """Parse the options from argv[start] on: words from `flags`, and an expiry unless the word `keep` is given.
-
-        compat: accept the comparisons of this server.
-        """
-        self.flags: set[bytes] = set()
-        self.expiry: bytes | None = None
-        self.expiry_option = b""
-        self.expiry_at = 0
-        self.condition = b""
-        self.operand = b""
-        self.without_get = argv[:start]
-        conditions = _conditions(compat)
-        at = start
-        while at < len(argv):
-            option = argv[at].upper()
-            first = at
-            if option in EXPIRY_OPTIONS:
-                if at + 1 == len(argv) or keep in self.flags or self.expiry_option not in (b"", option):
-                    raise syntax_error()
-                self.expiry, self.expiry_option, self.expiry_at = argv[at + 1], option, at
-                at += 1
-            elif option in conditions and at + 1 < len(argv) and self._may_compare(option, compat):
-                self.condition, self.operand = option, argv[at + 1]
-                at += 1
-            elif option not in flags or (option == keep and self.expiry_option) or (
-                option in _EXISTENCE and self.condition and compat is not None and compat.valkey
-            ):
-                raise syntax_error()
-            else:
-                self.flags.add(option)
-            at += 1
-            if option != b"GET":
-                self.without_get += argv[first:at]
-        if {b"NX", b"XX"} <= self.flags:
-            raise syntax_error()
-
-    def _may_compare(self, option: bytes, compat: Compat | None) -> bool:
-        """Return whether a comparison may follow the options so far; Redis accepts the same one again."""
-        again = self.condition == option and compat is not None and not compat.valkey
-        return (not self.condition or again) and not _EXISTENCE & self.flags
-
-
-def _conditions(compat: Compat | None) -> tuple[bytes, ...]:
-    """Return the comparisons that SET has on a server."""
-    if compat is None:
-        return ()
-    if compat.valkey:
-        return (b"IFEQ",)
-    return COMPARISONS if compat.knows(84) else ()
-
-
+_NX = cython.declare(cython.int, NX)
+_XX = cython.declare(cython.int, XX)
+_GET = cython.declare(cython.int, GET)
+_KEEPTTL = cython.declare(cython.int, KEEPTTL)
+_PERSIST = cython.declare(cython.int, PERSIST)
+_OF_SET = cython.declare(cython.int, NX | XX | GET | KEEPTTL)
+_OF_MSETEX = cython.declare(cython.int, NX | XX | KEEPTTL)
 COMPARISONS = (b"IFEQ", b"IFNE", b"IFDEQ", b"IFDNE")
 
 
@@ -131,38 +76,35 @@ def set_(session: Session, argv: list[bytes]) -> None:
         store_string(session, argv[1], argv[2], b"set")
         session.out.ok()
         return
-    compat = session.engine.settings.compat
-    options = _SetOptions(argv, 3, (b"NX", b"XX", b"GET", b"KEEPTTL"), b"KEEPTTL", compat)
+    options: SetOptions = SetOptions(argv, 3, _OF_SET, _KEEPTTL, session.engine.settings.compat)
     _set_generic(session, argv[1], argv[2], options)
 
 
-def _set_generic(session: Session, key: bytes, data: bytes, options: _SetOptions) -> None:
+@cython.cfunc
+@cython.exceptval(-1, check=False)
+def _set_generic(session: Session, key: bytes, data: bytes, options: SetOptions) -> cython.bint:
     """Run SET with options (t_string.c: setGenericCommand)."""
-    flags = options.flags
-    get = b"GET" in flags
-    when = -1
+    flags: cython.int = options.flags
+    get: cython.bint = flags & _GET != 0
+    when: cython.longlong = -1
     if options.expiry is not None:
         when = expiry_ms(session, options.expiry, options.expiry_option)
     if get:
         write_string_of(session, key)
-    found = session.db.find(key) >= 0
+    found: cython.bint = session.db.find(key) >= 0
     if (
-        (found and b"NX" in flags)
-        or (not found and (b"XX" in flags or options.condition in (b"IFEQ", b"IFDEQ")))
+        (found and flags & _NX)
+        or (not found and (flags & _XX or options.condition in (b"IFEQ", b"IFDEQ")))
         or (found and options.condition and not _is_met(session, key, options))
     ):
-        if not get:
-            session.out.null()
-        return
+        return True if get else session.out.null()
     if when >= 0 and not EXPIRY_OPTIONS[options.expiry_option][1] and _is_past(session, when):
         if session.db.delete(key):
             _note_overwritten_by_time(session, key)
         if not session.engine.settings.compat.valkey:
             session.engine.statistics.expired_keys += 1  # as if the key was stored and expired
-        if not get:
-            session.out.ok()
-        return
-    session.db.replace_string(key, data, b"KEEPTTL" in flags)
+        return True if get else session.out.ok()
+    session.db.replace_string(key, data, flags & _KEEPTTL != 0)
     session.modified(key)
     session.notify(b"$", b"set", key)
     if when >= 0:
@@ -171,12 +113,13 @@ def _set_generic(session: Session, key: bytes, data: bytes, options: _SetOptions
         if session.engine.log is not None:
             _propagate_expiring(session, options.expiry_option, data, when)
     elif get and session.engine.log is not None:
-        session.propagate(options.without_get)
-    if not get:
-        session.out.ok()
+        session.propagate(without_get(session.argv, 3))
+    return True if get else session.out.ok()
 
 
-def _is_met(session: Session, key: bytes, options: _SetOptions) -> bool:
+@cython.cfunc
+@cython.exceptval(-1, check=False)
+def _is_met(session: Session, key: bytes, options: SetOptions) -> cython.bint:
     """Return whether the string at an existing key meets the comparison of SET; Redis looks it up once more."""
     db = session.db
     value = db.peek(key) if session.engine.settings.compat.valkey else db.view_read(key)
@@ -287,7 +230,7 @@ def _note_deleted(session: Session, key: bytes, by_time: bool = False) -> None:
          complexity="O(1)")
 def getex(session: Session, argv: list[bytes]) -> None:
     """Return the string at a key and change its expiry."""
-    options = _SetOptions(argv, 2, (b"PERSIST",), b"PERSIST")
+    options: SetOptions = SetOptions(argv, 2, _PERSIST, _PERSIST)
     key = argv[1]
     when = -1
     valkey = session.engine.settings.compat.valkey
@@ -301,7 +244,7 @@ def getex(session: Session, argv: list[bytes]) -> None:
         return
     if when >= 0:
         _expire_read(session, key, when, options.expiry_option)
-    elif b"PERSIST" in options.flags and session.db.persist(key):
+    elif options.flags & _PERSIST and session.db.persist(key):
         session.modified(key)
         session.notify(b"g", b"persist", key)
         if session.engine.log is not None:
@@ -389,15 +332,15 @@ def _pair_count(session: Session, argv: list[bytes]) -> int:
 def msetex(session: Session, argv: list[bytes]) -> None:
     """Store strings at several keys with one expiry, if all keys, or none of them, exist."""
     count = _pair_count(session, argv)
-    options = _SetOptions(argv, 2 * count + 2, (b"NX", b"XX", b"KEEPTTL"), b"KEEPTTL")
+    options: SetOptions = SetOptions(argv, 2 * count + 2, _OF_MSETEX, _KEEPTTL)
     when = -1
     if options.expiry is not None:
         when = expiry_ms(session, options.expiry, options.expiry_option)
-    for at in range(2, 2 * count + 2, 2) if options.flags & _EXISTENCE else ():
-        if (session.db.find(argv[at]) >= 0) == (b"NX" in options.flags):
+    for at in range(2, 2 * count + 2, 2) if options.flags & (_NX | _XX) else ():
+        if (session.db.find(argv[at]) >= 0) == bool(options.flags & _NX):
             session.out.integer(0)
             return
-    _set_pairs(session, argv, count, when, b"KEEPTTL" in options.flags)
+    _set_pairs(session, argv, count, when, bool(options.flags & _KEEPTTL))
     relative = options.expiry_option in (b"EX", b"PX")
     if relative or (options.expiry_option == b"EXAT" and session.engine.settings.compat.valkey):
         at = options.expiry_at
