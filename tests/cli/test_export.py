@@ -75,16 +75,16 @@ def test_function_libraries_go_along(tmp_path: Path, capsys: Said) -> None:
 
 
 def test_failures_have_their_exit_status(store: Path, tmp_path: Path, capsys: Said) -> None:
-    out, damaged, array = tmp_path / "out.rdb", tmp_path / "damaged.rdb", tmp_path / "array.rdb"
+    out, damaged, newer = tmp_path / "out.rdb", tmp_path / "damaged.rdb", tmp_path / "newer.rdb"
     damaged.write_bytes(file(10, key(0, b"k", text(b"v")))[:-3])
-    array.write_bytes(file(14, key(28, b"list of lists", b"")))
+    newer.write_bytes(file(14, key(29, b"limit of users", b"")))
     (tmp_path / "two").mkdir()
     for name in "ab":
         (tmp_path / "two" / f"{name}.rdb").write_bytes(file(10))
     (tmp_path / "none").mkdir()
     for source, status, told in (
         (damaged, 1, "damaged.rdb: offset 15: 8 bytes expected, 5 left"),
-        (array, 1, "the key 'list of lists' (database 0) holds an array"),
+        (newer, 1, "the key 'limit of users' (database 0) holds a rate limit"),
         (tmp_path / "nothing", 2, "does not exist"), (tmp_path / "none", 2, "holds neither a log nor an RDB file"),
         (tmp_path / "two", 2, "holds more than one log or RDB file: give one of a.rdb, b.rdb"),
     ):  # fmt: skip

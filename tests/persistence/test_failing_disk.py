@@ -31,6 +31,7 @@ import rillet
 from rillet.errors import Misconf
 warnings.simplefilter("ignore")
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+sys.dont_write_bytecode = True  # a .pyc file that ends at the limit would stay
 path, fsync, door = sys.argv[1:]
 owner = rillet.open(path, appendfsync=fsync)
 store = rillet.open(path) if door == "attached" else owner

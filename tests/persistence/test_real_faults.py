@@ -97,7 +97,8 @@ def test_a_server_recovers_from_a_full_disk(small_device: Path, fsync: str) -> N
 
 @pytest.mark.slow
 def test_a_server_recovers_from_a_file_size_limit(tmp_path: Path) -> None:
-    limit = "import resource, signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)"
+    limit = "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)"
+    limit += "; sys.dont_write_bytecode = True"  # a .pyc file that ends at the limit would stay
     limit += "; resource.setrlimit(resource.RLIMIT_FSIZE, (50000, -1))"
     with running(tmp_path, *LOG, "--appendfsync", "always", before=limit) as server:
         count = _fill(server)

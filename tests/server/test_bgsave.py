@@ -281,7 +281,8 @@ def test_a_failed_fork_is_reported(open_folder: Path) -> None:
 
 
 def test_a_save_to_a_full_disk_fails(tmp_path: Path) -> None:
-    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (100000, 100000))"
+    limit = "import resource, sys; sys.dont_write_bytecode = True"  # one that ends at the limit would stay
+    limit += "; resource.setrlimit(resource.RLIMIT_FSIZE, (100000, 100000))"
     arguments = ("--save", "900 1", "--rdbcompression", "no")
     with running(tmp_path, *arguments, before=limit) as server, server.client() as client:
         client.call("SET small 1")

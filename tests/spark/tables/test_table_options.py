@@ -45,7 +45,9 @@ def test_lifetimes_and_globs() -> None:
 def test_types() -> None:
     assert table_type({"url": "x"}) is None
     assert table_type({"TYPE": "Stream"}) is None
-    assert [parse_table({**GOOD, "type": kind.upper()}).key_name for kind in TYPES] == ["key"] * 6 + ["name"]
+    assert [parse_table({**GOOD, "type": kind.upper()}).key_name for kind in TYPES] == [
+        "name" if kind == "keys" else "key" for kind in TYPES
+    ]
     with pytest.raises(OptionError, match="^rillet: type is 'hashes': expected one of stream, hash, string, list, set"):
         parse_table({**GOOD, "type": "hashes"})
     with pytest.raises(OptionError, match="^rillet: keyPattern, keyColumn: set the option type to one of hash, string"):
