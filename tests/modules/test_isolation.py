@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -241,3 +243,24 @@ def test_wrong_use_of_the_context_is_an_error_of_the_call() -> None:
         with pytest.raises(CommandError):
             bench("t.run", name)
     assert bench("DBSIZE") == 0
+
+
+def test_after_an_interrupted_call_python_runs_as_before() -> None:
+    """No exception is left over, and no flag of Python that would make a function under sys.setprofile endless."""
+    program = """
+import sys
+from rillet.errors import ModuleFailure
+from rillet.modules.guard import Guard
+guard = Guard(lambda: 20, lambda line: None)
+def endless():
+    while True:
+        pass
+try:
+    guard.call("m", endless)
+except ModuleFailure as error:
+    print(error)
+sys.setprofile(lambda *event: None)
+print((lambda: sum(range(10_000)))())
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "ERR the module 'm' failed: was interrupted after 20 ms\n49995000\n", done.stderr

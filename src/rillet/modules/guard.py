@@ -58,9 +58,23 @@ class _Ticket:
         self.paused = 0  # the nested steps of the engine that this call is in
 
 
-def _raise_in(thread: int, error: type[BaseException] | None) -> None:
-    """Raise an exception in a thread soon; None takes back one that has not come yet."""
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(error) if error else None)
+def _raise_in(thread: int, error: type[BaseException]) -> None:
+    """Raise an exception in a thread soon. It replaces one that has not come yet."""
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(error))
+
+
+def _take_back() -> None:
+    """Take back an exception that was raised in this thread and may not have come yet.
+
+    Another one replaces it, and is caught here. To set None instead leaves a flag of Python 3.11 set for ever: each
+    later step would be slow, and endless under sys.setprofile.
+    """
+    try:
+        _raise_in(get_ident(), ModuleTimeout)
+        while True:
+            pass
+    except ModuleTimeout:
+        pass
 
 
 class Watchdog:
@@ -100,7 +114,7 @@ class Watchdog:
                 if not stack:
                     del self._tickets[ticket.thread]
             if ticket.fired:
-                _raise_in(ticket.thread, None)
+                _take_back()
 
     def pause(self) -> None:
         """Let no exception come in this thread until `resume`; one that was raised and did not come yet comes later."""
@@ -109,7 +123,7 @@ class Watchdog:
             stack = self._tickets.get(thread)
             if stack:
                 if stack[-1].fired:  # first, so that no exception comes between the count and the return
-                    _raise_in(thread, None)
+                    _take_back()
                 stack[-1].paused += 1
 
     def resume(self) -> None:
