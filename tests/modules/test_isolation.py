@@ -19,6 +19,8 @@ from rillet.modules import Context
 from rillet.modules.guard import Guard, ModuleTimeout
 from tests.modules.ends import Bench, declared
 
+# A timeout may come inside a destructor or a callback, where Python prints it; it is raised again.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 FAULTY = str(Path(__file__).parent / "faulty" / "faulty.py")
 
 

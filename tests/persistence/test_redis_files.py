@@ -200,9 +200,9 @@ def test_records_between_keys_are_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("body", "told"), [
-    (b"\xfe\x03\x1c\x01a",
-     "the key 'a' \\(database 3\\) holds an array; "
-     "this version reads strings, lists, sets, hashes, sorted sets and streams"),
+    (b"\xfe\x03\x1d\x01a",
+     "the key 'a' \\(database 3\\) holds a rate limit; "
+     "this version reads strings, lists, sets, hashes, sorted sets, arrays and streams"),
     (b"\x07\x01m\x00", "holds a module value"),
     (b"\xf7\x00", "offset 9: data of a module"), (b"\xf5\x00", "offset 9: a function library"),
     (b"\xfe\x20", "database 32"),

@@ -70,9 +70,10 @@ def _take_back() -> None:
     later step would be slow, and endless under sys.setprofile.
     """
     try:
-        _raise_in(get_ident(), ModuleTimeout)
-        while True:
-            pass
+        while True:  # a destructor or a callback can swallow it
+            _raise_in(get_ident(), ModuleTimeout)
+            for _ in range(100):
+                pass
     except ModuleTimeout:
         pass
 
