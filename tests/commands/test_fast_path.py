@@ -250,6 +250,7 @@ def test_entries_with_thousands_of_fields_are_added() -> None:
         [b"SET", b"k", b"v" * 100],
         [b"HSET", b"h", b"f", b"v" * 20],
         [b"LPUSH", b"l", b"a", b"b"],
+        [b"PFADD", b"p", b"e" * 50],
         [b"LMOVE", b"l", b"l2", b"LEFT", b"RIGHT"],
         [b"DEL", b"s", b"h"],
     ],
@@ -260,7 +261,7 @@ def test_without_memory_for_the_log_a_change_is_logged_whole_or_not_made(
     """The buffer of the log cannot grow; a command that runs on the fast path then changes nothing."""
     log = Log(True)
     side = Side(log)
-    for prepared in (ADD, ADD, [b"HSET", b"h", b"e", b"v"], [b"RPUSH", b"l", b"x"]):
+    for prepared in (ADD, ADD, [b"HSET", b"h", b"e", b"v"], [b"RPUSH", b"l", b"x"], [b"PFADD", b"p", b"x"]):
         side.run(prepared)
     log.feed.take()
     grow = ReplyWriter._grow
