@@ -1,0 +1,22 @@
+"""Random scripts against the real servers (tests.scripting.random_scripts)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.judge import PEERS
+from tests.scripting.random_scripts import run
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("resp", [2, 3])
+@pytest.mark.parametrize("compat", PEERS)
+def test_random_scripts_get_the_servers_replies(compat: str, resp: int) -> None:
+    assert not run(compat, 300, resp, resp)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("compat", PEERS)
+def test_many_random_scripts_get_the_servers_replies(compat: str) -> None:
+    assert not run(compat, 20_000, 100)
