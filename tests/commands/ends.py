@@ -12,6 +12,14 @@ from tests.differential.wire import Local
 NOW = 1_700_000_000_000
 
 
+class CreepingClock(ManualClock):
+    """A clock on which two milliseconds pass at each reading of the ticks, so that everything takes time."""
+
+    def ticks(self) -> int:
+        self.advance(2)
+        return super().ticks()
+
+
 class ListLog:
     """A log that stores its commands in a list."""
 

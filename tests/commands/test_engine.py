@@ -160,3 +160,12 @@ def test_the_periodic_rehash_moves_no_key_while_an_iteration_is_under_way(bench:
     bench.engine.rehash(1000)
     assert not database.keys.rehashing
     bench.engine.check()
+
+
+def test_two_sessions_that_write_into_one_buffer_are_detected(bench: Bench) -> None:
+    first, second = bench.engine.session(), bench.engine.session()
+    bench.engine.check()  # both have no reply yet, and share the empty buffer
+    bench.engine.execute(first, [b"PING"])
+    second.out.buf = first.out.buf
+    with pytest.raises(AssertionError, match="two sessions write into one buffer"):
+        bench.engine.check()

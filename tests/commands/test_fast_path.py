@@ -17,6 +17,7 @@ from rillet.runtime.registry import TABLE
 from rillet.runtime.settings import Settings
 from rillet.types.rdb.value import dump
 from tests.commands.ends import NOW
+from tests.variants import by_speed
 
 LIMIT = 1 << 20
 ADD = [b"XADD", b"s", b"*", b"f", b"v"]
@@ -120,7 +121,7 @@ def test_a_batch_of_commands_has_the_effects_of_the_single_commands(seed: int, l
     limits = {"stream_node_max_entries": chance.choice([2, 3, 100]), "stream_node_max_bytes": chance.choice([64, 4096])}
     quick, slow = (Side(None if log == "none" else Log(log == "log with timestamps"), **limits) for _ in range(2))
     quick.engine.notify_events = chance.random() < 0.1  # keyspace events disable the fast path
-    for _ in range(40):
+    for _ in range(by_speed(40, 15, 40)):
         commands = [some_command(chance) for _ in range(chance.choice([1, 5, 20]))]
         data = b"".join(sent(argv, chance) for argv in commands)
         cut = chance.randrange(len(data))

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
+from rillet.commands.geo.replies import write_coordinate, write_distance
+from rillet.protocol.reply_writer import ReplyWriter
 from tests.commands.ends import Bench
 
 
@@ -57,3 +61,25 @@ def test_the_distance_of_opposite_places_can_be_stored(bench: Bench) -> None:
         assert bench(*words) == 2
         assert 20_015 < float(bench("ZSCORE", "t", "there")) < 20_025
     bench.engine.check()
+
+
+def test_coordinates_have_the_seventeen_decimals_of_printf() -> None:
+    chance = random.Random(5)
+    numbers = [0.0, -0.0, 0.5, -0.5, 1.0, -179.99999999999997, 180.0, 2.0**-8, 2.0**-9, 1e-20, 0.1 + 2.0**-40]
+    numbers += [chance.uniform(-180.0, 180.0) for _ in range(300)]
+    numbers += [chance.randrange(-180 << 40, 180 << 40) * 2.0**-40 for _ in range(300)]
+    for number in numbers:
+        text = f"{number:.17f}".rstrip("0").rstrip(".")
+        text = "0" if text == "-0" else text
+        out = ReplyWriter()
+        write_coordinate(out, number, False)
+        assert out.take() == f"${len(text)}\r\n{text}\r\n".encode()
+
+
+def test_distances_have_four_decimals_rounded_to_even() -> None:
+    chance = random.Random(6)
+    for metres in (0.0, 0.00005, 0.00015, 1e13, 12.34565, *(chance.uniform(0, 2e7) for _ in range(300))):
+        text = f"{round(metres * 10000.0):05d}"
+        out = ReplyWriter()
+        write_distance(out, metres)
+        assert out.take() == f"${len(text) + 1}\r\n{text[:-4]}.{text[-4:]}\r\n".encode()

@@ -69,7 +69,7 @@ def test_the_cycle_removes_expired_fields_and_empty_hashes(timed: Timed) -> None
     assert not timed.engine.databases[0].subexpires
     logged = [one for one in commands_in(log.feed.take()) if one[0] not in (b"SELECT", b"MULTI", b"EXEC")]
     if timed.engine.settings.compat.valkey:
-        assert sorted(logged) == [[b"DEL", b"gone"], [b"HDEL", b"gone", b"a"], [b"HDEL", b"h", b"a", b"b"]]
+        assert sorted(logged) == [[b"HDEL", b"gone", b"a"], [b"HDEL", b"h", b"a", b"b"], [b"UNLINK", b"gone"]]
         assert b"expired_fields:3" in timed.run([b"INFO", b"stats"])
     else:
         assert sorted(logged) == [[b"HDEL", b"gone", b"a"], [b"HDEL", b"h", b"a"], [b"HDEL", b"h", b"b"]]
@@ -220,3 +220,17 @@ def test_access_to_expired_data_can_be_allowed() -> None:
     assert (one.ask("HGET h a"), one.ask("GET k"), one.ask("KEYS *")) == (b"1", b"v", [b"h", b"k"])
     one.ask("DEBUG SET-ALLOW-ACCESS-EXPIRED 0")
     assert (one.ask("HGET h a"), one.ask("GET k"), one.ask("DBSIZE")) == (b"-1", b"-1", 0)
+
+
+def test_until_8_6_persist_and_keepttl_are_read_together() -> None:
+    engine = Engine(Settings(compat="8.6"), ManualClock(1_700_000_000_000))
+    client = Local(engine)
+    client.run([b"HSET", b"h", b"f", b"v"])
+    one = b"-ERR Only one of EX, PX, EXAT, PXAT or %s arguments can be specified\r\n"
+    for options, reply in (
+        (b"KEEPTTL PERSIST", b"-ERR unknown argument\r\n"), (b"PERSIST KEEPTTL", b"-ERR unknown argument\r\n"),
+        (b"KEEPTTL PERSIST KEEPTTL", one), (b"PERSIST PERSIST", one), (b"PERSIST KEEPTTL EX 5", one),
+    ):  # fmt: skip
+        for name, last, rest in ((b"HGETEX", b"PERSIST", b"f"), (b"HSETEX", b"KEEPTTL", b"f v")):
+            line = b"%s h %s FIELDS 1 %s" % (name, options, rest)
+            assert client.run(line.split()) == (reply % last if b"%s" in reply else reply), line

@@ -1,4 +1,4 @@
-"""The fast paths of PFADD and PFCOUNT have the effects of their handlers: reply, value, access time, counters, log."""
+"""PFADD, PFCOUNT and PFMERGE: the fast paths have the effects of the handlers: reply, value, access, counters, log."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ KEYS = [b"a", b"a", b"b", b"c", b"text", b"list"]
 BROKEN = b"HYLL\1\0\0\0" + b"\0" * 7 + b"\x80" + b"\x80" * 9
 OTHERS = [
     [b"SET", b"b", BROKEN], [b"DEL", b"a"], [b"SET", b"text", b"x"], [b"RPUSH", b"list", b"x"],
-    [b"PFMERGE", b"c", b"a"],
+    [b"PFMERGE", b"c", b"a"], [b"PFMERGE", b"a", b"b", b"c"], [b"PFMERGE", b"a"], [b"PFMERGE", b"a", b"text"],
+    [b"PFDEBUG", b"TODENSE", b"b"], [b"PFDEBUG", b"TODENSE", b"c"], [b"PFDEBUG", b"SIMD", b"OFF"],
+    [b"PFDEBUG", b"SIMD", b"ON"],
     [b"PEXPIRE", b"a", b"2"], [b"PFDEBUG", b"TODENSE", b"a"], [b"WATCH", b"a"], [b"UNWATCH"], [b"MULTI"], [b"EXEC"],
     [b"PFCOUNT", b"a", b"c"], [b"PFADD"], [b"PFCOUNT"], [b"APPEND", b"a", b"x"], [b"CONFIG", b"SET",
     b"hll-sparse-max-bytes", b"60"], [b"COPY", b"a", b"c", b"REPLACE"], [b"OBJECT", b"ENCODING", b"a"],
@@ -23,10 +25,12 @@ OTHERS = [
 
 
 def some_command(chance: random.Random) -> list[bytes]:
-    """Return a random command, mostly a PFADD or PFCOUNT that the fast path takes."""
+    """Return a random command, mostly a PFADD, PFCOUNT or PFMERGE that the fast path takes."""
     kind = chance.random()
     if kind < 0.12:
         return chance.choice(OTHERS)
+    if kind < 0.2:
+        return [b"PFMERGE", *chance.choices(KEYS[:4], k=chance.randrange(1, 5))]
     if kind < 0.4:
         return [chance.choice([b"PFCOUNT", b"pfcount"]), chance.choice(KEYS)]
     elements = (chance.randbytes(chance.choice((0, 1, 7, 8, 9, 30))) for _ in range(chance.choice((0, 1, 1, 3, 30))))

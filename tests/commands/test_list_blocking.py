@@ -94,6 +94,25 @@ def test_a_blocking_command_is_logged_as_its_effect(waiting: str, logged: str, f
     assert [b" ".join(argv).decode() for argv in log.take()] == ["RPUSH l a b", logged]
 
 
+@pytest.mark.parametrize(("compat", "at_once"), [("7.0", True), ("8.6", False), ("valkey", False)])
+@pytest.mark.parametrize(("waiting", "filling"), [
+    ("BLPOP k 0", "RPUSH k a"), ("BLMOVE k l LEFT LEFT 0", "RPUSH k a"), ("BZPOPMIN k 0", "ZADD k 1 a"),
+    ("XREAD BLOCK 0 STREAMS k 0", "XADD k 1-1 a b"),
+])  # fmt: skip
+def test_an_expired_key_stays_when_its_client_is_tried(waiting: str, filling: str, compat: str, at_once: bool) -> None:
+    """Redis 7.0 deletes the key when it tries the client; newer servers leave it to the next command."""
+    bench = Bench(compat=compat, lazyfree_lazy_expire="no")
+    other = bench.beside()
+    assert not bench.engine.execute(other.session, waiting.encode().split())
+    for line in ("SELECT 1", filling, "PEXPIRE k 10"):
+        bench(*line.split())
+    bench.clock.advance(11)
+    assert bench.logged("SWAPDB", 0, 1) == [[b"SWAPDB", b"0", b"1"], *([[b"DEL", b"k"]] if at_once else [])]
+    assert other.session.blocked is not None
+    bench("SELECT", 0)
+    assert bench.logged("EXISTS", "k") == ([] if at_once else [[b"DEL", b"k"]])
+
+
 def test_a_timeout_replies_with_a_null_array() -> None:
     """A move without an element replies null inside MULTI, and a null array after its timeout."""
     bench = Bench()

@@ -20,9 +20,10 @@ from rillet.types.hash import Hash
 from rillet.types.rdb.value import dump
 from tests.commands.test_fast_path import Log, Side, sent
 from tests.commands.test_string_fast_path import bits, calls
+from tests.variants import by_speed
 
 NEVER = 1 << 40
-BATCHES = 30 if compiled() else 6
+BATCHES = by_speed(15, 4, 30)
 KEYS = [b"h", b"s", b"i", b"z", b"l", b"other", b"", b"k" * 70]
 WORDS = [b"", b"a", b"b", b"c", b"f", b"1", b"2", b"-17", b"007", b"4095", b"70000", b"3000000000", b"x" * 9,
          b"x" * 64, b"y" * 65, b"z" * 130, b"-9223372036854775808", b"9223372036854775807", b"9223372036854775808",

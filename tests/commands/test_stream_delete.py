@@ -441,7 +441,7 @@ def test_replaying_the_log_gives_the_same_nodes_and_pending_entries(seed: int) -
     benches = [Bench(compat="newest", stream_node_max_entries=NODE_SIZES[seed % 4]) for _ in range(2)]
     master, replica = benches
     replica.session = replica.engine.session(trusted=True)
-    for _ in range(by_speed(500, 200)):
+    for _ in range(by_speed(300, 100, 500)):
         argv = commands.next()
         master.run(argv)
         for logged in master.log.take():

@@ -15,6 +15,7 @@ from rillet.types.stream.counts import StreamCounts
 from rillet.types.stream.id import StreamID
 from rillet.types.stream.iterator import StreamIterator
 from tests.commands.ends import Bench
+from tests.variants import by_speed
 
 INVALID_ID = "ERR Invalid stream ID specified as stream command argument"
 NOT_POSITIVE = "ERR value is out of range, must be positive"
@@ -83,7 +84,7 @@ def change(bench: Bench, chance: random.Random) -> None:
 def test_pages_ranks_and_positions_agree_with_xrange_after_random_changes(seed: int) -> None:
     chance = random.Random(seed)
     bench = Bench(compat="newest", stream_node_max_entries=4)
-    for _ in range(100):
+    for _ in range(by_speed(100, 40)):
         change(bench, chance)
         stream: Any = bench.session.db.lookup(b"s")
         if stream is None:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.commands.ends import Bench
+from tests.variants import by_speed
 
 KEY = b"s"
 ENTRIES_OF_A_NODE = 4
@@ -56,7 +57,7 @@ def test_the_first_commands_after_a_load_have_the_same_effect(seed: int) -> None
     stays, leaves = (Bench(compat="newest", stream_node_max_entries=ENTRIES_OF_A_NODE) for _ in range(2))
     for bench in (stays, leaves):
         bench("XGROUP", "CREATE", KEY, "g", 0, "MKSTREAM")
-    for _ in range(120):
+    for _ in range(by_speed(60, 25, 120)):
         flat = stays("XINFO", "STREAM", KEY)
         last = int(flat[flat.index(b"last-generated-id") + 1].partition(b"-")[0])
         assert leaves("DEBUG", "RELOAD") == b"OK"

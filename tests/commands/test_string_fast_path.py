@@ -1,4 +1,7 @@
-"""The fast paths of GET and SET have the effects of their handlers: reply, value, access time, counters, log, WATCH."""
+"""The fast paths of GET, SET, INCR and similar commands have the effects of their handlers.
+
+Compared are reply, value, access time, counters, log, WATCH.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,12 @@ from rillet.protocol.command_parser import pack_command
 from rillet.runtime.registry import TABLE
 from rillet.types.at_rest import LIMIT as LARGEST
 from tests.commands.test_fast_path import LIMIT, Log, Side, sent
+from tests.variants import by_speed
 
 KEYS = [b"a", b"a", b"b", b"c", b"", b"list", b"hash", b"k" * 70, b"k" * 200, b"\r\n"]
 VALUES = [b"", b"1", b"-17", b"007", b"text", b"x" * 44, b"x" * 45, b"x" * 126, b"x" * 127, b"\xff\0\r\n",
           b"y" * LARGEST, b"y" * (LARGEST + 1), b"9223372036854775807", b"9223372036854775808"]  # fmt: skip
+STEPS = [b"1", b"0", b"-1", b"1000", b"007", b"x", b"", b"4611686018427387904", b"9223372036854775807"]
 OTHERS = [
     [b"APPEND", b"a", b"x"], [b"SETRANGE", b"b", b"2", b"zz"], [b"INCR", b"c"], [b"INCRBYFLOAT", b"c", b"0.5"],
     [b"DEL", b"a"], [b"UNLINK", b"b"], [b"SET", b"a", b"1", b"EX", b"1"], [b"SET", b"b", b"2", b"NX"], [b"GET"],
@@ -37,6 +42,10 @@ def some_command(chance: random.Random) -> list[bytes]:
     if chance.random() < 0.15:
         return chance.choice(OTHERS)
     key = chance.choice(KEYS)
+    if chance.random() < 0.2:
+        return [chance.choice([b"INCR", b"incr", b"DECR"]), key]
+    if chance.random() < 0.2:
+        return [chance.choice([b"INCRBY", b"incrby", b"DECRBY"]), key, chance.choice(STEPS)]
     if chance.random() < 0.5:
         return [chance.choice([b"GET", b"get", b"GeT"]), key]
     return [chance.choice([b"SET", b"set", b"sEt"]), key, chance.choice(VALUES)]
@@ -54,7 +63,7 @@ def test_a_batch_of_commands_has_the_effects_of_the_single_commands(seed: int, l
     for side in (quick, slow):
         for one in side.engine.databases:
             one.awake_limit = 1
-    for _ in range(40):
+    for _ in range(by_speed(40, 15, 40)):
         commands = [some_command(chance) for _ in range(chance.choice([1, 5, 20]))]
         data = b"".join(sent(argv, chance) for argv in commands)
         cut = chance.randrange(len(data))

@@ -152,3 +152,27 @@ def test_a_closed_session_has_no_watches(bench: Bench) -> None:
     other("WATCH", "k")
     bench.engine.close_session(other.session)
     assert not bench.engine.databases[0].watched_keys
+
+
+def test_a_key_that_is_watched_twice_counts_once(bench: Bench) -> None:
+    bench("WATCH", "a", "b", "a")
+    bench("WATCH", "b")
+    assert [key for _, key in bench.session.watcher.keys] == [b"a", b"b"]
+    bench("UNWATCH")
+    assert not bench.session.watcher.keys
+    assert not bench.engine.databases[0].watched_keys
+
+
+@pytest.mark.parametrize(("compat", "name"), [("7.0", ""), ("newest", ""), ("valkey", "'shutdown' ")])
+def test_a_command_that_may_not_be_queued_fails_the_transaction(compat: str, name: str) -> None:
+    bench = Bench(compat=compat)
+    bench("MULTI")
+    assert bench("SHUTDOWN", "NOSAVE") == f"ERR Command {name}not allowed inside a transaction"
+    assert bench("EXEC") == "EXECABORT Transaction discarded because of previous errors."
+
+
+def test_client_reply_is_not_queued_in_valkey() -> None:
+    bench = Bench(compat="valkey")
+    bench("MULTI")
+    assert bench("CLIENT", "REPLY", "OFF") == "ERR Command 'client|reply' not allowed inside a transaction"
+    assert bench("EXEC") == "EXECABORT Transaction discarded because of previous errors."

@@ -6,7 +6,8 @@
 
 The steps are divided among the servers and the kinds: those of test_values_differential (hashes, zsets, lists and sets,
 bits, arrays ...), streams, and commands on keys of any type (7.0 only). A round has up to 2,000 steps and a seed of its
-own, which a difference names; a test with this seed repeats the round. A line shows the progress every few seconds.
+own, which a difference names; a test with this seed repeats the round. Half of the rounds call the handlers, the others
+go through the parser and take the fast paths. A line shows the progress every few seconds.
 `python -m tests.differential.moving_time` compares expiry in the same way.
 """
 

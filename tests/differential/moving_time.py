@@ -214,7 +214,7 @@ class _TimedEngine:
         self.engine = Engine(Settings(compat=compat, enable_debug_command="yes", dump_format="native"), self.clock)
         self.engine.active_expire = False
         first = Local(self.engine)
-        self.clients = [first, Local(self.engine)]
+        self.clients = [first, Local(self.engine, door=True)]  # the second one takes the fast paths
         self.subscriber = Local(self.engine)
         self.subscriber.run([b"PSUBSCRIBE", b"__*key*__:*"])
 

@@ -1,14 +1,13 @@
-"""CLIENT for the calling connection: name, library, replies, tracking (Redis: networking.c, tracking.c).
+"""CLIENT for the calling connection: name, library, replies, capabilities (Redis: networking.c).
 
-Client-side caching is not supported: CLIENT TRACKING ON returns an error, because rillet sends no invalidation
-messages.
+`tracking.py` has the commands of client-side caching, `client_admin.py` those about other connections.
 """
 
 from __future__ import annotations
 
-from rillet.commands.arguments import integer, syntax_error, text
+from rillet.commands.arguments import syntax_error, text
 from rillet.commands.connection import command
-from rillet.commands.replies import ReplySet, bulk_or_null, write_tree
+from rillet.commands.replies import bulk_or_null
 from rillet.errors import CommandError
 from rillet.runtime.session import Session
 from rillet.runtime.session_state import REPLY_OFF
@@ -54,6 +53,19 @@ def client_setinfo(session: Session, argv: list[bytes]) -> None:
     session.out.ok()
 
 
+@command("client|import-source", arity=3, flags="noscript loading stale", since="", valkey="8.1.0",
+         syntax="<ON | OFF>", complexity="O(1)")
+def client_import_source(session: Session, argv: list[bytes]) -> None:
+    """Let this connection see expired keys in import-mode, or end that."""
+    mode = argv[2].lower()
+    if mode != b"off" and not session.engine.importing:
+        raise CommandError("Server is not in import mode")
+    if mode not in (b"on", b"off"):
+        raise syntax_error()
+    session.enter("import" if mode == b"on" else "stop importing")
+    session.out.ok()
+
+
 @command("client|reply", arity=3, flags=_CONNECTION_FLAGS, since="3.2.0", syntax="<ON | OFF | SKIP>", complexity="O(1)")
 def client_reply(session: Session, argv: list[bytes]) -> None:
     """Turn replies on or off, or skip the next one."""
@@ -80,7 +92,7 @@ def _on_or_off(raw: bytes) -> bool:
          complexity="O(1)")
 def client_no_evict(session: Session, argv: list[bytes]) -> None:
     """Exempt this connection from eviction of clients."""
-    session.extra["no_evict"] = _on_or_off(argv[2])
+    session.remember("no_evict", _on_or_off(argv[2]))
     session.out.ok()
 
 
@@ -91,41 +103,10 @@ def client_no_touch(session: Session, argv: list[bytes]) -> None:
     session.out.ok()
 
 
-@command("client|tracking", arity=-3, flags=_CONNECTION_FLAGS, since="6.0.0",
-         syntax="<ON | OFF> [REDIRECT client-id] [PREFIX prefix [PREFIX prefix ...]] [BCAST] [OPTIN] [OPTOUT] [NOLOOP]",
-         complexity="O(1)")
-def client_tracking(session: Session, argv: list[bytes]) -> None:
-    """Turn invalidation messages off; ON returns an error, because they are not supported."""
-    at = 3
-    while at < len(argv):
-        option = argv[at].lower()
-        if option in (b"redirect", b"prefix") and at + 1 < len(argv):
-            at += 1
-            if option == b"redirect" and integer(argv[at]) not in session.engine.sessions:
-                raise CommandError("The client ID you want redirect to does not exist")
-        elif option not in (b"bcast", b"optin", b"optout", b"noloop"):
-            raise syntax_error()
-        at += 1
-    if _on_or_off(argv[2]):
-        raise CommandError("client side caching is not supported: no invalidation message would be sent")
+@command("client|capa", arity=-3, flags=_CONNECTION_FLAGS, since="", valkey="8.0.0",
+         syntax="capability [capability ...]", complexity="O(1)")
+def client_capa(session: Session, argv: list[bytes]) -> None:
+    """Record what this connection can handle: `redirect`, to be sent to the master; other names are ignored."""
+    if any(word.lower() == b"redirect" for word in argv[2:]):
+        session.remember("redirects", True)
     session.out.ok()
-
-
-@command("client|caching", arity=3, flags=_CONNECTION_FLAGS, since="6.0.0", syntax="<YES | NO>", complexity="O(1)")
-def client_caching(session: Session, argv: list[bytes]) -> None:
-    """Return an error, because the tracking of keys is always off."""
-    raise CommandError(
-        "CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled"
-    )
-
-
-@command("client|getredir", arity=2, flags=_CONNECTION_FLAGS, since="6.0.0", complexity="O(1)")
-def client_getredir(session: Session, argv: list[bytes]) -> None:
-    """Return -1: no connection receives invalidation messages."""
-    session.out.integer(-1)
-
-
-@command("client|trackinginfo", arity=2, flags=_CONNECTION_FLAGS, since="6.2.0", complexity="O(1)")
-def client_trackinginfo(session: Session, argv: list[bytes]) -> None:
-    """Return that the tracking of keys is off."""
-    write_tree(session.out, {b"flags": ReplySet((b"off",)), b"redirect": -1, b"prefixes": []})

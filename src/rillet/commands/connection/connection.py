@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rillet.commands.arguments import arity_error, small_integer
 from rillet.commands.connection import command
+from rillet.commands.connection.ping_path import PingFastPath
 from rillet.errors import CommandError
 from rillet.runtime.session import Session
 from rillet.runtime.session_state import SUBSCRIBED
@@ -24,17 +25,21 @@ def reset(session: Session, argv: list[bytes]) -> None:
     engine = session.engine
     session.discard()
     engine.channels.forget(session)
+    engine.monitors.forget(session)
+    engine.tracking.disable(session)
+    if engine.settings.compat.knows(72):
+        session.extra.pop("no_evict", None)
+    session.extra.pop("readonly", None)
     session.db = engine.databases[0]
     session.out.resp = 2
     session.name = b""
-    session.user = b"default"
     session.enter("reset")
-    if engine.settings.requirepass and not session.trusted:
-        session.enter("require password")
+    if not session.trusted:
+        engine.acl.begin(session)
     session.out.simple(b"RESET")
 
 
-@command("ping", arity=-1, flags="fast", since="1.0.0", syntax="[message]", complexity="O(1)")
+@command("ping", arity=-1, flags="fast", since="1.0.0", syntax="[message]", complexity="O(1)", shortcut=PingFastPath)
 def ping(session: Session, argv: list[bytes]) -> None:
     """Reply PONG, or with the message."""
     if len(argv) > 2:

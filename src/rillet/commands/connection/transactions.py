@@ -13,7 +13,7 @@ from rillet.commands.connection import command
 from rillet.errors import CommandError, ExecAbort
 from rillet.keyspace.database import Watcher
 from rillet.runtime.session import Session
-from rillet.runtime.session_state import IN_MULTI, MULTI_FAILED
+from rillet.runtime.session_state import IN_MULTI, MULTI_FAILED, RESTRICTED
 
 
 def _not_inside(session: Session, name: str, text: str) -> CommandError:
@@ -24,6 +24,12 @@ def _not_inside(session: Session, name: str, text: str) -> CommandError:
     return CommandError(f"Command '{name}' not allowed inside a transaction")
 
 
+def _note(session: Session) -> None:
+    """Remember that the client has used a transaction, as the field `multi` of Valkey's CLIENT LIST shows."""
+    if session.engine.settings.compat.valkey:
+        session.remember("transactions", True)
+
+
 @command("multi", arity=1, flags="noscript loading stale fast allow_busy", group="transactions", since="1.2.0",
          complexity="O(1)")
 def multi(session: Session, argv: list[bytes]) -> None:
@@ -31,6 +37,7 @@ def multi(session: Session, argv: list[bytes]) -> None:
     if session.state & IN_MULTI:
         raise _not_inside(session, "multi", "MULTI calls can not be nested")
     session.enter("multi")
+    _note(session)
     session.out.ok()
 
 
@@ -60,12 +67,14 @@ def exec_(session: Session, argv: list[bytes]) -> None:
         session.out.null_array()
         return
     received = session.command
+    session.queue = queue  # CLIENT INFO in the transaction shows it
     session.enter("exec")
     try:
         session.out.array(len(queue))
         _run_all(session, engine, queue)
     finally:
         session.enter("exec ends")
+        session.clear_queue()
         # The engine has acted on the effects of each queued command; EXEC itself has no effects.
         session.command, session.argv, session.dirty, session.propagated = received, argv, 0, None
 
@@ -87,7 +96,11 @@ def _run_all(session: Session, engine: Any, queue: list[Any]) -> None:
             while at < len(queue):
                 entry, queued = queue[at]
                 mark = session.out.mark()
-                engine.call(session, entry, queued)
+                denied = engine.acl.exec_error(session, entry, queued) if session.state & RESTRICTED else None
+                if denied is None:
+                    engine.call(session, entry, queued)
+                else:
+                    session.reply_error(mark, denied)
                 session.argv, at = not_begun, at + 1  # nothing comes between these two
         except BaseException as error:
             interrupt = error
@@ -104,7 +117,8 @@ def _watched_changed(watcher: Watcher) -> bool:
     """Return whether a watched key has changed or expired (multi.c: isWatchedKeyExpired)."""
     if watcher.dirty:
         return True
-    return any(one not in watcher.stale and one[0].is_expired(one[1]) for one in watcher.keys)
+    stale = watcher.stale or ()
+    return any(one not in stale and one[0].is_expired(one[1]) for one in watcher.keys)
 
 
 @command("watch", arity=-2, flags="noscript loading stale fast allow_busy", keys=(1, -1, 1), group="transactions",
@@ -113,9 +127,10 @@ def watch(session: Session, argv: list[bytes]) -> None:
     """Watch keys: if one of them changes, the next EXEC runs nothing."""
     if session.state & IN_MULTI:
         raise _not_inside(session, "watch", "WATCH inside MULTI is not allowed")
+    _note(session)
     if not session.watcher.dirty:
         for key in argv[1:]:
-            session.db.watch(key, session.watcher)
+            session.watch(key)
     session.out.ok()
 
 

@@ -54,6 +54,10 @@ def _flush(session: Session, argv: list[bytes], databases: list[Any]) -> int:
     if session.engine.modules is not None:
         session.engine.modules.server_event("flush", session.db.index if len(databases) == 1 else -1)
     removed: int = sum(database.flush(counted) for database in databases)
+    tracking = session.engine.tracking
+    tracking.invalidate_all()
+    if counted and not lazy and tracking.pending:
+        tracking.send_pending(session)  # the client waits for its reply, but not for the message
     if counted and not lazy:
         session.engine.lazyfree.step(_NO_LIMIT)
     return removed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from rillet.commands.arguments import integer, syntax_error
@@ -9,6 +10,8 @@ from rillet.commands.keys import command
 from rillet.commands.keys.expire import deletion
 from rillet.commands.stream.idmp import apply_settings, track
 from rillet.errors import BusyKey, CommandError, Corrupt
+from rillet.runtime import registry
+from rillet.runtime.registry import Handler
 from rillet.runtime.session import Session
 from rillet.structs.integer_text import decimal
 from rillet.types.compat import NEWEST
@@ -31,6 +34,13 @@ def dump(session: Session, argv: list[bytes]) -> None:
         session.out.bulk(rdb.dump(value, settings.rdbcompression, settings.compat if native else None, now, place))
 
 
+def _declared(name: str, flags: str, group: str, since: str) -> Callable[[Handler], Handler]:
+    return registry.command(name, arity=-4, flags=flags, keys=(1, 1, 1), group=group, since=since,
+                            syntax="key ttl serialized-value [REPLACE] [ABSTTL] [IDLETIME seconds] [FREQ frequency]",
+                            complexity="O(bytes of the value)")  # fmt: skip
+
+
+@_declared("restore-asking", "write denyoom asking", "server", "3.0.0")
 @command("restore", arity=-4, flags="write denyoom", since="2.6.0",
          syntax="key ttl serialized-value [REPLACE] [ABSTTL] [IDLETIME seconds] [FREQ frequency]",
          complexity="O(bytes of the value)")
@@ -38,19 +48,22 @@ def restore(session: Session, argv: list[bytes]) -> None:
     """Creates a key from the serialized representation of a value."""
     options = _options(argv)
     key = argv[1]
-    newest = session.engine.settings.compat.knows(86)
+    settings = session.engine.settings
+    newest = settings.compat.knows(86)
+    relaxed = settings.rdb_version_check == "relaxed"
     # Until 8.6, REPLACE deletes an expired key without a lookup, and thus without the event `expired`.
     if (newest or not options.replace) and session.db.find(key) >= 0 and not options.replace:
         raise BusyKey()
     ttl = integer(argv[2])
     if ttl < 0:
         raise CommandError("Invalid TTL value, must be >= 0")
-    if not rdb.seal_is_valid(argv[3], session.engine.settings.skip_checksum_validation, newest):
+    if not rdb.seal_is_valid(argv[3], settings.skip_checksum_validation, newest, relaxed):
         raise CommandError("DUMP payload version or checksum are wrong")
     try:
         value = _value(session, argv)
     except (Corrupt, IndexError, OverflowError, MemoryError) as error:
-        session.engine.host.log_line(f"RESTORE of {key!r} was refused: {rdb.refusal(argv[3], error)}", "verbose")
+        shown = "*redacted*" if session.engine.settings.hide_user_data_from_log else repr(key)
+        session.engine.host.log_line(f"RESTORE of {shown} was refused: {rdb.refusal(argv[3], error)}", "verbose")
         raise CommandError("Bad data format") from None
     _put(session, argv, value, ttl, options)
 
@@ -111,7 +124,7 @@ def _put(session: Session, argv: list[bytes], value: object, ttl: int, options: 
     when = ttl if options.absolute or not ttl else now + ttl
     if when >= 1 << 63:
         when -= 1 << 64  # in Redis the sum of time and TTL overflows, so the key expires at once
-    if when and when <= now and not session.trusted:
+    if when and when <= now and not session.trusted and not session.engine.keeps_past:
         if deleted:
             session.modified(key)
             session.notify(b"g", b"del", key)

@@ -7,8 +7,11 @@ the log contains UNLINK, as in Redis; here both commands cost the same.
 
 from __future__ import annotations
 
+from functools import partial
+
 from rillet.commands.arguments import LLONG_MAX, LLONG_MIN, integer, text
 from rillet.commands.keys import command
+from rillet.commands.keys.expiry_path import ExpireFastPath, TtlFastPath
 from rillet.errors import CommandError
 from rillet.runtime.session import Session
 from rillet.structs.integer_text import decimal
@@ -64,7 +67,7 @@ def _expire(session: Session, argv: list[bytes], relative: bool, unit: int) -> N
     if database.find(key) < 0 or not _allows(conditions, database.get_expire(key), when):
         session.out.integer(0)
         return
-    if when <= now and not session.trusted:
+    if when <= now and not session.trusted and not session.engine.keeps_past:
         database.delete(key)
         session.modified(key)
         session.notify_deleted_by_time(key)
@@ -78,28 +81,29 @@ def _expire(session: Session, argv: list[bytes], relative: bool, unit: int) -> N
     session.out.integer(1)
 
 
-@command("expire", arity=-3, flags="write fast", since="1.0.0", syntax="key seconds " + _SYNTAX, complexity="O(1)")
+@command("expire", arity=-3, flags="write fast", since="1.0.0", syntax="key seconds " + _SYNTAX,
+         complexity="O(1)", shortcut=partial(ExpireFastPath, b"expire", 1000, True))
 def expire(session: Session, argv: list[bytes]) -> None:
     """Set the expiry of a key, in seconds from now."""
     _expire(session, argv, True, 1000)
 
 
 @command("pexpire", arity=-3, flags="write fast", since="2.6.0", syntax="key milliseconds " + _SYNTAX,
-         complexity="O(1)")
+         complexity="O(1)", shortcut=partial(ExpireFastPath, b"pexpire", 1, True))
 def pexpire(session: Session, argv: list[bytes]) -> None:
     """Set the expiry of a key, in milliseconds from now."""
     _expire(session, argv, True, 1)
 
 
 @command("expireat", arity=-3, flags="write fast", since="1.2.0", syntax="key unix-time-seconds " + _SYNTAX,
-         complexity="O(1)")
+         complexity="O(1)", shortcut=partial(ExpireFastPath, b"expireat", 1000, False))
 def expireat(session: Session, argv: list[bytes]) -> None:
     """Set the expiry of a key, in seconds since the epoch."""
     _expire(session, argv, False, 1000)
 
 
 @command("pexpireat", arity=-3, flags="write fast", since="2.6.0", syntax="key unix-time-milliseconds " + _SYNTAX,
-         complexity="O(1)")
+         complexity="O(1)", shortcut=partial(ExpireFastPath, b"pexpireat", 1, False))
 def pexpireat(session: Session, argv: list[bytes]) -> None:
     """Set the expiry of a key, in milliseconds since the epoch."""
     _expire(session, argv, False, 1)
@@ -120,25 +124,29 @@ def _reply_time(session: Session, key: bytes, relative: bool, seconds: bool) -> 
     session.out.integer((when + 500) // 1000 if seconds else when)
 
 
-@command("ttl", arity=2, flags="readonly fast", since="1.0.0", syntax="key", complexity="O(1)")
+@command("ttl", arity=2, flags="readonly fast", since="1.0.0", syntax="key",
+         complexity="O(1)", shortcut=partial(TtlFastPath, b"ttl", 1000, True))
 def ttl(session: Session, argv: list[bytes]) -> None:
     """Return the time to live of a key in seconds."""
     _reply_time(session, argv[1], relative=True, seconds=True)
 
 
-@command("pttl", arity=2, flags="readonly fast", since="2.6.0", syntax="key", complexity="O(1)")
+@command("pttl", arity=2, flags="readonly fast", since="2.6.0", syntax="key",
+         complexity="O(1)", shortcut=partial(TtlFastPath, b"pttl", 1, True))
 def pttl(session: Session, argv: list[bytes]) -> None:
     """Return the time to live of a key in milliseconds."""
     _reply_time(session, argv[1], relative=True, seconds=False)
 
 
-@command("expiretime", arity=2, flags="readonly fast", since="7.0.0", syntax="key", complexity="O(1)")
+@command("expiretime", arity=2, flags="readonly fast", since="7.0.0", syntax="key",
+         complexity="O(1)", shortcut=partial(TtlFastPath, b"expiretime", 1000, False))
 def expiretime(session: Session, argv: list[bytes]) -> None:
     """Return the expiry of a key in seconds since the epoch."""
     _reply_time(session, argv[1], relative=False, seconds=True)
 
 
-@command("pexpiretime", arity=2, flags="readonly fast", since="7.0.0", syntax="key", complexity="O(1)")
+@command("pexpiretime", arity=2, flags="readonly fast", since="7.0.0", syntax="key",
+         complexity="O(1)", shortcut=partial(TtlFastPath, b"pexpiretime", 1, False))
 def pexpiretime(session: Session, argv: list[bytes]) -> None:
     """Return the expiry of a key in milliseconds since the epoch."""
     _reply_time(session, argv[1], relative=False, seconds=False)

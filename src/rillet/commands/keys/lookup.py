@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rillet.commands.keys import command
+from rillet.commands.keys.expiry_path import ExistsFastPath
 from rillet.keyspace.database import Database
 from rillet.runtime.session import Session
 from rillet.types.array import Array
@@ -21,7 +22,7 @@ TYPE_NAMES: dict[type, bytes] = {
 
 
 @command("exists", arity=-2, flags="readonly fast", keys=(1, -1, 1), since="1.0.0", syntax="key [key ...]",
-         complexity="O(N) for N keys")
+         complexity="O(N) for N keys", shortcut=ExistsFastPath)
 def exists(session: Session, argv: list[bytes]) -> None:
     """Return how many of the keys exist; a key that is given twice counts twice."""
     session.out.integer(sum(1 for key in argv[1:] if session.db.find_untouched(key) >= 0))

@@ -1,5 +1,5 @@
 cimport cython
-from rillet.commands.hash.fast_path cimport HgetFastPath
+from rillet.commands.keys.sort_paths cimport NamedKeys
 from rillet.commands.string.values cimport write_string_of
 from rillet.keyspace.database cimport Database
 from rillet.protocol.reply_writer cimport ReplyWriter
@@ -16,7 +16,8 @@ cdef class Pattern:
     cdef readonly bint constant
     cdef readonly bint element
     cdef bytes value(self, Session session, bytes element)
-    cdef bint write(self, Session session, bytes element) except -1
+    cdef object number(self, Session session, object element)
+    cdef bint write(self, Session session, object element) except -1
 
 @cython.final
 cdef class _Request:

@@ -10,8 +10,8 @@ Elements are compared as numbers, with ALPHA as bytes: up to the first NUL byte 
 the result is stored. structs/sorting.py has the orders and says where ties show.
 
 Quirks that clients see: a sorted set in a listpack becomes a skiplist, even in SORT_RO. A constant BY sorts a set after
-all if the result is stored, so that replicas store the same. An error in a number is reported after all keys were
-looked up. Every lookup counts a keyspace hit or miss.
+all if the result is stored, and in a script, so that replicas do the same. An error in a number is reported after all
+keys were looked up. Every lookup counts a keyspace hit or miss.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ except ModuleNotFoundError:  # Cython is not installed: use a replacement for it
     from rillet import _cython as cython
 
 from rillet.commands.arguments import integer, syntax_error
-from rillet.commands.hash.fast_path import HgetFastPath
 from rillet.commands.hash.live import live_value
 from rillet.commands.keys import command
+from rillet.commands.keys.sort_paths import NamedKeys, SortFastPath
 from rillet.commands.string.values import write_string_of
 from rillet.errors import CommandError, WrongType
 from rillet.keyspace.database import Database
 from rillet.protocol.reply_writer import ReplyWriter
 from rillet.runtime.session import Session
+from rillet.runtime.session_state import IN_SCRIPT, RESTRICTED
 from rillet.structs.dict import Dict
 from rillet.structs.integer_text import decimal
 from rillet.structs.sorting import (
@@ -54,7 +55,7 @@ from rillet.types.set import Set
 from rillet.types.string import String
 from rillet.types.zset import Zset
 
-_HGET = cython.declare(HgetFastPath, HgetFastPath())
+_NAMED = cython.declare(NamedKeys, NamedKeys())
 _LAST_STRING = cython.declare(cython.int, LAST_STRING)
 _COMPLEXITY = (
     "O(N+M*log(M)) where N is the number of elements in the list or set to sort, and M the number of returned "
@@ -120,23 +121,40 @@ class Pattern:
         return bytes(at[1 : keys.span_size])
 
     @cython.cfunc
+    def number(self, session: Session, element: object) -> object:
+        """Return the string that the pattern names for an element, or None; an integer stands for its text."""
+        if self.element:
+            return element
+        if self.field is None and not self.constant:
+            found: cython.int = _NAMED.find_text(session.db, self.prefix, element, self.postfix)
+            if found != -2:
+                return None if found else _NAMED.text_or_number()
+        return self.value(session, element if isinstance(element, bytes) else decimal(element))
+
+    @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def write(self, session: Session, element: bytes) -> cython.bint:
+    def write(self, session: Session, element: object) -> cython.bint:
         """Reply with the string that the pattern names for an element, or null."""
+        text: bytes
         if not self.element and not self.constant:
-            key: bytes = self.prefix + element + self.postfix
-            if self.field is None:
-                return write_string_of(session, key, True)
-            if _HGET.execute(session, [b"HGET", key, self.field]):
-                return True
-        found: bytes = self.value(session, element)
+            if self.field is not None:
+                if _NAMED.write_field(session, self.prefix, element, self.postfix, self.field):
+                    return True
+            else:
+                state: cython.int = _NAMED.find_text(session.db, self.prefix, element, self.postfix)
+                if state != -2:
+                    return session.out.null() if state else _NAMED.write_text(session.out)
+                text = element if isinstance(element, bytes) else decimal(element)
+                return write_string_of(session, self.prefix + text + self.postfix, True)
+        text = element if isinstance(element, bytes) else decimal(element)
+        found: bytes = self.value(session, text)
         return session.out.null() if found is None else session.out.bulk(found)
 
 
 @cython.final
 @cython.cclass
 class _Request:
-    """The options of a SORT."""
+    """The options of a SORT. BY and GET, which read keys that no argument names, require permission for all keys."""
 
     __slots__ = ("alpha", "by", "count", "descending", "gets", "offset", "target", "unsorted")
     by: Pattern | None
@@ -146,7 +164,7 @@ class _Request:
     descending: cython.bint
     unsorted: cython.bint
 
-    def __init__(self, argv: list[bytes], read_only: bool) -> None:
+    def __init__(self, argv: list[bytes], read_only: bool, reads_every_key: bool) -> None:
         self.by = None
         self.gets = []
         self.target = None
@@ -168,9 +186,13 @@ class _Request:
                 at += 1
             elif word == b"by" and left >= 1:
                 self.by = Pattern(argv[at + 1])
+                if not self.by.constant and not reads_every_key:
+                    raise CommandError("BY option of SORT denied due to insufficient ACL permissions.")
                 self.unsorted = self.unsorted or self.by.constant  # a later pattern does not end this
                 at += 1
             elif word == b"get" and left >= 1:
+                if not reads_every_key:
+                    raise CommandError("GET option of SORT denied due to insufficient ACL permissions.")
                 self.gets.append(Pattern(argv[at + 1]))
                 at += 1
             else:
@@ -239,7 +261,7 @@ def _sorted(session: Session, request: _Request, elements: list[Any]) -> list[An
     by: Pattern = request.by  # type: ignore[assignment]
     keys: list[Any] = elements
     if by is not None:
-        keys = [by.value(session, element) for element in elements]
+        keys = [by.value(session, element) if request.alpha else by.number(session, element) for element in elements]
     descending: bool = request.descending
     if not request.alpha:
         scores: bytearray = scores_of(keys, _style(session.engine.settings.compat))
@@ -270,7 +292,7 @@ def _reply(session: Session, gets: list[Any], elements: list[Any]) -> cython.bin
     for item in elements:
         if gets:
             for pattern in gets:
-                pattern.write(session, item if isinstance(item, bytes) else decimal(item))
+                pattern.write(session, item)
         elif isinstance(item, bytes):
             out.bulk(item)
         else:
@@ -313,7 +335,10 @@ def _store(session: Session, key: bytes, values: list[Any]) -> None:
 
 def _sort(session: Session, argv: list[bytes], read_only: bool) -> None:
     """Run SORT or SORT_RO (sortCommandGeneric)."""
-    request = _Request(argv, read_only)
+    reads_every_key = True
+    if session.state & RESTRICTED:
+        reads_every_key = session.engine.acl.reads_every_key(session, session.command, argv)
+    request = _Request(argv, read_only, reads_every_key)
     key: bytes = argv[1]
     value: Any = session.db.lookup(key)
     session.db.count_read(key, value is not None)
@@ -322,12 +347,13 @@ def _sort(session: Session, argv: list[bytes], read_only: bool) -> None:
     if isinstance(value, Zset) and value.listpack is not None:
         value.to_skiplist()
     elements: list[Any]
-    if request.unsorted and not (isinstance(value, Set) and request.target is not None):
+    repeats: cython.bint = request.target is not None or session.state & IN_SCRIPT != 0
+    if request.unsorted and not (isinstance(value, Set) and repeats):
         elements = _in_their_order(request, value)
     else:
         if request.unsorted:
             request.alpha, request.by = True, None
-        elements = _sorted(session, request, _elements(value, not request.alpha and request.by is None))
+        elements = _sorted(session, request, _elements(value, not request.alpha))
     if request.target is None:
         _reply(session, request.gets, elements)
     else:
@@ -352,7 +378,7 @@ def key_of_sort_ro(argv: list[bytes]) -> list[int]:
 
 
 @command("sort", arity=-2, flags="write denyoom movablekeys", since="1.0.0", syntax=_SYNTAX + " [STORE destination]",
-         complexity=_COMPLEXITY, get_keys=keys_of_sort)
+         complexity=_COMPLEXITY, get_keys=keys_of_sort, shortcut=SortFastPath)
 def sort(session: Session, argv: list[bytes]) -> None:
     """Sorts the elements in a list, a set, or a sorted set, optionally storing the result."""
     _sort(session, argv, False)

@@ -1,0 +1,79 @@
+"""MONITOR at the engine: the lines, their order, and what they hide."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.commands.ends import NOW, Bench
+from tests.differential.wire import Local
+
+
+def lines(watcher: Local) -> list[str]:
+    """Return the lines that a watching session received, without the time and the client."""
+    received: bytes = watcher.session.out.take()
+    return [line.partition("] ")[2] for line in received.decode().split("\r\n") if line]
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def watch(bench: Bench) -> Local:
+    """Return a session that watches."""
+    watcher = bench.beside()
+    assert watcher("MONITOR") == b"OK"
+    return watcher
+
+
+def test_a_line_has_time_database_client_and_arguments(bench: Bench) -> None:
+    watcher = watch(bench)
+    bench("SELECT", 3)
+    watcher.session.out.take()
+    bench("SET", b'k"\\\r\n\t\x07\x08\xff', 5)
+    line = watcher.session.out.take()
+    assert line == b'+%d.%06d [3 ?:0] "SET" "k\\"\\\\\\r\\n\\t\\a\\b\\xff" "5"\r\n' % divmod(NOW * 1000, 1_000_000)
+
+
+def test_a_transaction_is_shown_in_the_order_of_its_execution(bench: Bench) -> None:
+    watcher = watch(bench)
+    for words in (["MULTI"], ["SET", "a", "1"], ["EXEC"], ["NOSUCH"], ["GET"], ["CONFIG", "GET", "port"]):
+        bench(*words)
+    assert lines(watcher) == ['"MULTI"', '"SET" "a" "1"', '"EXEC"']
+
+
+def test_passwords_are_hidden(bench: Bench) -> None:
+    watcher = watch(bench)
+    bench("AUTH", "secret")
+    bench("AUTH", "me", "secret")
+    bench("HELLO", 2, "AUTH", "me", "secret")
+    bench("ECHO", "plain")
+    assert lines(watcher) == [
+        '"AUTH" "(redacted)"', '"AUTH" "(redacted)" "(redacted)"', '"HELLO" "2" "AUTH" "(redacted)" "(redacted)"',
+        '"ECHO" "plain"',
+    ]  # fmt: skip
+
+
+def test_a_watching_client_cannot_use_keys_until_reset(bench: Bench) -> None:
+    watcher = watch(bench)
+    assert watcher("GET", "a") == "ERR Replica can't interact with the keyspace"
+    assert watcher("PUBLISH", "a", "b") == "ERR Replica can't interact with the keyspace"
+    assert b" flags=O " in bench("CLIENT", "LIST")
+    assert bench.engine.observed
+    watcher.session.out.take()
+    assert watcher.run([b"RESET"]) == b"+RESET\r\n"
+    assert not bench.engine.observed
+    assert watcher("GET", "a") == b"-1"
+
+
+def test_monitor_is_refused_inside_a_transaction(bench: Bench) -> None:
+    bench("MULTI")
+    bench("MONITOR")
+    assert bench("EXEC") == ["ERR MONITOR isn't allowed for DENY BLOCKING client"]
+
+
+def test_a_client_that_leaves_no_longer_watches(bench: Bench) -> None:
+    watcher = watch(bench)
+    bench.engine.close_session(watcher.session)
+    assert not bench.engine.monitors.sessions
+    assert not bench.engine.observed
