@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
-import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +19,11 @@ from rillet.client.servers import ClientOptions, Servers
 from rillet.spark.options import parse
 from rillet.spark.pipelines import group_info
 from rillet.spark.read.stream_info import xinfo_groups, xinfo_streams
+from tests.authority import Authority, make_authority
 from tests.judge import Judge, free_port, running_redis
 from tests.server.harness import running
 
 KEY = b"events"
-NEW_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256")
 
 
 def servers(url: str, **more: str) -> Servers:
@@ -282,36 +279,9 @@ def test_replicas_are_read_from_on_request() -> None:
 # ---- TLS ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass
-class Authority:
-    """Certificates made by openssl: an authority's, a server's for the name localhost, a client's."""
-
-    folder: Path
-
-    def path(self, name: str) -> str:
-        return str(self.folder / name)
-
-    def make(self, *words: str) -> None:
-        subprocess.run(["openssl", *words], check=True, cwd=self.folder, capture_output=True)
-
-    def certify(self, name: str, alternatives: str) -> None:
-        (self.folder / f"{name}.ext").write_text(f"subjectAltName={alternatives}\n")
-        self.make("req", *NEW_KEY, "-nodes", "-keyout", f"{name}.key",
-                  "-out", f"{name}.csr", "-subj", f"/CN={name}")  # fmt: skip
-        self.make("x509", "-req", "-in", f"{name}.csr", "-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial",
-                  "-out", f"{name}.crt", "-days", "30", "-extfile", f"{name}.ext")  # fmt: skip
-
-
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    if shutil.which("openssl") is None:
-        pytest.skip("openssl is not installed (Debian: apt-get install openssl)")
-    made = Authority(tmp_path_factory.mktemp("tls"))
-    made.make("req", "-x509", *NEW_KEY, "-nodes", "-keyout", "ca.key", "-out", "ca.crt", "-days", "30",
-              "-subj", "/CN=tests", "-addext", "keyUsage=critical,keyCertSign")  # fmt: skip
-    made.certify("server", "DNS:localhost")
-    made.certify("client", "DNS:client")
-    return made
+    return make_authority(tmp_path_factory.mktemp("tls"))
 
 
 @contextmanager

@@ -21,10 +21,13 @@ State = dict[tuple[int, bytes], tuple[bytes, int]]
 class Opened:
     """An engine with a log, for single commands; the log is flushed after each, as before a reply."""
 
-    def __init__(self, folder: Any, fsync: str = "no", now: int = 1_700_000_000_000, **options: Any) -> None:
+    def __init__(
+        self, folder: Any, fsync: str = "no", now: int = 1_700_000_000_000, settings: Settings | None = None,
+        **options: Any,
+    ) -> None:  # fmt: skip
         # The clock is fixed, because a consumer's seen-time is not logged: it becomes the time of the replay.
         self.clock = ManualClock(now)
-        self.engine = Engine(Settings(compat="7.0"), self.clock)
+        self.engine = Engine(settings or Settings(compat="7.0"), self.clock)
         self.failures: list[str] = []
         self.log = AppendOnlyLog(folder, fsync=fsync, on_failure=self._failed, **options)
         self.replayed = self.log.open(self.engine)

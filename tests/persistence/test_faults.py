@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-import rillet
 from rillet.errors import Misconf, StoreError
 from rillet.persistence.aof.states import WAIT_REWRITE
 from rillet.protocol.reply_parser import parse_all
 from tests.persistence.power_loss import Crashes, CrashFailure, Figures, Opened, Plan, Workload
 from tests.persistence.simulated_disk import FOREVER, SimulatedDisk
 from tests.persistence.workload import state
+from tests.variants import by_speed
 
 NAMES = {ENOSPC: "a full disk", EIO: "an I/O error", EROFS: "a read-only file system"}
 # What a full disk and one that was remounted read-only refuse; an error of input and output may hit any call.
@@ -31,7 +31,7 @@ KINDS: dict[int, tuple[str, ...]] = {
 }
 STEPS = 40
 # Of the runs with each fault, every so many-th is also cut off by the power at every operation.
-CRASHED = 10 if rillet.compiled() else 40
+CRASHED = by_speed(30, 40, 10)
 
 
 class FaultyRun(Workload):

@@ -18,9 +18,9 @@ import rillet
 from tests.persistence.killing import plans
 from tests.persistence.ledger import Client, Failure, Model, same
 from tests.persistence.victims import CLIENTS, ROOT
-from tests.variants import seeds
+from tests.variants import by_speed, seeds
 
-ROUNDS = 3 if rillet.compiled() else 2
+ROUNDS = by_speed(2, 2, 5)
 
 
 def carried_out(client: Client, batches: int) -> list[Any]:

@@ -9,7 +9,6 @@ from random import Random
 
 import pytest
 
-import rillet
 from rillet.keyspace.clock import ManualClock
 from rillet.persistence.aof.rewrite import Rewriting
 from rillet.runtime.engine import Engine
@@ -28,10 +27,10 @@ from tests.persistence.power_loss import (
 )
 from tests.persistence.simulated_disk import PowerLoss, SimulatedDisk
 from tests.persistence.workload import state
-from tests.variants import long
+from tests.variants import by_speed, long
 
-# (steps, images of each crash point): nearly 20,000 crash points compiled, some thousands interpreted.
-SIZE = (1500, 2) if rillet.compiled() else (400, 1)
+# (steps, images of each crash point): nearly 10,000 crash points compiled, some thousands interpreted.
+SIZE = by_speed(450, 400, 700), by_speed(1, 1, 2)
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +104,7 @@ def test_without_checksums_a_lost_sector_is_detected() -> None:
     """RESP alone detects only the losses of a disk that keeps the order of writes."""
     with pytest.raises(CrashFailure, match="again: "):
         explore(Plan(1, "no", "yes", 300, checksums=False), 4)
-    explore(Plan(1, "no", "yes", 150, checksums=False, orderly=True), 2)
+    explore(Plan(1, "no", "yes", by_speed(80, 50, 150), checksums=False, orderly=True), 2)
 
 
 def test_the_command_line_runs_plans_and_single_crash_points(capsys: pytest.CaptureFixture[str]) -> None:

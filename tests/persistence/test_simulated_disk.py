@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from rillet.persistence.disk import REAL, Disk, write_all
 from tests.persistence.simulated_disk import FOREVER, SECTOR, PowerLoss, SimulatedDisk, losses
+from tests.variants import by_speed
 
 SEEDS = 300
 ROOT = Path("/d")
@@ -108,7 +109,7 @@ class Driven:
         }
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=by_speed(100, 60, 300), deadline=None)
 @given(steps=st.lists(_STEP, max_size=40))
 def test_without_faults_it_equals_the_real_disk(steps: list[tuple[Any, ...]]) -> None:
     root = Path(tempfile.mkdtemp())

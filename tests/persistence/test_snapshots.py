@@ -18,13 +18,14 @@ from rillet.protocol.reply_parser import parse_all
 from rillet.runtime.engine import Engine
 from rillet.runtime.host import DefaultHost
 from rillet.runtime.settings import Settings
+from tests.commands.ends import CreepingClock
 
 
 class Kept:
     """An engine with an RDB file, for single commands; `said` has the log lines."""
 
-    def __init__(self, folder: Path, **settings: Any) -> None:
-        self.clock = ManualClock(1_700_000_000_000)
+    def __init__(self, folder: Path, clock: type[ManualClock] = ManualClock, **settings: Any) -> None:
+        self.clock = clock(1_700_000_000_000)
         self.engine = Engine(Settings(**settings), self.clock)
         self.children = Children()
         self.refusals = WriteGate(self.engine)
@@ -198,7 +199,7 @@ def test_a_failed_fork_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_killed_child_is_a_failed_snapshot(tmp_path: Path) -> None:
-    kept = Kept(tmp_path, rdb_key_save_delay=10**8)
+    kept = Kept(tmp_path, CreepingClock, rdb_key_save_delay=10**8, latency_monitor_threshold=1)
     kept("SET a 1")
     for by_us in (True, False):
         assert kept.snapshots.background()
@@ -215,6 +216,7 @@ def test_a_killed_child_is_a_failed_snapshot(tmp_path: Path) -> None:
         assert kept.children.active is None
         assert kept.facts["rdb_last_bgsave_status"] == ("ok" if by_us else "err")
     assert kept.said[-1] == "Background saving terminated by signal 15"
+    assert b"rdb-unlink-temp-file" in kept.engine.latency.events
     kept.snapshots.stop_child()
 
 

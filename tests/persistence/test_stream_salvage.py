@@ -24,7 +24,7 @@ from tests.judge import redis_binary, running_redis
 from tests.persistence.rdb_files import file, key, raw_id, size, text
 from tests.variants import by_speed
 
-STEP = by_speed(2, 5)  # between two damaged bytes
+STEP = by_speed(7, 17, 2)  # between two damaged bytes
 
 START = 9 + len(key(0, b"stream", b""))  # the offset of the stream in the files of `saved`
 NODE = b"\x10" + bytes(16)

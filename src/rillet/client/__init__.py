@@ -2,6 +2,7 @@
 
     address      url -> Address: host or Unix socket, TLS, credentials, the nodes of a cluster
     protocol     sans-IO: commands -> bytes, bytes -> replies, the opening of a connection
+    sentinel     the master of a service that Sentinels watch
     connection   a blocking socket around the protocol, with TLS
     cluster      slots, and the map of which node owns which slot
     redirection  MOVED, ASK, TRYAGAIN and the pauses before another attempt

@@ -278,6 +278,30 @@ class Connection:
             raise self._lost(None)
         decoder.filled(received)
 
+    def receive_bytes(self) -> bytes:
+        """Wait for bytes that are not replies, and return them; all replies must have been read before."""
+        try:
+            received = self._socket.recv(RECEIVE)
+        except OSError as error:
+            raise self._lost(error) from error
+        if not received:
+            raise self._lost(None)
+        return received
+
+    def receive_within(self, seconds: float) -> bytes:
+        """Return bytes that are not replies, b"" if none arrive in that time; see `receive_bytes`."""
+        if self._socket.gettimeout() != seconds:
+            self._socket.settimeout(seconds)
+        try:
+            received = self._socket.recv(RECEIVE)
+        except (*_BLOCKED, TimeoutError):
+            return b""
+        except OSError as error:
+            raise self._lost(error) from error
+        if not received:
+            raise self._lost(None)
+        return received
+
     def _feed(self) -> None:
         """Wait for more bytes and add them to the parser."""
         while True:

@@ -46,6 +46,7 @@ from rillet.client.redirection import (
     pause_reason,
     with_asking,
 )
+from rillet.client.sentinel import current_master
 from rillet.protocol.reply_parser import ReplyError
 
 MASTER, REPLICA, ASKING = "master", "replica", "asking"  # the uses of connections
@@ -94,8 +95,13 @@ class ClientOptions:
         return self.server.seeds
 
     def address(self) -> Address:
-        """Return the address to connect to."""
-        return self.server
+        """Return the address to connect to; that of the current master if sentinels watch it."""
+        return self.server if self.server.sentinels is None else current_master(self.server)
+
+    @property
+    def moves(self) -> bool:
+        """Whether `address` may take time, and return another server after a failover."""
+        return self.server.sentinels is not None
 
     def place(self) -> str:
         """Return the server's name for messages."""
@@ -239,8 +245,8 @@ class Servers:
         return kept
 
     def _connect(self, node: NodeAddress | None, use: str = MASTER) -> Connection:
-        address = self.options.address()
         try:
+            address = self.options.address()
             at = address if node is None else address.at(node)
             connection = Connection(at, self._socket_timeout, self._reply_timeout)
         except ConnectionLost as error:
@@ -376,7 +382,7 @@ class Servers:
         if redirection is None:
             return self._redirections.pause(self, key, error, used)
         if not self._seeds:
-            raise refused(self.options.address(), "", error)
+            raise refused(used.address if used else self.options.address(), "", error)
         return self._redirections.follow(self, key, redirection)
 
     def map_moved(self, slot: int, node: NodeAddress) -> None:

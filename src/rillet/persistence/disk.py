@@ -34,6 +34,16 @@ _BINARY = getattr(os, "O_BINARY", 0)
 _CAN_OPEN_FOLDERS = hasattr(os, "O_DIRECTORY")
 
 
+class Sink(Protocol):
+    """Interface of what bytes are written to in order: a file, or a pipe."""
+
+    def write(self, data: bytes | bytearray | memoryview) -> int:
+        """Write as many of the bytes as there is room for, and return their number."""
+
+    def sync(self) -> None:
+        """Put the written bytes on the disk, if there is one."""
+
+
 class DiskFile(Protocol):
     """Interface of a file that is written at its end."""
 
@@ -186,7 +196,7 @@ class Disk:
             os.close(descriptor)
 
 
-def write_all(file: DiskFile, data: bytes | bytearray | memoryview) -> None:
+def write_all(file: Sink, data: bytes | bytearray | memoryview) -> None:
     """Write all of the bytes, in as many calls as necessary."""
     written = file.write(data)
     if written < len(data):
@@ -195,17 +205,27 @@ def write_all(file: DiskFile, data: bytes | bytearray | memoryview) -> None:
             written += file.write(rest[written:])
 
 
-def write_file(disk: Disk, path: Path, pieces: Iterable[bytes]) -> None:
-    """Create the file, write the pieces and sync it; its name still needs sync_folder. OSError. O(bytes)"""
+def write_file(disk: Disk, path: Path, pieces: Iterable[bytes], sync_every: int = 0) -> None:
+    """Create the file, write the pieces and sync it; its name still needs sync_folder. OSError. O(bytes)
+
+    sync_every: sync also after so many bytes, so that the last sync is short.
+    """
+    unsynced = 0
     file = disk.create(path)
     try:
         for piece in pieces:
             write_all(file, piece)
+            unsynced += len(piece)
+            if 0 < sync_every <= unsynced:
+                file.sync()
+                unsynced = 0
         file.sync()
     finally:
         file.close()
 
 
 REAL = Disk()
+SYNC_EVERY = 4 * 1024 * 1024
+"""The bytes between two syncs of a large file (server.h: REDIS_AUTOSYNC_BYTES)."""
 
-__all__ = ["REAL", "Disk", "DiskFile", "write_all", "write_file"]
+__all__ = ["REAL", "SYNC_EVERY", "Disk", "DiskFile", "Sink", "write_all", "write_file"]

@@ -341,22 +341,27 @@ class Children:
     def __init__(self) -> None:
         self.active: Child | None = None
         self.watch: Callable[[Child], None] | None = None
+        # Called with the microseconds of each fork.
+        self.on_fork: Callable[[int], None] | None = None
         self.latest_fork_usec = 0
         self.forks = 0
         self._keys = 0
         self._ended: Callable[[ChildOutcome], None] | None = None
 
-    def start(self, purpose: str, job: Job, ended: Callable[[ChildOutcome], None], *, keys: int = 0) -> Child:
+    def start(self, purpose: str, job: Job, ended: Callable[[ChildOutcome], None], *, keys: int = 0,
+              keep: Iterable[int] = ()) -> Child:  # fmt: skip
         """Start a child; `poll` or `stop` calls `ended` after its end, when another child may start.
 
-        OSError if the fork fails. keys: the total for the progress in INFO.
+        OSError if the fork fails. keys: the total for the progress in INFO. keep: descriptors that the job needs.
         """
         assert self.active is None
-        child = self.active = Child.start(job, purpose)
+        child = self.active = Child.start(job, purpose, keep)
         self._ended = ended
         self._keys = keys
         self.latest_fork_usec = child.fork_usec
         self.forks += 1
+        if self.on_fork is not None:
+            self.on_fork(child.fork_usec)
         if self.watch is not None:
             self.watch(child)
         return child

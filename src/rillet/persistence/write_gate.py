@@ -2,7 +2,7 @@
 
 A failed snapshot and a log that cannot be written are separate causes, set and cleared independently. While both
 apply, Redis reports the snapshot. A store that is open read-only rejects writes for ever. The engine has one text,
-`Engine.refusal`, which only this module sets.
+`Engine.refusal`. While it has no other reason, it is that of the replication (`ReplicationState.refusal`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ class WriteGate:
             self._reasons.pop(cause, None)
         else:
             self._reasons[cause] = reason
-        self._engine.refusal = next((self._reasons[one] for one in _ORDER if one in self._reasons), None)
+        found = next((self._reasons[one] for one in _ORDER if one in self._reasons), None)
+        self._engine.refusal = found or self._engine.replication.refusal
 
 
 __all__ = ["LOG", "READ_ONLY", "SNAPSHOT", "WriteGate"]

@@ -21,10 +21,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from rillet.persistence.debug_delay import debug_delay
-from rillet.persistence.disk import REAL, Disk, write_file
+from rillet.persistence.disk import REAL, SYNC_EVERY, Disk, write_file
 from rillet.persistence.rdb.writer import readable_by, write_rdb
 from rillet.protocol.command_parser import pack_command
 from rillet.runtime.engine import Engine
+from rillet.scripting.functions import library_codes
 from rillet.types.module import KeyPlace, ModuleValue
 from rillet.types.rdb import value as rdb
 
@@ -45,6 +46,8 @@ def base_commands(engine: Engine, progress: Progress | None = None) -> Iterator[
     done = 0
     if settings.aof_timestamp_enabled:
         yield b"#TS:%d\r\n" % (engine.clock.now_ms() // 1000)
+    for code in library_codes(engine):
+        yield pack_command([b"FUNCTION", b"LOAD", code])
     for database in engine.databases:
         if len(database):
             yield pack_command([b"SELECT", b"%d" % database.index])
@@ -82,7 +85,8 @@ def write_base(path: Path, engine: Engine, disk: Disk = REAL, progress: Progress
         write_rdb(path, engine, log_base=True, draft=part_of(path), progress=progress, disk=disk)
         return "rdb"
     try:
-        write_file(disk, path, _pieces(base_commands(engine, progress)))
+        every = SYNC_EVERY if engine.settings.aof_rewrite_incremental_fsync else 0
+        write_file(disk, path, _pieces(base_commands(engine, progress)), every)
     except BaseException:
         disk.remove(path)
         raise

@@ -18,11 +18,10 @@ try:
 except ModuleNotFoundError:  # Cython is not installed: run interpreted
     from rillet import _cython as cython
 
-import sys
 
 from rillet.errors import LogCorrupt, NewerFormat, ProtocolError
 from rillet.persistence.debug_delay import debug_delay
-from rillet.protocol.command_parser import CommandParser
+from rillet.protocol.command_parser import CommandParser, unlimited_parser
 from rillet.runtime.engine import Engine
 from rillet.runtime.session import Session
 
@@ -51,11 +50,8 @@ class CommandApplier:
         self.path = path
         self.session = session
         self.engine = session.engine
-        self.parser = CommandParser()
-        self.parser.exact = True
         # Client limits do not apply: the engine accepted each logged command before, and a base has whole values.
-        self.parser.proto_max_bulk_len = self.parser.query_buffer_limit = sys.maxsize
-        self.parser.max_multibulk_len = sys.maxsize
+        self.parser = unlimited_parser()
         self.here = self.good = self.fed = start
         self.commands = 0
         self.delay = session.engine.settings.key_load_delay

@@ -40,6 +40,7 @@ try:
 except ModuleNotFoundError:  # Cython is not installed: run interpreted
     from rillet import _cython as cython
 
+from rillet.persistence.aof.position import PREFIX as POSITION
 from rillet.persistence.disk import Disk
 
 if not cython.compiled:  # compiled code gets these as C functions from the .pxd
@@ -53,6 +54,7 @@ _SMALL = cython.declare(cython.Py_ssize_t, 4096)
 _32_BITS = cython.declare(cython.uint, 0xFFFFFFFF)
 # If a redis-server continues a rillet file, its first bytes are one of these prefixes.
 _TIME = b"#TS:"
+_NOTES = (_TIME, POSITION)  # of a file without frames
 WRITTEN_ON = (b"*2\r\n$6\r\nSELECT\r\n", b"*1\r\n$5\r\nMULTI\r\n", _TIME)
 _PIECE = cython.declare(cython.Py_ssize_t, 1 << 20)
 
@@ -146,8 +148,8 @@ class FrameReader:
         self.break_at = -1
         self.why = ""
         self._need(_LONGEST)
-        # A first line with # is a damaged frame, unless it is the timestamp of a redis-server.
-        self.ours = self._at == 0 and self._buffer[:1] == b"#" and not self._buffer.startswith(_TIME)
+        # A first line with # is a damaged frame, unless it is a time or a position.
+        self.ours = self._at == 0 and self._buffer[:1] == b"#" and not self._buffer.startswith(_NOTES)
         if not self.ours:
             self.plain_from = at
 

@@ -19,12 +19,13 @@ from __future__ import annotations
 import gc
 import re
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 from rillet.errors import LogCorrupt
+from rillet.persistence.aof import position
 from rillet.persistence.aof.command_applier import CommandApplier
 from rillet.persistence.aof.frames import MARK, WRITTEN_ON, FrameReader, is_empty
 from rillet.persistence.disk import REAL, Disk, write_file
@@ -32,6 +33,8 @@ from rillet.persistence.rdb.reader import HEADER, MAGICS, load_rdb
 from rillet.runtime.engine import Engine
 from rillet.runtime.session import Session
 
+Facts = Mapping[bytes, bytes]
+"""Auxiliary fields of an RDB file."""
 _PIECE = 1 << 20
 # The header of a RESP array or bulk string, complete or truncated at any byte.
 _HEADER = re.compile(rb"[*$](?:(\d{1,10})(?:\r\n?)?)?")
@@ -43,7 +46,8 @@ class LoadResult:
 
     offset: the file offset of the torn end, or -1; torn: a sentence about the torn end, or "". keys: the number of keys
     in the RDB base. foreign: the last file ends with commands without checksums, from another server. adopted: the name
-    of the RDB file that was loaded instead, because there was no log.
+    of the RDB file that was loaded instead, because there was no log. position: the place of the data in a history of
+    replication (position.py), {} if unknown.
     """
 
     commands: int
@@ -55,6 +59,7 @@ class LoadResult:
     keys: int = 0
     foreign: bool = False
     adopted: str = ""
+    position: Facts = field(default_factory=dict)
 
 
 def load_snapshot(engine: Engine, path: Path, progress: Callable[[int, int], None] | None = None, *,
@@ -88,6 +93,7 @@ def replay(engine: Engine, paths: list[Path], progress: Callable[[int, int], Non
     commands = done = dropped = keys = 0
     offset, torn = -1, ""
     foreign = False
+    place: Facts = {}
     collects = gc.isenabled()
     gc.disable()  # the loaded data has no reference cycles, and each garbage collection would visit all of it
     engine.loading = True
@@ -106,13 +112,15 @@ def replay(engine: Engine, paths: list[Path], progress: Callable[[int, int], Non
             keys += one.keys
             done += one.good
             foreign = one.foreign
+            place = one.position
             if one.dropped:
                 dropped, offset, torn = one.dropped, one.good, one.torn
     finally:
         engine.loading = False
         if collects:
             gc.enable()
-    return LoadResult(commands, done, dropped, time.monotonic() - started, offset, torn, keys, foreign)
+    return LoadResult(commands, done, dropped, time.monotonic() - started, offset, torn, keys, foreign,
+                      position=place)  # fmt: skip
 
 
 def _report(progress: Callable[[int, int], None] | None, before: int, total: int, here: int) -> None:
@@ -136,6 +144,7 @@ class _FileReplay:
         self.dropped = 0
         self.torn = ""
         self.foreign = False
+        self.position: Facts = {}
         self.applier = CommandApplier(str(path), session, 0)
 
     @property
@@ -154,8 +163,11 @@ class _FileReplay:
             file.seek(start)
             self.applier = CommandApplier(str(self.path), self.session, start)
             frames = FrameReader(file, size, start)
+            candidate = position.find(self.disk, self.path, size)
             try:
                 while chunk := frames.read():
+                    if candidate is not None:
+                        chunk = self._feed_up_to(candidate, chunk)
                     self.applier.feed(chunk)
                     progress(self.good)
             except LogCorrupt:
@@ -176,6 +188,18 @@ class _FileReplay:
         progress(self.good)
         if size != self.good:
             self._cut(size, frames.break_at >= 0)
+
+    def _feed_up_to(self, candidate: position.PositionNote, chunk: bytes) -> bytes:
+        """Execute the commands before a position note, which counts if a command ends there; return the rest."""
+        applier = self.applier
+        left = candidate.start - applier.fed
+        if not 0 <= left < len(chunk):
+            return chunk
+        if left:
+            applier.feed(chunk[:left])
+        if applier.good == candidate.start:
+            self.position = candidate.facts
+        return chunk[left:]
 
     def _cut(self, size: int, in_frame: bool) -> None:
         """Drop an unfinished frame, command or transaction at the end of the last file."""

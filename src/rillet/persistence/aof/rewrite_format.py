@@ -205,7 +205,8 @@ def _texts(settings: Settings) -> dict[str, str]:
     texts = {}
     for name, parameter in PARAMETERS.items():
         value = getattr(settings, parameter.attribute)
-        if value != parameter.default and not parameter.alias and not parameter.multi and name not in _PRIVATE:
+        is_default = value == parameter.default_in(settings.compat)
+        if not is_default and not parameter.alias and not parameter.multi and name not in _PRIVATE:
             texts[parameter.attribute] = parameter.show(value)
     return texts
 

@@ -36,6 +36,7 @@ from rillet.persistence.rdb.snapshots import Say
 from rillet.persistence.write_gate import LOG, WriteGate
 from rillet.runtime.engine import Engine
 from rillet.runtime.settings import SettingError
+from rillet.scripting.functions import forget_libraries
 
 LOGGER = logger("log")
 
@@ -213,6 +214,18 @@ class AofService:
         self._gate.set(LOG, None)
         self.on_closed()
 
+    # -- a replica that loads its master's data ------------------------------------------------------
+
+    def suspend(self) -> None:
+        """Stop logging, because the data is about to be replaced; the setting stays."""
+        if self.log.state != OFF:
+            self._turn_off()
+
+    def resume(self) -> None:
+        """Begin the log anew with the current data; SettingError if that is impossible."""
+        if self._engine.settings.appendonly and self.log.state == OFF:
+            self._turn_on()
+
     # -- commands ------------------------------------------------------------------------------------
 
     def rewrite(self, later: bool = False) -> bool:
@@ -248,6 +261,7 @@ class AofService:
             raise CommandError(f"the append-only file lacks recent writes: {log.failure}")
         for database in engine.databases:
             database.flush()
+        forget_libraries(engine)
         try:
             result = log.reload(engine)
         except (OSError, StoreError, Corrupt) as error:

@@ -6,7 +6,7 @@
     no            the operating system decides when to write
 
 `lock` is held during a sync and while the current file is replaced. It is reentrant: a signal handler that interrupts
-the caller's sync may wait for a write of its own, and then syncs as well. After a failed sync, `error` is set and
+the caller's sync may wait for its own write, and then syncs as well. After a failed sync, `error` is set and
 nothing is synced again: the kernel reports a write error once, and a later sync would report success for bytes that are
 lost.
 
@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from time import perf_counter_ns
 
 from rillet.persistence.aof.file import AofFile
 
@@ -41,18 +42,26 @@ class AofSyncer:
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
         self._stopping = False
+        # The duration of the last sync in nanoseconds, for LATENCY.
+        self.last_ns = 0
+        self.syncing = False
 
     def sync(self) -> None:
         """Sync all bytes written so far; the caller holds `lock`. Do nothing after an error."""
         file, end = self._current()
         if file is None or self.error is not None:
             return
+        began = perf_counter_ns()
+        self.syncing = True
         try:
             file.sync()
         except OSError as error:
             self.error = error
         else:
+            self.last_ns = perf_counter_ns() - began
             self.synced = max(self.synced, end)  # a signal handler may have synced more meanwhile
+        finally:
+            self.syncing = False
 
     def sync_pending(self) -> None:
         """Sync if the file has bytes that are not synced; the caller holds `lock`."""

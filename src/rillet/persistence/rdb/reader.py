@@ -19,10 +19,13 @@ can be opened directly; SAVE writes one (rillet.persistence.rdb.writer).
 expected content; a wrong checksum. Each raises an exception. The keys loaded before it stay in the databases, and the
 caller decides what to do with them.
 
-**Omitted on request.** Function libraries, values of modules and other data of modules can be skipped without being
-understood. `unknown`, or else the setting `rdb-foreign`, selects the treatment: "refuse" is the default, because the
-next SAVE would lose skipped data; "skip" omits and counts them; "keep" stores their bytes (`Kept`), and the writer
-writes them back.
+**Kept.** Function libraries are kept as records (`Kept.functions`). rillet.scripting.functions loads them when a
+command needs functions, so that reading a file runs no code of it. Only the first line of a library is checked here.
+
+**Omitted on request.** Values of modules and other data of modules can be skipped without being understood.
+`unknown`, or else the setting `rdb-foreign`, selects the treatment: "refuse" is the default, because the next SAVE
+would lose skipped data; "skip" omits and counts them; "keep" stores their bytes (`Kept`), and the writer writes them
+back.
 
 An expired key is kept below a log, which contains its deletion. In an independent file it is dropped (`drop_expired`),
 as Redis does. A value without elements, which bugs of old servers left in their files, is omitted and counted, as Redis
@@ -41,17 +44,19 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal, NamedTuple, TypedDict, Unpack
 
 from rillet.commands.stream.idmp import track
-from rillet.errors import Corrupt, LogCorrupt, NewerFormat
+from rillet.errors import CommandError, Corrupt, LogCorrupt, NewerFormat
 from rillet.persistence.debug_delay import debug_delay
 from rillet.persistence.disk import REAL, Disk
 from rillet.persistence.rdb.plain_keys import read_plain_keys
 from rillet.persistence.worker_thread import WorkerThread
 from rillet.runtime.engine import Engine
+from rillet.scripting.functions import library_names, library_record, metadata, preview_code
+from rillet.structs.crc64 import crc64
 from rillet.types.compat import COMPATS
 from rillet.types.hash import Hash
 from rillet.types.module import KeyPlace, find_type, type_name
 from rillet.types.rdb import value as rdb
-from rillet.types.rdb.primitives import EmptyValue, RdbReader, RdbWriter
+from rillet.types.rdb.primitives import EmptyValue, RdbReader
 from rillet.types.stream.value import Stream
 from rillet.types.string import new_string
 
@@ -70,6 +75,8 @@ _IDLE, _FREQUENCY, _FACT, _SIZES, _EXPIRE_MS, _EXPIRE_S, _DATABASE, _END = range
 _MODULE_VALUE = 7
 # The types of the parts of a module's data (RDB_MODULE_OPCODE_*).
 _PART_END, _PART_SIGNED, _PART_UNSIGNED, _PART_FLOAT, _PART_DOUBLE, _PART_STRING = range(6)
+_FACTS = 4096  # bytes at the beginning of a file that hold its auxiliary fields
+_PIECE = 1 << 20
 _AFTER_KEYS = 2  # the load time of module data that follows the keys
 _NAMED = 10  # how many omitted keys the server's log names
 _TYPES = {
@@ -124,9 +131,13 @@ class LoadOptions(TypedDict, total=False):
     """The options of load_rdb; for `unknown` see the module docstring."""
 
     drop_expired: bool
+    on_expired: Callable[[int, list[bytes]], object]  # receives the database and a command that repeats the deletion
     merge: bool  # replace existing keys, as DEBUG RELOAD MERGE does
     unknown: Unknown | None
     progress: Callable[[int], None] | None  # receives the number of bytes read so far
+    databases: list[Any]  # the databases to load into, instead of those of the engine
+    kept: Kept  # where function libraries and unknown data go, instead of the next file of the engine
+    keeps: Callable[[bytes], bool] | None  # whether to keep a key; the values of the others are read and dropped
 
 
 def load_rdb(path: Path, engine: Engine, *, disk: Disk = REAL, **options: Unpack[LoadOptions]) -> Loaded:
@@ -136,6 +147,45 @@ def load_rdb(path: Path, engine: Engine, *, disk: Disk = REAL, **options: Unpack
     """
     with disk.read_from(path) as file:
         return load_rdb_from(file, str(path), engine, **options)
+
+
+def read_facts(path: Path, disk: Disk = REAL) -> dict[bytes, bytes]:
+    """Return the auxiliary fields at the beginning of the file (redis-ver, ctime ...). O(1)"""
+    facts: dict[bytes, bytes] = {}
+    with disk.read_from(path) as file:
+        reader = RdbReader(file.read(_FACTS))
+    try:
+        reader.raw(HEADER)
+        while reader.byte() == _FACT:
+            name = reader.string()
+            facts[name] = reader.string()
+    except (Corrupt, IndexError):
+        pass  # not an RDB file, or longer fields: what was read is what is known
+    return facts
+
+
+def verify_checksum(path: Path, disk: Disk = REAL) -> None:
+    """Compare the bytes of a file that holds RDB data only with its checksum; LogCorrupt. O(bytes)
+
+    A file before version 5, or written with `rdbchecksum no`, has no checksum.
+    """
+    size = disk.size(path)
+    with disk.read_from(path) as file:
+        piece = file.read(HEADER)
+        header = _HEADER.fullmatch(piece)
+        if header is None or size < HEADER + 1 + 8:
+            raise LogCorrupt(str(path), 0, f"not an RDB file: REDIS or VALKEY and a version expected, found {piece!r}")
+        if int(header[2]) < _CHECKSUM_SINCE:
+            return
+        actual, left = crc64(piece), size - HEADER - 8
+        while left and (piece := file.read(min(left, _PIECE))):
+            actual, left = crc64(piece, actual), left - len(piece)
+        stored = int.from_bytes(file.read(8), "little")
+    if left or piece[-1] != _END:
+        raise LogCorrupt(str(path), size, "the RDB file ends too early")
+    if stored and actual != stored:
+        raise LogCorrupt(str(path), size - 8, f"RDB CRC error: the file states the checksum {stored:016x}, but its "
+                         f"bytes have {actual:016x}")  # fmt: skip
 
 
 def load_rdb_from(source: BinaryIO | RawIOBase, name: str, engine: Engine, **options: Unpack[LoadOptions]) -> Loaded:
@@ -179,16 +229,23 @@ class _RdbLoader:
         self.reader = reader
         # Drop keys that expired before this time (ms since the epoch; -1: keep all keys).
         self.now = engine.clock.now_ms() if options.get("drop_expired") else -1
+        self.on_expired = options.get("on_expired")
         self.merge = options.get("merge", False)
         self.delay: int = settings.key_load_delay
         self.unknown: Unknown = options.get("unknown") or settings.rdb_foreign
+        self.omits_libraries = options.get("unknown") == "skip"
         self.checked: bool = settings.rdbchecksum and not settings.skip_checksum_validation
+        self.relaxed = settings.rdb_version_check == "relaxed"
         self.version = 0
-        self.database = engine.databases[0]
+        self.databases: list[Any] = options.get("databases") or engine.databases
+        self.kept = options.get("kept")
+        self.keeps = options.get("keeps")
+        self.database = self.databases[0]
         self.expires = self.idle = self.frequency = -1
         self.keys = self.expired = self.empty = self.skipped = 0
         self.facts: dict[bytes, bytes] = {}
         # Whether modules listen to the event `loaded`, which each key then causes.
+        self.libraries: set[bytes] | None = None  # the names of the function libraries, once there is one in the file
         self.heard: bool = engine.modules is not None and engine.modules.hears_loading
 
     def load(self) -> Loaded:
@@ -211,7 +268,8 @@ class _RdbLoader:
 
     def _next(self) -> int:
         """Load the keys that are plain strings; return the kind of the next record."""
-        if not self.delay and not self.heard and self.expires == self.idle == self.frequency == -1:
+        plain = not self.delay and not self.heard and self.keeps is None
+        if plain and self.expires == self.idle == self.frequency == -1:
             while count := read_plain_keys(self.reader, self.database, self.merge):
                 self.keys += count
         return self.reader.byte()
@@ -224,7 +282,7 @@ class _RdbLoader:
             raise Corrupt(f"not an RDB file: REDIS or VALKEY and a version expected, found {magic!r}")
         self.version, valkey = int(header[2]), header[1] == b"VALKEY"
         newest = NEWEST_VALKEY if valkey else rdb.NEWEST_VERSION
-        if self.version > newest:
+        if self.version > newest and not self.relaxed:
             newer = "Valkey newer than 9" if valkey else "Redis newer than 8.8"
             raise NewerFormat(
                 f"{self.name}: RDB version {self.version}; rillet reads up to {newest}: upgrade rillet, "
@@ -241,12 +299,12 @@ class _RdbLoader:
             self.facts[name] = reader.string()
         elif kind == _DATABASE:
             number = reader.length()
-            if number >= len(self.engine.databases):
-                there = len(self.engine.databases)
+            if number >= len(self.databases):
+                there = len(self.databases)
                 raise NewerFormat(
                     f"{self.name}: offset {self.reader.mark}: database {number}; the setting databases is {there}"
                 )
-            self.database = self.engine.databases[number]
+            self.database = self.databases[number]
         elif kind == _SIZES:
             reader.length()
             reader.length()
@@ -267,35 +325,44 @@ class _RdbLoader:
             self._foreign(kind)
 
     def _foreign(self, kind: int) -> None:
-        """Read a function library or module data; reject, skip or keep it, as the option `unknown` requires."""
+        """Keep a function library; reject, skip or keep data of a module, as the option `unknown` requires."""
         reader = self.reader
         began = reader.mark
         if kind == _MODULE_AUX and self._known_aux():
             return
-        refused = kind == _KEY_METADATA or self.unknown == "refuse"
-        if refused:
-            what = "a function library" if kind in (_FUNCTION, _FUNCTION_PREVIEW) else "data of a module"
+        if kind in (_FUNCTION, _FUNCTION_PREVIEW):
+            self._library(reader.string() if kind == _FUNCTION else preview_code(reader))
+            return
+        if kind == _KEY_METADATA or self.unknown == "refuse":
+            what = "data of a module"
             if kind == _KEY_METADATA:
                 what = "metadata of keys, or the state of a slot's import"
             raise NewerFormat(f"{self.name}: offset {began}: {what}, which this version does not read")
-        kept = kept_of(self.engine)
-        if kind != _MODULE_AUX:
-            reader.keep()
-        place = kept.functions
-        if kind == _FUNCTION:
-            reader.string()
-        elif kind == _FUNCTION_PREVIEW:
-            library = preview_library(reader)
-        else:
-            place = kept.after if self._when() == _AFTER_KEYS else kept.before
-            self._parts()
+        kept = self._kept()
+        place = kept.after if self._when() == _AFTER_KEYS else kept.before
+        self._parts()
         raw = bytes((kind,)) + reader.kept()
-        if kind == _FUNCTION_PREVIEW:
-            raw = library
         if self.unknown == "keep":
             place.append(raw)
         else:
             self.skipped += 1
+
+    def _library(self, code: bytes) -> None:
+        """Keep a function library, unless the caller omits it; Corrupt if it is malformed or already there."""
+        if self.omits_libraries:
+            self.skipped += 1
+            return
+        try:
+            name = metadata(code)[0]
+        except CommandError as error:
+            raise Corrupt(f"Failed loading library, {str(error).removeprefix('ERR ')}") from None
+        if self.libraries is None:
+            self.libraries = set() if self.kept is not None else set(library_names(self.engine))
+        if name in self.libraries and not self.merge:
+            shown = name.decode("utf-8", "backslashreplace")
+            raise Corrupt(f"Failed loading library, Library '{shown}' already exists")
+        self.libraries.add(name)
+        self._kept().functions.append(library_record(code))
 
     def _module_value(self) -> None:
         """Read past a module's value: each of its parts begins with a type (rdb.c: rdbLoadCheckModuleValue)."""
@@ -319,7 +386,7 @@ class _RdbLoader:
         expires, self.expires = self.expires, -1
         self.idle = self.frequency = -1
         if self.unknown == "keep":
-            kept_of(self.engine).values.append(KeptValue(self.database.index, key, expires, value))
+            self._kept().values.append(KeptValue(self.database.index, key, expires, value))
         else:
             self.skipped += 1
 
@@ -333,6 +400,9 @@ class _RdbLoader:
         self.reader.kept()
         kind.load_aux(self.reader, number & 1023, self._when())
         return True
+
+    def _kept(self) -> Kept:
+        return kept_of(self.engine) if self.kept is None else self.kept
 
     def _when(self) -> int:
         """Read the load time of a module's data: before or after the keys."""
@@ -381,8 +451,11 @@ class _RdbLoader:
         expires, self.expires = self.expires, -1
         idle, self.idle = self.idle, -1
         frequency, self.frequency = self.frequency, -1
-        if 0 <= expires < self.now or (isinstance(value, Hash) and not self._keep_fields(value)):
+        if self.keeps is not None and not self.keeps(key):
+            return
+        if 0 <= expires < self.now or (isinstance(value, Hash) and not self._keep_fields(key, value)):
             self.expired += 1
+            self._report_expired(b"UNLINK" if self.engine.settings.lazyfree_lazy_expire else b"DEL", key)
             return
         database = self.database
         if not self.merge and key in database.keys:
@@ -400,11 +473,16 @@ class _RdbLoader:
             self.engine.modules.key_loaded(database, key)
         self.keys += 1
 
-    def _keep_fields(self, value: Hash) -> bool:
+    def _report_expired(self, *argv: bytes) -> None:
+        if self.on_expired is not None:
+            self.on_expired(self.database.index, list(argv))
+
+    def _keep_fields(self, key: bytes, value: Hash) -> bool:
         """Drop expired fields of an independent file, as Valkey does; return whether fields remain."""
         if self.now > 0 and value.expiry is not None and self.engine.settings.compat.valkey:
             for name in value.due(self.now - 1, len(value)):
                 value.remove(name)
+                self._report_expired(b"HDEL", key, name)
             value.expiry.due = value.earliest()
         return len(value) > 0
 
@@ -431,16 +509,5 @@ class _RdbLoader:
             )
 
 
-def preview_library(reader: RdbReader) -> bytes:
-    """Read a function library of the 7.0 previews after its opcode; return it in the final format (rdbFunctionLoad)."""
-    name, engine = reader.string(), reader.string()
-    if reader.length():
-        reader.string()  # the library's description, which the final format lacks
-    out = RdbWriter()
-    out.byte(_FUNCTION)
-    out.string(b"#!%b name=%b\n%b" % (engine, name, reader.string()))
-    return bytes(out.out)
-
-
 __all__ = ["HEADER", "MAGICS", "Kept", "KeptValue", "Loaded", "Unknown", "kept_of", "load_rdb", "load_rdb_from",
-           "preview_library"]  # fmt: skip
+           "read_facts", "verify_checksum"]  # fmt: skip

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from rillet.commands.stream.idmp import track
 from rillet.errors import Corrupt
-from rillet.persistence.rdb.reader import NEWEST_VALKEY, KeptValue, kept_of, preview_library
+from rillet.persistence.rdb.reader import NEWEST_VALKEY, KeptValue, kept_of
 from rillet.persistence.rdb.record_scan import (
     DATABASE,
     EXPIRE_MS,
@@ -30,6 +30,7 @@ from rillet.persistence.rdb.record_scan import (
 )
 from rillet.persistence.rdb.stream_salvage import salvage_stream
 from rillet.runtime.engine import Engine
+from rillet.scripting.functions import library_record, preview_code
 from rillet.structs.crc64 import crc64
 from rillet.types.rdb import value as rdb
 from rillet.types.rdb.primitives import EmptyValue, RdbReader
@@ -163,7 +164,7 @@ class _RdbSalvage:
             place.append(self.data[record.start : record.end])
         elif record.kind == FUNCTION_PREVIEW:
             reader = RdbReader(self.data, record.start + 1, record.end)
-            kept_of(self.engine).functions.append(preview_library(reader))
+            kept_of(self.engine).functions.append(library_record(preview_code(reader)))
 
     def _take_key(self, record: RdbRecord) -> None:
         try:

@@ -22,14 +22,15 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, Unpack
 
 from rillet.errors import CommandError, Corrupt, StoreError
 from rillet.persistence.fork import ChildOutcome, Children, ChildReport
-from rillet.persistence.rdb.reader import Loaded, load_rdb
+from rillet.persistence.rdb.reader import Loaded, LoadOptions, load_rdb
 from rillet.persistence.rdb.writer import write_rdb
 from rillet.persistence.write_gate import SNAPSHOT, WriteGate
 from rillet.runtime.engine import Engine
+from rillet.scripting.functions import forget_libraries
 
 PURPOSE = "RDB"
 # Seconds after which a BGSAVE that failed is tried again (server.h: CONFIG_BGSAVE_RETRY_DELAY).
@@ -76,6 +77,8 @@ class Snapshots:
         self.copied = 0
         self.loaded = Loaded(0, 0, 0)
         self.scheduled = False
+        # Called with the result of the current BGSAVE.
+        self._on_ended: Callable[[bool], None] | None = None
         self._refusals = refusals or WriteGate(engine)
         self._say = say
         self._saved_at = engine.clock.ticks()
@@ -148,6 +151,11 @@ class Snapshots:
             raise CommandError(f"Can't save in background: fork: {error.strerror or error}") from error
         return True
 
+    def background_for(self, ended: Callable[[bool], None]) -> None:
+        """Start a BGSAVE for replicas, and call `ended` with its success; OSError."""
+        self._begin()
+        self._on_ended = ended
+
     def _begin(self) -> None:
         """Start the child process that writes the RDB file (rdbSaveBackground); OSError."""
         path = self.path
@@ -197,6 +205,12 @@ class Snapshots:
 
     def ended(self, outcome: ChildOutcome) -> None:
         """Handle the end of the child that wrote the RDB file (backgroundSaveDoneHandlerDisk)."""
+        self._handle(outcome)
+        waiting, self._on_ended = self._on_ended, None
+        if waiting is not None:
+            waiting(outcome.ok)
+
+    def _handle(self, outcome: ChildOutcome) -> None:
         self.seconds = int(outcome.seconds)
         if outcome.ok:
             self.copied = outcome.copied
@@ -207,7 +221,10 @@ class Snapshots:
             self.engine.dirty = max(self.engine.dirty - self._dirty_before, 0)
             self._succeeded()
             return
+        began = self.engine.clock.ticks()
         self._draft.unlink(missing_ok=True)
+        if outcome.signal:
+            self.engine.latency.add(b"rdb-unlink-temp-file", self.engine.clock.ticks() - began)
         self.error = outcome.error
         if outcome.signal:
             self._say(f"Background saving terminated by signal {outcome.signal}", warning=True)
@@ -264,14 +281,16 @@ class Snapshots:
 
     # -- loading -------------------------------------------------------------------------------------
 
-    def load(self, progress: Callable[[int, int], None] | None = None, *, merge: bool = False) -> Loaded:
+    def load(self, on_progress: Callable[[int, int], None] | None = None, **options: Unpack[LoadOptions]) -> Loaded:
         """Load the RDB file into the databases, if it exists. OSError, StoreError or Corrupt."""
         if self.path.exists():
             self.engine.loading = True
             total = self.path.stat().st_size
-            report = None if progress is None else lambda done: progress(done, total)
+            report = None if on_progress is None else lambda done: on_progress(done, total)
+            options.setdefault("drop_expired", True)
+            options["progress"] = report
             try:
-                self.loaded = load_rdb(self.path, self.engine, drop_expired=True, merge=merge, progress=report)
+                self.loaded = load_rdb(self.path, self.engine, **options)
             finally:
                 self.engine.loading = False
         return self.loaded
@@ -283,6 +302,7 @@ class Snapshots:
         if flush:
             for database in self.engine.databases:
                 database.flush()
+            forget_libraries(self.engine)
         try:
             self.load(merge=merge)
         except (OSError, StoreError, Corrupt) as error:

@@ -1,7 +1,8 @@
 """Writes an RDB file, the data at one moment, key by key (Redis: rdb.c, rdbSaveRio).
 
     REDIS0010                              magic and version
-    FA  name value                         auxiliary fields: redis-ver, redis-bits, ctime, used-mem, aof-base
+    FA  name value                         auxiliary fields: redis-ver, redis-bits, ctime, used-mem, aof-base; with a
+                                           replication stream: repl-stream-db, repl-id, repl-offset
     F7 .. F5 ..                            data of modules without a key; function libraries of a loaded file
     FE  n   FB  keys expires               a database with keys, and the sizes of its hash tables
     [FC ms] [F8 idle] [F9 freq]            of the next key: expiry, idle time (s) or access frequency, by policy
@@ -32,13 +33,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from rillet.errors import StoreError
 from rillet.keyspace.database import Database
 from rillet.keyspace.lru import LFU
 from rillet.persistence.debug_delay import debug_delay
-from rillet.persistence.disk import REAL, Disk, DiskFile, write_all
+from rillet.persistence.disk import REAL, SYNC_EVERY, Disk, Sink, write_all
 from rillet.persistence.rdb.plain_keys import END, OTHER, PlainKeys, versioned_values
 from rillet.persistence.rdb.reader import Kept, KeptValue, kept_of
 from rillet.runtime.engine import Engine
+from rillet.runtime.replica_versions import problem, rdb_type, shown
+from rillet.scripting.functions import OPCODE, library_codes
 from rillet.structs.crc64 import crc64
 from rillet.types.compat import Compat
 from rillet.types.module import AFTER_KEYS, BEFORE_KEYS, KeyPlace
@@ -65,6 +69,27 @@ class Lost(NamedTuple):
     database: int
     key: bytes
     what: str
+
+
+class NotReadable(StoreError):
+    """A value that the reader of the file cannot hold; the message names it."""
+
+
+class RdbParts(NamedTuple):
+    """The parts of an RDB file that a replica asks for, its form, and the server that must be able to read it."""
+
+    data: bool = True
+    functions: bool = True
+    compressed: bool = True
+    checked: bool = True
+    reader: Compat | None = None
+
+
+def stream_rdb(file: Sink, engine: Engine, parts: RdbParts, progress: Callable[[int], None] | None = None) -> int:
+    """Write all databases, or a part of the data, to a pipe or an open file; return the number of keys. O(bytes)"""
+    out = _RdbFileWriter(file, engine, progress, None, None, parts)
+    out.write(False)
+    return out.keys
 
 
 def write_rdb(
@@ -116,40 +141,61 @@ class _RdbFileWriter:
 
     def __init__(
         self,
-        file: DiskFile,
+        file: Sink,
         engine: Engine,
         progress: Callable[[int], None] | None,
         version: int | None,
         lost: list[Lost] | None,
+        parts: RdbParts | None = None,
     ) -> None:
+        self.parts = parts = parts or RdbParts()
         self.file = file
         self.engine = engine
         self.progress = progress
         self.delay = engine.settings.rdb_key_save_delay
-        self.piece = RdbWriter(engine.settings.rdbcompression, self._take)
-        self.compat = engine.settings.compat
+        self.piece = RdbWriter(engine.settings.rdbcompression and parts.compressed, self._take)
+        self.compat = parts.reader or engine.settings.compat
         self.version = version
         self.lost = lost
         self.kept: Kept = kept_of(engine)
         self.access = engine.access
         self.access.update()
         self.saves_access: bool = engine.settings.maxmemory_policy.endswith(("lru", "lfu"))
-        self.checked = engine.settings.rdbchecksum
+        self.checked = engine.settings.rdbchecksum and parts.checked
         self.checksum = 0
         self.keys = 0
+        self.syncs = False
+        self.unsynced = 0
 
     def write(self, log_base: bool) -> None:
         """Write all parts of the RDB file in order."""
+        settings = self.engine.settings
+        self.syncs = settings.aof_rewrite_incremental_fsync if log_base else settings.rdb_save_incremental_fsync
         self._header(log_base)
-        self._module_data(BEFORE_KEYS)
-        for raw in self.kept.before:
-            self.piece.raw(raw)
-        functions = self.kept.functions
-        if self.version is None or self.version >= _FUNCTIONS_SINCE:
-            for raw in functions:
+        if self.parts.data:
+            self._module_data(BEFORE_KEYS)
+            for raw in self.kept.before:
                 self.piece.raw(raw)
+        if self.parts.functions:
+            self._functions()
+        if self.parts.data:
+            self._databases()
+        self.piece.byte(_END)
+        self.piece.flush()
+        write_all(self.file, self.checksum.to_bytes(8, "little"))
+
+    def _functions(self) -> None:
+        """Write the function libraries, if the version has them."""
+        functions = library_codes(self.engine)
+        if self.version is None or self.version >= _FUNCTIONS_SINCE:
+            for code in functions:
+                self.piece.byte(OPCODE)
+                self.piece.string(code)
         elif functions and self.lost is not None:
             self.lost.append(Lost(-1, b"", f"{len(functions)} function libraries"))
+
+    def _databases(self) -> None:
+        """Write the keys of all databases, and the data of modules behind them."""
         for database in self.engine.databases:
             foreign = [value for value in self.kept.values if value.database == database.index]
             if len(database) or foreign:
@@ -157,9 +203,6 @@ class _RdbFileWriter:
         self._module_data(AFTER_KEYS)
         for raw in self.kept.after:
             self.piece.raw(raw)
-        self.piece.byte(_END)
-        self.piece.flush()
-        write_all(self.file, self.checksum.to_bytes(8, "little"))
 
     def _module_data(self, when: int) -> None:
         """Write the data of loaded modules that belongs to no key (rdbSaveModulesAux)."""
@@ -171,6 +214,8 @@ class _RdbFileWriter:
         """Write the magic, the version and the auxiliary fields (rdbSaveInfoAuxFields)."""
         engine = self.engine
         version = self.version
+        if self.parts.reader is not None and self.parts.data:
+            self._refuse_newer(self.parts.reader)
         if version is None:
             values = (value for database in engine.databases for value in versioned_values(database.keys))
             version = max((rdb.version_of(self._type_of(value)) for value in values), default=rdb.RDB_VERSION)
@@ -179,7 +224,8 @@ class _RdbFileWriter:
         facts = {
             b"redis-ver": engine.settings.compat.redis_version.encode(), b"redis-bits": b"64",
             b"ctime": b"%d" % (engine.clock.now_ms() // 1000),
-            b"used-mem": b"%d" % engine.host.memory()["used_memory"], b"aof-base": b"%d" % log_base,
+            b"used-mem": b"%d" % engine.host.memory()["used_memory"],
+            **({} if log_base else engine.replication.saved_position()), b"aof-base": b"%d" % log_base,
         }  # fmt: skip
         for name, value in facts.items():
             self.piece.byte(_FACT)
@@ -188,7 +234,8 @@ class _RdbFileWriter:
 
     def _version_of_hashes(self, version: int) -> int:
         """Return the version of a file whose streams need `version` and whose hashes may have fields that expire."""
-        if not any(len(database.subexpires) for database in self.engine.databases):
+        times = ((database, key) for database in self.engine.databases for key, _ in database.subexpires.items())
+        if not any(database.peek(key).earliest() for database, key in times):  # a time may outlast its field's expiry
             return version
         if self.compat.valkey and version <= rdb.STREAMS_OF_VALKEY:
             self.version = self.compat.rdb_version
@@ -266,7 +313,22 @@ class _RdbFileWriter:
         self.piece.byte(kind)
         self.piece.string(key)
 
+    def _refuse_newer(self, reader: Compat) -> None:
+        """Raise NotReadable for a value that the reader cannot hold. O(versioned values)"""
+        for database in self.engine.databases:
+            unable = [value for value in versioned_values(database.keys) if problem(value, reader)]
+            keys = (key for key, value in database.items() if value is unable[0]) if unable else ()
+            for key in (*keys, *(name for name, _ in database.subexpires.items())):
+                reason = problem(database.peek(key), reader)
+                if reason:
+                    raise NotReadable(
+                        f"{shown(reader)} cannot hold the value at key {key.decode('utf-8', 'backslashreplace')!r} "
+                        f"of database {database.index}: {reason}"
+                    )
+
     def _type_of(self, value: object) -> int:
+        if self.parts.reader is not None:
+            return rdb_type(value, self.parts.reader)
         if self.version is not None:
             return rdb.type_within(value, self.version)
         return rdb.type_of(value, readable_by(self.compat, value))
@@ -276,6 +338,10 @@ class _RdbFileWriter:
         if self.checked:
             self.checksum = crc64(data, self.checksum)
         write_all(self.file, data)
+        self.unsynced += len(data)
+        if self.syncs and self.unsynced >= SYNC_EVERY:
+            self.file.sync()
+            self.unsynced = 0
 
 
-__all__ = ["OLDEST_VERSION", "Lost", "readable_by", "write_rdb"]
+__all__ = ["OLDEST_VERSION", "Lost", "NotReadable", "RdbParts", "readable_by", "stream_rdb", "write_rdb"]

@@ -1,0 +1,1 @@
+"""Replication: the stream of changes from a master to its replicas (Redis: replication.c)."""

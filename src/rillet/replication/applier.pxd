@@ -1,0 +1,30 @@
+cimport cython
+from rillet.protocol.command_parser cimport CommandParser
+from rillet.runtime.engine cimport Engine
+from rillet.runtime.propagation cimport Propagation
+from rillet.runtime.registry cimport Command
+from rillet.runtime.session cimport Session
+
+@cython.final
+cdef class Applier:
+    cdef readonly Session session
+    cdef Engine engine
+    cdef CommandParser parser
+    cdef readonly long long offset
+    cdef readonly long long here
+    cdef readonly long long fed
+    cdef readonly long long commands
+    cdef readonly long long refused
+    cdef public bint ack_wanted
+    cdef readonly object transaction
+    cdef object on_refused
+    cdef list _chunks
+    cdef long long _kept
+    cpdef bint feed(self, bytes chunk) except -1
+    cdef bint _apply(self, long long start, bytes chunk) except -1
+    cdef long long _position(self) except -1
+    cdef bint _forward(self, long long count) except -1
+    cdef bint _take(self, list[bytes] argv) except -1
+    cdef bint _run(self, list[bytes] argv) except -1
+    cdef bint _run_all(self, list whole) except -1
+    cdef bint _drop_reply(self, list[bytes] argv) except -1

@@ -1,0 +1,387 @@
+"""The socket between a replica and its master, for a server (rillet.replication.replica has the protocol).
+
+    event loop ── bytes ──► Follower ── snapshot ──► replica_loading
+        ▲                      └─────── stream ────► engine ──► log
+        └── connect, send, hold, disconnect
+
+A connection that is replaced is deaf: its callbacks compare themselves with the current one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rillet.errors import Corrupt, StoreError
+from rillet.replication.handshake import LinkOptions
+from rillet.replication.replica import Follower
+from rillet.runtime.admission import FEW_REPLICAS, READ_ONLY
+from rillet.runtime.settings import SettingError
+from rillet.server.connection import address_of
+from rillet.server.log_lines import WARNING, say
+from rillet.server.replica_loading import Incoming, NewData, SnapshotFile, empty, load
+from rillet.server.serve_while_loading import LoadingPhase
+from rillet.server.tls import client_context
+
+if TYPE_CHECKING:
+    from rillet.server.server import Server
+
+_FLUSHED_FIRST = ("flushdb", "flush-before-load")
+
+
+class _Connection(asyncio.Protocol):
+    """One socket to a master."""
+
+    def __init__(self, link: ReplicaLink, number: int) -> None:
+        self._link = link
+        self.number = number
+        self.transport: Any = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport
+        self._link.made(self)
+
+    def data_received(self, data: bytes) -> None:
+        self._link.data_received(self, data)
+
+    def killed(self) -> None:
+        """End the connection, for CLIENT KILL."""
+        self.transport.abort()
+        self._link.lost(self, "")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._link.lost(self, "" if exc is None else f"Error on the link to MASTER: {exc}")
+
+
+class _Transport:
+    """The connection to the master as CLIENT LIST shows it and CLIENT KILL closes it."""
+
+    def __init__(self, link: ReplicaLink, connection: _Connection) -> None:
+        self._link = link
+        self._connection = connection
+        socket = connection.transport
+        self.peer = address_of(socket.get_extra_info("peername"))
+        self.local = address_of(socket.get_extra_info("sockname"))
+        found = socket.get_extra_info("socket")
+        self.fd = -1 if found is None else int(found.fileno())
+
+    def kill(self) -> None:
+        """Close the connection soon, after the command that runs; the link connects again."""
+        self._link.call_soon(self._connection.killed)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.kill()
+
+    def woken(self) -> None:
+        """Do nothing: a master's session never waits."""
+
+
+class ReplicaLink:
+    """The link of a server to its master; `follower` has its state. `files`: the log, which stops during a load."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._engine = server.engine
+        self._settings: Any = server.engine.settings
+        self.follower = Follower(server.engine, self)
+        self.phase: LoadingPhase | None = None
+        self.log: Any = None  # an AofService, or None
+        self._connection: _Connection | None = None
+        self._number = 0  # of the last attempt to connect
+        self._task: asyncio.Task[None] | None = None
+        self._loading: asyncio.Task[None] | None = None
+        self._file: SnapshotFile | None = None
+        self._size = 0
+        self._log_stopped = False
+
+    # -- commands ------------------------------------------------------------------------------------
+
+    def follow(self, host: str, port: int, *, resumable: bool = True) -> None:
+        """Follow a master from now on (REPLICAOF host port)."""
+        self._server.replicas.stream()  # the changes so far count in the position, and replicas of this server follow
+        self._settings.replicaof = f"{host} {port}"
+        self.follower.follow(host, port, resumable=resumable)
+
+    def stop(self) -> None:
+        """Become a master (REPLICAOF NO ONE)."""
+        self._settings.replicaof = ""
+        self.follower.stop()
+        self._restart_log()
+
+    def close(self) -> None:
+        """Drop the connection, because the server stops."""
+        self.disconnect()
+
+    def tick(self) -> None:
+        """Do the periodic work of the link; the server's timer calls this."""
+        if self.follower.state == "none":
+            return
+        self.follower.tick()
+        if self._log_stopped and self.follower.connected:
+            self._restart_log()
+
+    # -- the connection ------------------------------------------------------------------------------
+
+    def connect(self, host: str, port: int) -> None:
+        """Begin to open a connection."""
+        self._number += 1
+        self._task = self._server.loop.create_task(self._open(host, port, self._number))
+
+    async def _open(self, host: str, port: int, number: int) -> None:
+        source = self._settings.bind_source_addr
+        try:
+            context = client_context(self._settings) if self._settings.tls_replication else None
+            await self._server.loop.create_connection(
+                lambda: _Connection(self, number), host, port, ssl=context, local_addr=(source, 0) if source else None,
+                server_hostname="" if context is not None else None)  # fmt: skip
+        except (OSError, ssl.SSLError, StoreError) as error:
+            if self._number == number and self._task is not None:
+                self._task = None
+                with self._server.guard:
+                    reason = getattr(error, "strerror", 0) or error
+                    self.follower.closed(f"Error condition on socket for SYNC: {reason}")
+
+    def call_soon(self, function: Callable[[], object]) -> None:
+        """Call a function in the next iteration of the event loop."""
+        self._server.loop.call_soon(function)
+
+    def made(self, connection: _Connection) -> None:
+        """Take a new connection."""
+        if self._task is None or connection.number != self._number:
+            connection.transport.abort()
+            return
+        self._task = None
+        self._connection = connection
+        self.follower.transport = _Transport(self, connection)
+        with self._server.guard:
+            self.follower.opened()
+
+    def data_received(self, connection: _Connection, data: bytes) -> None:
+        """Handle bytes of the master, and write the log."""
+        if connection is not self._connection:
+            return
+        with self._server.guard:
+            engine = self._engine
+            if engine.refusal not in (None, READ_ONLY, FEW_REPLICAS) and self.follower.connected:
+                self._cannot_write()
+            self.follower.received(data)
+            if engine.log is not None:
+                self._server.flush_log()
+
+    def _cannot_write(self) -> None:
+        """End the process unless the settings allow a replica whose files lack changes of its master."""
+        if not self._settings.replica_ignore_disk_write_errors:
+            say(f"Replica was unable to write command to disk: {self._engine.refusal}", WARNING)
+            os._exit(1)
+
+    def lost(self, connection: _Connection, reason: str) -> None:
+        """Handle the end of a connection."""
+        if connection is self._connection:
+            self._connection = None
+            with self._server.guard:
+                self._abort_snapshot()
+                self.follower.closed(reason)
+
+    def disconnect(self) -> None:
+        """Drop the connection or the attempt to open one, and abort a snapshot."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.transport.abort()
+        self._abort_snapshot()
+
+    def send(self, data: bytes) -> None:
+        """Send bytes to the master."""
+        if self._connection is not None:
+            self._connection.transport.write(data)
+
+    def hold(self, held: bool) -> None:
+        """Stop to read from the master, or continue."""
+        if self._connection is not None:
+            transport = self._connection.transport
+            with contextlib.suppress(RuntimeError):  # the connection is closing
+                transport.pause_reading() if held else transport.resume_reading()
+
+    def options(self) -> LinkOptions:
+        """Return what the handshake says about this server."""
+        settings = self._settings
+        port = settings.replica_announce_port or (settings.tls_port if settings.tls_replication else self._server.port)
+        version = settings.compat.redis_version.encode() if not settings.compat.valkey else b"9.1.0"
+        return LinkOptions(
+            settings.masteruser.encode("utf-8", "surrogateescape"),
+            settings.masterauth.encode("utf-8", "surrogateescape"), port, settings.replica_announce_ip.encode(),
+            version if settings.compat.valkey else b"", self._is_diskless(),
+        )  # fmt: skip
+
+    # -- the snapshot --------------------------------------------------------------------------------
+
+    def _is_diskless(self) -> bool:
+        """Return whether the snapshot is loaded without a file (useDisklessLoad)."""
+        how = self._settings.repl_diskless_load
+        if how == "on-empty-db":
+            return not any(len(database) for database in self._engine.databases)
+        return bool(how != "disabled")
+
+    def begin_snapshot(self, size: int, same_history: bool) -> None:
+        """Prepare for a snapshot: a file, or a loader that waits for its bytes."""
+        self._size = max(size, 0)
+        if not self._is_diskless():
+            try:
+                self._file = SnapshotFile(Path(self._settings.dir), self._engine.clock.now_ms() // 1000)
+            except OSError as error:
+                self.follower.closed(f"Opening the temp file needed for MASTER <-> REPLICA synchronization: "
+                                     f"{error.strerror}")  # fmt: skip
+            return
+        swaps = self._settings.repl_diskless_load == "swapdb"
+        self.follower.asynchronous = swaps and same_history
+        incoming = Incoming(self._engine, self.hold, refuses=not self.follower.asynchronous)
+        self._start(incoming, incoming, "the snapshot of the master", NewData(self._engine) if swaps else None)
+
+    def take_snapshot(self, data: bytes) -> None:
+        """Take bytes of the snapshot."""
+        if self._file is not None:
+            try:
+                self._file.take(data)
+            except OSError as error:
+                self.follower.closed(f"Write error or short write writing to the DB dump file needed for MASTER <-> "
+                                     f"REPLICA synchronization: {error.strerror}")  # fmt: skip
+        elif isinstance(self.phase, Incoming):
+            self.phase.take(data)
+
+    def end_snapshot(self) -> None:
+        """Take the end of the snapshot; a file is loaded now."""
+        if isinstance(self.phase, Incoming):
+            self.phase.end()
+        file, self._file = self._file, None
+        if file is None:
+            return
+        path = Path(self._settings.dir) / (self._settings.dbfilename or "dump.rdb")
+        try:
+            file.finish(path)
+            source = open(path, "rb", buffering=0)  # noqa: SIM115 - `_load` closes it
+        except OSError as error:
+            file.remove()
+            self.follower.closed(f"Failed trying to rename the temp DB into {path.name} in MASTER <-> REPLICA "
+                                 f"synchronization: {error.strerror}")  # fmt: skip
+            return
+        self._size = path.stat().st_size
+        self._start(LoadingPhase(self._engine), source, str(path), None)
+
+    def _start(self, phase: LoadingPhase, source: Any, name: str, new: NewData | None) -> None:
+        before = self._loading
+        self.phase = phase
+        self._loading = self._server.loop.create_task(self._load(phase, source, name, new, before))
+
+    async def _load(self, phase: LoadingPhase, source: Any, name: str, new: NewData | None,
+                    before: asyncio.Task[None] | None) -> None:  # fmt: skip
+        """Load the snapshot in turns with the event loop, then follow the stream; `before`: an aborted load."""
+        engine, follower = self._engine, self.follower
+        if before is not None:
+            await asyncio.wait([before])
+        if self.phase is not phase:
+            return  # aborted before it began
+        problem = ""
+        db = 0
+        loaded = False
+        with self._server.guard:
+            self._stop_log()
+            if new is None:
+                say("MASTER <-> REPLICA sync: Flushing old data")
+                follower.data_replaced()
+                empty(engine, self._settings.replica_lazy_flush)
+            say("MASTER <-> REPLICA sync: Loading DB in memory")
+
+        def job(progress: Any) -> None:
+            nonlocal db
+            result = load(engine, source, name, new, progress, self._size)
+            db = int(result.facts.get(b"repl-stream-db", b"0"))
+
+        def is_over() -> bool:
+            return self.phase is not phase or self._server.is_stopping()
+
+        try:
+            loaded = await phase.run(job, is_over)
+        except (Corrupt, StoreError, OSError, ValueError) as error:
+            problem = str(error)
+        finally:
+            if not isinstance(source, Incoming):
+                source.close()
+        if self.phase is not phase:  # the connection was dropped: what was loaded is a part of the data
+            if new is None and not loaded:
+                empty(engine, False)
+            return
+        self.phase, self.follower.asynchronous = None, False
+        with self._server.guard:
+            if not loaded:
+                if new is None:
+                    empty(engine, False)
+                follower.load_failed(problem or "the server stops")
+                return
+            if new is not None:
+                follower.data_replaced()
+                new.exchange()
+            engine.dirty = 0
+            self._delete_file(name, source)
+            self._restart_log()
+            follower.loaded(db)
+            if engine.log is not None:
+                self._server.flush_log()
+
+    def _delete_file(self, name: str, source: Any) -> None:
+        """Delete a transferred file that nothing else needs (rdb-del-sync-files)."""
+        settings = self._settings
+        if settings.rdb_del_sync_files and not settings.appendonly and not settings.save and source is not self.phase:
+            if not isinstance(source, Incoming):
+                Path(name).unlink(missing_ok=True)
+
+    def _abort_snapshot(self) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            file.remove()
+        phase, self.phase = self.phase, None
+        self.follower.asynchronous = False
+        if isinstance(phase, Incoming):
+            phase.cancel()
+
+    # -- the log -------------------------------------------------------------------------------------
+
+    def _stop_log(self) -> None:
+        """Stop the log while the data is replaced; a rewrite begins it anew (stopAppendOnly)."""
+        if self.log is not None and self._settings.appendonly and not self._log_stopped:
+            self._log_stopped = True
+            self.log.suspend()
+
+    def _restart_log(self) -> None:
+        """Begin the log with the new data (startAppendOnlyWithRetry)."""
+        if not self._log_stopped:
+            return
+        try:
+            self.log.resume()
+        except SettingError as error:
+            say(f"{error}; trying again in a second", WARNING)
+            return
+        self._log_stopped = False
+
+    # -- the log of the server -----------------------------------------------------------------------
+
+    def log_line(self, text: str, warning: bool = False) -> None:
+        """Write a line to the server's log."""
+        say(text, WARNING if warning else 2)
+
+    def refused(self, text: str) -> None:
+        """Log a command of the master that this server refused; end the process if the settings say so."""
+        say(f"== CRITICAL == {text}", WARNING)
+        if self._settings.propagation_error_behavior != "ignore" and self._settings.replica_read_only:
+            say("This replica panicked sending an error to its master", WARNING)
+            os._exit(1)
+
+
+__all__ = ["ReplicaLink"]
