@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ENTRIES = 50_000
-BOTH_SPEEDS = ("test_reading_nodes.py", "test_offsets.py", "test_options.py", "test_page_reader.py")
+BOTH_SPEEDS = ("test_reading_nodes.py", "test_page_reader.py")
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

@@ -24,6 +24,7 @@ from rillet.spark.source import BatchReader, FilteringReader, RilletDataSource
 from rillet.types.stream.id import MAX, StreamID
 from tests.judge import Judge
 from tests.spark.conftest import entry_id
+from tests.variants import by_speed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -120,7 +121,7 @@ def filters_of(column: str) -> st.SearchStrategy[ds.Filter]:
 FILTERS = st.sampled_from(sorted(VALUES)).flatmap(filters_of)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=by_speed(50, 50, 120), deadline=None)
 @given(st.lists(FILTERS, min_size=1, max_size=3), st.lists(IDS, max_size=30), STREAMS)
 def test_a_conjunction_keeps_the_rows_that_spark_would(filters: list[Any], ids: list[StreamID], stream: str) -> None:
     pushed = Pushed.on(SCHEMA)
@@ -157,7 +158,7 @@ def ids_in(one: Any) -> Iterator[StreamID]:
             yield from (identifier(near) for near in (at - 1, at, at + 1, at + MAX) if 0 < near < 1 << 128)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=by_speed(60, 60, 150), deadline=None)
 @given(TEXTS, IDS)
 def test_sets_of_texts_are_exact(text: str, at: StreamID) -> None:
     inside = any(low <= number(at) <= high for low, high in ids_before(text))

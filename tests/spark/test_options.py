@@ -163,7 +163,8 @@ def test_valid_urls_are_parsed(url: str, address: Address, shown: str) -> None:
     ("url", "says"),
     [
         *((url, "url is neither") for url in ("localhost", "http://h", "redis://", "redis://h:port", "redis://h/events",
-                                              "unix://", "redis+cluster://a:1,,b:2", "redis+sentinel://h")),
+                                              "unix://", "redis+cluster://a:1,,b:2", "redis+sentinel:///a")),
+        ("redis+sentinel://h", "url names no service after the sentinels"),
         ("redis://a:1,b:2", "url names several hosts, which is for redis"),
         ("redis+cluster://a:1/3", "url selects database 3: a cluster has only database 0"),
         ("redis+cluster://a:1?db=3", "url selects database 3"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import socket
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from pyspark import TaskContext
 from pyspark.sql.types import StructType
 
 from rillet.spark import RilletDataSource
-from rillet.spark.worker_socket import send_without_delay
+from rillet.spark.worker_socket import _DESCRIPTORS, send_without_delay
 
 URL = {"url": "redis://127.0.0.1:1"}
 SCHEMA = StructType().add("id", "string").add("n", "long")
@@ -24,7 +25,29 @@ SCHEMA = StructType().add("id", "string").add("n", "long")
 @pytest.fixture
 def connected() -> Iterator[socket.socket]:
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as one:
-        yield one
+        if one.fileno() < _DESCRIPTORS:
+            yield one
+            return
+        # Other tests of this process hold many files. A worker's connection has a low number: take one for the test.
+        low = 20
+        saved = os.dup(low) if _is_open(low) else None
+        os.dup2(one.fileno(), low)
+        try:
+            yield one
+        finally:
+            if saved is None:
+                os.close(low)
+            else:
+                os.dup2(saved, low)
+                os.close(saved)
+
+
+def _is_open(number: int) -> bool:
+    try:
+        os.fstat(number)
+    except OSError:
+        return False
+    return True
 
 
 def delays(connection: socket.socket) -> bool:

@@ -17,6 +17,7 @@ The modules, from Spark's side to the server's side:
     column_types.py checks that Arrow columns and stream fields can be converted
     read/           offsets, planning, pages, schema inference, filters, data loss, history
     write/          encoding, pipelining and committing rows; exactly once
+    changes/        format("rillet.changes"): every change of a server as a row
     tables/         hashes, strings, lists, sets, sorted sets, JSON and keys as tables; their options: table_options.py
     groups/         consumer groups that follow the checkpoint (groupMode=follow) or deliver entries (deliver)
     archive/        the Parquet archive of streams: a folder with its manifest, or a Delta table; its file reader

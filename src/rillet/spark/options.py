@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
 from rillet.client.address import Address, NodeAddress, Tls
+from rillet.client.sentinel import current_master
 from rillet.errors import RilletError
 from rillet.spark.option_types import (
     EARLIEST,
@@ -90,8 +91,14 @@ class ConnectionOptions:
     named: frozenset[str] = field(default=frozenset(), compare=False)  # options that the user set, in lower case
 
     def address(self) -> Address:
-        """Return the server's address; for a path, the socket of the process that owns the store."""
-        return self._url_address() if self.url is not None else owner_address(str(self.path))
+        """Return the server's address; for a path, the socket of the process that owns the store.
+
+        Of a service that sentinels watch, it is the current master.
+        """
+        if self.url is None:
+            return owner_address(str(self.path))
+        address = self._url_address()
+        return address if address.sentinels is None else current_master(address)
 
     def _url_address(self) -> Address:
         address = Address.parse(str(self.url))

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, MutableMapping, Set
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
@@ -38,8 +38,10 @@ from rillet.client.address import Address
 from rillet.client.errors import ConnectionLost
 from rillet.client.servers import Servers
 from rillet.errors import RilletError
+from rillet.spark.changes.source import ChangesDataSource
 from rillet.spark.connect import default_parallelism
 from rillet.spark.errors import plainly
+from rillet.spark.failed_reader import FailedReader
 from rillet.spark.groups.delivered_reader import read_delivered
 from rillet.spark.groups.group_delivery import GroupDelivery
 from rillet.spark.option_types import EARLIEST, before
@@ -180,7 +182,7 @@ class RilletDataSource(DataSource):
 
 
 def register(spark: SparkSession) -> None:
-    """Register format("rillet") with a session, with its default parallelism and with filter push-down."""
+    """Register format("rillet") with a session, with its parallelism and filter push-down, and "rillet.changes"."""
     # Spark pickles a class created in a function with its attributes, an imported class only by name.
     from rillet.spark.packaging import found_on_driver
 
@@ -188,6 +190,7 @@ def register(spark: SparkSession) -> None:
     settings = {"default_parallelism": default_parallelism(spark), "pushes_filters": True}
     with found_on_driver(spark):
         spark.dataSource.register(type("RilletDataSource", (RilletDataSource,), settings))
+        spark.dataSource.register(type("ChangesDataSource", (ChangesDataSource,), {}))
 
 
 class RangePartition(InputPartition):
@@ -398,19 +401,3 @@ class StreamingReader(_SourceReader, DataSourceStreamReader, SupportsTriggerAvai
         """Close the planner's connections."""
         if self._follower is not None:
             self._follower.close()
-
-
-class FailedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """A substitute for a streaming reader that could not be created; every method raises the error.
-
-    If `streamReader` raised the error itself, Spark's worker would replace it with an UnboundLocalError.
-    """
-
-    def __init__(self, error: RilletError) -> None:
-        self.error = error
-
-    def _fail(self, *args: Any, **kwargs: Any) -> NoReturn:
-        with plainly():
-            raise self.error
-
-    initialOffset = latestOffset = getDefaultReadLimit = prepareForTriggerAvailableNow = partitions = read = _fail

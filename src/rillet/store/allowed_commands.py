@@ -9,7 +9,7 @@
                                 HELLO with a version                       store.redis(protocol=...)
                                 CLIENT REPLY, CLIENT TRACKING              (drop replies, add messages among them)
     the asyncio API too         SELECT                                     the database in the url of `connect`
-                                AUTH, READONLY, READWRITE, ASKING,         a store or client of its own
+                                AUTH, READONLY, READWRITE, ASKING,         another store or client
                                 CLIENT SETNAME, NO-TOUCH, ...
 
 A connection that got another number of replies than commands would give each later call the reply of another one.

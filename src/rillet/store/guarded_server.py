@@ -36,7 +36,7 @@ class GuardedConnection(ClientConnection):
     connection_lost = _guarded(ClientConnection.connection_lost)
     _expired = _guarded(ClientConnection._expired)
 
-    def _woken(self) -> None:
+    def woken(self) -> None:
         # Any thread may wake a blocked client, but only the event loop's thread may change timers.
         if threading.get_ident() == self.server.thread:
             self.server.resume_soon(self)
@@ -76,7 +76,7 @@ class GuardedServer(Server):
 
 def descriptors(server: Server) -> list[int]:
     """Return the file descriptors of a server's listening and connected sockets."""
-    numbers = [sock.fileno() for listener in server._listeners for sock in listener.sockets]
+    numbers = [sock.fileno() for listener in server.addresses.listeners for sock in listener.sockets]
     for connection in server.connections:
         sock = connection.transport.get_extra_info("socket") if connection.transport is not None else None
         if sock is not None:

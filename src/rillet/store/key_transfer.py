@@ -32,6 +32,7 @@ from rillet.persistence.rdb.writer import Lost
 from rillet.persistence.write_gate import WriteGate
 from rillet.protocol.reply_parser import ReplyError
 from rillet.runtime.engine import Engine
+from rillet.scripting.functions import library_codes, library_record, payload_codes
 from rillet.store.directory import LOG_FOLDER, Directory
 from rillet.structs.crc64 import crc64
 from rillet.types.compat import COMPATS
@@ -229,7 +230,7 @@ class FileSource:
 
     def functions(self) -> bytes:
         """Return the function libraries as a FUNCTION DUMP payload, b"" if there are none."""
-        libraries = b"".join(kept_of(self.engine).functions)
+        libraries = b"".join([library_record(code) for code in library_codes(self.engine)])
         return _sealed(libraries, rdb.RDB_VERSION) if libraries else b""
 
 
@@ -353,8 +354,9 @@ class EngineTarget:
         return reply[1:].decode("utf-8", "replace").strip() if reply.startswith(b"-") else ""
 
     def add_functions(self, payload: bytes) -> str:
-        """Return an error line: a store has no functions."""
-        return "a store does not have them"
+        """Add function libraries, which the new store loads when it needs them; return ""."""
+        kept_of(self._engine).functions.extend(map(library_record, payload_codes(payload)))
+        return ""
 
 
 class ServerTarget:

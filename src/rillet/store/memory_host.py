@@ -15,7 +15,9 @@ from itertools import count
 from time import monotonic
 from typing import Any
 
+from rillet.client.peer_sockets import PeerSockets
 from rillet.loggers import logger
+from rillet.protocol.peer_replies import Replies
 from rillet.runtime.engine import Engine
 from rillet.runtime.host import DefaultHost
 
@@ -46,6 +48,7 @@ class MemoryHost(DefaultHost):
     def __init__(self, engine: Engine, lock: Any) -> None:
         super().__init__(engine)
         self._numbers = count()
+        self.peers = PeerSockets()
         self._begin(lock)
 
     def _begin(self, lock: Any) -> None:
@@ -55,8 +58,14 @@ class MemoryHost(DefaultHost):
         self._running = self._closed = False
 
     def after_fork(self, lock: Any) -> None:
-        """In a forked child, which has no thread: forget the jobs of the parent."""
+        """In a forked child, which has no thread: forget the jobs and the sockets of the parent."""
+        self.peers = PeerSockets()
         self._begin(lock)
+
+    def exchange(self, address: tuple[str, str], setup: list[list[bytes]], database: int,
+                 commands: list[list[bytes]], timeout_ms: int) -> Replies:  # fmt: skip
+        """Send commands to another server and return its replies (MIGRATE)."""
+        return self.peers.exchange(address, setup, database, commands, timeout_ms)
 
     def log_line(self, text: str, level: str = "warning") -> None:
         """Write a line to the logger of stores."""
@@ -106,7 +115,8 @@ class MemoryHost(DefaultHost):
             return None
 
     def close(self) -> None:
-        """Drop the jobs and end the thread."""
+        """Drop the jobs, end the thread and close the connections to other servers."""
+        self.peers.close()
         with self._changed:
             self._closed = True
             self._changed.notify()

@@ -100,6 +100,7 @@ def open(path: str | os.PathLike[str] | None = None, *, appendfsync: Literal["al
 def connect(url: str, *, timeout: Seconds | None = TIMEOUT) -> Store:
     """Return the same API over a server: redis://host:port/db, rediss://, unix://, redis+cluster://host:port,...
 
+    redis+sentinel://host:port,.../service: the master of a service that Sentinels watch, also after a failover.
     timeout: seconds within which the server must answer, in addition to the time that a call itself waits (`block`);
     None waits without limit. StoreTimeout if it does not, UnknownTimeout if a write was sent.
     """

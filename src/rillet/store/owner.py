@@ -45,8 +45,8 @@ class OwnerHost(ServerHost):
         super().__init__(server)
         self._owner = owner
 
-    def shutdown(self, *, save: bool, nosave: bool, force: bool) -> None:
-        DefaultHost.shutdown(self, save=save, nosave=nosave, force=force)
+    def shutdown(self, *, save: bool, nosave: bool, force: bool, now: bool) -> bool:
+        return DefaultHost.shutdown(self, save=save, nosave=nosave, force=force, now=now)
 
     def info_sections(self) -> Mapping[str, Callable[[], Mapping[str, Any]]]:
         owner = self._owner
@@ -145,8 +145,8 @@ class Owner:
             self._server.cron_jobs.append(self._cron)
             self._loop = asyncio.get_running_loop()
             await self._server.start(tcp=False)
-            if self._server.unix_path is not None:
-                self.directory.announce(self._server.unix_path, self._separate)
+            if self._server.addresses.unix_path is not None:
+                self.directory.announce(self._server.addresses.unix_path, self._separate)
         except BaseException as error:
             self._problem = error
             return

@@ -131,8 +131,8 @@ class SeparateOwner(Owner):
 
     async def _end_without_clients(self) -> None:
         """Stop listening, accept the clients that were connecting, and end the process if there was none."""
-        path = self._server.unix_path
-        listeners = list(self._server._listeners)
+        path = self._server.addresses.unix_path
+        listeners = list(self._server.addresses.listeners)
         assert path is not None
         self.directory.withdraw()
         await asyncio.sleep(_CONNECTING)
@@ -142,10 +142,10 @@ class SeparateOwner(Owner):
             self._server.request_stop()
             return
         if self.directory.is_here():
-            await self._server._listen_unix(path)
+            await self._server.addresses.listen_main_unix(path)
             self.directory.announce(path, separate=True)
         for listener in listeners:
-            self._server.stop_listening(listener)
+            self._server.addresses.stop(listener)
         self._ending = self._idle_since = None
 
     def end_soon(self) -> None:

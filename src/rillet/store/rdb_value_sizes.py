@@ -207,7 +207,7 @@ def _cells(reader: RdbReader, key: Key) -> None:
 
 
 def array_values(reader: RdbReader) -> Iterator[tuple[int, bytes, bool]]:
-    """Yield the index, the text and whether it is a string of its own, for each value of an array."""
+    """Yield the index, the text and whether it is a separate string, for each value of an array."""
     count = reader.length()
     for _ in range(reader.length()):
         reader.length()

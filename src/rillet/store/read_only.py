@@ -22,6 +22,7 @@ from __future__ import annotations
 import io
 import logging
 import os
+import stat
 import threading
 import time
 from collections.abc import Callable
@@ -135,6 +136,10 @@ class OpenFiles(Disk):
         """Return the size of the file when it was opened."""
         return self._files[path][1]
 
+    def mode(self, path: Path) -> int:
+        """Return the file's permissions."""
+        return stat.S_IMODE(os.fstat(self._files[path][0]).st_mode)
+
     def close(self) -> None:
         """Close the files."""
         for descriptor, _ in self._files.values():
@@ -155,7 +160,7 @@ def _load(folder: Path, engine: Engine, progress: Progress | None) -> Recovery:
 
 
 def _load_files(folder: Path, engine: Engine, progress: Progress | None) -> Recovery:
-    paths, files = _open_files(folder, engine.settings)
+    paths, files = open_files(folder, lambda: _paths(folder, engine.settings))
     is_rdb = len(paths) == 1 and paths[0] in (folder, folder / str(engine.settings.dbfilename))
     with files, ProgressBar(f"{folder.name}: replaying") as bar:
         if is_rdb:
@@ -174,27 +179,31 @@ def _recovery_of(folder: Path, found: LoadResult) -> Recovery:
                     note)  # fmt: skip
 
 
-def _open_files(folder: Path, settings: Settings) -> tuple[list[Path], OpenFiles]:
-    """Return the paths of a consistent set of files, and the open files; StoreError, LogCorrupt, NewerFormat."""
+def open_files(folder: Path, find: Callable[[], list[Path]]) -> tuple[list[Path], OpenFiles]:
+    """Return the paths of a consistent set of files, and the open files; StoreError, LogCorrupt, NewerFormat.
+
+    find: returns the files that hold the data at the moment. It is called again until the files stayed the same while
+    they were opened.
+    """
     problem: Exception | None = None
     for _ in range(_ATTEMPTS):
         try:
-            paths = _paths(folder, settings)
+            paths = find()
             files = OpenFiles(paths)
         except (FileNotFoundError, LogCorrupt) as error:
             problem = error  # the files are being replaced, or one is missing
         except OSError as error:
             raise StoreError(f"{error.filename or folder} cannot be opened: {error.strerror}") from error
         else:
-            if _paths(folder, settings) == paths:
+            if find() == paths:
                 return paths, files
             files.close()
         time.sleep(_PAUSE)
     if isinstance(problem, LogCorrupt):
         raise problem
     if isinstance(problem, FileNotFoundError):
-        raise LogCorrupt(str(folder / LOG_FOLDER), 0, f"the file {Path(problem.filename).name} is missing: "
-                         f"{problem.strerror}")  # fmt: skip
+        missing = Path(problem.filename)
+        raise LogCorrupt(str(missing.parent), 0, f"the file {missing.name} is missing: {problem.strerror}")
     raise StoreError(f"{folder}: the files of the log change too often: try again")
 
 
@@ -226,4 +235,4 @@ def _begins_as_rdb(path: Path) -> bool:
         return file.read(HEADER).startswith(MAGICS)
 
 
-__all__ = ["OpenFiles", "ReadOnlyBackend"]
+__all__ = ["OpenFiles", "ReadOnlyBackend", "open_files"]

@@ -30,7 +30,15 @@ from redis.asyncio.connection import Connection, ConnectionPool, parse_url
 
 from rillet.client.address import Address
 from rillet.errors import Misconf
-from rillet.store.redis_py import DEFAULTS, STORE_DEFAULTS, check_options, cluster_nodes, find_owner, transport_of
+from rillet.store.redis_py import (
+    DEFAULTS,
+    STORE_DEFAULTS,
+    check_options,
+    cluster_nodes,
+    find_owner,
+    sentinel_arguments,
+    transport_of,
+)
 from rillet.store.redis_session import Ran, RedisSession
 from rillet.store.transports.cluster import ClusterTransport
 from rillet.store.transports.in_process import InProcessTransport
@@ -170,7 +178,7 @@ class EngineStream:
             return
         self._scheduled = True
         schedule = self.loop.call_soon if threading.get_ident() == self._thread else self.loop.call_soon_threadsafe
-        with contextlib.suppress(RuntimeError):  # the loop was closed: nobody waits
+        with contextlib.suppress(RuntimeError):  # the loop was closed: no task waits
             schedule(self._arrived)
 
     def _arrived(self) -> None:
@@ -325,6 +333,14 @@ def async_client_of(store: Store, *, single_connection_client: bool = False, **o
     client: redis.asyncio.Redis
     if isinstance(transport, ClusterTransport):
         client = _cluster_client(str(store.url), **{**DEFAULTS, **options})
+    elif isinstance(transport, ServerTransport) and transport.options.moves:
+        from redis.asyncio.sentinel import Sentinel
+
+        service, nodes, watchers, options_of_master = sentinel_arguments(transport)
+        sentinel_of: Any = Sentinel
+        client = sentinel_of(nodes, sentinel_kwargs=watchers).master_for(
+            service, **{**DEFAULTS, **options_of_master, **options}
+        )
     elif isinstance(transport, ServerTransport) and not isinstance(transport, AttachedTransport):
         where: dict[str, Any] = dict(parse_url(str(store.url)))
         pool = ConnectionPool(**{**DEFAULTS, **where, **options})

@@ -224,6 +224,12 @@ def client_of(store: Store, *, single_connection_client: bool = False, **options
     client: redis.Redis
     if isinstance(transport, ClusterTransport):
         client = _cluster_client(str(store.url), **{**DEFAULTS, **options})
+    elif isinstance(transport, ServerTransport) and transport.options.moves:
+        from redis.sentinel import Sentinel
+
+        service, nodes, watchers, where = sentinel_arguments(transport)
+        sentinel_of: Any = Sentinel
+        client = sentinel_of(nodes, sentinel_kwargs=watchers).master_for(service, **{**DEFAULTS, **where, **options})
     elif isinstance(transport, ServerTransport) and not isinstance(transport, AttachedTransport):
         where = parse_url(str(store.url))  # type: ignore[no-untyped-call]
         pool = ConnectionPool(**{**DEFAULTS, **where, **options})
@@ -237,6 +243,21 @@ def client_of(store: Store, *, single_connection_client: bool = False, **options
     # The client keeps a reference, so that the garbage collector does not close the store.
     client.rillet_store = store  # type: ignore[attr-defined]
     return client
+
+
+def sentinel_arguments(transport: ServerTransport) -> tuple[str, list[Any], dict[str, Any], dict[str, Any]]:
+    """Return redis-py's arguments: the service, the sentinels, the options of connections to them and to servers."""
+    address = transport.options.server
+    watched = address.sentinels
+    assert watched is not None
+    secure: dict[str, Any] = {}
+    if address.tls is not None:
+        secure = {"ssl": True, "ssl_ca_certs": address.tls.ca_file, "ssl_certfile": address.tls.cert_file,
+                  "ssl_keyfile": address.tls.key_file, "ssl_cert_reqs": "required" if address.tls.verify else "none",
+                  "ssl_check_hostname": address.tls.verify}  # fmt: skip
+    watchers = {**secure, "username": watched.user, "password": watched.password}
+    where = {**secure, "db": address.db, "username": address.user, "password": address.password}
+    return watched.service, [tuple(node) for node in watched.nodes], watchers, where
 
 
 def check_options(options: dict[str, Any], call: str, *classes: type) -> None:
@@ -273,4 +294,4 @@ def _cluster_client(url: str, **options: Any) -> Any:
 
 
 __all__ = ["DEFAULTS", "STORE_DEFAULTS", "EngineSocket", "StoreConnection", "check_options", "client_of",
-           "cluster_nodes", "find_owner", "transport_of"]  # fmt: skip
+           "cluster_nodes", "find_owner", "sentinel_arguments", "transport_of"]  # fmt: skip

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 from rillet.errors import Misconf, NestedCall
 from rillet.protocol.command_parser import CommandParser
 from rillet.protocol.reply_parser import INCOMPLETE, Push, ReplyParser
+from rillet.runtime.session_state import UNAUTHENTICATED
 from rillet.store.transports.in_process import NESTED, InProcessTransport
 from rillet.store.transports.undelivered import executed_of, may_take
 from rillet.store.transports.wakeners import Wakener
@@ -71,7 +72,7 @@ class RedisSession:
         with transport.lock:
             self._session: Any = transport.open_session(self._wakener)
             self._session.transport = self  # CLIENT KILL closes the session through it, and CLIENT PAUSE applies
-        self._parser.authenticated = not transport.engine.settings.requirepass
+        self._parser.authenticated = not self._session.state & UNAUTHENTICATED
 
     @property
     def ended(self) -> bool:
@@ -162,14 +163,14 @@ class RedisSession:
             self.end(unread=True)
             return True
 
-    def close(self) -> None:
+    def kill(self) -> None:
         """End the session, for CLIENT KILL."""
         self.end()
 
     def end(self, unread: bool = False) -> None:
         """End the session: blocked commands receive nothing from now on. A second call does nothing.
 
-        unread: the frontend has replies that nobody will read. What their commands took is put back.
+        unread: the frontend has replies that no caller will read. What their commands took is put back.
         """
         with self.transport.lock:
             session, self._session = self._session, None

@@ -1,7 +1,7 @@
 """The backend of `rillet.open(path, owner="process")`: this process never owns the directory.
 
     an announced owner           attach: an owner process, `rillet serve`, or a process that opened the directory itself
-    nobody holds the lock        start an owner process, and attach
+    no process holds the lock    start an owner process, and attach
     the lock is held, no owner   wait: the holder replays the log, or is about to end
 
 The store holds a connection to an owner process, its lease, for as long as it is open. The owner counts it, so the

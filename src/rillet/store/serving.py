@@ -27,9 +27,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from rillet.client.address import Address
-from rillet.errors import StoreError
+from rillet.errors import CommandError, StoreError
 from rillet.runtime.engine import Engine
 from rillet.runtime.host import DefaultHost
+from rillet.server import listeners
 from rillet.server.host import ServerHost
 from rillet.server.server import CannotListen, Server, event_loop_factory
 from rillet.store.guarded_server import TURNS_OF_AN_ACCEPT, GuardedConnection, GuardedServer, redirect_to_null
@@ -121,17 +122,17 @@ class EngineListener(Listener):
     def __init__(self, where: ServerLoop) -> None:
         super().__init__(where.loop)
         self._server = where.server
-        self._listener: asyncio.Server
+        self._listener: listeners.ListeningAddress
 
     async def _start(self, host: str, port: int, path: str | None) -> int | str:
         if path is not None:
-            self._listener = await self._server.listen_unix(Path(path))
+            self._listener = await self._server.addresses.listen_unix(Path(path))
             return path
-        self._listener = await self._server.listen(host, port)
-        return int(self._listener.sockets[0].getsockname()[1])
+        self._listener = await self._server.addresses.listen(host, port)
+        return self._listener.port
 
     async def _stop(self) -> None:
-        self._server.stop_listening(self._listener)
+        self._server.addresses.stop(self._listener)
         for _ in range(TURNS_OF_AN_ACCEPT):  # a client that was accepted just now gets its connection object
             await asyncio.sleep(0)
         with self._server.guard:
@@ -257,10 +258,26 @@ class LoopThread:
 
 
 class EmbeddedHost(ServerHost):
-    """The host of an engine in memory that is served. SHUTDOWN is refused, as without a server."""
+    """The host of an engine in memory that is served. SHUTDOWN is refused, as without a server.
 
-    def shutdown(self, *, save: bool, nosave: bool, force: bool) -> None:
-        DefaultHost.shutdown(self, save=save, nosave=nosave, force=force)
+    So is REPLICAOF if the engine follows a server already (rillet.follow).
+    """
+
+    def follow(self, host: str, port: int) -> None:
+        self._check_free()
+        super().follow(host, port)
+
+    def promote(self) -> None:
+        self._check_free()
+        super().promote()
+
+    def _check_free(self) -> None:
+        link = self._engine.replication.link
+        if link is not None and link is not self._server.replica.follower:
+            raise CommandError("this store is a replica of rillet.follow: close it, and open another store")
+
+    def shutdown(self, *, save: bool, nosave: bool, force: bool, now: bool) -> bool:
+        return DefaultHost.shutdown(self, save=save, nosave=nosave, force=force, now=now)
 
 
 class MemoryServer:

@@ -53,6 +53,7 @@ from rillet.store.keys import KeyCommands
 from rillet.store.positions import Position
 from rillet.store.recovery import Recovery
 from rillet.store.retries import FAILURES_OF_ONE, PATIENCE, Retries, again, patiently
+from rillet.store.script import Script, StoredFunction
 from rillet.store.serving import StoreServer, serve
 from rillet.store.several import Positions, StreamLike
 from rillet.store.stats import PENDING, StoreStats, survey
@@ -347,6 +348,20 @@ class Store(KeyCommands):
         """Send a message to the current subscribers of a channel; return their number. The message is not stored."""
         return int(self.execute("SPUBLISH" if shard else "PUBLISH", encode_name(channel), data))
 
+    def script(self, source: str | bytes) -> Script:
+        """Return a Lua script as a function: `f(keys=[...], args=[...])`. It runs as one step (docs/scripts.md)."""
+        return Script(self, source)
+
+    def load_functions(self, source: str | bytes, *, replace: bool = False) -> str:
+        """Load a library of Lua functions, and return its name (docs/functions.md). replace: also over an older one."""
+        words = [b"REPLACE", encode(source)] if replace else [encode(source)]
+        name: bytes = self.run([b"FUNCTION", b"LOAD", *words])
+        return name.decode()
+
+    def function(self, name: str | bytes) -> StoredFunction:
+        """Return a function of a library that is loaded: `f(keys=[...], args=[...])`. It runs as one step."""
+        return StoredFunction(self, name)
+
     def subscribe(self, *channels: str | bytes, patterns: Names = (), shards: Names = ()) -> Subscription:
         """Subscribe to channels, to globs of channel names, and to shard channels; see Subscription."""
         self._alive()
@@ -432,7 +447,7 @@ class Store(KeyCommands):
         if not isinstance(transport, InProcessTransport):
             return True
         engine = transport.engine
-        return engine.log is not None and engine.settings.appendfsync == "always"
+        return engine.aof is not None and engine.settings.appendfsync == "always"
 
     def workers(self) -> ThreadPoolExecutor:
         """Return the thread pool for asyncio calls that would block the event loop."""

@@ -2,8 +2,8 @@
 
     every store               encodings, limits of clients, keyspace events, passwords, `hz`, `compat` ...
     a store in a directory    also the log and the RDB file
-    neither                   the sockets and the log file of `rillet serve`; features that rillet lacks (`io-threads`);
-                              settings without an effect that a redis.conf may contain
+    neither                   the sockets, the process and the log file of `rillet serve`; features that rillet lacks
+                              (`io-threads`)
 
 A setting that would have no effect is refused: a store with `io_threads=4` would still have one thread. The value that
 describes rillet correctly (`io_threads=1`) is accepted everywhere.
@@ -25,13 +25,24 @@ FILES = "a store in a directory"
 MEMORY = "a store in memory"
 
 _SERVER_ONLY = frozenset(
-    "bind metrics-port metrics-streams port unixsocket "
-    "shutdown-on-sigint shutdown-on-sigterm appendonly appenddirname dir loglevel logfile".split()
+    "bind metrics-port metrics-streams port unixsocket unixsocketperm unixsocketgroup socket-mark-id tls-port "
+    "tls-cert-file tls-key-file tls-key-file-pass tls-ca-cert-file tls-ca-cert-dir tls-dh-params-file "
+    "tls-auth-clients tls-auth-clients-user tls-protocols tls-ciphers tls-ciphersuites tls-prefer-server-ciphers "
+    "tls-auto-reload-interval daemonize supervised pidfile syslog-enabled syslog-ident syslog-facility "
+    "set-proc-title proc-title-template dynamic-hz crash-log-enabled oom-score-adj oom-score-adj-values disable-thp "
+    "log-format log-timestamp-format hide-user-data-from-log tcp-backlog "
+    "replicaof masterauth masteruser replica-serve-stale-data replica-read-only replica-lazy-flush "
+    "replica-ignore-maxmemory replica-ignore-disk-write-errors propagation-error-behavior replica-priority "
+    "replica-announced replica-announce-ip replica-announce-port repl-diskless-load repl-diskless-sync "
+    "repl-diskless-sync-delay repl-diskless-sync-max-replicas tls-replication bind-source-addr "
+    "tls-client-cert-file tls-client-key-file tls-client-key-file-pass rdb-del-sync-files "
+    "shutdown-on-sigint shutdown-on-sigterm shutdown-timeout appendonly appenddirname dir loglevel logfile".split()
 )
 _FILES_ONLY = frozenset(
     "aof-checksums log-entries-read appendfsync no-appendfsync-on-rewrite auto-aof-rewrite-percentage "
     "auto-aof-rewrite-min-size aof-load-truncated aof-load-corrupt-tail-max-size aof-use-rdb-preamble "
-    "aof-timestamp-enabled aof-disable-auto-gc appendfilename save stop-writes-on-bgsave-error dbfilename "
+    "aof-timestamp-enabled aof-rewrite-incremental-fsync rdb-save-incremental-fsync "
+    "aof-disable-auto-gc appendfilename save stop-writes-on-bgsave-error dbfilename "
     "rdb-key-save-delay key-load-delay lazyfree-lazy-eviction lazyfree-lazy-expire "
     "lazyfree-lazy-server-del lazyfree-lazy-user-del".split()
 )
@@ -53,12 +64,10 @@ def settings_of(kind: str, given: Mapping[str, Any]) -> Settings:
     except SettingError as error:
         raise ValueError(str(error).removeprefix("ERR ")) from None
     for parameter in PARAMETERS.values():
-        if getattr(settings, parameter.attribute) == parameter.default:
+        if getattr(settings, parameter.attribute) == parameter.default_in(settings.compat):
             continue
         name = parameter.name
-        if parameter.ignored:
-            reason = "has no effect in rillet"
-        elif name in _SERVER_ONLY:
+        if name in _SERVER_ONLY:
             reason = f"is a setting of rillet serve and has no effect on a store; {_INSTEAD.get(name, 'omit it')}"
         elif name in _FILES_ONLY and kind == MEMORY:
             reason = "has no effect on a store in memory; pass a path to open a store with files"

@@ -4,7 +4,7 @@
     a directory that a process owns or serves           that process, through its socket
     any other directory                                 a read-only snapshot; no byte is written
 
-`rillet.open` would become the owner if nobody else is: it would create files, and the program whose directory it is
+`rillet.open` would become the owner if there is none: it would create files, and the program whose directory it is
 would attach to an inspection. A snapshot does not follow later changes, so `Visit` opens the place again when needed.
 """
 

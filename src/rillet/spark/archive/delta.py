@@ -48,7 +48,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rillet.spark.archive.files import ArchiveError, sync
-from rillet.spark.archive.manifest import ArchiveManifest, Change, FileTable, Part
+from rillet.spark.archive.manifest import ArchiveChange, ArchiveManifest, FileTable, Part
 from rillet.spark.archive.merging import Mergeable
 from rillet.spark.archive.parquet_reader import ArchiveTask
 from rillet.spark.archive.targets import DeltaStorage, day_text, delta_storage, require_delta
@@ -165,13 +165,13 @@ class DeltaArchive:
         parts = sorted(parts, key=lambda part: (part.stream, part.first))
         combined = _combined(manifest.schema, schema) if manifest.commit else schema
         self._create_or_extend(combined, new=combined != manifest.schema)
-        return self._commit(manifest, Change(parts, offset=offset, schema=combined), data_change=True)
+        return self._commit(manifest, ArchiveChange(parts, offset=offset, schema=combined), data_change=True)
 
     def merge(self, manifest: ArchiveManifest, merged: Sequence[tuple[Sequence[Part], Part]]) -> ArchiveManifest:
         """Commit merged files; each replaces several files of one stream and day. Return the new manifest."""
         self.at("merged")
         gone = [old.path for olds, _ in merged for old in olds]
-        change = Change([part for _, part in merged], gone, offset=manifest.offset, schema=manifest.schema)
+        change = ArchiveChange([part for _, part in merged], gone, offset=manifest.offset, schema=manifest.schema)
         return self._commit(manifest, change, data_change=False)
 
     def mergeable(self, manifest: ArchiveManifest, least: int, target: int) -> list[list[Part]]:
@@ -241,7 +241,7 @@ class DeltaArchive:
         except Exception as error:
             raise ArchiveError(f"rillet: the Delta table {self.path} cannot be written: {error}") from None
 
-    def _commit(self, manifest: ArchiveManifest, change: Change, data_change: bool) -> ArchiveManifest:
+    def _commit(self, manifest: ArchiveManifest, change: ArchiveChange, data_change: bool) -> ArchiveManifest:
         self.at("staged")
         commit, token = manifest.commit + 1, secrets.randbits(62)
         removed = manifest.files.select(change.removed)

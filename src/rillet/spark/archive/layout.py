@@ -66,8 +66,8 @@ from rillet.spark.archive.manifest import (
     FORMAT,
     MOST_INCREMENTS,
     OLDEST,
+    ArchiveChange,
     ArchiveManifest,
-    Change,
     Part,
     UnknownFormat,
     base_text,
@@ -302,7 +302,7 @@ class Archive:
         for folder in {part.folder for part in parts}:
             sync(self.path / folder)
         changed = None if schema == manifest.schema else schema
-        new = self._commit(manifest, Change(added, offset=offset, schema=changed, place=place))
+        new = self._commit(manifest, ArchiveChange(added, offset=offset, schema=changed, place=place))
         self._tidy()
         return new
 
@@ -327,7 +327,7 @@ class Archive:
                 else:
                     link(self.path / file.path, self.path / staged / os.path.basename(file.path))
             sync(self.path / staged)
-        new = self._commit(manifest, Change(new_files, sorted(gone), time.time(), swap=swap))
+        new = self._commit(manifest, ArchiveChange(new_files, sorted(gone), time.time(), swap=swap))
         self._tidy()
         return new
 
@@ -338,7 +338,7 @@ class Archive:
                 with suppress(OSError):
                     os.rmdir(self.path / STAGING / folder)
 
-    def _commit(self, manifest: ArchiveManifest, change: Change) -> ArchiveManifest:
+    def _commit(self, manifest: ArchiveManifest, change: ArchiveChange) -> ArchiveManifest:
         """Commit a change by an increment or by a new base, complete the remaining steps, return the new manifest."""
         if self._unfinished:
             raise ArchiveError(

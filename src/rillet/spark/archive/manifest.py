@@ -152,7 +152,7 @@ class ArchiveManifest:
         return self.files.streams()
 
 
-class Change(NamedTuple):
+class ArchiveChange(NamedTuple):
     """The changes of one commit to a manifest, and the steps that remain after the commit."""
 
     added: Sequence[Part]
@@ -205,21 +205,21 @@ def parse_base(text: bytes) -> tuple[int, ArchiveManifest]:
     )  # fmt: skip
 
 
-def increment_text(commit: int, change: Change) -> bytes:
+def increment_text(commit: int, change: ArchiveChange) -> bytes:
     """Return the text of an increment: the changes of one commit. O(changes)"""
     stored: dict[str, Any] = {"format": FORMAT, "commit": commit, "at": change.at or time.time()}
     stored.update({name: value for name, value in change._asdict().items() if name != "at" and value})
     return json.dumps(stored).encode()
 
 
-def parse_increment(text: bytes, commit: int) -> Change:
+def parse_increment(text: bytes, commit: int) -> ArchiveChange:
     """Return the changes of an increment; raise ValueError, KeyError or TypeError if it is damaged."""
     stored = json.loads(text)
     if stored["format"] != FORMAT:
         raise UnknownFormat(stored["format"])
     if stored["commit"] != commit:
         raise ValueError(f"the increment {commit} holds commit {stored['commit']}")
-    return Change(
+    return ArchiveChange(
         [_part(one) for one in stored.get("added", ())], stored.get("removed", ()), float(stored["at"]),
         stored.get("offset"), stored.get("schema"), stored.get("place", {}), stored.get("swap", {}),
     )  # fmt: skip

@@ -250,7 +250,7 @@ def foreach_batch(name: str = "", **options: str) -> Callable[[DataFrame, int], 
         if not transactional:
             writer.save()
             return
-        settings = batch.sparkSession.conf  # of the query: a streaming query has a session of its own
+        settings = batch.sparkSession.conf  # of the query: each streaming query has its own session
         earlier = settings.get(_MERGES_BY_CORES, "true")
         settings.set(_MERGES_BY_CORES, "false")
         try:

@@ -59,7 +59,7 @@ class AsyncArray(AsyncStoredKey[V]):
     # -- several values ------------------------------------------------------------------------------
 
     async def mget(self, indexes: Iterable[int]) -> list[V | None]:
-        """Return the values at indexes, None where there is none (ARMGET). O(indexes)"""
+        """Return the values at indexes, None for an empty one (ARMGET). O(indexes)"""
         argv = [b"ARMGET", self.key, *map(integer_of, indexes)]
         return self._values(await self.store.run(argv)) if len(argv) > 2 else []
 
@@ -77,7 +77,7 @@ class AsyncArray(AsyncStoredKey[V]):
         return int(await self.store.run(argv)) if len(argv) > 3 else 0
 
     async def range(self, start: int, end: int) -> list[V | None]:
-        """Return the values from index start to end, both included, None where there is none (ARGETRANGE). O(range)
+        """Return the values from index start to end, both included, None for an empty one (ARGETRANGE). O(range)
 
         Backwards if start > end. CommandError for more than a million indexes: use `items`.
         """

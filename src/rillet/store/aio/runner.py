@@ -1,8 +1,8 @@
 """AsyncRunner: how the commands of an AsyncStore run, and what is written by hand because it differs from Store.
 
     store                          a command                               a command that blocks
-    in this process                runs on the event loop                  suspends its task (a session of its own)
-    attached, or on a server       a connection that all tasks share       a connection of its own
+    in this process                runs on the event loop                  suspends its task (another session)
+    attached, or on a server       a connection that all tasks share       another connection
     a cluster                      the same, for each node                 the same
 
 With `appendfsync="always"` a task is suspended until its change is on disk; one thread syncs for all tasks that wait.

@@ -14,6 +14,7 @@ from rillet.store.aio.delivery import observe
 from rillet.store.aio.group import AsyncMultiConsumer
 from rillet.store.aio.keys import AsyncKeyCommands
 from rillet.store.aio.runner import AsyncRunner
+from rillet.store.aio.script import AsyncScript, AsyncStoredFunction
 from rillet.store.aio.several import StreamLike
 from rillet.store.aio.stream import AsyncStream
 from rillet.store.codecs import Codec
@@ -148,6 +149,20 @@ class AsyncStore(AsyncRunner, AsyncKeyCommands):
     async def publish(self, channel: str | bytes, data: Value, *, shard: bool = False) -> int:
         """Send a message to the current subscribers of a channel; return their number. The message is not stored."""
         return int(await self.execute("SPUBLISH" if shard else "PUBLISH", encode_name(channel), data))
+
+    def script(self, source: str | bytes) -> AsyncScript:
+        """Return a Lua script as a function: `f(keys=[...], args=[...])`. It runs as one step (docs/scripts.md)."""
+        return AsyncScript(self, source)
+
+    async def load_functions(self, source: str | bytes, *, replace: bool = False) -> str:
+        """Load a library of Lua functions, and return its name (docs/functions.md). replace: also over an older one."""
+        words = [b"REPLACE", encode(source)] if replace else [encode(source)]
+        name: bytes = await self.run([b"FUNCTION", b"LOAD", *words])
+        return name.decode()
+
+    def function(self, name: str | bytes) -> AsyncStoredFunction:
+        """Return a function of a library that is loaded: `f(keys=[...], args=[...])`. It runs as one step."""
+        return AsyncStoredFunction(self, name)
 
     # -- other APIs ------------------------------------------------------------------------------------
 

@@ -60,9 +60,11 @@ class AsyncServerTransport:
                  failed: Callable[[ConnectorError], StoreError | CommandError],
                  not_sent: Callable[[ConnectorError], StoreError], timeout: float | None,
                  as_read: Callable[[UnknownTimeout, Sequence[list[bytes]]], StoreError],
-                 restore: Callable[[Sequence[Steps]], Awaitable[None]] | None = None) -> None:  # fmt: skip
+                 restore: Callable[[Sequence[Steps]], Awaitable[None]] | None = None,
+                 asks: bool = False) -> None:  # fmt: skip
         commands.load()
         self._address = address
+        self._asks = asks
         self._undelivered = undelivered
         self._failed = failed
         self._not_sent = not_sent
@@ -91,9 +93,10 @@ class AsyncServerTransport:
         if self._ends is None:
             self._ends = self._until_the_loop_ends()
             await anext(self._ends)
-        address = self._address()
         try:
             async with self._connecting, asyncio.timeout(self._timeout):
+                # Sentinels are asked in another thread; any other address is there at once.
+                address = await self._loop.run_in_executor(None, self._address) if self._asks else self._address()
                 connection = await connected(address, self._loop, self._timeout)
                 try:
                     await connection.introduced()

@@ -18,7 +18,7 @@ rillet.store.transports.shield.
 call receives its reply or its transaction. The thread continues with a new session in the same database.
 
 A task of an event loop uses the session of the loop's thread. If the synchronous API changes the state of that session
-(SELECT), it gets a session of its own in that thread, so that the tasks' database stays the same. If its command
+(SELECT), it gets another session in that thread, so that the tasks' database stays the same. If its command
 blocks, that session stays with the task until it is served, and other tasks continue with a new one. **A cancelled
 task** leaves no trace: its command is unblocked, and if it was just served, the reply goes back
 (rillet.store.transports.undelivered).

@@ -5,11 +5,15 @@ lock written in Python could be interrupted after it was acquired and before the
 process would then hang. So the steps of this class are compiled: an interrupt takes effect before the lock is acquired
 or inside the `with` block, which releases the lock.
 
-The interpreted build uses Python's own reentrant lock, which is as safe, but not fair.
+The end of Python stops all threads but one wherever they are. A finalizer that needs a lock of such a thread raises
+RuntimeError instead of waiting forever.
+
+The interpreted build uses Python's own reentrant lock, which is as safe, but neither fair nor aware of the end.
 """
 
 from __future__ import annotations
 
+import sys
 import threading
 from typing import Any
 
@@ -70,6 +74,8 @@ class FairLock:
         if self._owned():
             self._acquire()
             return True
+        if sys.is_finalizing():
+            raise RuntimeError("Python is ending, and a thread that no longer runs holds the store")
         self._waiting += 1
         try:
             self._enter()

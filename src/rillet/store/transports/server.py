@@ -293,7 +293,7 @@ class ServerTransport:
 
     def _async_transport(self) -> AsyncTransport:
         return AsyncServerTransport(self.options.address, self.undelivered, self.failed, self.not_sent,
-                                    self.timeout, self.as_read)  # fmt: skip
+                                    self.timeout, self.as_read, asks=self.options.moves)  # fmt: skip
 
     def _close_loops(self, lost: ConnectionLost | None = None) -> None:
         with self._guard:
@@ -372,12 +372,13 @@ class ServerTransport:
             connection.wait_longer(waits)
         connection.has_state = connection.has_state or stateful
         replies: list[Any] = []
-        failed_to_log = False
+        failed_to_log = is_replica = False
         try:
             while len(replies) < count:
                 reply = connection.reply()
                 replies.append(reply)
                 failed_to_log = type(reply) is ReplyError and self._accepted(reply).prefix == "MISCONF"
+                is_replica = is_replica or (type(reply) is ReplyError and reply.prefix == "READONLY")
         except ConnectionLost:
             self.servers().forget(connection)
             if not failed_to_log:
@@ -385,7 +386,7 @@ class ServerTransport:
             # The server could not write the batch to its log. It replied with one error and closed the connection.
             replies += replies[-1:] * (count - len(replies))
         connection.until = 0.0
-        if failed_to_log:
+        if failed_to_log or (is_replica and self.options.moves):  # the next call looks for the new master
             self.servers().forget(connection)
         return replies
 

@@ -9,7 +9,8 @@ that calls hands such commands to this thread and waits.
     engine thread                 └─ lock ── command ── log ── done ┘
     signal handler                      execute ── put ── wait ── reply     runs after the command, with its own session
 
-An interrupted caller stops waiting, and the command still completes. The hand-over takes about 20 microseconds.
+An interrupted caller stops waiting, and the command still completes. The hand-over takes about 20 microseconds. While
+Python ends, no thread can start and no signal handler runs; finalizers then run their commands themselves.
 
 A steady command needs no hand-over (`steady_names`): in the compiled build, the commands of streams, strings, lists,
 sets, hashes, sorted sets and keys. Python looks for signals and exceptions only in interpreted code and in arithmetic
@@ -22,6 +23,7 @@ from __future__ import annotations
 
 import _thread
 import os
+import sys
 from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, TypeVar
@@ -59,7 +61,8 @@ class EngineThread:
 
     def run(self, function: Callable[..., Result], *arguments: Any) -> Result:
         """Run a function in the thread and return its result, or raise its exception."""
-        if _thread.get_ident() in _engine_threads:  # the garbage collector ran a finalizer in such a thread
+        # The garbage collector may run a finalizer in such a thread.
+        if _thread.get_ident() in _engine_threads or sys.is_finalizing():
             return function(*arguments)
         done = _thread.allocate_lock()
         done.acquire()
@@ -76,6 +79,9 @@ class EngineThread:
 
     def later(self, function: Callable[..., Any], *arguments: Any) -> None:
         """Run a function after those that were passed before, without waiting for it."""
+        if sys.is_finalizing():
+            function(*arguments)
+            return
         self._queue().put((function, arguments, [], _thread.allocate_lock()))
 
     def _queue(self) -> SimpleQueue[Any]:

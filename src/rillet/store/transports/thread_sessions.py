@@ -32,7 +32,7 @@ class _State:
 
     def __init__(self) -> None:
         self.session: Session | None = None
-        # Tasks have another session if a synchronous call changed the state of its own one.
+        # Tasks have another session if a synchronous call changed the state of its session.
         self.apart = False
         self.of_tasks: Session | None = None
         self.busy = False
@@ -54,6 +54,7 @@ class ThreadSessions:
         self.engine = engine
         self.lock = lock
         self.closed = False
+        self.database = 0  # in which new sessions begin
         self._thread = _OfThread()
         self._sessions: dict[Session, ReferenceType[Presence]] = {}  # with the presence of its thread
         self._extra_sessions: dict[Session, None] = {}
@@ -76,6 +77,7 @@ class ThreadSessions:
     def _new_session(self, thread: ReferenceType[Presence]) -> Session:
         """Open a session of a thread. The caller must hold the lock."""
         session = self.engine.session()
+        session.db = self.engine.databases[self.database]
         session.on_wake = ThreadWakener(self.engine)
         self._sessions[session] = thread
         return session
@@ -114,6 +116,7 @@ class ThreadSessions:
         if self.closed:
             raise StoreClosed("the store is closed")
         session = self.engine.session()
+        session.db = self.engine.databases[self.database]
         session.on_wake = on_wake
         session.on_message = MessageDelivery(self.engine, session, on_wake)
         self._extra_sessions[session] = None
@@ -133,7 +136,8 @@ class ThreadSessions:
     def _successor(self, session: Session) -> Session:
         """Return a new session with the same state (database, user, ...) as another one."""
         successor = self._new_session(self._sessions.get(session) or ref(self._thread.presence))
-        successor.db, successor.name, successor.user = session.db, session.name, session.user
+        successor.db, successor.name = session.db, session.name
+        self.engine.acl.take_over(session, successor)
         successor.out.resp = session.out.resp
         return successor
 

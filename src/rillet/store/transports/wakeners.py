@@ -2,7 +2,7 @@
 
     ThreadWakener     a thread sleeps
     TaskWakener       an asyncio task is suspended
-    MessageDelivery   a subscription is told that messages arrived; it is closed if it does not read them
+    MessageDelivery   wakes a subscription when messages arrive; closes it if it does not read them
 
 The engine calls a wakener in the thread whose command served the session, with the store's lock held.
 """

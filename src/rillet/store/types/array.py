@@ -10,7 +10,7 @@
 
 The length is the highest index with a value, plus 1. Iteration and `items` visit only the indexes with a value, so an
 array with three values far apart costs three values. A negative index, and a slice without an end, count from the
-length, which is read by a command of its own: if another client changes the length meanwhile, they mean the old one.
+length, which another command reads first: if another client changes the length meanwhile, they mean the old one.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Array(StoredKey[V]):
     # -- several values ------------------------------------------------------------------------------
 
     def mget(self, indexes: Iterable[int]) -> list[V | None]:
-        """Return the values at indexes, None where there is none (ARMGET). O(indexes)"""
+        """Return the values at indexes, None for an empty one (ARMGET). O(indexes)"""
         argv = [b"ARMGET", self.key, *map(integer_of, indexes)]
         return self._values(self.store.run(argv)) if len(argv) > 2 else []
 
@@ -89,7 +89,7 @@ class Array(StoredKey[V]):
         return int(self.store.run(argv)) if len(argv) > 3 else 0
 
     def range(self, start: int, end: int) -> list[V | None]:
-        """Return the values from index start to end, both included, None where there is none (ARGETRANGE). O(range)
+        """Return the values from index start to end, both included, None for an empty one (ARGETRANGE). O(range)
 
         Backwards if start > end. CommandError for more than a million indexes: use `items`.
         """

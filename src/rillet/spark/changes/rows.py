@@ -1,0 +1,306 @@
+"""Changes and snapshots as record batches; runs in tasks.
+
+    offset      bigint          the position of the stream after the command; that of the snapshot
+    arrived     timestamp       when the driver received the change
+    db          int
+    key         string, binary  the first key; null for commands without keys
+    type        string          the type that the command changes; null for commands of all types (DEL)
+    command     string          the command's name in upper case; "snapshot" for the initial data
+    arguments   array<binary> or array<string>     the command with its arguments
+    transaction boolean         whether the command belongs to a transaction
+    id          string          of an entry that XADD adds
+    fields      map<string,string>                 its fields
+
+Another column of the schema is the field of that name of an added entry, converted to the column's type.
+
+**A snapshot** is written as commands that make its values, at most a hundred elements in each: SET, RPUSH, SADD, ZADD,
+HSET, XADD, XGROUP, PEXPIREAT; RESTORE for values that have no such command. `arguments` has the command, and `command`
+is "snapshot". The first row has neither a key nor arguments: earlier data is void.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from typing import Any
+
+from rillet.columns.arrow_batch import record_batch, rows_for
+from rillet.errors import CommandError
+from rillet.replication.changes import UnitParser, keys_of, type_of
+from rillet.replication.filtering import KeyFilter
+from rillet.spark.changes.options import ChangesOptions
+from rillet.spark.changes.storage import Storage, StoredFile
+from rillet.store import open as open_store
+from rillet.store.rdb_tables import rdb_facts
+from rillet.types.compat import COMPATS
+from rillet.types.stream.id import StreamID
+
+SCHEMA = (
+    "offset bigint, arrived timestamp, db int, key string, type string, command string, arguments array<binary>, "
+    "transaction boolean, id string, fields map<string,string>"
+)
+OWN = ("offset", "arrived", "db", "key", "type", "command", "arguments", "transaction", "id", "fields")
+SNAPSHOT = "snapshot"
+_MOST = 100  # elements in a command of a snapshot
+_VALUES = {b"MAXLEN": 1, b"MINID": 1, b"IDMP": 2, b"IDMPAUTO": 1, b"LIMIT": 1}
+
+
+def filter_of(options: ChangesOptions) -> KeyFilter | None:
+    """Return the filter that the option `keys` selects."""
+    if options.keys is None:
+        return None
+    return KeyFilter([key.encode() for key in options.keys], COMPATS["newest"])
+
+
+def entry_of(words: list[bytes]) -> tuple[bytes, list[bytes]] | None:
+    """Return the ID and the fields of an entry that XADD adds; None for other commands."""
+    if len(words) < 5 or words[0].upper() != b"XADD":
+        return None
+    at = 2
+    while at < len(words):
+        word = words[at].upper()
+        if word in _VALUES:
+            at += 1 + _VALUES[word]
+            if word in (b"MAXLEN", b"MINID") and words[at - 1] in (b"=", b"~"):
+                at += 1
+        elif word in (b"NOMKSTREAM", b"KEEPREF", b"DELREF", b"ACKED"):
+            at += 1
+        else:
+            return words[at], words[at + 1 :]
+    return None
+
+
+class RowWriter:
+    """Collects rows, and returns them as record batches of a schema."""
+
+    def __init__(self, schema: Any, mode: str) -> None:
+        import pyarrow as pa
+
+        self.length = 0
+        self._schema = schema
+        self._own: dict[str, list[Any]] = {field.name: [] for field in schema if field.name in OWN}
+        typed = [field for field in schema if field.name not in OWN]
+        self._typed_schema = pa.schema(typed)
+        self._typed = rows_for(self._typed_schema, b"", mode) if typed else None
+        self._keeps_bytes = {field.name: _is_binary(field.type) for field in schema if field.name in OWN}
+
+    def add(self, offset: int, arrived: int, db: int, words: list[bytes], transaction: bool,
+            command: str | None = None) -> None:  # fmt: skip
+        """Add the row of a command; arrived: milliseconds since 1970."""
+        keys = keys_of(words)
+        entry = entry_of(words)
+        values = {
+            "offset": offset, "arrived": arrived * 1000, "db": db, "key": keys[0] if keys else None,
+            "type": type_of(words), "command": command or _text(words[0]).upper(), "arguments": words,
+            "transaction": transaction, "id": None if entry is None else entry[0],
+            "fields": None if entry is None else entry[1],
+        }  # fmt: skip
+        for name, column in self._own.items():
+            column.append(self._value(name, values[name]))
+        if self._typed is not None:
+            self._add_typed(entry)
+        self.length += 1
+
+    def _value(self, name: str, value: Any) -> Any:
+        if value is None:
+            return None
+        if name == "fields":
+            texts = [_text(word) for word in value]
+            return list(dict(zip(texts[::2], texts[1::2], strict=False)).items())
+        if name == "arguments":
+            return value if self._keeps_bytes[name] else [_text(word) for word in value]
+        if isinstance(value, bytes):
+            return value if self._keeps_bytes[name] else _text(value)
+        return value
+
+    def _add_typed(self, entry: tuple[bytes, list[bytes]] | None) -> None:
+        rows = self._typed
+        assert rows is not None
+        if entry is None:
+            rows.begin(0, 0)
+            rows.finish(bytearray())
+            return
+        found = StreamID.parse(entry[0].decode("ascii", "replace"))
+        buffer = bytearray(b"".join(entry[1]))
+        rows.begin(found.ms, found.seq)
+        at = 0
+        for number, word in enumerate(entry[1]):
+            (rows.text if number % 2 else rows.name)(buffer, at, len(word))
+            at += len(word)
+        rows.finish(buffer)
+
+    def take(self) -> Any:
+        """Return the rows as a record batch, and begin anew."""
+        import pyarrow as pa
+
+        typed: Any = record_batch(self._typed, self._typed_schema) if self._typed is not None else None
+        arrays = []
+        for field in self._schema:
+            if field.name in self._own:
+                arrays.append(pa.array(self._own[field.name], field.type))
+                self._own[field.name] = []
+            else:
+                arrays.append(typed.column(field.name))
+        self.length = 0
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+
+def _is_binary(kind: Any) -> bool:
+    import pyarrow as pa
+
+    inner = kind.value_type if pa.types.is_list(kind) else kind
+    return bool(pa.types.is_binary(inner) or pa.types.is_large_binary(inner))
+
+
+def _text(word: bytes) -> str:
+    return word.decode("utf-8", "replace")
+
+
+def check_schema(schema: Any, mode: str) -> None:
+    """Raise ValueError for columns of a type that they cannot have."""
+    import pyarrow as pa
+
+    wanted = {
+        "offset": "int64", "db": "int32", "transaction": "bool", "type": "string", "command": "string", "id": "string",
+    }  # fmt: skip
+    errors = [f"column {field.name!r} must be {wanted[field.name]}, not {field.type}" for field in schema
+              if field.name in wanted and str(field.type) != wanted[field.name]]  # fmt: skip
+    for field in schema:
+        if field.name == "arguments" and not (pa.types.is_list(field.type) and _is_text(field.type.value_type)):
+            errors.append(f"column 'arguments' must be array<binary> or array<string>, not {field.type}")
+        if field.name == "key" and not _is_text(field.type):
+            errors.append(f"column 'key' must be string or binary, not {field.type}")
+        if field.name == "arrived" and not pa.types.is_timestamp(field.type):
+            errors.append(f"column 'arrived' must be timestamp, not {field.type}")
+    if errors:
+        raise ValueError("; ".join(errors))
+    RowWriter(schema, mode)
+
+
+def _is_text(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
+
+
+def read_file(options: ChangesOptions, file: StoredFile, schema: Any) -> Iterator[Any]:
+    """Yield the record batches of a file of changes."""
+    keys, rows = filter_of(options), RowWriter(schema, options.mode)
+    for record in Storage(options.folder).read(file):
+        parser = UnitParser(record.start, record.db)
+        for unit in parser.feed(record.data):
+            for (db, words), end in zip(unit.commands, unit.ends, strict=True):
+                kept = words if keys is None else keys.reduced(words)
+                if kept is not None:
+                    rows.add(end, record.arrived, db, kept, unit.transaction)
+                    if rows.length >= options.batch_rows:
+                        yield rows.take()
+    if rows.length:
+        yield rows.take()
+
+
+def read_snapshot(options: ChangesOptions, run: str, offset: int, schema: Any) -> Iterator[Any]:
+    """Yield the record batches of a snapshot. The task holds the data in memory."""
+    keys, rows = filter_of(options), RowWriter(schema, options.mode)
+    with tempfile.NamedTemporaryFile(suffix=".rdb") as local:
+        Storage(options.folder).fetch_snapshot(run, local)  # type: ignore[arg-type]
+        local.flush()
+        facts = rdb_facts(local.name).facts
+        arrived = int(facts.get("ctime", "0")) * 1000
+        rows.add(offset, arrived, 0, [b"snapshot"], False, SNAPSHOT)
+        with open_store(local.name, readonly=True, rdb_foreign="skip") as store:
+            for db, words in snapshot_commands(store, keys):
+                rows.add(offset, arrived, db, words, False, SNAPSHOT)
+                if rows.length >= options.batch_rows:
+                    yield rows.take()
+    if rows.length:
+        yield rows.take()
+
+
+def snapshot_commands(store: Any, keys: KeyFilter | None) -> Iterator[tuple[int, list[bytes]]]:
+    """Yield the commands that make the data of a store, each with its database."""
+    count = int(store.execute("CONFIG", "GET", "databases")[1])
+    for db in range(count):
+        store.execute("SELECT", db)
+        if not store.execute("DBSIZE"):
+            continue
+        names: Iterator[str] = store.keys()
+        for name in names:
+            key = name.encode("utf-8", "surrogateescape")
+            if keys is not None and not keys.keeps(key):
+                continue
+            for words in _commands_of(store, key):
+                yield db, words
+            expires = store.execute("PEXPIRETIME", key)
+            if expires >= 0:
+                yield db, [b"PEXPIREAT", key, b"%d" % expires]
+    store.execute("SELECT", 0)
+
+
+def _commands_of(store: Any, key: bytes) -> Iterator[list[bytes]]:
+    kind = store.execute("TYPE", key)
+    if kind == b"string":
+        yield [b"SET", key, store.execute("GET", key)]
+    elif kind == b"list":
+        for start in range(0, store.execute("LLEN", key), _MOST):
+            yield [b"RPUSH", key, *store.execute("LRANGE", key, start, start + _MOST - 1)]
+    elif kind == b"set":
+        yield from _chunks([b"SADD", key], sorted(store.execute("SMEMBERS", key)), 1)
+    elif kind == b"zset":
+        pairs = store.execute("ZRANGE", key, 0, -1, "WITHSCORES")
+        yield from _chunks([b"ZADD", key], [word for at in range(0, len(pairs), 2) for word in
+                                            (pairs[at + 1], pairs[at])], 2)  # fmt: skip
+    elif kind == b"hash":
+        yield from _hash_commands(store, key)
+    elif kind == b"stream":
+        yield from _stream_commands(store, key)
+    else:
+        yield [b"RESTORE", key, b"0", store.execute("DUMP", key)]
+
+
+def _chunks(begin: list[bytes], words: list[bytes], step: int) -> Iterator[list[bytes]]:
+    for at in range(0, len(words), _MOST * step):
+        yield [*begin, *words[at : at + _MOST * step]]
+
+
+def _hash_commands(store: Any, key: bytes) -> Iterator[list[bytes]]:
+    pairs = store.execute("HGETALL", key)
+    yield from _chunks([b"HSET", key], pairs, 2)
+    names = pairs[::2]
+    try:
+        times = store.execute("HPEXPIRETIME", key, "FIELDS", len(names), *names)
+    except CommandError:
+        return  # a compat without expiry of fields
+    for name, when in zip(names, times, strict=True):
+        if when >= 0:
+            yield [b"HPEXPIREAT", key, b"%d" % when, b"FIELDS", b"1", name]
+
+
+def _stream_commands(store: Any, key: bytes) -> Iterator[list[bytes]]:
+    """Yield the commands that make a stream with its groups and pending entries (aof.c: rewriteStreamObject)."""
+    facts = _pairs(store.execute("XINFO", "STREAM", key, "FULL", "COUNT", "0"))
+    start = b"-"
+    while entries := store.execute("XRANGE", key, start, "+", "COUNT", 1000):
+        for one, words in entries:
+            yield [b"XADD", key, one, *words]
+        start = b"(" + entries[-1][0]
+    if not facts[b"length"]:  # only XADD creates a stream
+        yield [b"XADD", key, b"MAXLEN", b"=", b"0", b"0-1", b"x", b"y"]
+    yield [b"XSETID", key, facts[b"last-generated-id"], b"ENTRIESADDED", b"%d" % facts[b"entries-added"],
+           b"MAXDELETEDID", facts[b"max-deleted-entry-id"]]  # fmt: skip
+    for group in map(_pairs, facts[b"groups"]):
+        read = group.get(b"entries-read")
+        yield [b"XGROUP", b"CREATE", key, group[b"name"], group[b"last-delivered-id"], b"ENTRIESREAD",
+               b"-1" if read is None else b"%d" % read]  # fmt: skip
+        for consumer in map(_pairs, group[b"consumers"]):
+            yield [b"XGROUP", b"CREATECONSUMER", key, group[b"name"], consumer[b"name"]]
+        for one, consumer, when, deliveries in group[b"pending"]:
+            yield [b"XCLAIM", key, group[b"name"], consumer, b"0", one, b"TIME", b"%d" % when, b"RETRYCOUNT",
+                   b"%d" % deliveries, b"JUSTID", b"FORCE"]  # fmt: skip
+
+
+def _pairs(reply: list[Any]) -> dict[bytes, Any]:
+    return dict(zip(reply[::2], reply[1::2], strict=True))
+
+
+__all__ = ["OWN", "SCHEMA", "RowWriter", "check_schema", "entry_of", "read_file", "read_snapshot"]

@@ -1,0 +1,244 @@
+"""format("rillet.changes"): the data source that Spark calls, and the reader of its micro-batches.
+
+    driver      initialOffset()         always the same: the first trigger chooses where the query starts
+                latestOffset(start)     writes what was received to the folder; returns the end of a batch of files
+                partitions(start, end)  a task for each file between the two, and one for a snapshot
+                commit(end)             deletes the files before `end`
+    executors   read(partition)         a file into rows
+
+A batch is the files between two offsets, so it has the same rows whenever Spark runs it again. Spark calls `commit` one
+batch late, and never for the last batch of an available-now query: its files stay until the next run.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, MutableMapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
+
+from rillet.client.connection import Connection
+from rillet.client.errors import StaysAway
+from rillet.errors import RilletError
+from rillet.spark.changes.offsets import ChangesOffset
+from rillet.spark.changes.options import ChangesOptions, parse_changes
+from rillet.spark.changes.receiver import Receiver
+from rillet.spark.changes.rows import SCHEMA, check_schema, read_file, read_snapshot
+from rillet.spark.changes.storage import Storage, StoredFile
+from rillet.spark.errors import plainly
+from rillet.spark.failed_reader import FailedReader
+from rillet.spark.options import OptionError
+from rillet.spark.read.data_loss import DataLoss
+from rillet.spark.worker_socket import InTask
+from rillet.store.follow.stream_reader import StreamLost, server_position
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+_IDLE = 0.1  # seconds that a trigger without news waits for some: Spark asks again at once
+
+
+class ChangesPartition(InputPartition):
+    """A file of changes, or the snapshot of a run."""
+
+    def __init__(self, file: StoredFile, is_snapshot: bool = False) -> None:
+        super().__init__(None)
+        self.file = file
+        self.is_snapshot = is_snapshot
+
+
+class ChangesDataSource(DataSource):
+    """Every change of a Redis, Valkey or rillet server as a row; docs/spark-changes.md lists the options.
+
+    >>> changes = spark.readStream.format("rillet.changes").option("url", "redis://host").option("folder", "...").load()
+    """
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        super().__init__(options)
+        with plainly():
+            self.parsed = parse_changes(options)
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name that users pass to format()."""
+        return "rillet.changes"
+
+    def schema(self) -> str:
+        """Return the columns of a DataFrame for which the user gave no schema."""
+        return SCHEMA
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """Return the streaming reader; if its creation fails, return a reader that raises the error when called."""
+        try:
+            return ChangesReader(self.parsed, schema)
+        except RilletError as error:
+            return FailedReader(error)
+
+
+class ChangesReader(InTask, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads micro-batches of changes."""
+
+    def __init__(self, options: ChangesOptions, schema: StructType) -> None:
+        from pyspark.errors import PySparkTypeError
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        self.options = options
+        try:
+            self.arrow_schema: Any = to_arrow_schema(schema, timezone="UTC")
+            check_schema(self.arrow_schema, options.mode)
+        except (ValueError, PySparkTypeError) as error:
+            raise OptionError(f"rillet: the schema does not fit changes: {error}") from None
+        self._receiver: Receiver | None = None
+        self._target: int | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_receiver": None}
+
+    # -- the driver ----------------------------------------------------------------------------------
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Return the start of a new query."""
+        return ChangesOffset().json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Return no limit: the option maxBytesPerTrigger limits a batch."""
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Limit an available-now query to what the server has now."""
+        with plainly():
+            self._target = self._server_offset()
+
+    def _server_offset(self) -> int:
+        with Connection(self.options.address(), self.options.timeout) as connection:
+            found = server_position(connection)
+        return -1 if found is None else found.offset
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Return the end of the next micro-batch, whose bytes are in the folder; `start` if there is none."""
+        with plainly():
+            begin = ChangesOffset.parse(start)
+            end = self._next(begin)
+        return start if end is None else end.json()
+
+    def _next(self, start: ChangesOffset) -> ChangesOffset | None:
+        receiver = self._receiver
+        if receiver is None:
+            try:
+                receiver = self._receiver = self._begin(start)
+            except StreamLost:
+                raise self._lost(start) from None
+        if receiver.start.run != start.run:
+            return self._first(receiver)
+        deadline = time.monotonic() + self.options.timeout
+        while True:
+            found = receiver.end_after(start.offset, self.options.max_bytes_per_trigger)
+            if found is not None and found.offset > start.offset:
+                return found
+            if receiver.lost:
+                return self._after_loss(start)
+            waits_for_target = self._target is not None and receiver.offset < self._target
+            if not waits_for_target and not receiver.is_away:
+                return None if not self._wait_briefly(receiver) else self._again(receiver, start)
+            if time.monotonic() > deadline:
+                raise StaysAway(str(receiver.error or "rillet: the server sends nothing"))
+            receiver.wait(receiver.offset, _IDLE)
+
+    def _wait_briefly(self, receiver: Receiver) -> bool:
+        """Wait a moment for changes, unless the query ends when there are none; return whether some came."""
+        return self._target is None and receiver.wait(receiver.offset, _IDLE)
+
+    def _again(self, receiver: Receiver, start: ChangesOffset) -> ChangesOffset | None:
+        found = receiver.end_after(start.offset, self.options.max_bytes_per_trigger)
+        return found if found is not None and found.offset > start.offset else None
+
+    def _begin(self, start: ChangesOffset) -> Receiver:
+        """Start to receive: at the beginning of the query, or after the last batch of the checkpoint."""
+        storage = Storage(self.options.folder)
+        if not start.run:
+            return Receiver.new(self.options, storage)
+        storage.create()
+        return Receiver.resumed(self.options, storage, start)
+
+    def _first(self, receiver: Receiver) -> ChangesOffset | None:
+        """Return the end of the first batch of a run: with a snapshot it has rows before the first change."""
+        found = receiver.end_after(receiver.start.since, self.options.max_bytes_per_trigger)
+        if found is not None or receiver.start.snapshot:
+            return found or receiver.start
+        if self._wait_briefly(receiver):
+            return receiver.end_after(receiver.start.since, self.options.max_bytes_per_trigger)
+        return None
+
+    def _lost(self, start: ChangesOffset) -> DataLoss:
+        return DataLoss(
+            f"rillet: the changes after {start.position if start.run else self.options.starting_offsets} are lost: the "
+            f"backlog of {self.options.place()} no longer holds them. Enlarge repl-backlog-size; to continue with the "
+            "present changes, set failOnDataLoss to false, or use a new checkpoint"
+        )
+
+    def _after_loss(self, start: ChangesOffset) -> ChangesOffset | None:
+        """Raise DataLoss, or begin another run after all files of the last one."""
+        if self.options.fail_on_data_loss:
+            raise self._lost(start)
+        self.stop()
+        options = self.options
+        if options.starting_offsets not in ("latest", "snapshot"):
+            options = replace(options, starting_offsets="latest")
+        receiver = self._receiver = Receiver.new(options, Storage(options.folder))
+        return self._first(receiver)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """Return the tasks of a micro-batch: its files."""
+        if start == end:
+            return []
+        with plainly():
+            begin, last = ChangesOffset.parse(start), ChangesOffset.parse(end)
+            is_first = begin.run != last.run
+            offset = last.since if is_first else begin.offset
+            storage = Storage(self.options.folder)
+            files = storage.chain(last.run, offset, last.offset)
+            there = files[-1].end if files else offset
+            missing = is_first and last.snapshot and not storage.has_snapshot(last.run)
+            if there != last.offset or missing:
+                what = f"{last.run}.rdb" if missing else f"the changes from {there} to {last.offset}"
+                raise DataLoss(f"rillet: the folder {self.options.folder} lacks {what} of a batch that is not "
+                               "committed: it must not be emptied, and each query needs its own")  # fmt: skip
+            tasks = [ChangesPartition(file) for file in files]
+            if is_first and last.snapshot:
+                tasks.insert(0, ChangesPartition(StoredFile(last.run, last.since, last.since), is_snapshot=True))
+            return [*tasks]
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Delete the files of committed batches."""
+        offset = ChangesOffset.parse(end)
+        if not offset.run:
+            return
+        receiver = self._receiver
+        keep = offset.run if receiver is None else receiver.start.run
+        with plainly():
+            Storage(self.options.folder).delete_until(offset.run, offset.offset, keep)
+        if receiver is not None and receiver.start.run == offset.run:
+            receiver.forget(offset.offset)
+
+    def stop(self) -> None:
+        """Stop to receive."""
+        receiver, self._receiver = self._receiver, None
+        if receiver is not None:
+            receiver.stop()
+
+    # -- the executors -------------------------------------------------------------------------------
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """Yield the record batches of a partition."""
+        assert isinstance(partition, ChangesPartition)
+        with plainly():
+            if partition.is_snapshot:
+                yield from read_snapshot(self.options, partition.file.run, partition.file.start, self.arrow_schema)
+            else:
+                yield from read_file(self.options, partition.file, self.arrow_schema)
+
+
+__all__ = ["ChangesDataSource", "ChangesReader"]
