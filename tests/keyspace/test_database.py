@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from rillet.keyspace.clock import ManualClock
 from rillet.keyspace.database import Database, Watcher
 from rillet.types.string import new_string
+from tests.variants import by_speed
 
 
 def database() -> Database:
@@ -147,7 +148,7 @@ def whole_scan(one: Database, count: int) -> list[bytes]:
 
 
 @given(st.integers(1, 40), st.integers(0, 200), st.randoms(use_true_random=False))
-@settings(max_examples=40)
+@settings(max_examples=by_speed(30, 15, 40))
 def test_a_scan_returns_every_permanent_key(count: int, size: int, chooser: random.Random) -> None:
     one = database()
     fill(one, *(b"%b:%d" % (kind, number) for kind in (b"stays", b"goes") for number in range(size)))

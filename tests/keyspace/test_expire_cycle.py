@@ -10,6 +10,7 @@ from rillet.keyspace.clock import ManualClock
 from rillet.keyspace.database import Database
 from rillet.keyspace.expire_cycle import ExpireCycle
 from rillet.types.string import new_string
+from tests.variants import by_speed
 
 
 class SlowClock(ManualClock):
@@ -71,7 +72,7 @@ def test_a_cycle_takes_its_share_of_the_time_in_slices_of_a_millisecond() -> Non
 
 def test_pauses_keep_the_share_although_some_slices_begin_late() -> None:
     clock = SlowClock(1000)
-    databases = filled(clock, 20_000, 0)
+    databases = filled(clock, by_speed(20_000, 8000), 0)
     cycle = ExpireCycle()
     began = clock.us
     cycle.start(1, 1, 10, clock.ticks())
@@ -140,8 +141,8 @@ def test_a_cycle_shrinks_a_sparse_table_if_it_may() -> None:
 
 def test_a_shrinking_table_ends_with_its_slice() -> None:
     clock = SlowClock(1000)
-    (database,) = databases = filled(clock, 20_000, 0)
-    for number in range(10, 20_000):
+    (database,) = databases = filled(clock, count := by_speed(20_000, 10_000), 0)
+    for number in range(10, count):
         database.expires.delete(b"%d" % number)
     cycle = ExpireCycle()
     cycle.rehashes = True
@@ -162,5 +163,9 @@ def test_only_expired_keys_are_deleted_and_all_of_them_in_the_end(due: int, late
         run(cycle, databases, clock, effort)
         if len(databases[0]) == later:
             break
+        # A cycle leaves one key in a table of 128 buckets alone; the periodic job shrinks the table (databasesCron).
+        expires = databases[0].expires
+        while expires.shrink_if_needed() or expires.rehash(100):
+            pass
     assert set(databases[0].keys) == {b"%d" % number for number in range(due, due + later)}
     databases[0].check()

@@ -22,7 +22,7 @@ from tests.variants import by_speed, seeds
 
 NEVER = 1 << 40
 NOW = 1_700_000_000_000
-VALUES_OF_A_TYPE = by_speed(3000, 1500)
+VALUES_OF_A_TYPE = by_speed(1000, 400, 3000)
 ALL = (b"a", b"b", b"c", b"d", b"e", b"key:1", b"key:2", b"text", b"stream", *hashes.HASHES, *zsets.ZSETS, *zsets.FLAT,
        *list_set.LISTS, *list_set.SETS)  # fmt: skip
 
@@ -156,11 +156,11 @@ def test_the_walk_finds_values_that_became_small() -> None:
 
 
 def test_the_walk_frees_the_lists_of_objects_that_rest() -> None:
-    one = database()
-    for number in range(9000):
+    one, count = database(), by_speed(9000, 3000)
+    for number in range(count):
         one.set(b"%d" % number, new_string(b"v"))
         one.rest_oldest()
-    for _ in range(2 * 9000 // 256 + 4):
+    for _ in range(2 * count // 256 + 4):
         one.rest_some(256)
     assert objects(one) == 0
     assert one.keys.layout()["object_slots"] == 0
@@ -333,7 +333,7 @@ def test_no_client_can_tell_whether_values_rest(compat: str, limit: int, seed: i
     )]  # fmt: skip
     strings = Maker(seed, TEMPLATES, VALUES, OPTIONS)
     chance = random.Random(seed)
-    for step in range(by_speed(600, 60)):
+    for step in range(by_speed(200, 40, 600)):
         kind = chance.randrange(4)
         argv = makers[kind].next() if kind < 3 else words(strings.command())
         if argv[0].upper() in (b"SHUTDOWN", b"MEMORY", b"CLIENT", b"SLOWLOG", b"LATENCY", b"CONFIG") and kind == 3:

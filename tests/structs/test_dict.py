@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from rillet.structs import dict_table
 from rillet.structs.dict import Dict
 from tests.structs import fuzz_dict
-from tests.variants import by_speed
+from tests.variants import by_speed, seeds
 
 Keys = st.one_of(
     st.integers(0, 400).map(lambda i: b"key:%d" % i), st.binary(max_size=6), st.sampled_from([b"x" * 63, b"x" * 64])
@@ -253,9 +253,9 @@ def test_a_pause_stops_the_rehash() -> None:
 
 
 def test_rehash_for_stops_at_its_limit() -> None:
-    table = numbered(40000)
+    table = numbered(by_speed(40000, 6000))
     settle(table)
-    table.resize(1 << 18)
+    table.resize(1 << by_speed(18, 15))
     clock = iter(range(0, 10**6, 400))
     assert table.rehash_for(1000, lambda: next(clock))
     assert next(clock) <= 2000
@@ -306,7 +306,7 @@ def scan_all(table: Dict, between: Callable[[], object] = lambda: None, count: i
         between()
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(8, 20))
 def test_a_scan_returns_what_exists_during_all_of_it(seed: int) -> None:
     chance = random.Random(seed)
     table = numbered(chance.choice([3, 30, 300, 3000]), newest=bool(seed & 1))
@@ -343,11 +343,13 @@ def test_the_cursor_counts_with_reversed_bits() -> None:
 
 
 def test_deletions_free_memory() -> None:
+    count = 40_000
+    last = range(count - count // 40, count)
     table = Dict(values=True, objects=True, newest=True)
-    for i in range(40000):
+    for i in range(count):
         table.set(b"key:%d" % i, b"value" if i % 2 else [i])
     full = table.memory_bytes()
-    for i in range(39000):
+    for i in range(last.start):
         table.delete(b"key:%d" % i)
     table.check()
     assert table.memory_bytes() < full / 4
@@ -355,8 +357,8 @@ def test_deletions_free_memory() -> None:
         pass
     table.check()
     assert table.memory_bytes() < full / 5
-    assert all(table.get(b"key:%d" % i) == (b"value" if i % 2 else [i]) for i in range(39000, 40000))
-    for i in range(39000, 40000):
+    assert all(table.get(b"key:%d" % i) == (b"value" if i % 2 else [i]) for i in last)
+    for i in last:
         table.delete(b"key:%d" % i)
     table.check()
     assert len(table) == 0
@@ -365,7 +367,7 @@ def test_deletions_free_memory() -> None:
 
 def test_values_that_change_their_size_reuse_memory() -> None:
     table = Dict(values=True)
-    for i in range(200000):
+    for i in range(by_speed(200_000, 30_000)):
         table.set(b"key:%d" % (i % 500), b"v" * (i * 7 % 100))
     table.check()
     assert table.memory_bytes() < 300_000
@@ -423,11 +425,12 @@ def test_a_detached_dict_is_freed_in_steps() -> None:
 
 
 def test_the_buckets_of_a_dict_without_entries_are_freed_in_steps() -> None:
-    table = numbered(40000)
+    count = by_speed(40000, 9000)
+    table = numbered(count)
     settle(table)
-    for i in range(40000):
+    for i in range(count):
         table.delete(b"key:%d" % i)
-    assert table.buckets == 1 << 16
+    assert table.buckets == 1 << by_speed(16, 14)
     assert table.free_some(1)
     assert table.buckets == 0
     while table.free_some(1):
@@ -472,8 +475,8 @@ def test_a_copy_is_independent() -> None:
 
 @pytest.mark.parametrize("kind", fuzz_dict.KINDS)
 def test_cases_of_the_fuzzer(kind: str) -> None:
-    steps = by_speed(20_000, 2000)
-    assert fuzz_dict.run(steps, 1, [kind], 3000)[f"{kind}: steps"] >= steps
+    steps, largest = by_speed(8000, 700, 20_000), by_speed(3000, 500)
+    assert fuzz_dict.run(steps, 1, [kind], largest)[f"{kind}: steps"] >= steps
 
 
 # -- any sequence of operations ---------------------------------------------------------------------------------

@@ -7,8 +7,10 @@ from hypothesis import strategies as st
 
 from rillet.structs.due_times import DueTimes
 
-names = st.integers(0, 9).map(lambda n: b"n%d" % n)
-times = st.sampled_from([1, 2, 3, 1 << 40, (1 << 53) - 1, 1 << 53, (1 << 53) + 1, (1 << 63) - 1])
+names = st.sampled_from([b"", b"n", b"m", *(b"n%d" % n for n in range(7))])
+times = st.sampled_from(
+    [1, 2, 3, 1 << 40, (1 << 46) - 1, 1 << 46, (1 << 53) - 1, 1 << 53, (1 << 53) + 1, (1 << 63) - 1]
+)
 steps = st.lists(st.tuples(st.sampled_from(["set", "set", "set", "remove"]), names, times), max_size=40)
 
 
@@ -38,6 +40,18 @@ def test_it_behaves_as_a_dict(steps: list[tuple[str, bytes, int]], now: int) -> 
     twin.set(b"another", 5)
     assert dict(due.items()) == model
     twin.check()
+
+
+def test_names_with_one_time_are_found_together() -> None:
+    due = DueTimes()
+    for at in range(1000):
+        due.set(b"%d" % at, 1000 + at % 2)
+    due.check()
+    assert due.count_before(1000) == 0
+    assert due.count_before(1001) == len(due.due(1000, 1000)) == 500
+    assert due.count_before(1002) == len(due.due(1001, 2000)) == 1000
+    assert due.earliest() == 1000
+    assert {when for _, when in due.items()[:500]} == {1000}
 
 
 def test_many_names_leave_in_the_order_of_their_times() -> None:

@@ -52,18 +52,47 @@ def test_registers_are_raised_in_both_forms(limit: int, largest: int) -> None:
 
 @pytest.mark.parametrize("words", [True, False])
 def test_dense_registers_are_merged_one_or_eight_at_a_time(words: bool) -> None:
+    """Two dense strings and a sparse one, in both orders, into a dense target and into a new one."""
     chance = random.Random(5)
-    one, other = (bytearray(chance.randrange(52) for _ in range(REGISTERS)) for _ in range(2))
-    string = bytearray(EMPTY)
+    one, other = (bytearray(chance.randrange(64) for _ in range(REGISTERS)) for _ in range(2))
+    few = _registers({chance.randrange(REGISTERS): chance.randrange(1, 33) for _ in range(300)} | {REGISTERS - 1: 32})
+    largest = bytearray(map(max, one, other, few))
+    local = Local(Engine(Settings(compat="newest")))
+    for name, registers in ((b"one", one), (b"other", other), (b"target", other), (b"few", few)):
+        string = bytearray(EMPTY)
+        assert store_registers(string, registers, registers is not few, 3000)
+        assert registers_of(string) == registers
+        local.run([b"SET", name, bytes(string)])
     use_words(words)
     try:
-        assert store_registers(string, one, True, 0)
-        assert registers_of(string) == one
-        larger = bytearray(map(max, one, other))
-        assert store_registers(string, larger, True, 0)
-        assert registers_of(string) == larger
+        for argv in ([b"target", b"one", b"few"], [b"new", b"few", b"other", b"one"]):
+            assert local.run([b"PFMERGE", *argv]) == b"+OK\r\n"
+            merged = local.run([b"GET", argv[0]])
+            assert registers_of(merged[merged.index(b"\n") + 1 : -2]) == largest
+            count = local.run([b"PFCOUNT", *argv[1:], b"other"])
+            assert count == b":%d\r\n" % count_registers(largest)
+        assert local.run([b"PFMERGE", b"sparse", b"few"]) == b"+OK\r\n"
+        assert local.run([b"PFCOUNT", b"sparse", b"few"]) == b":%d\r\n" % count_registers(few)
+        assert local.run([b"PFDEBUG", b"ENCODING", b"sparse"]) == b"+sparse\r\n"
     finally:
         use_words(True)
+
+
+@pytest.mark.parametrize("largest", [0, 1, 2, 20, 31, 32, 51, 63])
+def test_the_estimate_is_that_of_the_counted_registers(largest: int) -> None:
+    """PFCOUNT of one and of two strings; a value above 31 needs the numbers of registers by value."""
+    chance = random.Random(largest)
+    local = Local(Engine(Settings(compat="newest")))
+    for _ in range(by_speed(5, 2)):
+        registers = bytearray(min(int(chance.expovariate(0.3)), largest) for _ in range(REGISTERS))
+        registers[chance.randrange(REGISTERS)] = largest
+        string = bytearray(EMPTY)
+        assert store_registers(string, registers, True, 0)
+        string[15] = 0x80
+        local.run([b"SET", b"k", bytes(string)])
+        expected = b":%d\r\n" % count_registers(registers)
+        assert local.run([b"PFCOUNT", b"k", b"k"]) == expected
+        assert local.run([b"PFCOUNT", b"k"]) == expected
 
 
 def test_the_estimate_at_the_ends() -> None:

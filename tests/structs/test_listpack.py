@@ -209,6 +209,40 @@ def test_delete_range_deletes_like_a_slice(index: int, count: int) -> None:
     assert lp.to_bytes() == encode(kept)
 
 
+def test_move_range_moves_like_slices() -> None:
+    values = [b"a", b"1", b"b" * 70, b"c", b"500"]
+    for first in range(5):
+        for last in range(first, 6):
+            for to in [*range(first + 1), *range(last, 6)]:
+                lp = filled(*values)
+                places = [*(lp.seek(index) for index in range(5)), lp.used - 1]
+                lp.move_range(places[first], places[last], places[to])
+                rest = values[:first] + values[last:]
+                at = to if to <= first else to - (last - first)
+                assert lp.to_bytes() == encode(rest[:at] + values[first:last] + rest[at:])
+
+
+@pytest.mark.parametrize("places", [(5, 8, 10), (6, 40, 8), (8, 6, 8), (6, 8, 5), (6, 8, 40), (-1, 8, 10)])
+def test_move_range_accepts_no_place_outside_the_entries(places: tuple[int, int, int]) -> None:
+    lp = filled(b"a", b"1", b"x")
+    before = lp.to_bytes()
+    with pytest.raises(IndexError, match="outside the entries"):
+        lp.move_range(*places)
+    assert lp.to_bytes() == before
+
+
+@pytest.mark.parametrize("size", [0, 1, 40, 63])
+def test_find_reads_short_strings_with_long_headers(size: int) -> None:
+    """A file may contain them; Redis finds them, too."""
+    text = b"x" * size
+    for header in (bytes((0xE0, size)), bytes((0xF0, size, 0, 0, 0))):
+        entry = header + text + bytes((len(header) + size,))
+        data = filled(b"a", b"y" * size, text + b"z").to_bytes()[6:-1] + entry
+        lp = Listpack.from_bytes((len(data) + 7).to_bytes(4, "little") + b"\x04\0" + data + b"\xff")
+        assert lp.find(6, text) == lp.seek(1 if size == 0 else 3)
+        assert lp.get_bytes(lp.seek(3)) == text
+
+
 def test_find_skips_entries_between_comparisons() -> None:
     lp = filled(b"f", b"v", b"v", b"f", b"10", b"x")
     assert lp.find(6, b"v") == lp.seek(1)

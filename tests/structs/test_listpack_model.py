@@ -8,6 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from rillet.structs.listpack import Listpack
 from tests.structs.listpack_oracle import as_stored, encode
+from tests.variants import by_speed
 
 BOUNDARIES = [s * (1 << b) + d for b in (0, 7, 12, 15, 23, 31, 63) for s in (-1, 1) for d in (-1, 0, 1)]
 INTEGERS = st.sampled_from([n for n in BOUNDARIES if -(2**63) <= n < 2**63]) | st.integers(-(2**63), 2**63 - 1)
@@ -119,4 +120,4 @@ class ListpackMachine(RuleBasedStateMachine):
 
 
 TestListpack = ListpackMachine.TestCase
-TestListpack.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestListpack.settings = settings(max_examples=by_speed(25, 15, 60), stateful_step_count=30, deadline=None)

@@ -15,7 +15,7 @@ from rillet.structs.listpack import Listpack
 from tests.judge import Judge
 from tests.structs.dump_payload import list_payload
 from tests.structs.listpack_oracle import encode
-from tests.variants import seeds
+from tests.variants import by_speed, seeds
 
 SEEDS = [
     encode([]),
@@ -165,7 +165,7 @@ def test_operations_on_unvalidated_bytes_raise_at_most_corrupt(seed: int) -> Non
 
 
 @given(st.binary(max_size=60))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=by_speed(100, 50, 200), deadline=None)
 def test_arbitrary_bytes_in_a_valid_frame_raise_at_most_corrupt(body: bytes) -> None:
     data = (7 + len(body)).to_bytes(4, "little") + b"\xff\xff" + body + b"\xff"
     use(data, random.Random(body))

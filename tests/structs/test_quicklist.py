@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from rillet.structs.quicklist import Quicklist, QuicklistNode, exceeds, size_limit
+from tests.variants import by_speed
 
 VALUES = st.one_of(
     st.integers(-300, 300).map(lambda number: b"%d" % number),
@@ -106,7 +107,7 @@ class Model(RuleBasedStateMachine):
         assert len(self.list) == len(self.model)
 
 
-Model.TestCase.settings = settings(max_examples=60, stateful_step_count=40)
+Model.TestCase.settings = settings(max_examples=by_speed(30, 15, 60), stateful_step_count=40)
 TestModel = Model.TestCase
 
 

@@ -15,11 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-import rillet
 from rillet.structs.rax import NODE_MAX_SIZE, NOT_FOUND, Rax
 from rillet.structs.rax_iterator import RaxIterator
+from tests.variants import by_speed
 
-DEEP = 20_000 if rillet.compiled() else 1_500
+DEEP = by_speed(5000, 1500, 20_000)
 KEYS = st.one_of(
     st.binary(max_size=4),
     st.text("ab", max_size=8).map(str.encode),
@@ -121,11 +121,11 @@ def expected(keys: list[bytes], op: str, key: bytes, forward: bool) -> list[byte
 
 
 TestAgainstDict = AgainstDict.TestCase
-TestAgainstDict.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+TestAgainstDict.settings = settings(max_examples=by_speed(30, 20, 80), stateful_step_count=40, deadline=None)
 
 
 @given(st.lists(KEYS, max_size=60, unique=True), st.randoms(use_true_random=False))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=by_speed(30, 20, 60), deadline=None)
 def test_removing_all_keys_leaves_one_node(keys: list[bytes], random: Any) -> None:
     rax = tree(*keys)
     random.shuffle(keys)

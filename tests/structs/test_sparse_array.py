@@ -105,7 +105,7 @@ class Model(RuleBasedStateMachine):
             assert self.array.get(index) == self.model.get(index)
 
 
-Model.TestCase.settings = settings(max_examples=by_speed(50, 15))
+Model.TestCase.settings = settings(max_examples=by_speed(20, 8, 50))
 TestModel = Model.TestCase
 
 

@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from rillet.types.stream.group import Consumer, Group
 from rillet.types.stream.pending import PendingIterator
 from rillet.types.stream.value import Stream
-from tests.variants import seeds
+from tests.variants import by_speed, seeds
 
 numbers = st.integers(0, 12)
 names = st.sampled_from([b"alice", b"bob", b"carol"])
@@ -145,7 +145,7 @@ class GroupsAndModel(RuleBasedStateMachine):
 
 
 TestGroupsAndModel = GroupsAndModel.TestCase
-TestGroupsAndModel.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+TestGroupsAndModel.settings = settings(max_examples=by_speed(40, 20, 80), stateful_step_count=40, deadline=None)
 
 
 def test_the_names_of_groups_and_consumers_are_unique() -> None:

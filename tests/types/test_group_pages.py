@@ -9,7 +9,7 @@ import pytest
 from rillet.types.stream.group import Consumer
 from rillet.types.stream.pending import PendingIterator
 from rillet.types.stream.value import Stream
-from tests.variants import seeds
+from tests.variants import by_speed, seeds
 
 NAMES = [b"", b"a", b"b"]
 
@@ -112,7 +112,7 @@ class Bench:
 @pytest.mark.parametrize("seed", seeds(1, 4))
 def test_pages_and_table_equal_a_dict_after_random_operations(seed: int) -> None:
     bench = Bench(seed)
-    for number in range(60):
+    for number in range(by_speed(60, 30)):
         bench.now += bench.random.randrange(2)
         step = bench.random.choices(
             [bench.grow, bench.acknowledge, bench.scatter, bench.walk, bench.leave], [6, 4, 4, 2, 1]

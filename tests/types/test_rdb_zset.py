@@ -26,6 +26,7 @@ from tests.differential.wire import Local
 from tests.judge import PEERS, Judge, peer_binary
 from tests.structs.dump_payload import sealed
 from tests.types.test_rdb_list_set import Both, body, both, listpack
+from tests.variants import by_speed
 
 __all__ = ["both"]
 
@@ -120,7 +121,7 @@ def test_damaged_bytes_are_rejected_or_give_a_valid_sorted_set(name: str) -> Non
     """Any accepted bytes give a sorted set that satisfies its invariants and can be written again."""
     source = random.Random(name)
     original = PAYLOADS[name]
-    for _ in range(150):
+    for _ in range(by_speed(150, 40, 150)):
         damaged = bytearray(original)
         for _ in range(source.choice((1, 1, 2, 4))):
             byte = source.choice((0, 1, 2, 127, 128, 254, 255, source.randrange(256)))

@@ -11,6 +11,7 @@ from rillet.structs.listpack import Listpack
 from rillet.types.stream.check import memory_by_structure
 from rillet.types.stream.id import encode_key
 from rillet.types.stream.value import Stream, StreamIterator
+from tests.variants import by_speed
 
 MAX = (1 << 64) - 1
 ID = tuple[int, int]
@@ -144,7 +145,7 @@ class StreamAndModel(RuleBasedStateMachine):
 
 
 TestStreamAndModel = StreamAndModel.TestCase
-TestStreamAndModel.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
+TestStreamAndModel.settings = settings(max_examples=by_speed(30, 15, 40), stateful_step_count=40, deadline=None)
 
 
 def test_the_greatest_ids_can_be_added_read_and_deleted() -> None:

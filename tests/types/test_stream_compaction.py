@@ -17,6 +17,7 @@ from rillet.types.stream.compaction import StreamCompactor
 from rillet.types.stream.counts import StreamCounts
 from rillet.types.stream.value import Stream
 from tests.differential.wire import Local
+from tests.variants import by_speed
 
 NOW = 1_700_000_000_000
 FIELDS = st.sampled_from([("a", "1"), ("a", "x" * 30), ("b", "7", "c", "-5"), ("a", "12345", "b", ""), ("b", "y")])
@@ -175,7 +176,7 @@ class CompactedAndNot(RuleBasedStateMachine):
         return found
 
 
-CompactedAndNot.TestCase.settings = settings(max_examples=30, stateful_step_count=30)
+CompactedAndNot.TestCase.settings = settings(max_examples=by_speed(20, 10, 30), stateful_step_count=30)
 TestCompactedAndNot = CompactedAndNot.TestCase
 
 

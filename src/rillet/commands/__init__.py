@@ -10,8 +10,8 @@ from importlib import import_module
 
 # The modules that declare commands, by package.
 MODULES = {
-    "connection": ("auth", "connection", "client", "client_admin", "transactions"),
-    "keys": ("delete", "lookup", "scan", "copy", "expire", "object", "dump", "sort"),
+    "connection": ("auth", "connection", "client", "tracking", "client_admin", "monitor", "transactions"),
+    "keys": ("delete", "lookup", "scan", "copy", "expire", "object", "dump", "migrate", "sort"),
     "string": ("get_set", "ranges", "counters", "lcs", "conditional_delete", "increx"),
     "bitmap": ("bits", "fields"),
     "array": ("elements", "ranges", "search", "ring", "info"),
@@ -26,10 +26,10 @@ MODULES = {
         "bulk_read", "memory",
     ),
     "pubsub": ("pubsub",),
-    "scripting": ("scripting",),
-    "acl": ("acl",),
-    "server": ("info", "server", "persistence", "monitoring", "config", "introspection", "debug", "debug_load", "wait",
-               "memory", "modules", "help"),
+    "scripting": ("eval", "script", "function"),
+    "acl": ("users", "inspection"),
+    "server": ("info", "server", "lolwut", "persistence", "monitoring", "latency", "hotkeys", "cluster", "replication",
+               "replica", "config", "introspection", "debug", "debug_load", "wait", "memory", "modules", "help"),
 }
 
 

@@ -16,7 +16,7 @@ from math import ceil
 from typing import Any, Self
 
 from rillet.commands.arguments import LLONG_MAX, float_value, integer, syntax_error
-from rillet.commands.lookup import value_for_write
+from rillet.commands.lookup import value_for_blocked, value_for_write
 from rillet.errors import CommandError
 from rillet.runtime.session import Session
 from rillet.structs import long_double
@@ -56,14 +56,14 @@ class KeysAfterNumber:
         self.step = step
 
     def __call__(self, argv: list[bytes]) -> list[int]:
-        """Return the positions of the keys; only `before` if the number of keys is invalid."""
+        """Return the positions of the keys; none, not even `before`, if the number of keys is invalid."""
         at = self.at
         try:
             numkeys = integer(argv[at])
         except CommandError:
             numkeys = 0
         end = at + 1 + numkeys * self.step
-        return [*self.before, *(range(at + 1, end, self.step) if numkeys > 0 and end <= len(argv) else ())]
+        return [*self.before, *range(at + 1, end, self.step)] if numkeys > 0 and end - self.step < len(argv) else []
 
 
 class FirstKeyPop:
@@ -132,7 +132,7 @@ class FirstKeyPop:
 
     def serve(self, session: Session, key: bytes) -> bool:
         """Serve a blocked session whose key changed; return False if the session must continue to wait."""
-        value = session.db.lookup(key)
+        value = value_for_blocked(session, key)
         if not isinstance(value, self.kind):
             return False
         if session.engine.settings.compat.knows(72):

@@ -27,6 +27,16 @@ def value_for_write(session: Session, key: bytes, kind: type[T]) -> T | None:
     return value
 
 
+def value_for_blocked(session: Session, key: bytes) -> Any:
+    """Return the value at a key for which a session is blocked, None if the key does not exist.
+
+    Since 7.2, an expired key stays until another command finds it (blocked.c: LOOKUP_NOEFFECTS).
+    """
+    if session.engine.settings.compat.knows(72) and session.db.is_expired(key):
+        return None
+    return session.db.lookup(key)
+
+
 def delete_if_empty(session: Session, key: bytes, value: Sized) -> bool:
     """Delete the key of an empty collection and publish the event; return False if elements remain."""
     if len(value):

@@ -19,7 +19,9 @@ cdef long long NOT_INT
 
 cdef class SmallValuePath(FastPath):
     cdef bytes name
+    cdef bint prepare(self, Session session, ArgumentSpans words) except -1
     cdef bint one(self, Session session, Database db, ArgumentSpans words) except -1
+    cdef bint record(self, PropagationBuffer feed, ArgumentSpans words) except -1
     cpdef bint execute(self, Session session, list[bytes] argv) except -1
     cdef bint may_write(self, Database db) except -1
     cdef Py_ssize_t find(self, Database db, ArgumentSpans words) except -3

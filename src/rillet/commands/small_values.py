@@ -57,9 +57,22 @@ class SmallValuePath(FastPath):
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
+    def prepare(self, session: Session, words: ArgumentSpans) -> cython.bint:
+        """Rewrite the words to those that are executed and logged; return False to leave the call to the handler."""
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
     def one(self, session: Session, db: Database, words: ArgumentSpans) -> cython.bint:
         """Execute the call in `words`: change, reply, count in `session.dirty`; or return False without any effect."""
         raise NotImplementedError
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def record(self, feed: PropagationBuffer, words: ArgumentSpans) -> cython.bint:
+        """Append the call in `words`, which has changed data, to the log; at most two arguments differ from `words`."""
+        feed.header(words.count)
+        return feed.words(words.at, words.size, 0, words.count)
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
@@ -78,6 +91,8 @@ class SmallValuePath(FastPath):
         while True:
             before = session.dirty
             self.ran = ran + 1
+            if not self.prepare(session, words):
+                break
             if feed is not None:
                 feed.reserve_words(words.at, words.size, words.count)
             try:
@@ -86,8 +101,7 @@ class SmallValuePath(FastPath):
             finally:  # also after MemoryError, when a part of the call may have taken effect
                 if feed is not None and session.dirty != before:
                     feed.begin(db.index, db.clock.now_ms() if feed.timestamps else 0)
-                    feed.header(words.count)
-                    feed.words(words.at, words.size, 0, words.count)
+                    self.record(feed, words)
             parser.step()
             ran += 1
             if session.out.used > limit:
@@ -116,7 +130,9 @@ class SmallValuePath(FastPath):
     @cython.exceptval(-1, check=False)
     def may_write(self, db: Database) -> cython.bint:
         """Return whether a change of a key has no effect but on its value: nothing is attached to keys."""
-        return not db.watched_keys and not db.blocking_keys and db.on_new is None and db.access.mode != _LRM
+        if db.watched_keys or db.tracking is not None or db.blocking_keys:
+            return False
+        return db.on_new is None and db.access.mode != _LRM
 
     @cython.cfunc
     @cython.exceptval(-3, check=False)

@@ -38,6 +38,7 @@ cdef class Database:
     cdef public object on_new
     cdef public object on_overwritten
     cdef public object on_unlinked
+    cdef public object tracking
     cdef public object may_expire
     cdef public object may_delete
     cdef public object lazy
@@ -91,5 +92,5 @@ cdef class Database:
     cpdef bint set_due(self, bytes key, object value, long long when) except -1
     cdef bint _register(self, bytes key, long long when) except -1
     cpdef bint persist(self, bytes key) except -1
-    cpdef bint touch(self, bytes key) except -1
+    cpdef bint touch(self, bytes key, bint by_server=*) except -1
     cpdef bint signal_ready(self, bytes key) except -1

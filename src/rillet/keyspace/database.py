@@ -99,12 +99,18 @@ class Watcher:
     __slots__ = ("dirty", "keys", "stale")
     dirty: cython.bint
     keys: list[tuple[Any, bytes]]
-    stale: set[tuple[Any, bytes]]
+    stale: set[tuple[Any, bytes]] | None
 
     def __init__(self) -> None:
         self.dirty = False
         self.keys = []
-        self.stale = set()
+        self.stale = None
+
+    def add_stale(self, database: Any, key: bytes) -> None:
+        """Record that a watched key has expired already."""
+        if self.stale is None:
+            self.stale = set()
+        self.stale.add((database, key))
 
 
 @cython.final
@@ -118,6 +124,7 @@ class Database:
         "on_unlinked",
         "may_delete", "hits", "misses", "expires_cursor", "average_ttl", "access", "lazy", "lazy_server_del", "awake",
         "awake_limit", "_first_awake", "_rested", "buffer", "created", "ledger", "embeds_expiry",
+        "tracking",
     )  # fmt: skip
     keys: Dict
     expires: Dict
@@ -155,6 +162,8 @@ class Database:
         self.on_missed: Callable[[Any, bytes], None] | None = None
         self.on_new: Callable[[Any, bytes], None] | None = None
         self.on_overwritten: Callable[[Any, bytes, object, object], None] | None = None
+        # The tracking of the engine (runtime/tracking.py) while a client may have cached a key, else None.
+        self.tracking: Any = None
         # Called with a key and its value of a module's type when the key is deleted or gets another value.
         self.on_unlinked: Callable[[Any, bytes, Any], None] | None = None
         self.may_expire: Callable[[], bool] | None = None
@@ -372,7 +381,7 @@ class Database:
         """
         expires: Dict = self.expires
         attached: cython.bint = bool(self.watched_keys) or bool(self.blocking_keys) or bool(self.idmp_keys)
-        attached = attached or self.subexpires.count() > 0
+        attached = attached or self.subexpires.count() > 0 or self.tracking is not None
         found: list[bytes] = []
         unlinked: list[Any] = []
         n: cython.Py_ssize_t
@@ -401,7 +410,7 @@ class Database:
         if attached:
             for key in found:
                 self._deleted(key)
-                self.touch(key)
+                self.touch(key, True)
         for key, value in unlinked:
             self.on_unlinked(self, key, value)  # type: ignore[misc]
         return found
@@ -786,8 +795,13 @@ class Database:
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
-    def touch(self, key: bytes) -> cython.bint:
-        """Mark all watchers of the key (db.c: signalModifiedKey). O(watchers)"""
+    def touch(self, key: bytes, by_server: cython.bint = False) -> cython.bint:
+        """Mark all watchers of the key, and report its change to clients that cache it (db.c: signalModifiedKey).
+
+        by_server: no client made the change: the key expired or was evicted. O(watchers + clients that read the key)
+        """
+        if self.tracking is not None:
+            self.tracking.invalidate(key, None if by_server else self.tracking.writer)
         if self.watched_keys:
             watchers = self.watched_keys.get(key)
             if watchers is not None:
@@ -807,21 +821,22 @@ class Database:
                 continue
             comes_expired = comes and replacement.is_expired(key)
             for watcher in watchers:
-                stale = (self, key) in watcher.stale
+                stale = watcher.stale is not None and (self, key) in watcher.stale
                 if stale and not comes:
                     watcher.stale.discard((self, key))
                 elif comes_expired and (stale or key not in self.keys):
-                    watcher.stale.add((self, key))
+                    watcher.add_stale(self, key)
                 else:
                     watcher.dirty = True
 
     def watch(self, key: bytes, watcher: Watcher) -> None:
         """Register a watcher, which is marked when the key changes. O(1)"""
-        if (self, key) not in watcher.keys:
+        watchers = self.watched_keys.setdefault(key, set())
+        if watcher not in watchers:
+            watchers.add(watcher)
             watcher.keys.append((self, key))
             if self.is_expired(key):
-                watcher.stale.add((self, key))
-            self.watched_keys.setdefault(key, set()).add(watcher)
+                watcher.add_stale(self, key)
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
@@ -860,7 +875,7 @@ class Database:
         for first in range(0, self.keys.top, _BATCH):
             keys = self.keys.keys_between(first, first + _BATCH)
             if expire:
-                keys = [key for key in keys if not 0 <= self.get_expire(key) < now]
+                keys = [key for key in keys if not -1 != self.get_expire(key) < now]
             yield keys
 
     def scan(self, cursor: int, count: int) -> tuple[int, list[bytes]]:

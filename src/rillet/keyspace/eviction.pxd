@@ -34,6 +34,8 @@ cdef class Eviction(GrowthGate):
     cdef public Py_ssize_t buffers
     cdef readonly Pool pool
     cdef public bint running
+    cdef public bint timed
+    cdef readonly long long deletion_ns
     cdef public object on_unfinished
     cdef readonly long long evicted_keys
     cdef readonly long long trimmed_entries

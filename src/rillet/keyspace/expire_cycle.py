@@ -21,7 +21,7 @@ the owner waits, so that the cycle takes the same share of the time. A slice tha
 Each database's hashes with expired fields come first. They are ordered by their next expiry, so nothing is sampled.
 
 A table of which less than 1 % is in use is not sampled until it has shrunk: the cycle would search empty buckets. With
-`activerehashing`, the cycle spends its time on that; otherwise it goes on to the next database.
+`activerehashing`, the cycle spends its time on that; otherwise it continues with the next database.
 """
 
 from __future__ import annotations

@@ -196,9 +196,10 @@ class AccessClock:
         above: cython.long = count - _LFU_INITIAL if count > _LFU_INITIAL else 0
         # xorshift64: the quality of its high bits is more than a probability of 1 / 2551 needs.
         x: cython.ulonglong = self._random
-        x ^= x << 13 & 0xFFFFFFFFFFFFFFFF
+        whole: cython.ulonglong = 0xFFFFFFFFFFFFFFFF
+        x ^= x << 13 & whole
         x ^= x >> 7
-        x ^= x << 17 & 0xFFFFFFFFFFFFFFFF
+        x ^= x << 17 & whole
         self._random = x
         share: cython.double = (x >> 11) / 9007199254740992.0
         base: cython.double = above

@@ -42,6 +42,7 @@ from rillet.structs.quicklist import Quicklist, QuicklistNode
 from rillet.structs.rax import Rax
 from rillet.structs.skiplist import Skiplist
 from rillet.types.array import Array
+from rillet.types.at_rest import to_rest
 from rillet.types.charged import Charged
 from rillet.types.hash import Hash
 from rillet.types.list import List
@@ -173,23 +174,27 @@ def value_bytes(value: object) -> cython.Py_ssize_t:
 
 
 def key_bytes(database: Any, key: bytes) -> int:
-    """Return the bytes of a key with its value, entry, bucket and expiry; -1 if the key does not exist. O(1)"""
+    """Return the bytes of a key with its value, entry, bucket and expiry; -1 if the key does not exist. O(1)
+
+    A small value counts as at rest: whether a command has woken it does not change the size.
+    """
     keys: Dict = database.keys
     n = keys.find(key)
     if n < 0:
         return -1
     value = keys.object_at(n)
+    rest: bytes | None = None if value is None else to_rest(value)
     # The bytes from which a value was woken stay at its entry.
-    size = int(keys.value_size(n)) + (0 if value is None else value_bytes(value) + 8) + _entry_bytes(keys, key)
+    kept = int(keys.value_size(n)) if rest is None else len(rest)
+    size = kept + (value_bytes(value) + 8 if value is not None and rest is None else 0) + _entry_bytes(key)
     if database.expires.find(key) >= 0:
-        size += _entry_bytes(database.expires, key) + 8
+        size += _entry_bytes(key) + 8
     return size
 
 
-def _entry_bytes(table: Dict, key: bytes) -> int:
-    """Return the bytes of a key's item, record and share of the buckets."""
-    buckets = 4 * table.buckets // max(len(table), 1)
-    return len(key) + (1 if len(key) < 64 else 2) + 16 + min(buckets, 64)
+def _entry_bytes(key: bytes) -> int:
+    """Return the bytes of a key's item, record and two buckets: half of the buckets may be empty."""
+    return len(key) + (1 if len(key) < 64 else 2) + 16 + 8
 
 
 @cython.final

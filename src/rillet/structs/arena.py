@@ -6,7 +6,7 @@
            0         4         8                           fill        64 KiB
 
 The *place* of an item is `page << 16 | offset`. Items are allocated at `fill` of the current page; an item of more
-than 16 KiB has a page of its own. `live` counts the bytes of items that are in use. A page whose items are all free
+than 16 KiB has its own page. `live` counts the bytes of items that are in use. A page whose items are all free
 is freed, and its number is used again. The first page starts with 128 bytes and doubles, so a small arena is small.
 
 An item that is freed leaves a gap. The owner moves items from pages with many gaps (structs/dict.py), because only

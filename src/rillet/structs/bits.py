@@ -11,7 +11,7 @@ Bit 0 is the most significant bit of byte 0, as in SETBIT and BITFIELD:
 Compiled, count, search and operations take 8 bytes at a time. Interpreted, a range of bytes is one large integer.
 Addresses come from `String.span`; a range outside of the string is the caller's error.
 
-Costs: count, search and operations O(bytes), 1 to 3 GB a second compiled; one field O(1).
+Costs: count, search and operations O(bytes), 3 to 20 GB a second compiled; one field O(1).
 """
 
 from __future__ import annotations
@@ -23,8 +23,14 @@ try:
 except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
     from rillet import _cython as cython
 
-if TYPE_CHECKING:  # the compiled module gets this C function from its .pxd file
+if TYPE_CHECKING:  # the compiled module gets these C functions from its .pxd file
     memcpy: Any
+    memset: Any
+    PyByteArray_AS_STRING: Any
+    PyBytes_AS_STRING: Any
+    PyBytes_FromStringAndSize: Any
+
+Bytes = Any  # bytes or a bytearray
 
 AND, OR, XOR, NOT, DIFF, DIFF1, ANDOR, ONE = range(8)
 _AND = cython.declare(cython.int, 0)
@@ -39,7 +45,7 @@ _FOURS = cython.declare(cython.ulonglong, 0x3333333333333333)
 _BYTES = cython.declare(cython.ulonglong, 0x0F0F0F0F0F0F0F0F)
 _SUM = cython.declare(cython.ulonglong, 0x0101010101010101)
 _ALL = cython.declare(cython.ulonglong, 0xFFFFFFFFFFFFFFFF)
-_CLEAR = cython.declare(cython.int, 7)  # of `_merge`: target & ~source
+_CLEAR = cython.declare(cython.int, 7)  # of `_merged`: a & ~b
 
 
 @cython.cfunc
@@ -87,6 +93,20 @@ def count_bits(p: cython.p_const_uchar, start: cython.Py_ssize_t, stop: cython.P
 
 
 @cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _is_uniform(p: cython.p_const_uchar, word: cython.ulonglong) -> cython.bint:
+    """Return whether each of the 8 words at an address is that word, with one branch; compiled only."""
+    i: cython.int
+    here: cython.ulonglong = 0
+    other: cython.ulonglong = 0
+    for i in range(8):
+        memcpy(cython.address(here), p + 8 * i, 8)  # noqa: F821
+        other |= here ^ word
+    return other == 0
+
+
+@cython.cfunc
 @cython.exceptval(-2, check=False)
 def find_bit(
     p: cython.p_const_uchar, start: cython.Py_ssize_t, stop: cython.Py_ssize_t, bit: cython.bint
@@ -108,6 +128,8 @@ def find_bit(
     here: cython.int = (p[byte] ^ (flip & 0xFF)) & (0xFF >> (start & 7))
     while here == 0:
         byte += 1
+        while byte + 64 <= end and _is_uniform(p + byte, flip):
+            byte += 64
         while byte + 8 <= end:
             memcpy(cython.address(word), p + byte, 8)  # noqa: F821
             if word != flip:
@@ -162,94 +184,106 @@ def write_field(buf: bytearray, offset: cython.Py_ssize_t, width: cython.int, va
 
 
 @cython.cfunc
-@cython.inline
 @cython.exceptval(check=False)
-def _merged(a: cython.ulonglong, b: cython.ulonglong, operation: cython.int) -> cython.ulonglong:
-    """Return the result of AND, OR, XOR or _CLEAR on two words."""
-    if operation == _AND:
-        return a & b
-    if operation == _OR:
-        return a | b
-    if operation == _XOR:
-        return a ^ b
-    return a & ~b
+def _address(source: Bytes) -> cython.p_const_uchar:
+    """Return the address of bytes or of a bytearray; compiled only."""
+    if isinstance(source, bytes):
+        return cython.cast(cython.p_const_uchar, PyBytes_AS_STRING(source))  # noqa: F821
+    return cython.cast(cython.p_const_uchar, PyByteArray_AS_STRING(source))  # noqa: F821
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
-def _merge(target: bytearray, source: bytes, operation: cython.int) -> cython.bint:
-    """Combine a target with a source that is at most as long; the source counts as padded with zero bytes."""
-    size: cython.Py_ssize_t = len(source)
-    i: cython.Py_ssize_t = 0
-    a: cython.ulonglong = 0
-    b: cython.ulonglong = 0
-    to: cython.p_uchar = target
-    p: cython.p_const_uchar = source
-    if size > len(target):
-        raise IndexError("the source is longer than the target")
-    while i + 8 <= size:
-        memcpy(cython.address(a), to + i, 8)  # noqa: F821
-        memcpy(cython.address(b), p + i, 8)  # noqa: F821
-        a = _merged(a, b, operation)
-        memcpy(to + i, cython.address(a), 8)  # noqa: F821
-        i += 8
-    memcpy(cython.address(a), to + i, size - i)  # noqa: F821
-    memcpy(cython.address(b), p + i, size - i)  # noqa: F821
-    a = _merged(a, b, operation)
-    memcpy(to + i, cython.address(a), size - i)  # noqa: F821
-    i = size
+def _merged(a: Bytes, b: Bytes, size: cython.Py_ssize_t, operation: cython.int) -> bytes:
+    """Return an operation on two sources of at most `size` bytes, padded with zero bytes; compiled only.
+
+    (a & ((b & x) ^ u)) ^ (b & v) is each of the four operations, so the loop has no branch and the compiler uses
+    vectors. The result never overlaps a source, for the same reason.
+    """
+    x: cython.uchar = 0 if operation == _XOR else 0xFF
+    u: cython.uchar = 0 if operation == _AND else 0xFF
+    v: cython.uchar = 0xFF if operation == _OR or operation == _XOR else 0
+    i: cython.Py_ssize_t
+    common: cython.Py_ssize_t = min(len(a), len(b))
+    longest: cython.Py_ssize_t = max(len(a), len(b))
+    if longest > size:
+        raise IndexError("a source is longer than the result")
+    result: bytes = PyBytes_FromStringAndSize(cython.NULL, size)  # noqa: F821
+    to: cython.p_uchar = cython.cast(cython.p_uchar, PyBytes_AS_STRING(result))  # noqa: F821
+    p: cython.p_const_uchar = _address(a)
+    q: cython.p_const_uchar = _address(b)
+    for i in range(common):
+        to[i] = (p[i] & ((q[i] & x) ^ u)) ^ (q[i] & v)
+    if len(a) < longest:
+        p = q
+        u = v
+    for i in range(common, longest):
+        to[i] = p[i] & u
+    memset(to + longest, 0, size - longest)  # noqa: F821
+    return result
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def combine_pair(
+    to: cython.p_uchar, p: cython.p_const_uchar, n: cython.Py_ssize_t, q: cython.p_const_uchar, m: cython.Py_ssize_t,
+    operation: cython.int,
+) -> cython.void:  # fmt: skip
+    """Write AND, OR or XOR of n bytes at p and m bytes at q, max(n, m) bytes that overlap neither, to an address.
+
+    Interpreted, p, q and `to` are bytes-like. O(bytes)
+    """
+    common: cython.Py_ssize_t = min(n, m)
+    longest: cython.Py_ssize_t = max(n, m)
+    if not cython.compiled:
+        to[:longest] = _combine_numbers(operation, [bytes(p[:n]), bytes(q[:m])], longest)
+        return
+    i: cython.Py_ssize_t
     if operation == _AND:
-        while i < len(target):
-            to[i] = 0
-            i += 1
-    return True
+        for i in range(common):
+            to[i] = p[i] & q[i]
+        memset(to + common, 0, longest - common)  # noqa: F821
+        return
+    if operation == _OR:
+        for i in range(common):
+            to[i] = p[i] | q[i]
+    else:
+        for i in range(common):
+            to[i] = p[i] ^ q[i]
+    memcpy(to + common, (p if n > m else q) + common, longest - common)  # noqa: F821
 
 
 @cython.ccall
-def combine(operation: cython.int, sources: list[bytes], size: cython.Py_ssize_t) -> bytes:
-    """Return the result of an operation on strings of at most `size` bytes, padded with zero bytes. O(bytes)
+def combine(operation: cython.int, sources: list[Any], size: cython.Py_ssize_t) -> bytes:
+    """Return the result of an operation on bytes or bytearrays of at most `size` bytes, padded with zeros. O(bytes)
 
-    DIFF: the bits of the first that no other has. DIFF1: the bits that another has and the first has not. ANDOR: the
-    bits of the first that another has. ONE: the bits that exactly one has.
+    size: that of the longest source. DIFF: the bits of the first that no other has. DIFF1: the bits that another has
+    and the first has not. ANDOR: the bits of the first that another has. ONE: the bits that exactly one has.
     """
     if not cython.compiled:
         return _combine_numbers(operation, sources, size)
-    first: bytes = sources[0]
-    result: bytearray = bytearray(size)
-    other: bytes
+    first: Bytes = sources[0]
+    result: Bytes = first
     if operation == _NOT:
-        result = bytearray(b"\xff") * size
-        _merge(result, first, _XOR)
-        return bytes(result)
+        return _merged(first, b"\xff" * size, size, _XOR)
     if operation < _NOT:
-        _merge(result, first, _OR)
         for other in sources[1:]:
-            _merge(result, other, operation)
+            result = _merged(result, other, size, operation)
         return bytes(result)
     if operation <= _ANDOR:
-        for other in sources[1:]:
-            _merge(result, other, _OR)
-        if operation == _DIFF1:
-            _merge(result, first, _CLEAR)
-        elif operation == _ANDOR:
-            _merge(result, first, _AND)
-        else:
-            others: bytes = bytes(result)
-            result = bytearray(size)
-            _merge(result, first, _OR)
-            _merge(result, others, _CLEAR)
-        return bytes(result)
-    several: bytearray = bytearray(size)
-    for other in sources:
-        both: bytearray = bytearray(result)
-        _merge(both, other, _AND)
-        _merge(several, bytes(both), _OR)
-        _merge(result, other, _OR)
-    _merge(result, bytes(several), _CLEAR)
-    return bytes(result)
+        result = sources[1]
+        for other in sources[2:]:
+            result = _merged(result, other, size, _OR)
+        if operation == _DIFF:
+            return _merged(first, result, size, _CLEAR)
+        return _merged(result, first, size, _CLEAR if operation == _DIFF1 else _AND)
+    several: bytes = b""
+    for other in sources[1:]:
+        several = _merged(several, _merged(result, other, size, _AND), size, _OR)
+        result = _merged(result, other, size, _OR)
+    return _merged(result, several, size, _CLEAR)
 
 
-def _combine_numbers(operation: int, sources: list[bytes], size: int) -> bytes:
+def _combine_numbers(operation: int, sources: list[Any], size: int) -> bytes:
     first, *others = (int.from_bytes(source, "little") for source in sources)
     result = first
     union = 0

@@ -149,7 +149,7 @@ class Dict(DictTable):
     @cython.ccall
     @cython.exceptval(-2, check=False)
     def add_or_find(self, key: bytes) -> cython.Py_ssize_t:
-        """Return the entry with this key; create it if it does not exist (dictAddOrFind). `added` tells which. O(1)"""
+        """Return the entry with this key; create it, and set `added`, if it does not exist (dictAddOrFind). O(1)"""
         if cython.compiled:
             at: cython.p_const_uchar = key
             h: cython.Py_hash_t = hash(key)
@@ -617,7 +617,10 @@ class Dict(DictTable):
     def set_number(self, n: cython.Py_ssize_t, value: cython.longlong) -> cython.bint:
         """Set the number of an entry to a signed integer of 64 bits. O(1)"""
         self._live_number(n)
-        put_u64(self._record(n), 16, value & 0xFFFFFFFFFFFFFFFF)
+        if cython.compiled:  # a mask of 64 bits would be a Python object
+            put_u64(self._record(n), 16, cython.cast(cython.ulonglong, value))
+        else:
+            put_u64(self._record(n), 16, value & 0xFFFFFFFFFFFFFFFF)
         return True
 
     @cython.ccall

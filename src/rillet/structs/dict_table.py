@@ -156,8 +156,8 @@ def hash_bytes(at: cython.p_const_uchar, size: cython.Py_ssize_t) -> cython.uint
     h: cython.Py_hash_t
     if cython.compiled:
         h = rillet_hash_bytes(at, size)  # noqa: F821
-    else:
-        h = hash(bytes(at[:size]))
+        return cython.cast(cython.uint, h)  # a mask of 32 bits would be a Python object
+    h = hash(bytes(at[:size]))
     return h & 0xFFFFFFFF
 
 

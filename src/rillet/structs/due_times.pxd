@@ -9,6 +9,9 @@ cdef class DueTimes:
     cdef readonly dict far
     cpdef Py_ssize_t count(self) noexcept
     cpdef long long get(self, bytes name) except -1
+    cdef long long get_span(self, const unsigned char *at, Py_ssize_t size) except -1
+    cdef bint set_span(self, const unsigned char *at, Py_ssize_t size, long long when) except -1
+    cdef bint remove_span(self, const unsigned char *at, Py_ssize_t size) except -1
     cdef long long _time(self, Py_ssize_t n) except -1
     cpdef bint set(self, bytes name, long long when) except -1
     cpdef bint remove(self, bytes name) except -1

@@ -1,11 +1,16 @@
 """Names with a time each, ordered by time: fields of a hash or hashes of a database that expire (Redis: ebuckets.c).
 
-    table    a Dict: name -> its time, as a double
+    table    a Dict: name -> its time, as a double, plus a fraction
     order    a Skiplist of the entries of the table, the earliest first
     far      {name: time} of the times above 2^53, which a double rounds
 
 A time is a positive integer of 64 bits, in ms since the epoch. Times up to 2^53, the year 287396, are exact in a
-double. Names with equal times are ordered by their bytes.
+double.
+
+Many names may have equal times: a server gives thousands of fields the same millisecond. To order them by their bytes,
+a search would have to read the bytes of several names, each from another place in memory. So a time below 2^46 gets a
+fraction, n/128, which the last two bytes of the name choose. Only names with the same fraction are ordered by their
+bytes.
 
 Costs: the time of a name and the earliest time O(1); a change O(log n). A name takes its own bytes and 30 to 45 more.
 
@@ -26,6 +31,18 @@ from rillet.structs.dict import Dict
 from rillet.structs.skiplist import Skiplist
 
 _EXACT = cython.declare(cython.longlong, 1 << 53)
+_FINE = cython.declare(cython.longlong, 1 << 46)  # below, a double has seven bits for the fraction
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _score(at: cython.p_const_uchar, size: cython.Py_ssize_t, when: cython.longlong) -> cython.double:
+    """Return the score of a name with a time."""
+    if when >= _FINE or size < 2:
+        return float(when)  # rounded
+    fraction: cython.int = at[size - 1] + 31 * at[size - 2] & 127
+    return when + fraction / 128.0
 
 
 @cython.final
@@ -58,7 +75,13 @@ class DueTimes:
     @cython.exceptval(-1, check=False)
     def get(self, name: bytes) -> cython.longlong:
         """Return the time of a name, 0 if it has none. O(1)"""
-        n: cython.Py_ssize_t = self.table.find(name)
+        return self.get_span(name, len(name))
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def get_span(self, at: cython.p_const_uchar, size: cython.Py_ssize_t) -> cython.longlong:
+        """Do `get` for the bytes at a memory address."""
+        n: cython.Py_ssize_t = self.table.find_span(at, size)
         return 0 if n < 0 else self._time(n)
 
     @cython.cfunc
@@ -70,14 +93,14 @@ class DueTimes:
             exact: Any = self.far.get(self.table.entry_key(n))
             if exact is not None:
                 return exact  # type: ignore[no-any-return]
-        return int(score)
+        return int(score)  # without the fraction
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def set(self, name: bytes, when: cython.longlong) -> cython.bint:
         """Add a name, or change its time. O(log n)"""
         n: cython.Py_ssize_t = self.table.find(name)
-        score: cython.double = float(when)  # rounded
+        score: cython.double = _score(name, len(name), when)
         if n < 0:
             self.order.add(self.table, name, score)
         elif self.table.score(n) != score:
@@ -87,6 +110,24 @@ class DueTimes:
         elif self.far:
             self.far.pop(name, None)
         return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def set_span(self, at: cython.p_const_uchar, size: cython.Py_ssize_t, when: cython.longlong) -> cython.bint:
+        """Do `set` for the bytes at a memory address."""
+        if when > _EXACT or self.far:
+            return self.set(at[:size], when)
+        self.order.put_span(self.table, at, size, _score(at, size, when))
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def remove_span(self, at: cython.p_const_uchar, size: cython.Py_ssize_t) -> cython.bint:
+        """Do `remove` for the bytes at a memory address."""
+        if self.far:
+            return self.remove(at[:size])
+        n: cython.Py_ssize_t = self.table.find_span(at, size)
+        return n >= 0 and self.order.remove(self.table, n) and self.table.delete_entry(n)
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
@@ -113,7 +154,12 @@ class DueTimes:
         """Return up to `limit` names whose time is at or before `when`, the earliest first. O(log n + names)"""
         found: list[bytes] = []
         rank: cython.Py_ssize_t
-        for rank in range(min(self.order.below(self.table, float(when), True), limit)):
+        count: cython.Py_ssize_t
+        if when < _FINE:
+            count = self.order.below(self.table, float(when + 1), False)
+        else:
+            count = self.order.below(self.table, float(when), True)
+        for rank in range(min(count, limit)):
             found.append(self.table.entry_key(self.order.at(rank)))
         return found
 
@@ -143,6 +189,7 @@ class DueTimes:
         self.order.check(self.table)
         assert self.table.owner is self.order and len(self.table) == len(self.order)
         assert all(when > 0 for _, when in self.items())
+        assert all(score == _score(name, len(name), self.get(name)) for name, score in self.order.iterate(self.table))
         assert all(when > _EXACT and name in self.table for name, when in self.far.items())
 
 

@@ -313,7 +313,7 @@ def _product(one: cython.ulonglong, other: cython.ulonglong) -> cython.ulonglong
     half: cython.ulonglong = 0xFFFFFFFF
     cross: cython.ulonglong = (one >> 32) * (other & half)
     crossed: cython.ulonglong = (one & half) * (other >> 32)
-    rest: cython.ulonglong = (cross & half) + (crossed & half) + ((one & half) * (other & half) >> 32) + 0x80000000
+    rest: cython.ulonglong = (cross & half) + (crossed & half) + ((one & half) * (other & half) >> 32) + (half >> 1) + 1
     return (one >> 32) * (other >> 32) + (cross >> 32) + (crossed >> 32) + (rest >> 32)
 
 

@@ -1,5 +1,8 @@
 cimport cython
 from libc.math cimport asin, atan2, cos, fabs, sin, sqrt
+from libc.string cimport memcpy
+from rillet.structs.dict cimport Dict
+from rillet.structs.skiplist cimport Skiplist
 
 cdef unsigned long long score_bits(double score) noexcept
 cdef double lowest_longitude(unsigned long long bits, int step) noexcept
@@ -22,6 +25,9 @@ cdef class SearchArea:
     cdef readonly double width
     cdef readonly double height
     cdef readonly list points
+    cdef bytearray found
+    cdef double _lows[9]
+    cdef double _highs[9]
     cdef double _west
     cdef double _east
     cdef double _south
@@ -35,7 +41,17 @@ cdef class SearchArea:
     cdef bint _bound(self) except -1
     cdef bint _bound_polygon(self) except -1
     cdef double _reach(self) noexcept
+    cdef int _find_cells(self) except -1
+    cdef Py_ssize_t collect(self, Skiplist skiplist, Dict table) except -2
+    cdef bint _put(self, Py_ssize_t index, double score, Py_ssize_t entry) except -1
+    cdef bint order(self, Py_ssize_t count, bint descending) except -1
+    cdef double distance_at(self, Py_ssize_t index) noexcept
+    cdef double score_at(self, Py_ssize_t index) noexcept
+    cdef Py_ssize_t entry_at(self, Py_ssize_t index) noexcept
     cdef bint _covers(self, unsigned long long bits, int step) except -1
     cdef bint _contains(self, double score) except -1
     cdef bint _in_polygon(self) except -1
     cpdef bint take(self, list pairs, list found, Py_ssize_t limit) except -1
+    cpdef bint take_window(
+        self, Skiplist skiplist, Dict table, Py_ssize_t start, Py_ssize_t count, list found, Py_ssize_t limit
+    ) except -1

@@ -28,12 +28,18 @@ Costs: O(1) for a position, O(cells + members in the nine cells) for a search.
 from __future__ import annotations
 
 from math import pi
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 try:
     import cython
 except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
     from rillet import _cython as cython
+
+from rillet.structs.dict import Dict
+from rillet.structs.skiplist import Skiplist
+
+if TYPE_CHECKING:  # a C function, which the .pxd declares for the compiled module
+    memcpy: Any
 
 if not cython.compiled:
     from math import asin as _asin
@@ -60,7 +66,11 @@ _LATITUDE = cython.declare(cython.double, 85.05112878)
 _RADIAN = cython.declare(cython.double, pi / 180.0)
 _EARTH = cython.declare(cython.double, 6372797.560856)
 _HALF_EQUATOR = cython.declare(cython.double, 20037726.37)
+_MARGIN = cython.declare(cython.double, 1.000001)
+_ROUNDING = cython.declare(cython.double, 1e-6)
 _NAN = cython.declare(cython.double, float("nan"))
+_CELL = cython.declare(cython.double, 2.0**-26)
+_RECORD = cython.declare(cython.Py_ssize_t, 24)  # of `SearchArea.found`
 
 _ALL = cython.declare(cython.ulonglong, 0xFFFFFFFFFFFFFFFF)
 _TOP = cython.declare(cython.ulonglong, 0x8000000000000000)
@@ -172,20 +182,28 @@ def _clamped(x: cython.double, most: cython.double) -> cython.double:
     return most if x > most else -most if x < -most else x
 
 
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _middle(number: cython.ulonglong, most: cython.double) -> cython.double:
+    """Return the coordinate in the middle of a cell of step 26; a product with 2^-26 is exact, as a quotient is."""
+    low: cython.double = -most + number * _CELL * (most + most)
+    high: cython.double = -most + (number + 1 & _LOW) * _CELL * (most + most)
+    return _clamped((low + high) / 2, most)
+
+
 @cython.ccall
 @cython.exceptval(check=False)
 def longitude_of(score: cython.double) -> cython.double:
     """Return the longitude of a score: the middle of its cell."""
-    bits: cython.ulonglong = score_bits(score)
-    return _clamped((lowest_longitude(bits, 26) + highest_longitude(bits, 26)) / 2, _LONGITUDE)
+    return _middle(_gather(score_bits(score) >> 1), _LONGITUDE)
 
 
 @cython.ccall
 @cython.exceptval(check=False)
 def latitude_of(score: cython.double) -> cython.double:
     """Return the latitude of a score: the middle of its cell."""
-    bits: cython.ulonglong = score_bits(score)
-    return _clamped((lowest_latitude(bits, 26) + highest_latitude(bits, 26)) / 2, _LATITUDE)
+    return _middle(_gather(score_bits(score)), _LATITUDE)
 
 
 @cython.ccall
@@ -281,8 +299,10 @@ def _moved(bits: cython.ulonglong, step: cython.int, east: cython.int, north: cy
     return x | y
 
 
-# The order in which Redis reads the cells: east, north.
-_AROUND = ((0, 0), (0, 1), (0, -1), (1, 0), (-1, 0), (1, 1), (-1, 1), (1, -1), (-1, -1))
+# The order in which Redis reads the cells: how far to the east and to the north they are, plus 1.
+_EAST = cython.declare(bytes, bytes((1, 1, 1, 2, 0, 2, 0, 2, 0)))
+_NORTH = cython.declare(bytes, bytes((1, 2, 0, 1, 1, 2, 2, 0, 0)))
+_CELLS = cython.declare(cython.int, 9)
 
 
 @cython.final
@@ -291,12 +311,13 @@ class SearchArea:
     """An area to search: a circle, a box or a polygon (geohash.h: GeoShape).
 
     unit: metres of one unit of the radius, width and height. near: see `distance`. A circle and a box need a centre; a
-    polygon has one when `ranges` was called.
+    polygon has one when `ranges` was called. found: what `collect` found, records of a distance in metres, a score (two
+    doubles) and the number of the member's entry.
     """
 
     __slots__ = (
-        "_distance", "_east", "_lat", "_lon", "_north", "_south", "_west", "height", "kind", "latitude", "longitude",
-        "near", "points", "unit", "width",
+        "_distance", "_east", "_highs", "_lat", "_lon", "_lows", "_north", "_south", "_west", "found", "height", "kind",
+        "latitude", "longitude", "near", "points", "unit", "width",
     )  # fmt: skip
     kind: cython.int
     longitude: cython.double
@@ -306,6 +327,9 @@ class SearchArea:
     width: cython.double
     height: cython.double
     points: list[Any]
+    found: bytearray
+    _lows: Any
+    _highs: Any
     _west: cython.double
     _east: cython.double
     _south: cython.double
@@ -323,6 +347,9 @@ class SearchArea:
         self.points = []
         self._west = self._east = self._south = self._north = 0.0
         self._lon = self._lat = self._distance = 0.0
+        self.found = bytearray()
+        if not cython.compiled:
+            self._lows, self._highs = [0.0] * 9, [0.0] * 9
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
@@ -418,7 +445,13 @@ class SearchArea:
         return not lowest_longitude(_moved(bits, step, -1, 0), step) > self._west
 
     def ranges(self) -> list[tuple[int, int]]:
-        """Return the ranges of scores to read, in order, their ends excluded (geohashCalculateAreasByShapeWGS84)."""
+        """Return the ranges of scores to read, in order, their ends excluded. O(1)"""
+        return [(int(self._lows[i]), int(self._highs[i])) for i in range(self._find_cells())]
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _find_cells(self) -> cython.int:
+        """Find the ranges of scores to read; return their number (geohashCalculateAreasByShapeWGS84)."""
         self._bound()
         step: cython.int = _steps(self._reach(), self.latitude)
         latitude: cython.double = _clamped(self.latitude, _LATITUDE)  # a polygon around a pole has its centre there
@@ -430,17 +463,24 @@ class SearchArea:
         no_north: cython.bint = step >= 2 and highest_latitude(bits, step) > self._north
         no_west: cython.bint = step >= 2 and lowest_longitude(bits, step) < self._west
         no_east: cython.bint = step >= 2 and highest_longitude(bits, step) > self._east
-        found: list[tuple[int, int]] = []
         cell: cython.ulonglong
         last: cython.ulonglong = 0
-        for east, north in _AROUND:
+        east: cython.int
+        north: cython.int
+        i: cython.int
+        found: cython.int = 0
+        for i in range(_CELLS):
+            east = _EAST[i] - 1
+            north = _NORTH[i] - 1
             if not (
                 (north < 0 and no_south) or (north > 0 and no_north) or (east < 0 and no_west) or (east > 0 and no_east)
             ):
                 cell = _moved(bits, step, east, north)
                 # Few cells make a ring: the same one follows itself. Redis does not compare the second with the first.
-                if len(found) < 2 or cell != last:
-                    found.append((cell << 52 - 2 * step, cell + 1 << 52 - 2 * step))
+                if found < 2 or cell != last:
+                    self._lows[found] = cell << 52 - 2 * step
+                    self._highs[found] = cell + 1 << 52 - 2 * step
+                    found += 1
                     last = cell
         return found
 
@@ -450,11 +490,15 @@ class SearchArea:
     @cython.exceptval(-1, check=False)
     def _contains(self, score: cython.double) -> cython.bint:
         """Return whether a score is in the shape; remember its position and its distance (geoWithinShape)."""
-        self._lon = longitude_of(score)
         self._lat = latitude_of(score)
         if self.kind == _CIRCLE:
+            # The distance is not smaller than that of the latitudes, which is cheap; the margin is for rounding.
+            if _latitude_distance(self._lat, self.latitude) > self.width * self.unit * _MARGIN + _ROUNDING:
+                return False
+            self._lon = longitude_of(score)
             self._distance = distance(self.longitude, self.latitude, self._lon, self._lat, self.near)
             return not self._distance > self.width * self.unit
+        self._lon = longitude_of(score)
         if self.kind == _BOX:
             if _latitude_distance(self._lat, self.latitude) > self.height * self.unit / 2:
                 return False
@@ -499,6 +543,179 @@ class SearchArea:
                 if limit and len(found) >= limit:
                     return False
         return True
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def take_window(
+        self, skiplist: Skiplist, table: Dict, start: cython.Py_ssize_t, count: cython.Py_ssize_t, found: list[Any],
+        limit: cython.Py_ssize_t,
+    ) -> cython.bint:  # fmt: skip
+        """Do `take` for an existing window of a skiplist, without an object for each member outside of the shape."""
+        skiplist.at(start)
+        x: cython.Py_ssize_t = skiplist.at_node
+        i: cython.Py_ssize_t = skiplist.at_index
+        length: cython.Py_ssize_t = skiplist.count_of(x)
+        score: cython.double
+        while True:
+            score = skiplist.score_of(x, i)
+            if self._contains(score):
+                member: bytes = table.entry_key(skiplist.entry_of(x, i))
+                found.append((self._distance, member, score, self._lon, self._lat))
+                if limit and len(found) >= limit:
+                    return False
+            count -= 1
+            if count == 0:
+                return True
+            i += 1
+            if i == length:
+                x = skiplist.next_of(x)
+                length = skiplist.count_of(x)
+                i = 0
+
+    @cython.cfunc
+    @cython.exceptval(-2, check=False)
+    def collect(self, skiplist: Skiplist, table: Dict) -> cython.Py_ssize_t:
+        """Write the members of a skiplist in the shape to `found`; return their number, -1 if a distance is NaN."""
+        count: cython.Py_ssize_t = 0
+        cell: cython.int
+        cells: cython.int = self._find_cells()
+        for cell in range(cells):
+            start: cython.Py_ssize_t = skiplist.below(table, self._lows[cell], False)
+            if start == skiplist.length:
+                continue
+            skiplist.at(start)
+            x: cython.Py_ssize_t = skiplist.at_node
+            i: cython.Py_ssize_t = skiplist.at_index
+            length: cython.Py_ssize_t = skiplist.count_of(x)
+            left: cython.Py_ssize_t = skiplist.length - start
+            high: cython.double = self._highs[cell]
+            while left:
+                score: cython.double = skiplist.score_of(x, i)
+                if score >= high:
+                    break
+                if self._contains(score):
+                    if self._distance != self._distance:
+                        return -1
+                    self._put(count, score, skiplist.entry_of(x, i))
+                    count += 1
+                left -= 1
+                i += 1
+                if i == length and left:
+                    x = skiplist.next_of(x)
+                    length = skiplist.count_of(x)
+                    i = 0
+        return count
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _put(self, index: cython.Py_ssize_t, score: cython.double, entry: cython.Py_ssize_t) -> cython.bint:
+        """Write a record of `found`."""
+        if _RECORD * (index + 1) > len(self.found):
+            self.found.extend(bytes(len(self.found) + 64 * _RECORD))
+        if not cython.compiled:
+            doubles, numbers = memoryview(self.found).cast("d"), memoryview(self.found).cast("q")
+            doubles[3 * index], doubles[3 * index + 1], numbers[3 * index + 2] = self._distance, score, entry
+            return True
+        at: cython.p_uchar = self.found
+        at += _RECORD * index
+        memcpy(at, cython.address(self._distance), 8)  # noqa: F821
+        memcpy(at + 8, cython.address(score), 8)  # noqa: F821
+        memcpy(at + 16, cython.address(entry), 8)  # noqa: F821
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def order(self, count: cython.Py_ssize_t, descending: cython.bint) -> cython.bint:
+        """Sort the first records of `found` by distance; equal ones keep their order. O(n log n)"""
+        if _RECORD * count > len(self.found):
+            raise IndexError("fewer members were found")
+        if count < 2:
+            return True
+        spare: bytearray = bytearray(_RECORD * count)
+        kept: bytearray = self.found
+        swap: bytearray
+        width: cython.Py_ssize_t = 1
+        i: cython.Py_ssize_t
+        while width < count:
+            i = 0
+            while i < count:
+                _merge_records(kept, spare, i, min(i + width, count), min(i + 2 * width, count), descending)
+                i += 2 * width
+            swap = kept
+            kept = spare
+            spare = swap
+            width *= 2
+        self.found = kept
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def distance_at(self, index: cython.Py_ssize_t) -> cython.double:
+        """Return the distance in a record."""
+        return _double_at(self.found, 3 * index)
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def score_at(self, index: cython.Py_ssize_t) -> cython.double:
+        """Return the score in a record."""
+        return _double_at(self.found, 3 * index + 1)
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def entry_at(self, index: cython.Py_ssize_t) -> cython.Py_ssize_t:
+        """Return the number of the entry in a record."""
+        if not cython.compiled:
+            return memoryview(self.found).cast("q")[3 * index + 2]
+        entry: cython.Py_ssize_t = 0
+        at: cython.p_uchar = self.found
+        memcpy(cython.address(entry), at + _RECORD * index + 16, 8)  # noqa: F821
+        return entry
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _double_at(records: bytearray, index: cython.Py_ssize_t) -> cython.double:
+    """Return a double of an array."""
+    if not cython.compiled:
+        return memoryview(records).cast("d")[index]
+    value: cython.double = 0.0
+    at: cython.p_uchar = records
+    memcpy(cython.address(value), at + 8 * index, 8)  # noqa: F821
+    return value
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _merge_records(
+    source: bytearray, target: bytearray, start: cython.Py_ssize_t, middle: cython.Py_ssize_t, end: cython.Py_ssize_t,
+    descending: cython.bint,
+) -> cython.void:  # fmt: skip
+    """Merge two sorted runs of records of the source, [start, middle) and [middle, end), into the target."""
+    left: cython.Py_ssize_t = start
+    right: cython.Py_ssize_t = middle
+    at: cython.Py_ssize_t
+    one: cython.Py_ssize_t
+    from_left: cython.bint
+    first: cython.double
+    second: cython.double
+    to: cython.p_uchar = target
+    fr: cython.p_uchar = source
+    for at in range(start, end):
+        from_left = left < middle
+        if from_left and right < end:
+            first = _double_at(source, 3 * left)
+            second = _double_at(source, 3 * right)
+            from_left = first >= second if descending else first <= second
+        one = left if from_left else right
+        if from_left:
+            left += 1
+        else:
+            right += 1
+        if cython.compiled:
+            memcpy(to + _RECORD * at, fr + _RECORD * one, _RECORD)  # noqa: F821
+        else:
+            target[_RECORD * at : _RECORD * (at + 1)] = source[_RECORD * one : _RECORD * (one + 1)]
 
 
 __all__ = [

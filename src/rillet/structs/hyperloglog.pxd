@@ -1,6 +1,6 @@
 cimport cython
-from libc.math cimport sqrt
 from libc.string cimport memcpy, memmove
+from rillet.structs.hyperloglog_estimate cimport estimate
 
 @cython.final
 cdef class Cursor:
@@ -18,7 +18,7 @@ cdef bint forget_count(bytearray buf) except -1
 cdef long long count(const unsigned char *p, Py_ssize_t size) except -2
 cdef bint merge(bytearray registers, const unsigned char *p, Py_ssize_t size) except -1
 cdef bint merge_dense(bytearray registers, const unsigned char *p) except -1
-cdef bint merge_sparse(bytearray registers, const unsigned char *p, Py_ssize_t size) except -1
+cdef bint merge_sparse(bytearray registers, const unsigned char *p, Py_ssize_t size, bint words) except -1
 cpdef long long count_registers(bytearray registers) except -2
 cpdef bint to_dense(bytearray buf) except -1
 cpdef bint store_registers(bytearray buf, bytearray registers, bint dense, Py_ssize_t limit) except -1

@@ -21,12 +21,11 @@ A new string is sparse. It becomes dense when a register exceeds 32 or the strin
 equal Redis's after each command: an opcode is split where a register changes, and neighbours merge as far as Redis
 merges them (hllSparseSet), so equal registers may have different bytes, depending on the history.
 
-The estimate is Otmar Ertl's (arXiv:1702.01284), in double precision and in Redis's order of operations: it is the same
-number. The strings come from users: every read is checked, and a sequence that is not exactly 16,384 registers is
+The strings come from users: every read is checked, and a sequence that is not exactly 16,384 registers is
 corrupt.
 
-Compiled, 8 registers are a word: dense registers spread to bytes, merge and return in a few instructions. `use_words`
-chooses a loop over single registers instead (PFDEBUG SIMD). Interpreted, base64 converts between 6 and 8 bits.
+hyperloglog_union.py merges the registers of several strings, hyperloglog_estimate.py has the estimate. `use_words`
+chooses how unions are computed (PFDEBUG SIMD). Interpreted, base64 converts between 6 and 8 bits.
 
 Costs: adding is O(1) if dense, O(opcodes) if sparse; counting and merging O(registers).
 """
@@ -41,8 +40,8 @@ try:
 except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
     from rillet import _cython as cython
 
-if not cython.compiled:
-    from math import sqrt
+if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
+    from rillet.structs.hyperloglog_estimate import estimate
 
 if TYPE_CHECKING:  # the compiled module gets these C functions from its .pxd file
     memcpy: Any
@@ -62,7 +61,6 @@ _LARGEST_SPARSE = cython.declare(cython.int, 32)
 _LONGEST_VALUE = cython.declare(cython.int, 4)
 _LONGEST_ZERO = cython.declare(cython.int, 64)
 _SCANNED = cython.declare(cython.int, 5)  # opcodes that are tried for a merge
-_MOST = cython.declare(cython.longlong, -(2**63))  # what C's llroundl makes of a number that is too large
 
 _SEED = cython.declare(cython.ulonglong, 0xADC83B19)
 _MIX = cython.declare(cython.ulonglong, 0xC6A4A7935BD1E995)
@@ -75,7 +73,6 @@ _LOW12 = cython.declare(cython.ulonglong, 0x00000FFF00000FFF)
 _HIGH12 = cython.declare(cython.ulonglong, 0x00FFF00000FFF000)
 _LOW6 = cython.declare(cython.ulonglong, 0x003F003F003F003F)
 _HIGH6 = cython.declare(cython.ulonglong, 0x0FC00FC00FC00FC0)
-_TOPS = cython.declare(cython.ulonglong, 0x8080808080808080)
 
 _SIXTY_FOUR = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 _TO_BYTES = bytes.maketrans(_SIXTY_FOUR, bytes(range(64)))
@@ -384,32 +381,6 @@ def _promote(buf: bytearray, index: cython.int, value: cython.int) -> cython.int
 @cython.cfunc
 @cython.inline
 @cython.exceptval(check=False)
-def _spread(p: cython.p_const_uchar) -> cython.ulonglong:
-    """Return 8 registers of 6 bits at an address as the bytes of a word; compiled only."""
-    low: cython.uint = 0
-    high: cython.ushort = 0
-    memcpy(cython.address(low), p, 4)  # noqa: F821
-    memcpy(cython.address(high), p + 4, 2)  # noqa: F821
-    x: cython.ulonglong = high
-    x = x << 32 | low
-    x = x & _LOW24 | (x & _HIGH24) << 8
-    x = x & _LOW12 | (x & _HIGH12) << 4
-    return x & _LOW6 | (x & _HIGH6) << 2
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def _larger(a: cython.ulonglong, b: cython.ulonglong) -> cython.ulonglong:
-    """Return the larger of each pair of bytes, which are at most 127; compiled only."""
-    mask: cython.ulonglong = (a | _TOPS) - b & _TOPS  # the top bit of a byte is set where a >= b
-    mask = mask - (mask >> 7)
-    return a & mask | b & ~mask
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
 def _register(p: cython.p_const_uchar, index: cython.int) -> cython.int:
     """Return a register of a dense string at an address."""
     at: cython.Py_ssize_t = _HEADER + (index * 6 >> 3)
@@ -426,6 +397,20 @@ def _dense_registers(dense: bytes | bytearray) -> bytes:
 
 
 @cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _raise_field(p: cython.p_uchar, index: cython.int, value: cython.int) -> cython.void:
+    """Raise a register in the words of a union, of which the caller has checked the index; compiled only."""
+    shift: cython.int = 6 * (index & 7)
+    word: cython.ulonglong = 0
+    memcpy(cython.address(word), p + 8 * (index >> 3), 8)  # noqa: F821
+    old: cython.int = word >> shift & 63
+    if value > old:
+        word += cython.cast(cython.ulonglong, value - old) << shift
+        memcpy(p + 8 * (index >> 3), cython.address(word), 8)  # noqa: F821
+
+
+@cython.cfunc
 @cython.exceptval(-1, check=False)
 def merge(registers: bytearray, p: cython.p_const_uchar, size: cython.Py_ssize_t) -> cython.bint:
     """Raise 16,384 registers, a byte each, to those of a valid string; return False if it is corrupt (hllMerge)."""
@@ -433,7 +418,7 @@ def merge(registers: bytearray, p: cython.p_const_uchar, size: cython.Py_ssize_t
         raise IndexError("16,384 registers are needed")
     if p[4] == 0:
         return merge_dense(registers, p)
-    return merge_sparse(registers, p, size)
+    return merge_sparse(registers, p, size, False)
 
 
 @cython.cfunc
@@ -446,26 +431,23 @@ def merge_dense(registers: bytearray, p: cython.p_const_uchar) -> cython.bint:
     to: cython.p_uchar = registers
     i: cython.int = 0
     value: cython.int = 0
-    if not _words:
-        while i < _REGISTERS:
-            value = _register(p, i)
-            if value > to[i]:
-                to[i] = value
-            i += 1
-        return True
-    word: cython.ulonglong = 0
-    while i < _GROUPS:
-        memcpy(cython.address(word), to + 8 * i, 8)  # noqa: F821
-        word = _larger(word, _spread(p + _HEADER + 6 * i))
-        memcpy(to + 8 * i, cython.address(word), 8)  # noqa: F821
+    while i < _REGISTERS:
+        value = _register(p, i)
+        if value > to[i]:
+            to[i] = value
         i += 1
     return True
 
 
 @cython.cfunc
 @cython.exceptval(-1, check=False)
-def merge_sparse(registers: bytearray, p: cython.p_const_uchar, size: cython.Py_ssize_t) -> cython.bint:
-    """Raise registers to those of a sparse string; return False if it is corrupt."""
+def merge_sparse(
+    registers: bytearray, p: cython.p_const_uchar, size: cython.Py_ssize_t, words: cython.bint
+) -> cython.bint:
+    """Raise registers, a byte each or the `words` of a union, to those of a sparse string; False if it is corrupt."""
+    if len(registers) != _REGISTERS:  # 8 in a word of 8 bytes
+        raise IndexError("16,384 registers are needed")
+    to: cython.p_uchar = registers
     at: cython.Py_ssize_t = _HEADER
     index: cython.int = 0
     span: cython.int = 0
@@ -485,8 +467,10 @@ def merge_sparse(registers: bytearray, p: cython.p_const_uchar, size: cython.Py_
             if index + span > _REGISTERS:
                 return False
             while span > 0:
-                if value > registers[index]:
-                    registers[index] = value
+                if words:
+                    _raise_field(to, index, value)
+                elif value > to[index]:
+                    to[index] = value
                 index += 1
                 span -= 1
         if index > _REGISTERS:
@@ -502,7 +486,7 @@ def to_dense(buf: bytearray) -> cython.bint:
         return True
     registers: bytearray = bytearray(_REGISTERS)
     p: cython.p_uchar = buf
-    if not merge_sparse(registers, p, len(buf)):
+    if not merge_sparse(registers, p, len(buf), False):
         return False
     dense: bytearray = bytearray(_DENSE_SIZE)
     dense[:16] = buf[:16]
@@ -573,21 +557,14 @@ def store_registers(buf: bytearray, registers: bytearray, dense: cython.bint, li
 @cython.exceptval(-2, check=False)
 def count(p: cython.p_const_uchar, size: cython.Py_ssize_t) -> cython.longlong:
     """Return the estimate for a valid string, -1 if it is corrupt (hllCount). O(registers)"""
-    if not cython.compiled:
-        registers = bytearray(REGISTERS)
-        return count_registers(registers) if merge(registers, p, size) else -1
-    room: bytearray = bytearray(1024)
-    bytes_of_room: cython.p_uchar = room
-    counts: cython.p_uint = cython.cast(cython.p_uint, bytes_of_room)
-    if p[4] == 0:
-        i: cython.int = 0
-        while i < _GROUPS:
-            _tally(counts, _spread(p + _HEADER + 6 * i))
-            i += 1
-        _add_up(counts)
-    elif not _tally_sparse(counts, p, size):
-        return -1
-    return _estimate(counts)
+    registers: bytearray
+    if cython.compiled and p[4]:
+        room: bytearray = bytearray(256)
+        bytes_of_room: cython.p_uchar = room
+        counts: cython.p_uint = cython.cast(cython.p_uint, bytes_of_room)
+        return estimate(counts) if _tally_sparse(counts, p, size) else -1
+    registers = bytearray(REGISTERS)
+    return count_registers(registers) if merge(registers, p, size) else -1
 
 
 @cython.ccall
@@ -597,44 +574,16 @@ def count_registers(registers: bytearray) -> cython.longlong:
     if len(registers) != _REGISTERS:
         raise IndexError("16,384 registers are needed")
     if not cython.compiled:
-        return _estimate([registers.count(value) for value in range(64)])
-    room: bytearray = bytearray(1024)
+        return estimate([registers.count(value) for value in range(64)])
+    room: bytearray = bytearray(256)
     bytes_of_room: cython.p_uchar = room
     counts: cython.p_uint = cython.cast(cython.p_uint, bytes_of_room)
     fr: cython.p_uchar = registers
     i: cython.int = 0
-    word: cython.ulonglong = 0
-    while i < _GROUPS:
-        memcpy(cython.address(word), fr + 8 * i, 8)  # noqa: F821
-        _tally(counts, word)
+    while i < _REGISTERS:
+        counts[fr[i] & 63] += 1
         i += 1
-    _add_up(counts)
-    return _estimate(counts)
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def _tally(counts: cython.p_uint, word: cython.ulonglong) -> cython.void:
-    """Count 8 registers. Four tables in turn: the processor does not wait for the last sum of the same value."""
-    counts[word & 63] += 1
-    counts[64 + (word >> 8 & 63)] += 1
-    counts[128 + (word >> 16 & 63)] += 1
-    counts[192 + (word >> 24 & 63)] += 1
-    counts[word >> 32 & 63] += 1
-    counts[64 + (word >> 40 & 63)] += 1
-    counts[128 + (word >> 48 & 63)] += 1
-    counts[192 + (word >> 56 & 63)] += 1
-
-
-@cython.cfunc
-@cython.exceptval(check=False)
-def _add_up(counts: cython.p_uint) -> cython.void:
-    """Add the four tables of `_tally` to the first."""
-    i: cython.int = 0
-    while i < 64:
-        counts[i] += counts[64 + i] + counts[128 + i] + counts[192 + i]
-        i += 1
+    return estimate(counts)
 
 
 @cython.cfunc
@@ -662,61 +611,6 @@ def _tally_sparse(counts: cython.p_uint, p: cython.p_const_uchar, size: cython.P
         if index > _REGISTERS:
             return False
     return index == _REGISTERS
-
-
-@cython.cfunc
-@cython.exceptval(-2, check=False)
-def _estimate(counts: cython.p_uint) -> cython.longlong:
-    """Return the estimate for numbers of registers by value: Ertl's, with Redis's roundings."""
-    m: cython.double = 16384.0
-    z: cython.double = m * _tau((m - counts[51]) / m)
-    value: cython.int = 50
-    while value >= 1:
-        z += counts[value]
-        z *= 0.5
-        value -= 1
-    z += m * _sigma(counts[0] / m)
-    if z == 0.0:
-        return _MOST
-    found: cython.double = 0.721347520444481703680 * m * m / z  # 0.5 / ln(2)
-    if found >= 9223372036854775808.0:
-        return _MOST
-    whole: cython.longlong = int(found)
-    return whole + 1 if found - whole >= 0.5 else whole
-
-
-@cython.cfunc
-@cython.exceptval(check=False)
-def _sigma(x: cython.double) -> cython.double:
-    """Return x + the sum of x ** 2**k * 2**(k - 1), which corrects for registers that are 0."""
-    if x == 1.0:
-        return float("inf")
-    y: cython.double = 1.0
-    z: cython.double = x
-    last: cython.double = -1.0
-    while last != z:
-        x *= x
-        last = z
-        z += x * y
-        y += y
-    return z
-
-
-@cython.cfunc
-@cython.exceptval(check=False)
-def _tau(x: cython.double) -> cython.double:
-    """Return a third of 1 - x - the sum of (1 - x ** 2**-k)**2 * 2**-k, which corrects for registers that are full."""
-    if x == 0.0 or x == 1.0:
-        return 0.0
-    y: cython.double = 1.0
-    z: cython.double = 1.0 - x
-    last: cython.double = -1.0
-    while last != z:
-        x = sqrt(x)
-        last = z
-        y *= 0.5
-        z -= (1.0 - x) * (1.0 - x) * y
-    return z / 3.0
 
 
 # -- PFDEBUG ----------------------------------------------------------------------------------------
@@ -749,7 +643,7 @@ def registers_of(string: bytes | bytearray) -> bytearray | None:
 @cython.ccall
 @cython.exceptval(-1, check=False)
 def use_words(on: cython.bint) -> cython.bint:
-    """Choose whether compiled code merges 8 registers at a time, or one; return the choice. The result is the same."""
+    """Choose whether compiled unions merge 8 registers at a time, or one; return the choice. The result is the same."""
     global _words
     _words = on
     return True

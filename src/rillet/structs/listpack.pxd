@@ -58,6 +58,7 @@ cdef class Listpack:
     cpdef Py_ssize_t replace_int(self, Py_ssize_t pos, long long v) except -1
     cpdef Py_ssize_t delete(self, Py_ssize_t pos) except? -2
     cpdef Py_ssize_t delete_range(self, Py_ssize_t index, Py_ssize_t count) except -1
+    cpdef bint move_range(self, Py_ssize_t start, Py_ssize_t end, Py_ssize_t to) except -1
 
     cdef Py_ssize_t count(self) except -1
     cdef bint set_count(self, Py_ssize_t n) except -1

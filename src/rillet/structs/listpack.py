@@ -375,6 +375,42 @@ def read_u32(p: bytearray, pos: cython.Py_ssize_t) -> cython.Py_ssize_t:
 
 
 @cython.cfunc
+@cython.exceptval(-2, check=True)
+def find_short(
+    p: bytearray, pos: cython.Py_ssize_t, end: cython.Py_ssize_t, value: cython.p_const_uchar, n: cython.Py_ssize_t,
+    skip: cython.Py_ssize_t,
+) -> cython.Py_ssize_t:  # fmt: skip
+    """Do `Listpack.find` for a string of up to 63 bytes: most entries differ in their first byte."""
+    start: cython.Py_ssize_t
+    left: cython.Py_ssize_t
+    after: cython.Py_ssize_t
+    size: cython.Py_ssize_t
+    while pos != end:
+        after = entry_end(p, pos, end)
+        b: cython.int = p[pos]
+        size = -1
+        start = pos + 1
+        if b == 0x80 | n:
+            size = n
+        elif 0xE0 <= b <= 0xF0:  # a file may contain a short string with a long header
+            size = read_u32(p, pos + 1) if b == 0xF0 else ((b & 0x0F) << 8) | p[pos + 1]
+            start = pos + 5 if b == 0xF0 else pos + 2
+        if size == n:
+            if cython.compiled:
+                q: cython.p_uchar = p
+                if memcmp(q + start, value, n) == 0:
+                    return pos
+            elif p[start : start + n] == value[:n]:
+                return pos
+        pos = after
+        left = skip
+        while left > 0 and pos != end:
+            pos = entry_end(p, pos, end)
+            left -= 1
+    return -1
+
+
+@cython.cfunc
 @cython.inline
 @cython.exceptval(-77777777777, check=True)
 def read_signed(p: bytearray, pos: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.longlong:
@@ -766,6 +802,8 @@ class Listpack:
         end: cython.Py_ssize_t = self.used - 1
         v: cython.longlong = parse_digits(value, n)
         integer: cython.bint = v != _NOT_INT or is_lowest(value, n)
+        if not integer and n < 64:
+            return find_short(self.buf, pos, end, value, n, skip)
         while pos != end:
             if self.decode(pos):
                 if self.at_len == n and self._is_at_start(value, n):
@@ -1030,6 +1068,24 @@ class Listpack:
         self.gap(start, tail - start, 0)
         self.recount(-deleted)
         return deleted
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def move_range(self, start: cython.Py_ssize_t, end: cython.Py_ssize_t, to: cython.Py_ssize_t) -> cython.bint:
+        """Move the entries from the position start up to end before the entry at `to`, which is not among them. O(n)"""
+        size: cython.Py_ssize_t = end - start
+        if start < _HEADER or size < 0 or end > self.used - 1 or to < _HEADER or to > self.used - 1:
+            raise IndexError("the range is outside the entries of the listpack")
+        if start <= to <= end:
+            return True
+        self.room(size)  # the bytes wait behind the end
+        copy_slice(self.buf, self.used, self.buf, start, size)
+        if to < start:
+            copy_slice(self.buf, to + size, self.buf, to, start - to)
+        else:
+            copy_slice(self.buf, start, self.buf, end, to - end)
+            to -= size
+        return copy_slice(self.buf, to, self.buf, self.used, size)
 
     @cython.cfunc
     def room(self, need: cython.Py_ssize_t) -> bytearray:

@@ -86,6 +86,7 @@ _MEMBERS = cython.declare(cython.Py_ssize_t, 160)
 _FEW = cython.declare(cython.Py_ssize_t, 40)
 _MERGED = cython.declare(cython.Py_ssize_t, 120)
 # Kinds of `_is_below`: what a search compares with its target.
+_SCORE_BELOW = cython.declare(cython.int, 0)
 _BELOW = cython.declare(cython.int, 2)
 _UP_TO = cython.declare(cython.int, 5)
 
@@ -333,18 +334,25 @@ class Skiplist(EntryOwner):
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _find(self, table: Dict, n: cython.Py_ssize_t, score: cython.double) -> cython.Py_ssize_t:
-        """Find the position of an entry that is in the list with this score: return its node, set `at_index`."""
+        """Find the position of an entry that is in the list with this score: return its node, set `at_index`.
+
+        Within the node, numbers of entries are compared: the bytes of members with equal scores are in other places.
+        """
         p: cython.p_uchar = table._item(n)
         size: cython.Py_ssize_t = varint(p, 0) >> 1
         start: cython.Py_ssize_t = varint_size(2 * size)
         x: cython.Py_ssize_t
         if cython.compiled:
             x = self._descend(_UP_TO, score, table, p + start, size)
-            self.at_index = self._place(x, _BELOW, score, table, p + start, size)
         else:
             x = self._descend(_UP_TO, score, table, p[start : start + size], size)
-            self.at_index = self._place(x, _BELOW, score, table, p[start : start + size], size)
-        assert self.at_index < _count(self._node(x)), "the skiplist does not contain this entry"
+        node: cython.p_uchar = self._node(x)
+        count: cython.Py_ssize_t = _count(node)
+        i: cython.Py_ssize_t = self._place(x, _SCORE_BELOW, score, table, p, 0)
+        while i < count and _entry(node, i) != n:
+            i += 1
+        assert i < count, "the skiplist does not contain this entry"
+        self.at_index = i
         return x
 
     @cython.ccall
@@ -729,9 +737,8 @@ class Skiplist(EntryOwner):
     def entry_moves(self, table: object, old: cython.Py_ssize_t, new: cython.Py_ssize_t) -> cython.bint:
         """Refer to an entry of the dict by its new number; the old one is still valid. O(log n)"""
         entries: Dict = table  # type: ignore[assignment]
-        x: cython.Py_ssize_t = self._find(entries, new, entries.score(new))
+        x: cython.Py_ssize_t = self._find(entries, old, entries.score(old))
         p: cython.p_uchar = self._node(x)
-        assert _entry(p, self.at_index) == old
         put_u32(p, _PAIRS + _PAIR * self.at_index + 8, new)
         return True
 

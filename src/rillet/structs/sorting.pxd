@@ -2,7 +2,7 @@ from rillet.structs.listpack cimport Listpack, is_int64, parse_int64
 
 cpdef bytearray scores_of(list texts, int style)
 cdef double *_doubles(bytearray buf) noexcept
-cdef Py_ssize_t *_numbers(bytearray buf) noexcept
+cdef Py_ssize_t *integers_in(bytearray buf) noexcept
 cpdef bytearray order_by_scores(list items, bytearray scored, bint descending)
 cpdef list first_by_scores(list items, bytearray scored, bint descending, Py_ssize_t count)
 cpdef Listpack pack(list values)
@@ -17,3 +17,5 @@ cdef bint _exchange(list order, Py_ssize_t i, Py_ssize_t j, Py_ssize_t count) ex
 cdef Py_ssize_t _median(list keys, list order, Py_ssize_t a, Py_ssize_t b, Py_ssize_t c, bint descending) except -1
 cdef Py_ssize_t _pivot(list keys, list order, Py_ssize_t start, Py_ssize_t size, bint descending) except -1
 cdef list _partition(list keys, list order, Py_ssize_t start, Py_ssize_t size, bint descending)
+cdef bint sort_integers(bytearray kept, bytearray spared, Py_ssize_t count, bint descending) except -1
+cdef void _merge_integers(Py_ssize_t *source, Py_ssize_t *target, Py_ssize_t start, Py_ssize_t middle, Py_ssize_t end) noexcept

@@ -114,7 +114,7 @@ def _doubles(buf: bytearray) -> cython.p_double:
 
 @cython.cfunc
 @cython.exceptval(check=False)
-def _numbers(buf: bytearray) -> cython.p_Py_ssize_t:
+def integers_in(buf: bytearray) -> cython.p_Py_ssize_t:
     """Return a bytearray as an array of 64-bit integers."""
     if not cython.compiled:
         return memoryview(buf).cast("q")
@@ -132,8 +132,8 @@ def order_by_scores(items: list[Any], scored: bytearray, descending: cython.bint
     kept: bytearray = bytearray(8 * n)
     spared: bytearray = bytearray(8 * n)
     scores: cython.p_double = _doubles(scored)
-    order: cython.p_Py_ssize_t = _numbers(kept)
-    spare: cython.p_Py_ssize_t = _numbers(spared)
+    order: cython.p_Py_ssize_t = integers_in(kept)
+    spare: cython.p_Py_ssize_t = integers_in(spared)
     i: cython.Py_ssize_t
     k: cython.Py_ssize_t
     for i in range(n):  # sorted runs, by insertion
@@ -170,7 +170,7 @@ def first_by_scores(
     assert len(scored) == 8 * n and 0 < count <= n
     kept: bytearray = bytearray(8 * n)
     scores: cython.p_double = _doubles(scored)
-    best: cython.p_Py_ssize_t = _numbers(kept)
+    best: cython.p_Py_ssize_t = integers_in(kept)
     size: cython.Py_ssize_t = 0
     i: cython.Py_ssize_t
     k: cython.Py_ssize_t
@@ -267,12 +267,88 @@ def _merge(
 def picked(items: list[Any], ordered: bytearray, start: cython.Py_ssize_t, end: cython.Py_ssize_t) -> list[Any]:
     """Return the items whose numbers are ordered[start:end]. O(end - start)"""
     assert start >= 0 and end <= len(items) and len(ordered) == 8 * len(items)
-    order: cython.p_Py_ssize_t = _numbers(ordered)
+    order: cython.p_Py_ssize_t = integers_in(ordered)
     found: list[Any] = []
     i: cython.Py_ssize_t
     for i in range(start, end):
         found.append(items[order[i]])
     return found
+
+
+# -- integers ----------------------------------------------------------------------------------------
+
+
+@cython.cfunc
+@cython.exceptval(-1, check=False)
+def sort_integers(
+    kept: bytearray, spared: bytearray, count: cython.Py_ssize_t, descending: cython.bint
+) -> cython.bint:
+    """Sort the first `count` integers of an array; `spared` has the same size. O(n log n)"""
+    if count > len(kept) >> 3 or len(spared) != len(kept):
+        raise IndexError("the arrays have fewer integers")
+    numbers: cython.p_Py_ssize_t = integers_in(kept)
+    spare: cython.p_Py_ssize_t = integers_in(spared)
+    swap: cython.p_Py_ssize_t
+    i: cython.Py_ssize_t
+    k: cython.Py_ssize_t
+    one: cython.Py_ssize_t
+    width: cython.Py_ssize_t = _RUN
+    flips: cython.Py_ssize_t = 0
+    for i in range(count):  # sorted runs, by insertion
+        k = i
+        one = numbers[i]
+        while k % _RUN and numbers[k - 1] > one:
+            numbers[k] = numbers[k - 1]
+            k -= 1
+        numbers[k] = one
+    while width < count:
+        i = 0
+        while i < count:
+            _merge_integers(numbers, spare, i, min(i + width, count), min(i + 2 * width, count))
+            i += 2 * width
+        swap = numbers
+        numbers = spare
+        spare = swap
+        flips += 1
+        width *= 2
+    if flips & 1:
+        for i in range(count):
+            spare[i] = numbers[i]
+        numbers = spare
+    if descending:
+        for i in range(count >> 1):
+            one = numbers[i]
+            numbers[i] = numbers[count - 1 - i]
+            numbers[count - 1 - i] = one
+    return True
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _merge_integers(
+    source: cython.p_Py_ssize_t, target: cython.p_Py_ssize_t,
+    start: cython.Py_ssize_t, middle: cython.Py_ssize_t, end: cython.Py_ssize_t,
+) -> cython.void:  # fmt: skip
+    """Merge two sorted runs of the source, [start, middle) and [middle, end), into the same place of the target."""
+    left: cython.Py_ssize_t = start
+    right: cython.Py_ssize_t = middle
+    at: cython.Py_ssize_t = start
+    first: cython.bint
+    while left < middle and right < end:
+        first = source[left] <= source[right]  # no branch: the processor could not predict it
+        target[at] = source[left] if first else source[right]
+        left += first
+        right += not first
+        at += 1
+    while left < middle:
+        target[at] = source[left]
+        left += 1
+        at += 1
+    while right < end:
+        target[at] = source[right]
+        right += 1
+        at += 1
 
 
 # -- by bytes ----------------------------------------------------------------------------------------

@@ -584,7 +584,7 @@ class SparseArray:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def free_some(self, parts: cython.Py_ssize_t) -> cython.bint:
-        """Free some slices or strings of an array that nobody uses any more; return whether more remain."""
+        """Free some slices or strings of an array that is no longer used; return whether more remain."""
         rest: list[Any] = self.directory if self.directory else self.blocks if self.blocks else self.strings
         if rest is self.strings:
             parts *= 64

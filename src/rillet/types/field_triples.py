@@ -11,61 +11,105 @@ All functions are O(n), as in Redis; a hash of this encoding has at most hash-ma
 
 from __future__ import annotations
 
-from rillet.structs.listpack import HEADER_SIZE, Listpack
+try:
+    import cython
+except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
+    from rillet import _cython as cython
+
+from rillet.structs.listpack import Listpack
 
 WIDTH = 3
 """Entries of one field."""
+_HEADER = cython.declare(cython.Py_ssize_t, 6)
+_INT_ROOM = cython.declare(cython.Py_ssize_t, 10)  # of the longest integer entry
+_HEADS = cython.declare(cython.Py_ssize_t, 20)  # of the encoding, length and backlen of two strings
 
 
-def find(packed: Listpack, field: bytes) -> int:
+@cython.ccall
+@cython.exceptval(-2, check=True)
+def find(packed: Listpack, field: bytes) -> cython.Py_ssize_t:
     """Return the position of a field, or -1."""
-    pos: int = packed.find(HEADER_SIZE, field, WIDTH - 1)
+    return packed.find(_HEADER, field, 2)
+
+
+@cython.ccall
+@cython.exceptval(-77777777777, check=True)
+def time_at(packed: Listpack, pos: cython.Py_ssize_t) -> cython.longlong:
+    """Return the time of the field at a position."""
+    return packed.get_int(packed.skip(pos, 2))
+
+
+@cython.ccall
+@cython.exceptval(-1, check=False)
+def insert(packed: Listpack, field: bytes, value: bytes, when: cython.longlong) -> cython.bint:
+    """Insert a field that does not exist (listpackExAddInternal)."""
+    return insert_span(packed, field, len(field), value, len(value), when)
+
+
+@cython.cfunc
+@cython.exceptval(-1, check=False)
+def insert_span(
+    packed: Listpack, field: cython.p_const_uchar, size: cython.Py_ssize_t, value: cython.p_const_uchar,
+    value_size: cython.Py_ssize_t, when: cython.longlong,
+) -> cython.bint:  # fmt: skip
+    """Do `insert` for the bytes at memory addresses. After MemoryError, the listpack is unchanged."""
+    pos: cython.Py_ssize_t = packed.used - 1 if when == 0 else _place(packed, when, -1)
+    packed.room(size + value_size + _HEADS + _INT_ROOM)
+    if packed.is_end(pos):
+        packed.append_span(field, size)
+        packed.append_span(value, value_size)
+        return packed.append_int(when)
+    packed.insert_int(pos, when, False)
+    packed.insert_span(pos, value, value_size)
+    packed.insert_span(pos, field, size)
+    return True
+
+
+@cython.cfunc
+@cython.exceptval(-1, check=False)
+def _place(packed: Listpack, when: cython.longlong, moved: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    """Return the position of the first field that does not expire before `when`, or that of the end.
+
+    moved: the position of a field that does not count, or -1.
+    """
+    pos: cython.Py_ssize_t = _HEADER
+    at: cython.Py_ssize_t
+    found: cython.longlong
+    while not packed.is_end(pos):
+        at = packed.skip(pos, 2)
+        found = packed.get_int(at)
+        if pos != moved and (found == 0 or found >= when):
+            return pos
+        pos = packed.at_next
     return pos
 
 
-def time_at(packed: Listpack, pos: int) -> int:
-    """Return the time of the field at a position."""
-    when: int = packed.get_int(packed.skip(pos, WIDTH - 1))
-    return when
-
-
-def insert(packed: Listpack, field: bytes, value: bytes, when: int) -> None:
-    """Insert a field that does not exist (listpackExAddInternal)."""
-    pos = -1 if when == 0 else _place(packed, when)
-    if pos == -1:
-        packed.append(field)
-        packed.append(value)
-        packed.append_int(when)
-    else:
-        packed.insert_int(pos, when, False)
-        packed.insert(pos, value, False)
-        packed.insert(pos, field, False)
-
-
-def _place(packed: Listpack, when: int) -> int:
-    """Return the position of the first field that does not expire before `when`, -1 if all do."""
-    pos = HEADER_SIZE
-    while not packed.is_end(pos):
-        at = packed.skip(pos, WIDTH - 1)
-        found = packed.get_int(at)
-        if found == 0 or found >= when:
-            return pos
-        pos = packed.skip(at)
-    return -1
-
-
-def remove(packed: Listpack, pos: int) -> None:
+@cython.ccall
+@cython.exceptval(-1, check=False)
+def remove(packed: Listpack, pos: cython.Py_ssize_t) -> cython.bint:
     """Remove the field at a position."""
-    packed.delete(pos)
-    packed.delete(pos)
-    packed.delete(pos)
+    packed.gap(pos, packed.skip(pos, WIDTH) - pos, 0)
+    return packed.recount(-WIDTH)
 
 
-def set_time(packed: Listpack, pos: int, when: int) -> None:
-    """Give the field at a position another time: it is removed and inserted again (listpackExUpdateExpiry)."""
-    field, value = packed.get_bytes(pos), packed.get_bytes(packed.skip(pos))
-    remove(packed, pos)
-    insert(packed, field, value, when)
+@cython.ccall
+@cython.exceptval(-1, check=False)
+def set_time(packed: Listpack, pos: cython.Py_ssize_t, when: cython.longlong) -> cython.bint:
+    """Give the field at a position another time, and move it to its place (listpackExUpdateExpiry).
+
+    Redis removes the field and inserts it again, also if the time is the same. After MemoryError, nothing has changed.
+    """
+    at: cython.Py_ssize_t = packed.skip(pos, 2)
+    end: cython.Py_ssize_t = packed.skip(at)
+    to: cython.Py_ssize_t = packed.used - 1 if when == 0 else _place(packed, when, pos)
+    packed.room(end - pos + 2 * _INT_ROOM)
+    larger: cython.Py_ssize_t = -packed.used
+    packed.replace_int(at, when)
+    larger += packed.used
+    end += larger
+    if to > pos:
+        to += larger
+    return to == end or packed.move_range(pos, end, to)
 
 
 def of_pairs(pairs: Listpack) -> Listpack:

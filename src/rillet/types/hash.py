@@ -31,20 +31,38 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 
+try:
+    import cython
+except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
+    from rillet import _cython as cython
+
 from rillet.structs.dict import Dict
 from rillet.structs.due_times import DueTimes
 from rillet.structs.listpack import HEADER_SIZE, Listpack
 from rillet.types import field_triples
 from rillet.types.charged import Charged
 from rillet.types.encoding_limits import DEFAULTS, EncodingLimits, has_compact
+from rillet.types.field_triples import remove as remove_triple
+from rillet.types.field_triples import set_time as set_triple_time
+from rillet.types.field_triples import time_at as triple_time
+
+if not cython.compiled:  # the compiled module gets this C function from its .pxd file
+    from rillet.types.field_triples import insert_span as insert_triple
+
+_HEADER = cython.declare(cython.Py_ssize_t, HEADER_SIZE)
 
 
+@cython.final
+@cython.cclass
 class FieldExpiry:
     """What a hash has in addition once its fields may expire: `triples` (listpackex) or `times` (hashtable)."""
 
     __slots__ = ("due", "times", "triples")
+    due: cython.longlong
+    times: DueTimes | None
+    triples: Listpack | None
 
-    def __init__(self, triples: Listpack | None, times: DueTimes | None, due: int = 0) -> None:
+    def __init__(self, triples: Listpack | None, times: DueTimes | None, due: cython.longlong = 0) -> None:
         self.triples = triples
         self.times = times
         self.due = due
@@ -55,17 +73,23 @@ class FieldExpiry:
         return FieldExpiry(triples, None if self.times is None else self.times.copy(), self.due)
 
 
+@cython.final
+@cython.cclass
 class Hash(Charged):
     """The value of a hash key: its fields and values, stored in `listpack`, `expiry.triples` or `table`."""
 
     __slots__ = ("expiry", "listpack", "table")
+    listpack: Listpack | None
+    table: Dict | None
+    expiry: FieldExpiry | None
 
     type_name = "hash"
 
     def __init__(self) -> None:
-        self.listpack: Listpack | None = Listpack()
-        self.table: Dict | None = None
-        self.expiry: FieldExpiry | None = None
+        self.charge = 0
+        self.listpack = Listpack()
+        self.table = None
+        self.expiry = None
 
     def encoding(self) -> str:
         """Return the encoding: listpack, listpackex or hashtable."""
@@ -73,6 +97,7 @@ class Hash(Charged):
             return "hashtable"
         return "listpack" if self.listpack is not None else "listpackex"
 
+    @cython.cfunc
     def _triples(self) -> Listpack:
         assert self.expiry is not None and self.expiry.triples is not None
         return self.expiry.triples
@@ -85,28 +110,23 @@ class Hash(Charged):
             return self.listpack.length() // 2
         if self.table is not None:
             return len(self.table)
-        return self._triples().length() // field_triples.WIDTH
+        return self._triples().length() // 3
 
     def __contains__(self, field: bytes) -> bool:
         """Return whether the field exists; O(1), in a listpack O(n)."""
-        if self.listpack is not None:
-            return self.listpack.find(HEADER_SIZE, field, 1) != -1
-        if self.table is not None:
-            return self.table.find(field) >= 0
-        return field_triples.find(self._triples(), field) != -1
+        return self.locate(field, len(field)) >= 0
 
+    @cython.ccall
     def get(self, field: bytes) -> bytes | None:
         """Return the value of a field, or None if it does not exist (hashTypeGetValue). O(1), in a listpack O(n)"""
-        if self.table is not None:
-            value: bytes | None = self.table.get(field)
-            return value
-        if self.listpack is None:
-            packed = self._triples()
-            pos = field_triples.find(packed, field)
-        else:
-            packed = self.listpack
-            pos = packed.find(HEADER_SIZE, field, 1)
-        return None if pos == -1 else packed.get_bytes(packed.next(pos))
+        place: cython.Py_ssize_t = self.locate(field, len(field))
+        if place < 0:
+            return None
+        table: Dict | None = self.table
+        if table is not None:
+            return table.entry_value(place)  # type: ignore[no-any-return]
+        packed: Listpack = self._triples() if self.listpack is None else self.listpack
+        return packed.get_bytes(packed.skip(place))
 
     def words(self) -> list[bytes]:
         """Return fields and values alternately. O(n)"""
@@ -192,55 +212,23 @@ class Hash(Charged):
             packed = self._triples() if self.listpack is None else self.listpack
             longest, one, two = limits.hash_max_listpack_value, len(field), len(value)
             if one <= longest and two <= longest and packed.can_append(one + two):
-                if self.listpack is None:
-                    return self._set_triple(packed, field, value, limits, keep)
-                return self._set_packed(packed, field, value, limits)
+                place: cython.Py_ssize_t = self.locate(field, one)
+                self.put_at(place, field, one, value, two)
+                if place >= 0 and not keep and self.time_at(place, field, one):
+                    self.set_time_at(place, field, one, 0)
+                if len(self) > limits.hash_max_listpack_entries:
+                    self.to_hashtable()
+                return place < 0
             self.to_hashtable()
         assert self.table is not None
         if self.expiry is not None and self.expiry.times is not None and not keep:
             self.expiry.times.remove(field)
         return self.table.set(field, value)
 
-    def _set_packed(self, listpack: Listpack, field: bytes, value: bytes, limits: EncodingLimits) -> bool:
-        pos = listpack.find(HEADER_SIZE, field, 1)
-        if pos != -1:
-            listpack.replace(listpack.next(pos), value)
-        else:
-            listpack.append(field)
-            listpack.append(value)
-        if listpack.length() > 2 * limits.hash_max_listpack_entries:
-            self.to_hashtable()
-        return pos == -1
-
-    def _set_triple(
-        self, packed: Listpack, field: bytes, value: bytes, limits: EncodingLimits, keep: bool
-    ) -> bool:
-        pos = field_triples.find(packed, field)
-        if pos != -1:
-            packed.replace(packed.next(pos), value)
-            if not keep and field_triples.time_at(packed, pos):
-                field_triples.set_time(packed, pos, 0)
-        else:
-            field_triples.insert(packed, field, value, 0)
-        if len(self) > limits.hash_max_listpack_entries:
-            self.to_hashtable()
-        return pos == -1
-
     def remove(self, field: bytes) -> bool:
         """Remove a field; return False if it does not exist (hashTypeDelete). O(1), in a listpack O(n)"""
-        if self.listpack is not None:
-            pos = self.listpack.find(HEADER_SIZE, field, 1)
-            if pos != -1:
-                self.listpack.delete(self.listpack.delete(pos))
-            return pos != -1
-        if self.table is None:
-            pos = field_triples.find(self._triples(), field)
-            if pos != -1:
-                field_triples.remove(self._triples(), pos)
-            return pos != -1
-        if self.expiry is not None and self.expiry.times is not None:
-            self.expiry.times.remove(field)
-        return self.table.delete(field)
+        place: cython.Py_ssize_t = self.locate(field, len(field))
+        return place >= 0 and self.remove_at(place, field, len(field))
 
     def to_hashtable(self) -> None:
         """Convert to a hashtable (hashTypeConvert). O(n)"""
@@ -257,6 +245,7 @@ class Hash(Charged):
 
     # -- expiry of fields ----------------------------------------------------------------------------
 
+    @cython.ccall
     def start_expiry(self, limits: EncodingLimits = DEFAULTS) -> FieldExpiry:
         """Convert to an encoding in which fields may expire (hashTypeSetExInit). O(n) the first time"""
         if self.expiry is not None:
@@ -272,37 +261,28 @@ class Hash(Charged):
 
     def time_of(self, field: bytes) -> int:
         """Return the expiry of a field in ms since the epoch, 0 if it has none, -1 if the field does not exist."""
-        if self.expiry is None or self.expiry.times is not None:
-            times = None if self.expiry is None else self.expiry.times
-            when = 0 if times is None else times.get(field)
-            return when if when or field in self else -1
-        packed = self._triples()
-        pos = field_triples.find(packed, field)
-        return -1 if pos == -1 else field_triples.time_at(packed, pos)
+        place: cython.Py_ssize_t = self.locate(field, len(field))
+        return -1 if place < 0 else self.time_at(place, field, len(field))
 
-    def set_time(self, field: bytes, when: int) -> None:
+    def set_time(self, field: bytes, when: cython.longlong) -> None:
         """Set the expiry of an existing field, 0 to remove it; `start_expiry` must have been called. O(log n)
 
         In a listpack O(n).
         """
-        assert self.expiry is not None
-        if self.expiry.triples is not None:
-            field_triples.set_time(self.expiry.triples, field_triples.find(self.expiry.triples, field), when)
-            return
-        assert self.expiry.times is not None
-        if when:
-            self.expiry.times.set(field, when)
-        else:
-            self.expiry.times.remove(field)
+        self.set_time_at(self.locate(field, len(field)), field, len(field), when)
 
-    def earliest(self) -> int:
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def earliest(self) -> cython.longlong:
         """Return the earliest expiry of a field, 0 if no field expires (hashTypeGetMinExpire). O(1)"""
-        if self.expiry is None:
+        expiry: FieldExpiry | None = self.expiry
+        if expiry is None:
             return 0
-        if self.expiry.times is not None:
-            return self.expiry.times.earliest()
-        packed = self._triples()
-        return field_triples.time_at(packed, HEADER_SIZE) if packed.length() else 0
+        times: DueTimes | None = expiry.times
+        if times is not None:
+            return times.earliest()
+        packed: Listpack = self._triples()
+        return triple_time(packed, _HEADER) if packed.length() else 0
 
     def due(self, when: int, limit: int) -> list[bytes]:
         """Return up to `limit` fields that expire at or before `when`, the earliest first. O(log n + fields)"""
@@ -324,6 +304,90 @@ class Hash(Charged):
         if self.expiry.times is not None:
             return self.expiry.times.count_before(when)
         return sum(1 for _, _, time in field_triples.rows(self._triples()) if 0 < time < when)
+
+    # -- for the fast paths: fields as bytes at memory addresses --------------------------------------
+
+    @cython.cfunc
+    @cython.exceptval(-2, check=False)
+    def locate(self, at: cython.p_const_uchar, size: cython.Py_ssize_t) -> cython.Py_ssize_t:
+        """Return the place of a field: its position in the listpack or its entry in the table; -1 if it is missing."""
+        table: Dict | None = self.table
+        if table is not None:
+            return table.find_span(at, size)
+        packed: Listpack | None = self.listpack
+        if packed is not None:
+            return packed.find_span(_HEADER, at, size, 1)
+        return self._triples().find_span(_HEADER, at, size, 2)
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def time_at(
+        self, place: cython.Py_ssize_t, at: cython.p_const_uchar, size: cython.Py_ssize_t
+    ) -> cython.longlong:
+        """Return the expiry of the field at a place, 0 if it has none."""
+        expiry: FieldExpiry | None = self.expiry
+        if expiry is None:
+            return 0
+        times: DueTimes | None = expiry.times
+        if times is not None:
+            return times.get_span(at, size)
+        return triple_time(self._triples(), place)
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def set_time_at(
+        self, place: cython.Py_ssize_t, at: cython.p_const_uchar, size: cython.Py_ssize_t, when: cython.longlong
+    ) -> cython.bint:
+        """Do `set_time` for the field at a place."""
+        expiry: FieldExpiry | None = self.expiry
+        assert expiry is not None
+        times: DueTimes | None = expiry.times
+        if times is None:
+            return set_triple_time(self._triples(), place, when)
+        return times.set_span(at, size, when) if when else times.remove_span(at, size)
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def put_at(
+        self, place: cython.Py_ssize_t, at: cython.p_const_uchar, size: cython.Py_ssize_t,
+        value: cython.p_const_uchar, value_size: cython.Py_ssize_t,
+    ) -> cython.bint:  # fmt: skip
+        """Set the value of the field at a place, -1 for a new field. The encoding and the expiry stay."""
+        table: Dict | None = self.table
+        packed: Listpack | None = self.listpack
+        if table is not None:
+            place = table.add_span(at, size, value, value_size)
+            return table.added or table.set_value_span(place, value, value_size)
+        if packed is None:
+            packed = self._triples()
+            if place == -1:
+                return insert_triple(packed, at, size, value, value_size, 0)
+        elif place == -1:
+            packed.append_span(at, size)
+            return packed.append_span(value, value_size)
+        packed.replace_span(packed.skip(place), value, value_size)
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def remove_at(
+        self, place: cython.Py_ssize_t, at: cython.p_const_uchar, size: cython.Py_ssize_t
+    ) -> cython.bint:
+        """Remove the field at a place."""
+        table: Dict | None = self.table
+        packed: Listpack | None = self.listpack
+        expiry: FieldExpiry | None = self.expiry
+        times: DueTimes | None = None
+        if table is None:
+            if packed is None:
+                return remove_triple(self._triples(), place)
+            packed.gap(place, packed.skip(place, 2) - place, 0)
+            return packed.recount(-2)
+        if expiry is not None:
+            times = expiry.times
+        if times is not None and times.count():
+            times.remove_span(at, size)
+        return table.delete_entry(place)
 
     # -- the whole hash ------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ cdef class String:
     cdef readonly int form
     cdef public unsigned int charge
     cpdef bytes value(self)
+    cpdef object bytes_like(self)
     cpdef Py_ssize_t length(self)
     cdef const unsigned char *span(self) noexcept
     cpdef bytearray reserve(self, Py_ssize_t size)

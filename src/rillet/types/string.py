@@ -86,6 +86,11 @@ class String:
         return bytes(self.grown)
 
     @cython.ccall
+    def bytes_like(self) -> Any:
+        """Return the bytes without a copy, as bytes or a bytearray; valid until the next change of the string. O(1)"""
+        return self.data if self.grown is None else self.grown
+
+    @cython.ccall
     def length(self) -> cython.Py_ssize_t:
         """Return the number of bytes (STRLEN). O(1)"""
         if self.grown is None:

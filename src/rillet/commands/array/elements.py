@@ -9,7 +9,7 @@ except ModuleNotFoundError:  # Cython is not installed: use a replacement for it
 
 from rillet.commands.arguments import arity_error
 from rillet.commands.array import command
-from rillet.commands.array.fast_path import ArgetFastPath, ArsetFastPath
+from rillet.commands.array.fast_path import ArdelFastPath, ArgetFastPath, ArsetFastPath
 from rillet.commands.array.values import array_for_write, array_to_read, changed, parse_index, write_index, write_word
 from rillet.errors import CommandError
 from rillet.runtime.session import Session
@@ -113,7 +113,7 @@ def _removed(session: Session, key: bytes, array: Array, event: bytes, count: cy
 
 
 @command("ardel", arity=-3, flags="write fast", syntax="key index [index ...]",
-         complexity="O(N) where N is the number of indices to delete")
+         complexity="O(N) where N is the number of indices to delete", shortcut=ArdelFastPath)
 def ardel(session: Session, argv: list[bytes]) -> None:
     """Delete the values at indexes of an array; reply with the number of values that existed."""
     key: bytes = argv[1]

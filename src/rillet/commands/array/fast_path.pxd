@@ -26,3 +26,11 @@ cdef class ArsetFastPath(_ArrayPath):
 @cython.final
 cdef class ArinsertFastPath(_ArrayPath):
     pass
+
+@cython.final
+cdef class ArringFastPath(_ArrayPath):
+    pass
+
+@cython.final
+cdef class ArdelFastPath(_ArrayPath):
+    pass

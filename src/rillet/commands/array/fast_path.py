@@ -1,4 +1,4 @@
-"""The fast paths of ARGET, ARSET and ARINSERT: one value of an array that is awake, without a list of arguments.
+"""The fast paths of ARGET, ARSET, ARDEL, ARINSERT and ARRING: a value of an array that is awake, without word lists.
 
 The handlers in elements.py and ring.py execute everything else: missing keys, several values, unusual indexes, errors.
 """
@@ -16,6 +16,7 @@ from rillet.keyspace.database import Database
 from rillet.protocol.command_parser import CommandParser
 from rillet.protocol.propagation_buffer import PropagationBuffer
 from rillet.runtime.session import Session
+from rillet.runtime.settings import Settings
 from rillet.structs.argument_spans import ArgumentSpans
 from rillet.structs.sparse_array import NO_INDEX, SparseArray
 from rillet.types.array import Array
@@ -129,6 +130,40 @@ class ArsetFastPath(_ArrayPath):
 
 @cython.final
 @cython.cclass
+class ArdelFastPath(_ArrayPath):
+    """The fast path of ARDEL with one index, except of an array's last value."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        self.name = b"ardel"
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def one(self, session: Session, db: Database, words: ArgumentSpans) -> cython.bint:
+        """Delete the value at an index, or return False without any effect."""
+        if words.count != 3 or not self.may_write(db):
+            return False
+        index: cython.longlong = _index(words)
+        array: Array = self._array(db, words)
+        if index < 0 or array is None:
+            return False
+        cells: SparseArray = array.cells
+        if cells.word(index) == 0:
+            self.touch(db, self._n)
+            return session.out.integer(0)
+        if cells.count == 1:
+            return False
+        settings: Settings = session.engine.settings
+        db.ledger.note(array)
+        self.touch(db, self._n)
+        cells.remove(index, settings.array_sparse_kmax, settings.array_sparse_kmin)
+        session.dirty += 1
+        return session.out.integer(1)
+
+
+@cython.final
+@cython.cclass
 class ArinsertFastPath(_ArrayPath):
     """The fast path of ARINSERT with one value."""
 
@@ -154,5 +189,37 @@ class ArinsertFastPath(_ArrayPath):
         self.touch(db, self._n)
         cells.set(index, words.get(2), session.engine.settings.array_sparse_kmax)
         cells.insert_index = index
+        session.dirty += 1
+        return write_index(session.out, index)
+
+
+@cython.final
+@cython.cclass
+class ArringFastPath(_ArrayPath):
+    """The fast path of ARRING with one value."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        self.name = b"arring"
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def one(self, session: Session, db: Database, words: ArgumentSpans) -> cython.bint:
+        """Set the value after the last insert of a ring, or return False without any effect."""
+        size: cython.ulonglong = max(words.number(2), 0)
+        if words.count != 4 or size == 0 or not self.may_write(db):
+            return False
+        array: Array = self._array(db, words)
+        if array is None:
+            return False
+        settings: Settings = session.engine.settings
+        kmax: cython.Py_ssize_t = settings.array_sparse_kmax
+        db.ledger.note(array)
+        self.touch(db, self._n)
+        array.rework(size, settings.array_slice_size, kmax)
+        index: cython.ulonglong = array.next_index() % size
+        array.cells.set(index, words.get(3), kmax)
+        array.cells.insert_index = index
         session.dirty += 1
         return write_index(session.out, index)

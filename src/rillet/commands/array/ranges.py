@@ -49,7 +49,7 @@ Number = int | float | Fraction
 @command("argetrange", arity=4, flags="readonly", syntax="key start end",
          complexity="O(N) where N is the range length")
 def argetrange(session: Session, argv: list[bytes]) -> None:
-    """Reply with the value at each index of a range, null where there is none; backwards if start > end."""
+    """Reply with the value at each index of a range, null for an empty one; backwards if start > end."""
     start: cython.ulonglong = parse_index(argv[2])
     end: cython.ulonglong = parse_index(argv[3])
     array: Array = array_to_read(session, argv[1])

@@ -10,7 +10,7 @@ except ModuleNotFoundError:  # Cython is not installed: use a replacement for it
 from rillet.commands.arguments import arity_error, integer, syntax_error
 from rillet.commands.array import command
 from rillet.commands.array.elements import set_range
-from rillet.commands.array.fast_path import ArinsertFastPath
+from rillet.commands.array.fast_path import ArinsertFastPath, ArringFastPath
 from rillet.commands.array.values import array_for_write, array_to_read, changed, parse_index, write_index, write_word
 from rillet.errors import CommandError
 from rillet.runtime.session import Session
@@ -38,7 +38,7 @@ def arinsert(session: Session, argv: list[bytes]) -> None:
 
 @command("arring", arity=-4, flags="write denyoom", syntax="key size value [value ...]",
          complexity="O(M) normally, O(N+M) on ring resize, where N is the maximum of the old and new ring size and M "
-         "is the number of inserted values")
+         "is the number of inserted values", shortcut=ArringFastPath)
 def arring(session: Session, argv: list[bytes]) -> None:
     """Set values at the indexes after the last insert, modulo the size of the ring; reply with the last index."""
     key: bytes = argv[1]

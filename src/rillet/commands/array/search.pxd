@@ -1,4 +1,5 @@
 cimport cython
+from libc.string cimport memchr, memcmp
 from rillet.commands.array.values cimport array_to_read, parse_index, write_index, write_word
 from rillet.structs.regex_matcher cimport RegexMatcher
 from rillet.structs.array_cursor cimport ArrayCursor
@@ -10,6 +11,8 @@ from rillet.types.array cimport Array
 cdef class Predicates:
     cdef list words
     cdef list tests
+    cdef int _kind
+    cdef bytes _text
     cdef bint all
     cdef bint fold
     cdef bint with_values
@@ -17,4 +20,5 @@ cdef class Predicates:
     cpdef bint match(self, bytes value) except -1
 
 
+cdef bint _contains(bytes value, bytes text) except -1
 cdef unsigned long long _bound(bytes raw, Array array) except? 7777777777777777777

@@ -8,7 +8,7 @@ one predicate, or all with AND. All arguments are checked before the key is look
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 try:
     import cython
@@ -27,6 +27,10 @@ from rillet.structs.regex_matcher import RegexMatcher
 from rillet.structs.sparse_array import SparseArray
 from rillet.types.array import Array
 
+if TYPE_CHECKING:  # C functions, which the .pxd declares for the compiled module
+    memchr: Any
+    memcmp: Any
+
 MOST_PREDICATES = 250
 LONGEST_REGEX = 2048
 _EXACT = cython.declare(cython.int, 0)
@@ -34,6 +38,7 @@ _MATCH = cython.declare(cython.int, 1)
 _GLOB = cython.declare(cython.int, 2)
 _KINDS = {b"exact": 0, b"match": 1, b"glob": 2, b"re": 3}
 _REGEX = 3
+_LONG = cython.declare(cython.Py_ssize_t, 256)  # bytes of a value from which a search has a worst case that matters
 
 
 @cython.final
@@ -41,9 +46,11 @@ _REGEX = 3
 class Predicates:
     """The predicates of an ARGREP; `words` are (kind, what the arguments say), `tests` the same, compiled."""
 
-    __slots__ = ("all", "fold", "limit", "tests", "with_values", "words")
+    __slots__ = ("all", "fold", "limit", "tests", "with_values", "words", "_kind", "_text")
     words: list[Any]
     tests: list[Any]
+    _kind: cython.int  # of the only predicate, -1 if there are several
+    _text: bytes  # of the only predicate, if it is EXACT or MATCH
 
     def __init__(self, argv: list[bytes]) -> None:
         """Parse the arguments from argv[4] on (arGrepParsePlanOrReply)."""
@@ -75,6 +82,8 @@ class Predicates:
         if not self.words:
             raise syntax_error()
         self.tests = [(kind, _test(kind, pattern, self.fold)) for kind, pattern in self.words]
+        self._kind, text = self.tests[0] if len(self.tests) == 1 else (-1, b"")
+        self._text = text if isinstance(text, bytes) else b""
 
     def _add(self, kind: int, pattern: bytes) -> None:
         if len(self.words) >= MOST_PREDICATES:
@@ -94,13 +103,15 @@ class Predicates:
     def match(self, value: bytes) -> cython.bint:
         """Return whether the value satisfies the predicates (arGrepValueMatches)."""
         folded: bytes = value.lower() if self.fold else value
+        if self._kind == _MATCH:
+            return _contains(folded, self._text)
         kind: cython.int
         found: cython.bint
         for kind, test in self.tests:
             if kind == _EXACT:
                 found = folded == test
             elif kind == _MATCH:
-                found = folded.find(test) >= 0  # `in` first tries an integer, and fails with an exception
+                found = _contains(folded, test)
             elif kind == _GLOB:
                 found = test.matches(value)
             else:
@@ -109,6 +120,32 @@ class Predicates:
             if found != self.all:
                 return found
         return self.all
+
+
+@cython.cfunc
+@cython.exceptval(-1, check=False)
+def _contains(value: bytes, text: bytes) -> cython.bint:
+    """Return whether a value contains a text. O(bytes), at worst their product"""
+    if not cython.compiled:
+        return value.find(text) >= 0  # `in` first tries an integer, and fails with an exception
+    size: cython.Py_ssize_t = len(text)
+    left: cython.Py_ssize_t = len(value) - size + 1  # places at which the text may begin
+    if size == 0:
+        return True
+    p: cython.p_const_uchar = value
+    q: cython.p_const_uchar = text
+    found: cython.p_const_uchar
+    if left > _LONG:  # Python's search is linear at worst
+        return value.find(text) >= 0
+    while left > 0:
+        found = cython.cast(cython.p_const_uchar, memchr(p, q[0], left))  # noqa: F821
+        if found == cython.NULL:
+            return False
+        if memcmp(found, q, size) == 0:  # noqa: F821
+            return True
+        left -= found - p + 1
+        p = found + 1
+    return False
 
 
 def _test(kind: int, pattern: bytes, fold: bool) -> object:

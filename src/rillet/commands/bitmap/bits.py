@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 try:
     import cython
 except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
@@ -9,6 +11,14 @@ except ModuleNotFoundError:  # Cython is not installed: use a replacement for it
 
 from rillet.commands.arguments import integer, syntax_error, text
 from rillet.commands.bitmap import command
+from rillet.commands.bitmap.fast_path import (
+    BitcountFastPath,
+    BitopFastPath,
+    BitposFastPath,
+    GetbitFastPath,
+    SetbitFastPath,
+)
+from rillet.commands.bitmap.field_operations import BAD_OFFSET
 from rillet.commands.string.values import store_string, string_for_write, string_to_read
 from rillet.errors import CommandError
 from rillet.runtime.session import Session
@@ -16,30 +26,22 @@ from rillet.structs.bits import AND, ANDOR, DIFF, DIFF1, NOT, ONE, OR, XOR, comb
 from rillet.types.string import RAW, String, new_string, string2ll
 
 if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
+    from rillet.commands.bitmap.fast_path import largest_offset
     from rillet.structs.bits import count_bits, find_bit, read_field, write_field
 
 _RAW = cython.declare(cython.int, RAW)
-_BAD_OFFSET = "bit offset is not an integer or out of range"
 _BAD_BIT = "bit is not an integer or out of range"
 _OPERATIONS = {b"and": AND, b"or": OR, b"xor": XOR, b"not": NOT}
 _OPERATIONS_82 = {**_OPERATIONS, b"diff": DIFF, b"diff1": DIFF1, b"andor": ANDOR, b"one": ONE}
 
 
-@cython.ccall
+@cython.cfunc
 @cython.exceptval(-1, check=False)
-def bit_offset(session: Session, raw: bytes, width: cython.int = 0) -> cython.Py_ssize_t:
-    """Parse the offset of a bit, or `#n` for the nth field of `width` bits; raise CommandError if it is too large.
-
-    The string may have up to `proto-max-bulk-len` bytes (getBitOffsetFromArgument).
-    """
-    by_field: cython.bint = width > 0 and raw[:1] == b"#"
-    value: object = string2ll(raw[1:] if by_field else raw)
-    if value is None:
-        raise CommandError(_BAD_OFFSET)
-    offset: object = value * width if by_field else value  # type: ignore[operator]
-    limit: object = 2**63 - 1 if session.trusted else 8 * session.engine.settings.proto_max_bulk_len - 1
-    if offset < 0 or offset > limit:  # type: ignore[operator]
-        raise CommandError(_BAD_OFFSET)
+def _bit_offset(session: Session, raw: bytes) -> cython.Py_ssize_t:
+    """Parse the offset of a bit; raise CommandError if it is invalid or too large (getBitOffsetFromArgument)."""
+    offset: object = string2ll(raw)
+    if offset is None or offset < 0 or offset > largest_offset(session):  # type: ignore[operator]
+        raise CommandError(BAD_OFFSET)
     return offset  # type: ignore[return-value]
 
 
@@ -59,11 +61,12 @@ def string_with_bits(session: Session, key: bytes, string: String, bits: cython.
     return string
 
 
-@command("setbit", arity=4, flags="write denyoom", since="2.2.0", syntax="key offset value", complexity="O(1)")
+@command("setbit", arity=4, flags="write denyoom", since="2.2.0", syntax="key offset value", complexity="O(1)",
+         shortcut=SetbitFastPath)
 def setbit(session: Session, argv: list[bytes]) -> None:
     """Set or clear the bit at an offset of a string; reply with the old bit. The string is created or padded."""
     key: bytes = argv[1]
-    offset: cython.Py_ssize_t = bit_offset(session, argv[2])
+    offset: cython.Py_ssize_t = _bit_offset(session, argv[2])
     bit = integer(argv[3], _BAD_BIT)
     if bit not in (0, 1):
         raise CommandError(_BAD_BIT)
@@ -78,10 +81,11 @@ def setbit(session: Session, argv: list[bytes]) -> None:
     session.out.integer(old)
 
 
-@command("getbit", arity=3, flags="readonly fast", since="2.2.0", syntax="key offset", complexity="O(1)")
+@command("getbit", arity=3, flags="readonly fast", since="2.2.0", syntax="key offset", complexity="O(1)",
+         shortcut=GetbitFastPath)
 def getbit(session: Session, argv: list[bytes]) -> None:
     """Reply with the bit at an offset of a string; 0 behind its end."""
-    offset: cython.Py_ssize_t = bit_offset(session, argv[2])
+    offset: cython.Py_ssize_t = _bit_offset(session, argv[2])
     string: String = string_to_read(session, argv[1])
     session.out.integer(0 if string is None else read_field(string.span(), string.length(), offset, 1))
 
@@ -101,7 +105,8 @@ def _range(start: int, end: int, total: int) -> tuple[int, int]:
 
 
 @command(
-    "bitcount", arity=-2, flags="readonly", since="2.6.0", syntax="key [start end [BYTE | BIT]]", complexity="O(N)"
+    "bitcount", arity=-2, flags="readonly", since="2.6.0", syntax="key [start end [BYTE | BIT]]", complexity="O(N)",
+    shortcut=BitcountFastPath,
 )
 def bitcount(session: Session, argv: list[bytes]) -> None:
     """Count the set bits of a string, or of a range of its bytes or bits; negative positions count from the end."""
@@ -121,7 +126,8 @@ def bitcount(session: Session, argv: list[bytes]) -> None:
         session.out.integer(0)  # before the unit is looked at
         return
     by_bit = len(argv) == 5 and _by_bit(argv[4])
-    string = string_to_read(session, argv[1])
+    if compat.knows(72):
+        string = string_to_read(session, argv[1])
     if string is None or (start < 0 and end < 0 and start > end):
         session.out.integer(0)
         return
@@ -131,7 +137,8 @@ def bitcount(session: Session, argv: list[bytes]) -> None:
 
 
 @command(
-    "bitpos", arity=-3, flags="readonly", since="2.8.7", syntax="key bit [start [end [BYTE | BIT]]]", complexity="O(N)"
+    "bitpos", arity=-3, flags="readonly", since="2.8.7", syntax="key bit [start [end [BYTE | BIT]]]", complexity="O(N)",
+    shortcut=BitposFastPath,
 )
 def bitpos(session: Session, argv: list[bytes]) -> None:
     """Reply with the offset of the first bit that is 0 or 1, -1 if there is none.
@@ -142,7 +149,8 @@ def bitpos(session: Session, argv: list[bytes]) -> None:
     if bit not in (0, 1):
         raise CommandError("The bit argument must be 1 or 0.")
     string: String
-    if not session.engine.settings.compat.knows(72):
+    late: bool = session.engine.settings.compat.knows(72)
+    if not late:
         string = string_to_read(session, argv[1])
         if string is None:
             session.out.integer(-1 if bit else 0)
@@ -152,7 +160,8 @@ def bitpos(session: Session, argv: list[bytes]) -> None:
     start = integer(argv[3]) if len(argv) > 3 else 0
     by_bit = len(argv) == 6 and _by_bit(argv[5])
     end = integer(argv[4]) if len(argv) > 4 else -1
-    string = string_to_read(session, argv[1])
+    if late:
+        string = string_to_read(session, argv[1])
     if string is None:
         session.out.integer(-1 if bit else 0)
         return
@@ -175,6 +184,7 @@ def bitpos(session: Session, argv: list[bytes]) -> None:
     since="2.6.0",
     complexity="O(N)",
     syntax="AND | OR | XOR | NOT | DIFF | DIFF1 | ANDOR | ONE destkey key [key ...]",
+    shortcut=BitopFastPath,
 )
 def bitop(session: Session, argv: list[bytes]) -> None:
     """Store the result of a bitwise operation on strings; shorter and missing ones count as padded with zero bytes."""
@@ -187,11 +197,11 @@ def bitop(session: Session, argv: list[bytes]) -> None:
     if operation in (DIFF, DIFF1, ANDOR) and len(argv) < 5:
         raise CommandError(f"BITOP {text(argv[1].upper())} must be called with at least two source keys.")
     target: bytes = argv[2]
-    sources: list[bytes] = []
+    sources: list[Any] = []
     string: String
     for key in argv[3:]:
         string = string_to_read(session, key)
-        sources.append(b"" if string is None else string.value())
+        sources.append(b"" if string is None else string.bytes_like())
     size = max(map(len, sources))
     if size:
         store_string(session, target, combine(operation, sources, size), b"set", _RAW)

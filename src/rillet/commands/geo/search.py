@@ -12,11 +12,14 @@ many results. Equal distances keep the order of the search, except that COUNT so
 from __future__ import annotations
 
 import struct
+from operator import itemgetter
 from typing import Any
 
 from rillet.commands.arguments import integer, small_integer, syntax_error, text
 from rillet.commands.geo import command
-from rillet.commands.geo.members import distance_text, near, position, unit, write_coordinate
+from rillet.commands.geo.fast_path import GeosearchFastPath
+from rillet.commands.geo.members import as_scores, near, position, unit
+from rillet.commands.geo.replies import write_coordinate, write_distance
 from rillet.commands.lookup import read_value
 from rillet.commands.set.operations import store_result
 from rillet.commands.zset.members import score_argument
@@ -33,7 +36,7 @@ _AROUND_POSITION, _AROUND_MEMBER, _SEARCH, _SEARCH_STORE = range(4)
 _SEARCHES = (_SEARCH, _SEARCH_STORE)
 _WITH = {b"withdist": "distance", b"withhash": "score", b"withcoord": "coordinates"}
 _HALF_EARTH = 20_020_734.0
-_CHUNK = 64
+_DISTANCE = itemgetter(0)
 _BIG_ENDIAN = struct.Struct(">d")
 _COMPLEXITY = (
     "O(N+log(M)) where N is the number of elements in the grid-aligned bounding box area around the shape provided as "
@@ -177,27 +180,24 @@ class _Request:
         limit = self.count if self.any else 0
         for low, high in self.shape.ranges():
             start, size = self.value.window_of_scores(ScoreRange(float(low), float(high), False, True))
-            chunk = min(size, _CHUNK) if limit else size
-            while size > 0 and self.shape.take(self.value.slice(start, chunk), found, limit):
-                start, size = start + chunk, size - chunk
-                chunk = min(size, _CHUNK) if limit else size
+            if self.value.skiplist is None:
+                self.shape.take(self.value.slice(start, size), found, limit)
+            elif size > 0:
+                assert self.value.table is not None
+                self.shape.take_window(self.value.skiplist, self.value.table, start, size, found, limit)
             if limit and len(found) >= limit:
                 break
         order = self.order or (b"asc" if self.count and not self.any else b"")
         if order and self.count and len(found) > self.count:
             return _first(found, self.count, order == b"desc")
         if order:
-            found.sort(key=_distance, reverse=order == b"desc")
+            found.sort(key=_DISTANCE, reverse=order == b"desc")
         return found[: self.count] if self.count else found
-
-
-def _distance(one: Found) -> float:
-    return one[0]
 
 
 def _first(found: list[Found], count: int, descending: bool) -> list[Found]:
     """Return the nearest or the farthest; of equal distances, those that pqsort puts there. `found` has more."""
-    ordered = sorted(found, key=_distance, reverse=descending)
+    ordered = sorted(found, key=_DISTANCE, reverse=descending)
     if all(ordered[at][0] != ordered[at + 1][0] for at in range(count)):
         return ordered[:count]
     keys = [_BIG_ENDIAN.pack(one[0]) for one in found]  # bytes in the order of the distances, which are positive
@@ -207,19 +207,20 @@ def _first(found: list[Found], count: int, descending: bool) -> list[Found]:
 def _reply(session: Session, request: _Request, found: list[Found]) -> None:
     """Reply with the members, each in an array with what else is wanted."""
     out, wanted, metres = session.out, request.wanted, request.shape.unit
+    as_score = as_scores(session)
     out.array(len(found))
     for distance, member, score, longitude, latitude in found:
         if wanted:
             out.array(1 + len(wanted))
         out.bulk(member)
         if "distance" in wanted:
-            out.bulk(distance_text(distance / metres))
+            write_distance(out, distance / metres)
         if "score" in wanted:
             out.integer(int(score) if -(2.0**63) <= score < 2.0**63 else -(2**63))
         if "coordinates" in wanted:
             out.array(2)
-            write_coordinate(session, longitude)
-            write_coordinate(session, latitude)
+            write_coordinate(out, longitude, as_score)
+            write_coordinate(out, latitude, as_score)
 
 
 def _store(session: Session, request: _Request, found: list[Found]) -> None:
@@ -293,7 +294,8 @@ def georadiusbymember_ro(session: Session, argv: list[bytes]) -> None:
 
 
 @command("geosearch", arity=-7, flags="readonly", since="6.2.0", complexity=_COMPLEXITY,
-         syntax=f"key {_CENTRE} {_SHAPE} [ASC | DESC] [<COUNT count [ANY]>] [WITHCOORD] [WITHDIST] [WITHHASH]")
+         syntax=f"key {_CENTRE} {_SHAPE} [ASC | DESC] [<COUNT count [ANY]>] [WITHCOORD] [WITHDIST] [WITHHASH]",
+         shortcut=GeosearchFastPath)
 def geosearch(session: Session, argv: list[bytes]) -> None:
     """Reply with the members in a circle or a box around a member or a position."""
     _run(session, argv, _SEARCH)

@@ -6,8 +6,11 @@ time has passed is removed and logged as HDEL. The commands do not ask whether a
 
 from __future__ import annotations
 
+from functools import partial
+
 from rillet.commands.arguments import integer, text
 from rillet.commands.hash import command, valkey
+from rillet.commands.hash.expiry_path import HexpireFastPath, HpersistFastPath, HttlFastPath
 from rillet.commands.hash.times import DELETED, NO_FIELD, SET, TimeSetter, parse_time
 from rillet.commands.lookup import read_value, value_for_write
 from rillet.errors import CommandError
@@ -106,28 +109,31 @@ def _expire(session: Session, argv: list[bytes], relative: bool, unit: int) -> N
 
 
 @command("hexpire", arity=-6, flags="write fast", since="7.4.0", valkey="9.0.0", syntax="key seconds " + _CONDITIONS,
-         complexity=_LINEAR)
+         complexity=_LINEAR, shortcut=partial(HexpireFastPath, b"hexpire", 1000, True))
 def hexpire(session: Session, argv: list[bytes]) -> None:
     """Set the expiry of fields of a hash, in seconds from now."""
     _expire(session, argv, True, 1000)
 
 
 @command("hpexpire", arity=-6, flags="write fast", since="7.4.0", valkey="9.0.0",
-         syntax="key milliseconds " + _CONDITIONS, complexity=_LINEAR)
+         syntax="key milliseconds " + _CONDITIONS,
+         complexity=_LINEAR, shortcut=partial(HexpireFastPath, b"hpexpire", 1, True))
 def hpexpire(session: Session, argv: list[bytes]) -> None:
     """Set the expiry of fields of a hash, in milliseconds from now."""
     _expire(session, argv, True, 1)
 
 
 @command("hexpireat", arity=-6, flags="write fast", since="7.4.0", valkey="9.0.0",
-         syntax="key unix-time-seconds " + _CONDITIONS, complexity=_LINEAR)
+         syntax="key unix-time-seconds " + _CONDITIONS,
+         complexity=_LINEAR, shortcut=partial(HexpireFastPath, b"hexpireat", 1000, False))
 def hexpireat(session: Session, argv: list[bytes]) -> None:
     """Set the expiry of fields of a hash, in seconds since the epoch."""
     _expire(session, argv, False, 1000)
 
 
 @command("hpexpireat", arity=-6, flags="write fast", since="7.4.0", valkey="9.0.0",
-         syntax="key unix-time-milliseconds " + _CONDITIONS, complexity=_LINEAR)
+         syntax="key unix-time-milliseconds " + _CONDITIONS,
+         complexity=_LINEAR, shortcut=partial(HexpireFastPath, b"hpexpireat", 1, False))
 def hpexpireat(session: Session, argv: list[bytes]) -> None:
     """Set the expiry of fields of a hash, in milliseconds since the epoch."""
     _expire(session, argv, False, 1)
@@ -170,35 +176,35 @@ def _times(session: Session, argv: list[bytes], relative: bool, unit: int) -> No
 
 
 @command("httl", arity=-5, flags="readonly fast", since="7.4.0", valkey="9.0.0", syntax="key " + _FIELDS,
-         complexity=_LINEAR)
+         complexity=_LINEAR, shortcut=partial(HttlFastPath, b"httl", 1000, True))
 def httl(session: Session, argv: list[bytes]) -> None:
     """Return the time to live of fields of a hash in seconds."""
     _times(session, argv, True, 1000)
 
 
 @command("hpttl", arity=-5, flags="readonly fast", since="7.4.0", valkey="9.0.0", syntax="key " + _FIELDS,
-         complexity=_LINEAR)
+         complexity=_LINEAR, shortcut=partial(HttlFastPath, b"hpttl", 1, True))
 def hpttl(session: Session, argv: list[bytes]) -> None:
     """Return the time to live of fields of a hash in milliseconds."""
     _times(session, argv, True, 1)
 
 
 @command("hexpiretime", arity=-5, flags="readonly fast", since="7.4.0", valkey="9.0.0", syntax="key " + _FIELDS,
-         complexity=_LINEAR)
+         complexity=_LINEAR, shortcut=partial(HttlFastPath, b"hexpiretime", 1000, False))
 def hexpiretime(session: Session, argv: list[bytes]) -> None:
     """Return the expiry of fields of a hash in seconds since the epoch."""
     _times(session, argv, False, 1000)
 
 
 @command("hpexpiretime", arity=-5, flags="readonly fast", since="7.4.0", valkey="9.0.0", syntax="key " + _FIELDS,
-         complexity=_LINEAR)
+         complexity=_LINEAR, shortcut=partial(HttlFastPath, b"hpexpiretime", 1, False))
 def hpexpiretime(session: Session, argv: list[bytes]) -> None:
     """Return the expiry of fields of a hash in milliseconds since the epoch."""
     _times(session, argv, False, 1)
 
 
 @command("hpersist", arity=-5, flags="write fast", since="7.4.0", valkey="9.0.0", syntax="key " + _FIELDS,
-         complexity=_LINEAR)
+         complexity=_LINEAR, shortcut=HpersistFastPath)
 def hpersist(session: Session, argv: list[bytes]) -> None:
     """Remove the expiry of fields of a hash."""
     if session.engine.settings.compat.valkey:

@@ -7,10 +7,14 @@ from rillet.runtime.session cimport Session
 from rillet.structs.argument_spans cimport ArgumentSpans
 from rillet.structs.dict cimport Dict
 from rillet.structs.listpack cimport Listpack, parse_digits
+from rillet.types.hash cimport FieldExpiry, Hash
+
+cdef bint has_expired(Database db, Hash value) except -1
+cdef bint write_value(ReplyWriter out, Hash value, Py_ssize_t place) except -1
 
 @cython.final
 cdef class HgetFastPath(SmallValuePath):
-    cdef bint _write_awake(self, ReplyWriter out, object value, ArgumentSpans words) except -1
+    pass
 
 @cython.final
 cdef class HsetFastPath(SmallValuePath):

@@ -1,8 +1,9 @@
 """The fast paths of HGET, HSET and others: fields of small hashes, read and written in their bytes at rest.
 
 A hash at rest is a listpack of fields and values in both encodings, so the conversion to a hashtable changes only its
-tag. A hash whose fields may expire has other tags, and no fast path. The rules for the encoding are those of
-types/hash.py. HGET also reads hashes that are awake, and HSET changes hashtables that are awake.
+tag. A hash whose fields may expire has other tags; expiry_path.py contains the fast paths of the commands on times. The
+rules for the encoding are those of types/hash.py. HGET also reads hashes that are awake, and HSET changes hashtables
+that are awake.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from rillet.runtime.session import Session
 from rillet.structs.argument_spans import ArgumentSpans
 from rillet.structs.dict import Dict
 from rillet.structs.listpack import Listpack
-from rillet.types.hash import Hash
+from rillet.types.hash import FieldExpiry, Hash
 
 if not cython.compiled:  # the compiled module gets these C names from its .pxd file
     from rillet.commands.small_values import HEADER, MISSING, MOST_WORDS, UNUSUAL, write_entries, write_entry
@@ -44,6 +45,33 @@ def _write_packed(
     if pos == -1:
         return out.null()
     return write_entry(out, packed, packed.skip(pos))
+
+
+@cython.cfunc
+@cython.exceptval(-1, check=False)
+def has_expired(db: Database, value: Hash) -> cython.bint:
+    """Return whether a field of the hash may have expired. O(1)"""
+    earliest: cython.longlong = value.earliest()
+    return earliest != 0 and earliest <= db.clock.now_ms()
+
+
+@cython.cfunc
+@cython.exceptval(-1, check=False)
+def write_value(out: ReplyWriter, value: Hash, place: cython.Py_ssize_t) -> cython.bint:
+    """Reply with the value of the field at a place of a hash that is awake."""
+    table: Dict | None = value.table
+    packed: Listpack | None = value.listpack
+    if table is not None:
+        at: cython.p_const_uchar = table.value_span(place)
+        if cython.compiled:
+            return out.bulk_span(at, table.span_size)
+        return out.bulk(bytes(at[: table.span_size]))
+    if packed is None:
+        expiry: FieldExpiry | None = value.expiry
+        assert expiry is not None
+        packed = expiry.triples
+        assert packed is not None
+    return write_entry(out, packed, packed.skip(place))
 
 
 @cython.cfunc
@@ -81,11 +109,15 @@ class HgetFastPath(SmallValuePath):
             return False
         value: object = keys.object_at(n)
         if value is not None:
-            if type(value) is not Hash or value.expiry is not None:
+            if type(value) is not Hash:
+                return False
+            awake: Hash = value
+            if awake.expiry is not None and has_expired(db, awake):
                 return False
             db.hits += 1
             self.touch(db, n)
-            return self._write_awake(out, value, words)
+            n = awake.locate(words.at[2], words.size[2])
+            return out.null() if n < 0 else write_value(out, awake, n)
         buffer: RestBuffer = db.buffer
         tag: cython.int = buffer.load(keys, n)
         if tag != _HASH and tag != _HASH_TABLE:
@@ -93,22 +125,6 @@ class HgetFastPath(SmallValuePath):
         db.hits += 1
         self.touch(db, n)
         return _write_packed(out, buffer.packed, words.at[2], words.size[2])
-
-    @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def _write_awake(self, out: ReplyWriter, value: object, words: ArgumentSpans) -> cython.bint:
-        """Reply with the value of a field of an object."""
-        packed: Listpack | None = value.listpack  # type: ignore[attr-defined]
-        if packed is not None:
-            return _write_packed(out, packed, words.at[2], words.size[2])
-        table: Dict = value.table  # type: ignore[attr-defined]
-        n: cython.Py_ssize_t = table.find_span(words.at[2], words.size[2])
-        if n < 0:
-            return out.null()
-        at: cython.p_const_uchar = table.value_span(n)
-        if cython.compiled:
-            return out.bulk_span(at, table.span_size)
-        return out.bulk(bytes(at[: table.span_size]))
 
 
 @cython.final

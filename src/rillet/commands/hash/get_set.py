@@ -9,6 +9,7 @@ from __future__ import annotations
 from rillet.commands.arguments import arity_error, integer, text
 from rillet.commands.hash import command, valkey
 from rillet.commands.hash.expire import exact_fields
+from rillet.commands.hash.get_set_path import HgetdelFastPath, HgetexFastPath, HsetexFastPath
 from rillet.commands.hash.live import HELD, LiveFields
 from rillet.commands.hash.times import DELETED, SET, TimeSetter, forget_if_last, parse_time
 from rillet.commands.lookup import value_for_write
@@ -32,7 +33,7 @@ class _Options:
     now: the time at which the command began.
     """
 
-    __slots__ = ("_session", "_sets", "condition", "count", "expiry", "expiry_at", "first", "now", "when")
+    __slots__ = ("_mixed", "_session", "_sets", "condition", "count", "expiry", "expiry_at", "first", "now", "when")
 
     def __init__(self, session: Session, argv: list[bytes], sets: bool) -> None:
         self._session = session
@@ -40,6 +41,7 @@ class _Options:
         self.now: int = session.db.clock.now_ms()
         self.expiry = self.condition = b""
         self.first = self.count = self.expiry_at = self.when = 0
+        self._mixed = False
         at = 2
         while at < len(argv):
             word = argv[at].lower()
@@ -54,7 +56,7 @@ class _Options:
                 raise CommandError(f"unknown argument: {text(argv[at])}")
         if not self.first:
             raise CommandError("missing FIELDS argument")
-        if (self.expiry == b"persist") == sets and self.expiry in (b"persist", b"keepttl"):
+        if self._mixed or ((self.expiry == b"persist") == sets and self.expiry in (b"persist", b"keepttl")):
             raise CommandError("unknown argument")
         if self.condition and not sets:
             raise CommandError("unknown argument")
@@ -94,9 +96,10 @@ class _Options:
             if self.condition:
                 raise CommandError("Only one of FXX or FNX arguments can be specified")
             self.condition = word
-        elif self.expiry:
+        elif self.expiry in _UNITS or self.expiry == word or self._mixed:
             raise self._one_expiry()
-        else:
+        else:  # until 8.6, PERSIST and KEEPTTL do not exclude each other, but one of them is unknown
+            self._mixed = self.expiry != b""
             self.expiry = word
 
     def _one_expiry(self) -> CommandError:
@@ -105,7 +108,8 @@ class _Options:
 
 
 @command("hgetex", arity=-5, flags="write fast", since="8.0.0", valkey="9.0.0",
-         syntax=f"key [{_TIMES} | PERSIST] FIELDS numfields field [field ...]", complexity=_LINEAR)
+         syntax=f"key [{_TIMES} | PERSIST] FIELDS numfields field [field ...]", complexity=_LINEAR,
+         shortcut=HgetexFastPath)
 def hgetex(session: Session, argv: list[bytes]) -> None:
     """Return the values of fields of a hash and change or remove their expiry."""
     if session.engine.settings.compat.valkey:
@@ -160,7 +164,7 @@ def _delete_if_empty(session: Session, key: bytes, value: Hash) -> None:
 
 @command("hsetex", arity=-6, flags="write denyoom fast", since="8.0.0", valkey="9.0.0",
          syntax=f"key [FNX | FXX] [{_TIMES} | KEEPTTL] FIELDS numfields field value [field value ...]",
-         complexity="O(N) where N is the number of fields being set.")
+         complexity="O(N) where N is the number of fields being set.", shortcut=HsetexFastPath)
 def hsetex(session: Session, argv: list[bytes]) -> None:
     """Set fields of a hash with an expiry, if all or none of them exist."""
     if session.engine.settings.compat.valkey:
@@ -228,7 +232,7 @@ def _set_fields(session: Session, argv: list[bytes], value: Hash, options: _Opti
 
 
 @command("hgetdel", arity=-5, flags="write fast", since="8.0.0", valkey="9.1.0",
-         syntax="key FIELDS numfields field [field ...]", complexity=_LINEAR)
+         syntax="key FIELDS numfields field [field ...]", complexity=_LINEAR, shortcut=HgetdelFastPath)
 def hgetdel(session: Session, argv: list[bytes]) -> None:
     """Return the values of fields of a hash and remove those fields."""
     if session.engine.settings.compat.valkey:

@@ -49,7 +49,7 @@ def is_past(session: Session, when: int, now: int) -> bool:
 
     now: the time at which the command began, so that a relative time above 0 is never in the past.
     """
-    return when <= now and fields_expire(session.db)
+    return when <= now and fields_expire(session.db) and not session.engine.keeps_past
 
 
 class TimeSetter:

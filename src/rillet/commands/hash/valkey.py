@@ -325,8 +325,9 @@ def _set_all(
     key, keeps = argv[1], options.expiry == b"keepttl"
     fields = LiveFields(session, key, value)
     expired: list[bytes] = []
+    kept = max(when, 1) if options.time else 0  # in import-mode, the time 0 is stored
     for name, content in pairs:
-        if set_field(session, fields, name, content, when, keeps)[1]:
+        if set_field(session, fields, name, content, kept, keeps)[1]:
             expired.append(name)
     register_exactly(session, key, value)
     if expired:
@@ -356,7 +357,7 @@ def set_field(
     new = value.set(name, content, session.engine.settings, keeps and not expired)
     if when:
         value.start_expiry(session.engine.settings)
-        value.set_time(name, max(when, 1))
+        value.set_time(name, when)
     return new or expired, expired
 
 

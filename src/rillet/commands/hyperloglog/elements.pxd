@@ -7,13 +7,10 @@ from rillet.structs.hyperloglog cimport (
     add,
     cache_count,
     cached_count,
-    count,
-    count_registers,
     forget_count,
     is_valid,
-    merge,
-    store_registers,
 )
+from rillet.structs.hyperloglog_union cimport Union, count_string
 from rillet.types.string cimport String, new_string
 
 cpdef bint check_value(object value) except -1

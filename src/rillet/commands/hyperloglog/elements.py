@@ -12,16 +12,17 @@ except ModuleNotFoundError:  # Cython is not installed: use a replacement for it
     from rillet import _cython as cython
 
 from rillet.commands.hyperloglog import command
-from rillet.commands.hyperloglog.fast_path import PfaddFastPath, PfcountFastPath
+from rillet.commands.hyperloglog.fast_path import PfaddFastPath, PfcountFastPath, PfmergeFastPath
 from rillet.commands.string.values import string_for_write, string_to_read
 from rillet.errors import InvalidObj, WrongType
 from rillet.keyspace.database import Database
 from rillet.runtime.session import Session
-from rillet.structs.hyperloglog import EMPTY, REGISTERS, Cursor, count_registers, store_registers
+from rillet.structs.hyperloglog import EMPTY, Cursor
+from rillet.structs.hyperloglog_union import Union, count_string
 from rillet.types.string import String, new_string
 
 if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
-    from rillet.structs.hyperloglog import add, cache_count, cached_count, count, forget_count, is_valid, merge
+    from rillet.structs.hyperloglog import add, cache_count, cached_count, forget_count, is_valid
 
 
 @cython.ccall
@@ -93,7 +94,7 @@ def _count_one(session: Session, key: bytes) -> cython.bint:
     buf: bytearray = string.reserve(0)
     found: cython.longlong = cached_count(string.span())
     if found < 0:
-        found = count(string.span(), string.length())
+        found = count_string(buf)
         if found == -1:
             raise InvalidObj()
         cache_count(buf, found)
@@ -111,37 +112,35 @@ def pfcount(session: Session, argv: list[bytes]) -> None:
     if len(argv) == 2:
         _count_one(session, argv[1])
         return
-    registers: bytearray = bytearray(REGISTERS)
+    union: Union = Union()
     for key in argv[1:]:
         string = string_to_read(session, key)
         if string is not None:
             check_value(string)
-            if not merge(registers, string.span(), string.length()):
+            if not union.merge(string.bytes_like()):
                 raise InvalidObj()
-    session.out.integer(count_registers(registers))
+    session.out.integer(union.count())
 
 
 @command("pfmerge", arity=-2, flags="write denyoom", keys=(1, -1, 1), since="2.8.9",
          syntax="destkey [sourcekey [sourcekey ...]]",
-         complexity="O(N) to merge N HyperLogLogs, but with high constant times.")
+         complexity="O(N) to merge N HyperLogLogs, but with high constant times.", shortcut=PfmergeFastPath)
 def pfmerge(session: Session, argv: list[bytes]) -> None:
     """Add the elements of several HyperLogLogs to the first one, which is created."""
     key: bytes = argv[1]
-    registers: bytearray = bytearray(REGISTERS)
-    dense: cython.bint = False
+    union: Union = Union()
     string: String
     for one in argv[1:]:
         string = string_to_read(session, one)
         if string is not None:
             check_value(string)
-            dense = dense or string.span()[4] == 0
-            if not merge(registers, string.span(), string.length()):
+            if not union.merge(string.bytes_like()):
                 raise InvalidObj()
     string = string_for_write(session.db, key)
     if string is None:
         string = _created(session.db, key)
     buf: bytearray = string.reserve(0)
-    if not store_registers(buf, registers, dense, session.engine.settings.hll_sparse_max_bytes):
+    if not union.store(buf, session.engine.settings.hll_sparse_max_bytes):
         raise InvalidObj()
     forget_count(buf)
     session.modified(key)

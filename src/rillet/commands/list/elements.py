@@ -81,6 +81,8 @@ def note_removed(session: Session, key: bytes, value: List, event: bytes, count:
     session.notify(b"l", event, key)
     if not delete_if_empty(session, key, value):
         value.shrink(session.engine.settings)
+    if count == 0 and session.engine.settings.compat.valkey:
+        return  # LTRIM that keeps all elements changes nothing in Valkey (t_list.c: total_trim)
     session.modified(key)
     session.dirty += count - 1
 

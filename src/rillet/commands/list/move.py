@@ -19,7 +19,7 @@ from rillet.commands.arguments import integer, syntax_error
 from rillet.commands.first_key_pop import blocking_timeout, timed_out
 from rillet.commands.list import command
 from rillet.commands.list.elements import note_removed
-from rillet.commands.lookup import value_for_write
+from rillet.commands.lookup import value_for_blocked, value_for_write
 from rillet.errors import CommandError
 from rillet.runtime.session import Session
 from rillet.types.list import List
@@ -73,7 +73,7 @@ class _Move:
 
     def serve(self, session: Session, key: bytes) -> bool:
         """Serve a blocked session whose source changed (serveClientBlockedOnList)."""
-        if not isinstance(session.db.lookup(key), List):
+        if not isinstance(value_for_blocked(session, key), List):
             return False
         sides = session.blocked.argv[3:5]
         self.run(session)

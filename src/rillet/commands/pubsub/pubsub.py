@@ -125,6 +125,7 @@ def _reply_count(session: Session, count: int) -> None:
 def publish(session: Session, argv: list[bytes]) -> None:
     """Send a message to the current subscribers of a channel."""
     _reply_count(session, _channels(session).publish(argv[1], argv[2]))
+    session.engine.propagation.add_for_replicas(session.db.index, argv)
 
 
 @command("spublish", arity=3, flags=_SPEAK + " not_key", keys=(1, 1, 1), since="7.0.0", syntax="shardchannel message",
@@ -132,6 +133,7 @@ def publish(session: Session, argv: list[bytes]) -> None:
 def spublish(session: Session, argv: list[bytes]) -> None:
     """Send a message to the current subscribers of a shard channel."""
     _reply_count(session, _channels(session).publish_shard(argv[1], argv[2]))
+    session.engine.propagation.add_for_replicas(session.db.index, argv)
 
 
 # -- introspection ----------------------------------------------------------------------------------------

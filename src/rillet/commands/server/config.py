@@ -29,7 +29,7 @@ def config_get(session: Session, argv: list[bytes]) -> None:
     for word in argv[2:]:
         found.update((name, value) for name, value in settings.matching(text(word)) if name not in found)
     session.out.map(len(found))
-    for name, value in found.items():
+    for name, value in sorted(found.items()) if settings.compat.valkey else found.items():
         session.out.bulk(name.encode())
         session.out.bulk(value.encode("utf-8", "surrogateescape"))
 
@@ -48,6 +48,11 @@ def allows(session: Session, choice: str) -> bool:
     return choice == "yes" or (choice == "local" and (not peer or _LOCAL.fullmatch(peer) is not None))
 
 
+def _is_loading(engine: Any) -> bool:
+    """Return whether data is loaded, also beside the data that commands read (async_loading)."""
+    return bool(engine.loading or getattr(engine.replication.link, "asynchronous", False))
+
+
 def _chosen(session: Session, names: list[str]) -> list[SettingType]:
     """Return the settings to change; raise an error for an unknown, immutable, protected or repeated name."""
     protected: str = session.engine.settings.enable_protected_configs
@@ -60,7 +65,7 @@ def _chosen(session: Session, names: list[str]) -> list[SettingType]:
             raise _refused(name, "can't set immutable config")
         if parameter.protected and not allows(session, protected):
             raise _refused(name, "can't set protected config")
-        if session.engine.loading and parameter.name in _NOT_WHILE_LOADING:
+        if parameter.name in _NOT_WHILE_LOADING and _is_loading(session.engine):
             raise Loading
         if parameter in chosen:
             raise _refused(name, "duplicate parameter")
@@ -93,7 +98,7 @@ def _take(engine: Any, chosen: list[SettingType], values: list[Any]) -> None:
         setattr(settings, parameter.attribute, value)
     applied: list[tuple[SettingType, Any]] = []
     for parameter, old, new in zip(chosen, before, values, strict=True):
-        if old == new:
+        if old == new and not parameter.volatile:
             continue
         try:
             _apply(engine, parameter, new)
@@ -116,7 +121,7 @@ def _apply(engine: Any, parameter: SettingType, value: Any) -> None:
     if parameter.name.lower() in engine.settings.module_parameters:
         engine.modules.accept_setting(parameter, value)
     else:
-        engine.host.setting_changed(parameter.name)
+        engine.host.setting_changed(parameter.alias or parameter.name)
 
 
 def _restore(engine: Any, chosen: list[SettingType], before: list[Any], applied: list[tuple[SettingType, Any]]) -> None:
@@ -136,6 +141,7 @@ def config_resetstat(session: Session, argv: list[bytes]) -> None:
     engine.lazyfree.freed = 0
     engine.eviction.reset_statistics()
     engine.memory.reset()
+    engine.replication.reset_statistics()
     for database in engine.databases:
         database.hits = database.misses = 0
     engine.host.reset_statistics()

@@ -14,10 +14,10 @@ from rillet.commands.arguments import integer, subcommand_error, text
 from rillet.commands.replies import ReplySet, write_tree
 from rillet.commands.server import command
 from rillet.commands.server.config import allows, rewrite_config
-from rillet.commands.server.help import reply_lines
 from rillet.errors import CommandError, Loading
 from rillet.keyspace.database import Database
 from rillet.runtime.field_expiry import field_clock
+from rillet.runtime.replication import new_id
 from rillet.runtime.session import Session
 from rillet.runtime.setting_types import parse_memory
 from rillet.structs.dict import Dict
@@ -69,8 +69,12 @@ def debug(session: Session, argv: list[bytes]) -> None:
 @action("help", 2)
 def _help(session: Session, argv: list[bytes]) -> None:
     """Show this help."""
-    reply_lines(session, "debug", ((usage, (action.__doc__ or "").strip())
-                                   for action, _least, _most, usage in _ACTIONS.values()))  # fmt: skip
+    lines = ["DEBUG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"]
+    for action, _least, _most, usage in _ACTIONS.values():
+        lines += [usage, f"    {(action.__doc__ or '').strip()}"]
+    session.out.array(len(lines))
+    for line in lines:
+        session.out.simple(line.encode())
 
 
 # -- time and logging -------------------------------------------------------------------------------
@@ -239,6 +243,8 @@ def _reload(session: Session, argv: list[bytes]) -> None:
     options = {word.lower() for word in argv[2:]}
     if not options <= {b"merge", b"noflush", b"nosave"}:
         raise CommandError("DEBUG RELOAD only supports the MERGE, NOFLUSH and NOSAVE options.")
+    if b"noflush" not in options:
+        session.engine.tracking.invalidate_all()
     session.engine.host.reload(
         save=b"nosave" not in options, flush=b"noflush" not in options, merge=b"merge" in options
     )
@@ -248,6 +254,7 @@ def _reload(session: Session, argv: list[bytes]) -> None:
 @action("loadaof", 2)
 def _loadaof(session: Session, argv: list[bytes]) -> None:
     """Empty all databases and load the append-only file."""
+    session.engine.tracking.invalidate_all()
     session.engine.host.load_log()
     session.out.ok()
 
@@ -261,9 +268,8 @@ def _config_rewrite_force_all(session: Session, argv: list[bytes]) -> None:
 @action("change-repl-id", 2)
 def _change_repl_id(session: Session, argv: list[bytes]) -> None:
     """Change the replication ID."""
-    from os import urandom
-
-    session.engine.replication_id = urandom(20).hex()
+    session.engine.replication.id = new_id()
+    session.engine.replication.forget_second()
     session.out.ok()
 
 

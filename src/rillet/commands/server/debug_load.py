@@ -6,9 +6,16 @@ resize, no scripts and no replicas.
 
 from __future__ import annotations
 
-from rillet.commands.arguments import positive
+from typing import Any
+
+from rillet.commands.arguments import integer, positive, subcommand_error, text
 from rillet.commands.server.debug import action, atoi
+from rillet.errors import CommandError
+from rillet.runtime.engine import PEAK_RESET_MS
 from rillet.runtime.session import Session
+from rillet.structs.glob import compiled
+from rillet.types.module import KeyPlace
+from rillet.types.rdb import value as rdb
 
 
 @action("populate", 3, 5, "<count> [<prefix>] [<size>]")
@@ -48,6 +55,26 @@ def _pause_cron(session: Session, argv: list[bytes]) -> None:
     session.out.ok()
 
 
+@action("replybuffer", 4, usage="<peak-reset-time <NEVER | RESET | milliseconds> | resizing <0 | 1>>")
+def _replybuffer(session: Session, argv: list[bytes]) -> None:
+    """Set how soon the peak of a client's replies is forgotten, or whether output buffers shrink."""
+    engine, value = session.engine, argv[3]
+    if argv[2].lower() == b"peak-reset-time":
+        word = value.lower()
+        engine.peak_reset_ms = -1 if word == b"never" else PEAK_RESET_MS if word == b"reset" else integer(value)
+    elif argv[2].lower() == b"resizing":
+        engine.shrinks_buffers = atoi(value) != 0
+    else:
+        raise subcommand_error(argv)
+    session.out.ok()
+
+
+@action("reply-copy-avoidance", 3, usage="<0|1>")
+def _reply_copy_avoidance(session: Session, argv: list[bytes]) -> None:
+    """Do nothing, because rillet copies every value into the output buffer."""
+    session.out.ok()
+
+
 @action("dict-resizing", 3, usage="<0|1>")
 def _dict_resizing(session: Session, argv: list[bytes]) -> None:
     """Do nothing, because rillet uses Python's hash tables."""
@@ -56,11 +83,41 @@ def _dict_resizing(session: Session, argv: list[bytes]) -> None:
 
 @action("set-disable-deny-scripts", 3, usage="<0|1>")
 def _set_disable_deny_scripts(session: Session, argv: list[bytes]) -> None:
-    """Do nothing, because there are no scripts."""
+    """Set whether scripts may call the commands that have the flag `noscript`."""
+    session.engine.settings.allow_noscript = atoi(argv[2]) != 0
     session.out.ok()
 
 
 @action("replicate", 3, 1 << 30, "<command> [<arg> ...]")
 def _replicate(session: Session, argv: list[bytes]) -> None:
-    """Do nothing, because there are no replicas."""
+    """Send a command to the replicas that this server does not run itself."""
+    stream = session.engine.replication.stream
+    if stream is not None and session.engine.replication.master is None:
+        stream.feed_words(argv[2:])
     session.out.ok()
+
+
+@action("allocsize-slots-assert", 3, usage="<0|1>")
+def _allocsize_slots_assert(session: Session, argv: list[bytes]) -> None:
+    """Do nothing: the sizes of slots are not counted without cluster mode."""
+    session.out.ok()
+
+
+@action("listpack", 3, usage="<key>")
+def _listpack(session: Session, argv: list[bytes]) -> None:
+    """Write the bytes of a value that is a listpack to the server's log."""
+    value: Any = session.db.view_untouched(argv[2], False)
+    if value is None:
+        raise CommandError("no such key")
+    if not value.encoding().startswith("listpack"):
+        raise CommandError("Not a listpack encoded object.")
+    place = KeyPlace(session.db.index, argv[2])
+    payload = rdb.dump(value, session.engine.settings.rdbcompression, place=place)
+    session.engine.host.log_line(f"DEBUG LISTPACK {text(argv[2])}: {payload[:-10].hex(' ')}")
+    session.out.simple(b"Listpack structure printed on stdout")
+
+
+@action("stringmatch-len", 4, usage="<length> <pattern>")
+def _stringmatch_len(session: Session, argv: list[bytes]) -> None:
+    """Match a pattern with a string of so many letters A."""
+    session.out.integer(int(compiled(argv[3], False).matches(b"A" * positive(argv[2]))))

@@ -8,18 +8,32 @@ from rillet.errors import CommandError
 from rillet.runtime.session import Session
 
 _SHUTDOWN_WORDS = frozenset((b"nosave", b"save", b"now", b"force", b"abort"))
+_VALKEY_WORDS = frozenset((b"safe", b"failover"))
 
 
 @command("shutdown", arity=-1, flags="admin noscript loading stale no_multi allow_busy", since="1.0.0",
          syntax="[NOSAVE | SAVE] [NOW] [FORCE] [ABORT]", complexity="O(1)")
 def shutdown(session: Session, argv: list[bytes]) -> None:
-    """Stop the server; before that, save the RDB file if save points are set or SAVE is given, but not with NOSAVE."""
+    """Stop the server; before that, wait for replicas, and save the RDB file if save points or SAVE require it."""
     words = {word.lower() for word in argv[1:]}
-    if not words <= _SHUTDOWN_WORDS or {b"save", b"nosave"} <= words or (b"abort" in words and len(words) > 1):
+    known = _SHUTDOWN_WORDS | _VALKEY_WORDS if session.engine.settings.compat.valkey else _SHUTDOWN_WORDS
+    if not words <= known or {b"save", b"nosave"} <= words or (b"abort" in words and len(words) > 1):
         raise syntax_error()
     if b"abort" in words:
-        raise CommandError("No shutdown in progress.")
-    session.engine.host.shutdown(save=b"save" in words, nosave=b"nosave" in words, force=b"force" in words)
+        session.engine.host.abort_shutdown()
+        session.out.ok()
+        return
+    if b"failover" in words:
+        raise CommandError("SHUTDOWN FAILOVER is only supported in cluster mode.")
+    if b"now" not in words and not session.can_block:
+        raise CommandError("SHUTDOWN without NOW or ABORT isn't allowed for DENY BLOCKING client")
+    if session.engine.busy and b"nosave" not in words:
+        raise session.engine.busy_error()
+    if not session.engine.host.shutdown(save=b"save" in words, nosave=b"nosave" in words, force=b"force" in words,
+                                        now=b"now" in words):  # fmt: skip
+        session.block([], 0, lambda _session, _key: False, lambda _session: None)  # until the end, or an error
+        session.blocked.unblockable = False
+        return
     session.enter("close")
 
 
@@ -35,7 +49,11 @@ def save(session: Session, argv: list[bytes]) -> None:
          complexity="O(1)")
 def bgsave(session: Session, argv: list[bytes]) -> None:
     """Write a snapshot of all databases to the RDB file in a child process."""
-    if len(argv) > 2 or (len(argv) == 2 and argv[1].lower() != b"schedule"):
+    word = argv[1].lower() if len(argv) == 2 else b""
+    if word == b"cancel" and session.engine.settings.compat.valkey:
+        session.out.simple(session.engine.host.cancel_bgsave().encode())
+        return
+    if len(argv) > 2 or word not in (b"", b"schedule"):
         raise syntax_error()
     # Inside a transaction, the save begins after EXEC, so that it contains the whole transaction.
     started = session.engine.host.bgsave(later=session.in_exec, schedule=len(argv) == 2)

@@ -97,7 +97,7 @@ class ClaimRequest:
         """Look up the claiming consumer, and create it if it is missing."""
         if self.consumer is None:
             if self.session.trusted:  # the TIME of a logged claim is the time at which the consumer was seen
-                self.session.extra[LOGGED_MS] = max(self.session.extra.get(LOGGED_MS, 0), self.time)
+                self.session.remember(LOGGED_MS, max(self.session.extra.get(LOGGED_MS, 0), self.time))
             self.created = self.group.find_consumer(self.name) is None
             self.consumer = find_or_create_consumer(self.session, self.key, self.group, self.name)
         return True

@@ -99,6 +99,9 @@ def is_duplicate(session: Session, stream: Stream, arguments: TrimArguments, arg
     if session.engine.log is not None:
         words = list(argv)
         words[arguments.id_at] = format_id(ms, seq)
+        narrow = session.engine.propagation.narrow
+        if narrow is not None:
+            narrow.duplicate = words
         session.propagate(words)
     return True
 

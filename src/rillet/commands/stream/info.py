@@ -11,7 +11,8 @@ producers since 8.6, nacked-count since 8.8. Since 8.10 radix-tree-nodes counts 
 
 from __future__ import annotations
 
-from rillet.commands.arguments import subcommand_error, text
+from rillet.commands.arguments import subcommand_error
+from rillet.commands.help_texts import write_help
 from rillet.commands.replies import write_fields, write_tree
 from rillet.commands.stream import command
 from rillet.commands.stream.arguments import MAX_U64, integer, option, to_signed
@@ -32,53 +33,17 @@ NACKED_COUNT = 88
 INLINED_LEAVES = 810
 """The first level whose radix trees of streams have no nodes for their leaves."""
 
-_XGROUP_HELP = (
-    b"CREATE <key> <groupname> <id|$> [option]",
-    b"    Create a new consumer group. Options are:",
-    b"    * MKSTREAM",
-    b"      Create the empty stream if it does not exist.",
-    b"    * ENTRIESREAD entries_read",
-    b"      Set the group's entries_read counter (internal use).",
-    b"CREATECONSUMER <key> <groupname> <consumer>",
-    b"    Create a new consumer in the specified group.",
-    b"DELCONSUMER <key> <groupname> <consumer>",
-    b"    Remove the specified consumer.",
-    b"DESTROY <key> <groupname>",
-    b"    Remove the specified group.",
-    b"SETID <key> <groupname> <id|$> [ENTRIESREAD entries_read]",
-    b"    Set the current group ID and entries_read counter.",
-)
-_XINFO_HELP = (
-    b"CONSUMERS <key> <groupname>",
-    b"    Show consumers of <groupname>.",
-    b"GROUPS <key>",
-    b"    Show the stream consumer groups.",
-    b"STREAM <key> [FULL [COUNT <count>]",
-    b"    Show information about the stream.",
-)
-
-
-def _write_help(session: Session, argv: list[bytes], lines: tuple[bytes, ...]) -> None:
-    """Write the HELP reply of a command, one simple string per line (networking.c: addReplyHelp)."""
-    out = session.out
-    container = text(argv[0]).upper().encode("utf-8", "surrogateescape")
-    out.array(len(lines) + 3)
-    out.simple(container + b" <subcommand> [<arg> [value] [opt] ...]. Subcommands are:")
-    last = b"    Print this help." if session.engine.settings.compat.knows(72) else b"    Prints this help."
-    for line in (*lines, b"HELP", last):
-        out.simple(line)
-
 
 @command("xgroup|help", arity=2, flags="loading stale", keys=(0, 0, 0), since="5.0.0", complexity="O(1)")
 def xgroup_help(session: Session, argv: list[bytes]) -> None:
     """Shows the sub-commands of XGROUP."""
-    _write_help(session, argv, _XGROUP_HELP)
+    write_help(session, argv[0], "xgroup")
 
 
 @command("xinfo|help", arity=2, flags="loading stale", keys=(0, 0, 0), since="5.0.0", complexity="O(1)")
 def xinfo_help(session: Session, argv: list[bytes]) -> None:
     """Shows the sub-commands of XINFO."""
-    _write_help(session, argv, _XINFO_HELP)
+    write_help(session, argv[0], "xinfo")
 
 
 def _counters(session: Session, stream: Stream, group: Group) -> dict[bytes, int | None]:

@@ -26,6 +26,7 @@ except ModuleNotFoundError:  # Cython is not installed: use a replacement for it
 from rillet.commands.stream.arguments import INVALID_ID, SYNTAX_ERROR
 from rillet.commands.stream.lookup import no_key_or_group
 from rillet.errors import CommandError
+from rillet.runtime import session_state
 from rillet.runtime.session import Session
 from rillet.types.stream.id import IDReader
 from rillet.types.stream.value import Stream
@@ -34,6 +35,7 @@ if not cython.compiled:  # for compiled code, the .pxd declares these names
     from rillet.commands.stream.arguments import integer, option
     from rillet.commands.stream.lookup import lookup_read
 
+_IN_SCRIPT = cython.declare(cython.int, session_state.IN_SCRIPT)
 _MAX_U64 = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)
 _MAX_I64 = cython.declare(cython.longlong, 0x7FFF_FFFF_FFFF_FFFF)
 _NEW_REQUIRES_GROUP = (
@@ -90,6 +92,9 @@ class ReadArguments:
                 self._read_keys(argv, at + 1, grouped)
                 break
             if word == b"block" and more:
+                if session.state & _IN_SCRIPT and self.level < 72:
+                    name = argv[0].decode("utf-8", "surrogateescape")
+                    raise CommandError(f"{name} command is not allowed with BLOCK option from scripts")
                 self._read_timeout(session, argv[at + 1])
                 at += 2
             elif word == b"count" and more:

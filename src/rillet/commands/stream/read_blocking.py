@@ -22,6 +22,7 @@ try:
 except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
     from rillet import _cython as cython
 
+from rillet.commands.lookup import value_for_blocked
 from rillet.commands.stream.read_arguments import ReadArguments
 from rillet.commands.stream.read_reply import ReadReply
 from rillet.errors import NoGroup, Unblocked
@@ -65,12 +66,11 @@ class BlockedRead:
 
     def serve(self, session: Session, key: bytes) -> bool:
         """Try the read again after a key changed or `retry_at` passed; return False if the client must wait on."""
-        value = session.db.lookup(key)
         if self.arguments.level < 72:
-            return self._serve_key(session, key, value)
+            return self._serve_key(session, key, session.db.lookup(key))
         if self.arguments.group is not None:
             session.propagate_nothing()
-        elif not isinstance(value, Stream):
+        elif not isinstance(value_for_blocked(session, key), Stream):
             return False
         return self._serve_again(session)
 

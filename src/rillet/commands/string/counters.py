@@ -15,6 +15,7 @@ except ModuleNotFoundError:  # Cython is not installed: use a replacement for it
 
 from rillet.commands.arguments import LLONG_MAX, LLONG_MIN, float_value, integer
 from rillet.commands.string import command
+from rillet.commands.string.counter_path import DecrbyFastPath, DecrFastPath, IncrbyFastPath, IncrFastPath
 from rillet.commands.string.values import string_for_write, string_to_change, update_string
 from rillet.errors import CommandError
 from rillet.runtime.session import Session
@@ -42,25 +43,29 @@ def _increment(session: Session, key: bytes, by: Any) -> cython.bint:
     return session.out.integer(value)
 
 
-@command("incr", arity=2, flags="write denyoom fast", since="1.0.0", syntax="key", complexity="O(1)")
+@command("incr", arity=2, flags="write denyoom fast", since="1.0.0", syntax="key", complexity="O(1)",
+         shortcut=IncrFastPath)
 def incr(session: Session, argv: list[bytes]) -> None:
     """Increment the integer at a key."""
     _increment(session, argv[1], 1)
 
 
-@command("decr", arity=2, flags="write denyoom fast", since="1.0.0", syntax="key", complexity="O(1)")
+@command("decr", arity=2, flags="write denyoom fast", since="1.0.0", syntax="key", complexity="O(1)",
+         shortcut=DecrFastPath)
 def decr(session: Session, argv: list[bytes]) -> None:
     """Decrement the integer at a key."""
     _increment(session, argv[1], -1)
 
 
-@command("incrby", arity=3, flags="write denyoom fast", since="1.0.0", syntax="key increment", complexity="O(1)")
+@command("incrby", arity=3, flags="write denyoom fast", since="1.0.0", syntax="key increment", complexity="O(1)",
+         shortcut=IncrbyFastPath)
 def incrby(session: Session, argv: list[bytes]) -> None:
     """Add to the integer at a key."""
     _increment(session, argv[1], integer(argv[2]))
 
 
-@command("decrby", arity=3, flags="write denyoom fast", since="1.0.0", syntax="key decrement", complexity="O(1)")
+@command("decrby", arity=3, flags="write denyoom fast", since="1.0.0", syntax="key decrement", complexity="O(1)",
+         shortcut=DecrbyFastPath)
 def decrby(session: Session, argv: list[bytes]) -> None:
     """Subtract from the integer at a key."""
     by = integer(argv[2])

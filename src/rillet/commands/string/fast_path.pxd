@@ -1,7 +1,7 @@
 cimport cython
-from libc.string cimport memcpy
+from libc.string cimport memcmp, memcpy
 
-from rillet.commands.string.values cimport write_string
+from rillet.commands.string.values cimport form_of_word, write_string
 from rillet.keyspace.database cimport Database
 from rillet.protocol.command_parser cimport CommandParser
 from rillet.protocol.propagation_buffer cimport PropagationBuffer
@@ -20,4 +20,5 @@ cdef class GetFastPath(FastPath):
 @cython.final
 cdef class SetFastPath(FastPath):
     cdef bytearray _rest
+    cdef int _meets(self, Session session, Database db, ArgumentSpans words, unsigned int h) except -2
     cdef bint _set(self, Session session, Database db, ArgumentSpans words, PropagationBuffer feed) except -1

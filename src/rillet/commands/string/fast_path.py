@@ -1,7 +1,7 @@
 """The fast paths of GET and SET: a pipeline of plain calls copies bytes between the client's buffers and the keyspace.
 
     GET key          key of the client's buffer -> entry -> value at rest -> reply
-    SET key value    key and value of the client's buffer -> arena of the keyspace
+    SET key value    key and value of the client's buffer -> arena of the keyspace; also with IFEQ
 
 No argument, key or value becomes a Python object (runtime/fast_path.py). The handlers in get_set.py execute everything
 else: options, other types, keys that have an expiry, values that are too large to rest, and keys to which something is
@@ -17,28 +17,33 @@ try:
 except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
     from rillet import _cython as cython
 
-from rillet.commands.string.values import write_string
+from rillet.commands.string.values import form_of_word, write_string
 from rillet.keyspace import lru
 from rillet.keyspace.database import Database
 from rillet.protocol.command_parser import CommandParser
 from rillet.protocol.propagation_buffer import PropagationBuffer
 from rillet.protocol.reply_writer import ReplyWriter
+from rillet.runtime import session_state
 from rillet.runtime.fast_path import FastPath
 from rillet.runtime.session import Session
 from rillet.structs.argument_spans import ArgumentSpans
 from rillet.structs.dict import Dict
 from rillet.types import at_rest
+from rillet.types.compat import Compat
 from rillet.types.string import String
 
 if not cython.compiled:  # for compiled code, the .pxd declares this name
     from rillet.structs.dict_table import hash_bytes
 
-if TYPE_CHECKING:  # a C function, which the .pxd declares for the compiled module
+if TYPE_CHECKING:  # C functions, which the .pxd declares for the compiled module
+    memcmp: Any
     memcpy: Any
 
 _LRU = cython.declare(cython.int, lru.LRU)
 _LIMIT = cython.declare(cython.Py_ssize_t, at_rest.LIMIT)
+_IFEQ_LEVEL = cython.declare(cython.int, 84)
 _LAST_STRING = cython.declare(cython.int, at_rest.LAST_STRING)
+_IN_SCRIPT = cython.declare(cython.int, session_state.IN_SCRIPT)
 
 
 @cython.final
@@ -138,7 +143,9 @@ class SetFastPath(FastPath):
         ran: cython.Py_ssize_t = 0
         if db.access.mode != _LRU or db.watched_keys or db.blocking_keys or db.idmp_keys or db.lazy_server_del:
             return 0
-        while words.count == 3:
+        if session.state & _IN_SCRIPT and form_of_word(session) != 0:
+            return 0
+        while words.count == 3 or (words.count == 5 and words.is_option(3, b"ifeq")):
             self.ran = ran + 1
             if not self._set(session, db, words, feed):
                 break
@@ -171,8 +178,14 @@ class SetFastPath(FastPath):
             return False
         if db.subexpires.count() and db.subexpires.table.find_hashed(at, size, h) >= 0:
             return False
+        if words.count == 5:
+            if feed is not None and session.engine.propagation.narrow is not None:
+                return False  # an older replica does not know the option
+            met: cython.int = self._meets(session, db, words, h)
+            if met <= 0:
+                return met == 0 and session.out.null()
         if feed is not None:
-            feed.reserve_words(words.at, words.size, 3)
+            feed.reserve_words(words.at, words.size, words.count)
         n: cython.Py_ssize_t
         # A former object is freed at the end of this method, when the dict is complete again.
         old: object = None
@@ -201,9 +214,50 @@ class SetFastPath(FastPath):
         session.dirty += 1
         if feed is not None:
             feed.begin(db.index, db.clock.now_ms() if feed.timestamps else 0)
-            feed.header(3)
-            feed.words(words.at, words.size, 0, 3)
+            feed.header(words.count)
+            feed.words(words.at, words.size, 0, words.count)
         return session.out.ok()
+
+    @cython.cfunc
+    @cython.exceptval(-2, check=False)
+    def _meets(self, session: Session, db: Database, words: ArgumentSpans, h: cython.uint) -> cython.int:
+        """Return whether the string at the key equals the operand of IFEQ, as the handler reads it.
+
+        Return -1 without any effect if the server does not have IFEQ or the value has another type.
+        """
+        keys: Dict = db.keys
+        at: cython.p_const_uchar = words.at[4]
+        size: cython.Py_ssize_t
+        compat: Compat = session.engine.settings.compat
+        if compat.level < _IFEQ_LEVEL and not compat.valkey:
+            return -1
+        n: cython.Py_ssize_t = keys.find_hashed(words.at[1], words.size[1], h)
+        if n < 0:
+            return 0
+        value: object = keys.object_at(n)
+        if value is None:
+            rest: cython.p_const_uchar = keys.value_span(n)
+            if rest[0] > _LAST_STRING:
+                return -1
+            size = keys.span_size - 1
+            at = rest + 1 if cython.compiled else bytes(rest[1 : keys.span_size])
+        elif isinstance(value, String):
+            string: String = value
+            size = string.length()
+            at = string.span()
+        else:
+            return -1
+        if not compat.valkey:
+            db.hits += 1  # Redis looks the key up once more
+        if db.access.stamp >= 0:
+            keys.put_lru(n, db.access.stamp)
+        else:
+            db.access.touch(keys, n)
+        if size != words.size[4]:
+            return 0
+        if cython.compiled:
+            return memcmp(at, words.at[4], size) == 0  # noqa: F821
+        return 1 if at == words.at[4] else 0
 
 
 __all__ = ["GetFastPath", "SetFastPath"]

@@ -23,8 +23,9 @@ from rillet.commands.keys.expire import deletion
 from rillet.commands.string import command
 from rillet.commands.string.fast_path import GetFastPath, SetFastPath
 from rillet.commands.string.set_options import GET, KEEPTTL, NX, PERSIST, XX, SetOptions, without_get
-from rillet.commands.string.values import store_string, write_string, write_string_of
+from rillet.commands.string.values import form_of_word, store_string, write_string, write_string_of
 from rillet.errors import CommandError, WrongType
+from rillet.keyspace.database import Database
 from rillet.protocol.reply_writer import ReplyWriter
 from rillet.runtime.session import Session
 from rillet.structs.integer_text import decimal
@@ -104,7 +105,7 @@ def _set_generic(session: Session, key: bytes, data: bytes, options: SetOptions)
         if not session.engine.settings.compat.valkey:
             session.engine.statistics.expired_keys += 1  # as if the key was stored and expired
         return True if get else session.out.ok()
-    session.db.replace_string(key, data, flags & _KEEPTTL != 0)
+    session.db.replace_string(key, data, flags & _KEEPTTL != 0, form_of_word(session))
     session.modified(key)
     session.notify(b"$", b"set", key)
     if when >= 0:
@@ -139,8 +140,10 @@ def _propagate_expiring(session: Session, option: bytes, data: bytes, when: int)
 
 def _is_past(session: Session, when: int) -> bool:
     """Return whether SET stores nothing because its expiry has passed: in Valkey, and in Redis since 8.8."""
-    compat = session.engine.settings.compat
-    return bool(compat.valkey or compat.knows(88)) and when <= session.engine.clock.now_ms() and not session.trusted
+    engine = session.engine
+    if not engine.settings.compat.valkey and not engine.settings.compat.knows(88):
+        return False
+    return bool(when <= engine.clock.now_ms()) and not session.trusted and not engine.keeps_past
 
 
 def _note_overwritten_by_time(session: Session, key: bytes) -> None:
@@ -253,7 +256,9 @@ def getex(session: Session, argv: list[bytes]) -> None:
 
 def _expire_read(session: Session, key: bytes, when: int, option: bytes) -> None:
     """Set the expiry of the key that GETEX read; an absolute time in the past deletes it."""
-    if option in (b"EXAT", b"PXAT") and when <= session.engine.clock.now_ms() and not session.trusted:
+    engine = session.engine
+    past = option in (b"EXAT", b"PXAT") and when <= engine.clock.now_ms()
+    if past and not session.trusted and not engine.keeps_past:
         session.db.delete(key)
         _note_deleted(session, key, by_time=True)
         return
@@ -342,7 +347,8 @@ def msetex(session: Session, argv: list[bytes]) -> None:
             return
     _set_pairs(session, argv, count, when, bool(options.flags & _KEEPTTL))
     relative = options.expiry_option in (b"EX", b"PX")
-    if relative or (options.expiry_option == b"EXAT" and session.engine.settings.compat.valkey):
+    log: bool = session.engine.log is not None
+    if log and (relative or (options.expiry_option == b"EXAT" and session.engine.settings.compat.valkey)):
         at = options.expiry_at
         session.propagate([*argv[:at], b"PXAT", decimal(when), *argv[at + 2 :]])
     session.out.integer(1)
@@ -354,17 +360,21 @@ def _set_pairs(
 ) -> cython.bint:
     """Store the pairs of an MSETEX; when: their expiry, -1 if there is none. Valkey notifies of it last."""
     at: cython.Py_ssize_t
-    valkey: bool = session.engine.settings.compat.valkey
+    db: Database = session.db
+    valkey: cython.bint = session.engine.settings.compat.valkey
+    events: cython.bint = session.engine.notify_events
     for at in range(2, 2 * count + 2, 2):
         key: bytes = argv[at]
-        session.db.find(key)  # the lookup of setKey
-        session.db.replace_string(key, argv[at + 1], keep_ttl)
+        db.find(key)  # the lookup of setKey
+        # An expiry that is replaced need not be removed.
+        db.replace_string(key, argv[at + 1], keep_ttl or when >= 0, form_of_word(session))
         session.modified(key)
         if when >= 0:
-            session.db.set_expire(key, when)
-            if not valkey:
+            db.set_expire(key, when)
+            if events and not valkey:
                 session.notify(b"g", b"expire", key)
-        session.notify(b"$", b"set", key)
-        if when >= 0 and valkey:
-            session.notify(b"g", b"expire", key)
+        if events:
+            session.notify(b"$", b"set", key)
+            if when >= 0 and valkey:
+                session.notify(b"g", b"expire", key)
     return True

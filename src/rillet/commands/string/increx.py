@@ -5,6 +5,9 @@
 A sum beyond a bound, or beyond the type, changes nothing and adds 0; with SATURATE it becomes the bound. The numbers
 are 64-bit integers, or with BYFLOAT long doubles. The command is propagated as SET with the result, and KEEPTTL or the
 absolute expiry, so that a replay depends neither on the clock nor on floating point.
+
+A counter with a bound and an expiry is the usual call: `_count` executes it with 64-bit numbers before the
+general form looks at the words.
 """
 
 from __future__ import annotations
@@ -12,16 +15,26 @@ from __future__ import annotations
 from fractions import Fraction
 from math import inf
 
+try:
+    import cython
+except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
+    from rillet import _cython as cython
+
 from rillet.commands.arguments import LLONG_MAX, LLONG_MIN, float_value, integer, syntax_error
 from rillet.commands.keys.expire import deletion
 from rillet.commands.string import command
 from rillet.commands.string.get_set import EXPIRY_OPTIONS, expiry_ms
 from rillet.commands.string.values import string_for_write, update_string
 from rillet.errors import CommandError
+from rillet.keyspace import lru
+from rillet.keyspace.database import Database
 from rillet.runtime.session import Session
 from rillet.structs import long_double
 from rillet.structs.integer_text import decimal
-from rillet.types.string import PLAIN, TEXT
+from rillet.types.string import PLAIN, TEXT, String
+
+if not cython.compiled:  # the compiled module gets this C function from its .pxd file
+    from rillet.structs.listpack import parse_int64
 
 Number = int | Fraction | float
 """An integer, a long double, or an infinity."""
@@ -41,6 +54,117 @@ def _rounded(value: Fraction) -> Number:
         return long_double.rounded(value)
     except long_double.NotFinite:
         return inf if value > 0 else -inf
+
+
+_BYINT, _LBOUND, _UBOUND, _EXPIRY = 1, 2, 4, 8
+_PLAIN_WORDS = {
+    b"BYINT": (_BYINT, 0, False), b"LBOUND": (_LBOUND, 0, False), b"UBOUND": (_UBOUND, 0, False),
+    **{word: (_EXPIRY, unit, relative) for word, (unit, relative) in EXPIRY_OPTIONS.items()},
+}  # fmt: skip
+"""More options of `_count`: a bit, and of an expiry its unit in ms and whether it is relative."""
+_C_BYINT = cython.declare(cython.int, _BYINT)
+_C_LBOUND = cython.declare(cython.int, _LBOUND)
+_C_UBOUND = cython.declare(cython.int, _UBOUND)
+_C_EXPIRY = cython.declare(cython.int, _EXPIRY)
+_SMALLEST = cython.declare(cython.longlong, LLONG_MIN)
+_LARGEST = cython.declare(cython.longlong, LLONG_MAX)
+_LATEST = cython.declare(cython.longlong, LLONG_MAX // 2000)
+_LRU = cython.declare(cython.int, lru.LRU)
+
+
+@cython.cfunc
+@cython.exceptval(-1, check=False)
+def _count(session: Session, argv: list[bytes]) -> cython.bint:
+    """Execute a call with BYINT, bounds or an expiry; return False without any effect if it is another call.
+
+    Invalid words, and an expiry that has passed, are left to the general form, too.
+    """
+    at: cython.Py_ssize_t = 2
+    seen: cython.int = 0
+    bit: cython.int
+    number: cython.longlong
+    unit: cython.longlong = 0
+    relative: cython.bint = False
+    now: cython.longlong
+    word: bytes
+    option: tuple[int, int, bool] | None
+    by: cython.longlong = 1
+    low: cython.longlong = _SMALLEST
+    high: cython.longlong = _LARGEST
+    when: cython.longlong = 0
+    db: Database = session.db
+    key: bytes = argv[1]
+    if len(argv) & 1:
+        return False
+    while at < len(argv):
+        number = parse_int64(argv[at + 1])
+        word = argv[at]
+        if word == b"UBOUND":
+            bit = _C_UBOUND
+        elif word == b"EX":
+            bit = _C_EXPIRY
+            unit = 1000
+            relative = True
+        elif word == b"LBOUND":
+            bit = _C_LBOUND
+        elif word == b"BYINT":
+            bit = _C_BYINT
+        else:
+            option = _PLAIN_WORDS.get(word) or _PLAIN_WORDS.get(word.upper())
+            if option is None:
+                return False
+            bit = option[0]
+            unit = option[1]
+            relative = option[2]
+        if number == _SMALLEST:
+            return False
+        if seen & bit:
+            return False
+        seen |= bit
+        if bit == _C_BYINT:
+            by = number
+        elif bit == _C_LBOUND:
+            low = number
+        elif bit == _C_UBOUND:
+            high = number
+        else:
+            if number <= 0 or number > _LATEST:
+                return False
+            now = db.clock.now_ms()
+            when = number * unit + (now if relative else 0)
+            if when <= now:
+                return False
+        at += 2
+    if low > high:
+        return False
+    string: String = string_for_write(db, key)
+    old: cython.longlong = 0
+    if string is not None:
+        text: bytes = string.value()
+        old = parse_int64(text)
+        if old == _SMALLEST:
+            old = integer(text)
+    session.out.array(2)
+    # The comparisons with the largest and the smallest number exclude an overflow.
+    if (by > 0 and old > _LARGEST - by) or (by < 0 and old < _SMALLEST - by) or not low <= old + by <= high:
+        session.out.integer(old)
+        return session.out.integer(0)
+    new: cython.longlong = old + by
+    session.out.integer(new)
+    session.out.integer(by)
+    digits: bytes = decimal(new)
+    if string is not None and string.form == 0 and db.access.mode == _LRU:
+        string.data = digits  # changed in place, as by INCR
+        session.modified(key)
+        session.notify(b"$", b"incrby", key)
+    else:
+        update_string(session, key, digits, PLAIN, b"incrby")
+    if when:
+        db.set_expire(key, when)
+        session.notify(b"g", b"expire", key)
+    if session.engine.log is not None:
+        session.propagate([b"SET", key, digits, b"PXAT", decimal(when)] if when else [b"SET", key, digits, b"KEEPTTL"])
+    return True
 
 
 class _Options:
@@ -153,6 +277,8 @@ def _write(session: Session, value: Number, floating: bool) -> None:
 )
 def increx(session: Session, argv: list[bytes]) -> None:
     """Add to the number at a key within bounds, and set or remove the key's expiry."""
+    if _count(session, argv):
+        return
     options = _Options(session, argv)
     key = argv[1]
     string = string_for_write(session.db, key)

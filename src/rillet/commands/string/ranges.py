@@ -9,7 +9,7 @@ except ModuleNotFoundError:  # Cython is not installed: use a replacement for it
 
 from rillet.commands.arguments import integer
 from rillet.commands.string import command
-from rillet.commands.string.values import check_length, string_for_write, string_to_read
+from rillet.commands.string.values import check_length, form_of_word, string_for_write, string_to_read
 from rillet.errors import CommandError
 from rillet.runtime.session import Session
 from rillet.types.string import String, new_string
@@ -25,7 +25,7 @@ def append(session: Session, argv: list[bytes]) -> None:
     string: String = string_for_write(session.db, key)
     if string is None:
         size = len(tail)
-        session.db.set_string(key, tail)
+        session.db.set_string(key, tail, form_of_word(session))
     else:
         check_length(session, string.length() + len(tail))
         size = string.append(tail)

@@ -11,3 +11,4 @@ cpdef String string_to_change(Database db, bytes key)
 cpdef String string_for_write(Database db, bytes key)
 cpdef bint store_string(Session session, bytes key, bytes data, bytes event, int form=*) except -1
 cpdef bint update_string(Session session, bytes key, bytes data, int form, bytes event) except -1
+cpdef int form_of_word(Session session) except -1

@@ -11,14 +11,27 @@ from rillet.errors import CommandError, WrongType
 from rillet.keyspace import lru
 from rillet.keyspace.database import Database
 from rillet.protocol.reply_writer import ReplyWriter
+from rillet.runtime import session_state
 from rillet.runtime.session import Session
 from rillet.structs.dict import Dict
 from rillet.types.at_rest import LAST_STRING
-from rillet.types.string import String
+from rillet.types.string import TEXT, String
 
 _LAST_STRING = cython.declare(cython.int, LAST_STRING)
 
 _LFU = cython.declare(cython.int, lru.LFU)
+_IN_SCRIPT = cython.declare(cython.int, session_state.IN_SCRIPT)
+_TEXT = cython.declare(cython.int, TEXT)
+
+
+@cython.ccall
+@cython.exceptval(-1, check=False)
+def form_of_word(session: Session) -> cython.int:
+    """Return the form of a string that a command stores as it came.
+
+    Valkey stores no integer for a script, whose words have another owner (object.c: tryObjectEncoding).
+    """
+    return _TEXT if session.state & _IN_SCRIPT and session.engine.settings.compat.valkey else 0
 
 
 @cython.ccall
@@ -96,7 +109,7 @@ def store_string(
     """Store a value as SET does: remove the expiry, mark watchers, publish the event."""
     if session.db.access.mode == _LFU:
         session.db.touch_access(key)  # the lookup of setKey
-    session.db.replace_string(key, data, False, form)
+    session.db.replace_string(key, data, False, form or form_of_word(session))
     session.modified(key)
     session.notify(b"$", event, key)
     return True

@@ -11,7 +11,6 @@ from rillet.structs.listpack cimport Listpack
 from rillet.structs.skiplist cimport Skiplist
 from rillet.types.packed_zset cimport score_at
 
-@cython.final
 cdef class ZaddFastPath(SmallValuePath):
     cdef bint _add_awake(self, Session session, Database db, ArgumentSpans words, Py_ssize_t n, object value) except -1
 

@@ -31,7 +31,6 @@ if not cython.compiled:  # the compiled module gets these C names from its .pxd 
 _ZSET = cython.declare(cython.int, rest_buffer.ZSET)
 
 
-@cython.final
 @cython.cclass
 class ZaddFastPath(SmallValuePath):
     """The fast path of ZADD without options: supports small sorted sets, and keys that do not exist."""

@@ -101,15 +101,16 @@ def dump(
     return bytes(out.out)
 
 
-def seal_is_valid(payload: bytes, unchecked: bool = False, optional: bool = False) -> bool:
+def seal_is_valid(payload: bytes, unchecked: bool = False, optional: bool = False, relaxed: bool = False) -> bool:
     """Return whether a DUMP payload has a known version and the right checksum (verifyDumpPayload).
 
-    unchecked: skip the checksum. optional: a checksum of 0 means that there is none, as in Redis 8.6.
+    unchecked: skip the checksum. optional: a checksum of 0 means that there is none, as in Redis 8.6. relaxed: accept
+    later versions, too (rdb-version-check).
     """
     if len(payload) < _FOOTER:
         return False
     version = int.from_bytes(payload[-10:-8], "little")
-    if version > NEWEST_VERSION and version != _VALKEY:
+    if version > NEWEST_VERSION and version != _VALKEY and not relaxed:
         return False
     checksum = int.from_bytes(payload[-8:], "little")
     return unchecked or (optional and not checksum) or crc64(payload[:-8]) == checksum

@@ -115,7 +115,8 @@ def _get32(buf: bytearray, pos: cython.Py_ssize_t) -> cython.Py_ssize_t:
 @cython.inline
 @cython.exceptval(-1, check=False)
 def _put32(buf: bytearray, pos: cython.Py_ssize_t, number: cython.Py_ssize_t) -> cython.bint:
-    value: cython.uint = number & 0xFFFFFFFF
+    # Compiled, the cast masks; a mask of 32 bits would be a Python object.
+    value: cython.uint = cython.cast(cython.uint, number) if cython.compiled else number & 0xFFFFFFFF
     if pos < 0 or pos > len(buf) - 4:
         raise IndexError("pending entries: a write would exceed the table")
     if cython.compiled:

@@ -1,0 +1,30 @@
+cimport cython
+from rillet.structs.dict cimport Dict
+from rillet.structs.due_times cimport DueTimes
+from rillet.structs.listpack cimport Listpack
+from rillet.types.charged cimport Charged
+from rillet.types.field_triples cimport insert_span as insert_triple
+from rillet.types.field_triples cimport remove as remove_triple
+from rillet.types.field_triples cimport set_time as set_triple_time
+from rillet.types.field_triples cimport time_at as triple_time
+
+@cython.final
+cdef class FieldExpiry:
+    cdef public long long due
+    cdef public DueTimes times
+    cdef public Listpack triples
+
+@cython.final
+cdef class Hash(Charged):
+    cdef public Listpack listpack
+    cdef public Dict table
+    cdef public FieldExpiry expiry
+    cdef Listpack _triples(self)
+    cpdef bytes get(self, bytes field)
+    cpdef FieldExpiry start_expiry(self, object limits=*)
+    cpdef long long earliest(self) except -1
+    cdef Py_ssize_t locate(self, const unsigned char *at, Py_ssize_t size) except -2
+    cdef long long time_at(self, Py_ssize_t place, const unsigned char *at, Py_ssize_t size) except -1
+    cdef bint set_time_at(self, Py_ssize_t place, const unsigned char *at, Py_ssize_t size, long long when) except -1
+    cdef bint put_at(self, Py_ssize_t place, const unsigned char *at, Py_ssize_t size, const unsigned char *value, Py_ssize_t value_size) except -1
+    cdef bint remove_at(self, Py_ssize_t place, const unsigned char *at, Py_ssize_t size) except -1
