@@ -18,7 +18,7 @@ from tests.judge import running_redis
 from tests.persistence.state import STREAMS, WORK
 from tests.variants import by_speed
 
-STEP = by_speed(2, 9)  # between two damaged bytes
+STEP = by_speed(11, 19, 2)  # between two damaged bytes
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
@@ -82,7 +82,7 @@ def test_every_length_of_a_torn_log_is_sound_or_torn(tmp_path: Path) -> None:
     commands = whole * 2 + transaction + b"#TS:1700000000\r\n" + whole
     ends = {0, len(whole), 2 * len(whole), len(commands) - len(whole), len(commands),
             2 * len(whole) + len(transaction)}  # fmt: skip
-    for size in range(1, len(commands) + 1, STEP):
+    for size in range(1, len(commands) + 1, by_speed(3, 9, 1)):
         log.write_bytes(commands[:size])
         report = check(log)
         if size in ends:
@@ -103,7 +103,7 @@ def test_damage_in_a_log_is_reported_with_its_offset_and_not_repaired(store: Pat
     found = re.finditer(rb"[*$]\d+\r\n|(?<=[^\d\n])\r\n", whole[:400])
     frame = [at for one in found for at in range(*one.span())]
     assert len(frame) > 100
-    for at in frame:
+    for at in frame[:: by_speed(5, 9, 1)]:
         log.write_bytes(whole[:at] + b"!" + whole[at + 1 :])
         report = check(store)
         assert not report.sound, at
@@ -122,7 +122,7 @@ def test_with_checksums_no_byte_of_a_log_can_change(tmp_path: Path) -> None:
     assert whole.count(b"#RILLET:") > 50
     # The end is an empty batch, which vouches for the one before it: damage in it is as if it had been torn off.
     end = whole.rindex(b"#RILLET:")
-    for at in [*range(0, 300, STEP), *range(300, len(whole), 40 * STEP), *range(len(whole) - 60, len(whole), STEP)]:
+    for at in [*range(0, 300, STEP), *range(300, len(whole), 20 * STEP), *range(len(whole) - 60, len(whole), STEP)]:
         log.write_bytes(whole[:at] + bytes((whole[at] ^ 0x01,)) + whole[at + 1 :])
         report = check(tmp_path / "events.rillet")
         assert not report.sound, at

@@ -1,4 +1,4 @@
-"""`rillet stats`, `rillet groups` and `rillet tail`, as processes, on directories, servers and a cluster."""
+"""`rillet stats`, `rillet groups` and `rillet tail`, mostly as processes, on directories, servers and a cluster."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 import rillet
+from rillet.cli import main
 from tests.cluster import running_cluster
 from tests.judge import redis_binary, running_redis
 from tests.store.process import Other
@@ -231,8 +232,11 @@ def test_tail_follows_a_directory_from_owner_to_owner(folder: Path) -> None:
         (["--group", "billing"], 25),
     ],
 )  # fmt: skip
-def test_where_tail_begins(folder: Path, start: list[str], first: int | None) -> None:
-    lines = run("tail", folder, "orders", "--no-follow", "--json", *start).splitlines()
+def test_where_tail_begins(
+    folder: Path, start: list[str], first: int | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["tail", str(folder), "orders", "--no-follow", "--json", *start]) == 0
+    lines = capsys.readouterr().out.splitlines()
     assert [int(json.loads(line)["fields"]["n"]) for line in lines] == list(range(200 if first is None else first, 200))
 
 

@@ -3,6 +3,8 @@
     rillet info                                    the build and the optional packages that are installed
     rillet serve [redis.conf] [--port N] [--dir D]
     rillet check PATH [--repair] [--salvage OUT]   check the files of a store or server; save what is sound
+    rillet backup SOURCE TARGET                    copy a running store or server without a stall
+    rillet restore BACKUP TARGET [--to TIME]       make a new directory from a backup, as of a second
     rillet export SOURCE OUT.rdb [--rdb-version N] write the data as an RDB file for any server version
     rillet import SOURCE TARGET [--merge HOW]      copy files or a server into a store or a server
     rillet stats PLACE [--watch] [--json]          streams, groups, lag, pending messages by age, memory
@@ -30,6 +32,8 @@ SUBCOMMANDS = {
     "info": "show the build and the optional packages that are installed",
     "serve": "serve RESP on a socket: rillet serve [redis.conf] [--port N] [--dir D]",
     "check": "check the files of a store or server for damage: rillet check PATH [--repair] [--salvage OUT]",
+    "backup": "copy the data of a running store or server, and verify the copy: rillet backup SOURCE TARGET",
+    "restore": "make a new directory from a backup, as it was at a time: rillet restore BACKUP TARGET [--to TIME]",
     "export": "write the data of a store, a log or an RDB file as an RDB file of any version",
     "import": "copy an RDB file, a log or a server into a store or a server: rillet import SOURCE TARGET",
     "stats": "show streams, groups, lag, pending messages by age and memory of a store or server",

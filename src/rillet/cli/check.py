@@ -90,8 +90,8 @@ def _salvage(path: Path, out: Path, quiet: bool) -> int:
     said += f"; lost: {lost:,} bytes in {places}" if report.losses else "; nothing was lost"
     print(f"{out}: {said}" + (f", with {commands:,} command{'s' if commands != 1 else ''}" if commands else ""))
     kept = kept_of(engine)
-    if kept.functions or kept.values or kept.before or kept.after:
-        print(f"{out} has function libraries or modules' data: rillet opens it with rdb-foreign keep or skip")
+    if kept.values or kept.before or kept.after:
+        print(f"{out} has modules' data: rillet opens it with rdb-foreign keep or skip")
     return DAMAGED if report.losses else SOUND
 
 

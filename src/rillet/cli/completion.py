@@ -77,7 +77,8 @@ def _settings(parser: argparse.ArgumentParser) -> None:
 
     parser.add_argument("config", nargs="?", type=Path, help="a redis.conf")
     for name, setting in sorted(PARAMETERS.items()):
-        if setting.hidden or setting.alias or setting.ignored:
+        # A hidden setting is internal, unless it can only be set at the start: then it is an option of rillet.
+        if (setting.hidden and setting.mutable) or setting.alias or setting.absent:
             continue
         values = {**_VALUES, "compat": tuple(COMPATS)}.get(name)
         if values is None and setting.show(setting.default) in ("yes", "no"):

@@ -127,11 +127,10 @@ class _Import:
         result = Copied(sum(map(len, source.engine.databases)))
         if kept is not None:
             result.lost = [Lost(value.database, value.key, "the value of a module") for value in kept.values]
-            for what, data in (("function libraries", kept.functions),
-                               ("pieces of modules' data", [*kept.before, *kept.after])):  # fmt: skip
-                if data:
-                    result.lost.append(Lost(-1, b"", f"{len(data)} {what}"))
-            source.engine.preserved = None
+            data = [*kept.before, *kept.after]
+            if data:
+                result.lost.append(Lost(-1, b"", f"{len(data)} pieces of modules' data"))
+            kept.values, kept.before, kept.after = [], [], []
         return result
 
     def _opened(self) -> ServerTarget:

@@ -1,0 +1,108 @@
+"""`rillet backup SOURCE TARGET [--quick]`: copy the data of a running store or server, without stopping it.
+
+SOURCE is the directory of a store or of a server, a log, an RDB file, or a url (redis://, rediss://, unix://).
+
+    a directory      its log is copied up to its present end; the process that writes it takes no part and does not wait
+    a url            the server sends the data of this moment as to a replica (SYNC); if it refuses, it saves an RDB
+                     file (BGSAVE), which is copied if SOURCE runs on this machine
+
+TARGET is a new directory, which rillet.open, rillet serve --appendonly yes and redis-server --appendonly yes open, or
+an RDB file, if its name ends with .rdb. It is complete, or has no data: a failed or interrupted backup leaves none. It
+contains every change that was acknowledged before the command began, and whole transactions only.
+
+The copy is loaded, and every structure is checked; that needs memory for the data. With --quick, only the checksums and
+the form of each command are verified. On Linux, the kernel ends this process first if memory runs out.
+
+A backup of a directory contains the log since its last rewrite. With `aof-timestamp-enabled yes`, `rillet restore --to
+TIME` restores it to any second since then.
+
+Exit status: 0 the backup is complete; 1 the source is damaged; 2 there is no backup for another reason.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from rillet.cli.output import safe, size
+from rillet.client.address import Address
+from rillet.errors import LogCorrupt, NewerFormat, RilletError
+from rillet.persistence.aof.end import moment
+from rillet.store.backup import Backup, back_up, back_up_server
+from rillet.store.server_backup import ServerData
+
+COPIED, DAMAGED, NOTHING = 0, 1, 2
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("source", help="a directory of a store or server, a log, an RDB file, or a server's url")
+    parser.add_argument("target", type=Path, help="a new directory, or a new RDB file (*.rdb)")
+    parser.add_argument("--quick", action="store_true", help="verify checksums only, without loading the copy")
+    parser.add_argument("--timeout", type=float, default=60.0, metavar="SECONDS",
+                        help="how long to wait for a server (default: 60)")  # fmt: skip
+
+
+def run(options: argparse.Namespace) -> int:
+    """Copy the data and print a report; return the exit status."""
+    yield_memory()
+    return guarded_copy(lambda: _run(options))
+
+
+def _run(options: argparse.Namespace) -> None:
+    if "://" in options.source:
+        server = ServerData(Address.parse(options.source, strict=False), options.timeout)
+        made = back_up_server(server.receive, options.target, quick=options.quick)
+        print_report(made, f"{server.address} ({server.how})")
+    else:
+        made = back_up(Path(options.source), options.target, quick=options.quick)
+        print_report(made, options.source)
+    print(f"{options.target}: {_restorable(made)}")
+
+
+def _restorable(made: Backup) -> str:
+    end = made.end
+    if end.first < 0 or made.target.suffix == ".rdb":
+        return "can be restored as a whole"
+    return f"can be restored to any second from {moment(end.oldest)} on; the last one is {moment(end.last)}"
+
+
+def guarded_copy(work: Callable[[], None]) -> int:
+    """Run a backup or a restoration; print an error as one line; return the exit status."""
+    try:
+        work()
+    except (LogCorrupt, NewerFormat) as error:
+        print(f"rillet: {safe(str(error))}", file=sys.stderr)
+        return DAMAGED
+    except RilletError as error:
+        print(f"rillet: {safe(str(error).removeprefix('rillet: '))}", file=sys.stderr)
+        return NOTHING
+    except OSError as error:
+        print(f"rillet: {error.filename or 'the copy'}: {error.strerror}", file=sys.stderr)
+        return NOTHING
+    except KeyboardInterrupt:
+        print("rillet: interrupted; nothing was written", file=sys.stderr)
+        return NOTHING
+    return COPIED
+
+
+def print_report(made: Backup, source: str) -> None:
+    """Print what was copied, and how it was verified."""
+    commands = f", {made.end.commands:,} command{'s' if made.end.commands != 1 else ''}" if made.end.commands else ""
+    print(f"{made.target}: {size(made.bytes)} of {source}{commands}, in {made.seconds:.1f} s")
+    if made.end.torn:
+        print(f"{made.target}: left out: {made.end.torn} bytes of an unfinished write at the end")
+    if made.verified is None:
+        print(f"{made.target}: verified: checksums and the form of the commands")
+    for line in made.verified.read if made.verified is not None else ():
+        _, _, checked = line.partition(": every structure checked: ")
+        if checked:
+            print(f"{made.target}: verified: loaded, every structure checked: {checked}")
+
+
+def yield_memory() -> None:
+    """Let the kernel end this process, not the server, if memory runs out (Linux)."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000\n")
