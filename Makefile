@@ -13,11 +13,11 @@ SOURCES  := $(shell find src/rillet -name '*.py' -o -name '*.pxd' -o -type d ! -
 interpreted = PYTHONPATH="$(CURDIR)/src" RILLET_EXPECT=interpreted RILLET_NO_CYTHON=1
 compiled    = PYTHONPATH="$(CURDIR)/$(COMPILED)" RILLET_EXPECT=compiled \
               JAVA_HOME="$$(cat $(VENV)/java-home)" PYSPARK_PYTHON="$(CURDIR)/$(BIN)/python"
-pytest      = $(BIN)/python -m pytest --timeout=600 $(ARGS)
+pytest      = $(BIN)/python -m pytest --timeout=300 $(ARGS)
 # The time of every test goes into build/; the slowest are printed.
 timed       = --durations=30 --durations-min=1 --junit-xml=build/times-$(1).xml
 # ARGS may select tests; a run to which none of them belongs (pytest exits with 5) is no failure then.
-# Real processes, sockets and Spark beside five other runs: a test of these parts that fails runs a second time. The
+# Real processes, sockets and Spark beside six other runs: a test of these parts that fails runs a second time. The
 # summary lists it as RERUN: each such line is a defect of the test or of the code, to be looked at.
 twice       = --reruns 1 --reruns-delay 1 -r R
 SELECTED    = $(filter-out -%,$(ARGS))
@@ -29,7 +29,8 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo serve test test-fast test-interpreted test-spark test-compiled test-long wheel bench lint aio docs
-.PHONY: test-once test-once-store test-once-server test-once-rest test-once-selected
+.PHONY: test-frameworks
+.PHONY: test-once test-once-store test-once-store-p test-once-server test-once-rest test-once-selected
 
 help:
 	@echo 'make setup      a virtual environment in .venv, the packages, the compiled build, a Java if there is none'
@@ -38,6 +39,7 @@ help:
 	@echo 'make test       everything, at both speeds (interpreted src, then the compiled build)'
 	@echo 'make test-fast  what takes seconds, interpreted; one file: make test-fast ARGS=tests/structs'
 	@echo 'make test-long  fuzzers, kills and crash points for 30 minutes: MINUTES=480 for a night'
+	@echo 'make test-frameworks  rq, celery, BullMQ and more, unmodified, on rillet; in an environment of their own'
 	@echo 'make bench      speed against redis-server, as ratios: a table, and JSON in build/'
 	@echo 'make lint       ruff, mypy, import-linter, codespell'
 	@echo 'make aio        write the asyncio API again, after a change of the synchronous one'
@@ -73,10 +75,10 @@ demo: setup
 serve: $(COMPILED)/.stamp
 	@PYTHONPATH="$(CURDIR)/$(COMPILED)" $(BIN)/python -m rillet serve $(ARGS)
 
-# Six runs at a time keep two cores busy: those that start servers and Spark often wait. The interpreted tests begin while
-# the compiler still works.
+# Seven runs at a time keep two cores busy: those that start servers and Spark often wait. The interpreted tests begin
+# while the compiler still works.
 test: $(VENV)/packages.stamp
-	@$(MAKE) --no-print-directory -j6 test-interpreted test-spark test-compiled test-once
+	@$(MAKE) --no-print-directory -j7 test-interpreted test-spark test-compiled test-once
 	@echo 'rillet: all tests passed at both speeds'
 
 test-interpreted: $(VENV)/packages.stamp
@@ -91,15 +93,20 @@ test-compiled: setup
 	@echo '== compiled: $(COMPILED)'
 	@$(compiled) $(pytest) -q -m 'not spark and not once and not long' $(call timed,compiled) $(or-none)
 
-# The tests for which the speed makes no difference. They mostly wait, so three parts run side by side, unless ARGS
+# The tests for which the speed makes no difference. They mostly wait, so four parts run side by side, unless ARGS
 # selects tests.
 once        = -q $(twice) -m 'once and not spark and not long' $(call timed,once-$(1))
+ONCE_STORE  = $(wildcard tests/store/test_[p-z]*.py)
 ONCE_SERVER = tests/server tests/persistence
-test-once: $(if $(SELECTED),test-once-selected,test-once-store test-once-server test-once-rest)
+test-once: $(if $(SELECTED),test-once-selected,test-once-store test-once-store-p test-once-server test-once-rest)
 
 test-once-store: setup
-	@echo '== compiled, once: tests/store'
-	@$(compiled) $(pytest) $(call once,store) tests/store $(or-none)
+	@echo '== compiled, once: tests/store, a to o'
+	@$(compiled) $(pytest) $(call once,store) tests/store $(addprefix --ignore=,$(ONCE_STORE)) $(or-none)
+
+test-once-store-p: setup
+	@echo '== compiled, once: tests/store, p to z'
+	@$(compiled) $(pytest) $(call once,store-p) $(ONCE_STORE) $(or-none)
 
 test-once-server: setup
 	@echo '== compiled, once: $(ONCE_SERVER)'
@@ -115,6 +122,29 @@ test-once-selected: setup
 
 test-long: setup
 	@JAVA_HOME="$$(cat $(VENV)/java-home)" $(BIN)/python tools/test_long.py --minutes $(MINUTES) $(ARGS)
+
+# Software that is written for Redis, in its own environment: it must not change the versions of the main one. Without npm,
+# the scripts for Node are left out.
+FRAMEWORKS  := build/frameworks-venv
+NODE        := build/frameworks-node
+
+test-frameworks: $(COMPILED)/.stamp $(FRAMEWORKS)/.stamp $(NODE)/.stamp
+	@PYTHONPATH="$(CURDIR)/$(COMPILED)" RILLET_EXPECT=compiled RILLET_FRAMEWORKS=$(or $(RILLET_FRAMEWORKS),rillet) \
+	    $(if $(wildcard $(NODE)/node_modules),RILLET_NODE_MODULES="$(CURDIR)/$(NODE)/node_modules") \
+	    $(if $(RILLET_SUITE_REDIS_PY),RILLET_SUITE_REDIS_PY="$(RILLET_SUITE_REDIS_PY)") \
+	    $(FRAMEWORKS)/bin/python -m pytest --timeout=300 -W default -p no:cacheprovider -q $(if $(SELECTED),,tests/frameworks) $(ARGS)
+
+$(FRAMEWORKS)/.stamp: pyproject.toml | $(VENV)/bin/python
+	@$(BIN)/python -m venv $(FRAMEWORKS)
+	@$(FRAMEWORKS)/bin/python -m pip install --quiet --upgrade pip setuptools
+	@$(FRAMEWORKS)/bin/python tools/extra.py frameworks | $(FRAMEWORKS)/bin/python -m pip install --quiet --requirement /dev/stdin
+	@touch $@
+
+$(NODE)/.stamp:
+	@mkdir -p $(NODE)
+	@if command -v npm >/dev/null; then \
+	    npm install --prefix $(NODE) --no-audit --no-fund --ignore-scripts --loglevel error bullmq ioredis redis; fi
+	@touch $@
 
 test-fast: $(VENV)/packages.stamp
 	@$(interpreted) $(pytest) -q -m 'not slow and not spark and not once and not long'

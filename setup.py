@@ -68,10 +68,11 @@ def extensions() -> list[Extension]:
 
 
 def _compile_options(name: str) -> list[str]:
-    """Return the compiler options: no debug information, -O3 for the decoding loops of `columns`, -O1 without types."""
+    """Return the compiler options: no debug information, -O3 for loops over bytes, -O1 without types."""
     if sys.platform == "win32":
         return []
-    level = "-O3" if name.startswith("columns/") else "-O1" if name in PLAIN else "-O2"
+    loops = name.startswith(("columns/", "structs/bits", "structs/hyperloglog"))
+    level = "-O3" if loops else "-O1" if name in PLAIN else "-O2"
     return [level, "-g0", "-fno-strict-overflow"]
 
 

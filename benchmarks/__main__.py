@@ -13,6 +13,7 @@ from pathlib import Path
 
 from benchmarks import (
     arrow,
+    connections,
     data_commands,
     defrag,
     durability,
@@ -27,6 +28,8 @@ from benchmarks import (
     memory,
     owner_modes,
     peers,
+    replication,
+    scripts,
     server,
     small_keys,
     streams,
@@ -36,9 +39,9 @@ from benchmarks.harness import BUILDS, ROOT, Figure, report
 SPARK = ("spark_read", "spark_follow", "spark_latency", "spark_write", "spark_archive", "spark_tables")
 """Modules with a function `figures(rounds, scale)`; the Spark parts import Spark when they run."""
 PARTS = (
-    "server", "streams", "groups", "durability", "embedded", "interfaces", "owner_modes", "memory", "defrag",
-    "hash_tables", "small_keys", "data_commands", "keyspace", "peers", "expiry", "eviction", "lazyfree",
-    "arrow",
+    "server", "connections", "streams", "groups", "durability", "embedded", "interfaces", "owner_modes", "memory",
+    "defrag", "hash_tables", "small_keys", "data_commands", "scripts", "keyspace", "peers", "expiry", "eviction",
+    "lazyfree", "replication", "arrow",
     *SPARK,
 )  # fmt: skip
 
@@ -48,6 +51,8 @@ def measure(parts: list[str], rounds: int, scale: float, mode: str) -> list[Figu
     figures: list[Figure] = []
     if "server" in parts:
         figures += server.run(rounds, mode, scale)
+    if "connections" in parts:
+        figures += connections.run(rounds, mode, scale)
     if "streams" in parts:
         figures += streams.run(rounds, mode, scale)
     if "groups" in parts:
@@ -66,6 +71,8 @@ def measure(parts: list[str], rounds: int, scale: float, mode: str) -> list[Figu
         figures += small_keys.run(rounds, mode, scale)
     if "data_commands" in parts:
         figures += data_commands.run(rounds, mode, scale)
+    if "scripts" in parts:
+        figures += scripts.run(rounds, mode, scale)
     if "keyspace" in parts and mode == "compiled":
         figures += keyspace.run(min(rounds, 3), mode, scale)
     if "peers" in parts and mode == "compiled":
@@ -80,6 +87,8 @@ def measure(parts: list[str], rounds: int, scale: float, mode: str) -> list[Figu
         figures += eviction.run(mode, scale)
     if "lazyfree" in parts and mode == "compiled":
         figures += lazyfree.run(mode, scale)
+    if "replication" in parts and mode == "compiled":
+        figures += replication.run(min(rounds, 3), mode, scale)
     if "arrow" in parts and mode == "compiled":
         figures += arrow.figures(rounds, scale)
     for name in SPARK:

@@ -1,4 +1,4 @@
-"""The data commands beside the servers that have them: bits, HyperLogLog, places, arrays; redis-benchmark -c 50 -P 64.
+"""The data commands beside the servers that have them: bits, HyperLogLog, places, arrays and others; -c 50 -P 64.
 
 A case names its family, the first server that has the command, what both servers run beforehand, the command, and the
 number of requests. `__rand_int__` in a command is a random number below RANDOM, with leading zeros. Servers newer
@@ -56,6 +56,12 @@ _SORTED: tuple[Words, ...] = (
     ("MSET", *(word for number in _NUMBERS for word in (f"w:{number}", 1000 - number))),
     *(("HSET", f"h:{number}", "name", f"name {number}", "age", number) for number in _NUMBERS),
 )  # fmt: skip
+_HASH: tuple[Words, ...] = (
+    ("HSET", "small", *(word for number in range(10) for word in (f"f{number}", "value"))),
+    *(("HSET", "large", *(word for number in range(at, at + 1000) for word in (f"f:{number:012d}", "value")))
+      for at in range(0, RANDOM, 1000)),
+)  # fmt: skip
+_TIMED: tuple[Words, ...] = (*_HASH, ("HEXPIRE", "small", 1000, "FIELDS", 3, "f1", "f2", "f3"))
 _TEN = [word for number in range(10) for word in (f"k:{number}", "value")]
 CASES = (
     Case("SETBIT in a string of 12.5 kB", "7.0", _BITMAP, ("SETBIT", "bits", 54_321, 1), 1_000_000),
@@ -93,6 +99,17 @@ CASES = (
     Case("DIGEST of 12.5 kB", "newest", (("SET", "k", _LONG),), ("DIGEST", "k"), 200_000),
     Case("MSETEX of 10 keys", "newest", (), ("MSETEX", 10, *_TEN, "EX", 1000), 200_000),
     Case("INCREX within a bound", "newest", (), ("INCREX", "n", "UBOUND", 10**12, "EX", 1000), 500_000),
+    Case("HEXPIRE of 2 of 10 fields", "newest", _HASH, ("HEXPIRE", "small", 1000, "FIELDS", 2, "f3", "f7"), 300_000),
+    Case("HEXPIRE, a random one of 100,000 fields", "newest", _HASH,
+         ("HEXPIRE", "large", 1000, "FIELDS", 1, "f:__rand_int__"), 300_000),
+    Case("HPERSIST of 2 of 10 fields", "newest", _TIMED, ("HPERSIST", "small", "FIELDS", 2, "f3", "f7"), 300_000),
+    Case("HTTL of 2 of 10 fields", "newest", _TIMED, ("HTTL", "small", "FIELDS", 2, "f3", "f7"), 500_000),
+    Case("HGETEX of 2 of 10 fields", "newest", _TIMED, ("HGETEX", "small", "EX", 1000, "FIELDS", 2, "f3", "f7"),
+         300_000),
+    Case("HSETEX of 2 of 10 fields", "newest", _TIMED,
+         ("HSETEX", "small", "EX", 1000, "FIELDS", 2, "f3", "x", "f7", "y"), 300_000),
+    Case("HGETDEL, a random one of 100,000 fields", "newest", _HASH,
+         ("HGETDEL", "large", "FIELDS", 1, "f:__rand_int__"), 300_000),
     Case("ARSET, random index, an integer", "newest", (), ("ARSET", "new", "__rand_int__", 12345), 1_000_000),
     Case("ARSET, random index, 20 bytes", "newest", (), ("ARSET", "new", "__rand_int__", "x" * 20), 1_000_000),
     Case("ARGET, random index", "newest", _CELLS, ("ARGET", "numbers", "__rand_int__"), 1_000_000),

@@ -4,7 +4,8 @@
 
     RILLET_EXPECT=compiled|interpreted   the build that must be imported
     RILLET_NO_CYTHON=1                   Cython cannot be imported, as on a user's machine
-    RILLET_EXAMPLES=N                    examples of each property (30)
+    RILLET_EXAMPLES=N                    examples of each property (30; interpreted 15), and the long sizes of
+                                         tests.variants.by_speed: `make test-long` sets it
     RILLET_ALL_SPEEDS=1                  also run interpreted what ONCE_FOLDERS and the pages run once
 
 Tests that need an optional server or suite are collected only where that server or suite is present. One line at the
@@ -30,6 +31,7 @@ if os.environ.get("RILLET_NO_CYTHON"):
 import rillet
 from rillet._compiled import by_speed
 from tests.judge import PEERS, Judge, peer_binary, redis_binary, required_binary, running_redis
+from tests.variants import COMPILED
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a shell's background jobs; child processes inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -65,8 +67,14 @@ DEFAULTS = {
 # No deadline for an example: its duration depends on the machine and its load. `make test` runs each property at both
 # speeds; `make test-long` sets a higher number of examples.
 settings.register_profile("rillet", deadline=None, suppress_health_check=[HealthCheck.too_slow],
-                          max_examples=int(os.environ.get("RILLET_EXAMPLES", "30")))  # fmt: skip
+                          max_examples=int(os.environ.get("RILLET_EXAMPLES", "30" if COMPILED else "15")))  # fmt: skip
 settings.load_profile("rillet")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Skip the files of which `-m "not once"` leaves nothing: their import takes seconds."""
+    leaves = "not once" not in config.option.markexpr or "RILLET_ALL_SPEEDS" in os.environ
+    return True if not leaves and collection_path.is_file() and _runs_once(collection_path) else None
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m selects by the marks
@@ -88,9 +96,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _runs_once(path: Path) -> bool:
-    """Return whether the tests of a file run at one speed: pages, and most files of some folders."""
-    place = path.relative_to(TESTS).parts if path.is_relative_to(TESTS) else ()
-    return path.suffix == ".md" or (bool(place) and place[0] in ONCE_FOLDERS and path.name not in BOTH_SPEEDS)
+    """Return whether the tests of a file run at one speed: pages, examples, and most files of some folders."""
+    if not path.is_relative_to(TESTS):
+        return True
+    place = path.relative_to(TESTS).parts
+    return place[0] in ONCE_FOLDERS and path.name not in BOTH_SPEEDS
 
 
 def _absent_variables(item: pytest.Item) -> set[str]:

@@ -35,6 +35,9 @@ class Job:
     interpreted: bool = True
 
 
+# The folders of tests/ whose tests have more examples, or long sizes (tests.variants.by_speed), in `make test-long`.
+PROPERTIES = ("columns", "structs", "types", "protocol", "commands", "keyspace", "persistence", "differential")
+
 # The folders of tests/ that have tests with the mark `long`. One job for each, so that a short run reaches all of them.
 MARKED = sorted(
     {
@@ -76,9 +79,12 @@ JOBS = (
     Job("model", _module("tests.model", "--rounds", "150", "--minutes", "5", "--history")),
     Job("ledger", lambda seed: _module("tests.spark.ledger", "--strikes", "6", "--sink", SINKS[seed % 5])(seed),
         interpreted=False),
-    *(Job(f"properties-{folder}", _properties(folder)) for folder in ("columns", "structs", "types", "protocol")),
+    Job("replication", _module("tests.replication.matrix", "--rounds", "4"), interpreted=False),
+    *(Job(f"properties-{folder}", _properties(folder)) for folder in PROPERTIES),
     Job("ordinary", lambda _seed: ["-m", "pytest", "-q", "-m", "not once and not long and not spark", "--timeout=1800",
                                    "tests/store", "tests/server", "tests/cli", "docs"]),
+    Job("once", lambda _seed: ["-m", "pytest", "-q", "-m", "once and not long and not spark", "--timeout=1800",
+                               "tests/store", "tests/server", "tests/cli"], interpreted=False),
     *(Job(f"long-{folder}", _marked(folder), interpreted=folder != "spark") for folder in MARKED),
 )  # fmt: skip
 

@@ -7,7 +7,8 @@
         events.add({"kind": "arrival", "gate": "B7"})
 
 One engine, three interfaces: `open()` in this process, `rillet serve` on a socket, and the Spark source `rillet`.
-`connect("redis://...")` provides the same API over a Redis, Valkey or rillet server.
+`connect("redis://...")` provides the same API over a Redis, Valkey or rillet server, and `follow("redis://...")`
+a copy of its data in this process.
 
 `import rillet` imports only this file; public names are imported on first use.
 """
@@ -19,8 +20,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rillet.errors import (
+        Busy,
         BusyGroup,
         BusyKey,
+        ChangesLost,
         ClusterDown,
         CommandError,
         Corrupt,
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
         InvalidValue,
         Loading,
         LogCorrupt,
+        MasterDown,
         Misconf,
         ModuleFailure,
         NestedCall,
@@ -39,13 +43,16 @@ if TYPE_CHECKING:
         NoGroup,
         NoPerm,
         NoProto,
+        NoReplicas,
         NoScript,
         NotAStore,
+        NotBusy,
         NotSent,
         OutcomeUnknown,
         OutOfMemory,
         ProtocolError,
         ReadOnly,
+        Redirect,
         RilletError,
         StoreBusy,
         StoreClosed,
@@ -54,10 +61,12 @@ if TYPE_CHECKING:
         TransactionConflict,
         TryAgain,
         Unblocked,
+        Unkillable,
         UnknownTimeout,
         WrongPass,
         WrongType,
     )
+    from rillet.replication.changes import Change, ChangePosition
     from rillet.store import (
         Array,
         Bitmap,
@@ -111,6 +120,7 @@ if TYPE_CHECKING:
     )
     from rillet.store.codecs import Codec
     from rillet.store.encoding import IDLike
+    from rillet.store.follow import AsyncReplica, Replica, follow
     from rillet.store.positions import Position
     from rillet.store.recovery import Recovery
     from rillet.store.serving import StoreServer
@@ -121,17 +131,16 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _ERRORS = """
-    BusyGroup BusyKey ClusterDown CommandError Corrupt ExecAbort IncompatibleOwner InvalidEntry InvalidObj InvalidValue
-    Loading LogCorrupt Misconf ModuleFailure NestedCall NewerFormat NoAuth NoGroup NoPerm NoProto NoScript NotAStore
-    NotSent
-    OutOfMemory OutcomeUnknown ProtocolError ReadOnly RilletError StoreBusy StoreClosed StoreError StoreTimeout
-    TransactionConflict TryAgain Unblocked UnknownTimeout WrongPass WrongType
+    Busy BusyGroup BusyKey ChangesLost ClusterDown CommandError Corrupt ExecAbort IncompatibleOwner InvalidEntry
+    InvalidObj InvalidValue Loading LogCorrupt MasterDown Misconf ModuleFailure NestedCall NewerFormat NoAuth
+    NoGroup NoPerm NoProto NoReplicas NoScript NotAStore NotBusy NotSent OutOfMemory OutcomeUnknown ProtocolError
+    ReadOnly Redirect RilletError StoreBusy StoreClosed StoreError StoreTimeout TransactionConflict TryAgain
+    Unblocked Unkillable UnknownTimeout WrongPass WrongType
 """
 _STORE = """
-    Array Bitmap ChannelMessage Consumer ConsumerInfo Counter Entry Geo Group GroupInfo GroupStats Hash HyperLogLog List
-    Message
-    MultiConsumer PendingEntry PendingSummary Set SortedSet Store StoreStats Stream StreamMemory StreamStats String
-    Subscription codecs connect open
+    Array Bitmap ChannelMessage Consumer ConsumerInfo Counter Entry Geo Group GroupInfo GroupStats Hash HyperLogLog
+    List Message MultiConsumer PendingEntry PendingSummary Set SortedSet Store StoreStats Stream StreamMemory
+    StreamStats String Subscription codecs connect open
 """
 _AIO = """
     AsyncArray AsyncBitmap AsyncConsumer AsyncCounter AsyncGeo AsyncGroup AsyncHash AsyncHyperLogLog AsyncList
@@ -144,6 +153,11 @@ _HOMES = {
     **dict.fromkeys(_AIO.split(), "rillet.store.aio"),
     **dict.fromkeys(_TRANSACTION.split(), "rillet.store.transaction"),
     "NoConnection": "rillet.store.transports.transport",
+    "AsyncReplica": "rillet.store.follow",
+    "Change": "rillet.replication.changes",
+    "ChangePosition": "rillet.replication.changes",
+    "Replica": "rillet.store.follow",
+    "follow": "rillet.store.follow",
     "Codec": "rillet.store.codecs",
     "IDLike": "rillet.store.encoding",
     "Position": "rillet.store.positions",
@@ -166,6 +180,7 @@ __all__ = [
     "AsyncList",
     "AsyncMessage",
     "AsyncMultiConsumer",
+    "AsyncReplica",
     "AsyncSet",
     "AsyncSortedSet",
     "AsyncStore",
@@ -174,8 +189,12 @@ __all__ = [
     "AsyncSubscription",
     "AsyncTransaction",
     "Bitmap",
+    "Busy",
     "BusyGroup",
     "BusyKey",
+    "Change",
+    "ChangePosition",
+    "ChangesLost",
     "ChannelMessage",
     "ClusterDown",
     "Codec",
@@ -200,6 +219,7 @@ __all__ = [
     "List",
     "Loading",
     "LogCorrupt",
+    "MasterDown",
     "Message",
     "Misconf",
     "ModuleFailure",
@@ -211,8 +231,10 @@ __all__ = [
     "NoGroup",
     "NoPerm",
     "NoProto",
+    "NoReplicas",
     "NoScript",
     "NotAStore",
+    "NotBusy",
     "NotSent",
     "OutOfMemory",
     "OutcomeUnknown",
@@ -223,6 +245,8 @@ __all__ = [
     "Queued",
     "ReadOnly",
     "Recovery",
+    "Redirect",
+    "Replica",
     "RilletError",
     "Set",
     "SortedSet",
@@ -243,6 +267,7 @@ __all__ = [
     "TransactionConflict",
     "TryAgain",
     "Unblocked",
+    "Unkillable",
     "UnknownTimeout",
     "WrongPass",
     "WrongType",
@@ -250,6 +275,7 @@ __all__ = [
     "codecs",
     "compiled",
     "connect",
+    "follow",
     "open",
 ]
 

@@ -25,6 +25,7 @@ char = schar = uchar = short = ushort = uint = long = ulong = longlong = ulonglo
 Py_ssize_t = size_t = Py_hash_t = builtins.int
 double = builtins.float
 void = None
+NULL = None
 p_char = p_uchar = p_const_uchar = p_void = bytearray
 pp_const_uchar = pp_uchar = p_Py_ssize_t = p_uint = p_ulonglong = p_double = list
 int = builtins.int
@@ -35,7 +36,7 @@ def _same(target: _T) -> _T:
     return target
 
 
-cfunc = ccall = inline = nogil = final = cclass = internal = no_gc = no_gc_clear = _same
+cfunc = ccall = inline = nogil = with_gil = final = cclass = internal = no_gc = no_gc_clear = _same
 
 
 def _decorator(*_args: Any, **_kwargs: Any) -> Callable[[_T], _T]:

@@ -9,7 +9,7 @@
     ├── CommandError           a command was rejected; str(error) is the RESP error line
     │   ├── WrongType  NoGroup  BusyGroup  BusyKey  NoAuth  WrongPass  NoProto  NoPerm
     │   ├── ExecAbort  Unblocked  Misconf  Loading  ReadOnly  NoScript  ClusterDown  TryAgain
-    │   ├── OutOfMemory  InvalidObj
+    │   ├── OutOfMemory  InvalidObj  Busy  NotBusy  Unkillable  MasterDown  NoReplicas  Redirect
     │   └── ModuleFailure      a module's code raised an exception, or ran too long
     └── StoreError             the store on disk cannot be opened or written
         ├── NotAStore  NewerFormat  StoreClosed  StoreBusy  IncompatibleOwner
@@ -17,6 +17,7 @@
         ├── OutcomeUnknown     the connection broke after a command was sent: it may or may not have been executed
         │   └── UnknownTimeout no reply within `timeout`; also a StoreTimeout
         ├── StoreTimeout       no answer within `timeout`: nothing was changed; also a TimeoutError
+        ├── ChangesLost        a consumer's changes are no longer held; has `after` and `position`
         ├── TransactionConflict  another client changed a watched key
         └── NestedCall         a signal handler called the store while the engine ran a command of the same thread
 
@@ -210,10 +211,48 @@ class NoScript(CommandError):
     prefix = "NOSCRIPT"
 
 
+class NoReplicas(CommandError):
+    """Fewer than min-replicas-to-write replicas are in time (Redis: shared.noreplicaserr)."""
+
+    prefix = "NOREPLICAS"
+    default = "Not enough good replicas to write."
+
+
+class Busy(CommandError):
+    """A script runs for longer than busy-reply-threshold."""
+
+    prefix = "BUSY"
+
+
+class NotBusy(CommandError):
+    """SCRIPT KILL was called while no script runs."""
+
+    prefix = "NOTBUSY"
+
+
+class Unkillable(CommandError):
+    """SCRIPT KILL cannot end a script that has written."""
+
+    prefix = "UNKILLABLE"
+
+
 class ClusterDown(CommandError):
     """No node of the cluster serves the slot of the key for now, or the cluster lacks too many nodes."""
 
     prefix = "CLUSTERDOWN"
+
+
+class MasterDown(CommandError):
+    """A replica has no link to its master, and must not answer from data that may be stale."""
+
+    prefix = "MASTERDOWN"
+    default = "Link with MASTER is down and replica-serve-stale-data is set to 'no'."
+
+
+class Redirect(CommandError):
+    """A replica sends a client that can follow to its master, `host:port` (Valkey: CLIENT CAPA REDIRECT)."""
+
+    prefix = "REDIRECT"
 
 
 class TryAgain(CommandError):
@@ -248,6 +287,18 @@ class IncompatibleOwner(StoreError):
 
 class NestedCall(StoreError):
     """A signal handler called the store while the same thread was executing a command; nothing was executed."""
+
+
+class ChangesLost(StoreError):
+    """The changes after a consumer's position are in neither the replica nor the server's backlog.
+
+    after: the position of the consumer. position: where the replica is now. Read the data again, and continue there.
+    """
+
+    def __init__(self, reason: str, after: str, position: str) -> None:
+        super().__init__(reason)
+        self.after = after
+        self.position = position
 
 
 class TransactionConflict(StoreError):

@@ -17,6 +17,7 @@ from rillet.columns.resp_decoder import DONE, RangeDecoder  # noqa: E402
 from rillet.columns.row_builder import BadValue  # noqa: E402
 from rillet.columns.value_parsing import exactly  # noqa: E402
 from tests.columns.model import Entry, reply, text  # noqa: E402
+from tests.variants import by_speed  # noqa: E402
 
 MODES = ("PERMISSIVE", "DROPMALFORMED", "FAILFAST")
 SCHEMA = pa.schema(
@@ -155,7 +156,7 @@ def rounded(digits: str, precision: int, scale: int) -> Decimal | None:
         return None
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=by_speed(120, 80, 300))
 @given(DECIMAL_LIKE, st.integers(1, 38), st.integers(0, 38))
 @example("1.005", 5, 2)
 @example("-0.005", 5, 2)

@@ -30,6 +30,7 @@ def test_undecoded_bytes_keep_their_order_and_the_buffer_stays_small(
         assert bytes(buffer.buf[buffer.pos : buffer.end]) == expected
         buffer.pos += min(decoded, len(expected))
         expected = expected[decoded:]
+        buffer.check()
     assert len(buffer.buf) < 4 * (size + sum(len(data) for data, _, _ in steps) + 1)
 
 
@@ -97,6 +98,8 @@ def test_the_buffer_doubles_and_so_copies_each_byte_a_constant_number_of_times(s
 
 def test_an_exchange_takes_the_replies_without_a_copy_and_the_writer_continues_in_the_other_buffer() -> None:
     buffer, out = ReceiveBuffer(8), ReplyWriter()
+    out.integer(1)  # the first reply allocates the writer's buffer
+    out.take()
     first, second = buffer.buf, out.buf
     for text in (b"one", b"two", b"x" * 5000):
         out.bulk(text)
@@ -121,3 +124,14 @@ def test_an_exchange_of_nothing_leaves_nothing_to_decode() -> None:
     buffer, out = ReceiveBuffer(4), ReplyWriter()
     buffer.exchange(out)
     assert buffer.pos == buffer.end == len(out) == 0
+
+
+def test_an_exchange_of_nothing_keeps_the_buffer_that_all_writers_without_a_reply_share() -> None:
+    buffer, out = ReceiveBuffer(4), ReplyWriter()
+    buffer.exchange(out)
+    buffer.feed(b"received")
+    out.check()
+    assert len(ReplyWriter().buf) == len(out.buf) == 0
+    out.integer(7)
+    buffer.exchange(out)
+    assert bytes(buffer.buf[buffer.pos : buffer.end]) == b"received:7\r\n"

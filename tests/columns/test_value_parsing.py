@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rillet.columns.value_parsing import ValueParser, exactly
+from tests.variants import by_speed
 
 MICROSECOND = timedelta(microseconds=1)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -109,7 +110,7 @@ def test_doubles_are_rounded_correctly_at_the_limits_of_the_fast_path(text: byte
     assert math.copysign(1, real(text) or 0.0) == math.copysign(1, float(text)) or float(text) == 0
 
 
-@settings(deadline=None, max_examples=500)
+@settings(deadline=None, max_examples=by_speed(200, 100, 500))
 @given(st.text("0123456789.-", min_size=1, max_size=10).map(str.encode))
 def test_short_doubles_are_read_as_one_word(text: bytes) -> None:
     result = real(text)

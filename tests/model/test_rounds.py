@@ -30,14 +30,14 @@ def _run(kind: str, rounds: int, seed: int, roles: tuple[str, ...] = ALL) -> Non
     assert "unexpected" not in done.stdout
 
 
-@pytest.mark.parametrize(("kind", "rounds"), [("memory", by_speed(40, 10)), ("owner", by_speed(12, 4))])
+@pytest.mark.parametrize(("kind", "rounds"), [("memory", by_speed(10, 4, 20)), ("owner", by_speed(3, 2, 6))])
 def test_rounds_in_this_process(kind: str, rounds: int) -> None:
     _run(kind, rounds, seed=100)
 
 
 @pytest.mark.once
 @pytest.mark.parametrize(
-    ("kind", "rounds"), [("attached", 5), ("process", 6), ("redis", 10), ("serve", 8), ("restart", 6)]
+    ("kind", "rounds"), [("attached", 2), ("process", 2), ("redis", 3), ("serve", 3), ("restart", 2)]
 )
 def test_rounds_over_a_socket(kind: str, rounds: int) -> None:
     _run(kind, rounds, seed=200)

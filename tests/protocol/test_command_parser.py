@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from rillet.errors import ProtocolError
 from rillet.protocol.command_parser import CommandParser, QueryBufferExceeded, pack_command, split_args
 from tests.protocol.feeding import commands, randomly, singly
+from tests.variants import by_speed
 
 XADD = [b"XADD", b"events", b"*", b"temperature", b"21.5", b"place", b"", b"raw", bytes(range(256))]
 
@@ -212,7 +213,7 @@ def test_the_bytes_after_a_bulk_string_are_not_checked() -> None:
     assert commands([b"*1\rX$4\rXPINGXX*1\r\n$1\r\na\r\n"]) == [[b"PING"], [b"a"]]
 
 
-@settings(max_examples=300)
+@settings(max_examples=by_speed(150, 80, 300))
 @given(st.lists(st.sampled_from([b"*", b"$", b"1", b"2", b"-", b"\r", b"\n", b"\r\n", b"a", b'"', b"\0"]), max_size=30))
 def test_random_bytes_give_commands_or_one_error(pieces: list[bytes]) -> None:
     data = b"".join(pieces)

@@ -52,6 +52,9 @@ def test_a_timestamp_is_written_once_per_second_and_never_decreases() -> None:
     feed.begin(3, 8_999)
     feed.begin(3, 9_000)
     assert feed.take() == SELECT_3 + b"#TS:9\r\n"
+    feed.forget_db()  # a new file begins with the time, too
+    feed.begin(3, 9_500)
+    assert feed.take() == b"#TS:9\r\n" + SELECT_3
     feed.timestamps = False
     feed.begin(3, 10_000)
     assert feed.take() == b""

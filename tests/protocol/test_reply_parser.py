@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from rillet.errors import CommandError, ProtocolError
 from rillet.protocol.reply_parser import INCOMPLETE, MAX_DEPTH, Push, ReplyError, ReplyParser, parse_all
 from tests.protocol.feeding import randomly, replies, singly
+from tests.variants import by_speed
 
 EVERYTHING = (
     b"+OK\r\n-ERR no\r\n!5\r\nERR x\r\n:-5\r\n:+7\r\n:18446744073709551615\r\n$3\r\nabc\r\n$0\r\n\r\n$-1\r\n*-1\r\n"
@@ -127,7 +128,7 @@ ATOMS = st.sampled_from(
 )
 
 
-@settings(max_examples=400)
+@settings(max_examples=by_speed(150, 80, 400))
 @given(st.lists(ATOMS, max_size=25))
 def test_random_replies_give_values_or_one_error(pieces: list[bytes]) -> None:
     data = b"".join(pieces)

@@ -250,3 +250,32 @@ def test_the_remaining_types_round_trip_through_the_parser() -> None:
     assert push == [b"message"]
     assert big == int("1" * 40)
     assert text == b"text"
+
+
+@pytest.mark.parametrize(
+    ("method", "arguments"),
+    [
+        ("raw", (b"",)), ("raw", (b"x",)), ("bulks", ([],)), ("bulks", ([b""],)), ("reserve", (1,)),
+        ("bulk_slice", (bytearray(), 0, 0)), ("raw_then_slice", (b"", bytearray(), 0, 0)), ("integer", (1,)),
+        ("insert_array", (0, 0)), ("insert_map", (0, 0)), ("insert_set", (0, 0)), ("truncate", (0,)), ("take", ()),
+        ("hand_over", ()), ("shrink", (0,)), ("error", (b"",)), ("simple", (b"",)), ("null", ()),
+    ],
+)  # fmt: skip
+def test_the_buffer_of_writers_without_a_reply_stays_empty(method: str, arguments: tuple[object, ...]) -> None:
+    idle, out = ReplyWriter(), ReplyWriter()
+    assert idle.buf is out.buf
+    getattr(out, method)(*arguments)
+    assert out.used == 0 or out.buf is not idle.buf
+    assert len(idle.buf) == 0
+    for one in (idle, out):
+        one.check()
+
+
+def test_a_write_into_the_shared_buffer_is_detected() -> None:
+    idle = ReplyWriter()
+    idle.buf += b"x"
+    try:
+        with pytest.raises(AssertionError):
+            ReplyWriter().check()
+    finally:
+        idle.buf.clear()

@@ -21,9 +21,11 @@ import pytest
 from rillet.protocol.command_parser import pack_command
 from tests.judge import running_redis
 from tests.server.harness import LOOPS, TIMEOUT, Client, Running, running
+from tests.variants import long
 
 pytestmark = pytest.mark.once
 
+ENDS = ("SIGTERM", "SIGINT", "SHUTDOWN", "SHUTDOWN SAVE", "SHUTDOWN NOSAVE")
 COMMON = ("--compat", "7.0", "--save", "", "--enable-protected-configs", "yes", "--enable-debug-command", "yes")
 # Microseconds that a child sleeps at each key: longer than any test.
 SLOW = "CONFIG SET rdb-key-save-delay 100000000"
@@ -318,8 +320,9 @@ def _alive(pid: int) -> bool:
     return True
 
 
-@pytest.mark.parametrize("loop", LOOPS)
-@pytest.mark.parametrize("end", ["SIGTERM", "SIGINT", "SHUTDOWN", "SHUTDOWN SAVE", "SHUTDOWN NOSAVE"])
+@pytest.mark.parametrize(("loop", "end"), [
+    *(("uvloop", end) for end in ENDS), ("asyncio", "SIGTERM"), *long(*(("asyncio", end) for end in ENDS[1:])),
+])  # fmt: skip
 def test_a_shutdown_kills_the_saving_child(tmp_path: Path, loop: str, end: str) -> None:
     with running(tmp_path, "--save", "900 1", loop=loop) as server, server.client() as client:
         child = _with_a_child(server, client)
@@ -384,6 +387,19 @@ def test_a_second_signal_ends_the_final_save(tmp_path: Path, loop: str) -> None:
         assert status == 1
         assert "# You insist... exiting now." in said
         assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("preamble", ["yes", "no"])
+def test_sigterm_during_a_slow_rewrite_ends_the_server(tmp_path: Path, preamble: str) -> None:
+    with running(tmp_path, "--save", "", "--appendonly", "yes", "--aof-use-rdb-preamble", preamble) as server:
+        with server.client() as client:
+            client.call("SET k v")
+            client.call(SLOW)
+            client.call("BGREWRITEAOF")
+            assert client.info("aof_rewrite_in_progress") == "1"
+            status, said = server.stop()
+        assert status == 0
+        assert "There is a child rewriting the AOF. Killing it!" in said
 
 
 def test_settings_select_the_effect_of_a_signal(tmp_path: Path) -> None:

@@ -40,3 +40,28 @@ def test_the_client_with_the_largest_buffers_is_disconnected(tmp_path: Path) -> 
             assert large.rest() == b""
         assert small.call("PING") == b"+PONG\r\n"
         assert small.info("evicted_clients") == "1"
+
+
+def test_names_of_subscriptions_count(tmp_path: Path) -> None:
+    options = ("--maxmemory", "1mb", "--maxmemory-policy", "noeviction", "--compat", "newest")
+    with running(tmp_path, *options) as server, server.client() as client, server.client() as other:
+        name, count = "n" * 10_000, 0
+        while (reply := client.call(f"SUBSCRIBE {name}{count}")).startswith(b"*3"):
+            count += 1
+        assert reply.startswith(b"-OOM command not allowed when used memory > 'maxmemory'")
+        assert 10 < count < 110
+        assert other.call("SET a 1").startswith(b"-OOM")
+        assert client.call("UNSUBSCRIBE").startswith(b"*3")
+
+
+def test_info_shows_the_present_size_of_the_clients(tmp_path: Path) -> None:
+    """A transaction of 500 commands was the largest part of a small server's memory until the next periodic job."""
+    with running(tmp_path) as server, server.client() as client:
+        before = int(client.info("mem_clients_normal"))
+        client.call("MULTI")
+        for _ in range(500):
+            client.call("SET key value")
+        with server.client() as other:
+            assert int(other.info("mem_clients_normal")) > before + 40_000
+        client.call("DISCARD")
+        assert int(client.info("mem_clients_normal")) < before + 20_000

@@ -30,7 +30,7 @@ from rillet.server.redis_conf import ConfigurationError, load
         (("--shutdown-on-sigterm", "default"), "shutdown_on_sigterm", ()),
         (("--hz", "100000"), "hz", 500),
         (("--unixsocketperm", "700"), "unixsocketperm", 0o700),
-        (("--slowlog-max-len", "17"), "slowlog_max_len", "0"),
+        (("--slowlog-max-len", "17"), "slowlog_max_len", 17),
     ],
 )
 def test_options_are_parsed_from_the_command_line(arguments: tuple[str, ...], name: str, value: object) -> None:
@@ -55,28 +55,29 @@ def test_a_configuration_is_read_from_the_standard_input() -> None:
     assert (configuration.settings.hz, configuration.settings.port) == (12, 5)
 
 
-# The SHA-256 of "secret", as ACL shows a password.
-SECRET = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b"
-
-
-def test_the_acl_line_of_the_default_user_is_accepted() -> None:
-    """The line must grant all permissions; its password is checked against requirepass."""
-
-    def taken(text: str) -> str:
-        password: str = load(["-"], io.BytesIO(text.encode())).settings.requirepass
-        return password
-
-    assert taken("user default on nopass sanitize-payload ~* &* +@all") == ""
-    assert taken(f"requirepass secret\nuser default on #{SECRET} ~* &* +@all") == "secret"
-    assert taken("user default on >other ~* &* +@all") == "other"
-    for refused in (f"user default on #{SECRET} ~* &* +@all", "user default on nopass ~a* +@all", "user alice on"):
-        with pytest.raises(ConfigurationError):
-            taken(refused)
+def test_lines_of_users_are_collected() -> None:
+    """Their rules are checked when all modules are loaded, because they may name the commands of modules."""
+    text = b'user default on nopass ~* &* +@all\nuser alice on >"a b" +nonsense\n'
+    users = load(["-"], io.BytesIO(text)).users
+    assert [(line.name, line.rules) for line in users] == [
+        (b"default", (b"on", b"nopass", b"~*", b"&*", b"+@all")), (b"alice", (b"on", b">a b", b"+nonsense")),
+    ]  # fmt: skip
+    assert "line 2" in users[1].place
+    with pytest.raises(ConfigurationError, match="wrong number of arguments"):
+        load(["-"], io.BytesIO(b"user\n"))
 
 
 def test_directives_without_an_effect_are_reported(tmp_path: Path) -> None:
     file = tmp_path / "redis.conf"
-    file.write_text("daemonize no\ntcp-keepalive 300\nslowlog-max-len 128\nio-threads 1\nlua-time-limit 5000\n")
-    assert load([str(file)]).without_effect == ("slowlog-max-len", "lua-time-limit")
-    found = load(["--daemonize", "yes", "--io-threads", "4", "--hz", "20", "--port", "0"]).without_effect
-    assert found == ("daemonize", "io-threads")
+    file.write_text("daemonize no\nio-threads 1\nlist-max-ziplist-value 5\nlua-replicate-commands yes\n")
+    assert load([str(file)]).without_effect == ("list-max-ziplist-value", "lua-replicate-commands")
+    file.write_text("hz 20\nio-threads 4\n")
+    with pytest.raises(ConfigurationError, match="line 2: 'io-threads 4': rillet has one thread for input and output"):
+        load([str(file)])
+
+
+def test_the_defaults_are_those_of_the_chosen_server() -> None:
+    assert load(["--compat", "valkey"]).settings.syslog_ident == "valkey"
+    assert load(["--compat", "valkey", "--lazyfree-lazy-expire", "no"]).settings.lazyfree_lazy_expire is False
+    assert load(["--compat", "valkey"]).settings.lazyfree_lazy_expire is True
+    assert load(["--compat", "newest"]).settings.lazyfree_lazy_expire is False

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from contextlib import ExitStack, suppress
+from pathlib import Path
 
-from tests.server.harness import Client, Running
+import pytest
+
+from rillet.protocol.command_parser import pack_command
+from tests.judge import PEERS, required_binary, running_redis
+from tests.server.harness import Client, Running, connected, running
 
 READ = "XREADGROUP GROUP g {} BLOCK 0 STREAMS s >"
 
@@ -132,6 +137,59 @@ def test_client_pause_write_postpones_writes(server: Running, client: Client) ->
         assert client.call("CLIENT UNPAUSE") == b"+OK\r\n"
         assert one.reply() == b":1\r\n"
         assert [two.reply() for _ in range(3)] == [b"+QUEUED\r\n", b"*1\r\n:2\r\n", b":3\r\n"]
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("compat", PEERS)
+def test_a_pause_holds_no_refused_command_back(tmp_path: Path, compat: str) -> None:
+    """Errors of the user's rights, of the arity and of missing replicas come at once, as in the server of `compat`."""
+    told = []
+    with running_redis(binary=required_binary(compat)) as judge, running(tmp_path, "--compat", compat) as ours:
+        for port in (judge.port, ours.port):
+            with connected(port) as one, connected(port) as other:
+                replies = [other.call(line) for line in (
+                    "ACL SETUSER alice on nopass +@all -set ~a*", "CONFIG SET min-replicas-to-write 1",
+                    "CLIENT PAUSE 100000 WRITE",
+                )]  # fmt: skip
+                one.send("AUTH alice x", "SET k v", "DEL b", "DEL", "nonsense", "INCR a1", "MULTI", "SET k v", "EXEC")
+                replies += [one.reply() for _ in range(9)]
+                replies.append(other.call("CONFIG SET min-replicas-to-write 0"))
+                one.send("MULTI", "DEL a")
+                replies += [one.reply(), other.call("CLIENT UNPAUSE"), one.reply(), one.call("EXEC")]
+                told.append(replies)
+    assert told[0] == told[1]
+
+
+_LIBRARY = (b"#!lua name=l\nredis.register_function{function_name='r', flags={'no-writes'},"
+            b" callback=function() return 7 end}")  # fmt: skip
+
+
+def test_a_pause_of_writes_lets_read_only_scripts_run(server: Running, client: Client) -> None:
+    """The flags that a script declares decide, not the command that runs it (evalGetCommandFlags)."""
+    reads, writes = b"#!lua flags=no-writes\nreturn 7", b"#!lua\nreturn 7"
+    with server.client() as one, server.client() as two:
+
+        def ask(*words: bytes) -> bytes:
+            two.socket.sendall(pack_command(list(words)))
+            return two.reply()
+
+        ask(b"FUNCTION", b"LOAD", _LIBRARY)
+        read_sha, write_sha = (ask(b"SCRIPT", b"LOAD", script).split(b"\r\n")[1] for script in (reads, writes))
+        assert client.call("CLIENT PAUSE 100000 WRITE") == b"+OK\r\n"
+        for words in ((b"EVAL", reads), (b"EVALSHA", read_sha), (b"EVAL_RO", b"return 7"), (b"FCALL", b"r"),
+                      (b"FCALL_RO", b"r")):  # fmt: skip
+            assert ask(*words, b"0") == b":7\r\n", words
+        assert ask(b"MULTI") == b"+OK\r\n"
+        assert ask(b"EVAL", reads, b"0") == b"+QUEUED\r\n"
+        assert ask(b"EXEC") == b"*1\r\n:7\r\n"
+        for words in ((b"EVAL", writes), (b"EVALSHA", write_sha), (b"EVAL", b"return 7")):
+            one.socket.sendall(pack_command([b"PING"]) + pack_command([*words, b"0"]))
+            assert one.reply() == b"+PONG\r\n"
+            assert client.info("blocked_clients") == "1", words
+            assert client.call("CLIENT UNPAUSE") == b"+OK\r\n"
+            assert one.reply() == b":7\r\n"
+            assert client.call("CLIENT PAUSE 100000 WRITE") == b"+OK\r\n"
+        assert client.call("CLIENT UNPAUSE") == b"+OK\r\n"
 
 
 def test_client_pause_all_ends_after_its_time(server: Running, client: Client) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,40 @@ def frontend(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Fronten
         yield _make(request, request.param, tmp_path / "store.rillet", stack)
 
 
+class Host:
+    """Another process that owns the stores of one test after the other: a new process costs more than most tests."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._other: Other | None = None
+
+    @contextmanager
+    def opened(self, path: Path) -> Iterator[None]:
+        """Open a store in the process, which is started if there is none, and close it."""
+        if self._other is None:
+            self._other = Other(self._folder / f"{time.monotonic_ns()}")
+        assert self._other.ask(f"globals().update(opened=rillet.open({str(path)!r}))") is None
+        yield
+        if self._other.process.poll() is None:
+            assert self._other.ask("opened.close()") is None
+        else:  # the test has killed it
+            self.end()
+
+    def end(self) -> None:
+        """End the process."""
+        if self._other is not None:
+            self._other.end()
+            self._other = None
+
+
+@pytest.fixture(scope="session")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    """The process that owns the stores of the kind "attached"."""
+    started = Host(tmp_path_factory.mktemp("host"))
+    yield started
+    started.end()
+
+
 @pytest.fixture
 def store(frontend: Frontend) -> Store:
     return frontend.store
@@ -68,7 +103,7 @@ def _make(request: pytest.FixtureRequest, kind: str, path: Path, stack: ExitStac
         store.execute("FLUSHALL")
         return Frontend(kind, store, lambda: opened(rillet.connect, url))
     if kind == "attached":
-        stack.enter_context(Other(path))
+        stack.enter_context(request.getfixturevalue("host").opened(path))
         store = opened(rillet.open, path)
         assert not store.owner
     elif kind == "twin":

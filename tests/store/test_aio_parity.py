@@ -15,8 +15,10 @@ import pytest
 import rillet
 from rillet.store import aio
 from rillet.store.aio.group import AsyncMessageReader
+from rillet.store.aio.script import AsyncScript, AsyncStoredFunction
 from rillet.store.aio.stored_key import AsyncStoredKey
 from rillet.store.group import MessageReader
+from rillet.store.script import Script, StoredFunction
 from rillet.store.types.stored_key import StoredKey
 from tools import make_aio
 
@@ -24,6 +26,8 @@ PAIRS: dict[type, type] = {
     **{getattr(rillet, name.removeprefix("Async")): getattr(aio, name) for name in aio.__all__},
     StoredKey: AsyncStoredKey,
     MessageReader: AsyncMessageReader,
+    Script: AsyncScript,
+    StoredFunction: AsyncStoredFunction,
 }
 NAMES = {synchronous.__name__: twin.__name__ for synchronous, twin in PAIRS.items()}
 
@@ -52,8 +56,8 @@ ADDED = {
 }
 # Methods that run no command, and so are the same in both.
 PLAIN = {
-    "Store": {"array", "bitmap", "counter", "geo", "hash", "hyperloglog", "list", "redis_async", "set", "stream",
-              "string", "transaction", "zset"},
+    "Store": {"array", "bitmap", "counter", "function", "geo", "hash", "hyperloglog", "list", "redis_async", "script",
+              "set", "stream", "string", "transaction", "zset"},
     "Stream": {"entries_of", "read_command"},
     "Group": {"consumer", "pending_command"},
     "Consumer": {"claim_command", "messages_of", "parts", "read_command"},

@@ -27,12 +27,14 @@ from tests.server.harness import running
 from tests.server.test_lifecycle import LOG
 from tests.store.owner_processes import announced_pid, await_end, end, owner_processes
 from tests.store.process import Other
+from tests.variants import by_speed
 
 pytestmark = [
     pytest.mark.once,
     pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="finds processes in /proc"),
 ]
 GRACE = 0.2
+SPANS = by_speed(6, 6, 12)  # times that each process opens the store
 
 
 @pytest.fixture(autouse=True)
@@ -88,7 +90,7 @@ def test_it_keeps_nothing_of_its_client(tmp_path: Path) -> None:
 
 
 def test_several_first_clients_race(tmp_path: Path) -> None:
-    for attempt in range(3):
+    for attempt in range(2):
         path = tmp_path / str(attempt)
         with ThreadPoolExecutor(4) as pool:
             others = list(pool.map(lambda _, path=path: other(path), range(4)))
@@ -187,7 +189,8 @@ def test_a_client_that_connects_while_it_ends(tmp_path: Path) -> None:
     """Without a grace period the owner ends again and again, while clients come and go."""
     path = tmp_path / "store"
     opening = (
-        'exec(\'import time\\nfor n in range(12):\\n with rillet.open(path, owner="process", owner_grace=0) as s:\\n  '
+        f"exec('import time\\nfor n in range({SPANS}):"
+        '\\n with rillet.open(path, owner="process", owner_grace=0) as s:\\n  '
         "s.stream(\"s\").add({\"n\": n})\\n time.sleep(n % 5 * .03)', {'rillet': rillet, 'path': store.path})"
     )
     others = [Other(tmp_path / "driver") for _ in range(3)]
@@ -197,7 +200,7 @@ def test_a_client_that_connects_while_it_ends(tmp_path: Path) -> None:
         assert [one.answer() for one in others] == ["None"] * 3
         await_end(tmp_path)
         with rillet.open(path) as store:
-            assert len(store.stream("s")) == 36
+            assert len(store.stream("s")) == 3 * SPANS
             assert store.recovery is not None
             assert store.recovery.killed is None  # each one ended cleanly
     finally:
@@ -308,7 +311,7 @@ def test_it_cannot_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_owners_that_are_killed_while_they_start_do_not_add_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The owner ends, the process that this one starts is killed, and another process becomes the owner; six times."""
+    """The owner ends, the process that this one starts is killed, and another becomes the owner; three times."""
     path = tmp_path / "store"
     others: list[Other] = []
 
@@ -319,11 +322,11 @@ def test_owners_that_are_killed_while_they_start_do_not_add_up(
     with opened(path) as store:
         monkeypatch.setattr(separate_backend, "start_owner", killed)
         try:
-            for n in range(6):
+            for n in range(3):
                 end(announced_pid(path))
                 store.stream("s").add({"n": n})
-            assert [entry["n"] for entry in store.stream("s")] == [str(n) for n in range(6)]
-            assert len(others) == 6
+            assert [entry["n"] for entry in store.stream("s")] == [str(n) for n in range(3)]
+            assert len(others) == 3
         finally:
             for one in others:
                 one.end()

@@ -25,19 +25,23 @@ from rillet.store.transports.in_process import InProcessTransport
 from rillet.store.transports.lock import COMPILED_STEPS
 from rillet.store.transports.shield import CALL_THE_HOST, steady_names
 from rillet.types.compat import NEWEST
+from tests.variants import by_speed
 
 pytestmark = [pytest.mark.once, pytest.mark.skipif(not COMPILED_STEPS, reason="interpreted, no command is steady")]
 
-MOMENTS = 12  # interpreted calls of one command at which an exception comes, at most
+MOMENTS = by_speed(5, 5, 12)  # interpreted calls of one command at which an exception comes, at most
 MANY = [str(number) for number in range(600)]
 FIELDS = list(chain.from_iterable((number, f"value:{number}") for number in MANY))
 SCORED = list(chain.from_iterable((number, f"member:{number}") for number in MANY))
+SCRIPT = "redis.call('incrby', KEYS[1], 5) redis.call('del', 'hash')"
+LIBRARY = f"#!lua name=l\nredis.register_function('change', function(KEYS) {SCRIPT} end)"
 DATA = [
     "SET string 10", "SET other 20", "SET expiring 1 PX 100000000", "HSET hash a 1 b 2 c 3", "HSET bighash FIELDS",
     "HSET timed FIELDS", "HPEXPIRE timed 100000000 fields 2 0 1",
     "RPUSH list a b c d e f", "RPUSH biglist MANY", "SADD set a b c", "SADD ints 1 2 3", "SADD bigset FIELDS",
     "ZADD zset 1 a 2 b 3 c", "ZADD bigzset SCORED", "XADD stream 1-1 f v", "XADD stream 2-1 f v", "XADD stream 3-1 f v",
-    "XGROUP CREATE stream g 0", "XREADGROUP GROUP g c COUNT 2 STREAMS stream >", "XADD idmp 5-5 f v",
+    "FUNCTION LOAD REPLACE LIBRARY", "XGROUP CREATE stream g 0",
+    "XREADGROUP GROUP g c COUNT 2 STREAMS stream >", "XADD idmp 5-5 f v",
     "XIDMPRECORD idmp p i 5-5", "PFADD log MANY", "PFADD small a b", "GEOADD geo 13.36 38.11 a 15.08 37.5 b",
     "ARSET array 0 a 5 2.5 longer-than-8-bytes 700000 x", "ARINSERT array b c", "ARSET bigarray 0 MANY",
 ]  # fmt: skip
@@ -67,7 +71,8 @@ COMMANDS = [
     "COPY bigzset copied", "COPY stream copied", "DEL string hash", "DEL bighash bigzset biglist bigset stream",
     "EXPIRE string 100", "EXPIRE string -1", "EXPIREAT expiring 99999999999 GT", "FLUSHDB", "FLUSHDB ASYNC",
     "MOVE string 1", "PERSIST expiring", "PEXPIRE string 100000", "PEXPIREAT string 99999999999999 NX",
-    "RENAME string new", "RENAMENX list new", "RESTORE new 0 DUMP", "SWAPDB 0 1", "UNLINK bigset bigzset",
+    "RENAME string new", "RENAMENX list new", "RESTORE new 0 DUMP", "RESTORE-ASKING new 0 DUMP", "SWAPDB 0 1",
+    "UNLINK bigset bigzset",
     "HPEXPIRE hash 100000 fields 2 a b", "HEXPIRE timed 1000 fields 2 1 2",
     "HPEXPIREAT timed 69999999999999 fields 1 5",
     "HEXPIREAT hash 69999999999 fields 1 c", "HPEXPIRE timed 0 fields 3 1 2 3", "HPERSIST timed fields 2 0 1",
@@ -93,6 +98,9 @@ COMMANDS = [
     "XDELEX stream DELREF IDS 1 1-1", "XIDMPRECORD idmp p new 5-5", "XNACK stream g FAIL IDS 1 1-1",
     "XREADGROUP GROUP g d COUNT 1 STREAMS stream >",
     "XREADGROUP GROUP g d CLAIM 0 STREAMS stream >", "XSETID stream 99-1", "XTRIM stream MAXLEN 1",
+    "EVAL redis.call('set','string',2)redis.call('hset','hash','a',5) 0",
+    "EVAL redis.call('rpush',KEYS[1],unpack(ARGV))redis.call('incr','string') 1 list MANY",
+    "EVALSHA SHA 1 string", "FCALL change 1 string", "FUNCTION LOAD REPLACE LIBRARY",
     "BZMPOP 1 1 zset MIN", "BZPOPMAX zset 1", "BZPOPMIN bigzset 1", "ZADD zset 5 a 6 d", "ZADD zset XX CH 5 a",
     "ZADD zset INCR 1.5 a", "ZADD bigzset 5 m1 3 fresh", "ZADD zset SCORED", "ZDIFFSTORE target 2 bigzset zset",
     "ZINCRBY zset 2 a", "ZINCRBY bigzset 2 member:5", "ZINTERSTORE target 2 bigzset bigzset WEIGHTS 1 2",
@@ -138,6 +146,10 @@ def _arguments(store: Store, line: str) -> Iterator[bytes | str]:
     for word in line.split():
         if word == "DUMP":
             yield store.execute("DUMP", "other")
+        elif word == "SHA":
+            yield store.execute("SCRIPT", "LOAD", SCRIPT)
+        elif word == "LIBRARY":
+            yield LIBRARY
         else:
             yield from {"MANY": MANY, "FIELDS": FIELDS, "SCORED": SCORED}.get(word, [word])
 
@@ -170,7 +182,8 @@ def _run(store: Store, line: str, moments: Moments) -> bytes:
 
 
 def test_every_steady_command_that_writes_is_tried() -> None:
-    tried = {line.split()[0].lower().encode() for line in COMMANDS}
+    # Scripts write if their commands do; FUNCTION is a container.
+    tried = {line.split()[0].lower().encode() for line in COMMANDS} - {b"eval", b"evalsha", b"fcall", b"function"}
     entries = [TABLE.by_name[name] for name in steady_names() if name.islower()]
     # A store shows the newest Redis, which lacks the commands that only Valkey has.
     assert tried == {one.name.encode() for one in entries if "write" in one.flags and one.known_to(NEWEST)}

@@ -15,9 +15,9 @@ from rillet.testing.clock import StoreClock
 
 WITHOUT_EFFECT: list[tuple[dict[str, Any], str]] = [
     ({"io_threads": 4}, "io_threads=4: rillet has one thread for input and output"),
-    ({"slowlog_max_len": 128}, "slowlog_max_len=128: rillet has no slow log and no latency monitor"),
-    ({"daemonize": True}, "daemonize=True has no effect in rillet"),
-    ({"tcp_keepalive": 60}, "tcp_keepalive=60 has no effect in rillet"),
+    ({"replica_priority": 5}, "replica_priority=5 is a setting of rillet serve and has no effect on a store; omit it"),
+    ({"daemonize": True}, "daemonize=True is a setting of rillet serve and has no effect on a store; omit it"),
+    ({"tls_port": 7000}, "tls_port=7000 is a setting of rillet serve and has no effect on a store; omit it"),
     ({"port": 7000}, "port=7000 is a setting of rillet serve and has no effect on a store; store.serve() listens on a "
                      "socket"),
     ({"dir": "/tmp"}, "dir='/tmp' is a setting of rillet serve and has no effect on a store; the path of the store is "
@@ -77,7 +77,7 @@ def test_the_names_of_settings_are_settings() -> None:
     server, files = store_settings._SERVER_ONLY, store_settings._FILES_ONLY
     assert (server | files) <= PARAMETERS.keys()
     assert not server & files
-    assert not any(PARAMETERS[name].ignored for name in server | files)
+    assert not any(PARAMETERS[name].absent for name in server | files)
     # A change that only a host with files can apply is such a setting.
     assert {name for name, entry in PARAMETERS.items() if entry.needs_host} <= server | files
 

@@ -28,12 +28,13 @@ MODULES = {
     "types.hyperloglog": "aio.hyperloglog",
     "types.geo": "aio.geo",
     "keys": "aio.keys",
+    "script": "aio.script",
     "store": "aio.store",
 }
 # Classes of which only these methods are copied, and the base classes that replace their own.
 SELECTED = {
     "Store": ("execute", "execute_many", "stream", "streams", "read", "consumer", "stats", "delete", "publish",
-              "info"),  # fmt: skip
+              "script", "load_functions", "function", "info"),  # fmt: skip
 }
 # Docstrings of classes that describe operators; the others are copied.
 DOCSTRINGS = {

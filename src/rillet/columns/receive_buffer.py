@@ -37,6 +37,10 @@ class ReceiveBuffer:
         self.buf = bytearray(size)
         self.pos = self.end = 0
 
+    def check(self) -> None:
+        """Assert the order of the positions."""
+        assert 0 <= self.pos <= self.end <= len(self.buf)
+
     def space(self, n: int) -> memoryview:
         """Return room for at least n bytes to receive into; release it before the next call of any method."""
         if self.pos:
@@ -68,6 +72,8 @@ class ReceiveBuffer:
         self.space(0).release()  # moves undecoded bytes to the front; fails if the buffer is in use
         if self.end:
             self.feed(out.take())
+            return
+        if not out.used:  # a writer without a reply may hold the buffer that all such writers share
             return
         self.buf, out.buf = out.buf, self.buf
         self.end, out.used = out.used, 0

@@ -16,7 +16,7 @@ everything it is raised again, ten times a second.
 **The engine's own steps.** While a module calls the engine (`uninterrupted`), its ticket waits: an exception in the
 middle of a command could leave a structure half changed. The steps are short, except for a command that a module calls
 through `Context.call`, whose time counts, too: the exception then comes after the command. Code of a module that such a
-step calls has a ticket of its own, and only the innermost ticket of a thread can be due.
+step calls has its own ticket, and only the innermost ticket of a thread can be due.
 
 No exception comes after the end of a call: `_end` takes back, under the lock, one that was raised and did not yet come.
 
@@ -201,7 +201,7 @@ class Guard:
         raise failure from None
 
     def call_in_thread(self, module: str, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-        """Call a function in a thread of its own, without a limit of time."""
+        """Call a function in a new thread, without a limit of time."""
         return self._call_unlimited(module, function, arguments)
 
     def _end(self, ticket: _Ticket) -> None:

@@ -9,8 +9,8 @@
     bytearray, memoryview: as bytes                  Attributes       attributes, and the value that they describe
 
 Any other value is a mistake of the module: the client gets an error, and nothing of the reply. NULL_ARRAY is the null
-array of RESP2, which is null in RESP3. CommandError("text") is the error `ERR text`, ErrorReply("CODE text") has a code
-of its own.
+array of RESP2, which is null in RESP3. CommandError("text") is the error `ERR text`; ErrorReply("CODE text") has
+another code.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _DEPTH = 128  # of nested containers
 
 
 class _Sign:
-    """A value with a meaning of its own."""
+    """A value with a special meaning."""
 
     def __init__(self, name: str) -> None:
         self._name = name

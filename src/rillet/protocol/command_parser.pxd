@@ -10,11 +10,11 @@ cdef class CommandParser(ReadBuffer):
     cdef Py_ssize_t argc
     cdef Py_ssize_t missing
     cdef Py_ssize_t bulk_len
-    cdef public bint authenticated
     cdef public Py_ssize_t proto_max_bulk_len
     cdef public Py_ssize_t max_multibulk_len
     cdef public Py_ssize_t query_buffer_limit
-    cdef public bint exact
+    cdef public bint exact  # beside the next one: two of these share a word
+    cdef public bint authenticated
     cdef Py_ssize_t scan_stop
 
     cdef Py_ssize_t after

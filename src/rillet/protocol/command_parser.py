@@ -38,6 +38,7 @@ client may announce any count).
 
 from __future__ import annotations
 
+import sys
 from typing import Any, TypeAlias
 
 try:
@@ -49,7 +50,7 @@ from rillet.errors import ProtocolError
 from rillet.protocol.read_buffer import ReadBuffer
 from rillet.protocol.reply_writer import pack_command
 
-__all__ = ["CommandParser", "QueryBufferExceeded", "pack_command", "split_args"]
+__all__ = ["CommandParser", "QueryBufferExceeded", "pack_command", "split_args", "unlimited_parser"]
 
 Command: TypeAlias = "list[bytes] | None"
 """The arguments of a command, name first; [] for an empty command, None while it is incomplete."""
@@ -220,7 +221,7 @@ class CommandParser(ReadBuffer):
     @cython.cfunc
     @cython.exceptval(-2, check=False)
     def first_size(self) -> cython.int:
-        """Return the length of the command name of the multibulk command at pos, if it has one digit, otherwise -1.
+        """Return the length of the command name of the multibulk command at pos, up to 19, otherwise -1.
 
         With a few comparisons, this and `first_is` select the commands for which a `scan` is worthwhile.
         """
@@ -232,11 +233,19 @@ class CommandParser(ReadBuffer):
             return -1
         while at < end and 48 <= buf[at] <= 57:
             at += 1
-        if buf[at] != 13 or buf[at + 2] != 36 or buf[at + 4] != 13:
+        if buf[at] != 13 or buf[at + 2] != 36:
             return -1
         size: cython.int = buf[at + 3] - 48
         self.first = at + 6
-        return size if 0 <= size <= 9 and end + 6 - self.first >= size else -1
+        if size == 1 and buf[at + 4] != 13:
+            size = buf[at + 4] - 38
+            at += 1
+            self.first = at + 6
+            if size < 10 or size > 19:
+                return -1
+        if buf[at + 4] != 13:
+            return -1
+        return size if 0 <= size <= 19 and end + 6 - self.first >= size else -1
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
@@ -485,3 +494,14 @@ class CommandParser(ReadBuffer):
     def _refuse(self, reason: str) -> cython.bint:
         """Raise a ProtocolError; the connection accepts no further commands (networking.c, setProtocolError)."""
         return self.refuse("Protocol error: " + reason)
+
+
+def unlimited_parser() -> CommandParser:
+    """Return a parser for commands that an engine has accepted before, in a log or a replication stream.
+
+    It has no limits of clients, and accepts only the form in which Redis writes commands.
+    """
+    parser = CommandParser()
+    parser.exact = True
+    parser.proto_max_bulk_len = parser.query_buffer_limit = parser.max_multibulk_len = sys.maxsize
+    return parser

@@ -8,6 +8,9 @@ cdef class PropagationBuffer:
     cdef readonly int db
     cdef readonly long long second
     cdef public bint timestamps
+    cdef readonly Py_ssize_t pulled
+    cdef list _held
+    cdef list _times
 
     cpdef bint begin(self, int db, long long ms) except -1
     cpdef bint select(self, int db) except -1
@@ -24,3 +27,8 @@ cdef class PropagationBuffer:
     cpdef bint number(self, long long value) except -1
     cpdef bint stream_id(self, unsigned long long ms, unsigned long long seq) except -1
     cpdef bytes take(self)
+    cpdef bint share(self, bint shared) except -1
+    cpdef bytes pull(self)
+    cpdef bint for_replicas(self, int db, list[bytes] argv) except -1
+    cpdef bint for_log(self, int db, list[bytes] argv, long long ms) except -1
+    cdef bint _hold(self) except -1

@@ -15,8 +15,17 @@ terminate a line or an argument with other bytes than CR LF).
 A command is whole in the buffer or not there: `command` and `deletions` reserve memory first, and a caller that builds
 a command from parts calls `reserve_words` before it changes anything. A MemoryError then leaves no part of a command.
 
+A second reader, the replication stream, receives the same commands without the times. It calls `pull`, at its own pace;
+`take` keeps what was not pulled. `for_replicas` appends a command that this reader alone receives:
+
+    taken │ #TS │ SELECT │ SET │ #TS │ XADD │        `take` returns all of it
+          │     │ SELECT │ SET │     │ XADD │        `pull` returns this
+                           pulled ▲
+
 Invariants: `db` is the database that a reader has selected after all bytes since `forget_db`, or -1 if unknown;
-`second` is the last time written and never decreases (aof.c: genAofTimestampAnnotationIfNeeded).
+`second` is the last time written since `forget_db`, 0 for none, and does not decrease
+(aof.c: genAofTimestampAnnotationIfNeeded). redis-server begins a new file without the time if it is that of the last
+command in the previous file; a rewrite may drop that file, and then no time of these commands is known.
 
 Costs: each append is O(bytes), amortized; `take` copies once and keeps the buffer unless it exceeds 1 MiB. Rejected
 alternative: a list of packed commands, joined when they are written (three objects and two copies per command).
@@ -56,17 +65,25 @@ def _size(argv: list[bytes]) -> cython.Py_ssize_t:
 class PropagationBuffer:
     """Commands to be logged; `timestamps` enables the #TS lines."""
 
-    __slots__ = ("out", "db", "second", "timestamps")
+    __slots__ = ("out", "db", "second", "timestamps", "pulled", "_held", "_times")
     out: ReplyWriter
     db: cython.int
     second: cython.longlong
     timestamps: cython.bint
+    pulled: cython.Py_ssize_t
+    _held: list[bytes]
+    _times: list[tuple[int, int]]
 
     def __init__(self, timestamps: cython.bint = False) -> None:
         self.out = ReplyWriter()
         self.db = -1
         self.second = 0
         self.timestamps = timestamps
+        # The bytes of the buffer that the second reader has; -1 without such a reader. `_held`: older bytes for it.
+        self.pulled = -1
+        self._held = []
+        # The places of the lines with # that were appended since the second reader began.
+        self._times = []
 
     def __len__(self) -> int:
         return self.out.used
@@ -102,8 +119,9 @@ class PropagationBuffer:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def forget_db(self) -> cython.bint:
-        """Make the next command start with SELECT, as a new file requires."""
+        """Make the next command start with SELECT, and with the time if enabled, as a new file requires."""
         self.db = -1
+        self.second = 0
         return True
 
     @cython.ccall
@@ -112,9 +130,19 @@ class PropagationBuffer:
         """Append a #TS line with a time in seconds since the epoch, if it is later than the last one."""
         if second > self.second:
             self.second = second
+            start: cython.Py_ssize_t = self.out.used
             self.raw(b"#TS")
             self.out.integer(second)  # a colon, the number, CR LF
+            if self.pulled >= 0:
+                self._times.append((start, self.out.used))
         return True
+
+    def annotate(self, line: bytes) -> None:
+        """Append a line that begins with #, for the log alone."""
+        start: cython.Py_ssize_t = self.out.used
+        self.raw(line)
+        if self.pulled >= 0:
+            self._times.append((start, self.out.used))
 
     # -- memory --------------------------------------------------------------------------------------
 
@@ -221,7 +249,76 @@ class PropagationBuffer:
     @cython.ccall
     def take(self) -> bytes:
         """Return and remove all bytes. O(bytes)"""
+        if self.pulled >= 0:
+            self._hold()
+            self.pulled = 0
         return self.out.take()
+
+    # -- the second reader ---------------------------------------------------------------------------
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def share(self, shared: cython.bint) -> cython.bint:
+        """Begin to keep later commands for a second reader, or stop; the next command begins with SELECT."""
+        self._held = []
+        self._times = []
+        self.pulled = self.out.used if shared else -1
+        return self.forget_db()
+
+    @cython.ccall
+    def pull(self) -> bytes:
+        """Return the commands that the second reader does not have yet, without times. O(bytes)"""
+        if self.pulled < 0:
+            return b""
+        self._hold()
+        held: list[bytes] = self._held
+        if not held:
+            return b""
+        self._held = []
+        return held[0] if len(held) == 1 else b"".join(held)
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def for_replicas(self, db: cython.int, argv: list[bytes]) -> cython.bint:
+        """Append a command for the second reader alone."""
+        if self.pulled < 0:
+            return True
+        self.select(db)
+        self._hold()
+        start: cython.Py_ssize_t = self.out.used
+        self.command(argv)
+        self._hold()
+        self.out.truncate(start)
+        self.pulled = start
+        return True
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def for_log(self, db: cython.int, argv: list[bytes], ms: cython.longlong) -> cython.bint:
+        """Append a command that the second reader does not receive."""
+        self.begin(db, ms)
+        if self.pulled >= 0:
+            self._hold()
+        self.command(argv)
+        if self.pulled >= 0:
+            self.pulled = self.out.used
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _hold(self) -> cython.bint:
+        """Copy the commands since `pulled` for the second reader."""
+        start: cython.Py_ssize_t = self.pulled
+        with memoryview(self.out.buf) as view:
+            for begin, end in self._times:
+                if begin > start:
+                    self._held.append(bytes(view[start:begin]))
+                start = end
+            if start < self.out.used:
+                self._held.append(bytes(view[start : self.out.used]))
+        self._times = []
+        self.pulled = self.out.used
+        return True
 
 
 __all__ = ["PropagationBuffer"]

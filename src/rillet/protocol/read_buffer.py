@@ -44,6 +44,9 @@ def _find(data: bytes, byte: cython.int, start: cython.Py_ssize_t, stop: cython.
     return found - buf if found else -1
 
 
+_NO_TAIL = bytearray()  # of all buffers without a tail; nothing is ever appended to it
+
+
 @cython.cclass
 class ReadBuffer:
     """Received bytes and the parser's position in them."""
@@ -63,7 +66,7 @@ class ReadBuffer:
         self.data = b""
         self.pos = 0
         self.size = 0
-        self.tail = bytearray()
+        self.tail = _NO_TAIL
         self.wanted = 1
         self.terminator = 13
         self.scanned = 0
@@ -87,6 +90,8 @@ class ReadBuffer:
             self.data = data
             self.pos = 0
             self.size = len(data)
+        elif self.tail is _NO_TAIL:
+            self.tail = bytearray(data)
         else:
             self.tail += data
         return True
@@ -102,7 +107,7 @@ class ReadBuffer:
         if total == unparsed or (unparsed > 0 and not self.enough(total)):
             return False
         self.data = b"".join((memoryview(self.data)[self.pos :], self.tail)) if unparsed else bytes(self.tail)
-        self.tail = bytearray()
+        self.tail = _NO_TAIL
         self.pos = 0
         self.size = total
         self.scanned = 0
@@ -139,7 +144,7 @@ class ReadBuffer:
         """Drop all bytes and accept no more input. Later calls raise ProtocolError with this text."""
         self.broken = text
         self.data = b""
-        self.tail = bytearray()
+        self.tail = _NO_TAIL
         self.pos = 0
         self.size = 0
         return True

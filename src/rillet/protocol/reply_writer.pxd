@@ -53,6 +53,7 @@ cdef class ReplyWriter:
     cpdef bint insert_map(self, Py_ssize_t mark, Py_ssize_t size) except -1
     cpdef bint insert_set(self, Py_ssize_t mark, Py_ssize_t size) except -1
     cpdef bytes take(self)
+    cpdef bint shrink(self, Py_ssize_t peak) except -1
     cpdef object hand_over(self)
 
 cpdef bytes pack_command(object argv)

@@ -49,6 +49,7 @@ if cython.compiled:
     from cython.cimports.libc.string import memcpy, memmove  # type: ignore[import-not-found, unused-ignore]
 
 INITIAL_CAPACITY = 1024
+_NO_BUFFER = bytearray()  # of all writers without a reply; always empty, so `_grow` replaces it before a write
 KEEP_CAPACITY = 1024 * 1024
 """`take` drops a buffer larger than this."""
 HANDED_OVER = 128 * 1024
@@ -150,12 +151,17 @@ class ReplyWriter:
     before: cython.Py_ssize_t  # size of the last batch that was handed over; 0 after a growth
 
     def __init__(self, resp: cython.int = 2) -> None:
-        self.buf = bytearray(INITIAL_CAPACITY)
+        self.buf = _NO_BUFFER  # the first reply allocates one: a client that is only connected costs less
         self.used = self.before = 0
         self.resp = resp
 
     def __len__(self) -> int:
         return self.used
+
+    def check(self) -> None:
+        """Assert the invariant of the buffer, and that the one that writers without a reply share is empty."""
+        assert 0 <= self.used <= len(self.buf)
+        assert len(_NO_BUFFER) == 0
 
     @cython.cfunc
     @cython.inline
@@ -169,8 +175,10 @@ class ReplyWriter:
     @cython.exceptval(-1, check=False)
     def _grow(self, need: cython.Py_ssize_t) -> cython.bint:
         """Enlarge the buffer to twice its contents plus `need` bytes, or to the last batch's size if larger."""
-        size: cython.Py_ssize_t = max(2 * self.used + need, self.before)
+        size: cython.Py_ssize_t = max(2 * self.used + need, self.before, INITIAL_CAPACITY)
         self.before = 0
+        if len(self.buf) == 0:
+            self.buf = bytearray()
         if cython.compiled:
             PyByteArray_Resize(self.buf, size)  # new pages of memory cost nothing until they are used
         else:
@@ -517,6 +525,7 @@ class ReplyWriter:
             self.used += room
         else:
             header = b"%c%d\r\n" % (prefix, size)
+            self._reserve(_ROOM)
             self.buf[mark:mark] = header
             self.used += len(header)
         return True
@@ -534,6 +543,15 @@ class ReplyWriter:
         if len(self.buf) > KEEP_CAPACITY:
             self.buf = bytearray(INITIAL_CAPACITY)
         return out
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def shrink(self, peak: cython.Py_ssize_t) -> cython.bint:
+        """Replace the buffer by a smaller one if it is empty and less than half of it was used lately."""
+        if self.used or len(self.buf) <= INITIAL_CAPACITY or 2 * peak >= len(self.buf):
+            return False
+        self.buf = bytearray(max(INITIAL_CAPACITY, peak + 1))
+        return True
 
     @cython.ccall
     def hand_over(self) -> bytes | bytearray:

@@ -13,14 +13,17 @@ try:
 except ModuleNotFoundError:  # Cython is not installed: run interpreted
     from rillet import _cython as cython
 
-from rillet.errors import CommandError, ExecAbort, Loading, Misconf, NoAuth, OutOfMemory, ReadOnly
+from rillet.errors import CommandError, ExecAbort, Loading, Misconf, NoAuth, NoReplicas, OutOfMemory, ReadOnly, Redirect
 from rillet.runtime.registry import Command
+from rillet.runtime.replica import redirect, refuse_stale, refuse_write
 from rillet.runtime.session import Session
-from rillet.runtime.session_state import IN_MULTI, SUBSCRIBED, TRUSTED, UNAUTHENTICATED
+from rillet.runtime.session_state import IN_MULTI, MONITOR, REPLICA, RESTRICTED, SUBSCRIBED, TRUSTED, UNAUTHENTICATED
 from rillet.types.compat import Compat
 
 # The value of Engine.refusal for a store that is open read-only; other values are texts of MISCONF errors.
 READ_ONLY = "read-only"
+# The value of Engine.refusal while fewer than min-replicas-to-write replicas are in time.
+FEW_REPLICAS = "few-replicas"
 # Commands that run inside MULTI instead of being queued.
 _NOT_QUEUED = frozenset((b"exec", b"discard", b"multi", b"watch", b"quit", b"reset"))
 # Commands that a RESP2 session with subscriptions may run.
@@ -30,6 +33,8 @@ _WHILE_SUBSCRIBED = frozenset(
 )  # fmt: skip
 # Commands that need memory in Redis 8.6 and newer, but not in older versions and Valkey.
 _SUBSCRIBING = ("subscribe", "psubscribe", "ssubscribe")
+# Flags of commands that a replica may not run, and a session with MONITOR (server.c: CLIENT_SLAVE includes it).
+_KEYSPACE = frozenset(("write", "readonly", "may_replicate"))
 # First words of the lines of an HTTP request, which a web page can make a browser send to the server. The connection is
 # closed without a reply (server.c: securityWarningCommand).
 _HTTP = frozenset((b"post", b"host:"))
@@ -37,8 +42,8 @@ _HTTP = frozenset((b"post", b"host:"))
 
 @cython.ccall
 @cython.exceptval(-1, check=False)
-def admit(engine: object, session: Session, entry: Command | None, argv: list[bytes]) -> cython.bint:
-    """Return whether the command runs now; if not, it is queued or refused, and its reply is written."""
+def admit(engine: Any, session: Session, entry: Command | None, argv: list[bytes]) -> cython.bint:
+    """Return whether the command runs now; if not, it is queued, refused (its reply is written), or held back."""
     if entry is None and argv[0].lower() in _HTTP:
         session.enter("close")
         return False
@@ -46,10 +51,13 @@ def admit(engine: object, session: Session, entry: Command | None, argv: list[by
     try:
         _check(engine, session, entry, argv)
     except CommandError as error:
-        _refuse(engine, session, entry, error)
+        if not (isinstance(error, Redirect) and engine.hold_during_failover(session, argv)):
+            _refuse(engine, session, entry, error)
+        return False
+    if engine.paused and engine.postpone(session, entry, argv):
         return False
     if in_multi and entry is not None and entry.fullname.encode() not in _NOT_QUEUED:
-        session.queue.append((entry, argv))
+        session.enqueue(entry, argv)
         session.command = entry
         session.out.simple(b"QUEUED")
         return False
@@ -64,7 +72,8 @@ def _refuse(engine: Any, session: Session, entry: Command | None, error: Command
         session.enter("queueing fails")
     if entry is not None and entry.fullname == "exec":
         session.discard()
-        error = ExecAbort(f"Transaction discarded because of: {str(error).removeprefix('ERR ')}")
+        if not isinstance(error, Redirect):
+            error = ExecAbort(f"Transaction discarded because of: {str(error).removeprefix('ERR ')}")
     session.reply_error(session.out.mark(), error)
 
 
@@ -74,32 +83,58 @@ def _check(engine: Any, session: Session, entry: Command | None, argv: list[byte
         raise CommandError(_unknown_command(argv, engine.settings.compat))
     if entry.subcommands is not None and len(argv) > 1:
         raise CommandError(f"unknown subcommand '{_text(argv[1][:128])}'. Try {entry.name.upper()} HELP.")
-    if not entry.accepts(len(argv)):
+    arity = entry.arity_in(engine.settings.compat)
+    if len(argv) != arity and (arity > 0 or len(argv) < -arity):
         raise CommandError(f"wrong number of arguments for '{entry.fullname}' command")
     if session.state & UNAUTHENTICATED and not entry.no_auth:
         raise NoAuth()
-    if session.state & IN_MULTI and entry.no_multi:
-        raise CommandError("Command not allowed inside a transaction")
+    if session.state & IN_MULTI:
+        _check_queueable(entry, engine.settings.compat.valkey)
+    if session.state & RESTRICTED:
+        engine.acl.check(session, entry, argv)
     trusted = session.state & TRUSTED
+    if engine.follows and not trusted and "redirects" in session.extra:
+        redirect(engine, session, entry, argv)
     if engine.out_of_memory and not trusted and _needs_memory(session, entry):
         raise OutOfMemory()
     if engine.refusal is not None and not trusted and _may_write(session, entry):
-        if engine.refusal != READ_ONLY:
-            raise Misconf(engine.refusal)
-        if entry.fullname != "ping":
-            raise ReadOnly()
+        _refuse_write(engine.refusal, entry)
+    if engine.follows and not trusted:
+        refuse_write(engine, session, entry, argv)
     if session.state & SUBSCRIBED and session.out.resp == 2 and entry.fullname.encode() not in _WHILE_SUBSCRIBED:
         raise CommandError(
             f"Can't execute '{entry.fullname}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET "
             "are allowed in this context"
         )
+    if engine.follows and not trusted:
+        refuse_stale(engine, session, entry)
     if engine.loading and not trusted and "loading" not in entry.flags:
         raise Loading()
+    if engine.busy and "allow_busy" not in entry.flags:
+        raise engine.busy_error()
+    if session.state & (MONITOR | REPLICA) and not _KEYSPACE.isdisjoint(entry.flags):
+        session.command = entry  # the log names it
+        raise CommandError("Replica can't interact with the keyspace")
+
+
+def _refuse_write(reason: str, entry: Command) -> None:
+    """Raise the error for a command that may write; PING is not rejected for every reason."""
+    if reason not in (READ_ONLY, FEW_REPLICAS):
+        raise Misconf(reason)
+    if entry.fullname != "ping":
+        raise ReadOnly() if reason == READ_ONLY else NoReplicas()
 
 
 def denies_oom(entry: Command, compat: Any) -> bool:
     """Return whether the command has the flag `denyoom`."""
     return "denyoom" in entry.flags or (entry.fullname in _SUBSCRIBING and bool(compat.knows(86)))
+
+
+def _check_queueable(entry: Command, valkey: bool) -> None:
+    """Raise CommandError for a command that may not be queued; in Valkey, CLIENT REPLY is one, too."""
+    if entry.no_multi or (valkey and entry.fullname == "client|reply"):
+        name = f"'{entry.fullname}' " if valkey else ""
+        raise CommandError(f"Command {name}not allowed inside a transaction")
 
 
 def _needs_memory(session: Session, entry: Command) -> bool:
@@ -136,4 +171,4 @@ def _unknown_command(argv: list[bytes], compat: Compat) -> str:
     return f"unknown command '{_text(argv[0][:128])}', with args beginning with: {_text(arguments)}"
 
 
-__all__ = ["READ_ONLY", "admit", "denies_oom"]
+__all__ = ["FEW_REPLICAS", "READ_ONLY", "admit", "denies_oom"]

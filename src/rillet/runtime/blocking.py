@@ -26,7 +26,7 @@ try:
 except ModuleNotFoundError:  # Cython is not installed: run interpreted
     from rillet import _cython as cython
 
-from rillet.errors import CommandError
+from rillet.errors import CommandError, NoPerm
 from rillet.keyspace.clock import Clock
 from rillet.keyspace.database import Database
 from rillet.runtime import session_state
@@ -36,6 +36,7 @@ from rillet.runtime.statistics import Statistics
 
 _BLOCKED = cython.declare(cython.int, session_state.BLOCKED)
 _RUNNING = cython.declare(cython.int, session_state.RUNNING)
+_RESTRICTED = cython.declare(cython.int, session_state.RESTRICTED)
 # Milliseconds until a retry that CLIENT PAUSE prevented is tried again.
 _PAUSED_RETRY = 100
 
@@ -51,11 +52,12 @@ class BlockedClient:
     queue                         the name of its queue in KeyWaiters; None = it waits alone
     number                        its position in the order of arrival
     unblockable                   CLIENT UNBLOCK may end the blocking
+    spent                         nanoseconds of the call that blocked the session
     on_end, on_disconnect         called when the blocking ends, and when the client disconnects meanwhile (modules)
     """
 
     __slots__ = ("session", "db", "keys", "deadline", "retry_at", "serve", "expired", "argv", "postponed", "queue",
-                 "number", "unblockable", "on_end", "on_disconnect")  # fmt: skip
+                 "number", "unblockable", "on_end", "on_disconnect", "spent")  # fmt: skip
 
     def __init__(self, session: Any, db: Database, keys: list[bytes], deadline: int,
                  serve: Callable[[Any, bytes], bool], expired: Callable[[Any], None], argv: list[bytes],
@@ -72,6 +74,7 @@ class BlockedClient:
         self.queue = queue
         self.number = number
         self.unblockable = True
+        self.spent = 0
         self.on_end: Callable[[], object] | None = None
         self.on_disconnect: Callable[[], object] | None = None
 
@@ -221,17 +224,22 @@ class Blocking:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def wake(self, session: Session) -> cython.bint:
-        """Notify the session's frontend that the session has a reply or a new deadline.
+        """Notify the session's frontend that the session has a reply or a new deadline: on_wake or transport.woken.
 
         The frontend may be interpreted code in a thread that a signal interrupts. Then it is notified again, because
         the session would wait forever.
         """
-        if session.on_wake is not None:
-            try:
-                session.on_wake()
-            except BaseException:
-                session.on_wake()
-                raise
+        # A socket's session has no `on_wake`: a bound method for each of thousands of clients takes memory.
+        wake = session.on_wake
+        if wake is None:
+            if session.transport is None:
+                return True
+            wake = session.transport.woken
+        try:
+            wake()
+        except BaseException:
+            wake()
+            raise
         return True
 
     # -- timeouts ------------------------------------------------------------------------------------
@@ -279,18 +287,28 @@ class Blocking:
             self.unblock(session)
             mark: cython.Py_ssize_t = session.out.mark()
             blocked.expired(session)
+            session.engine.end_wait(session, blocked, 0, False)
             session.mute(mark)
             self.wake(session)
 
     def fail(self, session: Session, error: CommandError) -> None:
         """Write an error reply and unblock the session (CLIENT UNBLOCK ... ERROR)."""
         if session.blocked is not None and not session.blocked.postponed:
+            blocked = session.blocked
             self.unblock(session)
+            session.engine.end_wait(session, blocked, 0, False)
             self._statistics.count_failure(session.command)
             mark: cython.Py_ssize_t = session.out.mark()
             session.reply_error(mark, error)
             session.mute(mark)
             self.wake(session)
+
+    def retry(self, session: Session) -> None:
+        """Try to serve a blocked session that waits for no key, because what it waits for may have happened."""
+        blocked = session.blocked
+        if blocked is not None and not blocked.postponed:
+            self._serve(blocked, b"")
+            self._raise_interrupt()
 
     # -- ready keys ----------------------------------------------------------------------------------
 
@@ -338,8 +356,16 @@ class Blocking:
         session.propagated = None
         session.state |= _RUNNING
         propagation.depth += 1
+        began: cython.longlong = self._clock.ticks()
+        refused = False
         try:
+            if session.state & _RESTRICTED and session.engine.settings.compat.knows(72):
+                session.engine.acl.check(session, session.command, blocked.argv)
             done = blocked.serve(session, key)
+        except NoPerm as error:  # Redis starts the command again, and rejects it
+            self._statistics.count_rejection(session.command)
+            session.reply_error(mark, error)
+            done = refused = True
         except CommandError as error:
             self._statistics.count_failure(session.command)
             session.reply_error(mark, error)
@@ -351,6 +377,8 @@ class Blocking:
                 propagation.take_effects(session, blocked.argv)
             if propagation.pending and propagation.depth == 0:
                 propagation.flush_pending()
+        if done and not refused:
+            session.engine.end_wait(session, blocked, self._clock.ticks() - began, True)
         if done:
             session.mute(mark)
             self.unblock(session)

@@ -40,17 +40,19 @@ from rillet.structs.glob import Glob
 CHANNEL, PATTERN, SHARD = range(3)
 _CLOSING = cython.declare(cython.int, session_state.CLOSING)
 _RUNNING = cython.declare(cython.int, session_state.RUNNING)
+_ENTRY = 120  # bytes of a subscription beside its name: the entries of both tables
 
 
 class Subscriptions:
-    """The subscriptions of one session, in the order of subscribing."""
+    """The subscriptions of one session, in the order of subscribing; `size`: the bytes that they take, about."""
 
-    __slots__ = ("channels", "patterns", "shards")
+    __slots__ = ("channels", "patterns", "shards", "size")
 
     def __init__(self) -> None:
         self.channels: dict[bytes, None] = {}
         self.patterns: dict[bytes, None] = {}
         self.shards: dict[bytes, None] = {}
+        self.size = 0
 
     def __bool__(self) -> bool:
         """Return whether the session has any subscription."""
@@ -85,6 +87,7 @@ class Channels:
         if name in own:
             return False
         own[name] = None
+        session.subscriptions.size += len(name) + _ENTRY
         if kind == PATTERN:
             if name not in self.patterns:
                 self.patterns[name] = (Glob(name), {})
@@ -102,6 +105,7 @@ class Channels:
         if name not in own:
             return False
         del own[name]
+        session.subscriptions.size -= len(name) + _ENTRY
         table: dict[bytes, Any] = self.patterns if kind == PATTERN else self.shards if kind == SHARD else self.channels
         listeners: dict[Any, Any] = table[name][1] if kind == PATTERN else table[name]
         del listeners[session]
@@ -205,6 +209,7 @@ class Channels:
             assert session.state & session_state.SUBSCRIBED and session.pushes is None
             assert all(session in self.channels[name] for name in own.channels)
             assert all(session in self.shards[name] for name in own.shards)
+            assert own.size == sum(len(name) + _ENTRY for name in (*own.channels, *own.patterns, *own.shards))
             assert all(session in self.patterns[pattern][1] for pattern in own.patterns)
 
 

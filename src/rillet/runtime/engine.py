@@ -24,7 +24,7 @@ try:
 except ModuleNotFoundError:  # Cython is not installed: run interpreted
     from rillet import _cython as cython
 
-from rillet.errors import CommandError, ProtocolError
+from rillet.errors import Busy, CommandError, ProtocolError
 from rillet.keyspace.clock import Clock
 from rillet.keyspace.database import Database
 from rillet.keyspace.defrag import IDLE, ActiveDefrag
@@ -36,36 +36,49 @@ from rillet.keyspace.rest_buffer import RestBuffer
 from rillet.protocol.command_parser import CommandParser, QueryBufferExceeded
 from rillet.protocol.propagation_buffer import PropagationBuffer
 from rillet.runtime import session_state
+from rillet.runtime.acl.control import AccessControl
 from rillet.runtime.admission import admit
 from rillet.runtime.blocking import Blocking
 from rillet.runtime.channels import Channels
+from rillet.runtime.command_log import CommandLog, request_size
 from rillet.runtime.fast_path import FastPath
 from rillet.runtime.field_expiry import FIELDS_AT_ONCE, expire_fields
 from rillet.runtime.host import DefaultHost, Host
+from rillet.runtime.hotkeys import record as record_hot_keys
 from rillet.runtime.keyspace_events import CLASS, MISS, NEW, OVERWRITTEN, TYPE_CHANGED, channels_of
+from rillet.runtime.latency import LatencyMonitor
 from rillet.runtime.memory import MemoryFigures
+from rillet.runtime.monitors import SCRIPTS, Monitors
 from rillet.runtime.pause import PAUSE_OFF, PausedClients
 from rillet.runtime.propagation import Propagation
 from rillet.runtime.registry import TABLE, Command, load_commands
+from rillet.runtime.replication import FAILOVER_IN_PROGRESS, ReplicationState
 from rillet.runtime.session import Session
 from rillet.runtime.settings import Settings
 from rillet.runtime.statistics import CommandCounters, Statistics
+from rillet.runtime.tracking import Tracking
 from rillet.structs.argument_spans import ArgumentSpans
 from rillet.structs.integer_text import decimal
 from rillet.types.compat import EMBEDS_UP_TO_128
 from rillet.types.stream.value import Stream
 
+_IMPORT_SOURCE = cython.declare(cython.int, session_state.IMPORT_SOURCE)
 _SPECIAL = cython.declare(cython.int, session_state.SPECIAL)
 _MUTED = cython.declare(cython.int, session_state.MUTED | session_state.REPLY_SKIP_NEXT)
 _REPLY_SKIP_NEXT = cython.declare(cython.int, session_state.REPLY_SKIP_NEXT)
 _UNAUTHENTICATED = cython.declare(cython.int, session_state.UNAUTHENTICATED)
 _CLOSING = cython.declare(cython.int, session_state.CLOSING)
 _TRUSTED = cython.declare(cython.int, session_state.TRUSTED)
+# A session with TRUSTED and without MASTER repeats a log: its changes are not logged.
+_FROM_OTHERS = cython.declare(cython.int, session_state.TRUSTED | session_state.MASTER)
+# For a script's command: the flags of a session whose commands are checked.
+_SPECIAL_IN_SCRIPT = cython.declare(cython.int, session_state.SPECIAL | session_state.TRUSTED)
 _RUNNING = cython.declare(cython.int, session_state.RUNNING)
 _NO_TOUCH = cython.declare(cython.int, session_state.NO_TOUCH)
 
 _MAX_CACHED_NAMES = 4096
-_NAME_SIZES = 10  # the parser reads a name of up to 9 bytes in advance (CommandParser.first_size)
+PEAK_RESET_MS = 5000  # server.h: REPLY_BUFFER_DEFAULT_PEAK_RESET_TIME
+_NAME_SIZES = 20  # the parser reads a name of up to 19 bytes in advance (CommandParser.first_size)
 # Replies to a replayed log have no reader: the output is emptied after this many bytes.
 _REPLAY_BATCH = cython.declare(cython.Py_ssize_t, 1 << 15)
 # Entries of each database in which a call of `rehash` looks for values that can rest.
@@ -79,6 +92,12 @@ _WAITING = cython.declare(cython.Py_ssize_t, 32)
 _UNCHECKED = cython.declare(cython.Py_ssize_t, 80)
 _UNCHECKED_INPUT = cython.declare(cython.Py_ssize_t, 4096)
 _NO_STOP = cython.declare(cython.Py_ssize_t, 2**62)
+# Limits of the command log: nothing is logged; and those below which a fast path would be too coarse (ns, bytes).
+_NEVER = cython.declare(cython.longlong, 2**62)
+_FINEST_TIME = cython.declare(cython.longlong, 1_000_000)
+_FINEST_SIZE = cython.declare(cython.longlong, 65536)
+# Bytes of input that a fast path handles before the time is compared with the limit.
+_TIMED_INPUT = cython.declare(cython.Py_ssize_t, 4096)
 # While more than one part in so many of `maxmemory` waits to be freed, each run of the eviction frees some of it.
 _PENDING_SHARE = cython.declare(cython.Py_ssize_t, 8)
 
@@ -92,23 +111,41 @@ class Engine:
         "databases", "settings", "clock", "propagation", "blocking", "sessions", "statistics", "preserved", "refusal",
         "notify_events", "on_keyspace_event", "loading", "started_ms", "next_session_id", "host", "active_expire",
         "allow_access_expired",
-        "run_id", "replication_id", "paused", "mstime", "channels", "words", "_by_name", "_last_name", "_last_entry",
+        "run_id", "replication", "paused", "mstime", "channels", "words", "_by_name", "_last_name", "_last_entry",
         "_buffer", "_paused_clients", "_since", "_idmp_expired", "_fast_paths", "_fast_path_sizes", "_last_path",
+        "_hidden_paths", "_renamed", "_script_path", "_no_input",
         "defrag", "expiry", "access", "lazyfree", "eviction", "limited", "out_of_memory", "memory", "modules",
-        "keeps_expired",
+        "keeps_expired", "importing", "_sees_expired", "_writes",
+        "command_log", "latency", "slow_ns", "large", "tracks_latency", "hotkeys", "monitored_ns",
+        "acl", "scripts", "busy", "tracking", "monitors", "observed", "peak_reset_ms", "shrinks_buffers",
+        "follows", "applying", "writing",
     )  # fmt: skip
     sessions: dict[int, Session]
     _by_name: dict[bytes, Command]
     _last_name: bytes
     _last_entry: Command | None
     _fast_paths: list[list[tuple[bytes, Command, FastPath]]]
+    _hidden_paths: list[tuple[bytes, Command, FastPath]]
     _last_path: tuple[bytes, Command, FastPath]
+    _script_path: tuple[bytes, Command, FastPath]
+    _no_input: CommandParser
+    _renamed: dict[bytes, Command | None]
 
     def __init__(self, settings: Settings | None = None, clock: Clock | None = None) -> None:
         load_commands()
         self.settings = settings or Settings()
         self.clock = clock or Clock()
         self.statistics = Statistics()
+        self.command_log = CommandLog(self)
+        self.latency = LatencyMonitor(self.settings, self.clock)
+        # The session of HOTKEYS, or None.
+        self.hotkeys: Any = None
+        # A command that takes so many nanoseconds, or whose request or reply has so many bytes, is unusual.
+        self.slow_ns = self.large = 2**62
+        # Nanoseconds from which the latency monitor records an event; 2**62 while it is off.
+        self.monitored_ns = 2**62
+        # Whether each command's times are counted in a histogram.
+        self.tracks_latency = True
         self.propagation = Propagation(self.settings, self.clock)
         self.blocking = Blocking(self.clock, self.statistics, self.propagation)
         self.databases = [Database(index, self.clock) for index in range(self.settings.databases)]
@@ -131,9 +168,22 @@ class Engine:
         self.out_of_memory = False
         # While a command runs that must not delete expired keys, though they are missing for it.
         self.keeps_expired = False
+        # Valkey's import-mode; and while a command runs in it, whether its client sees expired keys, and whether it
+        # writes.
+        self.importing = False
+        self._sees_expired = False
+        self._writes = False
         self.memory = MemoryFigures(self)
         self.defrag = ActiveDefrag(self.databases, self.settings, self.clock, self._changes)
         self.channels = Channels()
+        self.tracking = Tracking(self)
+        self.monitors = Monitors(self)
+        # Whether a client tracks keys or watches commands, or import-mode is on: then no command takes its fast path.
+        self.observed = False
+        # DEBUG REPLYBUFFER: after how many ms the recent size of a client's replies is measured anew (-1: never), and
+        # whether the periodic job shrinks output buffers.
+        self.peak_reset_ms = PEAK_RESET_MS
+        self.shrinks_buffers = True
         self.sessions = {}
         self.host: Host = DefaultHost(self)
         # Data of an RDB file that rillet cannot interpret, kept for the next file (persistence.rdb.reader).
@@ -142,9 +192,20 @@ class Engine:
         self.refusal: str | None = None
         # The loaded modules (rillet.modules.manager.Modules), or None before the first one is loaded.
         self.modules: Any = None
+        self.acl: Any = None
+        # The Lua scripts (rillet.scripting.scripts.Scripts), or None before the first one.
+        self.scripts: Any = None
+        # A script runs for longer than busy-reply-threshold, and the commands of other clients are refused.
+        self.busy = False
         self.notify_events = False
         self.on_keyspace_event: Callable[[Database, bytes, bytes, bytes], None] | None = None
         self.loading = False
+        # While the engine follows a master: expired keys wait for its deletions, and commands are checked more
+        # (runtime/replica.py). `applying`: a command of the master runs, for which no key has expired. `writing`: a
+        # client's command writes to a writable replica.
+        self.follows = False
+        self.applying = False
+        self.writing = False
         # The commands that CLIENT PAUSE holds back: none, writes or all (the constants in runtime/pause.py).
         self.paused = PAUSE_OFF
         self._paused_clients = PausedClients(self)
@@ -154,7 +215,7 @@ class Engine:
         # Commands see expired keys and fields, which stay (DEBUG SET-ALLOW-ACCESS-EXPIRED).
         self.allow_access_expired = False
         self.run_id = urandom(20).hex()
-        self.replication_id = urandom(20).hex()
+        self.replication = ReplicationState()
         self.started_ms = self.clock.now_ms()
         self.next_session_id = 1
         self._by_name = {}
@@ -166,18 +227,25 @@ class Engine:
         self.expiry.fields = self._expire_fields
         # The arguments of one command as positions in memory, for the fast paths.
         self.words = ArgumentSpans()
+        # The commands under other names; None: the name is removed.
+        self._renamed = {}
         # By the length of the command's name; and a bit mask of the lengths that occur.
         self._fast_paths = [[] for _ in range(_NAME_SIZES)]
+        self._hidden_paths = []
         self._fast_path_sizes = 0
         for entry in TABLE:
             if entry.shortcut:
                 self._last_path = (entry.name.encode(), entry, entry.shortcut())
                 self._fast_paths[len(entry.name)].append(self._last_path)
                 self._fast_path_sizes |= 1 << len(entry.name)
+        # The last fast path of a script's command, and the parser of such commands, which follow no other.
+        self._script_path = self._last_path
+        self._no_input = CommandParser()
         # The time (in ticks) at which the last command of a batch ended; 0 outside of a batch. It is also the start of
         # the next command: a batch reads the clock once per command, and parsing counts as part of the command.
         self._since = 0
         self.take_settings()
+        self.acl = AccessControl(self)
 
     @property
     def log(self) -> Any:
@@ -187,6 +255,11 @@ class Engine:
     @log.setter
     def log(self, log: Any) -> None:
         self.propagation.set_log(log)
+
+    @property
+    def aof(self) -> Any:
+        """The append-only log, or None; `log` may also be the log of the replication stream."""
+        return self.propagation.aof
 
     @property
     def dirty(self) -> int:
@@ -206,15 +279,20 @@ class Engine:
         session.created_ms = session.last_ms = self.clock.now_ms()
         if trusted:
             session.enter("trust")
-        elif self.settings.requirepass:
-            session.enter("require password")
+        else:
+            self.acl.begin(session)
         self.sessions[session.id] = session
         return session
 
     def close_session(self, session: Session) -> None:
         """Remove the session with its watches, subscriptions and blocking. O(watched keys + subscriptions)"""
-        session.unwatch()
-        self.channels.forget(session)
+        if session.watcher.keys:
+            session.unwatch()
+        if session.subscriptions is not None or session.pushes is not None:
+            self.channels.forget(session)
+        if self.observed or session.tracking is not None:
+            self.monitors.forget(session)
+            self.tracking.forget(session)
         blocked = session.blocked
         if blocked is not None:
             self.blocking.unblock(session)
@@ -240,24 +318,47 @@ class Engine:
                 self._last_entry = entry
         if entry is not None and entry.subcommands is not None and len(argv) > 1:
             entry = self._find_subcommand(entry, argv[1])
-        if self.limited and not session.state & _TRUSTED:
-            self.make_room()
+        if (self.limited or self.observed) and not session.state & _TRUSTED:
+            self._make_rooms(session)
+            if self._since:
+                self._since = self.clock.ticks()  # the eviction is not a part of the command
         if (entry is None or session.state & _SPECIAL or self.refusal is not None or self.paused or self.out_of_memory
-                or (self.loading and not session.state & _TRUSTED) or not entry.accepts(len(argv))
+                or self.busy or ((self.loading or self.follows) and not session.state & _TRUSTED)
+                or not entry.accepts(len(argv))
                 or (entry.subcommands is not None and len(argv) > 1)):  # fmt: skip
-            if self.paused and self._paused_clients.postpone(session, entry, argv):
-                return False
             if session.state & _MUTED:
+                if self.paused and self.postpone(session, entry, argv):
+                    return False
                 return self._execute_muted(session, entry, argv)
             if not admit(self, session, entry, argv):
+                if session.blocked is not None:
+                    return False
+                if session.tracking is not None:
+                    self.tracking.command_ended(session, entry)
                 return True
         assert entry is not None
         self.call(session, entry, argv)
         if session.pushes is not None:
             session.flush_pushes()
-        if self.blocking.ready:
+        if self.blocking.ready and not self.busy:
             self.blocking.serve_ready()
+            if self._since:
+                self._since = self.clock.ticks()
         return session.blocked is None
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _make_rooms(self, session: Session) -> cython.bint:
+        """Evict keys above `maxmemory`, and tracked keys above `tracking-table-max-keys`, before a command runs."""
+        self.tracking.current = session
+        try:
+            if self.limited:
+                self.make_room()
+            if self.observed:
+                self.tracking.make_room()
+        finally:
+            self.tracking.current = None
+        return True
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
@@ -272,13 +373,79 @@ class Engine:
             session.mute(mark)
         if session.pushes is not None:
             session.flush_pushes()
-        if self.blocking.ready:
+        if self.blocking.ready and not self.busy:
             self.blocking.serve_ready()
         return session.blocked is None
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def call(self, session: Session, entry: Command, argv: list[bytes]) -> cython.bint:
+        """Run the handler of an admitted command and act on its effects."""
+        if self.observed:
+            return self._call_observed(session, entry, argv)
+        return self._call(session, entry, argv)
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _call_observed(self, session: Session, entry: Command, argv: list[bytes]) -> cython.bint:
+        """Do `call` while clients watch commands (MONITOR) or cache keys (CLIENT TRACKING), or in import-mode."""
+        tracking: Tracking = self.tracking
+        outermost: cython.bint = tracking.current is None
+        writer: object = tracking.writer
+        if outermost:
+            tracking.current = session
+        current: Session = tracking.current
+        tracking.writer = session
+        sees: cython.bint = self._sees_expired
+        writes: cython.bint = self._writes
+        self._sees_expired = self.importing and current.state & _IMPORT_SOURCE != 0
+        self._writes = entry.write
+        if self.monitors.sessions:
+            self.monitors.feed_script(session, entry, argv)
+        try:
+            self._call(session, entry, argv)
+        finally:
+            tracking.writer = writer
+            self._sees_expired = sees
+            self._writes = writes
+            if self.monitors.sessions:
+                self.monitors.feed(session, entry, argv, current)
+            # Of a script that only reads, the commands count, and not the script itself (server.c: call).
+            if current.tracking is not None and "readonly" in entry.flags and entry.fullname not in SCRIPTS:
+                self._remember(current, session, entry, argv)
+            if outermost:
+                tracking.current = None
+                self._end_observed(current, entry)
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _remember(self, current: Session, session: Session, entry: Command, argv: list[bytes]) -> cython.bint:
+        """Record the keys that a command has read; up to 7.0, all keys of the script that called it."""
+        if session is not current and not self.settings.compat.knows(72):
+            entry, argv = current.command, current.argv
+        return self.tracking.remember(current, entry, argv)
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _end_observed(self, session: Session, entry: Command) -> cython.bint:
+        """Send the invalidations that waited for the end of an outermost command."""
+        tracking: Tracking = self.tracking
+        tracking.current = session
+        tracking.command_ended(session, entry)
+        tracking.current = None
+        return tracking.schedule()
+
+    def observe(self) -> None:
+        """Update `observed` after a client began or ended to track keys or to watch commands, or after import-mode."""
+        in_use = self.tracking.in_use
+        self.observed = in_use or bool(self.monitors.sessions) or self.importing
+        for database in self.databases:
+            database.tracking = self.tracking if in_use else None
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _call(self, session: Session, entry: Command, argv: list[bytes]) -> cython.bint:
         """Run the handler of an admitted command and act on its effects."""
         mark: cython.Py_ssize_t = session.out.mark()
         propagation: Propagation = self.propagation
@@ -287,9 +454,8 @@ class Engine:
         session.command = entry
         outer: cython.int = session.state & _RUNNING
         session.state |= _RUNNING
-        counters: CommandCounters = self.statistics.of(entry)
-        counters.calls += 1
-        self.statistics.commands_processed += 1
+        session.commands += 1
+        counters: CommandCounters
         if not outer and len(session.db.ledger.waiting) > _WAITING:
             session.db.ledger.settle()
         began: cython.longlong = self._since or self.clock.ticks()
@@ -299,13 +465,14 @@ class Engine:
         if session.state & _NO_TOUCH:
             self.access.untouched = entry.fullname != "touch"
             self.access.choose_stamp()
-        if entry.write and propagation.feed is not None and not session.state & _TRUSTED:
+        if entry.write and propagation.feed is not None and session.state & _FROM_OTHERS != _TRUSTED:
             propagation.feed.reserve(argv)  # a change that cannot be logged must not begin
         propagation.depth += 1
         session.argv = argv  # last, because EXEC repeats a command whose handler an interrupt did not let begin
         try:
             entry.handler(session, argv)
         except CommandError as error:
+            counters = self.statistics.of(entry)
             counters.failed += 1
             session.reply_error(mark, error)
         finally:
@@ -316,19 +483,70 @@ class Engine:
             if not outer:
                 session.state &= ~_RUNNING
             ended: cython.longlong = self.clock.ticks()
-            counters.nanoseconds += ended - began
+            self.statistics.commands_processed += 1
+            if session.blocked is None:
+                counters = self.statistics.of(entry)
+                counters.count(ended - began, 1, self.tracks_latency)
+            else:
+                self._begin_wait(session, entry, ended - began)
             if self._since:
                 self._since = ended
             # Log changes also after KeyboardInterrupt or MemoryError: the handler may already have changed data.
             if session.dirty or session.propagated is not None:
                 propagation.take_effects(session, argv)
             if propagation.pending and propagation.depth == 0:
-                propagation.flush_pending()
+                if len(propagation.pending) > 1 and "touches_arbitrary_keys" in entry.flags:
+                    propagation.flush_each()
+                else:
+                    propagation.flush_pending()
+        if ended - began >= self.slow_ns or self.large < _NEVER:
+            self._look_at(session, entry, argv, ended - began, session.out.mark() - mark)
         if propagation.depth == 0:  # no command holds a value that it may still change
             database: Database = session.db
             if database.created or len(database.awake) - database._first_awake > database.awake_limit:
                 database.rest_oldest()
         return True
+
+    def _look_at(self, session: Any, entry: Any, argv: list[bytes], nanoseconds: int, reply: int) -> None:
+        """Log a call that took long or that has a large request or reply; one that blocks is logged when it ends."""
+        request = 0
+        if session.trusted:
+            return
+        if self.large < _NEVER or self.hotkeys is not None:
+            request = request_size(argv)
+            if nanoseconds < self.slow_ns and max(request, reply) < self.large:
+                return
+        if self.hotkeys is not None and self.hotkeys.active:
+            record_hot_keys(self.hotkeys, self.clock.now_ms(), entry, argv, nanoseconds // 1000, request + reply)
+        if nanoseconds >= self.slow_ns:
+            self.latency.add(b"fast-command" if "fast" in entry.flags else b"command", nanoseconds)
+        if session.blocked is None:
+            self.command_log.record(session, entry, argv, nanoseconds // 1000, request, reply)
+
+    def _begin_wait(self, session: Any, entry: Any, nanoseconds: int) -> None:
+        """Keep the time of a call that blocks its client; Redis before 7.2 counts the call now."""
+        session.blocked.spent = nanoseconds
+        if not self.settings.compat.knows(72):
+            counters = self.statistics.of(entry)
+            counters.calls += 1
+            counters.nanoseconds += nanoseconds
+
+    def end_wait(self, session: Any, blocked: Any, nanoseconds: int, served: bool) -> None:
+        """Count and log a call whose client was blocked and has its reply now (blocked.c: updateStatsOnUnblock)."""
+        entry = session.command
+        if blocked.postponed or entry is None:
+            return
+        newer = self.settings.compat.knows(72)
+        if not newer and not served:
+            return  # a timeout
+        total = blocked.spent + nanoseconds
+        counters = self.statistics.of(entry)
+        counters.nanoseconds += total if newer else nanoseconds
+        counters.calls += newer
+        counters.track(total, self.tracks_latency)
+        if total >= self.slow_ns and not session.trusted:
+            self.latency.add(b"command-unblocking", nanoseconds)
+            self.command_log.record(session, entry, blocked.argv, total // 1000, 0, 0)
 
     def before_reply(self) -> None:
         """Make the log as durable as the settings require; call this before replies leave the process."""
@@ -346,10 +564,16 @@ class Engine:
         Stop when the session blocks or closes, when the parser needs more bytes, or after `limit` bytes of replies.
         After a protocol error, Redis's error text is the last reply, and the session is closed.
         """
-        self._since = self.clock.ticks()
+        statistics: Statistics = self.statistics
+        ran: cython.longlong = statistics.commands_processed
+        began: cython.longlong = self.clock.ticks()
+        self._since = began
         try:
             return self._drain(session, parser, limit)
         finally:
+            ran = statistics.commands_processed - ran
+            if ran != 0:
+                statistics.count_turn(max(ran, 1), self._since - began)
             self._since = 0
 
     @cython.cfunc
@@ -366,7 +590,9 @@ class Engine:
                 argv = parser.next()
             except ProtocolError as error:
                 # A full query buffer closes the connection without an error reply (readQueryFromClient).
-                if not isinstance(error, QueryBufferExceeded):
+                if isinstance(error, QueryBufferExceeded):
+                    self.statistics.input_limit_hits += 1
+                else:
                     session.out.error(f"ERR {error}".encode("utf-8", "surrogateescape"))
                 session.enter("close")
                 return False
@@ -407,14 +633,18 @@ class Engine:
         # The length of the name excludes most commands without a comparison of the name.
         if size < 0 or not self._fast_path_sizes >> size & 1:
             return 0
-        if session.state & _SPECIAL or self.paused or self.notify_events or self.refusal is not None:
+        if (session.state & _SPECIAL or self.paused or self.notify_events or self.refusal is not None or self.busy
+                or self.observed):  # fmt: skip
             return 0
         trusted: cython.bint = session.state & _TRUSTED != 0
         if self.loading and not trusted:
             return 0
         if self.limited and not trusted and not self.make_room():
             return 0
-        if self.propagation.log is not None and self.propagation.feed is None and not trusted:
+        if (self.propagation.log is not None and self.propagation.feed is None
+                and session.state & _FROM_OTHERS != _TRUSTED):  # fmt: skip
+            return 0
+        if (self.slow_ns < _FINEST_TIME or self.large < _FINEST_SIZE) and not trusted:
             return 0
         words: ArgumentSpans = self.words
         name: bytes = self._last_path[0]
@@ -426,7 +656,11 @@ class Engine:
             else:
                 return 0
         entry: Command = self._last_path[1]
-        parser.scan_stop = _NO_STOP
+        if self.follows and not trusted:
+            if entry.write or not self.settings.replica_serve_stale_data or "redirects" in session.extra:
+                return 0
+            self.writing = False
+        parser.scan_stop = parser.pos + _TIMED_INPUT if self.slow_ns < _NEVER else _NO_STOP
         if self.limited and entry.write and not trusted:
             limit = min(limit, session.out.used + _UNCHECKED - 1)
             parser.scan_stop = parser.pos + _UNCHECKED_INPUT
@@ -441,7 +675,8 @@ class Engine:
         self, session: Session, parser: CommandParser, entry: Command, fast_path: FastPath, limit: cython.Py_ssize_t
     ) -> cython.Py_ssize_t:
         """Run consecutive calls of one command on its fast path; count and time the calls together."""
-        feed: PropagationBuffer | None = None if session.state & _TRUSTED else self.propagation.feed
+        replays: cython.bint = session.state & _FROM_OTHERS == _TRUSTED
+        feed: PropagationBuffer | None = None if replays else self.propagation.feed
         session.dirty = 0
         session.propagated = None
         session.command = entry
@@ -451,6 +686,7 @@ class Engine:
         if len(session.db.ledger.waiting) > _WAITING:
             session.db.ledger.settle()
         counters: CommandCounters
+        start: cython.Py_ssize_t = parser.pos
         fast_path.ran = 0
         try:
             fast_path.run(session, parser, self.words, feed, limit)
@@ -458,28 +694,146 @@ class Engine:
             if fast_path.ran > 0:
                 self._since = self.clock.ticks()
                 counters = self.statistics.of(entry)
-                counters.nanoseconds += self._since - began
-                counters.calls += fast_path.ran
+                counters.count(self._since - began, fast_path.ran, self.tracks_latency)
                 self.statistics.commands_processed += fast_path.ran
+                session.commands += fast_path.ran
                 self.propagation.dirty += session.dirty
+        if fast_path.ran > 0 and self._since - began >= self.slow_ns:
+            self._look_at_chunk(session, entry, parser.data[start : parser.pos], self._since - began)
         if fast_path.ran > 0 and self.blocking.ready:
             self.blocking.serve_ready()
         return fast_path.ran
 
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def call_words(self, session: Session, words: ArgumentSpans, may_write: cython.bint) -> cython.int:
+        """Run a script's command on its fast path; return 0 if it needs its handler, 1 if it reads, 2 if it writes."""
+        size: cython.Py_ssize_t = words.size[0]
+        if size >= _NAME_SIZES or not self._fast_path_sizes >> size & 1:
+            return 0
+        if (session.state & _SPECIAL_IN_SCRIPT or self.notify_events or self.refusal is not None or self.observed
+                or self.loading or self.slow_ns < _FINEST_TIME or self.large < _FINEST_SIZE):  # fmt: skip
+            return 0
+        name: bytes = self._script_path[0]
+        if not words.is_option(0, name):
+            for path in self._fast_paths[size]:
+                if words.is_option(0, path[0]):
+                    self._script_path = path
+                    break
+            else:
+                return 0
+        entry: Command = self._script_path[1]
+        if self.follows and not session.state & _TRUSTED:
+            return 0  # a replica checks each command of a client
+        # Writes that are logged wait for the end of the script.
+        if entry.write and (not may_write or self.limited or self.propagation.log is not None):
+            return 0
+        fast_path: FastPath = self._script_path[2]
+        session.dirty = 0
+        session.propagated = None
+        session.command = entry
+        began: cython.longlong = self._since or self.clock.ticks()
+        if began >= self.access.due:
+            self.access.update()
+        if len(session.db.ledger.waiting) > _WAITING:
+            session.db.ledger.settle()
+        count: cython.Py_ssize_t = words.count
+        fast_path.ran = 0
+        try:
+            fast_path.run(session, self._no_input, words, None, _NO_STOP)
+        finally:  # also after MemoryError: the call may have taken effect
+            if fast_path.ran > 0:
+                words.count = count
+                self._end_words(session, entry, words, began)
+        if fast_path.ran == 0:
+            return 0
+        return 2 if entry.write else 1
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _end_words(
+        self, session: Session, entry: Command, words: ArgumentSpans, began: cython.longlong
+    ) -> cython.bint:
+        """Count and time a script's command that ran on its fast path."""
+        ended: cython.longlong = self.clock.ticks()
+        if self._since:
+            self._since = ended
+        counters: CommandCounters = self.statistics.of(entry)
+        counters.count(ended - began, 1, self.tracks_latency)
+        self.statistics.commands_processed += 1
+        session.commands += 1
+        self.propagation.dirty += session.dirty
+        if ended - began >= self.slow_ns:
+            self._look_at(session, entry, [words.get(i) for i in range(words.count)], ended - began, 0)
+        return True
+
+    def _look_at_chunk(self, session: Any, entry: Any, received: bytes, nanoseconds: int) -> None:
+        """Log the longest of the calls in a chunk that took long: one of them took nearly all of the time."""
+        parser = CommandParser()
+        parser.feed(received)
+        longest: list[bytes] = []
+        while argv := parser.next():
+            if sum(map(len, argv)) > sum(map(len, longest)):
+                longest = argv
+        if longest:
+            self._look_at(session, entry, longest, nanoseconds, 0)
+
     # -- looking up commands -------------------------------------------------------------------------
+
+    @cython.ccall
+    def lookup(self, argv: list[bytes]) -> Command | None:
+        """Return the command or subcommand that the words call, the container if the subcommand is unknown, or None."""
+        entry: Command | None = self._by_name.get(argv[0])
+        if entry is None:
+            entry = self._find(argv[0])
+        if entry is not None and entry.subcommands is not None and len(argv) > 1:
+            return self._find_subcommand(entry, argv[1])
+        return entry
 
     @cython.cfunc
     def _find(self, name: bytes) -> Command | None:
         entry = TABLE.by_name.get(name.lower())
+        if self._renamed and not (self.loading and entry is not None):
+            # A log contains commands that were rewritten with their own names.
+            entry = self._renamed.get(name.lower(), entry)
         if entry is None and self.modules is not None:
             entry = self.modules.commands.get(name.lower())
         if entry is None:
             return None
         if not entry.known_to(self.settings.compat):
             return entry if self.loading else None  # a log may contain commands that the current `compat` lacks
-        if len(self._by_name) < _MAX_CACHED_NAMES:
+        if len(self._by_name) < _MAX_CACHED_NAMES and not (self._renamed and self.loading):
             self._by_name[name] = entry
         return entry
+
+    def rename_command(self, old: bytes, new: bytes) -> None:
+        """Give a command another name, or remove it if that is empty (redis.conf: rename-command); CommandError."""
+        old, new = old.lower(), new.lower()
+        entry = self._find(old)
+        if entry is None:
+            raise CommandError("No such command in rename-command")
+        if new and self._find(new) is not None:
+            raise CommandError("Target command name already exists")
+        self._renamed[old] = None
+        if new:
+            self._renamed[new] = entry
+        self._by_name.clear()
+        self._last_entry = None
+        for size, paths in enumerate(self._fast_paths):
+            self._fast_paths[size] = [path for path in paths if path[0] != old]
+        self._last_path = self._script_path = (b"", self._last_path[1], self._last_path[2])
+
+    def narrow(self, narrowing: Any) -> None:
+        """Rewrite effects for older replicas from now on (rillet.runtime.older_replicas); None: for none."""
+        self.propagation.narrow = narrowing
+        for path in self._hidden_paths:
+            self._fast_paths[len(path[0])].append(path)
+        self._hidden_paths = []
+        if narrowing is not None:
+            for size, paths in enumerate(self._fast_paths):
+                self._hidden_paths += [path for path in paths if not narrowing.knows(path[0])]
+                self._fast_paths[size] = [path for path in paths if narrowing.knows(path[0])]
+        self._last_path = self._script_path = (b"", self._last_path[1], self._last_path[2])
 
     @cython.cfunc
     def _find_subcommand(self, entry: Command, name: bytes) -> Command:
@@ -495,13 +849,29 @@ class Engine:
         """After a change of settings, update the visible commands and the published keyspace events."""
         self._by_name.clear()
         self._last_entry = None
+        if self.acl is not None:
+            self.acl.take_settings()
+        if self.scripts is not None:
+            self.scripts.calls.settled = False  # the next script compares its interpreter with the settings
         self.defrag.take_settings()
+        self.slow_ns, self.large = self.command_log.limits()
+        threshold = self.settings.latency_monitor_threshold
+        self.monitored_ns = threshold * 1_000_000 if threshold else 2**62
+        self.eviction.timed = self.monitored_ns < _NEVER
+        self.slow_ns = min(self.slow_ns, self.monitored_ns)
+        self.tracks_latency = self.settings.latency_tracking
+        if self.hotkeys is not None and self.hotkeys.active:
+            self.slow_ns = 0  # each command is measured
         self.expiry.on_time = self.settings.compat.knows(82)
         self._buffer.take_limits(self.settings)
         self._take_access_settings()
         self.eviction.take_settings(self.settings)
         self.limited = self.eviction.limit != 0
+        self.tracking.limit = self.settings.tracking_table_max_keys
+        self.tracking.early = not self.settings.compat.knows(72)
         self.out_of_memory = False
+        self.importing = self.settings.import_mode
+        self.observe()
         events = self.settings.notify_keyspace_events
         self.notify_events = events.wanted
         flags: int = events.flags if events.wanted else 0
@@ -517,6 +887,17 @@ class Engine:
             database.on_new = self._new if flags & NEW else None
             database.on_overwritten = self._overwritten if flags & (OVERWRITTEN | TYPE_CHANGED) else None
 
+    def postpone(self, session: Session, entry: Command | None, argv: list[bytes]) -> bool:
+        """Hold back the command if CLIENT PAUSE applies to it; return whether it was held back."""
+        return self._paused_clients.postpone(session, entry, argv)
+
+    def hold_during_failover(self, session: Session, argv: list[bytes]) -> bool:
+        """Hold back the command of a client that is sent to the master while that one is not the master yet."""
+        if self.replication.failover_state != FAILOVER_IN_PROGRESS or session.transport is None:
+            return False
+        self._paused_clients.hold(session, argv)
+        return True
+
     def _take_access_settings(self) -> None:
         policy: str = self.settings.maxmemory_policy
         self.access.mode = LFU if policy.endswith("lfu") else LRM if policy.endswith("lrm") else LRU
@@ -525,9 +906,15 @@ class Engine:
         self.access.exact = self.settings.compat.valkey
         self.access.choose_stamp()
 
-    def unpause(self) -> None:
-        """End CLIENT PAUSE and run the commands that it held back."""
-        self.paused = PAUSE_OFF
+    def busy_error(self) -> Busy:
+        """Return the error for commands while a script runs for too long (server.c: slowscripterr, slowevalerr)."""
+        server = "Valkey" if self.settings.compat.valkey else "Redis"
+        kind = "FUNCTION" if self.scripts.calls.function else "SCRIPT"
+        return Busy(f"{server} is busy running a script. You can only call {kind} KILL or SHUTDOWN NOSAVE.")
+
+    def unpause(self, rest: int = PAUSE_OFF) -> None:
+        """Relax a pause to `rest`, and run the commands that are not held back any more."""
+        self.paused = rest
         self._paused_clients.resume()
 
     # -- eviction ------------------------------------------------------------------------------------
@@ -539,10 +926,13 @@ class Engine:
 
         While clients are paused the data does not change (evict.c: isSafeToPerformEvictions).
         """
-        if self.loading or self.paused:
+        if self.loading or self.paused or (self.follows and self.settings.replica_ignore_maxmemory):
             self.out_of_memory = self.eviction.running = False
             return True
+        began: cython.longlong = self.clock.ticks() if self.monitored_ns < _NEVER else 0
         result: cython.int = self.eviction.run()
+        if self.monitored_ns < _NEVER:
+            self.latency.add(b"eviction-cycle", self.clock.ticks() - began)
         self.out_of_memory = result == FAIL
         if result == OK and not self.lazyfree.pending_bytes and not self.blocking.ready:
             return True
@@ -554,7 +944,11 @@ class Engine:
 
     def _evicted(self, database: Database, key: bytes) -> None:
         """Publish and log an eviction (evict.c: performEvictions)."""
-        database.touch(key)
+        if self.monitored_ns < _NEVER:
+            compat = self.settings.compat
+            event = b"evict-del" if compat.knows(80) and not compat.valkey else b"eviction-del"
+            self.latency.add(event, self.eviction.deletion_ns)
+        database.touch(key, True)
         if self.notify_events:
             self.keyspace_event(database, b"e", b"evicted", key)
         if self.propagation.log is not None:
@@ -562,7 +956,7 @@ class Engine:
 
     def _trimmed(self, database: Database, key: bytes, stream: Stream) -> None:
         """Publish and log that eviction has trimmed a stream, as the exact XTRIM with the same result."""
-        database.touch(key)
+        database.touch(key, True)
         self.propagation.dirty += 1
         if self.notify_events:
             self.keyspace_event(database, b"t", b"xtrim", key)
@@ -578,7 +972,9 @@ class Engine:
     def _expired(self, database: Database, key: bytes) -> None:
         """Count an expired key, mark its watchers, log the DEL (expire.c: deleteExpiredKeyAndPropagate)."""
         self.statistics.expired_keys += 1
-        database.touch(key)
+        if self.monitored_ns < _NEVER:
+            self.latency.add(b"expire-del", self.clock.ticks() - self.latency.began)
+        database.touch(key, True)
         if self.notify_events:
             self.keyspace_event(database, b"x", b"expired", key)
         # The DEL is logged even while writes are refused: the log buffers it until its file can be written again.
@@ -598,17 +994,30 @@ class Engine:
         expire_fields(self, database, key, now, FIELDS_AT_ONCE, True)
 
     def _may_expire(self) -> bool:
-        return not self.loading and not self.allow_access_expired
+        return (not self.loading and not self.applying and not self.allow_access_expired
+                and not self._sees_expired)  # fmt: skip
 
     def _may_delete(self) -> bool:
-        return not self.paused and not self.keeps_expired
+        # On a replica, the master deletes expired keys; in import-mode, the source does. Another client's write
+        # replaces them (expire.c: getExpirationPolicyWithFlags).
+        if self.monitored_ns < _NEVER:
+            self.latency.began = self.clock.ticks()  # the deletion follows, then `_expired`
+        return (not self.paused and not self.keeps_expired and (not self.follows or self.writing)
+                and (not self.importing or self._writes))  # fmt: skip
+
+    @property
+    def keeps_past(self) -> bool:
+        """True if a key with a time in the past is stored, instead of deleted (checkAlreadyExpired)."""
+        return self.loading or self.importing
 
     def expire_cycle(self, slice_ns: int = SLICE) -> int:
         """Begin the slow expiry cycle, or continue it for a slice; return the number of deleted keys.
 
         While `expiry.unfinished` is true, the caller should continue after other work.
         """
-        if self.loading or self.paused or not self.active_expire:
+        if self.follows:
+            return self._expire_own()
+        if self.loading or self.paused or not self.active_expire or self.importing:
             return 0
         effort, hz = self.settings.active_expire_effort, self.settings.hz
         self.expiry.start(len(self.databases), effort, hz, self.clock.ticks())
@@ -624,7 +1033,7 @@ class Engine:
 
     def expire_fast(self) -> None:
         """Run the fast expiry cycle if many keys are expired; for the end of a round of commands (beforeSleep)."""
-        if self.loading or self.paused or not self.active_expire:
+        if self.loading or self.paused or self.follows or not self.active_expire or self.importing:
             return
         effort = self.settings.active_expire_effort
         if self.expiry.start_fast(len(self.databases), effort, self.clock.ticks()):
@@ -634,12 +1043,33 @@ class Engine:
 
     def _expire(self, slice_ns: int) -> int:
         before = self.statistics.expired_keys
-        self.expiry.events = self.notify_events
+        # One by one, each with `_expired`, if somebody receives the events or deletions are measured.
+        self.expiry.events = self.notify_events or self.monitored_ns < _NEVER
         self.expiry.names = self.propagation.log is not None
         self.expiry.rehashes = self.settings.activerehashing
+        began = self.clock.ticks()
         self.expiry.step(self.databases, self.clock, self.settings.active_expire_effort, slice_ns)
+        self.latency.add(b"expire-cycle", self.clock.ticks() - began)
         removed = self.statistics.expired_keys - before
         self.statistics.expired_keys_active += removed
+        return removed
+
+    def _expire_own(self) -> int:
+        """Delete expired keys that clients of a writable replica have created; its master deletes the others."""
+        if self.loading or self.paused or not self.active_expire or not self.replication.own_keys:
+            return 0
+        removed = 0
+        self.writing = True
+        try:
+            for name in list(self.replication.own_keys):
+                database = self.databases[name[0]]
+                removed += database.expire_if_needed(name[1])
+                if database.get_expire(name[1]) < 0:
+                    del self.replication.own_keys[name]
+        finally:
+            self.writing = False
+        if self.blocking.ready:
+            self.blocking.serve_ready()
         return removed
 
     def expire_all(self) -> None:
@@ -680,7 +1110,10 @@ class Engine:
         """Compact values for half a millisecond; return the seconds until the next call. Timers call this."""
         if self.loading or self.paused:
             return IDLE
-        return float(self.defrag.run())
+        began = self.clock.ticks()
+        pause = float(self.defrag.run())
+        self.latency.add(b"active-defrag-cycle", self.clock.ticks() - began)
+        return pause
 
     # -- keyspace events -----------------------------------------------------------------------------
 
@@ -716,6 +1149,9 @@ class Engine:
         self.eviction.check()
         for session in self.sessions.values():
             session.check()
+        written = [id(session.out.buf) for session in self.sessions.values() if len(session.out.buf) > 0]
+        assert len(set(written)) == len(written), "two sessions write into one buffer"
+        self.acl.check_state()
         for database in self.databases:
             database.check()
             for key, waiting in database.blocking_keys.items():
@@ -723,4 +1159,4 @@ class Engine:
                     assert blocked.session.blocked is blocked and key in blocked.keys
 
 
-__all__ = ["Engine"]
+__all__ = ["PEAK_RESET_MS", "Engine"]

@@ -85,7 +85,7 @@ def expire_fields(engine: Any, database: Database, key: bytes, now: int, limit: 
             notify(engine, database, b"h", b"hexpired", key, fields)
             if not len(value):
                 notify(engine, database, b"g", b"del", key, None)
-        database.touch(key)
+        database.touch(key, True)
     return len(value) > 0
 
 

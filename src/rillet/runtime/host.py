@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from rillet.errors import CommandError
+from rillet.protocol.peer_replies import Replies
 from rillet.runtime.settings import PARAMETERS, SettingError
 from rillet.types.module import KeyPlace
 from rillet.types.rdb import value as rdb
@@ -25,6 +26,8 @@ except ModuleNotFoundError:  # Windows lacks the module `resource`
     resource = None  # type: ignore[assignment]
 
 _NO_RDB_FILE = "this store is in memory and has no RDB file; Store.save(path) writes one"
+
+_NO_ACL_FILE = "only a server has an ACL file"
 
 
 class Host(Protocol):
@@ -38,9 +41,16 @@ class Host(Protocol):
 
     # -- the process ---------------------------------------------------------------------------------
 
-    def shutdown(self, *, save: bool, nosave: bool, force: bool) -> None:
-        """Write the RDB file if the flags or the save points require it, then end the process (SHUTDOWN)."""
+    def shutdown(self, *, save: bool, nosave: bool, force: bool, now: bool) -> bool:
+        """Write the RDB file if the flags or the save points require it, then end the process (SHUTDOWN).
+
+        Return False if the server waits for its replicas first.
+        """
         raise CommandError("SHUTDOWN needs a server; the process that opened this store closes it")
+
+    def abort_shutdown(self) -> None:
+        """Abort a shutdown that waits for replicas (SHUTDOWN ABORT)."""
+        raise CommandError("No shutdown in progress.")
 
     def pause(self, until_ms: int, writes_only: bool) -> None:
         """Hold back the commands of all clients, or their writes, until a time in ms since the epoch (CLIENT PAUSE)."""
@@ -49,6 +59,18 @@ class Host(Protocol):
     def unpause(self) -> None:
         """End a pause and run the commands that were held back (CLIENT UNPAUSE)."""
         return
+
+    def pause_facts(self) -> tuple[str, int]:
+        """Return the reason of a pause, and the milliseconds until it ends."""
+        return "none", 0
+
+    def failing_over(self, begins: bool) -> None:
+        """Hold back writes while the role of the master is handed to a replica, or no longer (FAILOVER)."""
+        return
+
+    def has_child(self) -> bool:
+        """Return whether a child process writes a file."""
+        return False
 
     def pause_cron(self, paused: bool) -> None:
         """Stop or restart the periodic jobs (DEBUG PAUSE-CRON)."""
@@ -75,6 +97,42 @@ class Host(Protocol):
     def reset_statistics(self) -> None:
         """Reset the host's own counters (CONFIG RESETSTAT)."""
         return
+
+    # -- other servers -------------------------------------------------------------------------------
+
+    def follow(self, host: str, port: int) -> None:
+        """Follow a master from now on (REPLICAOF)."""
+        raise CommandError("REPLICAOF needs a server")
+
+    def promote(self) -> None:
+        """Become a master (REPLICAOF NO ONE)."""
+        return
+
+    def exchange(self, address: tuple[str, str], setup: list[list[bytes]], database: int,
+                 commands: list[list[bytes]], timeout_ms: int) -> Replies:  # fmt: skip
+        """Send commands about keys of a database to another server, and return its replies (MIGRATE)."""
+        raise CommandError("MIGRATE needs a server or a store")
+
+    def serve_while_busy(self, caller: Any) -> bool:
+        """Serve the other clients once while a script of `caller` runs for too long; return whether it must end now.
+
+        Default: other clients wait until the script ends.
+        """
+        return False
+
+    def script_ended(self) -> None:
+        """Continue as usual after a script that ran for too long."""
+        return
+
+    # -- replication ---------------------------------------------------------------------------------
+
+    def attach_replica(self, session: Any, history: str | None, offset: int) -> None:
+        """Make a client's connection that of a replica (PSYNC; SYNC if history is None); CommandError."""
+        raise CommandError("PSYNC needs a server, or a store that serves a socket")
+
+    def replication_stream(self) -> Any:
+        """Return the replication stream (rillet.replication.master); the first call creates it."""
+        raise CommandError("replication needs a server, or a store that serves a socket")
 
     # -- later calls ---------------------------------------------------------------------------------
 
@@ -121,6 +179,16 @@ class Host(Protocol):
         """Write the settings to the configuration file, the defaults too if `everything` (CONFIG REWRITE)."""
         raise CommandError("The server is running without a config file")
 
+    # -- the ACL file --------------------------------------------------------------------------------
+
+    def read_acl_file(self) -> bytes:
+        """Return the text of the file that the setting `aclfile` names (ACL LOAD)."""
+        raise CommandError(_NO_ACL_FILE)
+
+    def write_acl_file(self, text: bytes) -> None:
+        """Replace the text of the file that the setting `aclfile` names (ACL SAVE)."""
+        raise CommandError(_NO_ACL_FILE)
+
     # -- the RDB file --------------------------------------------------------------------------------
 
     def save(self) -> None:
@@ -133,6 +201,10 @@ class Host(Protocol):
         later: only schedule the save, as in a transaction; schedule: wait for another child instead of failing.
         """
         raise CommandError(_NO_RDB_FILE)
+
+    def cancel_bgsave(self) -> str:
+        """Stop a running or scheduled BGSAVE, and return the status reply (Valkey's BGSAVE CANCEL)."""
+        raise CommandError("Background saving is currently not in progress or scheduled")
 
     def last_save(self) -> int:
         """Return the time of the last save of the RDB file, in seconds since the epoch (LASTSAVE).

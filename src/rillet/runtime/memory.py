@@ -5,7 +5,7 @@
                                                   dataset = used - overhead
 
 `used` is the sum of keyspace/memory_usage.py; `resident` is what the operating system reports. The fields of features
-that rillet lacks (replicas, scripts, cluster links, jemalloc) are 0, and those of the allocator repeat `used`.
+that rillet lacks (replicas, cluster links, jemalloc) are 0, and those of the allocator repeat `used`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,11 @@ from typing import Any
 from rillet.keyspace.memory_usage import dict_bytes
 
 Figures = dict[str, Any]
+_PREFIX = 24  # the place of a prefix of CLIENT TRACKING; its bytes belong to the table of prefixes
+# Buffers of slots that move between the nodes of a cluster (Redis 8.4, Valkey 9).
+_SLOT_BUFFERS = ("mem_cluster_slot_migration_output_buffer", "mem_cluster_slot_migration_input_buffer",
+                 "mem_cluster_slot_migration_input_buffer_peak")
+_VALKEY_SLOT_BUFFERS = ("mem_cluster_slot_import", "mem_cluster_slot_export")
 _CLIENT = 4096  # the objects of a session and its connection, without what is in their buffers
 
 
@@ -29,9 +34,11 @@ def human(size: float) -> str:
 
 
 def session_bytes(session: Any) -> int:
-    """Return the bytes of a session: its replies, and the commands that it has queued. O(queued commands)"""
+    """Return the bytes of a session: its replies, subscriptions and queued commands. O(queued commands)"""
     queued = sum(sum(map(len, argv)) + 64 * len(argv) for _, argv in session.queue)
-    return _CLIENT + len(session.out.buf) + queued
+    prefixes = 0 if session.tracking is None else _PREFIX * len(session.tracking.prefixes)
+    names = 0 if session.subscriptions is None else session.subscriptions.size
+    return _CLIENT + len(session.out.buf) + queued + prefixes + names
 
 
 class MemoryFigures:
@@ -60,7 +67,7 @@ class MemoryFigures:
 
     def log_buffer(self) -> int:
         """Return the bytes of the log that are not in its file yet."""
-        return int(getattr(self._engine.log, "unwritten", 0) or 0)
+        return int(getattr(self._engine.aof, "unwritten", 0) or 0)
 
     def figures(self) -> Figures:
         """Return the numbers from which both replies are made."""
@@ -68,7 +75,9 @@ class MemoryFigures:
         used = self.take_peak()
         resident = engine.host.memory()["used_memory"]
         log = self.log_buffer()
-        used += log
+        stream = engine.replication.stream
+        backlog, replicas = (0, 0) if stream is None else stream.buffer_bytes()
+        used += log + backlog + replicas
         tables = {
             database.index: (dict_bytes(database.keys), dict_bytes(database.expires))
             for database in engine.databases if len(database)
@@ -82,7 +91,7 @@ class MemoryFigures:
                 if table.rehashing:
                     moving += 1
                     rehashing += 4 << table.exp0 if table.exp0 >= 0 else 0
-        overhead = min(self.startup + clients + log + sum(map(sum, tables.values())), used)
+        overhead = min(self.startup + clients + log + backlog + replicas + sum(map(sum, tables.values())), used)
         data = used - overhead
         keys = sum(len(database) for database in engine.databases)
         net = max(used - self.startup, 1)
@@ -92,7 +101,8 @@ class MemoryFigures:
             "log": log, "tables": tables, "lookup": lookup, "rehashing": rehashing, "moving": moving,
             "dataset_percent": 100 * data / net, "peak_percent": 100 * used / max(self.peak, used, 1),
             "per_key": (used - self.startup) // keys if keys else 0, "ratio": resident / used if used else 0.0,
-            "not_counted": log + engine.lazyfree.pending_bytes,
+            "backlog": backlog, "replicas": replicas,
+            "not_counted": log + backlog + replicas + engine.lazyfree.pending_bytes,
         }  # fmt: skip
 
     def info(self) -> Figures:
@@ -102,7 +112,7 @@ class MemoryFigures:
         figures = self.figures()
         used, resident, system = figures["used"], figures["resident"], system_memory()
         newer = compat.knows(80) and not compat.valkey
-        newest = compat.knows(86) and not compat.valkey
+        newest = compat.knows(88) and not compat.valkey
         return {
             "used_memory": used, "used_memory_human": human(used), "used_memory_rss": resident,
             "used_memory_rss_human": human(resident), "used_memory_peak": figures["peak"],
@@ -113,21 +123,23 @@ class MemoryFigures:
             "used_memory_dataset_perc": f"{figures['dataset_percent']:.2f}%", "allocator_allocated": used,
             "allocator_active": used, "allocator_resident": resident,
             **({"allocator_muzzy": 0} if compat.knows(74) or compat.valkey else {}),
-            "total_system_memory": system, "total_system_memory_human": human(system), "used_memory_lua": 0,
-            "used_memory_vm_eval": 0, "used_memory_lua_human": "0B", "used_memory_scripts_eval": 0,
-            "number_of_cached_scripts": 0, "number_of_functions": 0, "number_of_libraries": 0,
-            "used_memory_vm_functions": 0, "used_memory_vm_total": 0, "used_memory_vm_total_human": "0B",
-            "used_memory_functions": 0, "used_memory_scripts": 0, "used_memory_scripts_human": "0B",
+            "total_system_memory": system, "total_system_memory_human": human(system),
+            **script_figures(engine),
             "maxmemory": settings.maxmemory, "maxmemory_human": human(settings.maxmemory),
             "maxmemory_policy": settings.maxmemory_policy, "allocator_frag_ratio": "1.00", "allocator_frag_bytes": 0,
             "allocator_rss_ratio": f"{figures['ratio']:.2f}", "allocator_rss_bytes": resident - used,
             "rss_overhead_ratio": "1.00", "rss_overhead_bytes": 0,
             "mem_fragmentation_ratio": f"{figures['ratio']:.2f}", "mem_fragmentation_bytes": resident - used,
-            "mem_not_counted_for_evict": figures["not_counted"], "mem_replication_backlog": 0,
-            "mem_total_replication_buffers": 0, **({"mem_replica_full_sync_buffer": 0} if newer else {}),
-            "mem_clients_slaves": 0, "mem_clients_normal": figures["clients"],
+            "mem_not_counted_for_evict": figures["not_counted"],
+            "mem_replication_backlog": figures["backlog"],
+            "mem_total_replication_buffers": figures["backlog"] + figures["replicas"],
+            **({"mem_replica_full_sync_buffer": 0} if newer else {}),
+            **({"mem_replicas_repl_buffer": 0} if compat.valkey else {}),
+            "mem_clients_slaves": figures["replicas"], "mem_clients_normal": figures["clients"],
             **({"mem_clients_normal_shared": 0, "mem_clients_normal_unshared": figures["clients"]} if newest else {}),
-            "mem_cluster_links": 0, "mem_aof_buffer": figures["log"], "mem_allocator": "python",
+            **dict.fromkeys(_SLOT_BUFFERS if compat.knows(84) else (), 0), "mem_cluster_links": 0,
+            **dict.fromkeys(_VALKEY_SLOT_BUFFERS if compat.valkey else (), 0),
+            "mem_aof_buffer": figures["log"], "mem_allocator": "python",
             **({"mem_overhead_db_hashtable_rehashing": figures["rehashing"]}
                if compat.knows(80) or compat.valkey else {}),
             "active_defrag_running": engine.defrag.running, "lazyfree_pending_objects": engine.lazyfree.pending,
@@ -137,23 +149,29 @@ class MemoryFigures:
     def stats(self) -> Figures:
         """Return the reply of MEMORY STATS, in Redis's order."""
         figures, compat = self.figures(), self._engine.settings.compat
+        scripts = script_figures(self._engine)
         used, resident, clients = figures["used"], figures["resident"], figures["clients"]
-        newer, newest = compat.knows(80) and not compat.valkey, compat.knows(86) and not compat.valkey
+        newer, newest = compat.knows(80) and not compat.valkey, compat.knows(88) and not compat.valkey
         lut = compat.knows(74) or compat.valkey
+        tables = {**({0: (0, 0)} if compat.valkey else {}), **figures["tables"]}  # Valkey shows the first one always
         databases = {
             f"db.{index}": {
                 "overhead.hashtable.main": keys, "overhead.hashtable.expires": expires,
                 **({} if compat.knows(72) else {"overhead.hashtable.slot-to-keys": 0}),
             }
-            for index, (keys, expires) in figures["tables"].items()
+            for index, (keys, expires) in tables.items()
         }  # fmt: skip
         return {
             "peak.allocated": figures["peak"], "total.allocated": used, "startup.allocated": figures["startup"],
-            "replication.backlog": 0, **({"replica.fullsync.buffer": 0} if newer else {}), "clients.slaves": 0,
+            "replication.backlog": figures["backlog"], **({"replica.fullsync.buffer": 0} if newer else {}),
+            **({"replicas.repl.buffer": 0} if compat.valkey else {}), "clients.slaves": figures["replicas"],
             "clients.normal": clients,
             **({"clients.normal.shared": 0, "clients.normal.unshared": clients} if newest else {}),
-            "cluster.links": 0, "aof.buffer": figures["log"], "lua.caches": 0, "functions.caches": 0,
-            **({"script.VMs": 0} if newer else {}), **databases,
+            "cluster.links": 0,
+            **({"cluster.slot_import": 0, "cluster.slot_export": 0} if compat.valkey else {}),
+            "aof.buffer": figures["log"], "lua.caches": scripts["used_memory_scripts_eval"],
+            "functions.caches": scripts["used_memory_functions"],
+            **({"script.VMs": scripts["used_memory_vm_total"]} if newer else {}), **databases,
             **({"overhead.db.hashtable.lut": figures["lookup"],
                 "overhead.db.hashtable.rehashing": figures["rehashing"]} if lut else {}),
             "overhead.total": figures["overhead"], **({"db.dict.rehashing.count": figures["moving"]} if lut else {}),
@@ -176,4 +194,24 @@ def system_memory() -> int:
         return 0
 
 
-__all__ = ["MemoryFigures", "human", "session_bytes", "system_memory"]
+def script_figures(engine: Any) -> Figures:
+    """Return the fields of INFO memory about scripts and functions: Lua's memory, and that of the sources."""
+    scripts = engine.scripts
+    waiting = 0 if engine.preserved is None else len(engine.preserved.functions)
+    lua, sources, cached = (0, 0, 0) if scripts is None else (
+        scripts.memory(), scripts.cached_bytes, len(scripts.cache))  # fmt: skip
+    functions = None if scripts is None else scripts.functions
+    vm, overhead, names, libraries = (0, 0, 0, 0) if functions is None else (
+        functions.memory(), functions.overhead(), len(functions.current.functions), len(functions.current.libraries)
+    )  # fmt: skip
+    return {
+        "used_memory_lua": lua, "used_memory_vm_eval": lua, "used_memory_lua_human": human(lua),
+        "used_memory_scripts_eval": sources, "number_of_cached_scripts": cached, "number_of_functions": names,
+        "number_of_libraries": libraries + waiting, "used_memory_vm_functions": vm, "used_memory_vm_total": lua + vm,
+        "used_memory_vm_total_human": human(lua + vm), "used_memory_functions": overhead,
+        "used_memory_scripts": sources + overhead, "used_memory_scripts_human": human(sources + overhead),
+    }  # fmt: skip
+
+
+
+__all__ = ["MemoryFigures", "human", "script_figures", "session_bytes", "system_memory"]

@@ -1,11 +1,14 @@
 """CLIENT PAUSE: the commands that it holds back, and their order (Redis: networking.c, pauseClients).
 
+A script that declares flags is held back if it may write; EVAL of a script without flags is always held back.
+
 A paused client is blocked without keys and without a deadline, before its command runs (BLOCKED_POSTPONE). The end of
 the pause runs the commands in the order of their arrival. Only clients that are connected by a socket are held back.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from rillet.runtime.blocking import BlockedClient
@@ -17,6 +20,9 @@ PAUSE_OFF = 0
 PAUSE_WRITES = 1
 PAUSE_ALL = 2
 
+# Commands that run scripts -> whether this script may write, None without flags. The modules of the commands fill it.
+SCRIPT_WRITES: dict[str, Callable[[Session, list[bytes]], bool | None]] = {}
+
 
 class PausedClients:
     """The sessions of one engine whose commands CLIENT PAUSE holds back."""
@@ -27,17 +33,21 @@ class PausedClients:
 
     def postpone(self, session: Session, entry: Command | None, argv: list[bytes]) -> bool:
         """Hold back a command if the pause applies to it; return whether it was held back."""
-        if session.transport is None or entry is None or not entry.accepts(len(argv)):
+        if session.transport is None or session.trusted or entry is None or not entry.accepts(len(argv)):
             return False
-        if self._engine.paused == PAUSE_WRITES and not _may_replicate(session, entry):
+        if self._engine.paused == PAUSE_WRITES and not _may_replicate(session, entry, argv):
             return False
+        self.hold(session, argv)
+        return True
+
+    def hold(self, session: Session, argv: list[bytes]) -> None:
+        """Hold back a command until the end of the pause."""
         session.argv = argv
         # The command waits for no key and has no timeout.
         self._engine.blocking.block(session, [], 0, lambda _session, _key: False, lambda _session: None)
         assert session.blocked is not None
         session.blocked.postponed = True
         self._postponed.append(session.blocked)
-        return True
 
     def resume(self) -> None:
         """Run the commands that were held back (blocked.c: unblockPostponedClients)."""
@@ -51,11 +61,15 @@ class PausedClients:
                 blocking.wake(session)
 
 
-def _may_replicate(session: Session, entry: Command) -> bool:
+def _may_replicate(session: Session, entry: Command, argv: list[bytes]) -> bool:
     """Return whether a pause of writes holds back the command (server.c: is_may_replicate_command)."""
     if entry.name == "exec":
-        return any(_may_replicate(session, queued) for queued, _ in session.queue)
+        return any(_may_replicate(session, queued, words) for queued, words in session.queue)
+    script_writes = SCRIPT_WRITES.get(entry.name)
+    writes = None if script_writes is None else script_writes(session, argv)
+    if writes is not None:
+        return writes
     return entry.write or "may_replicate" in entry.flags
 
 
-__all__ = ["PAUSE_ALL", "PAUSE_OFF", "PAUSE_WRITES", "PausedClients"]
+__all__ = ["PAUSE_ALL", "PAUSE_OFF", "PAUSE_WRITES", "SCRIPT_WRITES", "PausedClients"]

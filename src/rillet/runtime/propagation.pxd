@@ -6,6 +6,11 @@ from rillet.runtime.session cimport Session
 @cython.final
 cdef class Propagation:
     cdef readonly object log
+    cdef readonly object aof
+    cdef public bint feeds_replicas
+    cdef public object on_feed
+    cdef public object narrow
+    cdef object _spare
     cdef readonly PropagationBuffer feed
     cdef public long depth
     cdef readonly list pending
@@ -13,8 +18,10 @@ cdef class Propagation:
     cdef object _settings
     cdef Clock _clock
     cpdef bint take_effects(self, Session session, list[bytes] argv) except -1
+    cdef bint _take_both(self, int db, list commands, list others) except -1
     cpdef bint add_deletions(self, int db, bytes name, list[bytes] keys) except -1
     cpdef bint flush_pending(self) except -1
+    cpdef bint flush_each(self) except -1
     cdef bint _append(self, int db, list[bytes] argv, long long now) except -1
     cdef bint _frame(self, int db, bytes word, long long now) except -1
     cdef long long _log_time(self) except -1

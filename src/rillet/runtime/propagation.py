@@ -1,10 +1,14 @@
-"""Propagation: the commands that changed data, on their way to the append-only log (Redis: propagateNow).
+"""Propagation: the commands that changed data, on their way to the log and to replicas (Redis: propagateNow).
 
     XADD                       -> one command at once, into the log's propagation buffer
     EXEC, an expired key ...   -> collected until the outermost command ends, then MULTI command command EXEC
 
 A handler's changes are logged together or not at all, so the log is always a sequence of whole commands. Nothing is
 logged for a trusted session, whose commands come from a log.
+
+`log` is the destination of changes. It is the append-only log (`aof`) if there is one. Otherwise, while the engine
+feeds replicas, it is the log of the replication stream (rillet.replication.master), which keeps no file. Both have a
+`feed`. Code that means the file uses `aof`; code that must know whether anybody needs the changes uses `log`.
 """
 
 from __future__ import annotations
@@ -21,7 +25,11 @@ from rillet.protocol.propagation_buffer import PropagationBuffer
 from rillet.runtime import session_state
 from rillet.runtime.session import Session
 
+LOG_ONLY = 1 << 24
+"""Added to the database of a pending command that is for the append-only log alone (redis.set_repl)."""
+_LOG_ONLY = cython.declare(cython.int, LOG_ONLY)
 _TRUSTED = cython.declare(cython.int, session_state.TRUSTED)
+_FROM_OTHERS = cython.declare(cython.int, session_state.TRUSTED | session_state.MASTER)
 
 
 class Log(Protocol):
@@ -34,13 +42,25 @@ class Log(Protocol):
         """Make the appended commands as durable as the settings require before a reply may be sent."""
 
 
+@cython.cfunc
+@cython.exceptval(-1, check=False)
+def _database(index: cython.int) -> cython.int:
+    """Return the database of a pending command, whatever its destination."""
+    return -1 - index if index < 0 else index % _LOG_ONLY
+
+
 @cython.final
 @cython.cclass
 class Propagation:
     """The changes of one engine that are not in its log yet; `depth` is the number of nested handlers."""
 
-    __slots__ = ("log", "feed", "depth", "pending", "dirty", "_settings", "_clock")
+    __slots__ = ("log", "aof", "feed", "depth", "pending", "dirty", "feeds_replicas", "on_feed", "narrow", "_settings",
+                 "_clock", "_spare")  # fmt: skip
     log: Any
+    aof: Any
+    on_feed: Any
+    narrow: Any
+    _spare: Any
     feed: PropagationBuffer | None
     pending: list[tuple[int, list[bytes]]]
     _settings: Any
@@ -49,6 +69,13 @@ class Propagation:
         self._settings = settings
         self._clock = clock
         self.log = None
+        self.aof = None
+        # The log of the replication stream, in use while there is no other; and what it calls after `feed` has changed.
+        self._spare = None
+        self.feeds_replicas = False  # whether the changes of this engine go to replicas
+        self.on_feed = None
+        # The rewriting of effects for older replicas (rillet.runtime.older_replicas), or None.
+        self.narrow = None
         # The log's propagation buffer, if it has one: commands are written there instead of passed to `Log.append`.
         self.feed = None
         self.pending = []
@@ -58,8 +85,19 @@ class Propagation:
 
     def set_log(self, log: Any) -> None:
         """Send changes to this log from now on; None stops logging."""
-        self.log = log
-        self.feed = getattr(log, "feed", None)
+        self.aof = log
+        self._choose()
+
+    def set_spare(self, log: Any) -> None:
+        """Send changes to this log while there is no append-only log."""
+        self._spare = log
+        self._choose()
+
+    def _choose(self) -> None:
+        self.log = self._spare if self.aof is None else self.aof
+        self.feed = getattr(self.log, "feed", None)
+        if self.on_feed is not None:
+            self.on_feed()
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
@@ -68,8 +106,13 @@ class Propagation:
         self.dirty += session.dirty
         commands: list[list[bytes]] | None = session.propagated
         session.propagated = None
-        if self.log is None or session.state & _TRUSTED:
+        if self.log is None or session.state & _FROM_OTHERS == _TRUSTED:
             return True
+        if self.narrow is not None and not session.state & _TRUSTED:
+            effects: list[list[bytes]] = [argv] if commands is None else commands
+            others: list[list[bytes]] | None = self.narrow.rewrite(session, effects)
+            if others is not None:
+                return self._take_both(session.db.index, effects, others)
         if self.depth == 0 and self.feed is not None and not self.pending:
             # The usual case is a single command, which needs no MULTI and EXEC.
             if commands is None or len(commands) == 1:
@@ -81,11 +124,33 @@ class Propagation:
                 self.pending.append((session.db.index, one))
         return True
 
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _take_both(self, db: cython.int, commands: list[Any], others: list[Any]) -> cython.bint:
+        """Log the effects of a handler, and send other commands with the same result to older replicas."""
+        one: list[bytes]
+        if self.log is self.aof:
+            for one in commands:
+                self.pending.append((db + _LOG_ONLY, one))
+            for one in others:
+                self.pending.append((-1 - db, one))
+        else:
+            for one in others:
+                self.pending.append((db, one))
+        return True
+
     def add(self, db: int, argv: list[bytes]) -> None:
         """Log a command that no handler propagated, such as the DEL of an expired key."""
         self.pending.append((db, argv))
         if self.depth == 0:
             self.flush_pending()
+
+    def add_for_replicas(self, db: int, argv: list[bytes]) -> None:
+        """Send a command to replicas alone (PROPAGATE_REPL)."""
+        if self.feeds_replicas:
+            self.pending.append((-1 - db, argv))
+            if self.depth == 0:
+                self.flush_pending()
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
@@ -112,15 +177,45 @@ class Propagation:
             return self._append(pending[0][0], pending[0][1], now)
         if self.feed is not None:  # all of the transaction or none of it
             self.feed.reserve_transaction(pending)
-        self._frame(pending[0][0], b"MULTI", now)
+        logged: cython.bint = False
+        replicated: cython.bint = False
+        first: cython.int = _database(pending[0][0])
+        last: cython.int = _database(pending[len(pending) - 1][0])
+        for index, _ in pending:
+            logged = logged or index >= 0
+            replicated = replicated or index < _LOG_ONLY
+        if not logged:
+            first, last = -1 - first, -1 - last
+        elif not replicated:
+            first, last = first + _LOG_ONLY, last + _LOG_ONLY
+        self._frame(first, b"MULTI", now)
         for index, argv in pending:
             self._append(index, argv, now)
-        return self._frame(pending[len(pending) - 1][0], b"EXEC", now)
+        return self._frame(last, b"EXEC", now)
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def flush_each(self) -> cython.bint:
+        """Log the collected changes without a transaction: those of SCAN, which belong to no common change."""
+        pending = self.pending
+        self.pending = []
+        if self.log is not None:
+            for index, argv in pending:
+                self._append(index, argv, self._log_time())
+        return True
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _append(self, db: cython.int, argv: list[bytes], now: cython.longlong) -> cython.bint:
         feed: PropagationBuffer | None = self.feed
+        if db < 0:  # for replicas alone
+            if feed is not None and self.log is self.aof:
+                return feed.for_replicas(-1 - db, argv)
+            db = -1 - db
+        elif db >= _LOG_ONLY:  # for the append-only log alone
+            if feed is None or self.log is not self.aof:
+                return True
+            return feed.for_log(db - _LOG_ONLY, argv, now)
         if feed is None:
             self.log.append(db, argv)
             return True
@@ -132,9 +227,14 @@ class Propagation:
     def _frame(self, db: cython.int, word: bytes, now: cython.longlong) -> cython.bint:
         """Log MULTI or EXEC. Since 7.2 they belong to no database, and SELECT follows MULTI (propagateNow)."""
         feed: PropagationBuffer | None = self.feed
-        if feed is not None and self._settings.compat.knows(72):
-            db = feed.db
-        return self._append(db, [word], now)
+        if feed is None or not self._settings.compat.knows(72):
+            return self._append(db, [word], now)
+        if db < 0 and self.log is self.aof:
+            return feed.for_replicas(feed.db, [word])
+        if db >= _LOG_ONLY:
+            return True if self.log is not self.aof else feed.for_log(feed.db, [word], now)
+        feed.begin(feed.db, now)
+        return feed.command([word])
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
@@ -144,4 +244,4 @@ class Propagation:
         return self._clock.now_ms() if feed is not None and feed.timestamps else 0
 
 
-__all__ = ["Log", "Propagation"]
+__all__ = ["LOG_ONLY", "Log", "Propagation"]

@@ -37,10 +37,12 @@ FLAGS = frozenset(
 )
 GROUPS = frozenset(
     "generic string bitmap hyperloglog geo list set sorted-set hash array stream connection server transactions pubsub "
-    "scripting module".split()
+    "scripting module cluster".split()
 )
 
 COMMANDS = "rillet.commands"
+FIRST_ARITY = {"zrank": 3, "zrevrank": 3, "command|getkeys": -4, "command|getkeysandflags": -4}
+"""The arity of commands that Redis 7.2 allowed more forms."""
 
 Handler = Callable[[Any, list[bytes]], None]
 GetKeys = Callable[[list[bytes]], list[int]]
@@ -113,6 +115,10 @@ class Command:
         """Return whether a server has the command: since a level, or since a version of Valkey."""
         return self.level <= compat.level or (compat.valkey and self.valkey != "")
 
+    def arity_in(self, compat: Compat) -> int:
+        """Return the arity in a server."""
+        return self.arity if compat.knows(72) else FIRST_ARITY.get(self.fullname, self.arity)
+
     def since_in(self, compat: Compat) -> str:
         """Return the version of the server that introduced the command."""
         return self.valkey if self.valkey and compat.valkey else self.since
@@ -164,8 +170,9 @@ class CommandTable:
     def _container(self, entry: Command) -> Command:
         if entry.container.encode() not in self.by_name:
             self.add(Command(
-                entry.container, -2, "", (0, 0, 0), entry.group, entry.since, "Depends on subcommand.", "",
-                f"A container for {entry.container} commands.", None, None,
+                entry.container, -2, "", (0, 0, 0), entry.group, "" if entry.level == NEVER else entry.since,
+                "Depends on subcommand.", "", f"A container for {entry.container} commands.", None, None,
+                valkey=entry.valkey if entry.level == NEVER else "",
             ))  # fmt: skip
         container = self.by_name[entry.container.encode()]
         if container.subcommands is None:

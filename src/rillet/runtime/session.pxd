@@ -9,7 +9,7 @@ cdef class Session:
     cdef public ReplyWriter out
     cdef public long long id
     cdef public bytes name
-    cdef public bytes user
+    cdef public object account
     cdef public bytes lib_name
     cdef public bytes lib_ver
     cdef public int state
@@ -28,6 +28,8 @@ cdef class Session:
     cdef public object subscriptions
     cdef public object pushes
     cdef public object on_message
+    cdef public object tracking
+    cdef public long long commands
     cpdef bint mute(self, Py_ssize_t mark) except -1
     cpdef bint reply_error(self, Py_ssize_t mark, object error) except -1
     cpdef bint push(self, bytes data) except -1

@@ -41,17 +41,26 @@ _LRM = cython.declare(cython.int, lru.LRM)
 _IN_EXEC = cython.declare(cython.int, session_state.IN_EXEC)
 
 
+# The empty attributes of all new sessions. They stay empty; most clients never need others.
+_NO_WATCHER = cython.declare(Watcher, Watcher())
+_NO_EXTRA: dict[str, Any] = {}
+_NO_QUEUE: list[Any] = []
+_NO_ARGV: list[bytes] = []
+
+
 @cython.final
 @cython.cclass
 class Session:
     """One client. `engine` is the Engine; `on_wake` is called after a blocked client got its reply."""
 
     __slots__ = (
-        "engine", "db", "out", "id", "name", "user", "state", "watcher", "queue", "blocked", "dirty",
+        "engine", "db", "out", "id", "name", "account", "state", "watcher", "queue", "blocked", "dirty",
         "propagated", "argv", "command", "on_wake", "transport", "created_ms", "last_ms", "lib_name",
-        "lib_ver", "extra", "subscriptions", "pushes", "on_message",
+        "lib_ver", "extra", "subscriptions", "pushes", "on_message", "tracking",
+        "commands",
     )  # fmt: skip
     engine: Any
+    account: Any  # the User (runtime/acl) or None: no user, every call is permitted
     queue: list[Any]
     blocked: Any
     propagated: list[list[bytes]] | None
@@ -63,6 +72,7 @@ class Session:
     subscriptions: Any
     pushes: Any  # list[bytes] | None
     on_message: Any
+    tracking: Any  # ClientTracking | None
 
     def __init__(self, engine: Any, db: Database, session_id: int) -> None:
         self.engine = engine
@@ -70,35 +80,50 @@ class Session:
         self.out = ReplyWriter()
         self.id = session_id
         self.name = b""
-        self.user = b"default"
+        self.account = None
         self.lib_name = b""
         self.lib_ver = b""
         # The state: the flags that runtime/session_state.py defines.
         self.state = 0
-        self.watcher = Watcher()
+        self.watcher = _NO_WATCHER
         # The queued (command, argv) pairs between MULTI and EXEC.
-        self.queue = []
+        self.queue = _NO_QUEUE
         # A BlockedClient (runtime/blocking.py) while the session is blocked, else None.
         self.blocked = None
         self.dirty = 0
         self.propagated = None
-        self.argv = []
+        self.argv = _NO_ARGV
         self.command = None
         self.on_wake = None
         self.transport = None
         self.created_ms = 0
         self.last_ms = 0
-        self.extra = {}
+        # Rare attributes; `remember` adds one.
+        self.extra = _NO_EXTRA
         # Subscriptions (runtime/channels.py), or None if the session has none.
         self.subscriptions = None
         self.pushes = None
         self.on_message = None
+        # ClientTracking (runtime/tracking.py), or None if the session never turned tracking on.
+        self.tracking = None
+        # The number of commands that ran.
+        self.commands = 0
 
     # -- state ---------------------------------------------------------------------------------------
 
     def enter(self, event: str) -> None:
         """Change the session's flags for an event, as the table of runtime/session_state.py defines."""
         self.state = after(self.state, event)
+
+    @property
+    def user(self) -> bytes:
+        """The name of the session's user."""
+        return self.account.name if self.account is not None else b"(superuser)"
+
+    def address(self, side: str) -> bytes:
+        """Return ip:port of the "peer" or the "local" side; ?:0 for a session without a socket."""
+        found: str = getattr(self.transport, side, "") or "?:0"
+        return found.encode("utf-8", "surrogateescape")
 
     @property
     def closing(self) -> bool:
@@ -130,12 +155,13 @@ class Session:
         return self.state & (_IN_EXEC | _TRUSTED) == 0
 
     def check(self) -> None:
-        """Assert that the flags agree with each other and with the other attributes, between two commands."""
+        """Assert the invariants of the flags and of the output, between two commands."""
         session_state.check(self.state)
         assert (self.blocked is not None) == (self.state & session_state.BLOCKED != 0)
         assert bool(self.subscriptions) == (self.state & session_state.SUBSCRIBED != 0)
         assert not self.queue or self.state & session_state.IN_MULTI
         assert self.pushes is None
+        self.out.check()
 
     # -- replies and messages ------------------------------------------------------------------------
 
@@ -154,7 +180,7 @@ class Session:
         """Replace the output since `mark` by an error reply, and count the error."""
         self.out.truncate(mark)
         text = str(error)
-        self.engine.statistics.count_error(text.partition(" ")[0])
+        self.engine.statistics.count_error(text, self.engine.settings.compat)
         self.out.error(text.encode("utf-8", "surrogateescape"))
         return True
 
@@ -192,7 +218,7 @@ class Session:
     def modified(self, key: bytes) -> cython.bint:
         """Record one change of the key and mark its watchers (signalModifiedKey, server.dirty++)."""
         self.dirty += 1
-        if self.db.watched_keys:
+        if self.db.watched_keys or self.db.tracking is not None:
             self.db.touch(key)
         if self.db.access.mode == _LRM:
             self.db.touch_modified(key)
@@ -229,6 +255,12 @@ class Session:
             self.engine.keyspace_event(self.db, kind, event, key, subkeys)
         return True
 
+    def remember(self, name: str, value: object) -> None:
+        """Set a rare attribute of the session in `extra`."""
+        if self.extra is _NO_EXTRA:
+            self.extra = {}
+        self.extra[name] = value
+
     def notify_deleted_by_time(self, key: bytes) -> None:
         """Publish the deletion of a key that was given an expiry in the past; Valkey treats it as an expiry."""
         if self.engine.settings.compat.valkey:
@@ -244,6 +276,22 @@ class Session:
 
     # -- transactions --------------------------------------------------------------------------------
 
+    def enqueue(self, entry: Any, argv: list[bytes]) -> None:
+        """Queue a command until EXEC (multi.c: queueMultiCommand)."""
+        if self.queue is _NO_QUEUE:
+            self.queue = []
+        self.queue.append((entry, argv))
+
+    def clear_queue(self) -> None:
+        """Forget the queued commands."""
+        self.queue = _NO_QUEUE
+
+    def watch(self, key: bytes) -> None:
+        """Watch a key of the session's database (multi.c: watchForKey)."""
+        if self.watcher is _NO_WATCHER:
+            self.watcher = Watcher()
+        self.db.watch(key, self.watcher)
+
     def unwatch(self) -> None:
         """Remove the session's watcher from every key (multi.c: unwatchAllKeys). O(watched keys)"""
         watcher = self.watcher
@@ -253,12 +301,10 @@ class Session:
                 watchers.discard(watcher)
                 if not watchers:
                     del database.watched_keys[key]
-        watcher.keys.clear()
-        watcher.stale.clear()
-        watcher.dirty = False
+        self.watcher = _NO_WATCHER
 
     def discard(self) -> None:
         """End the transaction without running its commands, and unwatch all keys (multi.c: discardTransaction)."""
-        self.queue = []
+        self.clear_queue()
         self.enter("end transaction")
         self.unwatch()

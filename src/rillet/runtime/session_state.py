@@ -13,7 +13,14 @@
     TRUSTED           the session replays a log or a master: no password, no limits, never blocked
     IN_EXEC           EXEC runs the queued commands
     NO_TOUCH          accesses of keys are not recorded (CLIENT NO-TOUCH)
+    IMPORT_SOURCE     the session sees expired keys in import-mode (CLIENT IMPORT-SOURCE of Valkey)
+    MONITOR           the session watches all commands (MONITOR)
+    MASTER            the session, which is trusted, applies the stream of a master; its changes are logged
+    RESTRICTED        the user of the session lacks a permission (runtime/acl)
+    AUTHENTICATED     the session has logged in, or needed no password when it began
+    IN_SCRIPT         the session runs the commands of scripts
     RUNNING           a handler is between the first and the last byte of its reply
+    REPLICA           the session is that of an attached replica (PSYNC, SYNC)
 
 A session without a flag of SPECIAL runs a command without further checks: the engine tests one integer.
 
@@ -39,10 +46,18 @@ TRUSTED = 512
 IN_EXEC = 1024
 RUNNING = 2048
 NO_TOUCH = 4096
+RESTRICTED = 8192
+AUTHENTICATED = 16384
+IN_SCRIPT = 32768
+MONITOR = 65536
+MASTER = 131072
+REPLICA = 262144
+IMPORT_SOURCE = 524288
 
 MUTED = REPLY_OFF | REPLY_SKIP
 # If any of these flags is set, the engine makes all checks before it runs a command.
 SPECIAL = UNAUTHENTICATED | IN_MULTI | MULTI_FAILED | BLOCKED | SUBSCRIBED | MUTED | REPLY_SKIP_NEXT | NO_TOUCH
+SPECIAL |= RESTRICTED | MONITOR | REPLICA
 
 
 class Transition(NamedTuple):
@@ -57,9 +72,16 @@ class Transition(NamedTuple):
 TRANSITIONS = {
     # event                            requires         forbids                       sets             clears
     "require password":     Transition(0,               TRUSTED,                      UNAUTHENTICATED, 0),
-    "authenticate":         Transition(0,               0,                            0,               UNAUTHENTICATED),
+    "authenticate":         Transition(0,               0,                            AUTHENTICATED,
+                                       UNAUTHENTICATED),
+    "log out":              Transition(0,               0,                            0,
+                                       AUTHENTICATED | UNAUTHENTICATED),
+    "restrict":             Transition(0,               TRUSTED,                      RESTRICTED,      0),
+    "permit all":           Transition(0,               0,                            0,               RESTRICTED),
     "trust":                Transition(0,               BLOCKED,                      TRUSTED,         0),
-    "distrust":             Transition(0,               0,                            0,               TRUSTED),
+    "distrust":             Transition(0,               0,                            0,
+                                       TRUSTED | MASTER),
+    "follow":               Transition(0,               BLOCKED,                      TRUSTED | MASTER, 0),
     "multi":                Transition(0,               IN_MULTI | IN_EXEC,           IN_MULTI,        0),
     "queueing fails":       Transition(IN_MULTI,        0,                            MULTI_FAILED,    0),
     "end transaction":      Transition(0,               IN_EXEC,                      0,
@@ -79,9 +101,15 @@ TRANSITIONS = {
     "skipped call starts":  Transition(REPLY_SKIP_NEXT, 0,                            REPLY_SKIP,      REPLY_SKIP_NEXT),
     "skipped call ends":    Transition(0,               0,                            0,               REPLY_SKIP),
     "reset":                Transition(0,               IN_EXEC,                      0,
-                                       REPLY_OFF | REPLY_SKIP_NEXT | UNAUTHENTICATED | NO_TOUCH),
+                                       REPLY_OFF | REPLY_SKIP_NEXT | UNAUTHENTICATED | NO_TOUCH |
+                                       IMPORT_SOURCE),
     "no touch":             Transition(0,               0,                            NO_TOUCH,        0),
     "touch":                Transition(0,               0,                            0,               NO_TOUCH),
+    "monitor":              Transition(0,               0,                            MONITOR,         0),
+    "stop monitoring":      Transition(0,               0,                            0,               MONITOR),
+    "replicate":            Transition(0,               IN_MULTI | IN_EXEC | BLOCKED, REPLICA,         0),
+    "import":               Transition(0,               0,                            IMPORT_SOURCE,   0),
+    "stop importing":       Transition(0,               0,                            0,               IMPORT_SOURCE),
     "close":                Transition(0,               0,                            CLOSING,         0),
 }  # fmt: skip
 
@@ -94,8 +122,8 @@ def after(state: int, event: str) -> int:
 
 
 def names(state: int) -> str:
-    """Return the names of the flags, for messages."""
-    return " ".join(name for name, bit in _FLAGS.items() if state & bit) or "ordinary"
+    """Return the names of the flags, for messages, without AUTHENTICATED, which ordinary sessions have."""
+    return " ".join(name for name, bit in _FLAGS.items() if state & bit and bit != AUTHENTICATED) or "ordinary"
 
 
 def check(state: int) -> None:
@@ -103,12 +131,15 @@ def check(state: int) -> None:
     assert not state & RUNNING and not state & IN_EXEC, names(state)
     assert state & IN_MULTI or not state & MULTI_FAILED, names(state)
     assert not (state & BLOCKED and state & TRUSTED), names(state)
-    assert not (state & TRUSTED and state & UNAUTHENTICATED), names(state)
+    assert not (state & TRUSTED and state & (UNAUTHENTICATED | RESTRICTED)), names(state)
+    assert not (state & AUTHENTICATED and state & UNAUTHENTICATED), names(state)
+    assert state & TRUSTED or not state & MASTER, names(state)
 
 
 _FLAGS = {
     "UNAUTHENTICATED": UNAUTHENTICATED, "IN_MULTI": IN_MULTI, "MULTI_FAILED": MULTI_FAILED, "BLOCKED": BLOCKED,
     "SUBSCRIBED": SUBSCRIBED, "REPLY_OFF": REPLY_OFF, "REPLY_SKIP": REPLY_SKIP, "REPLY_SKIP_NEXT": REPLY_SKIP_NEXT,
     "CLOSING": CLOSING, "TRUSTED": TRUSTED, "IN_EXEC": IN_EXEC, "RUNNING": RUNNING,
-    "NO_TOUCH": NO_TOUCH,
+    "NO_TOUCH": NO_TOUCH, "RESTRICTED": RESTRICTED, "AUTHENTICATED": AUTHENTICATED, "IN_SCRIPT": IN_SCRIPT,
+    "MONITOR": MONITOR, "MASTER": MASTER, "REPLICA": REPLICA, "IMPORT_SOURCE": IMPORT_SOURCE,
 }  # fmt: skip

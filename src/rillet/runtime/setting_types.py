@@ -16,6 +16,7 @@ argument at blanks; a file and the command line support quoting.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -25,12 +26,15 @@ from rillet.types.string import string2ll
 
 if TYPE_CHECKING:
     from rillet.runtime.settings import Settings
+    from rillet.types.compat import Compat
 
 _UNITS = {"b": 1, "k": 1000, "kb": 1024, "m": 1000**2, "mb": 1024**2, "g": 1000**3, "gb": 1024**3, "": 1}
 _ESCAPES = {0x5C: "\\\\", 0x22: '\\"', 0x0A: "\\n", 0x0D: "\\r", 0x09: "\\t", 0x07: "\\a", 0x08: "\\b"}
 INT_MAX = 2**31 - 1
 INT_MIN = -(2**31)
 LONG_MAX = 2**63 - 1
+NEVER = 10_000
+"""The value of `since` of a setting that only Valkey has."""
 _MOST_DIGITS = 127  # maximum digits of an amount of memory, as in memtoull
 
 Lines = list[tuple[str, bool]]
@@ -47,7 +51,11 @@ class SettingType:
     about: the description for the reference pages, with the unit; mutable: CONFIG SET may change it; protected: CONFIG
     SET needs enable-protected-configs, because the value may name files; needs_host: only a server or a store in a
     directory can apply a change; hidden: CONFIG GET shows it only by its full name; multi: several words; adapt:
-    applied after parse, given the other settings.
+    applied after parse, given the other settings; volatile: CONFIG SET applies the value also if it is the current one,
+    because it names a file; absent: the setting of a feature that rillet does not have, which keeps its default.
+
+    since, until, valkey: the servers that have the setting: Redis from the level `since` (types.compat) to below
+    `until`, and whether Valkey has it. valkey_default: Valkey's default, if it is another one.
     """
 
     name: str
@@ -63,11 +71,22 @@ class SettingType:
     hidden: bool = False
     multi: bool = False
     written: Callable[[Any], Lines] | None = None
+    volatile: bool = False
+    absent: bool = False
+    since: int = 0
+    until: int = 0
+    valkey: bool = True
+    valkey_default: Any = None
 
-    @property
-    def ignored(self) -> bool:
-        """Whether the setting is accepted, shown and rewritten, without an effect."""
-        return self.about.startswith("Ignored")
+    def known_to(self, compat: Compat) -> bool:
+        """Return whether a server has the setting."""
+        if compat.valkey:
+            return self.valkey
+        return self.since <= compat.level and (self.until == 0 or compat.level < self.until)
+
+    def default_in(self, compat: Compat) -> Any:
+        """Return the default of a server."""
+        return self.valkey_default if compat.valkey and self.valkey_default is not None else self.default
 
     @property
     def attribute(self) -> str:
@@ -152,7 +171,7 @@ def octal(name: str, about: str, default: int, low: int, high: int, **options: A
     return SettingType(name, about, default, parse, lambda value: f"{value:o}", **options)
 
 
-def memory(name: str, about: str, default: int, low: int, high: int) -> SettingType:
+def memory(name: str, about: str, default: int, low: int, high: int, **options: Any) -> SettingType:
     """Declare a setting that is a number of bytes; its text may have a unit."""
 
     def parse(text: str) -> int:
@@ -161,7 +180,8 @@ def memory(name: str, about: str, default: int, low: int, high: int) -> SettingT
             raise SettingError("argument must be a memory value")
         return _within(value, low, high)
 
-    return SettingType(name, about, default, parse, written=lambda value: [(show_memory(value), value != default)])
+    return SettingType(name, about, default, parse, **options,
+                       written=lambda value: [(show_memory(value), value != default)])  # fmt: skip
 
 
 def _within(value: int, low: int, high: int) -> int:
@@ -175,7 +195,7 @@ def words(name: str, about: str, default: str, choices: tuple[str, ...], same: d
     """Declare a setting that is one of several words; same: synonym -> the word that is shown."""
 
     def parse(text: str) -> str:
-        word = _one_of(text, choices)
+        word = one_of(text, choices)
         return word if same is None else same.get(word, word)
 
     return SettingType(name, about, default, parse, str, **options)
@@ -185,7 +205,7 @@ def flags(name: str, about: str, choices: tuple[str, ...], exclusive: tuple[str,
     """Declare a setting that is a set of words; the first word of `choices` means the empty set."""
 
     def parse(texts: list[str]) -> tuple[str, ...]:
-        given = {_one_of(text, choices) for text in texts or [""]} - {choices[0]}
+        given = {one_of(text, choices) for text in texts or [""]} - {choices[0]}
         if given.issuperset(exclusive):
             raise SettingError(reason)
         return tuple(word for word in choices if word in given)
@@ -193,10 +213,12 @@ def flags(name: str, about: str, choices: tuple[str, ...], exclusive: tuple[str,
     return SettingType(name, about, (), parse, lambda value: " ".join(value) or choices[0], multi=True)
 
 
-def _one_of(text: str, choices: tuple[str, ...]) -> str:
-    if text.lower() not in choices:
-        raise SettingError("argument(s) must be one of the following: " + ", ".join(choices))
-    return text.lower()
+def one_of(text: str, choices: tuple[str, ...]) -> str:
+    """Return the word that equals the text, ignoring case; SettingError if there is none."""
+    for choice in choices:
+        if choice.lower() == text.lower():
+            return choice
+    raise SettingError("argument(s) must be one of the following: " + ", ".join(choices))
 
 
 def string(name: str, about: str, default: str, *, null: bool = False,
@@ -229,15 +251,44 @@ def file_name(name: str, about: str, default: str, what: str = "filename", *, ma
     return string(name, about, default, valid=valid, **options)
 
 
-def fixed(value: str, reason: str, *names: str) -> list[SettingType]:
-    """Declare settings of an unsupported feature: every value except the current one is rejected with the reason."""
+def fixed(value: str, reason: str, *names: str, **options: Any) -> list[SettingType]:
+    """Declare settings of an unsupported feature: every value except the default is rejected with the reason."""
+    size = parse_memory(value) if value.isdigit() else None
 
     def parse(text: str) -> str:
-        if text.lower() != value:
+        if text.lower() != value.lower() and (size is None or parse_memory(text) != size):
             raise SettingError(reason)
         return value
 
-    return [SettingType(name, f"Fixed: {reason}", value, parse) for name in names]
+    def written(_value: str) -> Lines:
+        return [(quoted(value) if " " in value else value, False)] if value else []
+
+    declared = {"written": written, **options}
+    return [SettingType(name, f"Fixed: {reason}", value, parse, absent=True, **declared) for name in names]
+
+
+def numbers(name: str, about: str, default: tuple[float, ...], low: float, high: float, reasons: tuple[str, str],
+            **options: Any) -> SettingType:  # fmt: skip
+    """Declare a setting that is a list of numbers; reasons: the errors for no number, and for one out of range."""
+
+    def parse(texts: list[str]) -> tuple[float, ...]:
+        return tuple(one(text) for text in texts) if texts != [""] else ()
+
+    def one(text: str) -> float:
+        try:
+            value = float(text if re.fullmatch(r"[-+]?[0-9.eE+-]+", text) else "")
+        except ValueError:
+            raise SettingError(reasons[0]) from None
+        if not low <= value <= high:
+            raise SettingError(reasons[1])
+        return value
+
+    def show(values: tuple[float, ...]) -> str:
+        return " ".join(f"{value:f}".rstrip("0").rstrip(".") for value in values)
+
+    # The line is always written, because without it the default would apply (config.c).
+    return SettingType(name, about, default, parse, show, multi=True, **options,
+                       written=lambda values: [(show(values) or '""', True)])  # fmt: skip
 
 
 # -- the setting `save` -----------------------------------------------------------------------------

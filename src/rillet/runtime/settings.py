@@ -3,10 +3,9 @@
 A setting has Redis's name; its Python attribute replaces `-` by `_` (`settings.stream_node_max_bytes`). Text is parsed
 and shown as in Redis (`setting_types`).
 
-Clients and test suites also read settings of features that rillet does not have. Those are declared with their one
-true value (`maxmemory 0`, `slowlog-log-slower-than -1`); CONFIG SET rejects any other value with the reason. Settings
-without an effect (`daemonize`, `tcp-keepalive`) accept every valid value, so that a redis.conf is read and rewritten
-without loss.
+Every setting does what it says. Clients and test suites also read settings of features that rillet does not have: those
+show their default and reject any other value with the reason (`absent_settings`). A setting belongs to some servers;
+with another `compat`, CONFIG GET with a pattern does not show it. A few defaults differ in Valkey.
 """
 
 from __future__ import annotations
@@ -16,8 +15,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from rillet.runtime.absent_settings import ABSENT, OLD_NAMES
 from rillet.runtime.keyspace_events import Events, letters
 from rillet.runtime.keyspace_events import parse as parse_events
+from rillet.runtime.master_settings import MASTER
+from rillet.runtime.replica_settings import REPLICA
+from rillet.runtime.server_settings import SERVER
 from rillet.runtime.setting_types import (
     INT_MAX,
     INT_MIN,
@@ -28,11 +31,9 @@ from rillet.runtime.setting_types import (
     SettingType,
     boolean,
     file_name,
-    fixed,
     flags,
     integer,
     memory,
-    octal,
     parse_integer,
     parse_memory,
     quoted,
@@ -43,6 +44,7 @@ from rillet.runtime.setting_types import (
     words,
     write_save,
 )
+from rillet.runtime.tls_settings import TLS
 from rillet.structs.glob import compiled
 from rillet.types.compat import COMPATS, NEWEST, Compat
 from rillet.types.stream.idmp import DURATION, DURATION_RANGE, MAX_ENTRIES, MAX_ENTRIES_RANGE
@@ -77,6 +79,10 @@ class OutputLimit:
         above_since = (above_since or now) if self.soft and waiting >= self.soft else 0
         too_long = above_since != 0 and now - above_since > 1000 * self.seconds
         return too_long or 0 < self.hard <= waiting, above_since
+
+    def at_least(self, hard: int) -> OutputLimit:
+        """Return the limits with a hard limit of at least so many bytes, unless there is none."""
+        return self if not self.hard or self.hard >= hard else replace(self, hard=hard)
 
     def __str__(self) -> str:
         return f"{self.hard} {self.soft} {self.seconds}"
@@ -154,16 +160,6 @@ def _written_bind(addresses: str) -> Lines:
 _LOOPBACK = "127.0.0.1 -::1"
 
 
-def _oom_scores(words: list[str]) -> str:
-    """Parse three scores for the kernel's OOM killer: of a master, a replica and a child process."""
-    if len(words) != 3:
-        raise SettingError("wrong number of arguments")
-    values = [parse_integer(word) for word in words]
-    if any(value is None or not -2000 <= value <= 2000 for value in values):
-        raise SettingError("Invalid oom-score-adj-values, elements must be between -2000 and 2000.")
-    return " ".join(str(value) for value in values)
-
-
 _POLICIES = (
     "volatile-lru", "volatile-lfu", "volatile-random", "volatile-ttl", "volatile-lrm", "allkeys-lru", "allkeys-lfu",
     "allkeys-random", "allkeys-lrm", "noeviction",
@@ -233,30 +229,36 @@ _PROTECTED = ("no", "yes", "local")
 _SHUTDOWN = ("default", "save", "nosave", "now", "force")
 _BOTH = "shutdown options SAVE and NOSAVE can't be used simultaneously"
 
-# A description that begins with "Ignored" belongs to a setting that is accepted, shown and rewritten, without effect.
 _OURS = [
     SettingType("compat", "The server whose commands, replies and errors rillet shows; never changes the stored data",
                 NEWEST, _compat),
     integer("module-time-limit", "Milliseconds after which a call of a module's code is interrupted; 0: no limit",
             5000, 0, INT_MAX),
+    memory("lua-memory-limit", "Most bytes that Lua scripts may use together; 0: no limit", 512 * 1024**2, 0, LONG_MAX),
     words("dump-format", "The format of DUMP with `compat newest`; every other `compat` always uses its native format",
           "oldest", ("oldest", "native")),
     words("rdb-foreign", "How to load unsupported RDB data: reject the file, omit the data, or keep its bytes",
           "refuse", ("refuse", "skip", "keep")),
-    boolean("aof-checksums", "Whether each write to the log has a checksum", False, mutable=False),
+    boolean("aof-checksums", "Whether each write to the log has a checksum", False, mutable=False, hidden=True),
+    words("repl-compat", "The server that replicas are: what it lacks is not sent to them. auto: each one is asked",
+          "auto", ("auto", *COMPATS)),
     boolean("log-entries-read", "Whether XREADGROUP logs the group's read counter also with `compat` 7.0 and 7.2",
             False),
 ]  # fmt: skip
 _NETWORK = [
     SettingType("bind", "Addresses to listen on; `-` before one: start even if it is unavailable",
-                _LOOPBACK, _bind, mutable=False, multi=True, written=_written_bind),
-    integer("port", "TCP port; 0: no TCP", 6379, 0, 65535, mutable=False),
+                _LOOPBACK, _bind, needs_host=True, multi=True, written=_written_bind),
+    integer("port", "TCP port; 0: no TCP", 6379, 0, 65535, needs_host=True),
     integer("metrics-port", "TCP port of the metrics for Prometheus (GET /metrics); 0: none", 0, 0, 65535,
-            mutable=False),
+            mutable=False, hidden=True),
     integer("metrics-streams", "Maximum number of streams in the metrics", 100, 0, 100_000),
     string("unixsocket", "Path of the Unix socket to listen on; empty: none", "", mutable=False, null=True),
     integer("databases", "Number of databases that SELECT accepts", 16, 1, INT_MAX, mutable=False),
     string("requirepass", "Password of the user `default`; empty: none", "", null=True),
+    string("aclfile", "File that defines the users (ACL LOAD, ACL SAVE); empty: none", "", mutable=False, null=True),
+    words("acl-pubsub-default", "Channels that a new user may access", "resetchannels",
+          ("allchannels", "resetchannels")),
+    integer("acllog-max-len", "Largest number of entries in ACL LOG", 128, 0, LONG_MAX),
     integer("timeout", "Seconds after which an idle client is disconnected; 0: never", 0, 0, INT_MAX),
     integer("maxclients", "Maximum number of connected clients", 10000, 1, 2**32 - 1),
     integer("tcp-backlog", "Connections that the system queues until the server accepts them",
@@ -275,9 +277,10 @@ _NETWORK = [
     words("enable-debug-command", "Who may run DEBUG; local: clients on this machine", "no", _PROTECTED, mutable=False),
     words("enable-protected-configs", "Who may change protected settings; local: clients on this machine",
           "no", _PROTECTED, mutable=False),
+    words("enable-module-command", "Who may load and unload modules with MODULE: no, yes, or local clients",
+          "no", _PROTECTED, mutable=False),
     flags("shutdown-on-sigint", "Options of the SHUTDOWN that SIGINT starts", _SHUTDOWN, ("save", "nosave"), _BOTH),
     flags("shutdown-on-sigterm", "Options of the SHUTDOWN that SIGTERM starts", _SHUTDOWN, ("save", "nosave"), _BOTH),
-    integer("shutdown-timeout", "Ignored; in Redis: seconds that SHUTDOWN waits for replicas", 10, 0, INT_MAX),
 ]  # fmt: skip
 _LOG = [
     boolean("appendonly", "Whether every change is written to the append-only file (the log)", False, needs_host=True),
@@ -291,11 +294,12 @@ _LOG = [
     boolean("aof-load-truncated", "Whether an incomplete command at the end of the log is cut off; no: do not start",
             True),
     integer("aof-load-corrupt-tail-max-size", "Longest invalid end of the log that is cut off, in bytes",
-            0, 0, LONG_MAX),
+            0, 0, LONG_MAX, since=82, valkey=False),
     boolean("aof-use-rdb-preamble", "Whether a rewritten log begins with an RDB file instead of commands", True),
     boolean("aof-timestamp-enabled", "Whether the log contains timestamps", False),
-    boolean("aof-rewrite-incremental-fsync", "Ignored; in Redis: sync a rewritten log every 4 MB", True),
-    boolean("aof-disable-auto-gc", "Whether a rewrite keeps the log files that it replaces", False),
+    boolean("aof-rewrite-incremental-fsync", "Whether a log that is rewritten is synced every 4 MB", True),
+    boolean("aof-disable-auto-gc", "Whether a rewrite keeps the log files that it replaces", False,
+            until=72, valkey=False),
     file_name("appendfilename", "Base name of the log's files", "appendonly.aof", mutable=False),
     file_name("appenddirname", "Name of the folder that contains the log, inside `dir`",
               "appendonlydir", "dirname", mutable=False),
@@ -306,20 +310,24 @@ _SNAPSHOT = [
     boolean("stop-writes-on-bgsave-error", "Whether writes are rejected after a failed automatic BGSAVE", True),
     boolean("rdbcompression", "Whether strings in RDB files are compressed (LZF)", True),
     boolean("rdbchecksum", "Whether RDB files get a checksum, and whether loading verifies it", True, mutable=False),
-    boolean("rdb-del-sync-files", "Ignored; in Redis: delete RDB files that only replication needed", False),
-    boolean("rdb-save-incremental-fsync", "Ignored; in Redis: sync an RDB file every 4 MB", True),
+    boolean("rdb-save-incremental-fsync", "Whether an RDB file that is written is synced every 4 MB", True),
     file_name("dbfilename", "Name of the RDB file in `dir`; empty: none",
               "dump.rdb", may_be_empty=True, protected=True),
     SettingType("dir", "Folder of the RDB file and of the log",
                 ".", str, protected=True, needs_host=True, written=lambda folder: [(quoted(folder), True)]),
-    words("sanitize-dump-payload", "Ignored: RESTORE and the loading of files always verify the data",
-          "no", ("no", "yes", "clients")),
+    words("sanitize-dump-payload", "Every value is true: RESTORE and the loading of files always verify the data",
+          "no", ("no", "yes", "clients"), valkey=False),
     integer("rdb-key-save-delay", "Microseconds to sleep after each key that is written to a file, for tests",
             0, INT_MIN, INT_MAX, hidden=True),
     integer("key-load-delay", "Microseconds to sleep after each key that is loaded, for tests",
             0, INT_MIN, INT_MAX, hidden=True),
-    integer("loading-process-events-interval-bytes", "Ignored; in Redis: bytes loaded per turn",
+    integer("loading-process-events-interval-bytes",
+            "Every value is true: the server answers clients every 20 ms while it loads",
             2 * 1024 * 1024, 1024, INT_MAX, hidden=True),
+]  # fmt: skip
+_SCRIPTS = [
+    integer("busy-reply-threshold", "Milliseconds after which other clients get BUSY while a script runs; 0: never",
+            5000, 0, LONG_MAX),
 ]  # fmt: skip
 _TYPES = [
     memory("hll-sparse-max-bytes", "Longest sparse HyperLogLog, in bytes; a longer one becomes dense",
@@ -327,18 +335,19 @@ _TYPES = [
     memory("stream-node-max-bytes", "Largest listpack of a stream node, in bytes; 0: no limit", 4096, 0, LONG_MAX),
     integer("stream-node-max-entries", "Most entries of a stream node; 0: no limit", 100, 0, LONG_MAX),
     integer("stream-idmp-duration", "Seconds for which a new stream remembers the messages of a producer",
-            DURATION, *DURATION_RANGE),
+            DURATION, *DURATION_RANGE, since=86, valkey=False),
     integer("stream-idmp-maxsize", "Most messages of a producer that a new stream remembers",
-            MAX_ENTRIES, *MAX_ENTRIES_RANGE),
+            MAX_ENTRIES, *MAX_ENTRIES_RANGE, since=86, valkey=False),
     integer("list-max-listpack-size", "Most elements of a list node; -1 to -5: its size instead, 4 to 64 KB",
             -2, INT_MIN, INT_MAX),
     integer("list-compress-depth", "Nodes at each end of a list that are not compressed; 0: no node is compressed",
             0, 0, INT_MAX),
     integer("set-max-intset-entries", "Most members of a set of integers that is stored as an intset",
             512, 0, LONG_MAX),
-    integer("set-max-listpack-entries", "Most members of a set that is stored as a listpack", 128, 0, LONG_MAX),
+    integer("set-max-listpack-entries", "Most members of a set that is stored as a listpack", 128, 0, LONG_MAX,
+            since=72),
     integer("set-max-listpack-value", "Longest member of a set that is stored as a listpack, in bytes",
-            64, 0, LONG_MAX),
+            64, 0, LONG_MAX, since=72),
     integer("hash-max-listpack-entries", "Most fields of a hash that is stored as a listpack", 512, 0, LONG_MAX),
     memory("hash-max-listpack-value", "Longest field or value of a hash that is stored as a listpack, in bytes",
            64, 0, LONG_MAX),
@@ -346,63 +355,11 @@ _TYPES = [
     memory("zset-max-listpack-value", "Longest member of a sorted set that is stored as a listpack, in bytes",
            64, 0, LONG_MAX),
     integer("array-slice-size", "Indexes per slice of a new array, a power of two", 4096, 256, 65536,
-            adapt=_power_of_two),
+            adapt=_power_of_two, since=88, valkey=False),
     integer("array-sparse-kmax", "Most values of a sparse slice of an array; 0: all slices are dense", 10, 0, 256,
-            adapt=_sparse_most),
+            adapt=_sparse_most, since=88, valkey=False),
     integer("array-sparse-kmin", "Most values with which a dense slice of an array becomes sparse again", 5, 0, 256,
-            adapt=_sparse_least),
-]  # fmt: skip
-# Settings of a C process, its log file and its allocator.
-_PROCESS = [
-    boolean("daemonize", "Ignored; in Redis: run in the background", False, mutable=False),
-    words("supervised", "Ignored; in Redis: how to notify the service manager",
-          "no", ("upstart", "systemd", "auto", "no"), mutable=False),
-    string("pidfile", "Ignored; in Redis: file for the process ID", "", mutable=False, null=True),
-    words("loglevel", "Lowest level of the lines in the server's own log",
-          "notice", ("debug", "verbose", "notice", "warning")),
-    string("logfile", "File of the server's own log; empty: the standard output", "", mutable=False),
-    boolean("syslog-enabled", "Ignored; in Redis: log to syslog", False, mutable=False),
-    string("syslog-ident", "Ignored; in Redis: name in syslog", "redis", mutable=False),
-    words("syslog-facility", "Ignored; in Redis: facility of syslog",
-          "local0", ("user", *(f"local{number}" for number in range(8))), mutable=False),
-    boolean("always-show-logo", "Ignored; in Redis: print the logo at the start", False, mutable=False),
-    boolean("set-proc-title", "Ignored; in Redis: set the title of the process", True, mutable=False),
-    string("proc-title-template", "Ignored; in Redis: title of the process", "{title} {listen-addr} {server-mode}"),
-    string("ignore-warnings", "Ignored; in Redis: warnings at the start that are not fatal", ""),
-    boolean("protected-mode", "Ignored; in Redis: without a password, accept only clients on this machine", True),
-    integer("tcp-keepalive", "Ignored; in Redis: seconds between TCP keepalive probes", 300, 0, INT_MAX),
-    octal("unixsocketperm", "Ignored; in Redis: permissions of the Unix socket, in octal", 0, 0, 0o777, mutable=False),
-    boolean("activedefrag", "Whether the nodes of streams and lists are compacted after deletions", False),
-    memory("active-defrag-ignore-bytes", "Wasted bytes below which nothing is compacted", 100 * 1024**2, 1, LONG_MAX),
-    integer("active-defrag-threshold-lower", "Wasted bytes, in percent of the others, at which compaction starts",
-            10, 0, 1000),
-    integer("active-defrag-threshold-upper", "Wasted bytes, in percent of the others, for the greatest effort",
-            100, 0, 1000),
-    integer("active-defrag-cycle-min", "Share of time in percent for compaction, at the lower threshold", 1, 1, 99),
-    integer("active-defrag-cycle-max", "Share of time in percent for compaction, at the upper threshold", 25, 1, 99),
-    integer("active-defrag-max-scan-fields", "Ignored; in Redis: largest value that is moved without a break",
-            1000, 1, LONG_MAX),
-    boolean("jemalloc-bg-thread", "Ignored; in Redis: free memory in a background thread", True),
-    boolean("dynamic-hz", "Ignored; in Redis: raise `hz` with the number of clients", True),
-    boolean("crash-log-enabled", "Ignored; in Redis: log the state after a crash", True),
-    boolean("crash-memcheck-enabled", "Ignored; in Redis: test the memory after a crash", True),
-    words("oom-score-adj", "Ignored; in Redis: adjust the scores for the kernel's OOM killer",
-          "no", ("no", "yes", "relative", "absolute"), same={"relative": "yes"}),
-    SettingType("oom-score-adj-values", "Ignored; in Redis: OOM scores of a master, a replica and a child process",
-                "0 200 800", _oom_scores, multi=True),
-    boolean("disable-thp", "Ignored; in Redis: disable transparent huge pages", True, mutable=False),
-    boolean("lazyfree-lazy-eviction", "Whether the log contains UNLINK instead of DEL for evicted keys", False),
-    boolean("lazyfree-lazy-expire", "Whether the log contains UNLINK instead of DEL for expired keys", False),
-    boolean("lazyfree-lazy-server-del", "Whether commands free the values that they replace later, and log UNLINK",
-            False),
-    boolean("lazyfree-lazy-user-del", "Whether DEL frees large values later, as UNLINK", False),
-    boolean("lazyfree-lazy-user-flush", "Whether FLUSHALL and FLUSHDB free the data later, as with ASYNC", False),
-    boolean("lazyexpire-nested-arbitrary-keys", "Whether SCAN and RANDOMKEY delete expired keys inside EXEC, too",
-            True, hidden=True),
-    words("propagation-error-behavior", "Ignored; in Redis: reaction to an error in a replicated command",
-          "ignore", ("ignore", "panic", "panic-on-replicas")),
-    words("enable-module-command", "Who may load and unload modules with MODULE: no, yes, or local clients",
-          "no", _PROTECTED, mutable=False),
+            adapt=_sparse_least, since=88, valkey=False),
 ]  # fmt: skip
 _MEMORY = [
     memory("maxmemory", "Largest size of the data and the clients' buffers, in bytes; 0: no limit", 0, 0, 2**64 - 1),
@@ -415,39 +372,19 @@ _MEMORY = [
           "evict", ("evict", "trim")),
     SettingType("maxmemory-clients", "Largest size of all clients' buffers, in bytes or percent of maxmemory; 0: none",
                 0, _client_limit, _shown_client_limit, written=_written_client_limit),
+    integer("tracking-table-max-keys", "Keys that the tracking table remembers for client-side caching; 0: no limit",
+            1_000_000, 0, 2**63 - 1),
     integer("lfu-log-factor", "How slowly an access frequency grows (LFU policies); 0: by 1 with each access",
             10, 0, INT_MAX),
     integer("lfu-decay-time", "Minutes without access after which a frequency falls by 1; 0: never", 1, 0, INT_MAX),
 ]  # fmt: skip
-_NOT_HERE = [
-    *fixed("-1", "rillet has no slow log and no latency monitor", "slowlog-log-slower-than"),
-    *fixed("0", "rillet has no slow log and no latency monitor", "slowlog-max-len", "latency-monitor-threshold"),
-    *fixed("no", "rillet has no slow log and no latency monitor", "latency-tracking"),
-    *fixed("1", "rillet has one thread for input and output", "io-threads"),
-    *fixed("no", "rillet has no cluster mode", "cluster-enabled"),
-    *fixed("0", "rillet has no replicas", "min-replicas-to-write"),
-    *fixed("yes", "rillet has no replicas", "repl-diskless-sync", "replica-read-only", "replica-serve-stale-data"),
-    *fixed("5", "rillet has no replicas", "repl-diskless-sync-delay"),
-    *fixed("disabled", "rillet has no replicas", "repl-diskless-load"),
-    *fixed("10", "rillet has no replicas", "repl-ping-replica-period", "min-replicas-max-lag"),
-    *fixed("60", "rillet has no replicas", "repl-timeout"),
-]
-_ALL = (*_OURS, *_NETWORK, *_LOG, *_SNAPSHOT, *_TYPES, *_MEMORY, *_PROCESS, *_NOT_HERE)
+_ALL = (*_OURS, *_NETWORK, *_LOG, *_SNAPSHOT, *_SCRIPTS, *_TYPES, *_MEMORY, *SERVER, *MASTER, *TLS, *REPLICA, *ABSENT)
 PARAMETERS = {entry.name: entry for entry in _ALL}
-# Old names of settings; CONFIG GET and SET accept them, too (config.c: the alias of a standardConfig).
-_OLD_NAMES = {
-    "list-max-ziplist-size": "list-max-listpack-size",
-    "hash-max-ziplist-entries": "hash-max-listpack-entries",
-    "hash-max-ziplist-value": "hash-max-listpack-value",
-    "zset-max-ziplist-entries": "zset-max-listpack-entries",
-    "zset-max-ziplist-value": "zset-max-listpack-value",
-    "slave-serve-stale-data": "replica-serve-stale-data",
-    "slave-read-only": "replica-read-only",
-    "repl-ping-slave-period": "repl-ping-replica-period",
-    "min-slaves-to-write": "min-replicas-to-write",
-    "min-slaves-max-lag": "min-replicas-max-lag",
-}
-PARAMETERS.update((old, replace(PARAMETERS[name], name=old, alias=name)) for old, name in _OLD_NAMES.items())
+# Old and other names of settings; CONFIG GET and SET accept them, too (config.c: the alias of a standardConfig).
+PARAMETERS.update(
+    (old, replace(PARAMETERS[name], name=old, alias=name, since=since, until=0, valkey=valkey))
+    for old, name, since, valkey in OLD_NAMES
+)
 
 
 class Settings:
@@ -472,18 +409,20 @@ class Settings:
     notify_keyspace_events: Events
 
     def __init__(self, **values: Any) -> None:
-        # Switches of DEBUG, not settings: QUICKLIST-PACKED-THRESHOLD, SET-SKIP-CHECKSUM-VALIDATION and
-        # AOF-FLUSH-SLEEP (microseconds).
+        # Switches of DEBUG, not settings: QUICKLIST-PACKED-THRESHOLD, SET-SKIP-CHECKSUM-VALIDATION,
+        # AOF-FLUSH-SLEEP (microseconds) and SET-DISABLE-DENY-SCRIPTS.
         self.quicklist_packed_threshold = 0
         self.skip_checksum_validation = False
         self.aof_flush_sleep = 0
+        self.allow_noscript = False
         # The types and settings of loaded modules, and their names and arguments (rillet.modules).
         self.module_types: dict[int, Any] = {}
         self.module_parameters: dict[str, SettingType] = {}
         self.loaded_modules: list[list[str]] = []
         own = [parameter for parameter in PARAMETERS.values() if not parameter.alias]
+        compat = self._valid(PARAMETERS["compat"], values.get("compat", NEWEST))
         for parameter in own:
-            setattr(self, parameter.attribute, parameter.default)
+            setattr(self, parameter.attribute, parameter.default_in(compat))
         for parameter in own:
             if parameter.attribute in values:
                 setattr(self, parameter.attribute, self._valid(parameter, values.pop(parameter.attribute)))
@@ -512,8 +451,12 @@ class Settings:
         def __getattr__(self, name: str) -> Any: ...
 
     def parameter(self, name: str) -> SettingType | None:
-        """Return the setting of that name in any case, also one of a module, or None."""
-        return PARAMETERS.get(name.lower()) or self.module_parameters.get(name.lower())
+        """Return the setting of that name in any case, also one of a module; None if the server of `compat` lacks it.
+
+        A setting with an effect is found at every `compat`, as a hidden one.
+        """
+        found = PARAMETERS.get(name.lower()) or self.module_parameters.get(name.lower())
+        return None if found is not None and found.absent and not found.known_to(self.compat) else found
 
     def set_text(self, name: str, text: str) -> None:
         """Parse and set the value of a setting; raise SettingError, with the valid values, if it is invalid."""
@@ -538,7 +481,7 @@ class Settings:
             return
         glob = compiled(pattern.encode("utf-8", "surrogateescape"), True)
         for name, parameter in (*PARAMETERS.items(), *self.module_parameters.items()):
-            if not parameter.hidden and glob.matches(name.encode()):
+            if not parameter.hidden and glob.matches(name.encode()) and parameter.known_to(self.compat):
                 yield parameter.name if "." in name else name, parameter.show(getattr(self, parameter.attribute))
 
 

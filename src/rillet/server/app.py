@@ -9,15 +9,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import rillet
-from rillet.errors import RilletError
+from rillet.errors import CommandError, RilletError
 from rillet.modules.loading import load_all
+from rillet.replication.restart import restore
 from rillet.runtime.engine import Engine
 from rillet.runtime.settings import Settings
+from rillet.server.acl_file import load_users
 from rillet.server.data_directory import serve_store
 from rillet.server.host import DurableHost
-from rillet.server.log_lines import JOURNAL, WARNING, say
+from rillet.server.log_lines import WARNING, configure_log, say
 from rillet.server.metrics_http import MetricsListener
 from rillet.server.persistence import ServerPersistence
+from rillet.server.process import Process, adjust_files, daemonize
 from rillet.server.redis_conf import Configuration, load
 from rillet.server.server import Server, calm_garbage_collector, event_loop_factory
 
@@ -28,6 +31,8 @@ def main(arguments: Sequence[str]) -> int:
         configuration = load(arguments)
         folder = _working_folder(configuration.settings)
         is_store = serve_store(configuration, folder)
+        if configuration.settings.daemonize:
+            daemonize()
         factory = event_loop_factory()
         with asyncio.Runner(loop_factory=factory) as runner:
             return runner.run(_serve(configuration, folder, is_store, factory.__module__.partition(".")[0]))
@@ -47,38 +52,72 @@ def _working_folder(settings: Settings) -> Path:
     return folder
 
 
+def rename_commands(engine: Engine, configuration: Configuration) -> None:
+    """Apply the directives `rename-command`; RilletError names the line that cannot be applied."""
+    for old, new, place in configuration.renamed:
+        try:
+            engine.rename_command(old.encode(), new.encode())
+        except CommandError as error:
+            raise RilletError(f"{place}: {str(error).removeprefix('ERR ')}") from None
+
+
+def _follow(server: Server, persistence: ServerPersistence) -> None:
+    """Take the stored position in the replication stream, and follow the configured master."""
+    address = server.settings.replicaof
+    expired = persistence.rdb.expired.take()
+    # If the backlog cannot hold what has expired meanwhile, no replica can continue.
+    known = expired is not None and restore(server.engine, persistence.facts(), replica=bool(address))
+    if known:
+        server.replicas.stream().feed(expired or [])  # all changes from now on count in the position
+    if address:
+        host, port = address.split(" ")
+        server.replica.follow(host, int(port), resumable=known)
+
+
 async def _serve(configuration: Configuration, folder: Path, is_store: bool, loop_name: str) -> int:
     settings = configuration.settings
     try:
-        JOURNAL.configure(settings.loglevel, settings.logfile)
+        configure_log(settings)
     except OSError as error:
         raise RilletError(f"Can't open the log file: {error.strerror} ({settings.logfile})") from error
     build = "compiled" if rillet.compiled() else "interpreted"
     version = f"rillet {rillet.__version__} ({build}, {loop_name})"
+    adjust_files(settings)
     engine = Engine(settings)
+    rename_commands(engine, configuration)
     persistence = ServerPersistence(engine, folder, is_store=is_store)
     server = Server(engine)
     persistence.attach(server)
-    engine.host = DurableHost(server, persistence, configuration)
+    server.replicas.use_files(persistence.children, persistence.rdb.snapshots)
+    process = Process(settings, configuration.file)
+    server.cron_jobs.append(process.watch)
+    engine.host = DurableHost(server, persistence, configuration, process)
     load_all(engine, configuration.modules, configuration.module_settings)
+    load_users(engine, configuration.users)
     engine.loading = True
     metrics: MetricsListener | None = None
     try:
         await server.start()
+        process.started()
         if settings.metrics_port:
             metrics = MetricsListener(server)
             await metrics.start()
         say(f"{version} has started, as Redis {settings.compat.redis_version}, PID: {os.getpid()}")
+        say("Server initialized")
         if configuration.without_effect:
             say(f"Settings without an effect in rillet: {', '.join(configuration.without_effect)}")
         if not await persistence.open(server.is_stopping):
             return 0
-        where = [f"{settings.bind.split()[0]}:{server.port}"] if server.port else []
+        _follow(server, persistence)
+        host = next(iter(settings.bind.split()), "*")
+        where = [f"{host}:{server.port}"] if server.port else []
+        where += [f"{host}:{settings.tls_port} (TLS)"] if settings.tls_port else []
         where += [settings.unixsocket] if settings.unixsocket else []
         calm_garbage_collector()
         if metrics is not None:
-            say(f"Metrics at http://{settings.bind.split()[0]}:{settings.metrics_port}/metrics")
+            say(f"Metrics at http://{host}:{settings.metrics_port}/metrics")
         say("Ready to accept connections")
+        process.ready()
         print(f"{version} listening on {' and '.join(where)}, PID: {os.getpid()}", flush=True)
         await server.wait()
     finally:
@@ -86,6 +125,9 @@ async def _serve(configuration: Configuration, folder: Path, is_store: bool, loo
             await metrics.stop()
         await server.stop()
         persistence.close()
+        persistence.shutdown.ignore_signals()
+        process.stopped()
+    say("rillet is now ready to exit, bye bye...", WARNING)
     return 0
 
 

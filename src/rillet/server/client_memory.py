@@ -1,11 +1,11 @@
 """The memory of clients: counted for `maxmemory`, limited by `maxmemory-clients` (Redis: networking.c, evictClients).
 
-    client      objects | unparsed input | queued commands | unsent replies
+    client      objects | unparsed input | queued commands | unsent replies | names of subscriptions
     total       the sum over all clients -> Eviction.buffers, so that buffers make room by evicting keys
     over limit  the largest client is disconnected, then the next one; CLIENT NO-EVICT exempts a client
 
 While a limit is set, a client is measured after each of its turns. Otherwise the periodic job measures some clients at
-a time, for INFO. The total is always known.
+a time, and INFO measures all of them while they are few. The total is always known.
 
 Costs: a measurement O(1), O(n log n) while the limit is exceeded.
 """
@@ -16,12 +16,14 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from rillet.runtime.memory import session_bytes
+from rillet.runtime.session_state import REPLICA
 from rillet.server.log_lines import LOGGER
 
 if TYPE_CHECKING:
     from rillet.server.connection import ClientConnection
     from rillet.server.server import Server
 
+_FEW = 100  # clients that INFO measures
 _LEAST = 5  # clients that each run of the periodic job measures (server.c: CLIENTS_CRON_MIN_ITERATIONS)
 
 
@@ -53,10 +55,12 @@ class ClientMemory:
 
     def measure(self, connection: ClientConnection) -> None:
         """Count the present size of a client; disconnect the largest clients if all exceed the limit."""
-        if connection.transport is None:
+        if connection.transport is None or connection.transport.is_closing():
             return
-        size = session_bytes(connection.session) + connection.parser.buffered + connection.parser.held
-        size += connection.unsent
+        if connection.session.state & REPLICA:  # replicas have limits of their own (evict.c: freeMemoryGetNotCounted)
+            self.forget(connection)
+            return
+        size = session_bytes(connection.session) + connection.buffered_bytes
         self.total += size - connection.counted
         connection.counted = size
         self._server.engine.eviction.buffers = self.total
@@ -74,9 +78,16 @@ class ClientMemory:
         connections = self._server.connections
         if not self._queue:
             self._queue.extend(connections)
-        for _ in range(min(max(_LEAST, len(connections) // self._server.settings.hz), len(self._queue))):
+        for _ in range(min(max(_LEAST, len(connections) // self._server.hz()), len(self._queue))):
             connection = self._queue.popleft()
             if connection in connections:
+                connection.shrink(self._server.engine.clock.now_ms())
+                self.measure(connection)
+
+    def measure_few(self) -> None:
+        """Measure all clients if they are few, for a report."""
+        if not self.watched and len(self._server.connections) <= _FEW:
+            for connection in list(self._server.connections):
                 self.measure(connection)
 
     def _evict(self) -> None:

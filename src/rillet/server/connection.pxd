@@ -10,26 +10,32 @@ cdef class ClientConnection:
     cdef public Session session
     cdef public CommandParser parser
     cdef public object transport
-    cdef public str peer
-    cdef public str local
+    cdef object _peer
+    cdef object _local
     cdef public long long received
     cdef public long long sent
+    cdef public long long reads
+    cdef public long long writes
     cdef public Py_ssize_t last_read
     cdef public Py_ssize_t counted
-    cdef public bint watched
-    cdef object _write
+    cdef public Py_ssize_t reply_peak
+    cdef long long _peak_reset
     cdef object _timer
+    cdef object _aside
+    cdef long long _above_since
+    cdef Py_ssize_t _alarm
+    # Together: two of these share a word.
+    cdef public bint exposed
+    cdef public bint watched
     cdef bint _paused
     cdef bint _dirty
-    cdef object _aside
     cdef bint _held
     cdef bint _announced
     cdef bint _limited
-    cdef long long _above_since
-    cdef Py_ssize_t _alarm
     cdef int _turn
     cpdef bint run(self)
     cpdef bint within_limits(self)
     cdef bint _end_turn(self)
     cdef bint _is_full(self)
+    cdef bint _wait_for_log(self, object replies)
     cdef bint _send(self)

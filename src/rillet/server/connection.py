@@ -26,7 +26,11 @@ event loops only call the methods, and a compiled class has no Python base. Both
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import deque
+from contextlib import suppress
+from socket import IPPROTO_TCP, SHUT_RDWR, TCP_NODELAY
+from socket import socket as Socket
 from typing import Any, cast
 
 try:
@@ -37,13 +41,19 @@ except ModuleNotFoundError:  # Cython is not installed: run interpreted
 from rillet.errors import Misconf
 from rillet.protocol.command_parser import CommandParser
 from rillet.protocol.reply_writer import ReplyWriter
+from rillet.runtime.acl.providers import PROVIDERS
 from rillet.runtime.engine import Engine
 from rillet.runtime.session import Session
-from rillet.runtime.session_state import SUBSCRIBED
+from rillet.runtime.session_state import REPLICA, SUBSCRIBED, UNAUTHENTICATED
 from rillet.runtime.settings import UNCOUNTED_OUTPUT
 
 _UNCOUNTED = cython.declare(cython.Py_ssize_t, UNCOUNTED_OUTPUT)
+# Bytes of unread replies beyond that for which a client that has not authenticated is disconnected.
+_UNAUTHENTICATED_OUTPUT = cython.declare(cython.Py_ssize_t, 1024)
+# Bytes of input that count for `maxmemory` before they run; less input counts after its turn.
+_LARGE_INPUT = cython.declare(cython.Py_ssize_t, 1 << 15)
 _REPLY_BATCH = cython.declare(cython.Py_ssize_t, 1 << 20)  # bytes of replies after which the replies are sent
+_REPLICA_OUTPUT = 1 << 20  # bytes for a replica that may wait in its socket's buffer
 _MOST_ASIDE = cython.declare(cython.Py_ssize_t, 16)  # at most so many loop iterations have replies that wait
 
 # Whether received commands run now, and whether their replies wait for the end of that turn.
@@ -57,9 +67,10 @@ class ClientConnection:
     """The asyncio protocol of one client's socket; `session` is the client's state in the engine."""
 
     __slots__ = (
-        "server", "engine", "session", "parser", "transport", "peer", "local", "received", "sent", "last_read",
-        "counted", "watched",
-        "_write", "_timer", "_paused", "_dirty", "_announced", "_limited", "_above_since", "_alarm", "_aside", "_held",
+        "server", "engine", "session", "parser", "transport", "exposed", "received", "sent",
+        "reads", "writes", "last_read",
+        "counted", "watched", "_peer", "_local", "reply_peak", "_peak_reset",
+        "_timer", "_paused", "_dirty", "_announced", "_limited", "_above_since", "_alarm", "_aside", "_held",
         "_turn",
     )  # fmt: skip
     server: Any
@@ -67,14 +78,18 @@ class ClientConnection:
     session: Session
     parser: CommandParser
     transport: Any
-    peer: str
-    local: str
+    exposed: cython.bint
+    _peer: Any
+    _local: Any
     received: cython.longlong
     sent: cython.longlong
+    reads: cython.longlong
+    writes: cython.longlong
     last_read: cython.Py_ssize_t
     counted: cython.Py_ssize_t
     watched: cython.bint
-    _write: Any
+    reply_peak: cython.Py_ssize_t
+    _peak_reset: cython.longlong
     _timer: Any
     _paused: cython.bint
     _dirty: cython.bint
@@ -91,15 +106,23 @@ class ClientConnection:
         self.engine = server.engine
         self.parser = CommandParser()
         self.transport = None
-        self.peer = ""
-        self.local = ""
+        # Whether the client came over TCP, so that protected-mode applies to it.
+        self.exposed = False
+        # The addresses, once they were asked for: most connections end without that.
+        self._peer = None
+        self._local = None
         self.received = 0
         self.sent = 0
+        # System calls that transferred data, as far as the event loop makes one for each buffer.
+        self.reads = 0
+        self.writes = 0
         self.last_read = 0
+        # The largest size of the replies that were sent together, since the periodic job reset it.
+        self.reply_peak = 0
+        self._peak_reset = 0
         # The bytes that ClientMemory counted for this client, and whether it measures the client after each turn.
         self.counted = 0
         self.watched = False
-        self._write = None
         self._timer = None
         self._paused = False
         # _dirty: replies wait for the end of this loop iteration, when the log is written. _aside: replies that wait
@@ -107,7 +130,7 @@ class ClientConnection:
         self._dirty = False
         # One of _NO_TURN, _TURN and _REPLIED.
         self._turn = _NO_TURN
-        self._aside = deque()
+        self._aside = None  # a deque once the log makes replies wait
         self._held = False
         # Whether channel messages will be sent in the next loop iteration.
         self._announced = False
@@ -124,32 +147,50 @@ class ClientConnection:
         """Accept a new client, or reject it if there are too many."""
         # uvloop's transports do not derive from asyncio.Transport: the cast is for the type checker.
         socket = cast(asyncio.Transport, transport)
-        if not self.server.admit(socket):
-            socket.write(b"-ERR max number of clients reached\r\n")
+        server = self.server
+        refusal: bytes = server.refusal(self, socket)
+        if refusal:
+            socket.write(refusal)
             socket.close()
             return
         self.transport = socket
-        self._write = socket.write
         self.session = self.engine.session()
         self.session.transport = self
-        self.session.on_wake = self._woken
-        self.session.on_message = self._message_came
-        self._introduce(socket)
+        self.session.on_message = self
         self.take_settings()
-        self.server.connections[self] = None
-        self.watched = self.server.client_memory.watched
-        self.server.client_memory.measure(self)
+        server.connections[self] = None
+        self.watched = server.client_memory.watched
+        if self.watched:
+            server.client_memory.measure(self)
 
-    def _introduce(self, transport: asyncio.Transport) -> None:
-        """Record the addresses of the client and of the server for CLIENT LIST."""
-        local = transport.get_extra_info("sockname")
-        self.local = _address(local)
-        unix = not isinstance(local, tuple)
-        # A client of a Unix socket has no address: Redis shows the path for both sides.
-        self.peer = self.local if unix else _address(transport.get_extra_info("peername"))
-        raw = transport.get_extra_info("socket")
-        self.session.extra["fd"] = raw.fileno() if raw is not None else -1
-        self.session.extra["unix"] = unix
+    @property
+    def local(self) -> str:
+        """The server's side of the socket: address and port, or the path of a Unix socket."""
+        if self._local is None:
+            if self.transport is None:
+                return ""
+            self._local = address_of(self.transport.get_extra_info("sockname"))
+        return str(self._local)
+
+    @property
+    def unix(self) -> bool:
+        """Whether the client came through a Unix socket."""
+        return self.transport is not None and not isinstance(self.transport.get_extra_info("sockname"), tuple)
+
+    @property
+    def peer(self) -> str:
+        """The client's side of the socket. A client of a Unix socket has no address: Redis shows the path twice."""
+        if self._peer is None:
+            if self.transport is None:
+                return ""
+            self._peer = self.local if self.unix else address_of(self.transport.get_extra_info("peername"))
+        return str(self._peer)
+
+    @property
+    def fd(self) -> int:
+        """The number of the socket's file descriptor, -1 if it is unknown."""
+        raw = self.transport.get_extra_info("socket") if self.transport is not None else None
+        return raw.fileno() if raw is not None else -1
 
     def take_settings(self) -> None:
         """Copy the client's limits from the settings, at the start and after each CONFIG SET of a limit."""
@@ -165,8 +206,11 @@ class ClientConnection:
             return
         self.session.last_ms = self.engine.mstime
         self.last_read = len(data)
+        self.reads += 1
         self.received += self.last_read
         self.parser.feed(data)
+        if self.watched and self.parser.buffered > _LARGE_INPUT:
+            self.server.client_memory.measure(self)  # a large command counts before it runs
         if self.session.blocked is None:
             self._turn = _TURN
             try:
@@ -175,9 +219,30 @@ class ClientConnection:
                 self._end_turn()
         elif self.parser.buffered > self.parser.query_buffer_limit:
             # Nothing is parsed while the session is blocked, so the limit is checked here.
+            self.engine.statistics.input_limit_hits += 1
             self.transport.abort()
         if self.watched:
             self.server.turn_ended(self)
+
+    @property
+    def settled(self) -> bool:
+        """True if no reply waits for the log."""
+        return not self._dirty and not self._aside and not self.session.out.used
+
+    def run_busy(self, data: bytes) -> bytes:
+        """Run received commands while a script of another client runs, and return the replies (server/busy.py)."""
+        self.session.last_ms = self.engine.mstime
+        self.received += len(data)
+        self.parser.feed(data)
+        if self.session.blocked is None:
+            self.engine.drain(self.session, self.parser, _REPLY_BATCH)
+        replies: bytes = self.session.out.take()
+        self.sent += len(replies)
+        return replies
+
+    def take_transport(self, transport: Any) -> None:
+        """Use another transport of the same socket from now on."""
+        self.transport = transport
 
     @cython.cfunc
     def _end_turn(self) -> cython.bint:
@@ -197,6 +262,10 @@ class ClientConnection:
         """Continue with the client's commands after the client has read its replies."""
         self._paused = False
         self.server.slow.pop(self, None)
+        if self.session.state & REPLICA:
+            with self.server.guard:
+                self.engine.replication.stream.drained(self.session.extra["attached"])
+            return
         if self.transport is not None and not self.transport.is_closing():
             self.transport.resume_reading()
             if self.session.blocked is None:
@@ -218,13 +287,13 @@ class ClientConnection:
     def connection_lost(self, _error: Exception | None) -> None:
         """Unregister the client and close its session."""
         self._stop_timer()
-        self._write = None
         if self.transport is not None:
             self.transport = None
             self.session.transport = None
-            self.session.on_wake = None
             self.session.on_message = None
             self.server.forget(self)
+            if self.session.state & REPLICA and self.engine.replication.stream is not None:
+                self.engine.replication.stream.forget(self.session.extra["attached"])
             self.engine.close_session(self.session)
 
     # -- commands ------------------------------------------------------------------------------------
@@ -240,6 +309,9 @@ class ClientConnection:
                 self._held = True
                 return True
             more = self.engine.drain(session, self.parser, _REPLY_BATCH)
+            if self.engine.observed:
+                # A client that caches a key learns of its change before the writer gets its reply.
+                self.server.deliver_now()
             if out.used:
                 self._send()
                 if more and self._dirty:
@@ -265,11 +337,16 @@ class ClientConnection:
     @cython.cfunc
     def _send(self) -> cython.bint:
         """Send the replies, immediately or after the log is written."""
+        if self.session.state & REPLICA:
+            return self._reply_to_replica()
         if self._limited and not self.within_limits():
             return False
+        if self.session.out.used > self.reply_peak:
+            self.reply_peak = self.session.out.used
         if self.engine.log is None and not self._aside:
             self.sent += self.session.out.used
-            self._write(self.session.out.hand_over())
+            self.writes += 1
+            self.transport.write(self.session.out.hand_over())
         elif not self._dirty:
             self._dirty = True
             if self._turn == _NO_TURN:
@@ -278,15 +355,63 @@ class ClientConnection:
                 self._turn = _REPLIED
         return True
 
+    # -- replicas ------------------------------------------------------------------------------------
+
+    def become_replica(self) -> None:
+        """From now on the client receives the stream and the snapshot alone."""
+        if hasattr(self.transport, "set_write_buffer_limits"):
+            self.transport.set_write_buffer_limits(_REPLICA_OUTPUT)
+        if self.engine.settings.repl_disable_tcp_nodelay and not self.unix:
+            self.transport.get_extra_info("socket").setsockopt(IPPROTO_TCP, TCP_NODELAY, 0)
+
+    def send_raw(self, data: bytes) -> None:
+        """Send bytes of the stream, or of a snapshot."""
+        if self.transport is not None and not self.transport.is_closing():
+            self.sent += len(data)
+            self.writes += 1
+            self.transport.write(data)
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether the client reads too slowly: `resume_writing` follows."""
+        return bool(self._paused)
+
+    def close_when_sent(self) -> None:
+        """Close the connection after the bytes that were sent to a replica."""
+        self.session.closing = True
+        if self.transport is not None:
+            self.transport.close()
+
+    def _reply_to_replica(self) -> bool:
+        """Drop a reply, which would be mistaken for a part of the stream, and disconnect (networking.c: addReply)."""
+        session = self.session
+        reply = bytes(session.out.take())
+        name = "<unknown>" if session.command is None else session.command.fullname
+        if reply[:1] == b"-":
+            error = reply[1:].strip().decode("utf-8", "backslashreplace")
+            self.engine.host.log_line(f"== CRITICAL == This master is sending an error to its replica: '{error}' after "
+                                      f"processing the command '{name}'")  # fmt: skip
+        line = PROVIDERS.client_line(session).decode("utf-8", "backslashreplace")
+        self.engine.host.log_line(f"Replica generated a reply to command '{name}', disconnecting it: {line}")
+        self.close()
+        return False
+
     def put_aside(self) -> None:
         """Set aside the replies of this loop iteration until the log is as safe as appendfsync requires."""
         self._dirty = False
-        self._aside.append(self.session.out.hand_over())
+        self._wait_for_log(self.session.out.hand_over())
+
+    @cython.cfunc
+    def _wait_for_log(self, replies: object) -> cython.bint:
+        if self._aside is None:
+            self._aside = deque()
+        self._aside.append(replies)
+        return True
 
     def send_now(self) -> None:
         """Send the replies of this turn: the log is as safe as appendfsync requires, and no older replies wait."""
         self._dirty = False
-        self._aside.append(self.session.out.hand_over())
+        self._wait_for_log(self.session.out.hand_over())
         self.release()
 
     def release(self) -> None:
@@ -295,7 +420,8 @@ class ClientConnection:
         if self.transport is None or self.transport.is_closing():  # the connection was closed meanwhile
             return
         self.sent += len(replies)
-        self._write(replies)
+        self.writes += 1
+        self.transport.write(replies)
         if self.session.closing and not self._dirty and not self._aside:
             self.transport.close()
         elif self._held and len(self._aside) <= _MOST_ASIDE:
@@ -306,12 +432,12 @@ class ClientConnection:
         """Replace the oldest set-aside replies by the error, and close: the log may have lost their writes."""
         self._aside.popleft()
         if self.transport is not None and not self.transport.is_closing():
-            self._write(f"-{error}\r\n".encode())
+            self.transport.write(f"-{error}\r\n".encode())
             self.transport.close()
 
     # -- messages ------------------------------------------------------------------------------------
 
-    def _message_came(self) -> None:
+    def __call__(self) -> None:
         """Schedule the sending of a message that another session's command put into session.out."""
         if not self._announced:
             self._announced = True
@@ -348,14 +474,17 @@ class ClientConnection:
         session: Session = self.session
         if self.transport is None or self.transport.is_closing():
             return False
-        if session.closing:
+        if session.closing or session.state & REPLICA:  # the stream checks its replicas
             return True
         limits = self.engine.settings.client_output_buffer_limit
         limit = limits.pubsub if session.state & SUBSCRIBED else limits.normal
         waiting = session.out.used + self.transport.get_write_buffer_size()
         reached, self._above_since = limit.reached(waiting, self._above_since, self.engine.clock.now_ms())
+        if session.state & UNAUTHENTICATED and waiting > _UNCOUNTED + _UNAUTHENTICATED_OUTPUT:
+            reached = True  # networking.c: checkClientOutputBufferLimits
         if not reached:
             return True
+        self.engine.statistics.output_limit_hits += 1
         session.closing = True
         session.out.take()
         self.close()
@@ -384,7 +513,7 @@ class ClientConnection:
         if self.session.blocked is blocked and self._timer is None:
             self._start_timer(blocked.wakes_at)
 
-    def _woken(self) -> None:
+    def woken(self) -> None:
         """Continue with the next commands, after the command that unblocked the session."""
         self._stop_timer()
         self.server.resume_soon(self)
@@ -400,8 +529,27 @@ class ClientConnection:
 
     @property
     def query_buffer(self) -> tuple[int, int]:
-        """The bytes of the last read, and the buffered bytes of an incomplete command; for CLIENT LIST."""
-        return self.last_read, self.parser.buffered
+        """The bytes that were received and not parsed yet, and the unused bytes beside them; for CLIENT LIST."""
+        return self.parser.buffered, 0
+
+    @property
+    def partial_bytes(self) -> int:
+        """The bytes of the arguments of an incomplete command, for CLIENT LIST."""
+        return self.parser.held
+
+    @property
+    def buffered_bytes(self) -> int:
+        """The bytes in the buffers of this connection, except those in the session's output."""
+        return self.parser.buffered + self.parser.held + self.unsent
+
+    def shrink(self, now: int) -> None:
+        """Shrink an output buffer much larger than the recent replies (server.c: clientsCronResizeOutputBuffer)."""
+        engine: Engine = self.engine
+        if engine.shrinks_buffers and self.session.out.shrink(self.reply_peak):
+            engine.statistics.buffer_shrinks += 1
+        if 0 <= engine.peak_reset_ms <= now - self._peak_reset:
+            self.reply_peak = self.session.out.used
+            self._peak_reset = now
 
     def close_after_reply(self) -> None:
         """Close the connection once its replies are sent (networking.c: CLIENT_CLOSE_AFTER_REPLY)."""
@@ -414,13 +562,26 @@ class ClientConnection:
             self.transport.close()
 
     def close(self) -> None:
-        """Close the connection now and drop its unsent replies, as CLIENT KILL does (freeClientAsync)."""
+        """Close the connection and drop its unsent replies; its session ends in the next loop iteration."""
         if self.transport is not None:
             self.session.closing = True
             self.transport.abort()
 
+    def _end_stream(self) -> None:
+        """Let the peer see the end of the connection now: the event loop closes the socket in its next iteration."""
+        socket = None if self.transport is None else self.transport.get_extra_info("socket")
+        if socket is not None and not self.transport.is_closing():
+            with suppress(OSError), Socket(fileno=os.dup(socket.fileno())) as twin:
+                twin.shutdown(SHUT_RDWR)
 
-def _address(name: Any) -> str:
+    def kill(self) -> None:
+        """Do `close` and end the session at once, for CLIENT KILL (freeClient); not while its own command runs."""
+        self._end_stream()
+        self.close()
+        self.connection_lost(None)  # the event loop calls it, too, in its next iteration
+
+
+def address_of(name: Any) -> str:
     """Return "host:port", "[v6]:port" or the path of a Unix socket, as CLIENT LIST shows it."""
     if isinstance(name, tuple):
         host, port = name[0], name[1]

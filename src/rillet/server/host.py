@@ -6,17 +6,24 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from rillet.client.peer_sockets import PeerSockets
 from rillet.errors import CommandError
+from rillet.protocol.peer_replies import Replies
 from rillet.runtime.host import DefaultHost
+from rillet.server import acl_file
 from rillet.server.config_rewrite import rewrite
 from rillet.server.log_lines import LEVELS, say
+from rillet.server.pauses import BY_CLIENT, FOR_FAILOVER, FOREVER_MS
+from rillet.server.shutdown import ShutdownOptions
 from rillet.server.stats import memory
 
 if TYPE_CHECKING:
     from rillet.server.persistence import ServerPersistence
+    from rillet.server.process import Process
     from rillet.server.redis_conf import Configuration
     from rillet.server.server import Server
 
@@ -30,22 +37,60 @@ class ServerHost(DefaultHost):
     def __init__(self, server: Server) -> None:
         super().__init__(server.engine)
         self._server = server
+        self.peers = PeerSockets()
 
-    def shutdown(self, *, save: bool, nosave: bool, force: bool) -> None:
+    def exchange(self, address: tuple[str, str], setup: list[list[bytes]], database: int,
+                 commands: list[list[bytes]], timeout_ms: int) -> Replies:  # fmt: skip
+        """Send commands to another server and return its replies (MIGRATE)."""
+        return self.peers.exchange(address, setup, database, commands, timeout_ms)
+
+    def follow(self, host: str, port: int) -> None:
+        """Follow a master from now on (REPLICAOF)."""
+        self._server.replica.follow(host, port)
+
+    def promote(self) -> None:
+        """Become a master (REPLICAOF NO ONE)."""
+        self._server.replica.stop()
+
+    def shutdown(self, *, save: bool, nosave: bool, force: bool, now: bool) -> bool:
         """Stop the server."""
         self._server.request_stop()
+        return True
 
     def pause(self, until_ms: int, writes_only: bool) -> None:
         """Pause the clients until a time in milliseconds (CLIENT PAUSE)."""
-        self._server.pause(until_ms, writes_only)
+        self._server.pauses.begin(BY_CLIENT, until_ms, writes_only)
 
     def unpause(self) -> None:
         """End the pause and run the commands of the paused clients (CLIENT UNPAUSE)."""
-        self._engine.unpause()
+        self._server.pauses.end(BY_CLIENT)
+
+    def pause_facts(self) -> tuple[str, int]:
+        """Return the reason of the pause, and the milliseconds until it ends."""
+        return self._server.pauses.reason, self._server.pauses.left()
+
+    def failing_over(self, begins: bool) -> None:
+        """Hold back writes while the role of the master is handed to a replica, or no longer (FAILOVER)."""
+        if begins:
+            self._server.pauses.begin(FOR_FAILOVER, FOREVER_MS, True)
+        else:
+            self._server.pauses.end(FOR_FAILOVER)
 
     def pause_cron(self, paused: bool) -> None:
         """Stop or restart the periodic jobs (DEBUG PAUSE-CRON)."""
         self._server.pause_cron(paused)
+
+    def serve_while_busy(self, caller: Any) -> bool:
+        """Serve the other clients once while a script runs; only the event loop's thread can do this."""
+        if threading.get_ident() != self._server.thread:
+            return False
+        self._server.busy.serve(caller)
+        return self._server.is_stopping()
+
+    def script_ended(self) -> None:
+        """Continue with the clients that connected while a script ran."""
+        if threading.get_ident() == self._server.thread:
+            self._server.busy.script_ended()
 
     def post(self, function: Callable[[], object]) -> None:
         """Call a function soon in the event loop, while the guard is held."""
@@ -55,13 +100,38 @@ class ServerHost(DefaultHost):
         """Call a function after a time in the event loop, while the guard is held."""
         return self._server.call_later(seconds, function)
 
+    def attach_replica(self, session: Any, history: str | None, offset: int) -> None:
+        """Make a client's connection that of a replica (PSYNC, SYNC)."""
+        if not hasattr(session.transport, "become_replica"):
+            super().attach_replica(session, history, offset)
+        self._server.replicas.attach(session, history, offset)
+
+    def replication_stream(self) -> Any:
+        """Return the replication stream; the first call creates it."""
+        return self._server.replicas.stream()
+
     def memory(self) -> dict[str, int]:
         """Return the resident memory of the process."""
         return memory()
 
     def info_sections(self) -> Mapping[str, Callable[[], Mapping[str, Any]]]:
-        """Return the fields of INFO clients and INFO stats."""
-        return {"clients": self._server.figures.clients, "stats": self._server.figures.stats}
+        """Return the fields of INFO clients and INFO stats; measure the clients for INFO memory."""
+        figures = self._server.figures
+        self._server.client_memory.measure_few()
+        return {"server": self.server_facts, "clients": figures.clients, "stats": figures.stats}
+
+    def server_facts(self) -> Mapping[str, Any]:
+        """Return the addresses on which the server listens (Redis 7.2), as its settings name them."""
+        settings = self._engine.settings
+        if not settings.compat.knows(72):
+            return {}
+        bound = "".join(f",bind={address}" for address in settings.bind.split())
+        listening = [f"name=tcp{bound},port={settings.port}"] if settings.port else []
+        if settings.unixsocket:
+            listening.append(f"name=unix,bind={settings.unixsocket}")
+        if settings.tls_port:
+            listening.append(f"name=tls{bound},port={settings.tls_port}")
+        return {f"listener{number}": text for number, text in enumerate(listening)}
 
     def reset_statistics(self) -> None:
         """Reset the counters of clients and network traffic (CONFIG RESETSTAT)."""
@@ -75,14 +145,24 @@ class ServerHost(DefaultHost):
 class DurableHost(ServerHost):
     """The host of a server with files. `configuration` names the file that CONFIG REWRITE writes."""
 
-    def __init__(self, server: Server, files: ServerPersistence, configuration: Configuration) -> None:
+    def __init__(self, server: Server, files: ServerPersistence, configuration: Configuration,
+                 process: Process) -> None:  # fmt: skip
         super().__init__(server)
+        self._process = process
         self._files = files
         self._configuration = configuration
 
-    def shutdown(self, *, save: bool, nosave: bool, force: bool) -> None:
+    def shutdown(self, *, save: bool, nosave: bool, force: bool, now: bool) -> bool:
         """Write the RDB file if the flags or save points require it, then stop the server (SHUTDOWN)."""
-        self._files.rdb.shutdown(save, nosave, force)
+        return self._files.shutdown.request(ShutdownOptions(save, nosave, force, now))
+
+    def abort_shutdown(self) -> None:
+        """Abort a shutdown that waits for replicas (SHUTDOWN ABORT)."""
+        self._files.shutdown.abort()
+
+    def has_child(self) -> bool:
+        """Return whether a child process writes a file."""
+        return self._files.children.active is not None
 
     def log_line(self, text: str, level: str = "warning") -> None:
         """Write a line to the server's log."""
@@ -91,7 +171,10 @@ class DurableHost(ServerHost):
     def info_sections(self) -> Mapping[str, Callable[[], Mapping[str, Any]]]:
         """Return the fields of INFO clients, stats and persistence."""
         figures, children = self._server.figures, self._files.children
+        self._server.client_memory.measure_few()
         return {
+            "server": lambda: {**self.server_facts(), "config_file": str(self._configuration.file or ""),
+                               **self._files.shutdown.facts()},
             "clients": figures.clients,
             "stats": lambda: {**figures.stats(), **children.stats()},
             "persistence": self._files.info,
@@ -104,6 +187,7 @@ class DurableHost(ServerHost):
 
     def setting_changed(self, name: str) -> None:
         """Apply the new value of a setting to the log, the RDB file and the connected clients, after CONFIG SET."""
+        self._process.setting_changed(name)
         self._files.setting_changed(name)
         if name not in NEEDS_LOG:
             super().setting_changed(name)
@@ -115,9 +199,17 @@ class DurableHost(ServerHost):
             super().rewrite_config(everything)
             return
         try:
-            rewrite(configuration.file, configuration.settings, everything)
+            rewrite(configuration.file, configuration.settings, everything, users=self._engine.acl.lines())
         except OSError as error:
             raise CommandError(f"Rewriting config file: {error.strerror}") from error
+
+    def read_acl_file(self) -> bytes:
+        """Return the text of the ACL file (ACL LOAD)."""
+        return acl_file.read(acl_file.path_of(self._engine), self._engine.settings.aclfile)
+
+    def write_acl_file(self, text: bytes) -> None:
+        """Replace the text of the ACL file (ACL SAVE)."""
+        acl_file.write(acl_file.path_of(self._engine), text)
 
     def save(self) -> None:
         """Write the RDB file before returning (SAVE)."""
@@ -127,12 +219,26 @@ class DurableHost(ServerHost):
         """Write the RDB file in a child process (BGSAVE)."""
         return self._files.rdb.snapshots.background(later, schedule)
 
+    def cancel_bgsave(self) -> str:
+        """Stop a running or scheduled BGSAVE (BGSAVE CANCEL)."""
+        snapshots = self._files.rdb.snapshots
+        if snapshots.saving:
+            self._files.children.stop()
+            return "Background saving cancelled"
+        if snapshots.scheduled:
+            snapshots.scheduled = False
+            return "Scheduled background saving cancelled"
+        return super().cancel_bgsave()
+
     def last_save(self) -> int:
         """Return the time of the last successful save, in seconds (LASTSAVE)."""
         return self._files.rdb.snapshots.last_save
 
     def flushed(self) -> bool:
-        """Write an empty RDB file after FLUSHALL if there are save points."""
+        """End the transfers of deleted data, and write an empty RDB file if there are save points (FLUSHALL)."""
+        stream = self._engine.replication.stream
+        if stream is not None and stream.transfer is not None:
+            stream.transfer.flushed()
         return self._files.rdb.snapshots.flushed()
 
     def reload(self, *, save: bool, flush: bool, merge: bool) -> None:

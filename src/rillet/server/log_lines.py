@@ -12,18 +12,31 @@ is dropped, because a failing log must not stop the server.
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rillet.loggers import logger
+
+if TYPE_CHECKING:
+    from rillet.runtime.settings import Settings
+
+try:
+    import syslog
+except ImportError:  # Windows
+    syslog = None  # type: ignore[assignment]
 
 DEBUG, VERBOSE, NOTICE, WARNING = range(4)
 LEVELS = ("debug", "verbose", "notice", "warning")
 """The values of `loglevel`; `nothing` (newer servers) is above all of them."""
 _MARKS = ".-*#"
+_WORDS = ("debug", "info", "notice", "warning")
+_SYSLOG = (7, 6, 5, 4)  # the levels of syslog(3): LOG_DEBUG to LOG_WARNING
+_LOGFMT = str.maketrans({'"': "'", "\n": " ", "\r": " "})
 _LOGGING = (logging.DEBUG, logging.DEBUG, logging.INFO, logging.WARNING)
 _STDOUT = 1
 LOGGER = logger("server")
@@ -36,6 +49,8 @@ class ServerLogger:
         self.level = NOTICE
         self.path: Path | None = None
         self.role = "M"
+        self.format = self.times = "legacy"
+        self.to_syslog = False
 
     def configure(self, level: str, path: str) -> None:
         """Apply `loglevel` and `logfile` ("" is the standard output); OSError if the file cannot be written."""
@@ -45,14 +60,34 @@ class ServerLogger:
             with open(self.path, "ab"):
                 pass
 
+    def _line(self, text: str, level: int, now: float) -> str:
+        """Return one line of the log, as `log-format` and `log-timestamp-format` require."""
+        local = time.localtime(now)
+        milliseconds = int(now * 1000)
+        if self.times == "milliseconds":
+            stamp = str(milliseconds)
+        elif self.times == "iso8601":
+            zone = time.strftime("%z", local)
+            stamp = time.strftime("%Y-%m-%dT%H:%M:%S", local) + f".{milliseconds % 1000:03d}{zone[:3]}:{zone[3:]}"
+        else:
+            stamp = time.strftime("%d %b %Y %H:%M:%S", local) + f".{milliseconds % 1000:03d}"
+        if self.format == "legacy":
+            return f"{os.getpid()}:{self.role} {stamp} {_MARKS[level]} {text}\n"
+        role = "primary" if self.role == "M" else "RDB/AOF"
+        if self.format == "json":
+            fields = {"pid": os.getpid(), "role": role, "timestamp": stamp, "level": _WORDS[level], "message": text}
+            return json.dumps(fields, separators=(",", ":")) + "\n"
+        text = text.translate(_LOGFMT)
+        return f'pid={os.getpid()} role={role} timestamp="{stamp}" level={_WORDS[level]} message="{text}"\n'
+
     def say(self, text: str, level: int = NOTICE) -> None:
         """Write a line, unless its level is too low; the logger rillet.server receives every line."""
         LOGGER.log(_LOGGING[level], "%s", text)
         if level < self.level:
             return
-        now = time.time()
-        stamp = time.strftime("%d %b %Y %H:%M:%S", time.localtime(now))
-        line = f"{os.getpid()}:{self.role} {stamp}.{int(now * 1000) % 1000:03d} {_MARKS[level]} {text}\n"
+        line = self._line(text, level, time.time())
+        if self.to_syslog and syslog is not None:
+            syslog.syslog(_SYSLOG[level], text)
         data = line.encode("utf-8", "surrogateescape")
         try:
             if self.path is None:
@@ -68,6 +103,16 @@ class ServerLogger:
 JOURNAL = ServerLogger()
 
 
+def configure_log(settings: Settings) -> None:
+    """Apply every setting of the log; OSError if `logfile` cannot be written."""
+    JOURNAL.configure(settings.loglevel, settings.logfile)
+    JOURNAL.format, JOURNAL.times = settings.log_format, settings.log_timestamp_format
+    if settings.syslog_enabled and syslog is not None and not JOURNAL.to_syslog:
+        facility = getattr(syslog, f"LOG_{settings.syslog_facility.upper()}")
+        syslog.openlog(settings.syslog_ident, syslog.LOG_PID | syslog.LOG_NDELAY | syslog.LOG_NOWAIT, facility)
+        JOURNAL.to_syslog = True
+
+
 def say(text: str, level: int = NOTICE) -> None:
     """Write a line to this process's log."""
     JOURNAL.say(text, level)
@@ -78,4 +123,5 @@ def say_line(text: str, *, warning: bool = False) -> None:
     say(text, WARNING if warning else NOTICE)
 
 
-__all__ = ["DEBUG", "JOURNAL", "LEVELS", "NOTICE", "VERBOSE", "WARNING", "ServerLogger", "say", "say_line"]
+__all__ = ["DEBUG", "JOURNAL", "LEVELS", "NOTICE", "VERBOSE", "WARNING", "ServerLogger", "configure_log", "say",
+           "say_line"]  # fmt: skip

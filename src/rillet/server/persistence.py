@@ -2,7 +2,8 @@
 
     rillet.persistence.aof.service     the log: replayed at the start, written before replies leave, rewritten
     rdb_service.py                     the RDB file: loaded at the start if there is no log (server.c:
-                                       loadDataFromDisk), SAVE, BGSAVE, SHUTDOWN
+                                       loadDataFromDisk), SAVE, BGSAVE
+    shutdown.py                        SHUTDOWN and the signals
 
 Both share one child process at a time, one cron, one write gate, and the shutdown.
 """
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from rillet.errors import CommandError, Misconf, StoreError
@@ -20,7 +21,7 @@ from rillet.persistence.announcement import Announcement, announce, announced
 from rillet.persistence.aof.loader import LoadResult
 from rillet.persistence.aof.rewrite_format import PURPOSE, ForkedBaseWriter
 from rillet.persistence.aof.service import AofService
-from rillet.persistence.aof.states import OFF
+from rillet.persistence.aof.states import OFF, ON
 from rillet.persistence.directory_lock import DirectoryLock
 from rillet.persistence.foreign_server import reject_foreign_server
 from rillet.persistence.fork import Children
@@ -32,6 +33,7 @@ from rillet.server.log_lines import WARNING, say, say_line
 from rillet.server.rdb_service import RdbService
 from rillet.server.serve_while_loading import LoadingPhase
 from rillet.server.server import Server
+from rillet.server.shutdown import Shutdown
 
 _STORE_LOG = "appendonlydir"  # rillet.store.directory
 # The address at which a server that listens on this address answers on the same machine.
@@ -50,16 +52,20 @@ class ServerPersistence:
         self._is_store = is_store
         self._unloaded = UnloadedFiles(engine.settings, folder)
         self.children = children = Children()
+        children.on_fork = lambda microseconds: engine.latency.add(b"fork", microseconds * 1000)
         settings, gate = engine.settings, WriteGate(engine)
         self.aof = AofService(
             engine, folder / settings.appenddirname, settings.appendfilename, ForkedBaseWriter(engine, children),
             lock=self._lock, gate=gate, on_failure=lambda text: say(text, WARNING), say=say_line,
             busy=lambda: children.active is not None and not children.is_at(PURPOSE),
         )  # fmt: skip
-        self.rdb = RdbService(engine, children, gate, self.aof.prepare_shutdown)
+        self.rdb = RdbService(engine, children, gate)
         self._snapshots = self.rdb.snapshots
+        self.shutdown = Shutdown(engine, children, self._snapshots, self.aof.prepare_shutdown)
         self._loading = LoadingPhase(engine)
         self._loaded = False
+        # The position in the replication stream that was stored with the log, None without a log.
+        self._position: Mapping[bytes, bytes] | None = None
 
     async def open(self, stopping: Callable[[], bool]) -> bool:
         """Replay the log, or load the RDB file with `appendonly no`, while clients are answered.
@@ -84,6 +90,7 @@ class ServerPersistence:
         self._announce()  # now, so that rillet.open waits while the log is loaded
         adopted = self._snapshots.path if self._is_store else None
         result = self.aof.open(progress, begin_with_base=True, adopt=adopted)
+        self._position = result.position
         if result.torn:
             say(result.torn, WARNING)
         say(_summary(result))
@@ -101,9 +108,16 @@ class ServerPersistence:
             with contextlib.suppress(OSError):
                 (self._folder / OWNER).unlink()
 
+    def facts(self) -> Mapping[bytes, bytes]:
+        """Return the position in the replication stream that was stored with the loaded data."""
+        return self._snapshots.loaded.facts if self._position is None else self._position
+
     def close(self) -> None:
         """Write and sync the log, and stop logging."""
         self._withdraw()
+        stream = self._engine.replication.stream
+        if self._loaded and stream is not None and self.aof.log.state == ON:
+            stream.note_position(always=True)
         try:
             self.aof.close()
         except Misconf as error:
@@ -115,7 +129,9 @@ class ServerPersistence:
         # After CONFIG SET appendonly no, the replies that wait for a sync of the log can be sent.
         self.aof.on_closed = lambda: server.call_soon(server.flush)
         self._server = server
-        self.rdb.attach(server)
+        server.replica.log = self.aof
+        self.rdb.attach()
+        self.shutdown.attach(server)
         server.cron_jobs.append(self._cron)
         self._engine.defrag.is_blocked = lambda: self._snapshots.busy
 
@@ -145,7 +161,9 @@ class ServerPersistence:
 
     def info(self) -> dict[str, object]:
         """Return the fields of INFO persistence."""
-        return {**self.rdb.facts(), **self.aof.info(), **self._loading.info()}
+        received = None if self._server is None else self._server.replica.phase
+        loading = self._loading if received is None else received
+        return {**self.rdb.facts(), **self.aof.info(), **loading.info()}
 
     def reload(self, save: bool, flush: bool, merge: bool) -> None:
         """Write and load the RDB file (DEBUG RELOAD); rewrite the log if loading may have changed the data."""
@@ -168,7 +186,7 @@ class ServerPersistence:
 
 def address_of(server: Server) -> Announcement:
     """Return the addresses of a server for processes on the same machine."""
-    socket = str(server.unix_path.absolute()) if server.unix_path is not None else ""
+    socket = str(server.addresses.unix_path.absolute()) if server.addresses.unix_path is not None else ""
     hosts = [address.lstrip("-") for address in server.settings.bind.split()]
     everywhere = [_LOOPBACK[host] for host in hosts if host in _LOOPBACK]
     url = f"redis://{(everywhere or hosts)[0]}:{server.port}" if server.port and hosts else ""

@@ -17,8 +17,9 @@ requires one (server.c: main).
 setting of a module (`bloom.error-rate 0.01`). The server loads the modules before the data, and rejects settings that
 belong to none of them.
 
-A directive that rillet does not support is an error with its name and line. Exceptions are directives without an effect
-for clients (IGNORED): they are accepted, and CONFIG REWRITE leaves them in the file (rillet.server.config_rewrite).
+A directive that rillet does not know, or a value that it cannot honour, is an error with its name and line. Exceptions
+are a few directives that Redis ignores, too (IGNORED); CONFIG REWRITE leaves them in the file
+(rillet.server.config_rewrite).
 """
 
 from __future__ import annotations
@@ -27,7 +28,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from glob import glob
-from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO
 
@@ -36,28 +36,11 @@ from rillet.protocol.command_parser import split_args
 from rillet.runtime.setting_types import quoted
 from rillet.runtime.settings import DEFAULT_SAVE, PARAMETERS, SettingError, Settings, SettingType
 
-# Directives that are accepted without effect: they configure features that rillet lacks.
+# Directives that are accepted without effect: those that Redis itself ignores (config.c: deprecated_configs), and those
+# of features that rillet does not have yet.
 IGNORED = frozenset(
-    "acl-pubsub-default acllog-max-len "
-    "aof_rewrite_cpulist bgsave_cpulist bio_cpulist server_cpulist aof-rewrite-cpulist bgsave-cpulist bio-cpulist "
-    "server-cpulist busy-reply-threshold lua-time-limit cluster-config-file cluster-node-timeout hll-sparse-max-bytes "
-    "io-threads io-threads-do-reads latency-monitor-threshold latency-tracking latency-tracking-info-percentiles "
-    "maxmemory-eviction-tenacity maxmemory-samples repl-backlog-size repl-backlog-ttl "
-    "repl-disable-tcp-nodelay repl-diskless-load repl-diskless-sync repl-diskless-sync-delay "
-    "repl-diskless-sync-max-replicas repl-ping-replica-period repl-ping-slave-period repl-timeout min-replicas-max-lag "
-    "min-slaves-max-lag replica-announced replica-ignore-disk-write-errors replica-ignore-maxmemory "
-    "slave-ignore-maxmemory replica-lazy-flush slave-lazy-flush replica-priority slave-priority replica-read-only "
-    "slave-read-only replica-serve-stale-data slave-serve-stale-data slowlog-log-slower-than slowlog-max-len "
-    "socket-mark-id tracking-table-max-keys list-max-ziplist-entries list-max-ziplist-value "
-    "lua-replicate-commands locale-collate array-slice-size array-sparse-kmax array-sparse-kmin "
-    "hide-user-data-from-log rdb-version-check dual-channel-replication-enabled commandlog-execution-slower-than "
-    "commandlog-slow-execution-max-len commandlog-request-larger-than commandlog-large-request-max-len "
-    "commandlog-reply-larger-than commandlog-large-reply-max-len slowlog-entry-max-argc "
-    "slowlog-entry-max-string-len".split()
-)
-# The accepted rules of the only user, which has all permissions.
-_USER_RULES = frozenset(
-    "on nopass sanitize-payload skip-sanitize-payload ~* allkeys &* allchannels +@all allcommands".split()
+    "list-max-ziplist-entries list-max-ziplist-value lua-replicate-commands "
+    "busy-reply-threshold lua-time-limit tracking-table-max-keys".split()
 )
 _MOST_INCLUDES = 16
 
@@ -66,12 +49,23 @@ class ConfigurationError(StoreError):
     """An invalid directive; the message contains its file and line (or option) and the reason."""
 
 
+@dataclass(frozen=True)
+class UserLine:
+    """The name and the rules of a `user` line, and the line for error messages."""
+
+    name: bytes
+    rules: tuple[bytes, ...]
+    place: str
+
+
 @dataclass
 class Configuration:
     """The settings of a server, the file that CONFIG REWRITE writes, and the names of the settings that were given.
 
     without_effect: the given directives that change nothing in rillet, for a line in the server's log.
     modules: the modules to load, each with its arguments; module_settings: the values of their settings by full name.
+    users: the `user` lines.
+    renamed: the commands to rename: old name, new name ("" removes the command), and the line for error messages.
     """
 
     settings: Settings
@@ -80,6 +74,8 @@ class Configuration:
     without_effect: tuple[str, ...] = ()
     modules: tuple[tuple[str, ...], ...] = ()
     module_settings: dict[str, str] = field(default_factory=dict)
+    renamed: tuple[tuple[str, str, str], ...] = ()
+    users: tuple[UserLine, ...] = ()
 
 
 def load(arguments: Sequence[str], stdin: BinaryIO | None = None) -> Configuration:
@@ -96,7 +92,8 @@ def load(arguments: Sequence[str], stdin: BinaryIO | None = None) -> Configurati
         reader.apply(line, where)
     reader.finish()
     return Configuration(reader.settings, None if file is None else file.absolute(), frozenset(reader.given),
-                         tuple(reader.without_effect), tuple(reader.modules), reader.module_settings)  # fmt: skip
+                         tuple(reader.without_effect), tuple(reader.modules), reader.module_settings,
+                         tuple(reader.renamed), tuple(reader.users))  # fmt: skip
 
 
 def _options(rest: list[str]) -> Iterator[tuple[str, bytes]]:
@@ -132,9 +129,9 @@ class _DirectiveReader:
         self.without_effect: dict[str, None] = {}
         self.modules: list[tuple[str, ...]] = []
         self.module_settings: dict[str, str] = {}
+        self.renamed: list[tuple[str, str, str]] = []
         self._saved = False
-        # A hash of the password, and the line that contains it; compared with the password at the end.
-        self._hash: tuple[str, str] | None = None
+        self.users: list[UserLine] = []
 
     def read_file(self, path: Path, depth: int = 0) -> None:
         """Apply the directives of a configuration file."""
@@ -167,15 +164,19 @@ class _DirectiveReader:
         elif "." in name and len(texts) >= 2:
             self.module_settings[texts[0]] = " ".join(texts[1:])
         elif name == "user":
-            self._user(texts[1:], place)
-        elif name in PARAMETERS and name not in IGNORED:
+            if len(words) < 2:
+                raise ConfigurationError(f"{place}: wrong number of arguments")
+            self.users.append(UserLine(words[1], tuple(words[2:]), place))
+        elif name == "rename-command" and len(texts) == 3:
+            self.renamed.append((texts[1], texts[2], place))
+        elif name in PARAMETERS:
             try:
                 self._set(PARAMETERS[name], texts[1:])
             except SettingError as error:
                 raise ConfigurationError(f"{place}: {str(error).removeprefix('ERR ')}") from None
         elif name and name not in IGNORED:
             raise ConfigurationError(f"{place}: unknown directive {texts[0]!r}")
-        elif name and (name not in PARAMETERS or texts[1:] != [PARAMETERS[name].default]):
+        elif name:
             self.without_effect[name] = None
 
     def _include(self, pattern: str, depth: int) -> None:
@@ -198,25 +199,10 @@ class _DirectiveReader:
                 value = (*self.settings.save, *value)
             self._saved = True
         setattr(self.settings, parameter.attribute, value)
-        if parameter.ignored and value != parameter.default:
-            self.without_effect[parameter.name] = None
-        self.given.add(parameter.name)
-
-    def _user(self, rules: list[str], place: str) -> None:
-        """Apply a `user` line: it may only set the password of the user `default`."""
-        if rules[:1] != ["default"]:
-            raise ConfigurationError(f"{place}: the only user is default")
-        for rule in rules[1:]:
-            if rule.startswith(">"):
-                self.settings.requirepass = rule[1:]
-            elif rule.startswith("#"):
-                self._hash = rule[1:], place
-            elif rule.lower() not in _USER_RULES:
-                raise ConfigurationError(f"{place}: unsupported rule {rule}: the user default has all permissions")
+        self.given.add(parameter.alias or parameter.name)
 
     def finish(self) -> None:
-        """Check the directives that depend on each other."""
-        if self._hash is not None:
-            password = self.settings.requirepass.encode("utf-8", "surrogateescape")
-            if sha256(password).hexdigest() != self._hash[0].lower():
-                raise ConfigurationError(f"{self._hash[1]}: the hash does not match the password of requirepass")
+        """Choose the defaults of the server that `compat` names, for the settings that were not given."""
+        for parameter in PARAMETERS.values():
+            if parameter.valkey_default is not None and not parameter.alias and parameter.name not in self.given:
+                setattr(self.settings, parameter.attribute, parameter.default_in(self.settings.compat))

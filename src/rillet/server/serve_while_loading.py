@@ -33,8 +33,10 @@ class _Stopped(BaseException):
 class LoadingPhase:
     """One load of an engine's data, and its fields of INFO persistence."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, *, refuses: bool = True) -> None:
         self._engine = engine
+        # Whether commands are refused meanwhile; otherwise the loader leaves the databases alone.
+        self._refuses = refuses
         self._go = threading.Semaphore(0)
         self._back = threading.Semaphore(0)
         self._done = False
@@ -48,7 +50,7 @@ class LoadingPhase:
         """Run the job in turns with the event loop; raise the job's exception; return False if the server stopped."""
         self._began = time.monotonic()
         self._start_time = self._engine.clock.now_ms() // 1000
-        self._engine.loading = True
+        self._engine.loading = self._refuses
         reader = threading.Thread(target=self._read, args=(job,), name="rillet-loading", daemon=True)
         reader.start()
         try:
@@ -58,8 +60,9 @@ class LoadingPhase:
                 self._go.release()
                 self._back.acquire()
                 # The loader resets `loading` after each of several files.
-                self._engine.loading = not self._done
-                await asyncio.sleep(0)
+                self._engine.loading = self._refuses and not self._done
+                if not self._done:  # the caller continues at once: nothing changes the new data before it
+                    await self._pause()
         finally:
             self._engine.loading = False
         reader.join()
@@ -68,6 +71,10 @@ class LoadingPhase:
         if self._error is not None:
             raise self._error
         return True
+
+    async def _pause(self) -> None:
+        """Let the event loop run once."""
+        await asyncio.sleep(0)
 
     def _read(self, job: Callable[[Progress], None]) -> None:
         self._go.acquire()
@@ -82,14 +89,18 @@ class LoadingPhase:
         """Record the progress, and let the event loop run if its turn is due."""
         self._bytes, self._total = done, total
         if time.monotonic() - self._turn >= _TURN:
-            self._back.release()
-            self._go.acquire()
-            if self._stopped:
-                raise _Stopped
+            self._yield()
+
+    def _yield(self) -> None:
+        """Let the event loop run, from inside the loader."""
+        self._back.release()
+        self._go.acquire()
+        if self._stopped:
+            raise _Stopped
 
     def info(self) -> dict[str, object]:
         """Return the loading fields of INFO persistence (server.c: genRedisInfoString)."""
-        if not self._engine.loading:
+        if self._done or not self._began:
             return {}
         elapsed = time.monotonic() - self._began
         eta = int(elapsed * (self._total - self._bytes) / self._bytes) if self._bytes else 1

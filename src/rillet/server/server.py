@@ -12,53 +12,55 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-import os
-import socket
-import stat
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from rillet.errors import Misconf, StoreError
+from rillet.errors import Misconf
 from rillet.keyspace.defrag import IDLE
 from rillet.keyspace.lazyfree import PAUSE
 from rillet.runtime.engine import Engine
-from rillet.runtime.pause import PAUSE_ALL, PAUSE_WRITES
-from rillet.runtime.session_state import SUBSCRIBED
+from rillet.runtime.session_state import REPLICA, SUBSCRIBED
 from rillet.runtime.settings import SettingError
+from rillet.server.addresses import Addresses
+from rillet.server.busy import BusyClients
 from rillet.server.client_memory import ClientMemory
 from rillet.server.connection import ClientConnection
 from rillet.server.host import NEEDS_LOG, ServerHost
-from rillet.server.log_lines import JOURNAL, LOGGER
+from rillet.server.listeners import UNIX_SOCKETS, CannotListen, answers
+from rillet.server.log_lines import LOGGER, WARNING, configure_log, say
+from rillet.server.pauses import Pauses
+from rillet.server.protected_mode import default_user_is_open, denied, is_local
+from rillet.server.replica_link import ReplicaLink
+from rillet.server.replicas import Replicas
 from rillet.server.stats import ServerStats
+from rillet.server.tls import CONTEXT_SETTINGS, HANDSHAKE_SECONDS, TlsContext, TlsError, TlsTransport
 
 try:
     import resource
 except ImportError:  # Windows
     resource = None  # type: ignore[assignment]
 
-UNIX_SOCKETS = hasattr(socket, "AF_UNIX")
 _RESERVED_FILES = 32  # for the log and other files (server.h: CONFIG_MIN_RESERVED_FDS)
+_FILE_CHECKS = 16  # one in so many clients is checked while there are files enough
 _REHASH_US = 1000  # microseconds of rehashing per run of the periodic jobs
+_CLIENTS_PER_RUN, _MOST_HZ = 200, 500  # with dynamic-hz (server.h: MAX_CLIENTS_PER_CLOCK_TICK, CONFIG_MAX_HZ)
 _LAST_REPLIES = 1.0  # seconds that clients have at a shutdown to read their last replies
 
 
-def _files_run_out(transport: asyncio.Transport) -> bool:
-    """Return whether the process has opened nearly as many files as it may: then new clients would get no reply.
+def _files_left(transport: asyncio.Transport) -> int:
+    """Return how many more clients the limit of the process's open files permits.
 
     The system gives a file the lowest free number, so that of the client's socket is about the number of open files.
     """
     client = transport.get_extra_info("socket")
     if resource is None or client is None:
-        return False
+        return _FILE_CHECKS * 2
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    return limit != resource.RLIM_INFINITY and bool(client.fileno() >= limit - _RESERVED_FILES)
-
-
-class CannotListen(StoreError):
-    """The server cannot listen; the message names the address."""
+    return _FILE_CHECKS * 2 if limit == resource.RLIM_INFINITY else limit - _RESERVED_FILES - int(client.fileno())
 
 
 class Server:
@@ -78,15 +80,18 @@ class Server:
         self.slow: dict[ClientConnection, None] = {}
         self.figures = ServerStats(self)
         self.client_memory = ClientMemory(self)
+        self.busy = BusyClients(self)
+        self.replica = ReplicaLink(self)
         self.loop: asyncio.AbstractEventLoop
         self.thread = 0  # the identifier of the event loop's thread
-        self.port = 0
-        self._listeners: list[asyncio.Server] = []
-        self.unix_path: Path | None = None
-        self._unix_socket: os.stat_result
+        self.tls = TlsContext(engine.settings)
+        # Clients that have not completed the handshake of TLS, oldest first.
+        self.handshakes: dict[TlsTransport, None] = {}
+        self.addresses = Addresses(self)
         self._stopping: asyncio.Event
         self._all_gone: asyncio.Event
         self._cron_paused = False
+        self._files_scarce = False  # then each new client is checked
         self._dirty: list[ClientConnection] = []
         # The client whose turn was the last one with replies that wait for the log.
         self._latest: ClientConnection | None = None
@@ -105,117 +110,97 @@ class Server:
         self._evicting: asyncio.Handle | None = None
         # The periodic jobs: called `hz` times a second while the guard is held.
         self.cron_jobs: list[Callable[[], None]] = []
-        self._pause_until = 0
+        self.pauses = Pauses(engine)
         # Functions of modules that were posted before the event loop ran; None once it runs.
         self._early: list[Callable[[], None]] | None = []
         engine.host = ServerHost(self)
+        self.replicas = Replicas(self)
         self.client_memory.take_settings()
 
     # -- start ---------------------------------------------------------------------------------------
 
+    @property
+    def port(self) -> int:
+        """The TCP port, 0 if there is none."""
+        return self.addresses.port
+
     async def start(self, *, tcp: bool = True) -> None:
-        """Listen on the addresses of the settings; CannotListen if that fails."""
+        """Listen on the addresses of the settings; CannotListen or TlsError if that fails."""
         self.loop, self.thread = asyncio.get_running_loop(), threading.get_ident()
         self._stopping = asyncio.Event()
         self._all_gone = asyncio.Event()
-        if tcp and self.settings.port:
-            await self._listen_tcp()
-        if self.settings.unixsocket:
-            await self._listen_unix(Path(self.settings.unixsocket))
+        if tcp and self.settings.tls_port:
+            self.tls.load()
+        try:
+            if tcp:
+                await self.addresses.listen_tcp()
+            if self.settings.unixsocket:
+                await self.addresses.listen_main_unix(Path(self.settings.unixsocket))
+        except CannotListen:
+            self.addresses.close()
+            raise
         self._tick()
         self._defragment()
         early, self._early = self._early or [], None
         for function in early:
             function()
 
-    async def _listen_tcp(self) -> None:
-        self.port = self.settings.port
-        for address in self.settings.bind.split():
-            # "-::1" in redis.conf: an address that may be missing on this machine.
-            optional, host = address.startswith("-"), address.lstrip("-")
-            host = {"*": "0.0.0.0", "::*": "::"}.get(host, host)
-            try:
-                listener = await self.loop.create_server(
-                    self._new_connection, host, self.port, backlog=self.settings.tcp_backlog
-                )
-            except OSError as error:
-                if optional:
-                    continue
-                await self._close_listeners()
-                reason = os.strerror(error.errno) if error.errno else str(error)
-                # server.c: initServer, the words that tools look for
-                raise CannotListen(f"Failed listening on port {self.port} (tcp): {host}: {reason}") from error
-            self._listeners.append(listener)
-            LOGGER.info("listening on %s:%d", host, self.port)
-
-    async def _listen_unix(self, path: Path) -> None:
-        try:
-            await self.listen_unix(path)
-        except CannotListen:
-            await self._close_listeners()
-            raise
-        self.unix_path = path
-        self._unix_socket = path.stat()
-
-    async def listen(self, host: str, port: int) -> asyncio.Server:
-        """Listen on one more TCP address; port 0 takes a free port. CannotListen if that fails."""
-        try:
-            listener = await self.loop.create_server(
-                self._new_connection, host, port, backlog=self.settings.tcp_backlog
-            )
-        except OSError as error:
-            reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
-            raise CannotListen(f"cannot listen on {host}:{port}: {reason}") from error
-        self._listeners.append(listener)
-        LOGGER.info("listening on %s:%d", *listener.sockets[0].getsockname()[:2])
-        return listener
-
-    async def listen_unix(self, path: Path) -> asyncio.Server:
-        """Listen on a Unix socket, in place of one that a killed process left; CannotListen if that fails."""
-        if not UNIX_SOCKETS:
-            raise CannotListen(f"cannot listen on {path}: this operating system has no Unix sockets")
-        # asyncio and uvloop would silently replace the socket of a running server that listens on this path.
-        if answers(path):
-            raise CannotListen(f"cannot listen on {path}: another server listens there")
-        with contextlib.suppress(OSError):
-            if stat.S_ISSOCK(path.stat().st_mode):
-                path.unlink()  # a killed process left the socket file behind
-        try:
-            listener = await self.loop.create_unix_server(
-                self._new_connection, str(path), backlog=self.settings.tcp_backlog
-            )
-        except OSError as error:
-            raise CannotListen(f"cannot listen on {path}: {error.strerror or error}") from error
-        self._listeners.append(listener)
-        LOGGER.info("listening on %s", path)
-        return listener
-
-    def stop_listening(self, listener: asyncio.Server) -> None:
-        """Accept no more clients on this address; its connected clients stay."""
-        if listener in self._listeners:
-            self._listeners.remove(listener)
-            listener.close()
-
-    def _new_connection(self) -> Any:
+    def new_connection(self) -> Any:
+        """Return the protocol of a client that only this machine can be."""
         return self._connection(self)
+
+    def new_exposed_connection(self) -> Any:
+        """Return the protocol of a client that may be on another host."""
+        connection = self._connection(self)
+        connection.exposed = True
+        return connection
+
+    def new_tls_connection(self) -> Any:
+        """Return the protocol of a client that uses TLS."""
+        return TlsTransport(self, self.new_exposed_connection())
 
     def admit(self, transport: asyncio.Transport) -> bool:
         """Count a new client; return False if there are `maxclients` clients, or nearly all files are in use."""
         self.figures.accepted += 1
-        LOGGER.debug("client accepted: %d were connected", len(self.connections))
-        if len(self.connections) < self.settings.maxclients and not _files_run_out(transport):
+        clients = len(self.connections) + len(self.handshakes)
+        LOGGER.debug("client accepted: %d were connected", clients)
+        if clients < self.settings.maxclients and not self._files_run_out(transport):
             return True
         self.figures.refused += 1
-        LOGGER.warning("client rejected: %d clients are connected, maxclients is %d", len(self.connections),
-                       self.settings.maxclients)  # fmt: skip
+        LOGGER.warning("client rejected: %d clients are connected, maxclients is %d", clients, self.settings.maxclients)
         return False
+
+    def _files_run_out(self, transport: asyncio.Transport) -> bool:
+        """Return whether nearly all files of the process are in use: then new clients would get no reply.
+
+        The event loop keeps an object for each socket that was looked at, so most clients are not checked while there
+        are files enough.
+        """
+        if not self._files_scarce and self.figures.accepted % _FILE_CHECKS:
+            return False
+        left = _files_left(transport)
+        self._files_scarce = left < 2 * _FILE_CHECKS
+        return left <= 0
+
+    def refusal(self, connection: ClientConnection, transport: Any) -> bytes:
+        """Return the reply that a new client gets before the server disconnects it, or nothing if it may stay."""
+        if transport.__class__ is not TlsTransport and not self.admit(transport):
+            return b"-ERR max number of clients reached\r\n"
+        if connection.exposed and self.settings.protected_mode and default_user_is_open(self.engine):
+            peer = transport.get_extra_info("peername")
+            if isinstance(peer, tuple) and not is_local(peer[0], self.settings.compat):
+                self.figures.refused += 1
+                LOGGER.info("client %s:%d rejected: protected-mode is on and there is no password", *peer[:2])
+                return denied(self.settings.compat)
+        return b""
 
     def forget(self, connection: ClientConnection) -> None:
         """Unregister a disconnected client."""
         self.connections.pop(connection, None)
-        self.client_memory.forget(connection)
-        LOGGER.debug("client %s disconnected", connection.peer)
-        self.slow.pop(connection, None)
+        if connection.counted:
+            self.client_memory.forget(connection)
+        if self.slow:
+            self.slow.pop(connection, None)
         if self._latest is connection:
             self._latest = None
         self.figures.add_closed(connection)
@@ -228,10 +213,22 @@ class Server:
         """Stop or restart the periodic jobs (DEBUG PAUSE-CRON)."""
         self._cron_paused = paused
 
+    def cron_is_paused(self) -> bool:
+        """Return whether DEBUG PAUSE-CRON has stopped the periodic jobs."""
+        return self._cron_paused
+
+    def hz(self) -> int:
+        """Return the runs per second of the periodic jobs: `hz`, or more with many clients (server.c: serverCron)."""
+        hz: int = self.settings.hz
+        if self.settings.dynamic_hz:
+            while len(self.connections) > _CLIENTS_PER_RUN * hz and hz < _MOST_HZ:
+                hz = min(2 * hz, _MOST_HZ)
+        return hz
+
     def _tick(self) -> None:
         """Run the periodic jobs, `hz` times a second (server.c: serverCron)."""
         # The event loop logs an exception of a job; the timer is set first, so that the jobs continue.
-        self._cron = self.loop.call_later(1 / self.settings.hz, self._tick)
+        self._cron = self.loop.call_later(1 / self.hz(), self._tick)
         if not self._cron_paused:
             self._run_jobs()
 
@@ -274,12 +271,14 @@ class Server:
 
     def _run_jobs(self) -> None:
         engine = self.engine
+        began = engine.clock.ticks()
         engine.mstime = now = engine.clock.now_ms()
         with self.guard:
-            if engine.paused and now >= self._pause_until:
-                engine.unpause()
+            if engine.paused:
+                self.pauses.update()
             engine.rehash(_REHASH_US)
             engine.memory.take_peak()
+            engine.tracking.make_room()
             self.client_memory.measure_some()
             if engine.eviction.running:
                 self.evict_soon()
@@ -291,13 +290,30 @@ class Server:
                 self._freeing = self.loop.call_soon(self._free)
             if engine.log is not None:
                 self._flush_guarded()
+            self.replica.tick()
             for job in self.cron_jobs:
                 job()
+            self._end_slow_handshakes()
+            self.tls.reload_if_changed()
             if self.settings.timeout:
                 self._close_idle(now)
             for connection in list(self.slow):
                 connection.within_limits()
         self.figures.sample(now)
+        peers = getattr(engine.host, "peers", None)
+        if peers:
+            peers.close_idle()
+        engine.statistics.cron_ns += engine.clock.ticks() - began
+
+    def _end_slow_handshakes(self) -> None:
+        """Disconnect clients whose TLS handshake takes too long."""
+        oldest = time.monotonic() - HANDSHAKE_SECONDS
+        for transport in list(self.handshakes) if self.handshakes else ():
+            if transport.since > oldest:
+                return
+            LOGGER.info("Error accepting a client connection: the TLS handshake took too long")
+            self.handshakes.pop(transport, None)
+            transport.abort()
 
     def _expire(self) -> None:
         """Begin or continue the expiry cycle; the rest follows after a pause, in which clients are served."""
@@ -322,34 +338,50 @@ class Server:
         oldest = now - self.settings.timeout * 1000
         for connection in list(self.connections):
             session = connection.session
-            if session.blocked is None and not session.state & SUBSCRIBED and session.last_ms < oldest:
+            if session.blocked is None and not session.state & (SUBSCRIBED | REPLICA) and session.last_ms < oldest:
                 connection.close()
-
-    def pause(self, until_ms: int, writes_only: bool) -> None:
-        """Pause the clients until a time in ms; a second call can only extend and tighten the pause (pauseClients)."""
-        engine = self.engine
-        if until_ms <= engine.clock.now_ms() and not engine.paused:
-            return
-        self._pause_until = max(until_ms, self._pause_until) if engine.paused else until_ms
-        engine.paused = max(engine.paused, PAUSE_WRITES if writes_only else PAUSE_ALL)
 
     def setting_changed(self, name: str) -> None:
         """Apply the new value of a setting to the connected clients, after CONFIG SET."""
         if name in NEEDS_LOG:
             raise SettingError("can't be changed while the server runs")
-        if name == "loglevel":
-            JOURNAL.configure(self.settings.loglevel, self.settings.logfile)
+        if name in CONTEXT_SETTINGS and self.settings.tls_port:
+            self._load_tls()
+        elif name in ("bind", "port", "tls-port"):
+            if name == "tls-port" and self.tls.current is None:
+                self._load_tls()
+            self.addresses.rebind()
+        elif name == "tcp-keepalive":
+            self.addresses.set_keepalive(self.settings.tcp_keepalive)
+        if name in ("loglevel", "log-format", "log-timestamp-format"):
+            configure_log(self.settings)
         for connection in self.connections:
             connection.take_settings()
         self.client_memory.take_settings()
+        self.replicas.setting_changed(name)
         if name == "maxmemory" and self.settings.maxmemory:
             self.evict_soon()
+
+    def _load_tls(self) -> None:
+        try:
+            self.tls.load()
+        except TlsError as error:
+            LOGGER.warning("%s", error)
+            say(str(error), WARNING)
+            raise SettingError("Unable to update TLS configuration. Check server logs.") from error
 
     def deliver_soon(self, connection: ClientConnection) -> None:
         """Schedule a connection: the next loop iteration sends its channel messages."""
         self._with_messages.append(connection)
         if len(self._with_messages) == 1:
             self.call_soon(self._deliver)
+
+    def deliver_now(self) -> None:
+        """Send the messages for clients that cache keys or watch commands; the caller holds the guard."""
+        self.engine.tracking.broadcast()
+        waiting, self._with_messages = self._with_messages, []
+        for connection in waiting:
+            connection.deliver()
 
     def call_soon(self, function: Callable[[], None]) -> None:
         """Call the function in the next loop iteration; only the loop's thread may use this method."""
@@ -361,7 +393,10 @@ class Server:
             self._early.append(lambda: self.post(function))
             return
         with contextlib.suppress(RuntimeError):  # the event loop has ended
-            self.loop.call_soon_threadsafe(self._run_job, function)
+            if threading.get_ident() == self.thread:
+                self.loop.call_soon(self._run_job, function)
+            else:
+                self.loop.call_soon_threadsafe(self._run_job, function)
 
     def call_later(self, seconds: float, function: Callable[[], object]) -> Callable[[], object]:
         """Call a function after a time, while the guard is held; return a function that cancels this."""
@@ -438,8 +473,7 @@ class Server:
             self._resume_woken()
             self._flush_guarded()
             return
-        position = log.write(self._flushed)
-        self._flushed = log.position
+        position = self._write_log(log)
         try:
             settled = log.settled(position)
         except Misconf:
@@ -458,6 +492,18 @@ class Server:
                 self._freeing = self.loop.call_soon(self._free)
             self._flush_guarded()
 
+    def flush_log(self) -> None:
+        """Do `flush` for a caller that holds the guard and that is not a client.
+
+        With `appendfsync always` the log is synced although no reply waits for it.
+        """
+        self._flush_guarded()
+        log = self.engine.aof
+        if log is not None and self.settings.appendfsync == "always":
+            with contextlib.suppress(Misconf):
+                if not log.settled(log.position):
+                    log.sync_soon(self._synced)
+
     def _flush_guarded(self) -> None:
         waiting, self._dirty = self._dirty, []
         log = self.engine.log
@@ -465,9 +511,29 @@ class Server:
             self.engine.clock.sleep(self.settings.aof_flush_sleep / 1_000_000)
         position = 0
         if log is not None:
-            position = log.write(self._flushed)
-            self._flushed = log.position
+            position = self._write_log(log)
         self._set_aside(position, waiting)
+
+    def _write_log(self, log: Any) -> int:
+        """Write the log, and return the position up to which replies wait; measure the time."""
+        engine = self.engine
+        syncing = engine.aof is not None and engine.aof.syncer.syncing
+        began = engine.clock.ticks()
+        stream = engine.replication.stream
+        if stream is not None:
+            stream.note_position()
+        position: int = log.write(self._flushed)
+        self._flushed = log.position
+        if stream is not None:
+            stream.flush()
+        spent = engine.clock.ticks() - began
+        engine.statistics.log_ns += spent
+        if spent >= engine.slow_ns:
+            engine.latency.add(b"aof-write", spent)
+            has_child = engine.host.has_child()
+            cause = b"pending-fsync" if syncing else b"active-child" if has_child else b"alone"
+            engine.latency.add(b"aof-write-" + cause, spent)
+        return position
 
     def _set_aside(self, position: int, waiting: list[ClientConnection]) -> None:
         """Let replies wait for a position of the log, and send those that need not wait; the caller holds the guard."""
@@ -508,6 +574,9 @@ class Server:
 
     def _settle(self) -> None:
         with self.guard:
+            engine, log = self.engine, self.engine.aof
+            if log is not None and engine.monitored_ns < 2**62 and self.settings.appendfsync == "always":
+                engine.latency.add(b"aof-fsync-always", log.syncer.last_ns)
             self._release_settled()
 
     # -- shutdown ------------------------------------------------------------------------------------
@@ -530,10 +599,17 @@ class Server:
             if timer is not None:
                 timer.cancel()
         self._cron = self._defrag = self._expiry = self._freeing = self._evicting = None
-        if not self._stopping.is_set() or self._listeners:
+        if not self._stopping.is_set() or self.addresses.listeners:
             LOGGER.info("the server stops: %d clients are connected", len(self.connections))
-        await self._close_listeners()
+        self.addresses.close()
+        self.replica.close()
+        self.replicas.close()
+        peers = getattr(self.engine.host, "peers", None)
+        if peers is not None:
+            peers.close()
         self._stopping.set()
+        for transport in list(self.handshakes):
+            transport.abort()
         with self.guard:
             self._flush_guarded()
             for connection in list(self.connections):
@@ -544,29 +620,7 @@ class Server:
         with self.guard:
             for connection in list(self.connections):
                 connection.close()
-        if self.unix_path is not None:
-            with contextlib.suppress(OSError):
-                # Another process may have a socket there, if the folder of this one was renamed.
-                if os.path.samestat(self.unix_path.stat(), self._unix_socket):
-                    self.unix_path.unlink()
-            self.unix_path = None
-
-    async def _close_listeners(self) -> None:
-        listeners, self._listeners = self._listeners, []
-        for listener in listeners:
-            listener.close()
-
-
-def answers(path: str | Path) -> bool:
-    """Return whether a process accepts connections on the Unix socket."""
-    if not UNIX_SOCKETS:
-        return False
-    with socket.socket(socket.AF_UNIX) as probe:
-        try:
-            probe.connect(str(path))
-        except OSError:
-            return False
-        return True
+        self.addresses.remove_unix()
 
 
 def calm_garbage_collector() -> None:

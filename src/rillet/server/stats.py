@@ -30,15 +30,17 @@ class ServerStats:
     def __init__(self, server: Server) -> None:
         self._server = server
         self.accepted = self.refused = 0
-        self._received = self._sent = 0
+        self._received = self._sent = self._reads = self._writes = 0
         self._largest_read = 0
-        # Samples of the totals: (time in ms, commands, bytes received, bytes sent).
-        self._samples: deque[tuple[int, int, int, int]] = deque(maxlen=_SAMPLES)
+        # Samples of the totals: (time in ms, commands, bytes received, bytes sent, turns, nanoseconds of turns).
+        self._samples: deque[tuple[int, int, int, int, int, int]] = deque(maxlen=_SAMPLES)
 
     def add_closed(self, connection: ClientConnection) -> None:
         """Add the counters of a client that disconnected."""
         self._received += connection.received
         self._sent += connection.sent
+        self._reads += connection.reads
+        self._writes += connection.writes
 
     def of_closed(self) -> tuple[int, int]:
         """Return the bytes received from and sent to clients that disconnected. O(1)"""
@@ -46,12 +48,16 @@ class ServerStats:
 
     def sample(self, now: int) -> None:
         """Record the current totals, from which the rates are computed."""
-        self._samples.append((now, self._server.engine.statistics.commands_processed, *self._bytes()))
+        counted = self._server.engine.statistics
+        self._samples.append((now, counted.commands_processed, *self._bytes(), counted.turns, counted.busy_ns))
 
     def reset(self) -> None:
         """Reset the counters (CONFIG RESETSTAT)."""
         self.accepted = self.refused = 0
         self._samples.clear()
+        reads, writes = self._transfers()
+        self._reads -= reads
+        self._writes -= writes
         received, sent = self._bytes()
         self._received -= received
         self._sent -= sent
@@ -61,13 +67,19 @@ class ServerStats:
         return (self._received + sum(connection.received for connection in here),
                 self._sent + sum(connection.sent for connection in here))
 
-    def _rates(self) -> tuple[float, float, float]:
+    def _transfers(self) -> tuple[int, int]:
+        """Return the number of reads from sockets and of writes to them. O(clients)"""
+        here = self._server.connections
+        return (self._reads + sum(connection.reads for connection in here),
+                self._writes + sum(connection.writes for connection in here))
+
+    def _rates(self) -> list[float]:
+        """Return commands, bytes received, bytes sent, turns, and nanoseconds of turns: each per second."""
         if len(self._samples) < 2:
-            return 0.0, 0.0, 0.0
+            return [0.0] * 5
         first, last = self._samples[0], self._samples[-1]
         seconds = max(last[0] - first[0], 1) / 1000
-        commands, received, sent = ((last[at] - first[at]) / seconds for at in (1, 2, 3))
-        return max(commands, 0.0), max(received, 0.0), max(sent, 0.0)
+        return [max(last[at] - first[at], 0) / seconds for at in range(1, 6)]
 
     def clients(self) -> dict[str, Any]:
         """Return the server's fields of INFO clients."""
@@ -82,12 +94,19 @@ class ServerStats:
     def stats(self) -> dict[str, Any]:
         """Return the server's fields of INFO stats."""
         received, sent = self._bytes()
-        commands, incoming, outgoing = self._rates()
+        reads, writes = self._transfers()
+        commands, incoming, outgoing, turns, busy = self._rates()
+        compat = self._server.settings.compat
+        newer: dict[str, Any] = {}
+        if compat.knows(72):
+            newer["instantaneous_eventloop_cycles_per_sec"] = round(turns)
+            newer["instantaneous_eventloop_duration_usec"] = round(busy / turns / 1000) if turns else 0
         return {
             "total_connections_received": self.accepted, "rejected_connections": self.refused,
             "instantaneous_ops_per_sec": round(commands), "total_net_input_bytes": received,
             "total_net_output_bytes": sent, "instantaneous_input_kbps": f"{incoming / 1024:.2f}",
-            "instantaneous_output_kbps": f"{outgoing / 1024:.2f}",
+            "instantaneous_output_kbps": f"{outgoing / 1024:.2f}", "total_reads_processed": reads,
+            "total_writes_processed": writes, **newer,
         }  # fmt: skip
 
 
