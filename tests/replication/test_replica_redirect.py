@@ -10,7 +10,7 @@ import pytest
 from tests.judge import required_binary, running_redis
 from tests.replication.load import await_equal, info
 from tests.replication.test_replica_following import client_of, master_of, replica_of
-from tests.replication.test_replica_settings import until
+from tests.replication.waiting import until
 from tests.server.harness import Client, connected, running
 
 pytestmark = [pytest.mark.once, pytest.mark.peer("valkey")]
