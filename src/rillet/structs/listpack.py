@@ -933,9 +933,11 @@ class Listpack:
         pos: cython.Py_ssize_t = self.used - 1
         at: cython.pp_const_uchar = words.at
         size: cython.p_Py_ssize_t = words.size
-        index: cython.Py_ssize_t
-        for index in range(first, first + count * step, step):
+        index: cython.Py_ssize_t = first
+        # Counted by hand: Cython makes a Python object of a range whose step is a variable.
+        for _ in range(count):
             pos = write_word(p, pos, at[index], size[index])
+            index += step
         self.used = pos + 1
         return True
 
@@ -956,10 +958,10 @@ class Listpack:
     ) -> cython.bint:  # fmt: skip
         """Return whether the entries from pos on equal the `count` arguments first, first + step, ... O(count)"""
         end: cython.Py_ssize_t = self.used - 1
-        index: cython.Py_ssize_t
+        index: cython.Py_ssize_t = first
         if first < 0 or count < 0 or step < 1 or count * step > words.count - first + step - 1:
             raise IndexError("the command has fewer arguments than the requested range")
-        for index in range(first, first + count * step, step):
+        for _ in range(count):
             p: cython.p_uchar = self.buf
             n: cython.Py_ssize_t = words.size[index]
             # Fast case: almost every field name has at most 63 bytes, so its encoding byte contains its length.
@@ -974,6 +976,7 @@ class Listpack:
                 pos = self.at_next
             else:
                 return False
+            index += step
         return True
 
     @cython.ccall
