@@ -11,7 +11,7 @@ Positions count the bytes of the whole stream. The backlog keeps at least the la
 reconnects can continue, and all bytes that wait for an attached replica: a replica has no other buffer. A block that no
 replica needs is dropped as a whole.
 
-Costs: `append` copies once, O(bytes); `read` O(blocks + bytes). Rejected alternatives: a ring buffer, which would need
+Costs: `append` copies only what it adds to a small block or splits; `read` O(blocks + bytes). Rejected alternatives: a ring buffer, which would need
 another buffer for each slow replica; an index of the blocks, because only a reconnecting replica searches one.
 """
 
@@ -32,7 +32,8 @@ class Backlog:
     def __init__(self, limit: int, position: int) -> None:
         self.limit = limit
         self.first = self.end = position
-        self._blocks: deque[bytearray] = deque()
+        # Only an ordinary block grows; a large one is the object that came.
+        self._blocks: deque[bytes | bytearray] = deque()
 
     def __len__(self) -> int:
         return self.end - self.first
@@ -41,16 +42,19 @@ class Backlog:
         """Append the next bytes of the stream. O(bytes)"""
         self.end += len(data)
         if self._blocks and len(self._blocks[-1]) + len(data) <= BLOCK:
-            self._blocks[-1] += data
+            last = self._blocks[-1]
+            if isinstance(last, bytes):
+                last = self._blocks[-1] = bytearray(last)
+            last += data
             return
         # Blocks are dropped whole, so a large one would keep the backlog above its limit.
         most = max(BLOCK, self.limit // _BLOCKS)
         if len(data) <= most:
-            self._blocks.append(bytearray(data))
+            self._blocks.append(data)
             return
         with memoryview(data) as view:
             for at in range(0, len(data), most):
-                self._blocks.append(bytearray(view[at : at + most]))
+                self._blocks.append(bytes(view[at : at + most]))
 
     def holds(self, position: int) -> bool:
         """Return whether the bytes from a position to the end are here."""
