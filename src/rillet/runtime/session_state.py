@@ -19,6 +19,7 @@
     RESTRICTED        the user of the session lacks a permission (runtime/acl)
     AUTHENTICATED     the session has logged in, or needed no password when it began
     IN_SCRIPT         the session runs the commands of scripts
+    KEEPS_TEXT        a script runs in a Valkey, which stores its words as text, also those that are integers
     RUNNING           a handler is between the first and the last byte of its reply
     REPLICA           the session is that of an attached replica (PSYNC, SYNC)
 
@@ -53,6 +54,7 @@ MONITOR = 65536
 MASTER = 131072
 REPLICA = 262144
 IMPORT_SOURCE = 524288
+KEEPS_TEXT = 1048576
 
 MUTED = REPLY_OFF | REPLY_SKIP
 # If any of these flags is set, the engine makes all checks before it runs a command.
@@ -142,4 +144,5 @@ _FLAGS = {
     "CLOSING": CLOSING, "TRUSTED": TRUSTED, "IN_EXEC": IN_EXEC, "RUNNING": RUNNING,
     "NO_TOUCH": NO_TOUCH, "RESTRICTED": RESTRICTED, "AUTHENTICATED": AUTHENTICATED, "IN_SCRIPT": IN_SCRIPT,
     "MONITOR": MONITOR, "MASTER": MASTER, "REPLICA": REPLICA, "IMPORT_SOURCE": IMPORT_SOURCE,
+    "KEEPS_TEXT": KEEPS_TEXT,
 }  # fmt: skip

@@ -39,6 +39,7 @@ cdef class ScriptCalls(LuaCaller):
     cdef int _repl
     cdef bint _allow_oom
     cdef bint _announced
+    cdef int _flags
     cpdef bint start(self, Session caller, bytes name, int flags, bint read_only) except -1
     cpdef bint end(self) except -1
     cpdef bint run(self, Session caller, bytes name, int flags, bint read_only, int function, bint of_library,

@@ -47,6 +47,7 @@ _INHERITED = cython.declare(
 )
 _IN_SCRIPT = cython.declare(cython.int, session_state.IN_EXEC | session_state.IN_SCRIPT)
 _TRUSTED = cython.declare(cython.int, session_state.TRUSTED)
+_KEEPS_TEXT = cython.declare(cython.int, session_state.KEEPS_TEXT)
 _AOF = cython.declare(cython.int, 1)  # redis.REPL_AOF
 _OUTSIDE = b"ERR redis.call/pcall can only be called inside a script invocation"
 _ALL = cython.declare(cython.int, 3)  # redis.REPL_ALL
@@ -90,7 +91,7 @@ class ScriptCalls(LuaCaller):
     __slots__ = (
         "engine", "session", "caller", "name", "running", "wrote", "read_only", "busy", "started_ms",
         "function", "clock", "cache", "evictable", "settled", "_interpreter", "_stack", "_reader", "_repl",
-        "_allow_oom", "_announced",
+        "_allow_oom", "_announced", "_flags",
     )  # fmt: skip
     engine: Engine
     session: Session
@@ -129,6 +130,7 @@ class ScriptCalls(LuaCaller):
         self._repl = 3
         self._allow_oom = False
         self._announced = False
+        self._flags = _IN_SCRIPT  # of the session in every script
 
     def functions(self) -> dict[bytes, Callable[..., Any]]:
         """Return the Python functions that the sandbox uses, by name."""
@@ -144,6 +146,8 @@ class ScriptCalls(LuaCaller):
         self._interpreter = interpreter
         self._stack = None if interpreter is None else interpreter.stack
         self._reader = None if interpreter is None else interpreter.reader
+        if interpreter is not None:
+            self._flags = _IN_SCRIPT | (_KEEPS_TEXT if interpreter.compat.valkey else 0)
 
     # -- one run -------------------------------------------------------------------------------------
 
@@ -167,7 +171,7 @@ class ScriptCalls(LuaCaller):
         session.account = caller.account
         session.out.resp = 2
         session.commands = 0
-        session.state = _IN_SCRIPT | (caller.state & _INHERITED)
+        session.state = self._flags | (caller.state & _INHERITED)
         self.started_ms = self.clock.ticks() // 1_000_000
         self.clock.freeze()
         return True

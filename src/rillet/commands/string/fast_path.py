@@ -23,7 +23,6 @@ from rillet.keyspace.database import Database
 from rillet.protocol.command_parser import CommandParser
 from rillet.protocol.propagation_buffer import PropagationBuffer
 from rillet.protocol.reply_writer import ReplyWriter
-from rillet.runtime import session_state
 from rillet.runtime.fast_path import FastPath
 from rillet.runtime.session import Session
 from rillet.structs.argument_spans import ArgumentSpans
@@ -43,7 +42,6 @@ _LRU = cython.declare(cython.int, lru.LRU)
 _LIMIT = cython.declare(cython.Py_ssize_t, at_rest.LIMIT)
 _IFEQ_LEVEL = cython.declare(cython.int, 84)
 _LAST_STRING = cython.declare(cython.int, at_rest.LAST_STRING)
-_IN_SCRIPT = cython.declare(cython.int, session_state.IN_SCRIPT)
 
 
 @cython.final
@@ -143,7 +141,7 @@ class SetFastPath(FastPath):
         ran: cython.Py_ssize_t = 0
         if db.access.mode != _LRU or db.watched_keys or db.blocking_keys or db.idmp_keys or db.lazy_server_del:
             return 0
-        if session.state & _IN_SCRIPT and form_of_word(session) != 0:
+        if form_of_word(session) != 0:
             return 0
         while words.count == 3 or (words.count == 5 and words.is_option(3, b"ifeq")):
             self.ran = ran + 1

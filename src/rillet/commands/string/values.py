@@ -20,7 +20,7 @@ from rillet.types.string import TEXT, String
 _LAST_STRING = cython.declare(cython.int, LAST_STRING)
 
 _LFU = cython.declare(cython.int, lru.LFU)
-_IN_SCRIPT = cython.declare(cython.int, session_state.IN_SCRIPT)
+_KEEPS_TEXT = cython.declare(cython.int, session_state.KEEPS_TEXT)
 _TEXT = cython.declare(cython.int, TEXT)
 
 
@@ -31,7 +31,7 @@ def form_of_word(session: Session) -> cython.int:
 
     Valkey stores no integer for a script, whose words have another owner (object.c: tryObjectEncoding).
     """
-    return _TEXT if session.state & _IN_SCRIPT and session.engine.settings.compat.valkey else 0
+    return _TEXT if session.state & _KEEPS_TEXT else 0
 
 
 @cython.ccall
