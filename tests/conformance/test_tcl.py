@@ -194,7 +194,7 @@ SUITES = {suite.compat: suite for suite in (
         "unit/introspection-2": (51, 51),
         "unit/quit": (3, 3),
         "unit/multi": (66, 66),
-        "unit/protocol": (33, 35),
+        "unit/protocol": (35, 35),
         "unit/pause": (20, 20),
         "unit/pubsub": (36, 36),
         "unit/scripting": (578, 578),

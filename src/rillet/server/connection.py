@@ -197,6 +197,7 @@ class ClientConnection:
         settings = self.engine.settings
         self.parser.proto_max_bulk_len = settings.proto_max_bulk_len
         self.parser.query_buffer_limit = settings.client_query_buffer_limit
+        self.parser.strict = settings.compat.valkey
         normal = settings.client_output_buffer_limit.normal
         self._limited = normal.hard > 0 or normal.soft > 0
 
