@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -165,3 +166,13 @@ def test_memory_usage_and_debug_object_show_the_value() -> None:
     assert sizes[0][0] > 20_000
     assert b" ql_nodes:8 ql_avg_node:75.00 ql_listpack_max:-2 ql_compressed:0 " in bench("DEBUG", "OBJECT", "l")
     assert set(state_of(bench)) == {(0, b"l"), (0, b"s")}
+
+
+def test_debug_object_fast_leaves_out_the_sums_over_the_value() -> None:
+    bench = Bench(compat="valkey")
+    bench("RPUSH", "l", *["x" * 100] * 600)
+    whole = bench("DEBUG", "OBJECT", "l", "other")
+    assert b" serializedlength:" in whole and b" ql_uncompressed_size:" in whole
+    fast = bench("DEBUG", "OBJECT", "l", "FAST")
+    assert re.sub(rb" (serializedlength|ql_uncompressed_size):\d+", b"", whole) == fast
+    assert "wrong number of arguments for 'OBJECT'" in str(Bench()("DEBUG", "OBJECT", "l", "fast"))

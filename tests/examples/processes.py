@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import rillet
@@ -30,10 +28,3 @@ def line_of(process: subprocess.Popen[str]) -> str:
 def kill(process: subprocess.Popen[str]) -> None:
     process.kill()
     process.communicate()
-
-
-def until(condition: Callable[[], object], why: Callable[[], object] = lambda: None) -> None:
-    end = time.monotonic() + LIMIT
-    while not condition():
-        assert time.monotonic() < end, why()
-        time.sleep(0.02)

@@ -15,7 +15,8 @@ import rillet
 from examples.orders import service
 from examples.orders.service import Bank, settled
 from rillet.store import Store
-from tests.examples.processes import LIMIT, kill, line_of, start, until
+from tests.examples.processes import LIMIT, kill, line_of, start
+from tests.waiting import until
 
 pytestmark = [
     pytest.mark.once,

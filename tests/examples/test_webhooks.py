@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.examples.processes import LIMIT, kill, start, until
+from tests.examples.processes import LIMIT, kill, start
 from tests.judge import free_port
+from tests.waiting import until
 
 pytest.importorskip("uvicorn")
 pytestmark = [

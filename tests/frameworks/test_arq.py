@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 from tests.frameworks.apps import counting
-from tests.frameworks.workers import PATIENCE, until
+from tests.frameworks.workers import PATIENCE
+from tests.waiting import until
 
 pytestmark = pytest.mark.environment("RILLET_FRAMEWORKS")
 

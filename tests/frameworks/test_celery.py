@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.frameworks.workers import PATIENCE, URL, until
+from tests.frameworks.workers import PATIENCE, URL
+from tests.waiting import until
 
 pytestmark = pytest.mark.environment("RILLET_FRAMEWORKS")
 

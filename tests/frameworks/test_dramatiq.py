@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from tests.frameworks.workers import PATIENCE, URL, until
+from tests.frameworks.workers import PATIENCE, URL
+from tests.waiting import until
 
 pytestmark = pytest.mark.environment("RILLET_FRAMEWORKS")
 MILLISECONDS = int(PATIENCE * 1000)

@@ -6,7 +6,7 @@ import contextlib
 
 import pytest
 
-from tests.frameworks.workers import until
+from tests.waiting import until
 
 pytestmark = pytest.mark.environment("RILLET_FRAMEWORKS")
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from tests.frameworks.apps import rq_jobs
-from tests.frameworks.workers import until
+from tests.waiting import until
 
 pytestmark = pytest.mark.environment("RILLET_FRAMEWORKS")
 

@@ -6,8 +6,9 @@ import asyncio
 
 import pytest
 
-from tests.frameworks.workers import PATIENCE, until
+from tests.frameworks.workers import PATIENCE
 from tests.judge import free_port
+from tests.waiting import until
 
 pytestmark = pytest.mark.environment("RILLET_FRAMEWORKS")
 APP = "tests.frameworks.apps.socketio_app"

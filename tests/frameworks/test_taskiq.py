@@ -9,7 +9,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.frameworks.workers import PATIENCE, URL, until
+from tests.frameworks.workers import PATIENCE, URL
+from tests.waiting import until
 
 pytestmark = pytest.mark.environment("RILLET_FRAMEWORKS")
 APP = "tests.frameworks.apps.taskiq_app"

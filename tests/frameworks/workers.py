@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -18,15 +18,6 @@ PATIENCE = 60.0
 URL = "RILLET_FRAMEWORKS_URL"
 
 T = TypeVar("T")
-
-
-def until(condition: Callable[[], T], what: str = "the condition") -> T:
-    """Return the first true result of the condition; AssertionError after a minute."""
-    deadline = time.monotonic() + PATIENCE
-    while not (result := condition()):
-        assert time.monotonic() < deadline, f"{what} did not become true within {PATIENCE:.0f} seconds"
-        time.sleep(0.05)
-    return result
 
 
 def environment(url: str) -> dict[str, str]:

@@ -11,8 +11,7 @@ import resource
 import shutil
 import signal
 import subprocess
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,6 +22,7 @@ from tests.persistence.power_loss import FOLDERS, Opened, Plan, settings_of
 from tests.persistence.simulated_disk import SimulatedDisk
 from tests.persistence.workload import state
 from tests.server.harness import Running, launch, running
+from tests.waiting import until
 
 pytestmark = pytest.mark.once
 
@@ -40,12 +40,6 @@ def small_device(tmp_path: Path) -> Iterator[Path]:
         pytest.skip("this user may not mount a small file system")
     yield folder
     subprocess.run(["umount", folder], check=True)
-
-
-def _until(done: Callable[[], bool]) -> None:
-    """Retry until the condition holds; the test's time limit ends the loop."""
-    while not done():
-        threading.Event().wait(0.01)
 
 
 def _takes(server: Running, command: str = "SET again 1") -> bool:
@@ -91,7 +85,7 @@ def test_a_server_recovers_from_a_full_disk(small_device: Path, fsync: str) -> N
         assert count > 50
         _is_refused(server, count)
         filler.unlink()
-        _until(lambda: _takes(server))
+        until(lambda: _takes(server))
         _restarted(small_device, server, count)
 
 
@@ -105,7 +99,7 @@ def test_a_server_recovers_from_a_file_size_limit(tmp_path: Path) -> None:
         assert 5 < count < 10
         _is_refused(server, count)
         resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (-1, -1))
-        _until(lambda: _takes(server))
+        until(lambda: _takes(server))
         _restarted(tmp_path, server, count)
 
 
@@ -119,8 +113,8 @@ def test_a_server_whose_folder_is_removed_writes_a_new_one(tmp_path: Path, fsync
         folder = tmp_path / "appendonlydir"
         shutil.rmtree(folder)
         manifest = folder / "appendonly.aof.manifest"
-        _until(manifest.exists)
-        _until(lambda: _takes(server))
+        until(manifest.exists)
+        until(lambda: _takes(server))
         with server.client() as client:
             assert client.call("XADD s 11-1 a b").startswith(b"$")
         _restarted(tmp_path, server, 10)
@@ -139,13 +133,13 @@ def test_a_store_recovers_from_a_full_disk(small_device: Path) -> None:
                 return False
 
         with pytest.warns(RuntimeWarning, match="No space left on device; writes are refused"):
-            _until(lambda: not taken())
+            until(lambda: not taken())
         count = len(stream)  # the last write was rejected, but is visible
         assert count > 50
         assert not taken()
         assert len(stream) == count
         filler.unlink()
-        _until(taken)
+        until(taken)
     with rillet.open(small_device / "store") as store:
         assert len(store.stream("s")) == count + 1
 

@@ -204,6 +204,29 @@ def test_inline_commands_are_split_by_redis_s_quoting_rules(line: bytes, argv: l
     assert split_args(line) == argv
 
 
+@pytest.mark.parametrize(
+    ("line", "argv"),
+    [
+        (b"", []),
+        (b"  a  b\t c ", [b"a", b"b", b"c"]),
+        (b'"a"b', [b"ab"]),
+        (b"""'a'"b"c d""", [b"abc", b"d"]),
+        (b'"""tes"t-\'k\'e"y" x', [b"test-key", b"x"]),
+        (b"'' \"\" ''\"\"", [b"", b"", b""]),
+        (b'"a"\vb c', [b"a\vb", b"c"]),
+        (rb'"\x41"B"\""', [b'AB"']),
+        (rb'"a\"', [b"a\\"]),
+        (rb"'a\'", [b"a\\"]),
+        (rb'"a\" b', None),
+        (b"'b'a'r", None),
+        (b'"b"a"r', None),
+        (b'"\\', None),
+    ],
+)
+def test_valkey_s_quotes_are_parts_of_words(line: bytes, argv: list[bytes] | None) -> None:
+    assert split_args(line, True) == argv
+
+
 def test_an_inline_line_ends_in_lf_with_or_without_cr() -> None:
     assert commands([b"a b\nc d\r\n"]) == [[b"a", b"b"], [b"c", b"d"]]
     assert commands([b"a\r", b"\n", b"b", b"\n"]) == [[b"a"], [b"b"]]
@@ -211,6 +234,36 @@ def test_an_inline_line_ends_in_lf_with_or_without_cr() -> None:
 
 def test_the_bytes_after_a_bulk_string_are_not_checked() -> None:
     assert commands([b"*1\rX$4\rXPINGXX*1\r\n$1\r\na\r\n"]) == [[b"PING"], [b"a"]]
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (b"*1\rX", "invalid CRLF in request"),
+        (b"*x\rX", "invalid CRLF in request"),
+        (b"*x\r\n", "invalid multibulk length"),
+        (b"*1\0\r\n", "invalid multibulk length"),
+        (b"*1\r\n$4\rX", "invalid CRLF in request"),
+        (b"*1\r\n$x\rX", "invalid CRLF in request"),
+        (b"*1\r\n:4\rX", "expected '$', got ':'"),
+        (b"*1\r\n$4xx\r\n", "invalid bulk length"),
+        (b"*1\r\n$\0\r\n", "invalid bulk length"),
+        (b"*1\r\n$4\r\nPINGx\n", "invalid CRLF in request"),
+        (b"*1\r\n$4\r\nPING\rx", "invalid CRLF in request"),
+    ],
+)
+def test_valkey_checks_each_line_end(data: bytes, text: str) -> None:
+    assert error(data, strict=True) == "Protocol error: " + text
+
+
+def test_strict_commands_are_independent_of_the_chunks() -> None:
+    data = pack_command(XADD) + b'*0\r\nset "a"b c\n' + pack_command([b"", b"x" * 20000])
+    results = []
+    for chunks in ([data], singly(data), randomly(data, 3, 500)):
+        parser = CommandParser()
+        parser.strict = True
+        results.append(commands(chunks, parser))
+    assert results == [[XADD, [], [b"set", b"ab", b"c"], [b"", b"x" * 20000]]] * 3
 
 
 @settings(max_examples=by_speed(150, 80, 300))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -69,7 +69,32 @@ def test_lines_around_64_kib_are_handled_as_by_the_server(judge: Judge, head: by
     assert (our_error(data) is not None) is bool(above)
 
 
+def strict_parser() -> CommandParser:
+    """Return a parser with Valkey's rules."""
+    parser = CommandParser()
+    parser.strict = True
+    return parser
+
+
+@pytest.mark.peer("valkey")
+def test_error_lines_equal_valkey_s(peer_of: Callable[[str], Judge]) -> None:
+    valkey = peer_of("valkey")
+    for data in GARBAGE:
+        reply = ask(valkey, b"PING\r\n" + data)
+        assert reply.startswith(b"+PONG\r\n")
+        assert protocol_error_of(reply) == our_error(b"PING\r\n" + data, strict_parser()), data
+
+
+@pytest.mark.peer("valkey")
+def test_random_garbage_gives_valkey_s_error(peer_of: Callable[[str], Judge]) -> None:
+    _compare_garbage(peer_of("valkey"), strict_parser)
+
+
 def test_random_garbage_gives_the_server_s_error(judge: Judge) -> None:
+    _compare_garbage(judge, CommandParser)
+
+
+def _compare_garbage(server: Judge, make_parser: Callable[[], CommandParser]) -> None:
     rng = random.Random(11)
     pieces = [
         b"*1\r\n", b"*2\r\n", b"$4\r\n", b"$1\r\n", b"PING", b"\r\n", b"\n", b"\r", b"'", b'"',
@@ -78,25 +103,34 @@ def test_random_garbage_gives_the_server_s_error(judge: Judge) -> None:
     refused = 0
     for _ in range(400):
         data = b"".join(rng.choices(pieces, k=rng.randrange(1, 12)))
-        ours = our_error(data)
+        ours = our_error(data, make_parser())
         refused += ours is not None
-        assert protocol_error_of(ask(judge, data)) == ours, data
+        assert protocol_error_of(ask(server, data)) == ours, data
     assert 50 < refused < 390
 
 
 def test_inline_quoting_equals_the_server_s(judge: Judge) -> None:
+    _compare_quoting(judge, False)
+
+
+@pytest.mark.peer("valkey")
+def test_inline_quoting_equals_valkey_s(peer_of: Callable[[str], Judge]) -> None:
+    _compare_quoting(peer_of("valkey"), True)
+
+
+def _compare_quoting(server: Judge, mixed: bool) -> None:
     rng = random.Random(12)
     pieces = [
         b"a", b"bc", b'"', b"'", b" ", b"\t", b"\v", b"\f", b"\\",
         b"\\x41", b"\\xff", b"\\xg", b"\\n", b"\\b", b"\r", b"\x80",
     ]  # fmt: skip
-    client = judge.client()
+    client = server.client()
     balanced = 0
     for _ in range(400):
         line = b"RPUSH quoted first " + b"".join(rng.choices(pieces, k=rng.randrange(1, 10)))
-        ours = split_args(line)
+        ours = split_args(line, mixed)
         client.delete("quoted")
-        reply = ask(judge, line, b"\r\n")
+        reply = ask(server, line, b"\r\n")
         if ours is None:
             assert reply == b"-ERR Protocol error: unbalanced quotes in request\r\n", line
         else:

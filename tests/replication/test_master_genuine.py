@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +13,7 @@ import redis
 from tests.differential.test_log_differential import Mixed
 from tests.judge import required_binary, running_redis
 from tests.server.harness import running
+from tests.waiting import until
 
 DATABASES = 16
 ROUNDS = int(os.environ.get("RILLET_REPLICATION_ROUNDS", "20"))
@@ -38,14 +36,6 @@ def fields(server: redis.Redis, section: str) -> dict[str, str]:
     """Return the fields of a section of INFO."""
     text = server.execute_command("INFO", section).decode()
     return dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
-
-
-def until(condition: Callable[[], bool], what: str) -> None:
-    """Wait until a condition is true."""
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline, what
-        threading.Event().wait(0.01)
 
 
 def digests(server: redis.Redis) -> dict[tuple[int, bytes], Any]:

@@ -10,8 +10,8 @@ import pytest
 from tests.judge import required_binary, running_redis
 from tests.replication.load import await_equal, info
 from tests.replication.test_replica_following import client_of, master_of, replica_of
-from tests.replication.waiting import until
 from tests.server.harness import Client, connected, running
+from tests.waiting import until
 
 pytestmark = [pytest.mark.once, pytest.mark.peer("valkey")]
 # Each line is a client of its own; commands that reveal times, addresses or sizes are left out.

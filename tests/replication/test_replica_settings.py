@@ -13,8 +13,8 @@ from tests.judge import free_port, running_redis
 from tests.replication.load import await_equal, info
 from tests.replication.proxy import Proxy
 from tests.replication.test_replica_following import client_of, logged, master_of, replica_of
-from tests.replication.waiting import until
 from tests.server.harness import running
+from tests.waiting import until
 
 pytestmark = [pytest.mark.once]
 

@@ -14,8 +14,8 @@ from tests.judge import running_redis
 from tests.replication.fake_replica import FakeReplica
 from tests.replication.load import await_equal
 from tests.replication.test_replica_following import client_of, master_of, replica_of
-from tests.replication.waiting import until
 from tests.server.harness import Client, Running, running
+from tests.waiting import until
 
 pytestmark = pytest.mark.once
 MASTER = ("--compat", "7.0", "--repl-diskless-sync-delay", "0", "--enable-debug-command", "yes", "--hz", "100")

@@ -286,7 +286,10 @@ def test_a_base_of_commands_begins_with_the_libraries() -> None:
 
 
 def test_metadata() -> None:
-    assert metadata(b"#!lua name=a\nrest\n") == (b"a", b"lua", b"\nrest\n")
+    assert metadata(b"#!lua name=a\nrest\n", False) == (b"a", b"lua", b"\nrest\n")
+    assert metadata(b"#!l'u'a name='a'b\nrest\n", True) == (b"ab", b"lua", b"\nrest\n")
+    with pytest.raises(CommandError, match="Invalid library metadata"):
+        metadata(b"#!lua name='a'b\nrest\n", False)
 
 
 LIBRARY = """#!lua name=counters

@@ -10,7 +10,6 @@ import re
 import shutil
 import signal
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,8 +19,9 @@ import pytest
 
 from rillet.protocol.command_parser import pack_command
 from tests.judge import running_redis
-from tests.server.harness import LOOPS, TIMEOUT, Client, Running, running
+from tests.server.harness import LOOPS, Client, Running, running
 from tests.variants import long
+from tests.waiting import until
 
 pytestmark = pytest.mark.once
 
@@ -29,14 +29,6 @@ ENDS = ("SIGTERM", "SIGINT", "SHUTDOWN", "SHUTDOWN SAVE", "SHUTDOWN NOSAVE")
 COMMON = ("--compat", "7.0", "--save", "", "--enable-protected-configs", "yes", "--enable-debug-command", "yes")
 # Microseconds that a child sleeps at each key: longer than any test.
 SLOW = "CONFIG SET rdb-key-save-delay 100000000"
-
-
-def until(condition: Callable[[], bool], what: str) -> None:
-    """Wait until the condition holds."""
-    deadline = time.monotonic() + TIMEOUT
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.01)
 
 
 def ended(client: Client, saves: int) -> None:

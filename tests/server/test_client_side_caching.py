@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import redis
 from redis.cache import CacheConfig
 
-from tests.server.harness import Running
+from tests.server.conftest import skip_without
+from tests.server.harness import LOOPS, Running, running
 
 pytestmark = pytest.mark.once
 
@@ -38,6 +41,27 @@ def test_a_killed_client_is_gone_at_once(server: Running) -> None:
     assert str(number) not in [one["id"] for one in listed]
     client.close()
     victim.close()
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_client_is_gone_when_its_reply_to_quit_arrives(tmp_path: Path, loop: str) -> None:
+    skip_without(loop)
+    with (running(tmp_path, "--appendonly", "yes", loop=loop) as server,
+          server.client() as reader, server.client() as writer):  # fmt: skip
+        reader.call("HELLO 3")
+        for number in range(20):
+            with server.client() as target:
+                ident = target.call("CLIENT ID")[1:-2].decode()
+                target.call("SUBSCRIBE __redis__:invalidate")
+                assert reader.call(f"CLIENT TRACKING ON REDIRECT {ident}") == b"+OK\r\n"
+                writer.call(f"SET tracked {number}")
+                reader.call("GET tracked")
+                assert target.call("QUIT") == b"+OK\r\n"
+                writer.call("SET tracked changed")
+            reader.send("PING")
+            assert reader.reply() == b">2\r\n$21\r\ntracking-redir-broken\r\n:" + ident.encode() + b"\r\n"
+            assert reader.reply() == b"+PONG\r\n"
+            reader.call("CLIENT TRACKING OFF")
 
 
 def test_redis_py_monitors(server: Running) -> None:

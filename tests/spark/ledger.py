@@ -51,12 +51,14 @@ import threading
 import time
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 import redis
 
 import rillet
+from tests import waiting
 from tests.judge import free_port, redis_binary
 from tests.spark.ledger_settling import BATCH, Hashes, class_problems, hash_problems, order_problems, settle, times_in
 from tests.spark.standalone import Process, Standalone, below, kill, processes, running_standalone
@@ -66,6 +68,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FIRST_MS = 1_700_000_000_000
 AHEAD = 6000  # events that are produced without a word of the query's; it takes 3,000 in a micro-batch
 PATIENCE = 300.0
+until = partial(waiting.until, seconds=PATIENCE)
 KINDS = ("redis", "rillet", "store", "cluster")
 SINKS = ("parquet", "stream", "ordered", "hashes", "counters")
 VICTIMS = ("driver", "worker", "server")
@@ -296,15 +299,6 @@ def answers(client: Any) -> bool:
         return bool(client.ping())
     except redis.RedisError:
         return False
-
-
-def until(what: Any, name: str) -> None:
-    """Wait until something is true."""
-    deadline = time.monotonic() + PATIENCE
-    while not what():
-        if time.monotonic() > deadline:
-            raise AssertionError(f"waited {PATIENCE:.0f} seconds for {name}")
-        time.sleep(0.02)
 
 
 def environment() -> dict[str, str]:

@@ -22,8 +22,8 @@ import re
 import signal
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,19 +36,12 @@ from rillet.spark.options import Options
 from rillet.spark.sink import StreamingWriter
 from rillet.spark.write import writer as sending
 from rillet.spark.write.commits import Identity
+from tests import waiting
 from tests.spark.ledger_driver import settings
 from tests.spark.struck_writer import copy
 
 PATIENCE = 300.0
-
-
-def until(what: Callable[[], object], name: str) -> None:
-    """Wait until something is true."""
-    deadline = time.monotonic() + PATIENCE
-    while not what():
-        if time.monotonic() > deadline:
-            raise AssertionError(f"waited {PATIENCE:.0f} seconds for {name}")
-        time.sleep(0.02)
+until = partial(waiting.until, seconds=PATIENCE)
 
 
 def parent(pid: int) -> int:

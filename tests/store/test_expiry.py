@@ -5,8 +5,6 @@ from __future__ import annotations
 import gc
 import os
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +16,10 @@ from rillet.store.backend import MemoryBackend
 from rillet.store.expiry import ActiveExpiry
 from tests.store.conftest import IN_PROCESS, Frontend
 from tests.variants import by_speed
+from tests.waiting import until
 
 FAR = 3_600_000
 LIMIT = 60.0
-
-
-def until(condition: Callable[[], object]) -> None:
-    """Wait until the condition is true; fail after a minute."""
-    end = time.monotonic() + LIMIT
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.002)
 
 
 def expiry_of(store: Store) -> ActiveExpiry:

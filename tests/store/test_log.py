@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from rillet.store import Store
 from rillet.store.transports.in_process import InProcessTransport
 from tests.judge import redis_binary, running_redis
 from tests.store.owner_processes import lives
+from tests.waiting import until
 
 pytestmark = pytest.mark.once  # processes, sockets or files: the speed makes no difference
 
@@ -45,13 +45,8 @@ def _files(path: Path) -> list[str]:
     return [file.name.removeprefix("appendonly.aof.") for file in manifest.files]
 
 
-def _until(done: Callable[[], bool]) -> None:
-    while not done():
-        threading.Event().wait(0.005)
-
-
 def _rewritten(store: Store) -> None:
-    _until(lambda: store.info()["aof_rewrite_in_progress"] == store.info()["aof_rewrite_scheduled"] == "0")
+    until(lambda: store.info()["aof_rewrite_in_progress"] == store.info()["aof_rewrite_scheduled"] == "0")
 
 
 def test_one_sync_for_all_who_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,7 +67,7 @@ def test_one_sync_for_all_who_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             before = log.size
             one = len(b"*2\r\n$4\r\nINCR\r\n$1\r\nn\r\n") + len(b"*2\r\n$6\r\nSELECT\r\n$1\r\n0\r\n")
             calls = [pool.submit(store.execute, "INCR", "n") for _ in range(WRITERS)]
-            _until(lambda: log.size >= before + (WRITERS - 1) * 23 + one - 23)
+            until(lambda: log.size >= before + (WRITERS - 1) * 23 + one - 23)
             assert log.synced == before
             assert not any(call.done() for call in calls)
             # Who reads has to wait, too: nobody sees what a power loss would take.
@@ -108,7 +103,7 @@ def test_bgrewriteaof_rewrites_the_log(tmp_path: Path, monkeypatch: pytest.Monke
         shutil.copytree(path / "appendonlydir", tmp_path / "judged/appendonlydir")
         with running_redis("--dir", str(tmp_path / "judged"), "--appendonly", "yes") as judge:
             client = judge.client()
-            _until(lambda: b"loading:0" in client.execute_command("INFO", "persistence"))
+            until(lambda: b"loading:0" in client.execute_command("INFO", "persistence"))
             assert client.xlen("s") == len(before) == 102
             assert client.execute_command("XPENDING", "s", "g")[0] == 10
     with rillet.open(path) as store:
@@ -118,7 +113,7 @@ def test_bgrewriteaof_rewrites_the_log(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_a_log_that_has_grown_is_rewritten(tmp_path: Path) -> None:
     with rillet.open(tmp_path / "s", auto_aof_rewrite_min_size="10kb") as store:
-        _until(lambda: bool(store.execute("SET", "k", "x" * 100)) and store.info()["aof_rewrites"] != "0")
+        until(lambda: bool(store.execute("SET", "k", "x" * 100)) and store.info()["aof_rewrites"] != "0")
         _rewritten(store)
         assert "1.base.rdb" in _files(tmp_path / "s") or "2.base.rdb" in _files(tmp_path / "s")
     with rillet.open(tmp_path / "s") as store:
@@ -157,7 +152,7 @@ def test_a_process_that_writes_a_base_ends_with_its_owner(tmp_path: Path) -> Non
         assert owner.stdout is not None
         pid = int(owner.stdout.readline())
         assert owner.wait(60) == -signal.SIGKILL
-    _until(lambda: not lives(pid))
+    until(lambda: not lives(pid))
     with rillet.open(tmp_path / "s") as store:
         assert store.execute("GET", "k") == b"2"
         assert _files(tmp_path / "s") == ["1.incr.aof", "2.incr.aof"]
@@ -194,7 +189,7 @@ def test_a_sync_that_fails_and_the_way_back(tmp_path: Path, monkeypatch: pytest.
     with rillet.open(tmp_path / "s", appendfsync=fsync) as store:
         store.execute("SET", "k", "1")
         log = store.transport.engine.log  # type: ignore[attr-defined]
-        _until(lambda: log.synced == log.position)  # a sync of this write may still be due
+        until(lambda: log.synced == log.position)  # a sync of this write may still be due
 
         def fails() -> None:
             monkeypatch.setattr(os, "fdatasync", fail)
@@ -203,7 +198,7 @@ def test_a_sync_that_fails_and_the_way_back(tmp_path: Path, monkeypatch: pytest.
                     store.execute("SET", "k", "2")
             else:
                 store.execute("SET", "k", "2")
-                _until(failed)
+                until(failed)
 
         with pytest.warns(RuntimeWarning, match="writes are refused from now on"):
             fails()
@@ -211,7 +206,7 @@ def test_a_sync_that_fails_and_the_way_back(tmp_path: Path, monkeypatch: pytest.
             store.execute("SET", "k", "3")
         assert store.execute("GET", "k") == b"2"
         monkeypatch.undo()
-        _until(lambda: store.info()["aof_last_write_status"] == "ok")
+        until(lambda: store.info()["aof_last_write_status"] == "ok")
         assert store.execute("SET", "k", "4") == b"OK"
         shutil.copytree(tmp_path / "s/appendonlydir", tmp_path / "copy/appendonlydir")
         with rillet.open(tmp_path / "copy") as copy:

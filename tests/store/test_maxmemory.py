@@ -11,7 +11,7 @@ import pytest
 import rillet
 from rillet.errors import CommandError
 from rillet.store.backend import MemoryBackend
-from tests.store.test_expiry import until
+from tests.waiting import until
 
 LIMIT = 2_000_000
 VALUE = b"x" * 1000

@@ -14,7 +14,7 @@ from rillet.store import Store, step_threads
 from rillet.store.backend import MemoryBackend
 from rillet.store.step_threads import EvictionThread, LazyFreeThread, StepThread
 from rillet.store.transports.in_process import InProcessTransport
-from tests.store.test_expiry import until
+from tests.waiting import until
 
 pytestmark = pytest.mark.once
 LIMIT = 250 * 1024

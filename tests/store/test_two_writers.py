@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,20 +17,12 @@ from rillet.persistence import foreign_server
 from rillet.store import Store
 from tests.judge import redis_binary, running_redis
 from tests.store.process import ROOT, Other
+from tests.waiting import until
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*writes are refused from now on:RuntimeWarning")
 NEEDS_REDIS = pytest.mark.skipif(redis_binary() is None, reason="redis-server is not installed")
 NEEDS_PROC = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="this system has no /proc")
 POLICIES = pytest.mark.parametrize("fsync", ["always", "everysec", "no"])
-
-
-def _until(done: Callable[[], bool]) -> None:
-    pause = threading.Event()
-    for _ in range(6000):
-        if done():
-            return
-        pause.wait(0.01)
-    raise AssertionError("not within a minute")
 
 
 def _refused(store: Store, match: str) -> None:
@@ -115,7 +106,7 @@ def test_a_hidden_redis_server_is_detected_when_it_writes(
         with rillet.open(folder, aof_checksums=checksums) as store:
             assert store.owner
             client.execute_command("XADD", "s", "2-1", "a", "b")
-            _until(lambda: not _writable(store))
+            until(lambda: not _writable(store))
             _refused(store, "another process writes to .*appendonly.aof.*; end one of the two processes")
             with pytest.raises(rillet.CommandError):
                 store.execute("BGREWRITEAOF")
@@ -175,7 +166,7 @@ def test_a_manifest_of_another_process_is_not_replaced(tmp_path: Path, fsync: st
         content = manifest.read_bytes().replace(b"appendonly.aof.1", b"appendonly.aof.7")
         manifest.with_name("new").write_bytes(content)
         manifest.with_name("new").rename(manifest)
-        _until(lambda: not _writable(store))
+        until(lambda: not _writable(store))
         _refused(store, "another process replaced .*manifest; end one of the two")
     assert manifest.read_bytes() == content
 
@@ -232,10 +223,10 @@ def test_writes_are_accepted_when_the_directory_is_back(tmp_path: Path) -> None:
     with rillet.open(old) as store:
         store.stream("s").add({"a": 1})
         old.rename(new)
-        _until(lambda: not _writable(store))
+        until(lambda: not _writable(store))
         _refused(store, "was renamed or replaced")
         new.rename(old)
-        _until(lambda: _writable(store))
+        until(lambda: _writable(store))
         store.stream("s").add({"a": 2})
         count = len(store.stream("s"))
     with rillet.open(old) as store:
@@ -282,7 +273,7 @@ def test_a_removed_directory_is_written_anew(tmp_path: Path) -> None:
             shutil.rmtree(path)
             with pytest.raises(Misconf, match="No such file or directory: .* was removed"):
                 store.stream("s").add({"a": 2})
-        _until(lambda: _writable(store))
+        until(lambda: _writable(store))
         count = len(store.stream("s"))
     with rillet.open(path) as store:
         assert len(store.stream("s")) == count

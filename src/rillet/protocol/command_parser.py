@@ -25,6 +25,9 @@ its quirks:
   64 KiB have arrived and is then rejected.
 - In an inline command, vertical tab and form feed separate arguments but do not end one.
 
+`strict` selects the rules of Valkey 9.1 (networking.c, parseMultibulk; sds.c, sdsnsplitargs): CR LF must follow each count
+and each bulk string, a NUL byte hides only the end of an inline command, and quotes may begin and end inside a word.
+
 An error's text is what Redis sends after "-ERR ". Its non-ASCII bytes are surrogate escapes, so
 `encode("utf-8", "surrogateescape")` returns Redis's bytes.
 
@@ -78,8 +81,11 @@ class QueryBufferExceeded(ProtocolError):
     """Unparsed bytes exceed client-query-buffer-limit: Redis closes the connection without a reply."""
 
 
-def split_args(line: bytes) -> list[bytes] | None:
-    """Split a line into arguments by Redis's quoting rules; return None for unbalanced quotes. O(n) (sdssplitargs)"""
+def split_args(line: bytes, mixed: bool = False) -> list[bytes] | None:
+    """Split a line into arguments by Redis's quoting rules; return None for unbalanced quotes. O(n) (sdssplitargs)
+
+    mixed: quoted text may be a part of a word, as in Valkey 9.1 (sdsnsplitargs).
+    """
     args: list[bytes] = []
     size = len(line)
     pos = 0
@@ -95,19 +101,25 @@ def split_args(line: bytes) -> list[bytes] | None:
             if quote not in b"\"'":
                 word.append(quote)
                 continue
-            pos = _quoted(line, pos, quote, word)
-            if pos < 0 or (pos < size and line[pos] not in _BLANKS):
-                return None  # a closing quote must end its argument
-            break
+            pos = _quoted(line, pos, quote, word, size - 1 if mixed else size)
+            if pos < 0:
+                return None
+            if not mixed:
+                if pos < size and line[pos] not in _BLANKS:
+                    return None  # a closing quote must end its argument
+                break
         args.append(bytes(word))
 
 
-def _quoted(line: bytes, pos: int, quote: int, word: bytearray) -> int:
-    """Append the quoted text that starts at pos to word; return the position after the closing quote, or -1."""
+def _quoted(line: bytes, pos: int, quote: int, word: bytearray, stop: int) -> int:
+    """Append the quoted text that starts at pos to word; return the position after the closing quote, or -1.
+
+    A backslash escapes a byte before `stop`. In Valkey's inline commands the last byte of the line is not escaped.
+    """
     size = len(line)
     while pos < size:
         byte = line[pos]
-        following = line[pos + 1] if pos + 1 < size else 0
+        following = line[pos + 1] if pos + 1 < stop else 0
         pos += 1
         if byte == quote:
             return pos
@@ -396,9 +408,9 @@ class CommandParser(ReadBuffer):
                 if length >= 0:
                     self.wanted = length + 2
                 return None
-            if self.exact and (buf[pos + length] != 13 or buf[pos + length + 1] != 10):
+            if (self.exact or self.strict) and (buf[pos + length] != 13 or buf[pos + length + 1] != 10):
                 self.pos = pos + length
-                self._refuse("expected CR LF after a bulk string")
+                self._refuse("invalid CRLF in request" if self.strict else "expected CR LF after a bulk string")
             if argc < len(argv):
                 argv[argc] = buf[pos : pos + length]
             else:
@@ -419,6 +431,8 @@ class CommandParser(ReadBuffer):
     def _line_end(self, terminator: cython.int) -> cython.Py_ssize_t:
         """Return the end of the line at pos, or -1 if it is incomplete; a line end after a NUL byte is not found."""
         end: cython.Py_ssize_t = self.line_end(terminator)
+        if self.strict and terminator == 13:
+            return end
         if self.data.find(0, self.pos, min(self.size, self.pos + self.max_line + 1) if end < 0 else end) >= 0:
             self.wanted = self.max_line + 1
             return -1
@@ -432,13 +446,13 @@ class CommandParser(ReadBuffer):
             if self.size - self.pos > self.max_line:
                 self._refuse("too big mbulk count string")
             return -1
+        self._see_line_feed(end)
         count = _string2ll(self.data[self.pos + 1 : end])
         if count is None or count > self.max_multibulk_len:
             self._refuse("invalid multibulk length")
             return -1
         if count > UNAUTHENTICATED_MULTIBULK_LEN and not self.authenticated:
             self._refuse("unauthenticated multibulk length")
-        self._see_line_feed(end)
         self.pos = end + 2
         return max(count, 0)
 
@@ -454,23 +468,23 @@ class CommandParser(ReadBuffer):
         if first != 36:
             got = self.data[self.pos : self.pos + 1].decode("utf-8", "surrogateescape")
             self._refuse(f"expected '$', got '{got}'")
+        self._see_line_feed(end)
         length = _string2ll(self.data[self.pos + 1 : end])
         if length is None or length < 0 or length > self.proto_max_bulk_len:
             self._refuse("invalid bulk length")
             return -1
         if length > UNAUTHENTICATED_BULK_LEN and not self.authenticated:
             self._refuse("unauthenticated bulk length")
-        self._see_line_feed(end)
         self.pos = end + 2
         return length
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _see_line_feed(self, end: cython.Py_ssize_t) -> cython.bint:
-        """In exact mode, reject a line whose CR at `end` is not followed by LF."""
+        """In exact and strict mode, reject a line whose CR at `end` is not followed by LF."""
         data: bytes = self.data
-        if self.exact and data[end + 1] != 10:
-            self._refuse("expected LF after CR")
+        if (self.exact or self.strict) and data[end + 1] != 10:
+            self._refuse("invalid CRLF in request" if self.strict else "expected LF after CR")
         return True
 
     @cython.cfunc
@@ -483,7 +497,7 @@ class CommandParser(ReadBuffer):
             return None
         line: bytes = self.data[self.pos : end]
         # Annotations in a log are skipped, whatever they contain.
-        args = [line] if self.exact and line.startswith(b"#") else split_args(line.removesuffix(b"\r"))
+        args = [line] if self.exact and line.startswith(b"#") else split_args(line.removesuffix(b"\r"), self.strict)
         if args is None:
             self._refuse("unbalanced quotes in request")
         self.pos = end + 1

@@ -7,6 +7,7 @@ cdef class ReadBuffer:
     cdef bytearray tail
     cdef Py_ssize_t wanted
     cdef int terminator
+    cdef public bint strict  # beside the one before: two of these share a word
     cdef Py_ssize_t scanned
     cdef Py_ssize_t max_line
     cdef object broken

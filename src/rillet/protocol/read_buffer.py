@@ -51,13 +51,15 @@ _NO_TAIL = bytearray()  # of all buffers without a tail; nothing is ever appende
 class ReadBuffer:
     """Received bytes and the parser's position in them."""
 
-    __slots__ = ("data", "pos", "size", "tail", "wanted", "terminator", "scanned", "max_line", "broken")
+    __slots__ = ("data", "pos", "size", "tail", "wanted", "terminator", "strict", "scanned", "max_line",
+                 "broken")  # fmt: skip
     data: bytes
     pos: cython.Py_ssize_t
     size: cython.Py_ssize_t
     tail: bytearray
     wanted: cython.Py_ssize_t
     terminator: cython.int
+    strict: cython.bint
     scanned: cython.Py_ssize_t
     max_line: cython.Py_ssize_t
     broken: Any
@@ -69,6 +71,7 @@ class ReadBuffer:
         self.tail = _NO_TAIL
         self.wanted = 1
         self.terminator = 13
+        self.strict = False
         self.scanned = 0
         self.max_line = 2**62
         self.broken = None

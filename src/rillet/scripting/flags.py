@@ -39,14 +39,14 @@ class Shebang(NamedTuple):
 def parse(body: bytes, valkey: bool = False) -> Shebang:
     """Return the flags that a script declares; CommandError if the line is malformed.
 
-    valkey: the engine's name has any case of letters, and is looked at behind the options.
+    valkey: the engine's name has any case of letters, and is looked at behind the options; quotes are allowed in a word.
     """
     if not body.startswith(b"#!"):
         return Shebang(COMPAT_MODE, 0)
     size = body.partition(b"\0")[0].find(b"\n")
     if size < 0:
         raise CommandError("Invalid script shebang")
-    words = split_args(body[:size])
+    words = split_args(body[:size], valkey)
     if not words or len(words[0]) < 2:
         raise CommandError("Invalid engine in script shebang")
     if words[0] != b"#!lua" and not valkey:

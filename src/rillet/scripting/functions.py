@@ -169,7 +169,7 @@ class Functions:
 
     def create(self, into: Libraries, code: bytes, *, replace: bool, timeout: bool) -> bytes:
         """Load a library into a set and return its name; on CommandError the set stays as it was."""
-        name, engine, source = metadata(code)
+        name, engine, source = metadata(code, self.engine.settings.compat.valkey)
         if not _is_name(name):
             raise CommandError("Library" + _RULE)
         if engine.lower() != ENGINE.lower():
@@ -445,12 +445,12 @@ class Functions:
             current.link(library)
 
 
-def metadata(code: bytes) -> tuple[bytes, bytes, bytes]:
+def metadata(code: bytes, valkey: bool) -> tuple[bytes, bytes, bytes]:
     """Return the library's name, its engine and the source behind the first line (functionExtractLibMetaData)."""
     if not code.startswith(b"#!"):
         raise CommandError("Missing library metadata")
     end = code.find(b"\n")
-    words = split_args(code[:end]) if end >= 0 and b"\0" not in code[:end] else None
+    words = split_args(code[:end], valkey) if end >= 0 and b"\0" not in code[:end] else None
     if not words:
         raise CommandError("Invalid library metadata")
     name: bytes | None = None
@@ -493,14 +493,14 @@ def _codes_by_name(engine: Any) -> dict[bytes, bytes]:
     scripts = engine.scripts
     codes = {} if scripts is None else {name: one.code for name, one in scripts.functions.current.libraries.items()}
     for code in kept_codes(engine):
-        codes[_name_or_code(code)] = code
+        codes[_name_or_code(code, engine.settings.compat.valkey)] = code
     return codes
 
 
-def _name_or_code(code: bytes) -> bytes:
+def _name_or_code(code: bytes, valkey: bool) -> bytes:
     """Return the name of a kept library; its code if a damaged file left no valid first line."""
     try:
-        return metadata(code)[0]
+        return metadata(code, valkey)[0]
     except CommandError:
         return code
 

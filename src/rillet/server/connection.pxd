@@ -36,6 +36,7 @@ cdef class ClientConnection:
     cpdef bint run(self)
     cpdef bint within_limits(self)
     cdef bint _end_turn(self)
+    cdef bint _end(self)
     cdef bint _is_full(self)
     cdef bint _wait_for_log(self, object replies)
     cdef bint _send(self)

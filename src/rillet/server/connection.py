@@ -197,6 +197,7 @@ class ClientConnection:
         settings = self.engine.settings
         self.parser.proto_max_bulk_len = settings.proto_max_bulk_len
         self.parser.query_buffer_limit = settings.client_query_buffer_limit
+        self.parser.strict = settings.compat.valkey
         normal = settings.client_output_buffer_limit.normal
         self._limited = normal.hard > 0 or normal.soft > 0
 
@@ -423,7 +424,7 @@ class ClientConnection:
         self.writes += 1
         self.transport.write(replies)
         if self.session.closing and not self._dirty and not self._aside:
-            self.transport.close()
+            self._end()
         elif self._held and len(self._aside) <= _MOST_ASIDE:
             self._held = False
             self.server.call_soon(self.resume)
@@ -559,7 +560,19 @@ class ClientConnection:
         if self.session.out.used:
             self._send()
         if not self._dirty and not self._aside:
-            self.transport.close()
+            self._end()
+
+    @cython.cfunc
+    def _end(self) -> cython.bint:
+        """Close the connection after its last reply; if that is sent, end the session before other clients run.
+
+        Redis frees such a client in the same iteration of its loop (networking.c: freeClientsInAsyncFreeQueue). The
+        event loop calls `connection_lost` in its next one, after commands of others that followed the reply.
+        """
+        self.transport.close()
+        if self.transport.get_write_buffer_size() == 0:
+            self.connection_lost(None)
+        return True
 
     def close(self) -> None:
         """Close the connection and drop its unsent replies; its session ends in the next loop iteration."""

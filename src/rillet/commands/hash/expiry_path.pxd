@@ -29,17 +29,18 @@ cdef class FieldPath(SmallValuePath):
     cdef bint end_times(self, Database db, ArgumentSpans words, Hash value) except -1
     cdef bint record_head(self, PropagationBuffer feed, ArgumentSpans words, Py_ssize_t count) except -1
 
-@cython.final
-cdef class HexpireFastPath(FieldPath):
-    cdef bytearray _done
+cdef class FieldTimePath(FieldPath):
     cdef int _unit
     cdef bint _relative
+
+@cython.final
+cdef class HexpireFastPath(FieldTimePath):
+    cdef bytearray _done
     cdef int _condition(self, ArgumentSpans words) except -1
 
 @cython.final
-cdef class HttlFastPath(FieldPath):
-    cdef int _unit
-    cdef bint _relative
+cdef class HttlFastPath(FieldTimePath):
+    pass
 
 @cython.final
 cdef class HpersistFastPath(FieldPath):

@@ -206,18 +206,28 @@ class FieldPath(SmallValuePath):
         return feed.number(self.when)
 
 
-@cython.final
 @cython.cclass
-class HexpireFastPath(FieldPath):
-    """The fast path of HEXPIRE, HPEXPIRE, HEXPIREAT and HPEXPIREAT; times are in units of `unit` ms."""
+class FieldTimePath(FieldPath):
+    """The base of the paths on the expiry of fields: in units of `unit` ms, from now on if `relative`."""
 
-    __slots__ = ("_done", "_relative", "_unit")
-    _done: bytearray  # for each word: whether it is a field that got the time
+    __slots__ = ("_relative", "_unit")
 
     def __init__(self, name: bytes, unit: int, relative: bool) -> None:
         self.name = name
         self._unit = unit
         self._relative = relative
+
+
+@cython.final
+@cython.cclass
+class HexpireFastPath(FieldTimePath):
+    """The fast path of HEXPIRE, HPEXPIRE, HEXPIREAT and HPEXPIREAT."""
+
+    __slots__ = ("_done",)
+    _done: bytearray  # for each word: whether it is a field that got the time
+
+    def __init__(self, name: bytes, unit: int, relative: bool) -> None:
+        super().__init__(name, unit, relative)
         self._done = bytearray(MOST_WORDS)
 
     @cython.cfunc
@@ -296,15 +306,10 @@ class HexpireFastPath(FieldPath):
 
 @cython.final
 @cython.cclass
-class HttlFastPath(FieldPath):
-    """The fast path of HTTL, HPTTL, HEXPIRETIME and HPEXPIRETIME; replies are in units of `unit` ms."""
+class HttlFastPath(FieldTimePath):
+    """The fast path of HTTL, HPTTL, HEXPIRETIME and HPEXPIRETIME."""
 
-    __slots__ = ("_relative", "_unit")
-
-    def __init__(self, name: bytes, unit: int, relative: bool) -> None:
-        self.name = name
-        self._unit = unit
-        self._relative = relative
+    __slots__ = ()
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
@@ -385,4 +390,4 @@ class HpersistFastPath(FieldPath):
         return self.rest(db)
 
 
-__all__ = ["FieldPath", "HexpireFastPath", "HpersistFastPath", "HttlFastPath"]
+__all__ = ["FieldPath", "FieldTimePath", "HexpireFastPath", "HpersistFastPath", "HttlFastPath"]

@@ -10,17 +10,18 @@ from rillet.structs.listpack cimport parse_digits
 
 cdef bint _allows(int condition, long long current, long long when) except -1
 
-@cython.final
-cdef class ExpireFastPath(SmallValuePath):
+cdef class TimePath(SmallValuePath):
     cdef long long _unit
     cdef bint _relative
+
+@cython.final
+cdef class ExpireFastPath(TimePath):
     cdef long long _when
     cdef int _condition(self, ArgumentSpans words) except -1
 
 @cython.final
-cdef class TtlFastPath(SmallValuePath):
-    cdef long long _unit
-    cdef bint _relative
+cdef class TtlFastPath(TimePath):
+    pass
 
 @cython.final
 cdef class ExistsFastPath(SmallValuePath):

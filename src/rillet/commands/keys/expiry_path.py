@@ -36,18 +36,24 @@ _LT = cython.declare(cython.int, 4)
 _OTHER = cython.declare(cython.int, 5)
 
 
-@cython.final
 @cython.cclass
-class ExpireFastPath(SmallValuePath):
-    """The fast path of EXPIRE, PEXPIRE, EXPIREAT and PEXPIREAT; times are in units of `unit` ms."""
+class TimePath(SmallValuePath):
+    """The base of the paths on a key's expiry: in units of `unit` ms, from now on if `relative`."""
 
-    __slots__ = ("_relative", "_unit", "_when")
+    __slots__ = ("_relative", "_unit")
 
     def __init__(self, name: bytes, unit: int, relative: bool) -> None:
         self.name = name
         self._unit = unit
         self._relative = relative
-        self._when = 0
+
+
+@cython.final
+@cython.cclass
+class ExpireFastPath(TimePath):
+    """The fast path of EXPIRE, PEXPIRE, EXPIREAT and PEXPIREAT."""
+
+    __slots__ = ("_when",)
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
@@ -130,15 +136,10 @@ def _allows(condition: cython.int, current: cython.longlong, when: cython.longlo
 
 @cython.final
 @cython.cclass
-class TtlFastPath(SmallValuePath):
-    """The fast path of TTL, PTTL, EXPIRETIME and PEXPIRETIME; replies are in units of `unit` ms."""
+class TtlFastPath(TimePath):
+    """The fast path of TTL, PTTL, EXPIRETIME and PEXPIRETIME."""
 
-    __slots__ = ("_relative", "_unit")
-
-    def __init__(self, name: bytes, unit: int, relative: bool) -> None:
-        self.name = name
-        self._unit = unit
-        self._relative = relative
+    __slots__ = ()
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
@@ -202,4 +203,4 @@ class ExistsFastPath(SmallValuePath):
         return session.out.integer(found)
 
 
-__all__ = ["ExistsFastPath", "ExpireFastPath", "TtlFastPath"]
+__all__ = ["ExistsFastPath", "ExpireFastPath", "TimePath", "TtlFastPath"]

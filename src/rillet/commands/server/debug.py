@@ -121,9 +121,12 @@ def _log(session: Session, argv: list[bytes]) -> None:
 # -- values -----------------------------------------------------------------------------------------
 
 
-@action("object", 3, usage="<key>")
+@action("object", 3, 4, "<key> [fast]")
 def _object(session: Session, argv: list[bytes]) -> None:
-    """Show internals of the value at a key."""
+    """Show internals of the value at a key; `fast`, in Valkey, leaves out the fields that need the whole value."""
+    if len(argv) == 4 and not session.engine.settings.compat.valkey:
+        raise subcommand_error(argv)
+    fast = len(argv) == 4 and argv[3].lower() == b"fast"
     keys = session.db.keys
     n = keys.find(argv[2])
     if n < 0:
@@ -132,23 +135,26 @@ def _object(session: Session, argv: list[bytes]) -> None:
     at = id(keys) + n  # the entry: a value at rest has no object
     bits = keys.lru(n)
     place = KeyPlace(session.db.index, argv[2])
-    size = len(rdb.dump(value, session.engine.settings.rdbcompression, place=place)) - 11
-    nodes = _nodes(value.elements) if isinstance(value, List) and not value.elements.single else ""
+    length = ""
+    if not fast:
+        size = len(rdb.dump(value, session.engine.settings.rdbcompression, place=place)) - 11
+        length = f"serializedlength:{size} "
+    nodes = _nodes(value.elements, fast) if isinstance(value, List) and not value.elements.single else ""
     rule = session.engine.settings.compat.embedding
     encoding = value.encoding_at(len(argv[2]), rule) if isinstance(value, String) else value.encoding()
     session.out.simple(
-        f"Value at:{at:#x} refcount:1 encoding:{encoding} serializedlength:{size} "
+        f"Value at:{at:#x} refcount:1 encoding:{encoding} {length}"
         f"lru:{bits} lru_seconds_idle:{session.db.access.idle_time(bits)}{nodes}".encode()
     )
 
 
-def _nodes(elements: Quicklist) -> str:
+def _nodes(elements: Quicklist, fast: bool) -> str:
     """Return the statistics of DEBUG OBJECT about the nodes of a quicklist."""
-    return (
+    text = (
         f" ql_nodes:{elements.nodes} ql_avg_node:{elements.count / elements.nodes:.2f} "
-        f"ql_listpack_max:{elements.fill} ql_compressed:{int(elements.depth > 0)} "
-        f"ql_uncompressed_size:{sum(node.nbytes() for node in elements.chain())}"
+        f"ql_listpack_max:{elements.fill} ql_compressed:{int(elements.depth > 0)}"
     )
+    return text if fast else f"{text} ql_uncompressed_size:{sum(node.nbytes() for node in elements.chain())}"
 
 
 @action("htstats", 3, 4, "<dbid> [full]")

@@ -353,7 +353,7 @@ class _RdbLoader:
             self.skipped += 1
             return
         try:
-            name = metadata(code)[0]
+            name = metadata(code, self.engine.settings.compat.valkey)[0]
         except CommandError as error:
             raise Corrupt(f"Failed loading library, {str(error).removeprefix('ERR ')}") from None
         if self.libraries is None:

@@ -58,7 +58,7 @@ class Selector:
     def parse(cls, text: bytes, commands: CommandSet, all_channels: bool) -> Selector:
         """Return the selector that `(rule rule ...)` describes; RuleError."""
         selector = cls(commands, all_channels)
-        for rule in split_args(c_string(text[1:-1])) or ():
+        for rule in split_args(c_string(text[1:-1]), commands.compat.valkey) or ():
             selector.apply(rule)
         return selector
 
