@@ -5,6 +5,13 @@
     SENDING       the RDB file is sent
     ONLINE        it has the snapshot, or needs none; `streams`: it receives the commands since then
 
+A replica with an RDB channel (Redis 8) has two connections. The second one has the first three states, and its `main` is
+the first one, which has these:
+
+    WAIT_CHANNEL  it needs a full synchronisation: the second connection has not begun it
+    STREAMING     it receives the commands, while the second one receives the snapshot
+    ONLINE        the second connection has received everything
+
 A replica has a position in the stream, and no buffer: `pump` sends from the backlog as fast as the socket takes it.
 After a transfer without a file, the commands wait for the replica's first REPLCONF ACK, because the replica searches
 the end of the data in what it receives (repl_start_cmd_stream_on_ack).
@@ -15,10 +22,12 @@ from __future__ import annotations
 from typing import Any
 
 from rillet.replication.backlog import Backlog
-from rillet.runtime.replication import ReplicaProperties
+from rillet.runtime.replication import WAIT_CHANNEL, ReplicaProperties
 
 WAIT_START, WAIT_END, SENDING, ONLINE = "wait_start", "wait_end", "send_bulk", "online"
-_SHOWN = {WAIT_START: "wait_bgsave", WAIT_END: "wait_bgsave", SENDING: "send_bulk", ONLINE: "online"}
+STREAMING = "send_bulk_and_stream"
+_SHOWN = {WAIT_START: "wait_bgsave", WAIT_END: "wait_bgsave", SENDING: "send_bulk", ONLINE: "online",
+          WAIT_CHANNEL: "wait_bgsave", STREAMING: "send_bulk_and_stream"}  # fmt: skip
 _PIECE = 1 << 18  # bytes that are read from the backlog at once
 
 
@@ -26,8 +35,8 @@ class AttachedReplica:
     """A replica: its connection, its state and its acknowledged offsets; times in ms of Clock.uptime_ms."""
 
     __slots__ = (
-        "_peer", "above_since", "ack", "ack_ms", "asked", "connection", "disk_ack", "needs_stream", "old_protocol",
-        "position", "properties", "sent_ms", "session", "state", "streams", "waiting_since",
+        "_peer", "above_since", "ack", "ack_ms", "asked", "connection", "disk_ack", "main", "needs_stream",
+        "old_protocol", "position", "properties", "sent_ms", "session", "state", "streams", "waiting_since",
     )  # fmt: skip
 
     def __init__(self, session: Any, properties: ReplicaProperties, now: int) -> None:
@@ -44,6 +53,7 @@ class AttachedReplica:
         self.old_protocol = False  # SYNC: no acknowledgements
         self.asked = False  # the answer with its version has not come
         self.needs_stream = not properties.rdb_only
+        self.main: AttachedReplica | None = properties.main if properties.rdb_channel else None
 
     @property
     def shown_state(self) -> str:
@@ -69,7 +79,7 @@ class AttachedReplica:
     @property
     def buffering(self) -> bool:
         """Whether the backlog must keep the bytes since the replica's position."""
-        return self.needs_stream and self.state != WAIT_START
+        return self.needs_stream and self.state not in (WAIT_START, WAIT_CHANNEL)
 
     def behind(self, end: int) -> int:
         """Return the bytes that the replica has not been sent, or not taken from the socket."""
@@ -83,6 +93,8 @@ class AttachedReplica:
         """Announce a full synchronisation of the data at an offset (replicationSetupSlaveForFullResync)."""
         self.state = WAIT_END
         self.position = offset
+        if self.main is not None and self.main.state == WAIT_CHANNEL:
+            self.main.state, self.main.position, self.main.streams = STREAMING, offset, True
         if not self.old_protocol:
             self.write(f"+FULLRESYNC {history} {offset}\r\n".encode())
 
@@ -115,4 +127,4 @@ def _error(reason: str) -> bytes:
     return b"-ERR " + " ".join(reason.split()).encode("utf-8", "backslashreplace") + b"\r\n"
 
 
-__all__ = ["ONLINE", "SENDING", "WAIT_END", "WAIT_START", "AttachedReplica"]
+__all__ = ["ONLINE", "SENDING", "STREAMING", "WAIT_END", "WAIT_START", "AttachedReplica"]

@@ -25,15 +25,17 @@ from rillet.errors import CommandError, StoreError
 from rillet.persistence.aof.position import note
 from rillet.protocol.command_parser import pack_command
 from rillet.protocol.propagation_buffer import PropagationBuffer
-from rillet.replication.attached import ONLINE, SENDING, WAIT_END, WAIT_START, AttachedReplica
+from rillet.replication.attached import ONLINE, SENDING, STREAMING, WAIT_END, WAIT_START, AttachedReplica
 from rillet.replication.backlog import DROPPED_AT_ONCE, Backlog
+from rillet.replication.channels import begin_channel, is_second, waits_for
+from rillet.replication.early_stream import pause_at
 from rillet.replication.errors import NoMasterLink
 from rillet.replication.failover import Failover
 from rillet.replication.limits import Limits, covers, name_of
 from rillet.replication.stream_log import StreamLog
 from rillet.runtime.admission import FEW_REPLICAS
 from rillet.runtime.replica_versions import UNKNOWN
-from rillet.runtime.replication import NO_FAILOVER, ReplicationState, properties_of
+from rillet.runtime.replication import NO_FAILOVER, RDB_CHANNEL, ReplicationState, properties_of
 
 _PING = b"*1\r\n$4\r\nPING\r\n"
 _GETACK = b"*3\r\n$8\r\nREPLCONF\r\n$6\r\nGETACK\r\n$1\r\n*\r\n"
@@ -282,6 +284,9 @@ class ReplicationStream:
             self._idle_since = self.engine.clock.uptime_ms()
         if self.transfer is not None:
             self.transfer.forget(replica)
+        main = waits_for(replica)
+        if main is not None:
+            self._drop(main)
         self._trim()
         self._refresh_good()
         if replica.state == ONLINE:
@@ -319,6 +324,10 @@ class ReplicationStream:
         replica = AttachedReplica(session, properties, self.engine.clock.uptime_ms())
         self._say(f"Replica {replica.name} asks for synchronization")
         replica.old_protocol = history is None
+        if replica.main is not None:
+            properties.server = replica.main.properties.server
+            self._synchronise(replica, history, offset)
+            return
         if self.limits.learn(replica) or self._ask is None:
             self._synchronise(replica, history, offset)
             return
@@ -346,6 +355,12 @@ class ReplicationStream:
             return
         if history is not None and not history.startswith("?"):
             self.state.failed_partial_syncs += 1
+        if history is not None and self._forks and RDB_CHANNEL in replica.properties.capabilities:
+            self._register(replica)
+            self._say(f"Replica {replica.name} is capable of rdb channel synchronization, and partial sync isn't "
+                      "possible. Full sync will continue with dedicated rdb channel.")  # fmt: skip
+            begin_channel(replica)
+            return
         self.state.full_syncs += 1
         self._register(replica)
         self._wait_for_transfer(replica)
@@ -364,7 +379,8 @@ class ReplicationStream:
         state, wanted = self.state, history.lower()
         if wanted != state.id and (wanted != state.id2 or offset > state.second_offset):
             if history.startswith("?"):
-                self._say(f"Full resync requested by replica {replica.name}")
+                channel = " (rdb-channel)" if replica.properties.rdb_channel else ""
+                self._say(f"Full resync requested by replica {replica.name}{channel}")
             elif wanted not in (state.id, state.id2):
                 self._say(f"Partial resynchronization not accepted: Replication ID mismatch (Replica asked for "
                           f"'{history}', my replication IDs are '{state.id}' and '{state.id2}')")  # fmt: skip
@@ -438,15 +454,19 @@ class ReplicationStream:
         if self._feed is not None:
             self._feed.forget_db()
         diskless = self._is_diskless(replicas)
-        self._say(f"Starting BGSAVE for SYNC with target: {'replicas sockets' if diskless else 'disk'}")
+        channel = " (rdb-channel)" if replicas[0].properties.separate else ""
+        self._say(f"Starting BGSAVE for SYNC with target: {'replicas sockets' if diskless else 'disk'}{channel}")
         try:
             self.transfer = self._new_transfer(self, replicas, diskless)
         except (OSError, CommandError, StoreError) as error:
             self._say(f"BGSAVE for replication failed: {error}", "warning")
             self.fail(replicas, str(error) if isinstance(error, StoreError) else "")
             return
+        pause_at(self.engine, "after-fork")
         for replica in replicas:
             replica.begin(self.state.id, self.state.offset)
+            if replica.main is not None and replica.main.state == STREAMING:
+                self._say(f"Starting to deliver RDB and replication stream to replica: {replica.main.name}")
         self.transfer.begin()
 
     def transfer_ended(self) -> None:
@@ -458,6 +478,9 @@ class ReplicationStream:
         """Continue with the stream after a replica's snapshot; `at_once`: without waiting for its acknowledgement."""
         if replica not in self.replicas:
             return
+        main = waits_for(replica)
+        if main is not None:
+            self._put_online(main)
         if not replica.needs_stream:
             self._say(f"RDB transfer completed, replica {replica.name} wants nothing else")
             self.forget(replica)
@@ -501,6 +524,8 @@ class ReplicationStream:
         replica.ack_ms = self.engine.clock.uptime_ms()
         if replica.state == WAIT_END and self.transfer is not None:
             self.transfer.poll()
+        if replica.state == STREAMING:
+            self._put_online(replica)
         if replica.state == ONLINE and not replica.streams:
             self.start_stream(replica)
         self.serve_waiting()
@@ -508,6 +533,10 @@ class ReplicationStream:
             self.state.failover.check()
         if self.state.refusal is not None:
             self._refresh_good()
+
+    def alive(self, session: Any) -> None:
+        """Take a line break of a replica, which shows that it is busy but there (networking.c: processInlineBuffer)."""
+        session.extra["attached"].ack_ms = self.engine.clock.uptime_ms()
 
     def acknowledged(self, offset: int, *, on_disk: bool = False) -> int:
         """Return the number of replicas that have acknowledged an offset (replicationCountAcksByOffset)."""
@@ -618,7 +647,7 @@ class ReplicationStream:
         return [
             {"ip": one.address, "port": one.properties.port, "state": one.shown_state, "offset": one.ack,
              "lag": one.lag_seconds(now)}
-            for one in self.replicas
+            for one in self.replicas if not is_second(one, self.replicas)
         ]  # fmt: skip
 
     def replicas_for_role(self) -> list[tuple[bytes, int, int]]:

@@ -6,7 +6,16 @@
 
 `Follower` contains no socket, file or clock. A `Carrier` opens connections, sends bytes and loads
 snapshots: the server's event loop (rillet.server.replica_link), or another program. It calls `opened`, `received`,
-`closed`, `loaded`, `load_failed` and, a few times a second, `tick`.
+`lost`, `closed`, `loaded`, `load_failed` and, a few times a second, `tick`.
+
+**The RDB channel** (Redis 8). With a `ChannelCarrier` the snapshot may come over a second connection. Then the first one
+carries the stream meanwhile, which waits in `early`:
+
+    HANDSHAKE ──► +RDBCHANNELSYNC ──► second connection ──► +FULLRESYNC ──► TRANSFER ──► loaded ──► CONNECTED
+                  first one ────────────── the stream ──────────► early ───────────────────────► applied in turns
+
+If the first connection ends while a file is loaded, or while the buffer is applied, this work is completed first: the
+next link continues behind it. An earlier end of either connection ends both.
 
 **Position.** `ReplicationState.id` and `offset` name the data that the engine holds. A new link asks for the bytes that
 follow (`resumable`), also if the engine was a master before: if the new master continues the same history, nothing
@@ -14,7 +23,8 @@ else is transferred. A full synchronisation that fails after the old data was de
 
 **Promotion** (`stop`): the engine begins a new history that continues the master's (`shift_id`), so that the
 other replicas of the old master continue at their offsets.
-(Redis: replication.c: replicationSetMaster, replicationUnsetMaster, replicationCron.)
+(Redis: replication.c: replicationSetMaster, replicationUnsetMaster, replicationCron, rdbChannelFullSyncWithMaster,
+rdbChannelStreamReplDataToDb, rdbChannelAbort.)
 """
 
 from __future__ import annotations
@@ -25,8 +35,11 @@ from typing import Any, Protocol
 from rillet.errors import Redirect, Unblocked
 from rillet.protocol.command_parser import pack_command
 from rillet.replication.applier import Applier
+from rillet.replication.channel_handshake import ChannelLink
+from rillet.replication.early_stream import EarlyStream, pause_at
 from rillet.replication.errors import LinkError
 from rillet.replication.handshake import (
+    ChannelOffered,
     Continued,
     FullSync,
     LinkOptions,
@@ -47,7 +60,6 @@ NONE, CONNECT, CONNECTING, HANDSHAKE, TRANSFER, CONNECTED = (
 """The states of a link, as ROLE names them."""
 _FORCED = "force unblock from blocking operation, instance state changed (master -> replica?)"
 _ACK_MS = 1000  # between two positions that the replica reports
-_MOST_EARLY = 1 << 20  # bytes of the stream that are kept while a snapshot is loaded, before reading stops
 
 
 class Carrier(Protocol):
@@ -87,17 +99,38 @@ class Carrier(Protocol):
         """Handle a command of the master that the engine refused."""
 
 
+class ChannelCarrier(Protocol):
+    """What a Follower needs, besides a Carrier, for a second connection."""
+
+    def open_channel(self, host: str, port: int) -> None:
+        """Begin to open the second connection; `channel_opened` or `channel_closed` is called later."""
+
+    def send_channel(self, data: bytes) -> None:
+        """Send bytes to the master on the second connection."""
+
+    def close_channel(self) -> None:
+        """Drop the second connection, if there is one; `Carrier.disconnect` drops both."""
+
+    def later(self, function: Callable[[], None]) -> None:
+        """Call a function soon, after the events that have come meanwhile."""
+
+    def loads(self) -> str:
+        """Return what is loaded at this time: "file", "stream", or "" for nothing."""
+
+
 class Follower:
     """The link of one engine to its master; `state` is one of the constants of this module.
 
     applier: makes what applies the stream, from the session, the offset and `carrier.refused`. filtered: the engine
-    keeps a part of the keys, so it cannot be a master of others.
+    keeps a part of the keys, so it cannot be a master of others. second: opens the second connection; None: the snapshot
+    comes over the first one.
     """
 
     def __init__(self, engine: Engine, carrier: Carrier, applier: Callable[..., Any] = Applier,
-                 *, filtered: bool = False) -> None:  # fmt: skip
+                 *, filtered: bool = False, second: ChannelCarrier | None = None) -> None:  # fmt: skip
         self._engine = engine
         self._carrier = carrier
+        self._second = second
         self._new_applier = applier
         self.filtered = filtered
         self._settings: Any = engine.settings
@@ -111,9 +144,11 @@ class Follower:
         # The connection as CLIENT LIST and CLIENT KILL use it; the carrier sets it, or None.
         self.transport: Any = None
         self._link: MasterLink | None = None
+        self._channel: ChannelLink | None = None  # while the second connection is used
         self._full = FullSync("", -1)
-        self._early: list[bytes] = []  # the stream that came before the snapshot was loaded
-        self._held = False
+        self._lost: str | None = None  # why the first connection has ended; what it brought is completed first
+        # The stream that came before the snapshot was loaded.
+        self.early = EarlyStream(engine, carrier, second, self._apply, self.closed)
         self._acked_ms = 0
         self._fsynced = 0
         self._unsynced: list[tuple[int, int]] = []  # positions of the log, and the offsets that they contain
@@ -203,12 +238,11 @@ class Follower:
         self._carrier.connect(host, port)
 
     def _drop(self) -> None:
-        """Drop the connection; the applied position stays."""
+        """Drop the connections; the applied position stays."""
         self._carrier.disconnect()
         self._closed_stream()
-        self._link = None
-        self._early = []
-        self._held = False
+        self._link = self._channel = self._lost = None
+        self.early.clear()
 
     def _closed_stream(self) -> None:
         if self.applier is not None:
@@ -225,13 +259,30 @@ class Follower:
         self._carrier.log_line("Non blocking connect for SYNC fired the event.")
         position = Position(state.id, state.position()) if self.resumable else None
         options = self._carrier.options()._replace(failover=self.failover)
+        if self._second is None:
+            options = options._replace(rdb_channel=False)
         self._link = MasterLink(options, position)
         self.state = HANDSHAKE
         self.last_io_ms = self._now()
         self._carrier.send(self._link.outgoing())
 
+    def lost(self, reason: str) -> None:
+        """Handle the end of the connection by the master or the network: complete what can be, or do `closed`."""
+        loads = self._second.loads() if self._second is not None and self._channel is not None else ""
+        if loads:
+            self._carrier.log_line("Aborting rdb channel sync while loading the RDB.")
+        if self.early.is_draining or loads == "file":
+            if loads:
+                self._carrier.log_line("After loading RDB, replica will try psync with master.")
+            self._lost = reason
+            return
+        if loads:
+            self._carrier.log_line("Failed trying to load the MASTER synchronization DB from socket: "
+                                   "the other connection has ended", warning=True)  # fmt: skip
+        self.closed(reason)
+
     def closed(self, reason: str) -> None:
-        """Handle the end of the connection; connect again, at once if the stream was followed until now."""
+        """End the link; connect again, at once if the stream was followed until now."""
         was_connected = self.state == CONNECTED
         if self.state in (NONE, CONNECT):
             return
@@ -249,7 +300,7 @@ class Follower:
         try:
             if self.applier is not None:
                 self.applier.session.last_ms = self.last_io_ms
-                self._apply(data)
+                self._take(data)
                 return
             link = self._link
             if link is None:
@@ -268,13 +319,7 @@ class Follower:
     def _handle(self, event: Any) -> None:
         carrier = self._carrier
         if isinstance(event, Stream):
-            if self.applier is not None:
-                self._apply(event.data)
-            else:
-                self._early.append(event.data)
-                if not self._held and sum(map(len, self._early)) > _MOST_EARLY:
-                    self._held = True
-                    carrier.hold(True)
+            self._take(event.data)
         elif isinstance(event, SnapshotData):
             self.snapshot_read += len(event.data)
             carrier.take_snapshot(event.data)
@@ -283,6 +328,9 @@ class Follower:
         elif isinstance(event, Continued):
             self._handed_over(True)
             self._continue(event)
+        elif isinstance(event, ChannelOffered):
+            self._handed_over(True)
+            self._open_channel(event)
         elif isinstance(event, FullSync):
             self._handed_over(bool(event.id))
             if self._link is None:
@@ -292,6 +340,8 @@ class Follower:
             self.snapshot_size, self.snapshot_read = -1, 0
             if event.id:
                 carrier.log_line(f"Full resync from master: {event.id}:{event.offset}")
+            if self._channel is not None:
+                carrier.log_line("Starting to receive RDB and replication stream in parallel.")
         elif isinstance(event, SnapshotBegin):
             self.snapshot_size = max(event.size, 0)
             what = "streamed replica data from master" if event.size < 0 else f"{event.size} bytes from master"
@@ -311,6 +361,57 @@ class Follower:
                 handover.end()
             else:
                 handover.abort("Failover target rejected psync request")
+
+    # -- the second connection -----------------------------------------------------------------------
+
+    def _open_channel(self, event: ChannelOffered) -> None:
+        """Open the second connection, which brings the snapshot."""
+        assert self._second is not None
+        self._channel = ChannelLink(self._carrier.options(), event.client)
+        self._carrier.log_line("PSYNC is not possible, initialize RDB channel.")
+        self._second.open_channel(*(self._engine.replication.master or ("", 0)))
+
+    def channel_opened(self) -> None:
+        """Begin the handshake on the second connection."""
+        if self._channel is not None and self._second is not None:
+            self.last_io_ms = self._now()
+            self._second.send_channel(self._channel.outgoing())
+
+    def channel_received(self, data: bytes) -> None:
+        """Handle bytes of the second connection."""
+        link, second = self._channel, self._second
+        if link is None or second is None:
+            return
+        self.last_io_ms = self._now()
+        try:
+            for event in link.receive(data):
+                self._handle(event)
+                if self._channel is not link:
+                    return
+        except LinkError as error:
+            self.closed(f"rdb channel sync failed with error: {error}")
+            return
+        out = link.outgoing()
+        if out:
+            pause_at(self._engine, "before-rdb-channel")
+            second.send_channel(out)
+
+    def channel_closed(self, reason: str) -> None:
+        """Handle the end of the second connection, which is expected behind the snapshot."""
+        if self._channel is not None and self._channel.phase != "done":
+            self.closed(f"rdb channel sync failed with error: {reason or 'the connection has ended'}")
+
+    def _take(self, data: bytes) -> None:
+        """Apply bytes of the stream, or keep them until those before them are applied."""
+        if self.applier is not None and not self.early.is_draining:
+            self._apply(data)
+        else:
+            self.early.feed(data, alone=self._channel is None)
+
+    def _drained(self) -> None:
+        """Continue after the buffer is applied."""
+        if self._lost is not None:
+            self.closed(self._lost)
 
     # -- synchronised --------------------------------------------------------------------------------
 
@@ -348,16 +449,12 @@ class Follower:
         self._begin_stream()
         self._carrier.log_line("MASTER <-> REPLICA sync: Finished with success")
         self.acknowledge()
-        early, self._early = self._early, []
-        try:
-            for data in early:
-                if self.applier is not None:
-                    self._apply(data)
-        except LinkError as error:
-            self.closed(str(error))
-        if self._held:
-            self._held = False
-            self._carrier.hold(False)
+        if self._channel is None or self._second is None:
+            self.early.apply()
+        else:
+            self._channel = None
+            self._second.close_channel()
+            self.early.drain(self._drained)
 
     def _drop_own_keys(self) -> None:
         self._engine.replication.own_keys.clear()
@@ -399,7 +496,12 @@ class Follower:
         if self.state == NONE:
             return
         now = self._now()
+        if self.early.is_draining:
+            self.last_io_ms = now  # this side is what takes time
         silent = now - self.last_io_ms > 1000 * self._settings.repl_timeout
+        if self.state == TRANSFER and now - self._acked_ms >= _ACK_MS:
+            self._acked_ms = now
+            self._carrier.send(b"\n")  # this replica is alive (replicationSendNewlineToMaster)
         if self.state == CONNECT:
             if now - self.last_io_ms >= _ACK_MS:
                 self._connect()
@@ -408,9 +510,12 @@ class Follower:
                 self.closed("MASTER timeout: no data nor PING received...")
             elif now - self._acked_ms >= _ACK_MS or self._more_is_synced():
                 self.acknowledge()
-        elif silent:
+        elif silent and not (self.early.is_held or self._is_loading_file()):
             what = "receiving bulk data from MASTER..." if self.state == TRANSFER else "connecting to the MASTER..."
             self.closed(f"Timeout {what}")
+
+    def _is_loading_file(self) -> bool:
+        return self._channel is not None and self._second is not None and self._second.loads() == "file"
 
     def _more_is_synced(self) -> bool:
         """Return whether the log on disk contains more of the stream than was reported."""
@@ -431,4 +536,5 @@ class Follower:
         self._carrier.send(pack_command(words))
 
 
-__all__ = ["CONNECT", "CONNECTED", "CONNECTING", "HANDSHAKE", "NONE", "TRANSFER", "Carrier", "Follower"]
+__all__ = ["CONNECT", "CONNECTED", "CONNECTING", "HANDSHAKE", "NONE", "TRANSFER", "Carrier", "ChannelCarrier",
+           "Follower"]  # fmt: skip

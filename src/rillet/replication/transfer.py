@@ -303,8 +303,8 @@ class SavedTransfer(FileTransfer):
     def may_join(self, replica: AttachedReplica) -> bool:
         """Return whether the file is not complete yet, and has the commands that the replica needs behind it."""
         properties = replica.properties
-        if self._descriptor >= 0 or properties.request != self.request:
-            return False
+        if self._descriptor >= 0 or properties.request != self.request or replica.main is not None:
+            return False  # a first connection has not kept the commands since the begin of the file
         return any(one.state == WAIT_END and (one.needs_stream or not replica.needs_stream) for one in self.replicas)
 
     def join(self, replica: AttachedReplica) -> None:

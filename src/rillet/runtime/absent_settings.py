@@ -108,9 +108,7 @@ slot-migration-max-failover-repl-bytes 0 V
 tls-cluster no
 """
 _REPLICAS = """
-repl-rdb-channel yes 80 R hidden
 dual-channel-replication-enabled no V
-replica-full-sync-buffer-limit 0 80 R
 """
 _GROUPS = {
     "rillet has one thread for input and output": _THREADS,

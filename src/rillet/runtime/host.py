@@ -76,6 +76,10 @@ class Host(Protocol):
         """Stop or restart the periodic jobs (DEBUG PAUSE-CRON)."""
         return
 
+    def stop_process(self) -> None:
+        """Stop this process until it gets SIGCONT (DEBUG REPL-PAUSE)."""
+        return
+
     def memory(self) -> dict[str, int]:
         """Return used_memory and used_memory_peak in bytes (INFO memory).
 

@@ -16,6 +16,8 @@ MASTER = [
             5, 0, INT_MAX),
     integer("repl-diskless-sync-max-replicas", "Replicas for which such a snapshot starts at once; 0: it waits",
             0, 0, INT_MAX),
+    boolean("repl-rdb-channel", "Whether a snapshot without a file comes over a second connection, beside the stream; "
+            "of the master and of the replica", True, since=80, valkey=False, hidden=True),
     boolean("repl-disable-tcp-nodelay", "Whether the system may collect small changes before it sends them", False),
     integer("min-replicas-to-write", "Replicas in time below which writes are rejected; 0: never", 0, 0, INT_MAX),
     integer("shutdown-timeout", "Seconds for which a shutdown waits for replicas; 0: it does not wait", 10, 0, INT_MAX),

@@ -77,7 +77,9 @@ class MemoryFigures:
         log = self.log_buffer()
         stream = engine.replication.stream
         backlog, replicas = (0, 0) if stream is None else stream.buffer_bytes()
-        used += log + backlog + replicas
+        link = engine.replication.link
+        early = 0 if link is None else link.early.buffer.size
+        used += log + backlog + replicas + early
         tables = {
             database.index: (dict_bytes(database.keys), dict_bytes(database.expires))
             for database in engine.databases if len(database)
@@ -91,7 +93,7 @@ class MemoryFigures:
                 if table.rehashing:
                     moving += 1
                     rehashing += 4 << table.exp0 if table.exp0 >= 0 else 0
-        overhead = min(self.startup + clients + log + backlog + replicas + sum(map(sum, tables.values())), used)
+        overhead = min(self.startup + clients + log + backlog + replicas + early + sum(map(sum, tables.values())), used)
         data = used - overhead
         keys = sum(len(database) for database in engine.databases)
         net = max(used - self.startup, 1)
@@ -101,7 +103,7 @@ class MemoryFigures:
             "log": log, "tables": tables, "lookup": lookup, "rehashing": rehashing, "moving": moving,
             "dataset_percent": 100 * data / net, "peak_percent": 100 * used / max(self.peak, used, 1),
             "per_key": (used - self.startup) // keys if keys else 0, "ratio": resident / used if used else 0.0,
-            "backlog": backlog, "replicas": replicas,
+            "backlog": backlog, "replicas": replicas, "early": early,
             "not_counted": log + backlog + replicas + engine.lazyfree.pending_bytes,
         }  # fmt: skip
 
@@ -132,8 +134,8 @@ class MemoryFigures:
             "mem_fragmentation_ratio": f"{figures['ratio']:.2f}", "mem_fragmentation_bytes": resident - used,
             "mem_not_counted_for_evict": figures["not_counted"],
             "mem_replication_backlog": figures["backlog"],
-            "mem_total_replication_buffers": figures["backlog"] + figures["replicas"],
-            **({"mem_replica_full_sync_buffer": 0} if newer else {}),
+            "mem_total_replication_buffers": figures["backlog"] + figures["replicas"] + (figures["early"] if newer else 0),
+            **({"mem_replica_full_sync_buffer": figures["early"]} if newer else {}),
             **({"mem_replicas_repl_buffer": 0} if compat.valkey else {}),
             "mem_clients_slaves": figures["replicas"], "mem_clients_normal": figures["clients"],
             **({"mem_clients_normal_shared": 0, "mem_clients_normal_unshared": figures["clients"]} if newest else {}),
@@ -163,7 +165,7 @@ class MemoryFigures:
         }  # fmt: skip
         return {
             "peak.allocated": figures["peak"], "total.allocated": used, "startup.allocated": figures["startup"],
-            "replication.backlog": figures["backlog"], **({"replica.fullsync.buffer": 0} if newer else {}),
+            "replication.backlog": figures["backlog"], **({"replica.fullsync.buffer": figures["early"]} if newer else {}),
             **({"replicas.repl.buffer": 0} if compat.valkey else {}), "clients.slaves": figures["replicas"],
             "clients.normal": clients,
             **({"clients.normal.shared": 0, "clients.normal.unshared": clients} if newest else {}),

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING
 
 from rillet.runtime.setting_types import (
     INT_MAX,
+    LONG_MAX,
     Lines,
     SettingError,
     SettingType,
     boolean,
     integer,
+    memory,
     parse_integer,
     quoted,
     string,
@@ -67,6 +69,9 @@ REPLICA = [
     SettingType("repl-diskless-load", "When the master's snapshot is loaded without a file: never, into an empty "
                 "database, beside the old data (swapdb), or after the old data is deleted",
                 "disabled", words("", "", "disabled", _LOADS).parse, adapt=_load),
+    memory("replica-full-sync-buffer-limit", "Bytes of the stream that a replica keeps while it loads a snapshot from a "
+           "second connection; 0: the hard limit of client-output-buffer-limit replica", 0, 0, LONG_MAX,
+           since=80, valkey=False),
     boolean("replica-serve-stale-data", "Whether a replica without a link to its master answers reads", True),
     boolean("replica-read-only", "Whether a replica refuses the writes of its clients", True),
     boolean("replica-lazy-flush", "Whether a replica frees its old data in steps before it loads a snapshot",

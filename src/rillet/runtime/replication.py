@@ -22,6 +22,11 @@ NO_ID = "0" * 40  # of a history that does not exist
 # Values of ReplicationState.failover_state, besides that of rillet.replication.failover.
 NO_FAILOVER, FAILOVER_IN_PROGRESS = "no-failover", "failover-in-progress"
 
+RDB_CHANNEL = "rdb-channel-repl"
+"""The capability of a replica that can receive the snapshot on a second connection."""
+WAIT_CHANNEL = "wait_rdb_channel"
+"""The state of a replica whose second connection is awaited (rillet.replication.attached)."""
+
 
 def new_id() -> str:
     """Return the random name of a new history: 40 hexadecimal digits (server.c: changeReplicationId)."""
@@ -31,19 +36,24 @@ def new_id() -> str:
 class ReplicaProperties:
     """What a replica says about itself with REPLCONF before it attaches.
 
-    capabilities: `eof` and `psync2` are used. filters: the parts of the data that it wants, None for all of them.
+    capabilities: `eof`, `psync2` and `rdb-channel-repl` are used. filters: the parts of the data that it wants, None for
+    all of them. rdb_channel: the connection is the second one of a replica, which carries the snapshot. main: what its
+    master knows about the first one (rillet.replication.attached), or None.
     version: of a Valkey replica, such as "9.1.2". server: the server of the replica if it may lack commands or types of
     this master; None for rillet, and for a tool that only records the stream.
     """
 
-    __slots__ = ("address", "capabilities", "compressed", "checked", "filters", "port", "rdb_only", "server",
-                 "version")
+    __slots__ = ("address", "capabilities", "compressed", "checked", "filters", "main", "port", "rdb_channel",
+                 "rdb_only", "server", "separate", "version")
 
     def __init__(self) -> None:
         self.port = 0
         self.address = ""
         self.capabilities: set[str] = set()
         self.rdb_only = False
+        self.rdb_channel = False
+        self.separate = False  # its snapshot is not shared with replicas that have one connection
+        self.main: Any = None
         self.filters: tuple[str, ...] | None = None
         self.compressed = self.checked = True
         self.version = ""
@@ -52,7 +62,17 @@ class ReplicaProperties:
     @property
     def request(self) -> tuple[object, ...]:
         """The properties of the RDB data that it wants: replicas with the same request share a transfer."""
-        return self.filters, self.compressed, self.checked, self.server
+        return self.filters, self.compressed, self.checked, self.server, self.separate
+
+
+def uses_channel(settings: Any) -> bool:
+    """Return whether a replica or a master uses the second connection for snapshots: Redis 8 and newer have it."""
+    return bool(settings.repl_rdb_channel and settings.compat.knows(80) and not settings.compat.valkey)
+
+
+def offers_channel(settings: Any) -> bool:
+    """Return whether a master of these settings sends snapshots over a second connection."""
+    return uses_channel(settings) and bool(settings.repl_diskless_sync)
 
 
 def properties_of(session: Any) -> ReplicaProperties:
@@ -69,7 +89,7 @@ class ReplicationState:
 
     __slots__ = (
         "db", "failed_partial_syncs", "failover", "failover_state", "full_syncs", "id", "id2", "link", "master",
-        "offset", "own_keys", "partial_syncs", "refusal", "second_offset", "sent_bytes", "stream",
+        "offset", "own_keys", "partial_syncs", "pauses", "refusal", "second_offset", "sent_bytes", "stream",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -90,6 +110,8 @@ class ReplicationState:
         # The handover to a replica (rillet.replication.failover), or None; and its state for INFO.
         self.failover: Any = None
         self.failover_state = NO_FAILOVER
+        # The steps of a full synchronisation at which the process stops, for tests (DEBUG REPL-PAUSE).
+        self.pauses: set[str] = set()
         # Why writes are rejected (admission.FEW_REPLICAS), or None.
         self.refusal: str | None = None
         # Counters of INFO stats: sync_full, sync_partial_ok, sync_partial_err, total_net_repl_output_bytes.
@@ -137,5 +159,6 @@ class ReplicationState:
 
 
 __all__ = [
-    "FAILOVER_IN_PROGRESS", "NO_FAILOVER", "NO_ID", "ReplicaProperties", "ReplicationState", "new_id", "properties_of",
+    "FAILOVER_IN_PROGRESS", "NO_FAILOVER", "NO_ID", "RDB_CHANNEL", "WAIT_CHANNEL", "ReplicaProperties",
+    "ReplicationState", "new_id", "offers_channel", "properties_of", "uses_channel",
 ]  # fmt: skip

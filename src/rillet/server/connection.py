@@ -209,6 +209,8 @@ class ClientConnection:
         self.last_read = len(data)
         self.reads += 1
         self.received += self.last_read
+        if self.session.state & REPLICA and not data.strip(b"\r\n"):
+            self.engine.replication.stream.alive(self.session)
         self.parser.feed(data)
         if self.watched and self.parser.buffered > _LARGE_INPUT:
             self.server.client_memory.measure(self)  # a large command counts before it runs

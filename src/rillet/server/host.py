@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -75,6 +77,12 @@ class ServerHost(DefaultHost):
             self._server.pauses.begin(FOR_FAILOVER, FOREVER_MS, True)
         else:
             self._server.pauses.end(FOR_FAILOVER)
+
+    def stop_process(self) -> None:
+        """Stop this process until it gets SIGCONT (debug.c: debugPauseProcess)."""
+        say("Process is about to stop.")
+        os.kill(os.getpid(), signal.SIGSTOP)
+        say("Process has been continued.")
 
     def pause_cron(self, paused: bool) -> None:
         """Stop or restart the periodic jobs (DEBUG PAUSE-CRON)."""

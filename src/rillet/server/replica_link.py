@@ -1,18 +1,16 @@
 """The socket between a replica and its master, for a server (rillet.replication.replica has the protocol).
 
-    event loop ── bytes ──► Follower ── snapshot ──► replica_loading
-        ▲                      └─────── stream ────► engine ──► log
+    MasterSocket ── bytes ──► Follower ── snapshot ──► replica_loading
+        ▲    SecondSocket ──►    └─────── stream ────► engine ──► log
         └── connect, send, hold, disconnect
 
-A connection that is replaced is deaf: its callbacks compare themselves with the current one.
+The snapshot may come over the second socket (repl-rdb-channel); replica_channel.py has both.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
-import ssl
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,47 +19,24 @@ from rillet.errors import Corrupt, StoreError
 from rillet.replication.handshake import LinkOptions
 from rillet.replication.replica import Follower
 from rillet.runtime.admission import FEW_REPLICAS, READ_ONLY
+from rillet.runtime.replication import uses_channel
 from rillet.runtime.settings import SettingError
 from rillet.server.connection import address_of
 from rillet.server.log_lines import WARNING, say
+from rillet.server.replica_channel import MasterSocket, SecondSocket
 from rillet.server.replica_loading import Incoming, NewData, SnapshotFile, empty, load
 from rillet.server.serve_while_loading import LoadingPhase
-from rillet.server.tls import client_context
 
 if TYPE_CHECKING:
     from rillet.server.server import Server
 
-_FLUSHED_FIRST = ("flushdb", "flush-before-load")
-
-
-class _Connection(asyncio.Protocol):
-    """One socket to a master."""
-
-    def __init__(self, link: ReplicaLink, number: int) -> None:
-        self._link = link
-        self.number = number
-        self.transport: Any = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = transport
-        self._link.made(self)
-
-    def data_received(self, data: bytes) -> None:
-        self._link.data_received(self, data)
-
-    def killed(self) -> None:
-        """End the connection, for CLIENT KILL."""
-        self.transport.abort()
-        self._link.lost(self, "")
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._link.lost(self, "" if exc is None else f"Error on the link to MASTER: {exc}")
+_PAUSE = 0.001  # seconds between two turns of applying a buffer, in which the event loop handles what has come
 
 
 class _Transport:
     """The connection to the master as CLIENT LIST shows it and CLIENT KILL closes it."""
 
-    def __init__(self, link: ReplicaLink, connection: _Connection) -> None:
+    def __init__(self, link: ReplicaLink, connection: MasterSocket) -> None:
         self._link = link
         self._connection = connection
         socket = connection.transport
@@ -72,7 +47,7 @@ class _Transport:
 
     def kill(self) -> None:
         """Close the connection soon, after the command that runs; the link connects again."""
-        self._link.call_soon(self._connection.killed)
+        self._link.kill_soon(self._connection)
 
     def close(self) -> None:
         """Close the connection."""
@@ -89,12 +64,11 @@ class ReplicaLink:
         self._server = server
         self._engine = server.engine
         self._settings: Any = server.engine.settings
-        self.follower = Follower(server.engine, self)
+        self.follower = Follower(server.engine, self, second=self)
         self.phase: LoadingPhase | None = None
         self.log: Any = None  # an AofService, or None
-        self._connection: _Connection | None = None
-        self._number = 0  # of the last attempt to connect
-        self._task: asyncio.Task[None] | None = None
+        self._connection: MasterSocket | None = None
+        self._channel = SecondSocket(server, self.follower)
         self._loading: asyncio.Task[None] | None = None
         self._file: SnapshotFile | None = None
         self._size = 0
@@ -130,47 +104,30 @@ class ReplicaLink:
 
     def connect(self, host: str, port: int) -> None:
         """Begin to open a connection."""
-        self._number += 1
-        self._task = self._server.loop.create_task(self._open(host, port, self._number))
+        self._connection = MasterSocket(self._server, self)
+        self._connection.open(host, port)
 
-    async def _open(self, host: str, port: int, number: int) -> None:
-        source = self._settings.bind_source_addr
-        try:
-            context = client_context(self._settings) if self._settings.tls_replication else None
-            await self._server.loop.create_connection(
-                lambda: _Connection(self, number), host, port, ssl=context, local_addr=(source, 0) if source else None,
-                server_hostname="" if context is not None else None)  # fmt: skip
-        except (OSError, ssl.SSLError, StoreError) as error:
-            if self._number == number and self._task is not None:
-                self._task = None
-                with self._server.guard:
-                    reason = getattr(error, "strerror", 0) or error
-                    self.follower.closed(f"Error condition on socket for SYNC: {reason}")
-
-    def call_soon(self, function: Callable[[], object]) -> None:
-        """Call a function in the next iteration of the event loop."""
-        self._server.loop.call_soon(function)
-
-    def made(self, connection: _Connection) -> None:
+    def opened(self, socket: MasterSocket) -> None:
         """Take a new connection."""
-        if self._task is None or connection.number != self._number:
-            connection.transport.abort()
-            return
-        self._task = None
-        self._connection = connection
-        self.follower.transport = _Transport(self, connection)
+        self.follower.transport = _Transport(self, socket)
         with self._server.guard:
             self.follower.opened()
 
-    def data_received(self, connection: _Connection, data: bytes) -> None:
+    def received(self, socket: MasterSocket, data: bytes) -> None:
         """Handle bytes of the master, and write the log."""
-        if connection is not self._connection:
-            return
+        self._apply(lambda: self.follower.received(data))
+
+    def later(self, function: Callable[[], None]) -> None:
+        """Call a function that applies changes, after the events that have come meanwhile."""
+        self._server.loop.call_later(_PAUSE, self._apply, function)
+
+    def _apply(self, function: Callable[[], None]) -> None:
+        """Call a function that may apply changes of the master, and write the log."""
         with self._server.guard:
             engine = self._engine
             if engine.refusal not in (None, READ_ONLY, FEW_REPLICAS) and self.follower.connected:
                 self._cannot_write()
-            self.follower.received(data)
+            function()
             if engine.log is not None:
                 self._server.flush_log()
 
@@ -180,35 +137,60 @@ class ReplicaLink:
             say(f"Replica was unable to write command to disk: {self._engine.refusal}", WARNING)
             os._exit(1)
 
-    def lost(self, connection: _Connection, reason: str) -> None:
-        """Handle the end of a connection."""
-        if connection is self._connection:
-            self._connection = None
+    def ended(self, socket: MasterSocket, reason: str) -> None:
+        """Handle the end of a connection, or a failure to open it."""
+        self._connection = None
+        with self._server.guard:
+            self.follower.lost(reason)
+
+    def kill_soon(self, socket: MasterSocket) -> None:
+        """End a connection in the next iteration of the event loop (CLIENT KILL)."""
+        self._server.loop.call_soon(self._kill, socket)
+
+    def _kill(self, socket: MasterSocket) -> None:
+        if socket is self._connection:
             with self._server.guard:
-                self._abort_snapshot()
-                self.follower.closed(reason)
+                self.follower.closed("")
 
     def disconnect(self) -> None:
-        """Drop the connection or the attempt to open one, and abort a snapshot."""
-        task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
+        """Drop the connections or the attempts to open them, and abort a snapshot."""
         connection, self._connection = self._connection, None
         if connection is not None:
-            connection.transport.abort()
+            connection.close()
+        self._channel.close()
         self._abort_snapshot()
 
     def send(self, data: bytes) -> None:
         """Send bytes to the master."""
         if self._connection is not None:
-            self._connection.transport.write(data)
+            self._connection.write(data)
 
     def hold(self, held: bool) -> None:
         """Stop to read from the master, or continue."""
         if self._connection is not None:
-            transport = self._connection.transport
-            with contextlib.suppress(RuntimeError):  # the connection is closing
-                transport.pause_reading() if held else transport.resume_reading()
+            self._connection.hold(held)
+
+    # -- the second connection -----------------------------------------------------------------------
+
+    def open_channel(self, host: str, port: int) -> None:
+        """Begin to open the second connection."""
+        self._channel.open(host, port)
+
+    def send_channel(self, data: bytes) -> None:
+        """Send bytes to the master on the second connection."""
+        self._channel.write(data)
+
+    def close_channel(self) -> None:
+        """Drop the second connection."""
+        self._channel.close()
+
+    def loads(self) -> str:
+        """Return what is loaded at this time: "file", "stream", or "" for nothing."""
+        return "" if self.phase is None else "stream" if isinstance(self.phase, Incoming) else "file"
+
+    def _hold_snapshot(self, held: bool) -> None:
+        """Stop to read the connection of the snapshot, or continue."""
+        self._channel.hold(held) if self._channel.is_used else self.hold(held)
 
     def options(self) -> LinkOptions:
         """Return what the handshake says about this server."""
@@ -218,7 +200,7 @@ class ReplicaLink:
         return LinkOptions(
             settings.masteruser.encode("utf-8", "surrogateescape"),
             settings.masterauth.encode("utf-8", "surrogateescape"), port, settings.replica_announce_ip.encode(),
-            version if settings.compat.valkey else b"", self._is_diskless(),
+            version if settings.compat.valkey else b"", self._is_diskless(), rdb_channel=uses_channel(settings),
         )  # fmt: skip
 
     # -- the snapshot --------------------------------------------------------------------------------
@@ -242,7 +224,7 @@ class ReplicaLink:
             return
         swaps = self._settings.repl_diskless_load == "swapdb"
         self.follower.asynchronous = swaps and same_history
-        incoming = Incoming(self._engine, self.hold, refuses=not self.follower.asynchronous)
+        incoming = Incoming(self._engine, self._hold_snapshot, refuses=not self.follower.asynchronous)
         self._start(incoming, incoming, "the snapshot of the master", NewData(self._engine) if swaps else None)
 
     def take_snapshot(self, data: bytes) -> None:

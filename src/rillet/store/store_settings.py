@@ -34,7 +34,8 @@ _SERVER_ONLY = frozenset(
     "replicaof masterauth masteruser replica-serve-stale-data replica-read-only replica-lazy-flush "
     "replica-ignore-maxmemory replica-ignore-disk-write-errors propagation-error-behavior replica-priority "
     "replica-announced replica-announce-ip replica-announce-port repl-diskless-load repl-diskless-sync "
-    "repl-diskless-sync-delay repl-diskless-sync-max-replicas tls-replication bind-source-addr "
+    "repl-diskless-sync-delay repl-diskless-sync-max-replicas repl-rdb-channel replica-full-sync-buffer-limit "
+    "tls-replication bind-source-addr "
     "tls-client-cert-file tls-client-key-file tls-client-key-file-pass rdb-del-sync-files "
     "shutdown-on-sigint shutdown-on-sigterm shutdown-timeout appendonly appenddirname dir loglevel logfile".split()
 )

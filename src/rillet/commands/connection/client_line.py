@@ -52,7 +52,8 @@ def flag_letters(session: Session, compat: Compat) -> bytes:
         (tracking is not None and tracking.bcast, b"B"), (session.watcher.dirty, b"d"), (session.closing, b"c"),
         (getattr(session.transport, "unix", False), b"U"), (extra.get("readonly"), b"r"),
         (extra.get("no_evict"), b"e"),
-        (state & NO_TOUCH and compat.knows(72), b"T"), (state & IMPORT_SOURCE, b"I"),
+        (state & NO_TOUCH and compat.knows(72), b"T"), ("replica" in extra and extra["replica"].rdb_channel, b"C"),
+        (state & IMPORT_SOURCE, b"I"),
     ):  # fmt: skip
         if is_set:
             letters += letter

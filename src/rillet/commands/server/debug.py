@@ -35,7 +35,7 @@ _NOT_ALLOWED = (
 _NUMBER = re.compile(rb"\s*([+-]?\d+)")
 
 # Only these subcommands, which use no data, are safe while the server loads its data.
-_WHILE_LOADING = frozenset((b"help", b"sleep", b"log", b"error", b"protocol", b"set-active-expire"))
+_WHILE_LOADING = frozenset((b"help", b"sleep", b"log", b"error", b"protocol", b"repl-pause", b"set-active-expire"))
 
 Action = Callable[[Session, list[bytes]], None]
 # Subcommand -> its function, least and greatest number of arguments, and usage.

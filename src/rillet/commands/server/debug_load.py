@@ -17,6 +17,8 @@ from rillet.structs.glob import compiled
 from rillet.types.module import KeyPlace
 from rillet.types.rdb import value as rdb
 
+_STEPS = (b"after-fork", b"before-rdb-channel", b"on-streaming-repl-buf")
+
 
 @action("populate", 3, 5, "<count> [<prefix>] [<size>]")
 def _populate(session: Session, argv: list[bytes]) -> None:
@@ -52,6 +54,19 @@ def _aof_flush_sleep(session: Session, argv: list[bytes]) -> None:
 def _pause_cron(session: Session, argv: list[bytes]) -> None:
     """Stop the periodic jobs (1) or restart them (0)."""
     session.engine.host.pause_cron(atoi(argv[2]) != 0)
+    session.out.ok()
+
+
+@action("repl-pause", 3, usage="<clear|after-fork|before-rdb-channel|on-streaming-repl-buf>")
+def _repl_pause(session: Session, argv: list[bytes]) -> None:
+    """Stop the server's process (SIGSTOP) when it reaches the given step of a replication."""
+    step, pauses = argv[2].lower(), session.engine.replication.pauses
+    if step == b"clear":
+        pauses.clear()
+    elif step in _STEPS:
+        pauses.add(text(step))
+    else:
+        raise subcommand_error(argv)
     session.out.ok()
 
 

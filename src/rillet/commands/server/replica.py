@@ -99,7 +99,8 @@ def replica_facts(engine: Any) -> dict[str, Any]:
     if compat.valkey:
         facts |= {"replicas_repl_buffer_size": 0, "replicas_repl_buffer_peak": 0}
     elif compat.knows(80):
-        facts |= {"replica_full_sync_buffer_size": 0, "replica_full_sync_buffer_peak": 0}
+        buffer = link.early.buffer
+        facts |= {"replica_full_sync_buffer_size": buffer.size, "replica_full_sync_buffer_peak": buffer.peak}
         if compat.knows(82):
             facts |= {"master_current_sync_attempts": link.attempts, "master_total_sync_attempts": link.total_attempts}
     if link.state == "sync":

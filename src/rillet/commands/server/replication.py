@@ -13,7 +13,7 @@ from __future__ import annotations
 from rillet.commands.arguments import integer, syntax_error, text
 from rillet.commands.server import command
 from rillet.errors import CommandError
-from rillet.runtime.replication import NO_FAILOVER, properties_of
+from rillet.runtime.replication import NO_FAILOVER, RDB_CHANNEL, WAIT_CHANNEL, offers_channel, properties_of
 from rillet.runtime.session import Session
 from rillet.runtime.session_state import MONITOR, REPLICA
 from rillet.types.string import string2ll
@@ -101,9 +101,15 @@ def _declare(session: Session, option: bytes, value: bytes, name: str) -> None:
             raise CommandError(f"REPLCONF ip-address provided by replica instance is too long: {len(value)} bytes")
         properties.address = text(value)
     elif option == b"capa":
-        properties.capabilities.add(text(value.lower()))
+        if value.lower() != RDB_CHANNEL.encode() or offers_channel(session.engine.settings):
+            properties.capabilities.add(text(value.lower()))
     elif option == b"rdb-only":
         properties.rdb_only = _flag(value)
+        properties.separate = properties.rdb_only and offers_channel(session.engine.settings)
+    elif option == b"rdb-channel" and compat.knows(80) and not compat.valkey:
+        properties.rdb_channel = _flag(value)
+    elif option == b"main-ch-client-id" and compat.knows(80) and not compat.valkey:
+        _join(session, integer(value))
     elif option == b"rdb-filter-only":
         properties.filters = _filters(value)
     elif option == b"rdb-no-compress" and compat.knows(84):
@@ -119,6 +125,18 @@ def _declare(session: Session, option: bytes, value: bytes, name: str) -> None:
             raise CommandError(f"Unrecognized REPLCONF option: {name}")
     else:
         raise CommandError(f"Unrecognized REPLCONF option: {name}")
+
+
+def _join(session: Session, number: int) -> None:
+    """Make a connection the second one of the replica whose first one has this client number."""
+    first = session.engine.sessions.get(number)
+    main = None if first is None else first.extra.get("attached")
+    if main is None or main.state != WAIT_CHANNEL:
+        raise CommandError(f"Unrecognized RDB client id: {number}")
+    properties = properties_of(session)
+    properties.main = main
+    properties.compressed = properties.compressed and main.properties.compressed
+    properties.checked = properties.checked and main.properties.checked
 
 
 def _flag(value: bytes) -> bool:

@@ -1,0 +1,132 @@
+"""The snapshot over a second connection (Redis 8: repl-rdb-channel): rillet as replica and as master of genuine servers."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import redis
+
+from tests.judge import Judge, required_binary, running_redis
+from tests.replication.load import Load, await_equal, differences, info, lasts
+from tests.replication.proxy import Proxy
+from tests.replication.test_replica_following import client_of, logged, replica_of
+from tests.replication.waiting import until
+from tests.server.harness import Running, running
+
+pytestmark = [pytest.mark.once]
+WAYS = ("disabled", "on-empty-db", "swapdb", "flushdb")
+STARTED = "Starting to receive RDB and replication stream in parallel"
+APPLIED = "Successfully streamed replication buffer into the db"
+PATIENCE = 120
+
+
+def stats(client: redis.Redis, name: str) -> int:
+    text = client.execute_command("INFO", "stats").decode()
+    return int(text.partition(f"{name}:")[2].split()[0])
+
+
+@contextmanager
+def genuine(folder: Path, *options: str, compat: str = "newest") -> Iterator[Judge]:
+    folder.mkdir(exist_ok=True)
+    with running_redis("--repl-diskless-sync-delay", "0", "--repl-rdb-channel", "yes", "--repl-backlog-size", "20mb",
+                       "--logfile", str(folder / "log"), *options, binary=required_binary(compat)) as judge:  # fmt: skip
+        yield judge
+
+
+@contextmanager
+def ours(folder: Path, *options: str) -> Iterator[Running]:
+    folder.mkdir(exist_ok=True)
+    with running(folder, "--enable-debug-command", "yes", "--logfile", str(folder / "log"), "--save", "",
+                 "--repl-diskless-sync-delay", "0", "--repl-backlog-size", "20mb", *options) as server:  # fmt: skip
+        yield server
+
+
+def fill(client: redis.Redis, seed: int = 7) -> Load:
+    maker = Load(seed, "newest")
+    maker.run(client, 200)
+    client.execute_command("DEBUG", "POPULATE", "3000", "filler", "100")
+    return maker
+
+
+def same(master: redis.Redis, replica: redis.Redis) -> None:
+    """Assert that both have the same data, once the replica has everything and nothing expires any more."""
+    await_equal(master, replica)
+    lasts(master)
+    await_equal(master, replica)
+    assert differences(master, replica) == []
+
+
+# -- rillet is the replica -----------------------------------------------------------------------------------
+
+
+@pytest.mark.peer("newest")
+@pytest.mark.parametrize("way", WAYS)
+def test_a_replica_of_redis(tmp_path: Path, way: str) -> None:
+    with genuine(tmp_path / "m", "--rdb-key-save-delay", "300") as judge:
+        master = judge.client()
+        maker = fill(master)
+        with replica_of(judge.port, tmp_path, "--repl-diskless-load", way) as server:
+            replica = client_of(server.port)
+            until(lambda: "send_bulk_and_stream" in info(master).get("slave0", ""), PATIENCE)
+            assert info(master)["connected_slaves"] == "1"
+            maker.run(master, 300)  # while the snapshot is sent
+            await_equal(master, replica)
+            maker.run(master, 100)
+            same(master, replica)
+            assert logged(tmp_path, STARTED) == logged(tmp_path, APPLIED) == 1
+            facts = info(replica)
+            assert facts["replica_full_sync_buffer_size"] == "0"
+            assert int(facts["replica_full_sync_buffer_peak"]) > 0
+            assert stats(master, "sync_full") == 1
+            replica.execute_command("CLIENT", "KILL", "TYPE", "master")
+            maker.run(master, 100)
+            await_equal(master, replica)
+            until(lambda: stats(master, "sync_partial_ok") == 1)
+            assert stats(master, "sync_full") == 1
+            same(master, replica)
+            assert logged(tmp_path, "CRITICAL") == 0
+
+
+# -- rillet is the master ------------------------------------------------------------------------------------
+
+
+@contextmanager
+def followers(kind: str, port: int, folder: Path, *options: str) -> Iterator[redis.Redis]:
+    """Start a replica, of rillet or genuine, and return its client."""
+    if kind == "rillet":
+        with replica_of(port, folder, *options) as server:
+            yield client_of(server.port)
+    else:
+        with genuine(folder, "--replicaof", f"127.0.0.1 {port}", *options) as judge:
+            yield judge.client()
+
+
+@pytest.mark.peer("newest")
+@pytest.mark.parametrize("kind", ["rillet", "genuine"])
+@pytest.mark.parametrize("way", ["disabled", "swapdb"])
+def test_a_master(tmp_path: Path, kind: str, way: str) -> None:
+    with ours(tmp_path / "m", "--rdb-key-save-delay", "300") as server:
+        master = client_of(server.port)
+        maker = fill(master)
+        with followers(kind, server.port, tmp_path / "r", "--repl-diskless-load", way) as replica:
+            until(lambda: "send_bulk_and_stream" in info(master).get("slave0", ""), PATIENCE)
+            facts = info(master)
+            assert facts["connected_slaves"] == "1"
+            assert "slave1" not in facts
+            lines = master.execute_command("CLIENT", "LIST", "TYPE", "replica").decode().splitlines()
+            assert ["flags=SC" in line for line in lines] == [False, True]
+            maker.run(master, 300)  # while the snapshot is sent
+            same(master, replica)
+            assert logged(tmp_path / "m", "replicas sockets (rdb-channel)") == 1
+            assert logged(tmp_path / "r", STARTED) == 1
+            assert "state=online" in info(master)["slave0"]
+            assert stats(master, "sync_full") == 1
+            assert len(master.execute_command("CLIENT", "LIST", "TYPE", "replica").splitlines()) == 1
+            master.execute_command("CLIENT", "KILL", "TYPE", "replica")
+            maker.run(master, 100)
+            same(master, replica)
+            assert (stats(master, "sync_full"), stats(master, "sync_partial_ok")) == (1, 1)
