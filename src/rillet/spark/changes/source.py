@@ -200,6 +200,10 @@ class ChangesReader(InTask, DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._receiver = Receiver.new(options, Storage(options.folder))
         return self._next(start)
 
+    def beginning(self) -> dict[str, Any] | None:
+        """Return the offset at which the present run begins, None before the first `latestOffset`; not for Spark."""
+        return None if self._receiver is None else self._receiver.start.json()
+
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Return the tasks of a micro-batch: its files."""
         if start == end:

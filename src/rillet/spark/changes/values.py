@@ -22,6 +22,8 @@ from rillet.types.compat import COMPATS
 from rillet.types.rdb import value as rdb
 
 _MOST = 100  # elements in a command
+_PAGE = 1000
+_LAST = b"%d-%d" % (2**64 - 1, 2**64 - 1)
 
 
 def compat_of(version: int) -> str:
@@ -29,10 +31,10 @@ def compat_of(version: int) -> str:
     return "valkey" if version == COMPATS["valkey"].rdb_version else "newest"
 
 
-def store_without_expiry(compat: str, databases: int = 16) -> Store:
-    """Return a store in memory whose clock stands still."""
+def store_without_expiry(compat: str, databases: int = 16, clock: ManualClock | None = None) -> Store:
+    """Return a store in memory whose clock stands still unless the caller moves it."""
     settings = settings_of(MEMORY, {"compat": compat, "databases": databases})
-    return Store(MemoryBackend(settings, ManualClock(1), active_expiry=False))
+    return Store(MemoryBackend(settings, clock or ManualClock(1), active_expiry=False))
 
 
 class Values:
@@ -115,11 +117,8 @@ def _hash_commands(store: Store, key: bytes) -> Iterator[list[bytes]]:
 def _stream_commands(store: Store, key: bytes) -> Iterator[list[bytes]]:
     """Yield the commands that make a stream with its groups and pending entries (aof.c: rewriteStreamObject)."""
     facts = _pairs(store.execute("XINFO", "STREAM", key, "FULL", "COUNT", "0"))
-    start = b"-"
-    while entries := store.execute("XRANGE", key, start, "+", "COUNT", 1000):
-        for one, words in entries:
-            yield [b"XADD", key, one, *words]
-        start = b"(" + entries[-1][0]
+    for one, words in entries_of(store, key):
+        yield [b"XADD", key, one, *words]
     if not facts[b"length"]:  # only XADD creates a stream
         yield [b"XADD", key, b"MAXLEN", b"=", b"0", b"0-1", b"x", b"y"]
     yield [b"XSETID", key, facts[b"last-generated-id"], b"ENTRIESADDED", b"%d" % facts[b"entries-added"],
@@ -135,8 +134,20 @@ def _stream_commands(store: Store, key: bytes) -> Iterator[list[bytes]]:
                    b"%d" % deliveries, b"JUSTID", b"FORCE"]  # fmt: skip
 
 
+def entries_of(store: Store, key: bytes) -> Iterator[tuple[bytes, list[bytes]]]:
+    """Yield the ID and the fields of each entry of a stream."""
+    start = b"-"
+    while True:
+        page = store.execute("XRANGE", key, start, "+", "COUNT", _PAGE)
+        for one, words in page:
+            yield one, words
+        if len(page) < _PAGE or page[-1][0] == _LAST:  # nothing can follow the last ID, so it is no valid start
+            return
+        start = b"(" + page[-1][0]
+
+
 def _pairs(reply: list[Any]) -> dict[bytes, Any]:
     return dict(zip(reply[::2], reply[1::2], strict=True))
 
 
-__all__ = ["Values", "commands_of", "compat_of", "store_without_expiry"]
+__all__ = ["Values", "commands_of", "compat_of", "entries_of", "store_without_expiry"]
