@@ -1,10 +1,10 @@
-"""format("rillet.changes"): batches without Spark, as its driver and tasks call the reader, and one query in Spark."""
+"""format("rillet.changes"): batches without Spark, as its driver and tasks call the reader (test_changes_in_spark.py: in it)."""
 
 from __future__ import annotations
 
+import io
 import json
 import random
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -33,10 +33,12 @@ from pyspark.sql.types import (
 )
 
 import rillet
+from rillet.errors import LogCorrupt
 from rillet.protocol.command_parser import pack_command
 from rillet.replication.applier import Applier
 from rillet.spark.changes.options import parse_changes
 from rillet.spark.changes.rows import SCHEMA, entry_of
+from rillet.spark.changes.snapshot_parts import SnapshotParts, snapshot_keys, split
 from rillet.spark.changes.source import ChangesReader
 from rillet.spark.options import OptionError
 from rillet.spark.read.data_loss import DataLoss
@@ -246,7 +248,7 @@ def test_committed_files_are_deleted(query: Callable[..., Query], tmp_path: Path
         changes.plan()
         assert [row["command"] for row in changes.rows()] == ["snapshot", "snapshot"]
         folder = tmp_path / "folder"
-        assert len(list(folder.glob("*.rdb"))) == 1
+        assert len(list(folder.glob("*.rdb"))) == len(list(folder.glob("*.parts"))) == 1
         changes.commit()
         for _ in range(3):
             changes.until(offset_of(client))
@@ -342,6 +344,76 @@ def test_available_now_ends(query: Callable[..., Query]) -> None:
         assert changes.start["offset"] <= offset
 
 
+def test_available_now_ends_under_load(query: Callable[..., Query]) -> None:
+    """The query ends at what the server had at its start, although more arrives before each batch."""
+    with server() as judge:
+        client = judge.client()
+        changes = query(judge.port, fileBytes="1024")
+        changes.begin()
+        first = offset_of(client)
+        changes.reader.prepareForTriggerAvailableNow()
+        batches = 0
+        while changes.plan() is not None:
+            changes.commit()
+            batches += 1
+            client.set("more", "x" * 2000)
+            assert batches < 20
+        assert changes.start is not None
+        assert changes.start["offset"] >= first
+
+
+def test_a_snapshot_in_parts(query: Callable[..., Query]) -> None:
+    """Every task reads a part; together they have each key once, in each database."""
+    with server() as judge:
+        client = judge.client()
+        for db in (0, 3):
+            client.execute_command("SELECT", db)
+            for number in range(300):
+                client.set(f"key:{number}", f"{db} {number}")
+                client.rpush(f"list:{number}", *range(number % 7 + 1))
+        client.execute_command("SELECT", 0)
+        client.set("large", b"x" * 50_000)  # more than a part
+        client.pexpireat("key:7", 9_000_000_000_000)
+        last = f"{2**64 - 1}-{2**64 - 1}"
+        client.execute_command("XADD", "last", last, "a", "b")
+        changes = query(judge.port, startingOffsets="snapshot", fileBytes="1024")
+        assert changes.plan() is not None
+        assert changes.planned is not None
+        tasks = changes.reader.partitions(through_checkpoint(changes.reader.initialOffset()), changes.planned)
+        assert len(tasks) > 10
+        rows = changes.rows()
+        names = [(row["db"], row["key"]) for row in rows if row["type"] in ("string", "list", None)]
+        expected = [(db, f"{kind}:{number}") for db in (0, 3) for kind in ("key", "list") for number in range(300)]
+        assert sorted(names, key=repr) == sorted([*expected, (0, None), (0, "large")], key=repr)
+        assert [row["id"] for row in rows if row["key"] == "last"] == [last, None]
+        assert rows[0]["arguments"] == [b"snapshot"]
+        assert [row["arguments"] for row in rows if row["arguments"][0] == b"PEXPIREAT"] == [
+            [b"PEXPIREAT", b"key:7", b"9000000000000"]
+        ]
+
+
+def test_a_damaged_snapshot(tmp_path: Path) -> None:
+    """Damage is found when the snapshot is divided, before a task reads it."""
+    path = tmp_path / "dump.rdb"
+    with rillet.open() as store:
+        for number in range(1, 100):
+            store.execute("RPUSH", f"list{number}", *[b"%d" % one for one in range(number)])
+        store.save(path)
+    data = path.read_bytes()
+    whole = split(io.BytesIO(data), "dump.rdb", 500)
+    assert len(whole.parts) > 2
+    assert SnapshotParts.parse(whole.json()) == whole
+    found = [key.key for part in whole.parts for key in snapshot_keys(data[part.start : part.end], part)]
+    assert sorted(found) == sorted(b"list%d" % number for number in range(1, 100))
+    for at in (0, 400, len(data) - 3):
+        damaged = data[:at] + bytes((data[at] ^ 0x55,)) + data[at + 1 :]
+        with pytest.raises(LogCorrupt):
+            split(io.BytesIO(damaged), "dump.rdb", 500)
+    for end in (5, 400, len(data) - 20, len(data) - 3):
+        with pytest.raises(LogCorrupt):
+            split(io.BytesIO(data[:end]), "dump.rdb", 500)
+
+
 def test_options(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="folder is missing.*beside the checkpoint"):
         parse_changes({"url": "redis://127.0.0.1"})
@@ -364,55 +436,3 @@ def test_options(tmp_path: Path) -> None:
 ])  # fmt: skip
 def test_the_entry_of_an_xadd(words: bytes, entry: Any) -> None:
     assert entry_of(words.split()) == entry
-
-
-@pytest.mark.long
-def test_a_query_in_spark(spark: Any, tmp_path: Path) -> None:
-    """The query stops and continues under load: each change reaches the table once."""
-    out = str(tmp_path / "out")
-    with server() as judge:
-        client = judge.client()
-        client.set("k", "0")
-
-        def start() -> Any:
-            rows = (spark.readStream.format("rillet.changes").option("url", f"redis://127.0.0.1:{judge.port}")
-                    .option("folder", str(tmp_path / "folder")).option("startingOffsets", "snapshot"))  # fmt: skip
-            return (rows.load().selectExpr("key", "command", "cast(get(arguments, 2) as string) as value").writeStream
-                    .option("checkpointLocation", str(tmp_path / "checkpoint")).start(out, "parquet"))  # fmt: skip
-
-        running = start()
-        running.processAllAvailable()
-        stop, written = threading.Event(), [0]
-
-        def write() -> None:
-            while not stop.is_set():
-                written[0] += 1
-                client.set("k", str(written[0]))
-
-        writer = threading.Thread(target=write)
-        writer.start()
-        try:
-            _await_rows(running)
-            running.stop()
-            running = start()
-            _await_rows(running)
-        finally:
-            stop.set()
-            writer.join()
-        deadline = time.monotonic() + 60
-        while spark.read.parquet(out).where("command = 'SET'").count() < written[0]:
-            running.processAllAvailable()
-            assert time.monotonic() < deadline
-        running.stop()
-    rows = spark.read.parquet(out).collect()
-    assert sorted(int(row["value"]) for row in rows if row["command"] == "SET") == list(range(1, written[0] + 1))
-    assert [row["value"] for row in rows if row["command"] == "snapshot" and row["key"]] == ["0"]
-
-
-def _await_rows(running: Any) -> None:
-    """Return when a query has read changes; `processAllAvailable` would wait for the end of the load."""
-    deadline = time.monotonic() + 60
-    while not any(progress["numInputRows"] for progress in running.recentProgress):
-        assert running.exception() is None
-        assert time.monotonic() < deadline
-        running.awaitTermination(0.05)

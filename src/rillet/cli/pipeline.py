@@ -24,6 +24,7 @@ INTERRUPTED = 130  # 128 plus the number of SIGINT, as in a shell
 
 PIPELINES: dict[str, str] = {
     "archive": "write streams to Parquet files by date, each entry exactly once; optionally trim archived entries",
+    "changes": "keep every change of a server in an archive, and the value of every key in a table",
     "history": "read an archive and its live stream as one table: print it, or write it to Parquet",
     "replay": "write Parquet files or a stream to another stream, at full speed or at the recorded pace",
     "aggregate": "run a Spark SQL query over a stream: windowed counts, sums, rates, quantiles",
@@ -37,6 +38,7 @@ PIPELINES: dict[str, str] = {
 
 STOPPED: dict[str, str] = {
     "archive": "committed entries are kept, and the next run continues after them",
+    "changes": "committed changes are kept, and the next run continues after them",
     "replay": "written entries are kept, and the same command continues after them",
     "aggregate": "committed entries are kept, and the next run continues after them",
     "migrate": "continue with --resume",

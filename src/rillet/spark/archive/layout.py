@@ -99,7 +99,7 @@ _CAPITAL = re.compile(r"%..|[A-Z]")  # Keep %.. sequences and encode capitals in
 _NO_DATE = "__HIVE_DEFAULT_PARTITION__"  # Hive's name for a null partition value.
 
 
-def folder_of(stream: str, day: int | None) -> str:
+def folder_of(stream: str, day: int | None, column: str = "stream") -> str:
     """Return the partition folder of a stream's day, with special characters percent-encoded.
 
     Capital letters are encoded too: on a file system that ignores case, the streams `Events` and `events` would share a
@@ -108,7 +108,7 @@ def folder_of(stream: str, day: int | None) -> str:
     """
     when = _NO_DATE if day is None else (date(1970, 1, 1) + timedelta(days=day)).isoformat()
     encoded = _CAPITAL.sub(_capital, quote(stream, safe=" !$&()+,;@^~"))
-    name = f"stream={encoded or _NO_DATE}"
+    name = f"{column}={encoded or _NO_DATE}"
     if len(name) > MAX_NAME:
         raise ArchiveError(
             f"rillet: the name of the stream {stream[:40]!r}... is too long for a folder of an archive: {len(name)} "
@@ -153,15 +153,19 @@ def _increment(commit: int) -> str:
 
 
 class Archive:
-    """An archive's folder; `at` is called with the name of every write step, so that tests can simulate a crash."""
+    """An archive's folder; `at` is called with the name of every write step, so that tests can simulate a crash.
+
+    column: the name of the partition column within a date; `stream` except for archives of changes.
+    """
 
     keep_replaced = KEEP_REPLACED
 
-    def __init__(self, path: str | Path, at: Callable[[str], None] = lambda step: None) -> None:
+    def __init__(self, path: str | Path, at: Callable[[str], None] = lambda step: None, column: str = "stream") -> None:
         if "://" in str(path):
             raise ArchiveError(f"rillet: {path} is not a folder of a file system: {NO_OBJECTS}")
         self.path = Path(path)
         self.at = at
+        self.column = column
         self._stored = Stored()
         self._unfinished = 0  # the number of a commit that was renamed, and whose sync or remaining steps failed
         self._small = Mergeable()
@@ -296,7 +300,7 @@ class Archive:
         commit = manifest.commit + 1
         added, place = [], {}
         for part in sorted(parts, key=lambda part: (part.stream, part.first)):
-            final = f"{folder_of(part.stream, part.day)}/{part.first}_{part.last}_c{commit}.parquet"
+            final = f"{folder_of(part.stream, part.day, self.column)}/{part.first}_{part.last}_c{commit}.parquet"
             place[final] = part.path
             added.append(part._replace(path=final))
         for folder in {part.folder for part in parts}:
@@ -328,6 +332,31 @@ class Archive:
                     link(self.path / file.path, self.path / staged / os.path.basename(file.path))
             sync(self.path / staged)
         new = self._commit(manifest, ArchiveChange(new_files, sorted(gone), time.time(), swap=swap))
+        self._tidy()
+        return new
+
+    def rewrite(
+        self, manifest: ArchiveManifest, files: dict[str, Part], offset: dict[str, Any], schema: str
+    ) -> ArchiveManifest:
+        """Commit one new file for each of some folders, in place of the folder's files, and the source's offset."""
+        commit = manifest.commit + 1
+        gone: list[str] = []
+        new_files: list[Part] = []
+        swap: dict[str, str] = {}
+        for folder, part in files.items():
+            swap[folder] = self.stage()
+            name = f"{part.first}_{part.last}_c{commit}.parquet"
+            os.replace(self.path / part.path, self.path / swap[folder] / name)
+            new_files.append(part._replace(path=f"{folder}/{name}"))
+            (self.path / folder).mkdir(parents=True, exist_ok=True)
+            for old in manifest.files.in_folder(folder):
+                link(self.path / old.path, self.path / REPLACED / f"{old.path}.old")
+                gone.append(old.path)
+            sync(self.path / swap[folder])
+        sync(self.path)
+        self.at("merged")
+        changed = None if schema == manifest.schema else schema
+        new = self._commit(manifest, ArchiveChange(new_files, sorted(gone), time.time(), offset, changed, swap=swap))
         self._tidy()
         return new
 
@@ -464,7 +493,7 @@ class Archive:
 
     def check_stream(self, stream: str) -> None:
         """Raise ArchiveError if the stream's name is too long for a folder."""
-        folder_of(stream, None)
+        folder_of(stream, None, self.column)
 
     def target(self, compression: str) -> StagingFolder:
         """Return a new staging folder, to which tasks write."""

@@ -77,10 +77,16 @@ class Receiver:
                                                 silence=options.timeout)  # fmt: skip
             if out is not None:
                 out.close()
-                storage.finish_snapshot(run)
             position = ChangePosition(reader.id, reader.offset)
         start = ChangesOffset(run, position.id, position.offset, position.db, position.offset, chosen == SNAPSHOT)
-        return cls(options, storage, start, [], position, reader)
+        made = cls(options, storage, start, [], position, reader)
+        if chosen == SNAPSHOT:  # while the thread receives, so that the server need not keep what follows
+            try:
+                storage.finish_snapshot(run, options.file_bytes)
+            except BaseException:
+                made.stop()
+                raise
+        return made
 
     @classmethod
     def resumed(cls, options: ChangesOptions, storage: Storage, start: ChangesOffset) -> Receiver:

@@ -15,23 +15,22 @@ Another column of the schema is the field of that name of an added entry, conver
 
 **A snapshot** is written as commands that make its values, at most a hundred elements in each: SET, RPUSH, SADD, ZADD,
 HSET, XADD, XGROUP, PEXPIREAT; RESTORE for values that have no such command. `arguments` has the command, and `command`
-is "snapshot". The first row has neither a key nor arguments: earlier data is void.
+is "snapshot". The first row has neither a key nor arguments: earlier data is void. Each task reads a part of the
+snapshot (snapshot_parts.py, values.py).
 """
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from typing import Any
 
 from rillet.columns.arrow_batch import record_batch, rows_for
-from rillet.errors import CommandError
 from rillet.replication.changes import UnitParser, keys_of, type_of
 from rillet.replication.filtering import KeyFilter
 from rillet.spark.changes.options import ChangesOptions
+from rillet.spark.changes.snapshot_parts import SnapshotPart, snapshot_keys
 from rillet.spark.changes.storage import Storage, StoredFile
-from rillet.store import open as open_store
-from rillet.store.rdb_tables import rdb_facts
+from rillet.spark.changes.values import Values
 from rillet.types.compat import COMPATS
 from rillet.types.stream.id import StreamID
 
@@ -41,7 +40,6 @@ SCHEMA = (
 )
 OWN = ("offset", "arrived", "db", "key", "type", "command", "arguments", "transaction", "id", "fields")
 SNAPSHOT = "snapshot"
-_MOST = 100  # elements in a command of a snapshot
 _VALUES = {b"MAXLEN": 1, b"MINID": 1, b"IDMP": 2, b"IDMPAUTO": 1, b"LIMIT": 1}
 
 
@@ -199,108 +197,22 @@ def read_file(options: ChangesOptions, file: StoredFile, schema: Any) -> Iterato
         yield rows.take()
 
 
-def read_snapshot(options: ChangesOptions, run: str, offset: int, schema: Any) -> Iterator[Any]:
-    """Yield the record batches of a snapshot. The task holds the data in memory."""
+def read_snapshot(options: ChangesOptions, run: str, part: SnapshotPart, offset: int, made: int, schema: Any,
+                  is_first: bool) -> Iterator[Any]:  # fmt: skip
+    """Yield the record batches of a part of a snapshot. The task holds the bytes of the part, and one value."""
     keys, rows = filter_of(options), RowWriter(schema, options.mode)
-    with tempfile.NamedTemporaryFile(suffix=".rdb") as local:
-        Storage(options.folder).fetch_snapshot(run, local)  # type: ignore[arg-type]
-        local.flush()
-        facts = rdb_facts(local.name).facts
-        arrived = int(facts.get("ctime", "0")) * 1000
-        rows.add(offset, arrived, 0, [b"snapshot"], False, SNAPSHOT)
-        with open_store(local.name, readonly=True, rdb_foreign="skip") as store:
-            for db, words in snapshot_commands(store, keys):
-                rows.add(offset, arrived, db, words, False, SNAPSHOT)
+    if is_first:
+        rows.add(offset, made, 0, [b"snapshot"], False, SNAPSHOT)
+    with Values(part.version) as values:
+        for key in snapshot_keys(Storage(options.folder).snapshot_bytes(run, part), part):
+            if keys is not None and not keys.keeps(key.key):
+                continue
+            for words in values.commands(key):
+                rows.add(offset, made, key.db, words, False, SNAPSHOT)
                 if rows.length >= options.batch_rows:
                     yield rows.take()
     if rows.length:
         yield rows.take()
-
-
-def snapshot_commands(store: Any, keys: KeyFilter | None) -> Iterator[tuple[int, list[bytes]]]:
-    """Yield the commands that make the data of a store, each with its database."""
-    count = int(store.execute("CONFIG", "GET", "databases")[1])
-    for db in range(count):
-        store.execute("SELECT", db)
-        if not store.execute("DBSIZE"):
-            continue
-        names: Iterator[str] = store.keys()
-        for name in names:
-            key = name.encode("utf-8", "surrogateescape")
-            if keys is not None and not keys.keeps(key):
-                continue
-            for words in _commands_of(store, key):
-                yield db, words
-            expires = store.execute("PEXPIRETIME", key)
-            if expires >= 0:
-                yield db, [b"PEXPIREAT", key, b"%d" % expires]
-    store.execute("SELECT", 0)
-
-
-def _commands_of(store: Any, key: bytes) -> Iterator[list[bytes]]:
-    kind = store.execute("TYPE", key)
-    if kind == b"string":
-        yield [b"SET", key, store.execute("GET", key)]
-    elif kind == b"list":
-        for start in range(0, store.execute("LLEN", key), _MOST):
-            yield [b"RPUSH", key, *store.execute("LRANGE", key, start, start + _MOST - 1)]
-    elif kind == b"set":
-        yield from _chunks([b"SADD", key], sorted(store.execute("SMEMBERS", key)), 1)
-    elif kind == b"zset":
-        pairs = store.execute("ZRANGE", key, 0, -1, "WITHSCORES")
-        yield from _chunks([b"ZADD", key], [word for at in range(0, len(pairs), 2) for word in
-                                            (pairs[at + 1], pairs[at])], 2)  # fmt: skip
-    elif kind == b"hash":
-        yield from _hash_commands(store, key)
-    elif kind == b"stream":
-        yield from _stream_commands(store, key)
-    else:
-        yield [b"RESTORE", key, b"0", store.execute("DUMP", key)]
-
-
-def _chunks(begin: list[bytes], words: list[bytes], step: int) -> Iterator[list[bytes]]:
-    for at in range(0, len(words), _MOST * step):
-        yield [*begin, *words[at : at + _MOST * step]]
-
-
-def _hash_commands(store: Any, key: bytes) -> Iterator[list[bytes]]:
-    pairs = store.execute("HGETALL", key)
-    yield from _chunks([b"HSET", key], pairs, 2)
-    names = pairs[::2]
-    try:
-        times = store.execute("HPEXPIRETIME", key, "FIELDS", len(names), *names)
-    except CommandError:
-        return  # a compat without expiry of fields
-    for name, when in zip(names, times, strict=True):
-        if when >= 0:
-            yield [b"HPEXPIREAT", key, b"%d" % when, b"FIELDS", b"1", name]
-
-
-def _stream_commands(store: Any, key: bytes) -> Iterator[list[bytes]]:
-    """Yield the commands that make a stream with its groups and pending entries (aof.c: rewriteStreamObject)."""
-    facts = _pairs(store.execute("XINFO", "STREAM", key, "FULL", "COUNT", "0"))
-    start = b"-"
-    while entries := store.execute("XRANGE", key, start, "+", "COUNT", 1000):
-        for one, words in entries:
-            yield [b"XADD", key, one, *words]
-        start = b"(" + entries[-1][0]
-    if not facts[b"length"]:  # only XADD creates a stream
-        yield [b"XADD", key, b"MAXLEN", b"=", b"0", b"0-1", b"x", b"y"]
-    yield [b"XSETID", key, facts[b"last-generated-id"], b"ENTRIESADDED", b"%d" % facts[b"entries-added"],
-           b"MAXDELETEDID", facts[b"max-deleted-entry-id"]]  # fmt: skip
-    for group in map(_pairs, facts[b"groups"]):
-        read = group.get(b"entries-read")
-        yield [b"XGROUP", b"CREATE", key, group[b"name"], group[b"last-delivered-id"], b"ENTRIESREAD",
-               b"-1" if read is None else b"%d" % read]  # fmt: skip
-        for consumer in map(_pairs, group[b"consumers"]):
-            yield [b"XGROUP", b"CREATECONSUMER", key, group[b"name"], consumer[b"name"]]
-        for one, consumer, when, deliveries in group[b"pending"]:
-            yield [b"XCLAIM", key, group[b"name"], consumer, b"0", one, b"TIME", b"%d" % when, b"RETRYCOUNT",
-                   b"%d" % deliveries, b"JUSTID", b"FORCE"]  # fmt: skip
-
-
-def _pairs(reply: list[Any]) -> dict[bytes, Any]:
-    return dict(zip(reply[::2], reply[1::2], strict=True))
 
 
 __all__ = ["OWN", "SCHEMA", "RowWriter", "check_schema", "entry_of", "read_file", "read_snapshot"]

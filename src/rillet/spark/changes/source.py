@@ -2,7 +2,7 @@
 
     driver      initialOffset()         always the same: the first trigger chooses where the query starts
                 latestOffset(start)     writes what was received to the folder; returns the end of a batch of files
-                partitions(start, end)  a task for each file between the two, and one for a snapshot
+                partitions(start, end)  a task for each file between the two, and for each part of a snapshot
                 commit(end)             deletes the files before `end`
     executors   read(partition)         a file into rows
 
@@ -27,6 +27,7 @@ from rillet.spark.changes.offsets import ChangesOffset
 from rillet.spark.changes.options import ChangesOptions, parse_changes
 from rillet.spark.changes.receiver import Receiver
 from rillet.spark.changes.rows import SCHEMA, check_schema, read_file, read_snapshot
+from rillet.spark.changes.snapshot_parts import SnapshotPart
 from rillet.spark.changes.storage import Storage, StoredFile
 from rillet.spark.errors import plainly
 from rillet.spark.failed_reader import FailedReader
@@ -42,12 +43,23 @@ _IDLE = 0.1  # seconds that a trigger without news waits for some: Spark asks ag
 
 
 class ChangesPartition(InputPartition):
-    """A file of changes, or the snapshot of a run."""
+    """A file of changes."""
 
-    def __init__(self, file: StoredFile, is_snapshot: bool = False) -> None:
+    def __init__(self, file: StoredFile) -> None:
         super().__init__(None)
         self.file = file
-        self.is_snapshot = is_snapshot
+
+
+class SnapshotPartition(InputPartition):
+    """A part of the snapshot of a run, whose changes begin at `offset`; made: ms since 1970."""
+
+    def __init__(self, run: str, offset: int, made: int, number: int, part: SnapshotPart) -> None:
+        super().__init__(None)
+        self.run = run
+        self.offset = offset
+        self.made = made
+        self.number = number
+        self.part = part
 
 
 class ChangesDataSource(DataSource):
@@ -113,6 +125,7 @@ class ChangesReader(InTask, DataSourceStreamReader, SupportsTriggerAvailableNow)
             self._target = self._server_offset()
 
     def _server_offset(self) -> int:
+        """Return the offset of the server; -1 if the user may not run INFO."""
         with Connection(self.options.address(), self.options.timeout) as connection:
             found = server_position(connection)
         return -1 if found is None else found.offset
@@ -131,8 +144,12 @@ class ChangesReader(InTask, DataSourceStreamReader, SupportsTriggerAvailableNow)
                 receiver = self._receiver = self._begin(start)
             except StreamLost:
                 raise self._lost(start) from None
-        if receiver.start.run != start.run:
-            return self._first(receiver)
+        if receiver.start.run != start.run:  # the first batch of a run: with a snapshot it has rows before any change
+            start = receiver.start
+            if start.snapshot:
+                return receiver.end_after(start.since, self.options.max_bytes_per_trigger) or start
+        if self._target is not None and 0 <= self._target <= start.offset:
+            return None  # an available-now query ends, although the server has more by now
         deadline = time.monotonic() + self.options.timeout
         while True:
             found = receiver.end_after(start.offset, self.options.max_bytes_per_trigger)
@@ -163,15 +180,6 @@ class ChangesReader(InTask, DataSourceStreamReader, SupportsTriggerAvailableNow)
         storage.create()
         return Receiver.resumed(self.options, storage, start)
 
-    def _first(self, receiver: Receiver) -> ChangesOffset | None:
-        """Return the end of the first batch of a run: with a snapshot it has rows before the first change."""
-        found = receiver.end_after(receiver.start.since, self.options.max_bytes_per_trigger)
-        if found is not None or receiver.start.snapshot:
-            return found or receiver.start
-        if self._wait_briefly(receiver):
-            return receiver.end_after(receiver.start.since, self.options.max_bytes_per_trigger)
-        return None
-
     def _lost(self, start: ChangesOffset) -> DataLoss:
         return DataLoss(
             f"rillet: the changes after {start.position if start.run else self.options.starting_offsets} are lost: the "
@@ -184,11 +192,17 @@ class ChangesReader(InTask, DataSourceStreamReader, SupportsTriggerAvailableNow)
         if self.options.fail_on_data_loss:
             raise self._lost(start)
         self.stop()
+        if self._target is not None:
+            self._target = self._server_offset()
         options = self.options
         if options.starting_offsets not in ("latest", "snapshot"):
             options = replace(options, starting_offsets="latest")
-        receiver = self._receiver = Receiver.new(options, Storage(options.folder))
-        return self._first(receiver)
+        self._receiver = Receiver.new(options, Storage(options.folder))
+        return self._next(start)
+
+    def beginning(self) -> dict[str, Any] | None:
+        """Return the offset at which the present run begins, None before the first `latestOffset`; not for Spark."""
+        return None if self._receiver is None else self._receiver.start.json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Return the tasks of a micro-batch: its files."""
@@ -206,10 +220,12 @@ class ChangesReader(InTask, DataSourceStreamReader, SupportsTriggerAvailableNow)
                 what = f"{last.run}.rdb" if missing else f"the changes from {there} to {last.offset}"
                 raise DataLoss(f"rillet: the folder {self.options.folder} lacks {what} of a batch that is not "
                                "committed: it must not be emptied, and each query needs its own")  # fmt: skip
-            tasks = [ChangesPartition(file) for file in files]
+            tasks: list[InputPartition] = []
             if is_first and last.snapshot:
-                tasks.insert(0, ChangesPartition(StoredFile(last.run, last.since, last.since), is_snapshot=True))
-            return [*tasks]
+                made, parts = storage.parts(last.run)
+                tasks += [SnapshotPartition(last.run, last.since, made, number, part)
+                          for number, part in enumerate(parts)]  # fmt: skip
+            return [*tasks, *map(ChangesPartition, files)]
 
     def commit(self, end: dict[str, Any]) -> None:
         """Delete the files of committed batches."""
@@ -233,11 +249,12 @@ class ChangesReader(InTask, DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield the record batches of a partition."""
-        assert isinstance(partition, ChangesPartition)
         with plainly():
-            if partition.is_snapshot:
-                yield from read_snapshot(self.options, partition.file.run, partition.file.start, self.arrow_schema)
+            if isinstance(partition, SnapshotPartition):
+                yield from read_snapshot(self.options, partition.run, partition.part, partition.offset, partition.made,
+                                         self.arrow_schema, is_first=partition.number == 0)  # fmt: skip
             else:
+                assert isinstance(partition, ChangesPartition)
                 yield from read_file(self.options, partition.file, self.arrow_schema)
 
 

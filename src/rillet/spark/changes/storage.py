@@ -1,7 +1,7 @@
 """The folder in which received changes wait until Spark has committed their batch.
 
     <run>-<start>-<end>.changes     records: a line, then bytes of the stream; each ends outside MULTI
-    <run>.rdb                       the snapshot with which a run begins
+    <run>.rdb, <run>.parts          the snapshot with which a run begins, and the parts that tasks read
 
     <start> <end> <db> <length> <arrival, ms> <CRC-32>\n <bytes>
 
@@ -17,13 +17,14 @@ import re
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 from rillet.errors import RilletError
+from rillet.spark.changes.snapshot_parts import SnapshotPart, SnapshotParts, split
 
 _NAME = re.compile(r"([0-9a-f]{12})-(\d{20})-(\d{20})\.changes")
 
-_OTHERS = re.compile(r"\.?[0-9a-f]{12}(\.rdb|-.*\.draft)")  # snapshots, and files that are not complete
+_OTHERS = re.compile(r"\.?[0-9a-f]{12}(\.rdb|\.parts(\.draft)?|-.*\.draft)")  # snapshots, and files that are not complete
 
 
 class Received(NamedTuple):
@@ -145,15 +146,26 @@ class Storage:
         """Return a stream that takes the bytes of a snapshot; `finish_snapshot` gives it its name."""
         return self._fs.open_output_stream(self._path(f".{run}.rdb"))
 
-    def finish_snapshot(self, run: str) -> None:
-        """Give a closed snapshot its name."""
-        self._fs.move(self._path(f".{run}.rdb"), self._path(f"{run}.rdb"))
+    def finish_snapshot(self, run: str, part_bytes: int) -> None:
+        """Divide a closed snapshot into parts, and give it its name; LogCorrupt, OSError."""
+        draft = f".{run}.rdb"
+        with self._fs.open_input_stream(self._path(draft)) as source:
+            parts = split(source, f"{self.folder}/{draft}", part_bytes)
+        self._put(f"{run}.parts", parts.json())
+        self._fs.move(self._path(draft), self._path(f"{run}.rdb"))
 
-    def fetch_snapshot(self, run: str, target: BinaryIO) -> None:
-        """Write the bytes of a snapshot to a local file."""
-        with self._fs.open_input_stream(self._path(f"{run}.rdb")) as source:
-            while piece := source.read(1 << 20):
-                target.write(piece)
+    def parts(self, run: str) -> SnapshotParts:
+        """Return the parts of the run's snapshot."""
+        return SnapshotParts.parse(self._get(f"{run}.parts"))
+
+    def snapshot_bytes(self, run: str, part: SnapshotPart) -> bytes:
+        """Return the bytes of a part; RilletError if the file is shorter."""
+        with self._fs.open_input_file(self._path(f"{run}.rdb")) as source:
+            source.seek(part.start)
+            data: bytes = source.read(part.end - part.start)
+        if len(data) < part.end - part.start:
+            raise RilletError(f"rillet: {self.folder}/{run}.rdb is damaged: it ends before byte {part.end}")
+        return data
 
     def has_snapshot(self, run: str) -> bool:
         """Return whether the run's snapshot is there."""

@@ -3,6 +3,8 @@
     archive.py            streams to Parquet files by date, exactly once, compacted; trims archived entries
                           (archive_offsets.py, archive_trim.py, parquet.py; spark/archive: the format of the folder)
     history.py            an archive and its live stream as one table (the reader: spark/read/history.py)
+    changes.py            every change of a server in an archive, and the value of every key in a table
+                          (changes_archive.py; spark/changes: the source; spark/state: the table)
     replay.py             writes rows with IDs to a stream, in order, at full speed or at their recorded pace
                           (replay_writer.py: the Spark task that writes; after a stop it resumes at the next row)
     dead_letters.py       failed entries by group, reason and age; requeue.py moves them back into their stream
@@ -26,6 +28,7 @@ from __future__ import annotations
 
 from rillet.spark.pipelines.aggregate import aggregate
 from rillet.spark.pipelines.archive import archive, compact
+from rillet.spark.pipelines.changes import changes
 from rillet.spark.pipelines.dead_letters import dead_letters
 from rillet.spark.pipelines.history import history
 from rillet.spark.pipelines.lag import lag
@@ -35,6 +38,6 @@ from rillet.spark.pipelines.replay import replay
 from rillet.spark.pipelines.snapshot import snapshot
 
 __all__ = [
-    "aggregate", "archive", "compact", "dead_letters", "history", "lag", "migrate", "migrate_keys", "replay",
+    "aggregate", "archive", "changes", "compact", "dead_letters", "history", "lag", "migrate", "migrate_keys", "replay",
     "snapshot",
 ]  # fmt: skip

@@ -181,7 +181,7 @@ def with_flags(message: str) -> str:
 
 # ---- the target: --to, --to-url, --to-path ------------------------------------------------------------------------
 
-_CONNECTION = ("url", "path", "user", "password", "cafile", "certfile", "keyfile", "tlsverify", "timeout")
+CONNECTION = ("url", "path", "user", "password", "cafile", "certfile", "keyfile", "tlsverify", "timeout")
 """The source's connection options, which also apply to a target on the same server."""
 
 
@@ -198,7 +198,7 @@ def target_options(options: argparse.Namespace) -> dict[str, str]:
         return {"url": options.to_url}
     if options.to_path is not None:
         return {"path": options.to_path}
-    return {name: value for name, value in source_options(options).items() if name.lower() in _CONNECTION}
+    return {name: value for name, value in source_options(options).items() if name.lower() in CONNECTION}
 
 
 def target_errors(options: argparse.Namespace, reads_stream: bool = True) -> list[str]:

@@ -48,11 +48,18 @@ def silent(done: int, total: int | None) -> None:
 # ---- the session --------------------------------------------------------------------------------------------------
 
 
-def open_session(options: argparse.Namespace, name: str) -> SparkSession:
-    """Return a command's Spark session; raise ConnectorError before Spark starts if the source is unreachable."""
+def open_session(
+    options: argparse.Namespace, name: str, source: Mapping[str, str] | None = None
+) -> SparkSession:
+    """Return a command's Spark session; raise ConnectorError before Spark starts if the source is unreachable.
+
+    source: the options to connect with; by default those of the arguments.
+    """
     from rillet.spark.sessions import session
 
-    _check_connection(source_options(options) if "url" in options else {})
+    if source is None:
+        source = source_options(options) if "url" in options else {}
+    _check_connection(source)
     conf = dict(options.conf)
     local = options.master.startswith("local")
     if local:

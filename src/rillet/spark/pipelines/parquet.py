@@ -77,13 +77,15 @@ class ArchiveFileWriter:
 
 
 def _leaves(schema: Any, names: Sequence[str]) -> list[str]:
-    """Return the Parquet column paths of the named fields; a map has one for its keys and one for its values."""
+    """Return the Parquet column paths of the named fields: a list has one, a map one for keys and one for values."""
     import pyarrow as pa
 
     paths = []
     for name in names:
         if pa.types.is_map(schema.field(name).type):
             paths += [f"{name}.key_value.key", f"{name}.key_value.value"]
+        elif pa.types.is_list(schema.field(name).type):
+            paths.append(f"{name}.list.element")
         else:
             paths.append(name)
     return paths

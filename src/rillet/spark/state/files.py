@@ -1,0 +1,237 @@
+"""The files of a state table: a row for each key, in a folder for each bucket of keys; all functions run in tasks.
+
+    db int, key string, key_bytes binary, type string, version bigint, expires timestamp, expires_ms bigint,
+    value string                                       strings
+    elements array<string>                             lists in order, sets sorted
+    fields map<string,string>                          hashes
+    scores map<string,double>                          sorted sets, in order
+    entries array<struct<id string, fields map<...>>>  streams
+    dump binary                                        every type: the payload of DUMP
+
+    snapshot ── snapshot_task (some parts) ──► a file per bucket ─┐
+    old file of a bucket ─────────────────────────────────────────┴─ merge_task ◄── written keys
+                └── lookup_task: the keys that a batch needs
+
+`dump` is the exact value, with groups, pending entries and expiries of fields; a batch is applied to it. The other
+columns are text: bytes that are not UTF-8 become \\x.. escapes.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from rillet.errors import RilletError
+from rillet.spark.archive.manifest import Part
+from rillet.spark.archive.targets import FileTarget
+from rillet.spark.changes.snapshot_parts import SnapshotPart, snapshot_keys
+from rillet.spark.changes.storage import Storage
+from rillet.spark.changes.values import Values, entries_of
+from rillet.spark.state.engine import StateKey
+from rillet.spark.state.touched import Moves
+from rillet.store import Store
+from rillet.store.rdb_tables import moment, shown
+from rillet.types.stream.id import StreamID
+
+_GROUP_ROWS = 1 << 15
+_WAITING_BYTES = 64 << 20  # of rows of all open files of a task
+_BATCH = 8192
+_LOOKUP = ("db", "key_bytes", "expires_ms", "version", "dump")
+
+
+def bucket_of(key: bytes, buckets: int) -> int:
+    """Return the bucket of a key, in all databases."""
+    return zlib.crc32(key) % buckets
+
+
+def schema() -> Any:
+    """Return the Arrow schema of the files."""
+    import pyarrow as pa
+
+    text = pa.string()
+    texts = pa.map_(text, text)
+    return pa.schema([
+        ("db", pa.int32()), ("key", text), ("key_bytes", pa.binary()), ("type", text), ("version", pa.int64()),
+        ("expires", pa.timestamp("us", tz="UTC")), ("expires_ms", pa.int64()), ("value", text),
+        ("elements", pa.list_(text)), ("fields", texts), ("scores", pa.map_(text, pa.float64())),
+        ("entries", pa.list_(pa.struct([("id", text), ("fields", texts)]))), ("dump", pa.binary()),
+    ])  # fmt: skip
+
+
+# -- rows ------------------------------------------------------------------------------------------------------------
+
+
+class RowMaker:
+    """Makes rows of keys; a context manager. It decodes values in an engine for each family of servers."""
+
+    def __init__(self) -> None:
+        self._values: dict[int, Values] = {}
+
+    def __enter__(self) -> RowMaker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for one in self._values.values():
+            one.__exit__(None, None, None)
+
+    def row(self, one: StateKey) -> dict[str, Any]:
+        """Return the row of a key."""
+        version = int.from_bytes(one.payload[-10:-8], "little")
+        values = self._values.get(version)
+        if values is None:
+            values = self._values[version] = Values(version)
+        never = one.expires < 0
+        row = {
+            "db": one.db, "key": shown(one.key), "key_bytes": one.key, "version": one.version,
+            "expires": None if never else moment(one.expires), "expires_ms": None if never else one.expires,
+            "dump": one.payload,
+        }  # fmt: skip
+        with values.holding(one.key, one.payload) as store:
+            row["type"] = kind = store.execute("TYPE", one.key).decode()
+            row.update(_columns(store, one.key, kind))
+        return row
+
+
+def _columns(store: Store, key: bytes, kind: str) -> dict[str, Any]:
+    if kind == "string":
+        return {"value": shown(store.execute("GET", key))}
+    if kind == "list":
+        return {"elements": list(map(shown, store.execute("LRANGE", key, 0, -1)))}
+    if kind == "set":
+        return {"elements": list(map(shown, sorted(store.execute("SMEMBERS", key))))}
+    if kind == "hash":
+        return {"fields": _pairs(store.execute("HGETALL", key))}
+    if kind == "zset":
+        words = store.execute("ZRANGE", key, 0, -1, "WITHSCORES")
+        return {"scores": [(shown(name), float(score)) for name, score in zip(words[::2], words[1::2], strict=True)]}
+    if kind == "stream":
+        return {"entries": [{"id": one.decode(), "fields": _pairs(words)} for one, words in entries_of(store, key)]}
+    return {}
+
+
+def _pairs(words: list[bytes]) -> list[tuple[str, str]]:
+    texts = list(map(shown, words))
+    return list(dict(zip(texts[::2], texts[1::2], strict=True)).items())
+
+
+# -- files -----------------------------------------------------------------------------------------------------------
+
+
+class StateFile:
+    """A file that is being written."""
+
+    def __init__(self, target: FileTarget, bucket: int, offset: int) -> None:
+        import pyarrow.parquet as pq
+
+        self._target, self._bucket, self._offset = target, bucket, offset
+        self._schema = schema()
+        self._path, self._file = target.create()
+        self._writer = pq.ParquetWriter(self._file, self._schema, compression=target.compression, use_dictionary=False)
+        self._rows: list[dict[str, Any]] = []
+        self.waiting = self._written = 0
+
+    def add(self, row: dict[str, Any]) -> None:
+        """Add a row."""
+        self._rows.append(row)
+        self.waiting += 2 * len(row["dump"]) + 256
+        if len(self._rows) >= _GROUP_ROWS or self.waiting >= _WAITING_BYTES:
+            self.flush()
+
+    def write(self, batch: Any) -> None:
+        """Add rows of another file."""
+        self.flush()
+        if batch.num_rows:
+            self._writer.write_batch(batch)
+            self._written += batch.num_rows
+
+    def flush(self) -> None:
+        """Write the waiting rows."""
+        import pyarrow as pa
+
+        if self._rows:
+            self._writer.write_batch(pa.RecordBatch.from_pylist(self._rows, schema=self._schema))
+            self._written += len(self._rows)
+        self._rows, self.waiting = [], 0
+
+    def close(self) -> Part:
+        """Complete the file; return its description."""
+        self.flush()
+        self._writer.close()
+        place = StreamID(self._offset, 0)
+        part = Part(self._path, str(self._bucket), None, place, place, self._written, self._file.tell())
+        return self._target.finish(part, self._file)
+
+
+# -- tasks -----------------------------------------------------------------------------------------------------------
+
+
+def snapshot_task(folder: str, run: str, parts: Iterable[SnapshotPart], offset: int, buckets: int,
+                  target: FileTarget) -> list[Part]:  # fmt: skip
+    """Write the keys of parts of a snapshot to a file for each bucket. Holds one part at a time."""
+    storage = Storage(folder)
+    files: dict[int, StateFile] = {}
+    with RowMaker() as rows:
+        for part in parts:
+            for key in snapshot_keys(storage.snapshot_bytes(run, part), part):
+                bucket = bucket_of(key.key, buckets)
+                if bucket not in files:
+                    files[bucket] = StateFile(target, bucket, offset)
+                files[bucket].add(rows.row(StateKey(key.db, key.key, key.expires, offset, key.payload)))
+                if sum(file.waiting for file in files.values()) > _WAITING_BYTES:
+                    max(files.values(), key=lambda file: file.waiting).flush()
+    return [file.close() for file in files.values()]
+
+
+def lookup_task(path: str, wanted: frozenset[tuple[int, bytes]], whole: frozenset[int],
+                target: FileTarget) -> list[StateKey]:  # fmt: skip
+    """Return the wanted keys of a file, and all keys of the databases `whole`."""
+    found = []
+    with target.read(path) as file:
+        for batch in file.iter_batches(_BATCH, columns=list(_LOOKUP)):
+            dbs, keys = batch.column("db").to_pylist(), batch.column("key_bytes").to_pylist()
+            for row, place in enumerate(zip(dbs, keys, strict=True)):
+                if place in wanted or place[0] in whole:
+                    expires = batch.column("expires_ms")[row].as_py()
+                    found.append(StateKey(*place, -1 if expires is None else expires,
+                                          batch.column("version")[row].as_py(),
+                                          batch.column("dump")[row].as_py()))  # fmt: skip
+    return found
+
+
+def merge_task(bucket: int, offset: int, olds: Iterable[str], gone: frozenset[tuple[int, bytes]],
+               moves: Moves | None, written: Iterable[StateKey],
+               target: FileTarget) -> Part:  # fmt: skip
+    """Write a bucket's new file: the rows of its old files without the keys `gone`, and the written keys.
+
+    moves: the databases to which the rows belong from now on (`gone` means these), if they do not all stay.
+    """
+    made = StateFile(target, bucket, offset)
+    for path in olds:
+        with target.read(path) as file:
+            for batch in file.iter_batches(_BATCH):
+                made.write(_kept(batch, gone, moves))
+    with RowMaker() as rows:
+        for one in written:
+            made.add(rows.row(one))
+    return made.close()
+
+
+def _kept(batch: Any, gone: frozenset[tuple[int, bytes]], moves: Moves | None) -> Any:
+    """Return the rows that remain, with their database."""
+    import pyarrow as pa
+
+    if not gone and moves is None:
+        return batch
+    if batch.schema.names[0] != "db":
+        raise RilletError("rillet: a file of the state table has other columns")
+    dbs: list[int | None] = batch.column("db").to_pylist()
+    if moves is not None:
+        dbs = [None if db is None else moves.target(db) for db in dbs]
+        batch = batch.set_column(0, batch.schema.field("db"), pa.array(dbs, pa.int32()))
+    keys = batch.column("key_bytes").to_pylist()
+    return batch.filter(pa.array([db is not None and (db, key) not in gone
+                                  for db, key in zip(dbs, keys, strict=True)]))  # fmt: skip
+
+
+__all__ = ["StateFile", "bucket_of", "lookup_task", "merge_task", "schema", "snapshot_task"]
