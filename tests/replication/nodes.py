@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
+import socket
 import subprocess
 import sys
 import time
@@ -18,12 +20,15 @@ from pathlib import Path
 
 import redis
 
-from tests.judge import free_port, peer_binary
+from tests.judge import peer_binary
 from tests.replication.load import info
 from tests.replication.proxy import Proxy
 
 PATIENCE = 300.0  # seconds; a busy machine may take a minute to start a server
 _CODE = "import sys; from rillet.cli import main; sys.exit(main())"
+
+
+_PORTS = range(10_000, 32_000)  # below those that the system gives to the other ends of connections
 
 
 class Stuck(AssertionError):
@@ -44,12 +49,20 @@ def until(condition: Callable[[], object], what: str, seconds: float = PATIENCE)
         time.sleep(0.02)
 
 
+def _lasting_port() -> int:
+    """Return a port that stays free while a node is down: the system gives it to no connection."""
+    while True:
+        port = random.SystemRandom().choice(_PORTS)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+
+
 class Node:
     """One server; `kind` is rillet or a value of `compat`, `compat` the commands that it knows."""
 
     def __init__(self, name: str, kind: str, compat: str, folder: Path, options: list[str]) -> None:
         self.name, self.kind, self.compat, self.folder, self.options = name, kind, compat, folder, options
-        self.port = free_port()
+        self.port = _lasting_port()
         self.link: Proxy | None = None
         self.master: Node | None = None
         self.process: subprocess.Popen[bytes] | None = None
@@ -84,7 +97,7 @@ class Node:
         if self.process.poll() is not None:
             raise AssertionError(f"{self} ended at its start: {(self.folder / 'output').read_text()[-3000:]}")
         try:
-            return bool(self.client.execute_command("INFO", "server"))
+            return b"\r\nloading:0\r\n" in self.client.execute_command("INFO", "persistence")
         except redis.exceptions.BusyLoadingError:
             return False
 

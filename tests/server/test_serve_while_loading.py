@@ -143,6 +143,19 @@ def test_clients_are_answered_while_a_log_loads(tmp_path: Path) -> None:
     assert "Traceback" not in said
 
 
+def test_a_replica_shows_its_role_while_it_loads(tmp_path: Path) -> None:
+    """Sentinel and clients that look for a master must not take a replica that starts for one."""
+    big_log(tmp_path, 200, 100_000)
+    options = ("--appendonly", "yes", "--key-load-delay", "50000", "--replicaof", "127.0.0.1 1")
+    with starting(tmp_path, *options) as (_, port), connected(port) as client:
+        assert client.info("role") == "slave"
+        assert (client.info("master_host"), client.info("master_port")) == ("127.0.0.1", "1")
+        assert (client.info("master_link_status"), client.info("slave_repl_offset")) == ("down", "1")
+        assert client.call("ROLE").endswith(b"$7\r\nconnect\r\n:-1\r\n")
+        assert b"$4\r\nrole\r\n$7\r\nreplica\r\n" in client.call("HELLO 2")
+        assert client.call("REPLICAOF NO ONE") == LOADING
+
+
 @pytest.mark.parametrize("how", ["SIGTERM", "SHUTDOWN", "SHUTDOWN SAVE"])
 def test_a_server_can_be_stopped_while_it_loads(tmp_path: Path, how: str) -> None:
     big_log(tmp_path, 200, 100_000)

@@ -173,9 +173,17 @@ class Follower:
 
     # -- whom to follow ------------------------------------------------------------------------------
 
+    def announce(self, host: str, port: int) -> None:
+        """Show the engine as a replica without a link while it loads its data; `follow` is called at the end.
+
+        A client, and Sentinel, must not take a replica that starts for a master.
+        """
+        state = self._engine.replication
+        state.master, state.link, self.state = (host, port), self, CONNECT
+
     def follow(self, host: str, port: int, *, resumable: bool = True) -> None:
         """Follow a master from now on. resumable: the engine's own position may be one of the master's history."""
-        state, was_master = self._engine.replication, self._engine.replication.master is None
+        state, was_master = self._engine.replication, not self._engine.follows
         self._drop()
         if was_master:
             self.resumable = resumable
@@ -493,7 +501,7 @@ class Follower:
 
     def tick(self) -> None:
         """Connect again, report the position, and notice silence; call this a few times a second."""
-        if self.state == NONE:
+        if self.state == NONE or not self._engine.follows:
             return
         now = self._now()
         if self.early.is_draining:

@@ -61,6 +61,11 @@ def rename_commands(engine: Engine, configuration: Configuration) -> None:
             raise RilletError(f"{place}: {str(error).removeprefix('ERR ')}") from None
 
 
+def _master_of(settings: Settings) -> tuple[str, int]:
+    host, port = settings.replicaof.split(" ")
+    return host, int(port)
+
+
 def _follow(server: Server, persistence: ServerPersistence) -> None:
     """Take the stored position in the replication stream, and follow the configured master."""
     address = server.settings.replicaof
@@ -70,8 +75,7 @@ def _follow(server: Server, persistence: ServerPersistence) -> None:
     if known:
         server.replicas.stream().feed(expired or [])  # all changes from now on count in the position
     if address:
-        host, port = address.split(" ")
-        server.replica.follow(host, int(port), resumable=known)
+        server.replica.follow(*_master_of(server.settings), resumable=known)
 
 
 async def _serve(configuration: Configuration, folder: Path, is_store: bool, loop_name: str) -> int:
@@ -95,6 +99,8 @@ async def _serve(configuration: Configuration, folder: Path, is_store: bool, loo
     load_all(engine, configuration.modules, configuration.module_settings)
     load_users(engine, configuration.users)
     engine.loading = True
+    if settings.replicaof:
+        server.replica.announce(*_master_of(settings))
     metrics: MetricsListener | None = None
     try:
         await server.start()

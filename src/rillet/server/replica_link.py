@@ -76,6 +76,10 @@ class ReplicaLink:
 
     # -- commands ------------------------------------------------------------------------------------
 
+    def announce(self, host: str, port: int) -> None:
+        """Show the address of the master that `follow` gets once the data is loaded."""
+        self.follower.announce(host, port)
+
     def follow(self, host: str, port: int, *, resumable: bool = True) -> None:
         """Follow a master from now on (REPLICAOF host port)."""
         self._server.replicas.stream()  # the changes so far count in the position, and replicas of this server follow

@@ -82,12 +82,12 @@ def _take_options(session: Session, argv: list[bytes]) -> None:
 
 def _introduce(session: Session) -> None:
     """Write the reply of HELLO: the properties of the server and of the connection."""
-    settings = session.engine.settings
+    settings, follows = session.engine.settings, session.engine.replication.master is not None
     compat, zone = settings.compat, settings.availability_zone
     is_valkey = compat.valkey and not settings.extended_redis_compatibility
     server, version = (b"valkey", compat.valkey_version) if is_valkey else (b"redis", compat.redis_version)
     write_tree(session.out, {
         b"server": server, b"version": version.encode(), b"proto": session.out.resp, b"id": session.id,
-        b"mode": b"standalone", b"role": b"replica" if session.engine.follows else b"master", b"modules": [],
+        b"mode": b"standalone", b"role": b"replica" if follows else b"master", b"modules": [],
         **({b"availability_zone": zone.encode("utf-8", "surrogateescape")} if zone else {}),
     })  # fmt: skip
