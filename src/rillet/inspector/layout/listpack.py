@@ -78,7 +78,7 @@ def lay_out(data: bytes, most: int = 100_000) -> ListpackLayout:
         Span(0, 4, "total", "total bytes, u32", str(len(data)), WORDS["total"]),
         Span(4, HEADER_SIZE, "count", "elements, u16", count, WORDS["count"]),
     ])  # fmt: skip
-    elements = []
+    elements: list[Element] = []
     at = HEADER_SIZE
     while data[at] != 0xFF and len(elements) < most:
         element = _element(data, at)

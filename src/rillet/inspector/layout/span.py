@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+HEX = 64
+"""The most bytes of a part that are shown."""
+
 
 @dataclass(slots=True)
 class Span:
@@ -22,15 +25,20 @@ class Span:
     note: str = ""
     parts: list[Span] = field(default_factory=list)
 
-    def as_dict(self, words: dict[str, int]) -> dict[str, Any]:
-        """Return the span for JSON; empty attributes are absent, and a note is its number in `words`."""
+    def as_dict(self, data: bytes, words: dict[str, int]) -> dict[str, Any]:
+        """Return the span for JSON: empty attributes are absent, a note is its number in `words`.
+
+        A span without parts has its first HEX bytes.
+        """
         found: dict[str, Any] = {"start": self.start, "end": self.end, "kind": self.kind, "name": self.name}
         if self.value:
             found["value"] = self.value
         if self.note:
             found["note"] = words.setdefault(self.note, len(words))
         if self.parts:
-            found["parts"] = [part.as_dict(words) for part in self.parts]
+            found["parts"] = [part.as_dict(data, words) for part in self.parts]
+        else:
+            found["hex"] = data[self.start : min(self.end, self.start + HEX)].hex()
         return found
 
 
@@ -46,4 +54,4 @@ def check(spans: list[Span], start: int, end: int) -> None:
     assert at == end, f"the spans end at {at}, not at {end}"
 
 
-__all__ = ["Span", "check"]
+__all__ = ["HEX", "Span", "check"]

@@ -1,7 +1,7 @@
 """The meaning of the elements of a stream's node: master entry, entries, flags, deltas (docs/formats/stream_node.md).
 
-    header | count deleted num-fields field ... 0 | flags ms-delta seq-delta [num-fields] [field] value ... lp-count | ff
-             \\_______________ master ___________/   \\_______________________ entry ______________________________/
+    count deleted num-fields field ... 0 | flags ms-delta seq-delta [num-fields] [field] value ... lp-count | ff
+    \\_____________ master ____________/   \\_______________________ entry ______________________________/
 """
 
 from __future__ import annotations
