@@ -1,0 +1,314 @@
+"""The inspector as a starlette application: the routes of the HTTP API, and the pages.
+
+Every view of the page is a JSON request that curl can send, too (openapi.py describes them):
+
+    curl -H "Authorization: Bearer $TOKEN" 'http://127.0.0.1:8321/api/groups?key=orders'
+
+Names of keys, groups and consumers are in the notation of rillet.inspector.text. A request runs in one of the place's
+threads. Errors are JSON: {"error": "..."}, with status 400 (the request), 403 (not allowed), 404 (no such entry),
+409 (the data changed since the preview), 413 (over the limit of DUMP), 502 (the server cannot be reached).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import AsyncIterator, Callable, Iterable
+from importlib.resources import files
+from typing import Any, cast
+
+from starlette.applications import Starlette
+from starlette.concurrency import iterate_in_threadpool, run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from rillet.errors import CommandError, Corrupt, RilletError
+from rillet.inspector import actions, blocks, console, groups, search, streams
+from rillet.inspector.export import FORMATS, export
+from rillet.inspector.feed import FEEDS, Feeds, Tail
+from rillet.inspector.filters import parse_filters
+from rillet.inspector.openapi import describe
+from rillet.inspector.place import Place, ReadOnlyPlace
+from rillet.inspector.sampling import Sampler
+from rillet.inspector.search import search_keys
+from rillet.inspector.security import Guard
+from rillet.inspector.text import from_text, to_text
+from rillet.store.store import Store
+from rillet.types.stream.id import StreamID
+
+STATIC = files("rillet.inspector") / "static"
+_REFUSALS: tuple[tuple[type[Exception], int], ...] = (
+    (ReadOnlyPlace, 403), (console.Refused, 403), (actions.NotConfirmed, 409), (blocks.TooLarge, 413), (Corrupt, 422),
+    (KeyError, 404), (ValueError, 400), (OverflowError, 400), (CommandError, 400), (RilletError, 502), (OSError, 502),
+)  # fmt: skip
+
+
+class Api:
+    """The handlers of the API over a place."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.sampler = Sampler(place)
+        self.feeds = Feeds(place, self.sampler)
+        self._commands: list[dict[str, Any]] | None = None
+
+    def routes(self) -> list[Route]:
+        """Return the routes of the API."""
+        reads = {
+            "place": self.about, "overview": self.overview, "streams": self.streams, "stream": self.stream,
+            "entries": self.entries, "entry": self.entry, "timeline": self.timeline, "rank": self.rank,
+            "groups": self.groups, "pending": self.pending, "bytes": self.bytes, "commands": self.commands,
+            "feed": self.feed, "export": self.export, "search/keys": self.search_keys,
+            "search/entries": self.search_entries, "openapi.json": self.openapi,
+        }  # fmt: skip
+        acts = {"console": self.console, "preview": self.preview, "act": self.act}
+        return [
+            *(Route(f"/api/{name}", _guarded(handler), methods=["GET"]) for name, handler in reads.items()),
+            *(Route(f"/api/{name}", _guarded(handler), methods=["POST"]) for name, handler in acts.items()),
+        ]
+
+    # -- reads ----------------------------------------------------------------------------------------
+
+    async def about(self, request: Request) -> Response:
+        """The place, and the limits."""
+        return _json({**self.place.facts(), "budget": self.place.budget.figures()})
+
+    async def overview(self, request: Request) -> Response:
+        """Keys by type and size, memory, slow log, clients, streams."""
+        with self.sampler.watch():
+            if not self.sampler.version:
+                await _in_thread(lambda: self.sampler.wait(0, 2.0))
+            return _json(self.sampler.snapshot())
+
+    async def streams(self, request: Request) -> Response:
+        """The names of the streams, in steps of SCAN; for completion."""
+        pattern = _text(request, "match", "*")
+        found: list[str] = []
+        async for line in iterate_in_threadpool(search_keys(self.place, pattern, "stream")):
+            if "found" in line:
+                found.append(line["found"]["key"])
+        return _json({"streams": sorted(set(found))})
+
+    async def stream(self, request: Request) -> Response:
+        """Length, edges, counters, memory and groups of a stream."""
+        key = _text(request, "key")
+        return _json(await self.place.ask(lambda store: streams.stream_facts(store, key)))
+
+    async def entries(self, request: Request) -> Response:
+        """A page of entries."""
+        key, filters = _text(request, "key"), parse_filters(request.query_params.getlist("where"))
+        start, end = _position(request, "start", "-"), _position(request, "end", "+")
+        count = _number(request, "count", streams.PAGE)
+        reverse = request.query_params.get("reverse", "") in ("1", "true")
+        return _json(await self.place.ask(lambda store: streams.entries_page(
+            store, key, start=start, end=end, count=count, reverse=reverse, filters=filters)))  # fmt: skip
+
+    async def entry(self, request: Request) -> Response:
+        """One entry with its bytes and JSON trees."""
+        key, id = _text(request, "key"), str(StreamID.parse(request.query_params["id"]))
+        found = await self.place.ask(lambda store: streams.whole_entry(store, key, id))
+        if found is None:
+            raise KeyError(f"the stream has no entry {id}")
+        return _json(found)
+
+    async def timeline(self, request: Request) -> Response:
+        """Entries by time, with holes and trims."""
+        key, buckets = _text(request, "key"), _number(request, "buckets", 120)
+        start, end = (_number(request, name, -1) for name in ("start", "end"))
+        return _json(await self.place.ask(lambda store: streams.timeline_json(
+            store, key, buckets, None if start < 0 else start, None if end < 0 else end)))  # fmt: skip
+
+    async def rank(self, request: Request) -> Response:
+        """How many entries are at or before an ID (rillet only)."""
+        key, id = _text(request, "key"), request.query_params["id"]
+        return _json({"rank": await self.place.ask(lambda store: streams.rank_of(store, key, id))})
+
+    async def groups(self, request: Request) -> Response:
+        """Groups of a stream: lag, consumers, ages of pending entries."""
+        key = _text(request, "key")
+        return _json(await self.place.ask(lambda store: groups.groups_of_stream(store, key)))
+
+    async def pending(self, request: Request) -> Response:
+        """Pending entries of a group, each with its entry."""
+        key, group = _text(request, "key"), _text(request, "group")
+        consumer = _text(request, "consumer", "") or None
+        idle, count = _number(request, "idle", 0), _number(request, "count", groups.PAGE)
+        start = _position(request, "start", "-")
+        return _json(await self.place.ask(lambda store: groups.pending_page(
+            store, key, group, consumer=consumer, idle=idle, start=start, count=count)))  # fmt: skip
+
+    async def bytes(self, request: Request) -> Response:
+        """The blocks of a key, one as spans, and the rax of a stream."""
+        key, at = _text(request, "key"), request.query_params.get("at", "")
+        at = str(StreamID.parse(at)) if at else ""
+        block = _number(request, "block", 0)
+        return _json(
+            await self.place.ask(lambda store: blocks.bytes_of(self.place, store, key, at=at, block=block))
+        )
+
+    async def commands(self, request: Request) -> Response:
+        """The command table, for completion and help."""
+        if self._commands is None:
+            self._commands = await self.place.ask(console.command_table)
+        return _json({"commands": self._commands})
+
+    async def feed(self, request: Request) -> Response:
+        """The live updates of a page (SSE)."""
+        if self.feeds.open >= FEEDS:
+            raise console.Refused(f"more than {FEEDS} pages are open")
+        key = _text(request, "stream", "") or None
+        tail = None
+        if key is not None and request.query_params.get("tail", "") in ("1", "true"):
+            # A browser that reconnects sends no position of ours: the tail begins at the present end again.
+            after = _position(request, "after", "$")
+            tail = Tail(key, after, parse_filters(request.query_params.getlist("where")))
+        headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+        return StreamingResponse(self.feeds.events(tail, key), media_type="text/event-stream", headers=headers)
+
+    async def export(self, request: Request) -> Response:
+        """A range of entries as CSV, JSON lines or Parquet."""
+        key, form = _text(request, "key"), request.query_params.get("format", "jsonl")
+        filters = parse_filters(request.query_params.getlist("where"))
+        start, end = _position(request, "start", "-"), _position(request, "end", "+")
+        parts = await _in_thread(lambda: export(self.place, key, form, start, end, filters))
+        name = "".join(one if one.isascii() and (one.isalnum() or one in "-_.") else "_" for one in to_text(key))
+        headers = {"content-disposition": f'attachment; filename="{name[:100] or "stream"}.{form}"',
+                   "cache-control": "no-store"}  # fmt: skip
+        return StreamingResponse(iterate_in_threadpool(parts), media_type=FORMATS[form], headers=headers)
+
+    async def search_keys(self, request: Request) -> Response:
+        """Keys by pattern and type, as lines of JSON while they are found."""
+        return _lines(search_keys(self.place, _text(request, "match", "*"), request.query_params.get("type") or None))
+
+    async def search_entries(self, request: Request) -> Response:
+        """Entries by field over a range, as lines of JSON while they are found."""
+        key, filters = _text(request, "key"), parse_filters(request.query_params.getlist("where"))
+        start, end = _position(request, "start", "-"), _position(request, "end", "+")
+        return _lines(search.search_entries(self.place, key, filters, start, end))
+
+    async def openapi(self, request: Request) -> Response:
+        """This API as OpenAPI."""
+        return _json(describe())
+
+    # -- console and actions --------------------------------------------------------------------------
+
+    async def console(self, request: Request) -> Response:
+        """Run a command: a read, or a confirmed write."""
+        body = await _body(request)
+        line = str(body.get("line", ""))
+        if body.get("explain"):
+            def explain(store: Store) -> dict[str, Any]:
+                argv = console.split_words(line)
+                return {"writes": console.check(self.place, store, argv), "command": console.join_words(argv)}
+
+            return _json(await self.place.ask(explain))
+        if "confirm" in body:
+            confirm = str(body["confirm"])
+            return _json(await self.place.ask(lambda store: console.run_confirmed(self.place, store, line, confirm)))
+        return _json(await self.place.ask(lambda store: console.run_line(self.place, store, line)))
+
+    async def preview(self, request: Request) -> Response:
+        """The commands of an action; nothing is written."""
+        body = await _body(request)
+        return _json({
+            **actions.preview(await self.place.ask(lambda store: actions.plan(self.place, store, body))),
+            "write": self.place.write,
+        })  # fmt: skip
+
+    async def act(self, request: Request) -> Response:
+        """Run an action whose commands were confirmed."""
+        body = await _body(request)
+        self.place.allow_write()
+        return _json(await self.place.ask(lambda store: actions.perform(self.place, store, body)))
+
+
+def make_app(api: Api, token: str, names: Iterable[str], port: int) -> Any:
+    """Return the application behind its guard; `names` are the hosts under which it is reached."""
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        yield
+        api.feeds.closing.set()
+        await _in_thread(api.sampler.close)
+
+    async def index(request: Request) -> Response:
+        return FileResponse(str(STATIC / "index.html"), headers={"cache-control": "no-cache"})
+
+    app = Starlette(
+        routes=[Route("/", index), *api.routes(), Mount("/static", StaticFiles(directory=str(STATIC)))],
+        lifespan=lifespan,
+    )
+    app.state.api = api
+    return Guard(cast("Any", app), token, names, port)
+
+
+def _guarded(handler: Callable[[Request], Any]) -> Callable[[Request], Any]:
+    async def answer(request: Request) -> Response:
+        try:
+            found: Response = await handler(request)
+            return found
+        except Exception as error:
+            for kind, status in _REFUSALS:
+                if isinstance(error, kind):
+                    return _json({"error": _message(error)}, status)
+            raise
+
+    answer.__doc__ = handler.__doc__
+    return answer
+
+
+def _message(error: Exception) -> str:
+    text = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
+    if isinstance(error, KeyError) and " " not in text:
+        text = f"the parameter {text!r} is missing"
+    return to_text(text.encode("utf-8", "surrogateescape"))[:2000]
+
+
+def _json(data: Any, status: int = 200) -> Response:
+    return JSONResponse(data, status, headers={"cache-control": "no-store"})
+
+
+def _lines(items: Iterable[dict[str, Any]]) -> Response:
+    async def lines() -> AsyncIterator[bytes]:
+        try:
+            async for item in iterate_in_threadpool(items):
+                yield json.dumps(item).encode() + b"\n"
+        except (RilletError, ValueError, OSError) as error:
+            yield json.dumps({"error": _message(error)}).encode() + b"\n"
+
+    return StreamingResponse(lines(), media_type="application/x-ndjson", headers={"cache-control": "no-store"})
+
+
+async def _in_thread(function: Callable[[], Any]) -> Any:
+    return await run_in_threadpool(function)
+
+
+async def _body(request: Request) -> dict[str, Any]:
+    body = await request.json()
+    if not isinstance(body, dict):
+        raise ValueError("the body is not a JSON object")
+    return body
+
+
+def _text(request: Request, name: str, default: str | None = None) -> bytes:
+    value = request.query_params[name] if default is None else request.query_params.get(name, default)
+    return from_text(value)
+
+
+def _number(request: Request, name: str, default: int) -> int:
+    return int(request.query_params.get(name, "") or default)
+
+
+def _position(request: Request, name: str, default: str) -> str:
+    """Return a position: "-", "+", "$", an ID, "(ID", or milliseconds; ValueError for other text."""
+    value = request.query_params.get(name, "") or default
+    if value in ("-", "+", "$"):
+        return value
+    if not value.removeprefix("(").replace("-", "", 1).isdigit():
+        raise ValueError(f"{name}={value!r} is not a position: use -, +, an ID such as 1700000000000-0, or (ID")
+    return value
+
+
+__all__ = ["STATIC", "Api", "make_app"]

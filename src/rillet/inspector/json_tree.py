@@ -1,0 +1,61 @@
+"""JSON values of entries as trees that a page can expand: bounded in depth and size, numbers as they were written.
+
+    {"a": [1, 1.50]}   ->   ["object", [["a", ["array", [["number", "1"], ["number", "1.50"]]]]]]
+
+A browser would read 12345678901234567890 as 12345678901234567000. So numbers stay text.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from rillet.inspector.text import shown
+
+MOST = 256 << 10
+"""The most bytes of a value that is parsed."""
+_DEPTH, _ITEMS, _TEXT = 40, 1000, 4000
+
+
+class _NumberText(str):
+    __slots__ = ()
+
+
+class _Constant(str):
+    __slots__ = ()
+
+
+def json_tree(raw: bytes) -> list[Any] | None:
+    """Return the tree of a JSON object or array; None for other bytes, and for values over MOST. O(bytes)"""
+    if len(raw) > MOST or raw.lstrip()[:1] not in (b"{", b"["):
+        return None
+    try:
+        value = json.loads(raw.decode("utf-8"), parse_int=_NumberText, parse_float=_NumberText,
+                           parse_constant=_Constant, object_pairs_hook=lambda pairs: dict(pairs))  # fmt: skip
+    except (ValueError, RecursionError):
+        return None
+    return _tree(value, 0)
+
+
+def _tree(value: Any, depth: int) -> list[Any]:
+    if depth > _DEPTH:
+        return ["cut", "deeper"]
+    if isinstance(value, dict):
+        pairs = [[_text(key), _tree(one, depth + 1)] for key, one in list(value.items())[:_ITEMS]]
+        return ["object", pairs, *([len(value)] if len(value) > _ITEMS else [])]
+    if isinstance(value, list):
+        items = [_tree(one, depth + 1) for one in value[:_ITEMS]]
+        return ["array", items, *([len(value)] if len(value) > _ITEMS else [])]
+    if isinstance(value, (_NumberText, _Constant)):
+        return ["number", str(value)[:_TEXT]]
+    if isinstance(value, str):
+        return ["string", _text(value)]
+    return ["constant", {True: "true", False: "false", None: "null"}[value]]
+
+
+def _text(text: str) -> str:
+    found, cut = shown(text.encode("utf-8", "surrogatepass"), _TEXT)
+    return found + ("..." if cut else "")
+
+
+__all__ = ["MOST", "json_tree"]

@@ -1,0 +1,373 @@
+"""The HTTP API on a directory, an attached store, rillet serve, redis-server and Valkey."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rillet
+from rillet.inspector.layout.payload import read_payload
+from rillet.inspector.openapi import describe
+from tests.inspector.conftest import Client, Open, fill, inspecting
+from tests.judge import redis_binary, running_redis
+
+pytestmark = pytest.mark.once
+
+VALKEY = os.environ.get("RILLET_VALKEY")
+NEWER = os.environ.get("RILLET_NEWER_REDIS")
+PLACES = ["directory", "attached", "served", *(["redis"] if redis_binary() else []), *(["valkey"] if VALKEY else []),
+          *(["newer"] if NEWER else [])]  # fmt: skip
+
+
+@pytest.fixture(params=PLACES, scope="module")
+def client(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    """Return a client of an inspector over the same data in each kind of place."""
+    kind = request.param
+    if kind in ("redis", "valkey", "newer"):
+        with running_redis(binary={"redis": None, "valkey": VALKEY, "newer": NEWER}[kind]) as judge:
+            url = f"redis://127.0.0.1:{judge.port}"
+            with rillet.connect(url) as store:
+                fill(store)
+            with inspecting(url, write=True) as found:
+                yield found
+        return
+    path = tmp_path_factory.mktemp("inspect") / "s.rillet"
+    with rillet.open(path) as store:
+        fill(store)
+        if kind == "attached":
+            with inspecting(path, write=True) as found:
+                yield found
+            return
+        if kind == "served":
+            with store.serve() as served, inspecting(served.url, write=True) as found:
+                yield found
+            return
+    with inspecting(path) as found:
+        yield found
+
+
+def test_the_place(client: Client) -> None:
+    facts = client.get("place")
+    assert facts["server"].split()[0] in ("rillet", "redis", "valkey")
+    assert facts["budget"]["limit"] == 0.01
+    assert client.get("streams")["streams"] == ["orders", "small"]
+
+
+def check_lag(group: Any) -> None:
+    """Redis does not know the lag, because entries ahead of the group were deleted; rillet counts."""
+    if group["lag"] is None:
+        assert group["lag_note"]
+    else:
+        assert (group["lag"], group["lag_exact"]) == (223, True)
+
+
+def test_the_overview(client: Client) -> None:
+    version = 0
+    found = client.get("overview")
+    while not (found["keys"]["complete"] and len(found["streams"]) == 2 and found["clients"]):
+        version = client.inspector.api.sampler.wait(version, 60)
+        found = client.get("overview")
+    types = found["keys"]["types"]
+    assert {kind: one["keys"] for kind, one in types.items()} == {
+        "stream": 2, "string": 1, "list": 1, "set": 2, "hash": 2, "zset": 2,
+    }  # fmt: skip
+    assert all(one["measured"] == one["keys"] and one["error"] == 0 for one in types.values())
+    assert found["streams"][0]["name"] == "orders"
+    check_lag(found["streams"][0]["groups"][0])
+    assert found["history"][-1]["memory"] > 0
+
+
+def test_pages_of_entries(client: Client) -> None:
+    ids: list[str] = []
+    start = "-"
+    while start:
+        page = client.get("entries", key="orders", start=start, count=100)
+        ids += [entry["id"] for entry in page["entries"]]
+        start = page["next"]
+    assert len(ids) == len(set(ids)) == 248
+    assert ids == sorted(ids)
+    last = client.get("entries", key="orders", count=3, reverse=1)["entries"]
+    assert [entry["id"] for entry in last] == ids[:-4:-1]
+    assert last[0]["fields"][1] == ["customer", "c4", 2, ""]
+    assert last[0]["fields"][3][3] == "j"
+
+
+def test_filters(client: Client) -> None:
+    def found(*where: str) -> int:
+        return len(client.get("entries", key="orders", where=list(where), count=1000)["entries"])
+
+    assert found("customer=c1") == 36
+    assert found("customer=c1", "n>=100") == 21
+    assert found("customer!=c1") == 248 - 36
+    assert found("lines~sku") == 248
+    assert found("total<3") == 2
+    assert found("c4") == 248 - sum(found(f"customer=c{n}") for n in range(7) if n != 4)
+    assert "not a number" in client.get("entries", 400, key="orders", where="n>x")["error"]
+
+
+def test_an_entry_with_its_json(client: Client) -> None:
+    entry = client.get("entry", key="orders", id="1795000002000-0")
+    assert entry["details"][3]["json"] == [
+        "object", [["sku", ["number", "2"]], ["tags", ["array", [["string", "a"], ["object", []]]]]],
+    ]  # fmt: skip
+    assert entry["details"][1]["hex"] == "63 32"
+    assert "no entry" in client.get("entry", 404, key="orders", id="1-1")["error"]
+
+
+def test_the_timeline(client: Client) -> None:
+    found = client.get("timeline", key="orders", buckets=50)
+    assert found["exact"] is True
+    assert (sum(found["counts"]), found["length"]) == (248, 248)
+    assert found["removed"] == 2
+    assert found["max_deleted_id"] == "1795000004000-0"
+    zoomed = client.get("timeline", key="orders", start=1795000000000, end=1795000005999, buckets=6)
+    assert zoomed["counts"] == [1, 1, 1, 0, 0, 1]
+    assert len(zoomed["holes"]) == 1
+
+
+def test_groups_and_pending(client: Client) -> None:
+    found = client.get("groups", key="orders")
+    (group,) = found["groups"]
+    assert (group["name"], group["pending"]) == ("billing", 25)
+    check_lag(group)
+    assert {one["name"]: one["pending"] for one in group["consumers"]} == {"stuck": 20, "busy": 5}
+    page = client.get("pending", key="orders", group="billing", count=20)
+    assert len(page["pending"]) == 20
+    rest = client.get("pending", key="orders", group="billing", count=20, start=page["next"])
+    assert len(rest["pending"]) == 5
+    assert rest["next"] is None
+    first = page["pending"][0]
+    assert (first["consumer"], first["deliveries"], first["gone"]) == ("stuck", 1, False)
+    assert first["fields"][0] == ["n", "0", 1, ""]
+    only = client.get("pending", key="orders", group="billing", consumer="busy")["pending"]
+    assert len(only) == 5
+    client.get("pending", 400, key="orders", group="nobody")
+
+
+def leaves(spans: list[Any]) -> Iterator[Any]:
+    for span in spans:
+        if "parts" in span:
+            yield from leaves(span["parts"])
+        else:
+            yield span
+
+
+def test_bytes_of_a_stream(client: Client) -> None:
+    found = client.get("bytes", key="orders")
+    assert found["total_blocks"] == len(found["blocks"]) == found["rax"]["keys"]
+    assert found["rax"]["label"].startswith("rebuilt")
+    block = found["selected"]
+    assert block["facts"]["live"] + block["facts"]["tombstones"] <= 100
+    assert block["facts"]["tombstones"] == 2
+    kinds = {span["kind"] for span in block["spans"]}
+    assert kinds == {"header", "master", "entry", "tombstone", "end"}
+    whole = list(leaves(block["spans"]))
+    assert sum(span["end"] - span["start"] for span in whole) == block["bytes"]
+    # The bytes equal those in the payload of DUMP.
+    payload = read_payload(client.inspector.place.store().execute("DUMP", "orders"))
+    data = payload.blocks[0].data
+    assert all(data[span["start"] : span["start"] + len(span["hex"]) // 2].hex() == span["hex"] for span in whole)
+
+
+@pytest.mark.parametrize(
+    ("key", "kind", "form", "roles"),
+    [
+        ("hash", "hash", "listpack", {"field", "value"}),
+        ("scores", "zset", "listpack", {"member", "score"}),
+        ("list", "list", "quicklist", {"element"}),
+        ("numbers", "set", "intset", {"data"}),
+        ("text", "string", "string", {"data"}),
+    ],
+)
+def test_bytes_of_other_types(client: Client, key: str, kind: str, form: str, roles: set[str]) -> None:
+    found = client.get("bytes", key=key)
+    assert (found["type"], found["payload"]["form"], found["payload"]["checksum"]) == (kind, form, True)
+    assert roles <= {span["kind"] for span in found["selected"]["spans"]}
+
+
+def test_bytes_of_a_hashtable_and_a_skiplist(client: Client) -> None:
+    found = client.get("bytes", key="big")
+    assert (found["payload"]["elements"], found["blocks"]) == (600, [])
+    assert client.get("bytes", key="ranks")["payload"]["form"] == "skiplist"
+    assert "no such key" in client.get("bytes", 400, key="missing")["error"]
+
+
+def test_the_console(client: Client) -> None:
+    assert client.post("console", line="XLEN orders") == {"type": "integer", "value": "248"}
+    reply = client.post("console", line="XRANGE orders - + COUNT 1")
+    assert reply["type"] == "array"
+    assert reply["items"][0]["items"][0]["value"] == "1795000000000-0"
+    assert client.post("console", line="GET orders")["type"] == "error"
+    for line in ("SUBSCRIBE x", "MULTI", "XREAD BLOCK 0 STREAMS orders $", "BLPOP list 0", "SHUTDOWN", "MONITOR"):
+        client.post("console", 403, line=line)
+    assert "closing" in client.post("console", 400, line='GET "x')["error"]
+    commands = {one["name"]: one for one in client.get("commands")["commands"]}
+    assert commands["xlen"]["reads"]
+    assert not commands["xadd"]["reads"]
+
+
+def test_searches(client: Client) -> None:
+    lines = client.lines("search/keys", match="*s*")
+    assert {one["found"]["key"] for one in lines if "found" in one} == {
+        "orders", "small", "numbers", "words", "hash", "scores", "ranks", "list",
+    }  # fmt: skip
+    assert lines[-1]["done"]["more"] is False
+    lines = client.lines("search/keys", match="*", type="zset")
+    assert sorted(one["found"]["key"] for one in lines if "found" in one) == ["ranks", "scores"]
+    lines = client.lines("search/entries", key="orders", where="n=249")
+    assert [one["found"]["id"] for one in lines if "found" in one] == ["1795000249000-0"]
+    assert lines[-1]["done"]["examined"] == 248
+
+
+def test_exports(client: Client) -> None:
+    def fetch(form: str) -> bytes:
+        answer = client.http.get("/api/export", params={"key": "orders", "format": form})
+        assert answer.status_code == 200
+        assert answer.headers["content-disposition"] == f'attachment; filename="orders.{form}"'
+        return answer.content
+
+    rows = list(csv.DictReader(io.StringIO(fetch("csv").decode())))
+    assert len(rows) == 248
+    assert rows[0]["time"] == "2026-11-18T11:06:40.000Z"
+    assert json.loads(rows[0]["lines"]) == {"sku": 0, "tags": ["a", {}]}
+    entries = [json.loads(line) for line in fetch("jsonl").splitlines()]
+    assert entries[-1]["fields"]["n"] == "249"
+    parquet = pytest.importorskip("pyarrow.parquet")
+    table = parquet.read_table(io.BytesIO(fetch("parquet")))
+    assert table.num_rows == 248
+    assert table["n"].to_pylist()[:4] == [0, 1, 2, 5]
+    client.get("export", 400, key="orders", format="xml")
+
+
+def test_errors_are_json(client: Client) -> None:
+    assert client.get("entries", 404)["error"] == "the parameter 'key' is missing"
+    assert "position" in client.get("entries", 400, key="orders", start="x y")["error"]
+    assert "escape" in client.get("entries", 400, key="\\q")["error"]
+    client.get("groups", 400, key="text")
+
+
+def test_every_route_is_described() -> None:
+    from rillet.inspector.app import Api
+
+    class Nowhere:
+        budget = None
+
+    described = {(path, method.upper()) for path, one in describe()["paths"].items() for method in one}
+    routes = {
+        (route.path, method) for route in Api(Nowhere()).routes()  # type: ignore[arg-type]
+        for method in (route.methods or ()) if method != "HEAD"
+    }  # fmt: skip
+    assert routes == described
+
+
+# -- writing ----------------------------------------------------------------------------------------------
+
+
+def act(client: Client, **request: Any) -> Any:
+    shown = client.post("preview", **request)
+    return client.post("act", **request, confirm=shown["confirm"]), shown["commands"]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[rillet.Store]:
+    with rillet.open(tmp_path / "s.rillet") as store:
+        fill(store)
+        yield store
+
+
+def test_actions_run_what_was_confirmed(store: rillet.Store, inspect: Open) -> None:
+    client = inspect(store.path, write=True)
+    about = {"key": "orders", "group": "billing"}
+    first = [one["id"] for one in client.get("pending", **about)["pending"]]
+    orders = store.stream("orders")
+    group = orders.group("billing")
+    _, commands = act(client, action="claim", **about, consumer="rescue", ids=first[:5])
+    assert commands == [f"XCLAIM orders billing rescue 0 {' '.join(first[:5])}"]
+    assert len(group.pending(consumer="rescue")) == 5
+    act(client, action="ack", **about, ids=first[:2])
+    assert group.pending_count() == 23
+    act(client, action="nack", **about, ids=first[2:3])
+    assert group.pending()[0].consumer == ""
+    _, commands = act(client, action="dead-letter", **about, ids=first[3:4], target="dead")
+    assert commands[0] == "MULTI"
+    assert commands[-1] == "EXEC"
+    (letter,) = store.stream("dead")
+    assert letter["dead-letter-id"] == first[3]
+    assert letter["n"] == orders[first[3]]["n"]
+    before = len(orders)
+    act(client, action="requeue", **about, ids=first[4:5])
+    assert len(orders) == before + 1
+    act(client, action="move", **about, id="$")
+    assert group.info().last_delivered_id == orders.last_id
+    act(client, action="delete-consumer", **about, consumer="busy")
+    assert {one.name for one in group.consumers()} == {"stuck", "rescue"}
+    act(client, action="delete-group", **about)
+    assert orders.groups() == []
+
+
+def test_an_action_whose_data_changed_is_refused(store: rillet.Store, inspect: Open) -> None:
+    client = inspect(store.path, write=True)
+    request = {"action": "dead-letter", "key": "orders", "group": "billing", "target": "dead",
+               "ids": ["1795000000000-0"]}  # fmt: skip
+    shown = client.post("preview", **request)
+    client.post("act", 409, **request, confirm="something else")
+    assert "missing" in client.post("preview", 400, **{**request, "target": ""})["error"]
+    store.stream("orders").delete("1795000000000-0")
+    assert "no longer exist" in client.post("act", 400, **request, confirm=shown["confirm"])["error"]
+    assert len(store.stream("dead")) == 0
+
+
+def test_nothing_is_written_without_write(store: rillet.Store, inspect: Open) -> None:
+    client = inspect(store.path)
+    request = {"action": "ack", "key": "orders", "group": "billing", "ids": ["1795000000000-0"]}
+    shown = client.post("preview", **request)
+    assert shown["write"] is False
+    assert "--write" in client.post("act", 403, **request, confirm=shown["confirm"])["error"]
+    assert "--write" in client.post("console", 403, line="SET a b")["error"]
+    client.post("console", 403, line="SET a b", confirm="SET a b")
+    client.post("console", 403, line="EVAL_RO 'return 1' 0")
+    assert store.stream("orders").group("billing").pending_count() == 25
+    assert store.execute("EXISTS", "a") == 0
+
+
+def test_the_console_writes_after_a_confirmation(store: rillet.Store, inspect: Open) -> None:
+    client = inspect(store.path, write=True)
+    assert client.post("console", line='SET  "a b" c', explain=True) == {"writes": True, "command": 'SET "a b" c'}
+    client.post("console", 403, line='SET "a b" c')
+    client.post("console", 403, line='SET "a b" c', confirm="SET a c")
+    assert client.post("console", line='SET "a b" c', confirm='SET "a b" c')["value"] == "OK"
+    assert store.execute("GET", "a b") == b"c"
+
+
+def test_a_directory_is_not_changed(tmp_path: Path, inspect: Open) -> None:
+    path = tmp_path / "s.rillet"
+    with rillet.open(path) as store:
+        fill(store)
+    before = {one: (one.stat().st_mtime_ns, one.read_bytes()) for one in path.rglob("*") if one.is_file()}
+    client = inspect(path)
+    for name in ("overview", "stream", "groups", "timeline", "bytes"):
+        client.get(name, key="orders")
+    assert before == {one: (one.stat().st_mtime_ns, one.read_bytes()) for one in path.rglob("*") if one.is_file()}
+    with rillet.open(path) as store:
+        store.stream("orders").add({"n": 1000})
+    client.inspector.place._loaded = 0.0  # as if the pause before the next look at the files had passed
+    assert client.get("stream", key="orders")["length"] == 249
+
+
+def test_a_value_over_the_limit_is_not_dumped(tmp_path: Path, inspect: Open) -> None:
+    with rillet.open() as store, store.serve() as served:
+        store.execute("SET", "large", b"x" * 200_000)
+        client = inspect(served.url, dump_limit=100_000)
+        assert "limit" in client.get("bytes", 413, key="large")["error"]
+        store.stream("s").add_many([(f"{n}-0", {"f": "v" * 60}) for n in range(1, 9000)])
+        found = client.get("bytes", key="s", at="5000-0")
+        assert found["whole"] is False
+        assert len(found["blocks"]) <= 41
+        assert found["selected"]["facts"]["entries"][0]["id"].split("-")[0] <= "5000"
