@@ -11,8 +11,9 @@ Positions count the bytes of the whole stream. The backlog keeps at least the la
 reconnects can continue, and all bytes that wait for an attached replica: a replica has no other buffer. A block that no
 replica needs is dropped as a whole.
 
-Costs: `append` copies only what it adds to a small block or splits; `read` O(blocks + bytes). Rejected alternatives: a ring buffer, which would need
-another buffer for each slow replica; an index of the blocks, because only a reconnecting replica searches one.
+Costs: `append` copies only what it adds to a small block or splits; `read` O(blocks + bytes). Rejected alternatives: a
+ring buffer, which would need another buffer for each slow replica; an index of the blocks, because only a reconnecting
+replica searches one.
 """
 
 from __future__ import annotations
