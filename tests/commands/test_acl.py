@@ -305,6 +305,20 @@ def test_one_wrong_rule_changes_nothing(bench: Bench) -> None:
     assert b"w" not in bench("ACL", "USERS")
 
 
+@pytest.mark.parametrize(
+    ("compat", "selector"),
+    [
+        ("7.0", b"(resetchannels -@all)"),
+        ("newest", b"(resetchannels -@all)"),
+        ("valkey", b"(~ab resetchannels -@all +get)"),
+    ],
+)
+def test_quotes_in_a_selector(compat: str, selector: bytes) -> None:
+    bench = Bench(compat=compat)
+    assert bench("ACL", "SETUSER", "u", "(~\"a\"b +g'e't)") == b"OK"
+    assert bench("ACL", "LIST")[1].endswith(selector)
+
+
 def test_descriptions_by_version() -> None:
     rules = ("on", ">p", "~a*", "&n", "+@read", "-get", "+@string", "+config|get", "+config", "-@string")
     texts = {}

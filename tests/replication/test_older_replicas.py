@@ -16,8 +16,9 @@ from rillet.runtime.replica_versions import compat_in_info, compat_of, knows, sh
 from rillet.runtime.settings import Settings
 from rillet.types.compat import COMPATS, Compat
 from tests.judge import required_binary, running_redis
-from tests.replication.test_master_genuine import client, digests, fields, until
+from tests.replication.test_master_genuine import client, digests, fields
 from tests.server.harness import running
+from tests.waiting import until
 
 load_commands()
 OLD = compat_of("7.0.15", False)

@@ -137,6 +137,8 @@ def test_the_engine_of_a_script_in_valkey() -> None:
     local = Local(Engine(Settings(compat="valkey")))
     assert local("eval", "#!LUA\nreturn 1", 0) == 1
     assert local("eval", "#!python\nreturn 1", 0) == "ERR Could not find scripting engine 'python'"
+    assert local("eval", "#!l\"u\"a f'la'gs=\"no-\"writes\nreturn 1", 0) == 1
+    assert local("eval", "#!lua \"fl\nreturn 1", 0) == "ERR Invalid engine in script shebang"
     assert local("eval", "#!\nreturn 1", 0) == "ERR Could not find scripting engine ''"
     assert local("eval", "#!python name=x\nreturn 1", 0) == "ERR Unknown lua shebang option: name=x"
 

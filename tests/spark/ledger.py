@@ -515,8 +515,7 @@ def play(stage: Stage, sink: str, strikes: int, victims: tuple[str, ...], least:
     order = [victims[number % len(victims)] for number in range(strikes)]
     source.shuffle(order)
     for victim in order:
-        seen = driver.batches
-        until(lambda seen=seen: driver.batches > seen, "a micro-batch")
+        until(partial(lambda seen: driver.batches > seen, driver.batches), "a micro-batch")
         time.sleep(source.uniform(0, 0.6))
         figures.struck[victim] += stage.strike(victim)
         producer.ahead = 0  # what the query would have said may be lost

@@ -25,8 +25,8 @@ its quirks:
   64 KiB have arrived and is then rejected.
 - In an inline command, vertical tab and form feed separate arguments but do not end one.
 
-`strict` selects the rules of Valkey 9.1 (networking.c, parseMultibulk; sds.c, sdsnsplitargs): CR LF must follow each count
-and each bulk string, a NUL byte hides only the end of an inline command, and quotes may begin and end inside a word.
+`strict` selects the rules of Valkey 9.1 (networking.c, parseMultibulk; sds.c, sdsnsplitargs): CR LF must follow each
+count and each bulk string, a NUL byte hides only the end of an inline command, and quotes may be inside a word.
 
 An error's text is what Redis sends after "-ERR ". Its non-ASCII bytes are surrogate escapes, so
 `encode("utf-8", "surrogateescape")` returns Redis's bytes.

@@ -39,7 +39,7 @@ class Shebang(NamedTuple):
 def parse(body: bytes, valkey: bool = False) -> Shebang:
     """Return the flags that a script declares; CommandError if the line is malformed.
 
-    valkey: the engine's name has any case of letters, and is looked at behind the options; quotes are allowed in a word.
+    valkey: the engine's name has any case of letters, and is looked at behind the options; quotes may be inside a word.
     """
     if not body.startswith(b"#!"):
         return Shebang(COMPAT_MODE, 0)
