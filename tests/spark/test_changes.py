@@ -1,4 +1,4 @@
-"""format("rillet.changes"): batches without Spark, as its driver and tasks call the reader (test_changes_in_spark.py: in it)."""
+"""format("rillet.changes"): batches without Spark, as its driver and tasks call the reader."""
 
 from __future__ import annotations
 
