@@ -20,7 +20,7 @@ from tests.variants import long
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -58,7 +58,7 @@ class Table:
         while value not in self.values(key):
             assert running.exception() is None
             assert time.monotonic() < deadline
-            running.awaitTermination(0.2)
+            time.sleep(0.2)
 
 
 def await_rows(running: StreamingQuery) -> None:
@@ -67,7 +67,7 @@ def await_rows(running: StreamingQuery) -> None:
     while not any(progress["numInputRows"] for progress in running.recentProgress):
         assert running.exception() is None
         assert time.monotonic() < deadline
-        running.awaitTermination(0.05)
+        time.sleep(0.05)
 
 
 class Writer:
@@ -152,7 +152,7 @@ def test_under_load(spark: SparkSession, tmp_path: Path, kind: str) -> None:
         table.until(running, writer.written)
         running.stop()
     values = table.values("k")
-    (first,) = [row for row in table.rows("command = 'snapshot' and key = 'k'")] or [{"value": "0"}]
+    (first,) = table.rows("command = 'snapshot' and key = 'k'") or [{"value": "0"}]
     assert values == list(range(int(first["value"]) + 1, writer.written + 1))
     offsets = [row["offset"] for row in table.rows("command != 'snapshot'")]
     assert offsets == sorted(set(offsets))
@@ -172,7 +172,8 @@ def test_a_batch_that_fails_runs_again(spark: SparkSession, tmp_path: Path) -> N
 
         def start() -> StreamingQuery:
             rows = (spark.readStream.format("rillet.changes").option("url", f"redis://127.0.0.1:{node.port}")
-                    .option("folder", str(tmp_path / "received")).option("startingOffsets", "snapshot").load())  # fmt: skip
+                    .option("folder", str(tmp_path / "received")).option("startingOffsets", "snapshot")
+                    .load())  # fmt: skip
             return (rows.selectExpr("offset", "command", "cast(get(arguments, 2) as string) as value").writeStream
                     .option("checkpointLocation", str(tmp_path / "checkpoint")).foreachBatch(take).start())  # fmt: skip
 
@@ -209,14 +210,13 @@ def test_a_restart_of_the_server(spark: SparkSession, tmp_path: Path, kind: str)
         table = Table(spark, node.port, tmp_path, timeout="60")
         running = table.start()
         _await_attached(node)
-        last = 0
-        for _ in range(3):
-            for last in range(last + 1, last + 201):
-                node.client.set("k", str(last))
+        for rounds in range(3):
+            for number in range(200 * rounds + 1, 200 * rounds + 201):
+                node.client.set("k", str(number))
             node.stop()  # the server waits until its replicas have everything
             node.start()
             _await_attached(node)
-        last += 1
+        last = 601
         node.client.set("k", str(last))
         table.until(running, last)
         running.stop()

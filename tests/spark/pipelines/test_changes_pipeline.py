@@ -187,7 +187,7 @@ def test_expiry_and_whole_databases(tmp_path: Path) -> None:
         client.rename("k0", "renamed")  # the value of database 2 before
         client.move("k1", 3)  # refused: the target has it
         client.move("k2", 7)
-        client.copy("k3", "copied", destination_db=0)
+        client.execute_command("COPY", "k3", "copied", "DB", 0)
         client.execute_command("SELECT", 3)
         client.flushdb()
         client.set("k5", "after the flush")
@@ -350,15 +350,15 @@ def test_in_spark(spark: SparkSession, tmp_path: Path) -> None:
     with server() as judge:
         client = judge.client()
         client.hset("h", mapping={"a": "1"})
-        options = {"url": f"redis://127.0.0.1:{judge.port}"}
-        archive, state = tmp_path / "archive", tmp_path / "state"
-        changes(spark, archive=archive, state=state, buckets=2, **options)
+        url, archive, state = f"redis://127.0.0.1:{judge.port}", tmp_path / "archive", tmp_path / "state"
+        changes(spark, archive=archive, state=state, buckets=2, url=url)
         client.hset("h", "b", "2")
         client.xadd("s", {"price": "1.5"}, id="1-1")
-        done = changes(spark, archive=archive, state=state, buckets=2, **options)
+        done = changes(spark, archive=archive, state=state, buckets=2, url=url)
         assert (done.archive.entries, done.state.written) == (2, 2)
         rows = {row["key"]: row for row in read_state(spark, state).collect()}
         assert rows["h"]["fields"] == {"a": "1", "b": "2"}
         assert rows["s"]["entries"][0]["fields"] == {"price": "1.5"}
-        assert spark.read.parquet(str(archive)).where("command = 'XADD'").first()["id"] == "1-1"
+        (added,) = spark.read.parquet(str(archive)).where("command = 'XADD'").collect()
+        assert added["id"] == "1-1"
         assert spark.read.parquet(str(state)).where("db = 0").count() == 2

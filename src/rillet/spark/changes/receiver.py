@@ -145,10 +145,15 @@ class Receiver:
         if reader is not None:
             reader.close()
 
-    def _write(self) -> None:
-        """Write the waiting records to a file; OSError."""
+    def _write(self, only_changes: bool = False) -> None:
+        """Write the waiting records to a file, after a write of the other thread; OSError.
+
+        only_changes: leave them if they are nothing but PING and SELECT.
+        """
         with self._writing:
             with self._changed:
+                if only_changes and not self._has_changes:
+                    return
                 records, position = self._records, self._position
                 self._records, self._size, self._has_changes = [], 0, False
             if not records:
@@ -184,8 +189,7 @@ class Receiver:
 
     def end_after(self, offset: int, most: int | None) -> ChangesOffset | None:
         """Write what was received; return the end of a batch that begins at `offset`; None if there is nothing."""
-        if self._has_changes:
-            self._write()
+        self._write(only_changes=True)
         end, size = -1, 0
         with self._changed:
             for file in self.files:

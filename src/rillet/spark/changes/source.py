@@ -152,13 +152,13 @@ class ChangesReader(InTask, DataSourceStreamReader, SupportsTriggerAvailableNow)
             return None  # an available-now query ends, although the server has more by now
         deadline = time.monotonic() + self.options.timeout
         while True:
+            reached = self._target is None or receiver.offset >= self._target  # before `end_after` looks
             found = receiver.end_after(start.offset, self.options.max_bytes_per_trigger)
             if found is not None and found.offset > start.offset:
                 return found
             if receiver.lost:
                 return self._after_loss(start)
-            waits_for_target = self._target is not None and receiver.offset < self._target
-            if not waits_for_target and not receiver.is_away:
+            if reached and not receiver.is_away:
                 return None if not self._wait_briefly(receiver) else self._again(receiver, start)
             if time.monotonic() > deadline:
                 raise StaysAway(str(receiver.error or "rillet: the server sends nothing"))

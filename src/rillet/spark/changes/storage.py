@@ -24,7 +24,8 @@ from rillet.spark.changes.snapshot_parts import SnapshotPart, SnapshotParts, spl
 
 _NAME = re.compile(r"([0-9a-f]{12})-(\d{20})-(\d{20})\.changes")
 
-_OTHERS = re.compile(r"\.?[0-9a-f]{12}(\.rdb|\.parts(\.draft)?|-.*\.draft)")  # snapshots, and files that are not complete
+# Snapshots, and files that are not complete.
+_OTHERS = re.compile(r"\.?[0-9a-f]{12}(\.rdb|\.parts(\.draft)?|-.*\.draft)")
 
 
 class Received(NamedTuple):

@@ -139,8 +139,7 @@ def entries_of(store: Store, key: bytes) -> Iterator[tuple[bytes, list[bytes]]]:
     start = b"-"
     while True:
         page = store.execute("XRANGE", key, start, "+", "COUNT", _PAGE)
-        for one, words in page:
-            yield one, words
+        yield from page
         if len(page) < _PAGE or page[-1][0] == _LAST:  # nothing can follow the last ID, so it is no valid start
             return
         start = b"(" + page[-1][0]

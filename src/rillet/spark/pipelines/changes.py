@@ -33,7 +33,7 @@ from rillet.spark.options import OptionError
 from rillet.spark.pipelines import cli_arguments, cli_common
 from rillet.spark.pipelines.archive import SMALL_FILES, TARGET, ArchiveSummary, FileOptions, merge_small
 from rillet.spark.pipelines.cli_common import Progress, counted, silent
-from rillet.spark.state.table import BUCKETS, StateCounts, StateTable, read_state
+from rillet.spark.state.table import BUCKETS, KEEP_REPLACED, StateCounts, StateTable, read_state
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -258,7 +258,9 @@ class Job:
         if archive is not None:
             self._outputs.append(ArchiveOutput(archive, options, columns, work, files, self.done.archive))
         if state is not None:
-            table = StateTable(state, work, parallelism, buckets=buckets, compression=files.compression)
+            keep = KEEP_REPLACED if files.keep_replaced is None else files.keep_replaced
+            table = StateTable(state, work, parallelism, buckets=buckets, keep_replaced=keep,
+                               compression=files.compression)  # fmt: skip
             self.done.state = table.counts
             self._outputs.append(StateOutput(table))
 
@@ -334,7 +336,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group("--url", required=True, help="redis://[user:password@]host[:port], rediss://, unix://")
     group("--keys", metavar="GLOBS", help="archive only these keys: globs, separated by commas")
     group("--starting-offsets", metavar="WHERE",
-          help="where a new job begins: latest, snapshot or a position (default: latest; snapshot with --state)")  # fmt: skip
+          help="the beginning of a new job: latest, snapshot or a position "
+               "(default: latest; with --state snapshot)")  # fmt: skip
     group("--folder", help="where received changes wait for their commit (default: in the first output)")
     group("--option", type=cli_arguments.name_value, action="append", default=[], metavar="NAME=VALUE",
           help="any other option of format('rillet.changes'); may be repeated (docs/spark-changes.md)")  # fmt: skip
@@ -351,6 +354,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the largest size of a merged file (default: 128m)")  # fmt: skip
     add("--compression", choices=("zstd", "snappy", "gzip", "lz4", "none"), default="zstd",
         help="codec of the Parquet files (default: zstd)")  # fmt: skip
+    add("--keep-replaced", type=duration, metavar="TIME",
+        help="how long replaced files are kept for running readers (default: 1h; of a state table 1m)")  # fmt: skip
 
 
 def source_options(options: argparse.Namespace) -> dict[str, str]:
@@ -384,7 +389,7 @@ def run(options: argparse.Namespace) -> int:
             done = changes(
                 spark, archive=options.archive, state=options.state, schema=options.schema, every=options.every,
                 stop=stop, buckets=options.buckets, small_files=options.small_files, target_bytes=options.file_size,
-                compression=options.compression, progress=bar, **given,
+                compression=options.compression, keep_replaced=options.keep_replaced, progress=bar, **given,
             )  # fmt: skip
     print(done.line())
     return cli_common.FAILED if done.state.refused else cli_common.DONE

@@ -19,7 +19,7 @@ columns are text: bytes that are not UTF-8 become \\x.. escapes.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from rillet.errors import RilletError

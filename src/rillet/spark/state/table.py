@@ -99,7 +99,8 @@ class StateTable:
         for written in self._work(tasks):
             for part in written:
                 pieces[int(part.stream)].append(part.path)
-        merges = [(merge_task, bucket, version, olds, frozenset(), None, (), target) for bucket, olds in pieces.items()]
+        nothing: frozenset[tuple[int, bytes]] = frozenset()
+        merges = [(merge_task, bucket, version, olds, nothing, None, (), target) for bucket, olds in pieces.items()]
         made = self._work(merges)
         self.counts.written += sum(part.rows for part in made)
         self._commit(made, offset)
@@ -173,7 +174,7 @@ def _spark_schema() -> str:
 
 
 def read_state(spark: SparkSession, path: str | Path) -> DataFrame:
-    """Return a state table at its last commit as a DataFrame, without `key_bytes`, `expires_ms` and `dump` dropped."""
+    """Return a state table at its last commit as a DataFrame."""
     archive = Archive(Path(path).absolute())
     manifest = archive.existing()
     if "buckets" not in manifest.offset:
@@ -218,8 +219,7 @@ def _read_file(places: list[str]) -> Iterator[Any]:
     from rillet.spark.archive.parquet_reader import open_file
 
     with open_file([Path(place) for place in places]) as file:
-        for batch in file.iter_batches(8192):
-            yield batch
+        yield from file.iter_batches(8192)
 
 
-__all__ = ["BUCKETS", "StateCounts", "StateTable", "read_state"]
+__all__ = ["BUCKETS", "KEEP_REPLACED", "StateCounts", "StateTable", "read_state"]

@@ -7,8 +7,8 @@
     SORT l BY w_* STORE s          needed: all keys of the database, because no argument names them
 
 A table holds more than fits into memory, so only the needed keys are loaded into the engine. FLUSHDB, FLUSHALL and
-SWAPDB are executed by the engine for the loaded keys, and by `source` for all others: it maps a database, as it is after
-the batch, to the database that its other rows have in the table.
+SWAPDB are executed by the engine for the loaded keys, and by `source` for all others: it maps a database, as it is
+after the batch, to the database that its other rows have in the table.
 
 The key specifications of the commands say which arguments are keys, and whether a command only reads a key.
 """
@@ -34,7 +34,7 @@ class Moves(NamedTuple):
 
     def target(self, db: int) -> int | None:
         """Return the database to which the rows of a database of the table belong; None if they are removed."""
-        return self.targets[db] if db in self.targets else None if self.flushed else db
+        return self.targets.get(db, None if self.flushed else db)
 
 
 class TouchedKeys:
