@@ -117,7 +117,7 @@ def lasts(master: redis.Redis) -> None:
 UNLIKE = frozenset((
     "group.pel.time", "consumer.pel.time", "consumer.seen-time", "consumer.active-time", "stream.radix-tree-keys",
     "stream.radix-tree-nodes", "group.entries-read", "group.lag", "group.idle consumers", "group.pel.count",
-    "consumer.pel.count",
+    "consumer.pel.count", "stream.pids-tracked",
 ))  # fmt: skip
 """The fields of XINFO STREAM FULL in which a genuine replica may differ from its genuine master of the same version."""
 

@@ -59,10 +59,11 @@ class Matrix:
         self.rounds += 1
         try:
             played.play(self.events)
-        except Exception:
+        except Exception as error:
             pair = ">".join(kinds)
             self.failed.append(f"{seed} {pair}")
-            print(f"FAILED: seed {seed}, {played.describe()}\n{traceback.format_exc()[-3000:]}\nfiles: {folder}\n"
+            print(f"FAILED: seed {seed}, {played.describe()}\n{traceback.format_exc()[-3000:]}\n"
+                  f"error: {str(error)[:4000]}\nfiles: {folder}\n"
                   f"repeat: python -m tests.replication.matrix --seed {seed} --rounds 1 --pairs '{pair}'", flush=True)
             return False
         finally:

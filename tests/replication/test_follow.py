@@ -19,7 +19,8 @@ from rillet.errors import ChangesLost, MasterDown, NotAStore, ReadOnly, StoreClo
 from rillet.protocol.command_parser import pack_command
 from rillet.replication.applier import Applier
 from rillet.store.follow import directory
-from tests.judge import Judge, required_binary, running_redis
+from tests.authority import make_authority
+from tests.judge import Judge, free_port, required_binary, running_redis
 from tests.replication.load import Load, differences, info, lasts
 from tests.replication.proxy import Proxy
 from tests.server.harness import running
@@ -90,60 +91,6 @@ def test_random_load_with_cut_links(compat: str) -> None:
             assert copy.refused == []
             assert changes.position.offset <= position.offset
             assert differences(master, client_of(mirror), streams=False) == []
-
-
-@pytest.mark.peer("newest", "valkey")
-@pytest.mark.parametrize("compat", ["newest", "valkey"])
-def test_some_keys(compat: str, tmp_path: Path) -> None:
-    """A replica of some keys has their values, and nothing of the others, in memory and in its files."""
-    with master_of(compat) as judge:
-        master, maker = judge.client(), Load(4, compat)
-        maker.run(master, 100)
-        master.set("hidden", "a secret value")
-        globs = ["s*", "[i-l]*", "e[0-3]"]
-        settings: Any = {"compat": compat, "enable_debug_command": "yes"}
-        with rillet.follow(url_of(judge.port), tmp_path, keys=globs, **settings) as replica:
-            wanted: Any = replica._follows.keys
-            for _ in range(5):
-                maker.run(master, 40)
-                master.execute_command("MSET", "hidden", "a secret value", "xyz", "a secret value")
-                master.execute_command("SET", "other", "open")
-                master.execute_command("COPY", "other", "s9", "REPLACE")
-            lasts(master)
-            replica.wait_synced(SECONDS)
-            for database in range(3):
-                master.execute_command("SELECT", database)
-                for key in master.execute_command("KEYS", "*"):
-                    if not wanted.keeps(key):
-                        master.execute_command("DEL", key)
-            replica.wait_synced(SECONDS)
-            master.execute_command("SELECT", 0)
-            assert differences(master, client_of(replica), streams=False) == []
-            assert replica.resyncs > 0
-            assert replica.link.full_syncs == replica.resyncs + 1
-            assert replica.link.refused == 0
-        for file in tmp_path.iterdir():
-            assert b"a secret value" not in file.read_bytes()
-
-
-def test_commands_that_read_other_keys() -> None:
-    with master_of() as judge:
-        master = judge.client()
-        master.set("other", "1")
-        with rillet.follow(url_of(judge.port), keys=["o1", "o2"]) as replica:
-            changes = replica.changes(timeout=0)
-            master.execute_command("RENAME", "other", "o1")
-            master.execute_command("COPY", "o1", "away")
-            replica.wait_synced(SECONDS)
-            assert (replica.resyncs, replica.execute("GET", "o1"), list(replica.keys())) == (1, b"1", ["o1"])
-            with master.pipeline() as pipeline:  # nothing of the transaction is visible before the snapshot
-                pipeline.set("o2", "2")
-                pipeline.execute_command("COPY", "away", "o1", "REPLACE")
-                pipeline.execute()
-            replica.wait_synced(SECONDS)
-            assert (replica.resyncs, sorted(replica.keys())) == (2, ["o1", "o2"])
-            # The consumer gets the changes before the snapshots from the server.
-            assert [one.words[0] for one in changes] == [b"RENAME", b"SET", b"COPY"]
 
 
 def test_a_directory_survives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -374,6 +321,44 @@ def test_addresses_and_users(tmp_path: Path) -> None:
             rillet.follow("redis+cluster://127.0.0.1:1")
         with pytest.raises(TypeError, match="list of globs"):
             rillet.follow("redis://127.0.0.1:1", keys="a*")
+
+
+@pytest.mark.parametrize("kind", ["redis", "rillet"])
+def test_tls(kind: str, tmp_path: Path) -> None:
+    """The link, wait_synced and consumers that are behind use TLS, and check the certificate of the server."""
+    authority = make_authority(tmp_path)
+    port = free_port()
+    (tmp_path / "server").mkdir()
+    options = ["--tls-port", str(port), "--tls-cert-file", authority.path("server.crt"), "--tls-key-file",
+               authority.path("server.key"), "--tls-ca-cert-file", authority.path("ca.crt"),
+               "--repl-diskless-sync-delay", "0"]  # fmt: skip
+    server: Any = master_of("7.0", *options) if kind == "redis" else running(tmp_path / "server", *options)
+    files = {"ssl_ca_certs": "ca.crt", "ssl_certfile": "client.crt", "ssl_keyfile": "client.key"}
+    query = "&".join(f"{name}={authority.path(file)}" for name, file in files.items())
+    url = f"rediss://localhost:{port}/1?{query}"
+
+    async def use() -> None:
+        async with rillet.follow(url, timeout=0).aio() as replica:
+            await replica.wait_synced(SECONDS)
+            assert await replica.execute("GET", "a") == b"9"
+
+    with server as found, redis.Redis(port=found.port, db=1) as master:
+        master.set("a", "1")
+        with rillet.follow(url, backlog=1) as replica:
+            position = replica.position
+            for number in range(2, 10):
+                master.set("a", number)
+            replica.wait_synced(SECONDS)
+            assert replica.execute("GET", "a") == b"9"
+            assert [one.words[2] for one in replica.changes(position, timeout=0.5)] == [
+                b"%d" % number for number in range(2, 10)]  # fmt: skip
+            master.execute_command("CLIENT", "KILL", "TYPE", "replica")
+            master.set("b", "1")
+            replica.wait_synced(SECONDS)
+            assert (replica.link.full_syncs, replica.execute("GET", "b")) == (1, b"1")
+        asyncio.run(use())
+        with pytest.raises(StoreError, match="certificate"):
+            rillet.follow(f"rediss://localhost:{port}/1")
 
 
 def test_of_a_rillet_server(tmp_path: Path) -> None:

@@ -28,7 +28,8 @@ from rillet.runtime.registry import TABLE, Command
 
 _POSITION = re.compile(r"([0-9a-f]{40}):(\d+):(\d+)(?:\+(\d+))?")
 _MARKS = frozenset((b"MULTI", b"EXEC"))
-_SILENT = frozenset((b"PING", b"REPLCONF", b"SELECT", b"PUBLISH", b"SPUBLISH"))
+_MESSAGES = frozenset((b"PUBLISH", b"SPUBLISH"))
+_SILENT = frozenset((b"PING", b"REPLCONF", b"SELECT"))
 _TYPES = {
     "stream": "stream", "string": "string", "bitmap": "string", "hyperloglog": "string", "hash": "hash", "list": "list",
     "set": "set", "sorted-set": "zset", "geo": "zset", "array": "array",
@@ -87,7 +88,8 @@ class Change(NamedTuple):
 class Unit(NamedTuple):
     """The bytes between two positions outside MULTI.
 
-    commands: those that change data, with their databases; ends: the offset after each of them.
+    commands: those that change data, with their databases; ends: the offset after each of them. messages: PUBLISH and
+    SPUBLISH of a transaction, each with the number of commands before it.
     """
 
     start: int
@@ -98,6 +100,7 @@ class Unit(NamedTuple):
     data: bytes
     transaction: bool
     ends: list[int]
+    messages: list[tuple[int, list[bytes]]]
 
 
 class UnitParser:
@@ -114,6 +117,7 @@ class UnitParser:
         self._missing = 0  # words of the current command
         self._commands: list[tuple[int, list[bytes]]] = []
         self._ends: list[int] = []
+        self._messages: list[tuple[int, list[bytes]]] = []
         self._db = db
         self._in_transaction = self._has_transaction = False
         self._base = offset
@@ -136,10 +140,10 @@ class UnitParser:
         while end:
             if not self._in_transaction:
                 units.append(Unit(self.offset, self.offset + end - began, self.db, self._db, self._commands,
-                                  whole[began:end], self._has_transaction, self._ends))  # fmt: skip
+                                  whole[began:end], self._has_transaction, self._ends, self._messages))  # fmt: skip
                 self.offset += end - began
                 self.db = self._db
-                self._commands, self._ends, self._has_transaction = [], [], False
+                self._commands, self._ends, self._messages, self._has_transaction = [], [], [], False
                 began = end
             end = self._command(whole)
         self._parts = [whole[began:]] if began < len(whole) else []
@@ -193,6 +197,8 @@ class UnitParser:
             self._has_transaction = True
         elif name == b"SELECT" and len(words) > 1:
             self._db = int(words[1])
+        elif name in _MESSAGES:
+            self._messages.append((len(self._commands), words))
         elif name not in _SILENT:
             self._commands.append((self._db, words))
             self._ends.append(self._base + at)

@@ -122,13 +122,14 @@ class KeyFilter:
         """Return the bytes of a unit that the replica applies: the same object, others, or None; Unappliable."""
         if not unit.commands:
             return unit.data
-        result: list[tuple[int, list[bytes]]] = []
-        for db, words in unit.commands:
-            result += [(db, one) for one in self.applied(words)]
+        applied = [[(db, one) for one in self.applied(words)] for db, words in unit.commands]
+        if sum(applied, []) == unit.commands:
+            return unit.data
+        for at, words in reversed(unit.messages):
+            applied.insert(at, [(unit.commands[at][0] if at < len(unit.commands) else unit.db_after, words)])
+        result = sum(applied, [])
         if not result:
             return None
-        if result == unit.commands:
-            return unit.data
         if len(result) == 1 and not unit.transaction and unit.db == unit.db_after:
             return pack_command(result[0][1])
         parts, selected = [pack_command([b"MULTI"])], unit.db

@@ -7,6 +7,7 @@
     opening            `follow`
     replica            Replica: the store; AsyncReplica
     link               the thread with the connection, and the state of the link
+    resync_pace        the pauses before snapshots that a command makes necessary
     recorder           applies the stream, with or without a filter
     snapshot_loading   loads a snapshot beside the old data
     change_log         the last changes, in memory

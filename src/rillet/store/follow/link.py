@@ -7,6 +7,9 @@ The thread waits in the socket for at most a quarter of a second, because the Fo
 second and notices silence. Each piece of the stream is applied under the engine's lock, so a read of another thread
 sees the data between two commands, and never inside a transaction. While the gate is held (`paused`), nothing is
 applied.
+
+If sentinels watch the server, they are asked for the master before each connection. A master that becomes a replica
+disconnects its replicas when its history changes, so the link follows the master without being told.
 """
 
 from __future__ import annotations
@@ -29,8 +32,9 @@ from rillet.runtime.engine import Engine
 from rillet.store.follow.change_log import ChangeLog, LogRecord
 from rillet.store.follow.directory import FollowDirectory
 from rillet.store.follow.recorder import Recorder
+from rillet.store.follow.resync_pace import ResyncPace
 from rillet.store.follow.snapshot_loading import SnapshotLoading
-from rillet.store.follow.stream_reader import VERSION
+from rillet.store.follow.stream_reader import VERSION, server_of
 
 LOGGER = logger("attach")
 CONNECT_SECONDS = 5.0
@@ -41,7 +45,8 @@ _PIECE = 1 << 15  # bytes that are applied under one hold of the lock
 class LinkState(NamedTuple):
     """The state of a replica's link.
 
-    status: "connect", "connecting", "handshake", "sync" (a snapshot is received), "connected", or "none" after `close`.
+    status: "connect", "connecting", "handshake", "sync" (a snapshot is received), "connected", "paused" (before a
+    snapshot that a command made necessary), or "none" after `close`.
     error: why the link is or was last broken, "" if it never was. full_syncs: the snapshots that were loaded. resyncs:
     those of them that a command made necessary because it reads keys that the filter excludes. refused: commands of the
     server that could not be applied, which are logged: the data may differ. disk_error: why the directory is no longer
@@ -80,6 +85,7 @@ class FollowLink:
         self._stopping = threading.Event()
         self._ticked = 0.0
         self._history = ""
+        self._pace = ResyncPace()
         self.follower = Follower(engine, self, self._new_recorder, filtered=keys is not None)
         self._thread = threading.Thread(target=self._run, name="rillet-follow", daemon=True)
 
@@ -87,7 +93,11 @@ class FollowLink:
 
     def start(self, resumable: bool) -> None:
         """Begin to follow. resumable: the engine holds data, at the position of its replication state."""
-        host, port = self.address.unix or self.address.host, 0 if self.address.unix else self.address.port
+        host, port = self.address.host, self.address.port
+        if self.address.unix is not None:
+            host, port = self.address.unix, 0
+        elif self.address.sentinels is not None:
+            host, port = self.address.sentinels.service, 0  # until the first connection
         state = self._engine.replication
         if resumable:
             self._history = state.id
@@ -135,6 +145,10 @@ class FollowLink:
     def _turn(self) -> None:
         """Do one step: connect, or receive, or wait."""
         if self._wanted:
+            pause = self._pace.left(time.monotonic())
+            if pause:
+                self._stopping.wait(min(pause, _TURN))
+                return
             self._open()
         elif self._connection is None:
             self._stopping.wait(_TURN)
@@ -161,8 +175,11 @@ class FollowLink:
 
     def _open(self) -> None:
         self._wanted = False
+        if not self.follower.resumable:
+            self._pace.began(time.monotonic())
         try:
-            connection = Connection(self.address, CONNECT_SECONDS)
+            server = server_of(self.address)
+            connection = Connection(server, CONNECT_SECONDS)
         except ConnectorError as error:
             if not isinstance(error, ConnectionLost):
                 self.fatal = error
@@ -170,6 +187,8 @@ class FollowLink:
             return
         self._connection = connection
         with self._lock:
+            if server.unix is None:
+                self._engine.replication.master = (server.host, server.port)
             self._send_errors(self.follower.opened)
 
     def _send_errors(self, function: Any, *arguments: Any) -> None:
@@ -284,6 +303,7 @@ class FollowLink:
             loading.data.exchange()
             self._engine.dirty = 0
             self.full_syncs += 1
+            self._pace.loaded(time.monotonic())
             full = follower.full
             if self._directory is not None and full.id:
                 self._directory.commit_snapshot(self._engine, ChangePosition(full.id, full.offset, max(db, 0)))
@@ -321,15 +341,18 @@ class FollowLink:
             self._directory.append(record)
 
     def _lost(self, reason: str) -> None:
-        """Begin with a snapshot, because a command cannot be applied."""
+        """Begin with a snapshot after a pause, because a command cannot be applied."""
         self.resyncs += 1
         self.follower.resumable = False
-        LOGGER.info("%s: a full synchronisation is necessary: %s", self.address, reason)
+        pause = self._pace.lost(time.monotonic())
+        LOGGER.info("%s: a full synchronisation is necessary (in %.1f s): %s", self.address, pause, reason)
 
     def state(self) -> LinkState:
         """Return the state of the link."""
         disk = "" if self._directory is None else self._directory.failure
-        return LinkState(self.follower.state, self.error, self.full_syncs, self.resyncs, self.follower.disconnections,
+        paused = self._wanted and self._pace.left(time.monotonic()) > 0
+        status = "paused" if paused else self.follower.state
+        return LinkState(status, self.error, self.full_syncs, self.resyncs, self.follower.disconnections,
                          self.refused_commands, disk)  # fmt: skip
 
 

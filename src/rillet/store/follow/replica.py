@@ -7,10 +7,10 @@ server, the state of its link, the changes, and methods that wait.
 from __future__ import annotations
 
 import asyncio
+import functools
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -32,7 +32,7 @@ from rillet.store.follow.change_log import ChangeLog
 from rillet.store.follow.consumer import AsyncChanges, ChangeConsumer, Changes, wait_for_news
 from rillet.store.follow.directory import FollowDirectory
 from rillet.store.follow.link import CONNECT_SECONDS, FollowLink, LinkState
-from rillet.store.follow.stream_reader import server_position
+from rillet.store.follow.stream_reader import ServerPosition, server_of, server_position
 from rillet.store.memory_host import MemoryHost
 from rillet.store.store import Store
 from rillet.store.transports.in_process import InProcessTransport
@@ -175,19 +175,31 @@ class Replica(Store):
         The server is asked for its offset (INFO). If the user may not run INFO, wait for the link only. StoreTimeout.
         """
         end = _deadline(timeout)
-        self._wait(lambda: self.connected and self._link.synced.is_set(), "the server", timeout)
-        there = self._server_offset(end)
-        self._wait(lambda: self.connected and self.offset >= there, f"the offset {there}", _left(end))
-        return self.position
+        while True:
+            self._wait(lambda: self.connected and self._link.synced.is_set(), "the server", _left(end))
+            there = self._server_position(end)
+            self._wait(functools.partial(self._may_contain, there), _named(there), _left(end))
+            if self._contains(there):
+                return self.position
+            time.sleep(_PAUSE)
 
-    def _server_offset(self, end: float | None) -> int:
-        """Return the offset of the server; 0 if it does not say."""
+    def _may_contain(self, there: ServerPosition | None) -> bool:
+        return self.connected and (there is None or self.offset >= there.offset or not self._has_history(there))
+
+    def _contains(self, there: ServerPosition | None) -> bool:
+        return there is None or (self._has_history(there) and self.offset >= there.offset)
+
+    def _has_history(self, there: ServerPosition) -> bool:
+        """Return whether offsets are comparable: the link may lead to a server that is no longer the master."""
+        return there.id == self._engine.replication.id or not self._link.follower.full.id
+
+    def _server_position(self, end: float | None) -> ServerPosition | None:
+        """Return the position of the server; None if it does not say."""
         while True:
             self._alive()
             try:
-                with Connection(replace(self._link.address, protocol=2), CONNECT_SECONDS) as connection:
-                    found = server_position(connection)
-                    return 0 if found is None else found.offset
+                with Connection(server_of(self._link.address), CONNECT_SECONDS) as connection:
+                    return server_position(connection)
             except ConnectorError as error:
                 if end is not None and time.monotonic() >= end:
                     raise StoreTimeout(f"{self!r}: the server cannot be reached: {error}") from error
@@ -294,10 +306,13 @@ class AsyncReplica(AsyncStore):
     async def wait_synced(self, timeout: Seconds | None = None) -> ChangePosition:
         """Wait until the data contains all that the server had at the time of the call; see Replica.wait_synced."""
         replica, end = self.synchronous, _deadline(timeout)
-        await self._wait(lambda: replica.connected and replica._link.synced.is_set(), "the server", timeout)
-        there = await asyncio.to_thread(replica._server_offset, end)
-        await self._wait(lambda: replica.connected and replica.offset >= there, f"the offset {there}", _left(end))
-        return replica.position
+        while True:
+            await self._wait(lambda: replica.connected and replica._link.synced.is_set(), "the server", _left(end))
+            there = await asyncio.to_thread(replica._server_position, end)
+            await self._wait(functools.partial(replica._may_contain, there), _named(there), _left(end))
+            if replica._contains(there):
+                return replica.position
+            await asyncio.sleep(_PAUSE)
 
     async def _wait(self, reached: Any, what: str, timeout: Seconds | None) -> None:
         end, replica = _deadline(timeout), self.synchronous
@@ -318,6 +333,10 @@ class AsyncReplica(AsyncStore):
                 timeout: Seconds | None = None) -> AsyncChanges:  # fmt: skip
         """Return an asynchronous iterator over the changes after a position; see Replica.changes."""
         return AsyncChanges(self.synchronous._consumer(after), stop, timeout)
+
+
+def _named(there: ServerPosition | None) -> str:
+    return "the server" if there is None else f"the offset {there.offset}"
 
 
 def _deadline(timeout: Seconds | None) -> float | None:

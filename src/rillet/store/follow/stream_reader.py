@@ -18,6 +18,7 @@ from typing import NamedTuple
 from rillet.client.address import Address
 from rillet.client.connection import Connection
 from rillet.client.errors import ConnectionLost
+from rillet.client.sentinel import current_master
 from rillet.protocol.command_parser import pack_command
 from rillet.protocol.reply_parser import ReplyError
 from rillet.replication.changes import ChangePosition
@@ -58,6 +59,11 @@ class ServerPosition(NamedTuple):
         return known and 0 < self.first <= position.offset + 1 <= self.offset + 1
 
 
+def server_of(address: Address) -> Address:
+    """Return the address of the server to connect to: of the current master, if sentinels watch it; ConnectorError."""
+    return address if address.sentinels is None else current_master(address)
+
+
 def server_position(connection: Connection) -> ServerPosition | None:
     """Return the position of a server; None if the user may not run INFO."""
     (reply,) = connection.replies([[b"INFO", b"replication"]])
@@ -82,7 +88,7 @@ class StreamReader:
         self.offset = position.offset  # of the received bytes
         self._acknowledged = time.monotonic()
         self._ready: list[bytes] = []
-        self._connection = Connection(replace(address, db=0, protocol=2), timeout)
+        self._connection = Connection(replace(server_of(address), db=0, protocol=2), timeout)
         try:
             there = server_position(self._connection)
             if there is not None and not there.holds(position):
@@ -104,7 +110,7 @@ class StreamReader:
         self = cls.__new__(cls)
         self._ready = []
         self._acknowledged = time.monotonic()
-        self._connection = Connection(replace(address, db=0, protocol=2), timeout)
+        self._connection = Connection(replace(server_of(address), db=0, protocol=2), timeout)
         try:
             if empty:
                 self._connection.replies([[b"REPLCONF", b"rdb-filter-only", b""]])
@@ -187,4 +193,4 @@ class StreamReader:
         self.close()
 
 
-__all__ = ["ServerPosition", "StreamLost", "StreamReader", "server_position"]
+__all__ = ["ServerPosition", "StreamLost", "StreamReader", "server_of", "server_position"]
