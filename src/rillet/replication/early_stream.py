@@ -106,8 +106,7 @@ class EarlyStream:
             while data := self.buffer.take(_PIECE):
                 self._apply(data)
                 self._applied += len(data)
-                pause_at(self._engine, "on-streaming-repl-buf")
-                if clock.uptime_ms() >= end:
+                if pause_at(self._engine, "on-streaming-repl-buf") or clock.uptime_ms() >= end:
                     break
         except LinkError as error:
             self._failed(str(error))
@@ -125,10 +124,12 @@ class EarlyStream:
         done()
 
 
-def pause_at(engine: Any, step: str) -> None:
-    """Stop the process at a step of a synchronisation if DEBUG REPL-PAUSE wants it (debugPauseProcess)."""
-    if step in engine.replication.pauses:
-        engine.host.stop_process()
+def pause_at(engine: Any, step: str) -> bool:
+    """Stop the process at a step of a synchronisation, and return True, if DEBUG REPL-PAUSE says so."""
+    if step not in engine.replication.pauses:
+        return False
+    engine.host.stop_process()
+    return True
 
 
 __all__ = ["EarlyStream", "pause_at"]
