@@ -157,6 +157,7 @@ class Follower:
         self.down_since_ms = 0
         self.up_since_ms = 0
         self.disconnected_ms = 0
+        self._gone_ms = 0  # when the stream, or a transfer, ended; 0 since the next one began
         self.disconnections = 0
         self.attempts = self.total_attempts = 0
         self.snapshot_size = self.snapshot_read = 0
@@ -204,7 +205,7 @@ class Follower:
         self.state = NONE
         self.resumable = False
         self.attempts = self.total_attempts = 0
-        self.down_since_ms = self.up_since_ms = self.disconnected_ms = 0
+        self.down_since_ms = self.up_since_ms = 0
 
     def _disconnect_blocked(self) -> None:
         """Wake the clients that wait for keys: a replica could not serve them (disconnectAllBlockedClients).
@@ -248,6 +249,8 @@ class Follower:
         if self.applier is not None:
             self._engine.close_session(self.applier.session)
             self.applier = None
+        if self.state in (CONNECTED, TRANSFER):
+            self._gone_ms = self._gone_ms or self._now()
         if self.state == CONNECTED:
             self.disconnections += 1
             self.attempts = 0
@@ -474,8 +477,9 @@ class Follower:
         self.resumable = bool(self._full.id) or self.resumable
         self.failover = False
         now = self._now()
-        if self.down_since_ms:
-            self.disconnected_ms += now - self.down_since_ms
+        if self._gone_ms:  # also while the engine was a master
+            self.disconnected_ms += now - self._gone_ms
+        self._gone_ms = 0
         self.down_since_ms, self.up_since_ms = 0, now
         self._unsynced = []
         self._fsynced = state.offset

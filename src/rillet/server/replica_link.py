@@ -289,6 +289,8 @@ class ReplicaLink:
         def job(progress: Any) -> None:
             nonlocal db
             result = load(engine, source, name, new, progress, self._size)
+            say(f"Done loading RDB, keys loaded: {result.keys}, keys expired: {result.expired}, empty keys skipped: "
+                f"{result.empty}.")  # fmt: skip
             db = int(result.facts.get(b"repl-stream-db", b"0"))
 
         def is_over() -> bool:
