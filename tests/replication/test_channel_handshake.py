@@ -33,14 +33,17 @@ SNAPSHOT = b"+FULLRESYNC " + ID.encode() + b" 5\r\n"
 
 def run(link: ChannelLink | MasterLink, data: bytes, step: int) -> tuple[list[Event], bytes]:
     """Feed the bytes of a master in pieces; return the events, with joined data, and what the replica sent."""
-    sent, found = link.outgoing(), []
+    sent = link.outgoing()
+    found: list[Event] = []
     for at in range(0, len(data), step):
         for event in link.receive(data[at : at + step]):
-            if found and isinstance(event, SnapshotData) and isinstance(found[-1], SnapshotData):
-                event = SnapshotData(found.pop().data + event.data)
-            elif found and isinstance(event, Stream) and isinstance(found[-1], Stream):
-                event = Stream(found.pop().data + event.data)
-            found.append(event)
+            last = found[-1] if found else None
+            if isinstance(event, SnapshotData) and isinstance(last, SnapshotData):
+                found[-1] = SnapshotData(last.data + event.data)
+            elif isinstance(event, Stream) and isinstance(last, Stream):
+                found[-1] = Stream(last.data + event.data)
+            else:
+                found.append(event)
         sent += link.outgoing()
     return found, sent
 
@@ -107,7 +110,8 @@ def test_the_buffer_returns_what_it_was_fed() -> None:
             most = chance.choice((1, 16384, BLOCK, 3 * BLOCK))
             data = buffer.take(most)
             assert data == model[: len(data)]
-            assert len(data) <= most and bool(data) == bool(model)
+            assert len(data) <= most
+            assert bool(data) == bool(model)
             model = model[len(data) :]
         buffer.check()
         assert buffer.used == len(model) <= buffer.size <= buffer.peak

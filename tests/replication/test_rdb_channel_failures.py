@@ -87,7 +87,8 @@ def test_links_cut_anywhere(tmp_path: Path, role: str, way: str) -> None:
 def test_a_master_that_is_killed(tmp_path: Path, role: str, way: str) -> None:
     kinds = ("newest", "rillet") if role == "replica" else ("rillet", "newest")
     options = ["--repl-diskless-sync", "yes", "--repl-rdb-channel", "yes", "--repl-diskless-load", way]
-    master = Node("m", kinds[0], "newest", tmp_path / "m", [*options, "--rdb-key-save-delay", "500", "--appendonly", "yes"])
+    lasting = ["--rdb-key-save-delay", "500", "--appendonly", "yes"]
+    master = Node("m", kinds[0], "newest", tmp_path / "m", [*options, *lasting])
     replica = Node("r", kinds[1], "newest", tmp_path / "r", [*options, "--repl-timeout", "10", "--save", ""])
     try:
         master.start()

@@ -1,10 +1,10 @@
 """The stream of a master that comes before its snapshot is loaded: it is kept, then applied.
 
     snapshot and stream on one connection     up to 1 MiB is kept; applied at once
-    the snapshot on a second one              up to `replica-full-sync-buffer-limit`; applied in turns with the event loop
+    the snapshot on a second one              up to `replica-full-sync-buffer-limit`; applied in turns of 20 ms
 
-Above the limit nothing is read, so the master keeps the rest. The turns last 20 ms. Meanwhile half as many bytes may come
-as are applied, so that the buffer gets empty.
+Above the limit nothing is read, so the master keeps the rest. Between the turns the event loop runs. Meanwhile half as
+many bytes may come as are applied, so that the buffer gets empty.
 (Redis: replication.c, rdbChannelBufferReplData, rdbChannelStreamReplDataToDb, replDataBufStreamToDb.)
 """
 
@@ -55,8 +55,10 @@ class EarlyStream:
         limit = _MOST_ALONE if alone else self._limit()
         if limit and self.buffer.used > limit and not self.is_held:
             if not alone:
-                self._carrier.log_line(f"Replication buffer limit has been reached ({limit} bytes), stopped buffering "
-                                       "replication stream. Further accumulation may occur on master side.")  # fmt: skip
+                self._carrier.log_line(
+                    f"Replication buffer limit has been reached ({limit} bytes), stopped buffering replication stream. "
+                    "Further accumulation may occur on master side."
+                )
             self._hold(True)
 
     def _limit(self) -> int:

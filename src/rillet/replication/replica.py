@@ -8,8 +8,8 @@
 snapshots: the server's event loop (rillet.server.replica_link), or another program. It calls `opened`, `received`,
 `lost`, `closed`, `loaded`, `load_failed` and, a few times a second, `tick`.
 
-**The RDB channel** (Redis 8). With a `ChannelCarrier` the snapshot may come over a second connection. Then the first one
-carries the stream meanwhile, which waits in `early`:
+**The RDB channel** (Redis 8). With a `ChannelCarrier` the snapshot may come over a second connection. Then the first
+one carries the stream meanwhile, which waits in `early`:
 
     HANDSHAKE ──► +RDBCHANNELSYNC ──► second connection ──► +FULLRESYNC ──► TRANSFER ──► loaded ──► CONNECTED
                   first one ────────────── the stream ──────────► early ───────────────────────► applied in turns
@@ -122,8 +122,8 @@ class Follower:
     """The link of one engine to its master; `state` is one of the constants of this module.
 
     applier: makes what applies the stream, from the session, the offset and `carrier.refused`. filtered: the engine
-    keeps a part of the keys, so it cannot be a master of others. second: opens the second connection; None: the snapshot
-    comes over the first one.
+    keeps a part of the keys, so it cannot be a master of others. second: opens the second connection; None: the
+    snapshot comes over the first one.
     """
 
     def __init__(self, engine: Engine, carrier: Carrier, applier: Callable[..., Any] = Applier,
