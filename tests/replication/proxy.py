@@ -23,6 +23,8 @@ class Proxy:
         self.target = target
         self.limits = limits or []
         self.links = 0
+        self.stalled: dict[int, int] = {}  # number of a link ► bytes of the master after which it passes nothing more
+        self.cuts = 0  # links that have reached their limit
         self.stalls = 0  # bytes of the master after which a new link passes nothing more, until it is cut; 0: never
         self.shut = False
         self.sent = b""  # what the replicas sent, of all connections
@@ -63,8 +65,9 @@ class Proxy:
                 client.close()
                 continue
             limit = self.limits[self.links] if self.links < len(self.limits) else -1
+            stall = self.stalled.get(self.links, self.stalls)
             self.links += 1
-            thread = threading.Thread(target=self._link, args=(client, limit, self.stalls), daemon=True)
+            thread = threading.Thread(target=self._link, args=(client, limit, stall), daemon=True)
             self._threads.append(thread)
             thread.start()
 
@@ -100,6 +103,7 @@ class Proxy:
                     return
                 client.sendall(data)
                 left -= len(data) if left > 0 else 0
+        self.cuts += 1
 
 
 __all__ = ["Proxy"]

@@ -1,8 +1,7 @@
-"""The snapshot over a second connection (Redis 8: repl-rdb-channel): rillet as replica and as master of genuine servers."""
+"""The snapshot over a second connection (repl-rdb-channel of Redis 8), between rillet and genuine servers."""
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +11,6 @@ import redis
 
 from tests.judge import Judge, required_binary, running_redis
 from tests.replication.load import Load, await_equal, differences, info, lasts
-from tests.replication.proxy import Proxy
 from tests.replication.test_replica_following import client_of, logged, replica_of
 from tests.replication.waiting import until
 from tests.server.harness import Running, running
@@ -33,7 +31,8 @@ def stats(client: redis.Redis, name: str) -> int:
 def genuine(folder: Path, *options: str, compat: str = "newest") -> Iterator[Judge]:
     folder.mkdir(exist_ok=True)
     with running_redis("--repl-diskless-sync-delay", "0", "--repl-rdb-channel", "yes", "--repl-backlog-size", "20mb",
-                       "--logfile", str(folder / "log"), *options, binary=required_binary(compat)) as judge:  # fmt: skip
+                       "--logfile", str(folder / "log"), *options,
+                       binary=required_binary(compat)) as judge:  # fmt: skip
         yield judge
 
 

@@ -5,7 +5,7 @@
     SENDING       the RDB file is sent
     ONLINE        it has the snapshot, or needs none; `streams`: it receives the commands since then
 
-A replica with an RDB channel (Redis 8) has two connections. The second one has the first three states, and its `main` is
+A replica with an RDB channel (Redis 8) has two connections. The second one has the first three states. Its `main` is
 the first one, which has these:
 
     WAIT_CHANNEL  it needs a full synchronisation: the second connection has not begun it

@@ -16,6 +16,7 @@ from __future__ import annotations
 from rillet.replication.attached import STREAMING, AttachedReplica
 from rillet.runtime.replication import WAIT_CHANNEL
 
+
 def begin_channel(replica: AttachedReplica) -> None:
     """Let a replica, which cannot continue at its position, open its second connection."""
     replica.state = WAIT_CHANNEL

@@ -1,10 +1,10 @@
 """The stream of a master that comes before its snapshot is loaded: it is kept, then applied.
 
     snapshot and stream on one connection     up to 1 MiB is kept; applied at once
-    the snapshot on a second one              up to `replica-full-sync-buffer-limit`; applied in turns with the event loop
+    the snapshot on a second one              up to `replica-full-sync-buffer-limit`; applied in turns of 20 ms
 
-Above the limit nothing is read, so the master keeps the rest. The turns last 20 ms. Meanwhile half as many bytes may come
-as are applied, so that the buffer gets empty.
+Above the limit nothing is read, so the master keeps the rest. Between the turns the event loop runs. Meanwhile half as
+many bytes may come as are applied, so that the buffer gets empty.
 (Redis: replication.c, rdbChannelBufferReplData, rdbChannelStreamReplDataToDb, replDataBufStreamToDb.)
 """
 
@@ -55,8 +55,10 @@ class EarlyStream:
         limit = _MOST_ALONE if alone else self._limit()
         if limit and self.buffer.used > limit and not self.is_held:
             if not alone:
-                self._carrier.log_line(f"Replication buffer limit has been reached ({limit} bytes), stopped buffering "
-                                       "replication stream. Further accumulation may occur on master side.")  # fmt: skip
+                self._carrier.log_line(
+                    f"Replication buffer limit has been reached ({limit} bytes), stopped buffering replication stream. "
+                    "Further accumulation may occur on master side."
+                )
             self._hold(True)
 
     def _limit(self) -> int:
@@ -106,8 +108,7 @@ class EarlyStream:
             while data := self.buffer.take(_PIECE):
                 self._apply(data)
                 self._applied += len(data)
-                pause_at(self._engine, "on-streaming-repl-buf")
-                if clock.uptime_ms() >= end:
+                if pause_at(self._engine, "on-streaming-repl-buf") or clock.uptime_ms() >= end:
                     break
         except LinkError as error:
             self._failed(str(error))
@@ -125,10 +126,12 @@ class EarlyStream:
         done()
 
 
-def pause_at(engine: Any, step: str) -> None:
-    """Stop the process at a step of a synchronisation if DEBUG REPL-PAUSE wants it (debugPauseProcess)."""
-    if step in engine.replication.pauses:
-        engine.host.stop_process()
+def pause_at(engine: Any, step: str) -> bool:
+    """Stop the process at a step of a synchronisation, and return True, if DEBUG REPL-PAUSE says so."""
+    if step not in engine.replication.pauses:
+        return False
+    engine.host.stop_process()
+    return True
 
 
 __all__ = ["EarlyStream", "pause_at"]

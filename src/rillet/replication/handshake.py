@@ -180,8 +180,8 @@ class SnapshotLink:
             self._left = int(size)
             events.append(SnapshotBegin(self._left))
         else:
-            raise LinkError(f"Bad protocol from MASTER, the first byte is not '$' (we received '{shown_line(line)}'), are "
-                            "you sure the host and port are right?")  # fmt: skip
+            raise LinkError(f"Bad protocol from MASTER, the first byte is not '$' (we received '{shown_line(line)}'), "
+                            "are you sure the host and port are right?")  # fmt: skip
         self.phase = "snapshot"
         if not self._mark and not self._left:
             self._end(events)
@@ -323,6 +323,6 @@ def shown_line(line: bytes) -> str:
 
 
 __all__ = [
-    "ChannelOffered", "Continued", "Event", "FullSync", "LinkOptions", "MasterLink", "Note", "Position", "SnapshotBegin",
-    "SnapshotData", "SnapshotEnd", "SnapshotLink", "Stream", "encode", "full_sync", "shown_line",
+    "ChannelOffered", "Continued", "Event", "FullSync", "LinkOptions", "MasterLink", "Note", "Position",
+    "SnapshotBegin", "SnapshotData", "SnapshotEnd", "SnapshotLink", "Stream", "encode", "full_sync", "shown_line",
 ]  # fmt: skip

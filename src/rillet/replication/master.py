@@ -255,7 +255,8 @@ class ReplicationStream:
         if not reached:
             return True
         self.engine.statistics.output_limit_hits += 1
-        self._say(f"Replica {replica.name} is disconnected: {waiting} bytes wait for it (client-output-buffer-limit)")
+        self._say(f"Client id={replica.session.id} replica={replica.name} scheduled to be closed ASAP for overcoming "
+                  f"of output buffer limits. {waiting} bytes wait for it.", "warning")  # fmt: skip
         self._drop(replica)
         return False
 

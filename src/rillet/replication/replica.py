@@ -8,8 +8,8 @@
 snapshots: the server's event loop (rillet.server.replica_link), or another program. It calls `opened`, `received`,
 `lost`, `closed`, `loaded`, `load_failed` and, a few times a second, `tick`.
 
-**The RDB channel** (Redis 8). With a `ChannelCarrier` the snapshot may come over a second connection. Then the first one
-carries the stream meanwhile, which waits in `early`:
+**The RDB channel** (Redis 8). With a `ChannelCarrier` the snapshot may come over a second connection. Then the first
+one carries the stream meanwhile, which waits in `early`:
 
     HANDSHAKE ──► +RDBCHANNELSYNC ──► second connection ──► +FULLRESYNC ──► TRANSFER ──► loaded ──► CONNECTED
                   first one ────────────── the stream ──────────► early ───────────────────────► applied in turns
@@ -122,8 +122,8 @@ class Follower:
     """The link of one engine to its master; `state` is one of the constants of this module.
 
     applier: makes what applies the stream, from the session, the offset and `carrier.refused`. filtered: the engine
-    keeps a part of the keys, so it cannot be a master of others. second: opens the second connection; None: the snapshot
-    comes over the first one.
+    keeps a part of the keys, so it cannot be a master of others. second: opens the second connection; None: the
+    snapshot comes over the first one.
     """
 
     def __init__(self, engine: Engine, carrier: Carrier, applier: Callable[..., Any] = Applier,
@@ -157,6 +157,7 @@ class Follower:
         self.down_since_ms = 0
         self.up_since_ms = 0
         self.disconnected_ms = 0
+        self._gone_ms = 0  # when the stream, or a transfer, ended; 0 since the next one began
         self.disconnections = 0
         self.attempts = self.total_attempts = 0
         self.snapshot_size = self.snapshot_read = 0
@@ -212,7 +213,7 @@ class Follower:
         self.state = NONE
         self.resumable = False
         self.attempts = self.total_attempts = 0
-        self.down_since_ms = self.up_since_ms = self.disconnected_ms = 0
+        self.down_since_ms = self.up_since_ms = 0
 
     def _disconnect_blocked(self) -> None:
         """Wake the clients that wait for keys: a replica could not serve them (disconnectAllBlockedClients).
@@ -256,6 +257,8 @@ class Follower:
         if self.applier is not None:
             self._engine.close_session(self.applier.session)
             self.applier = None
+        if self.state in (CONNECTED, TRANSFER):
+            self._gone_ms = self._gone_ms or self._now()
         if self.state == CONNECTED:
             self.disconnections += 1
             self.attempts = 0
@@ -482,8 +485,9 @@ class Follower:
         self.resumable = bool(self._full.id) or self.resumable
         self.failover = False
         now = self._now()
-        if self.down_since_ms:
-            self.disconnected_ms += now - self.down_since_ms
+        if self._gone_ms:  # also while the engine was a master
+            self.disconnected_ms += now - self._gone_ms
+        self._gone_ms = 0
         self.down_since_ms, self.up_since_ms = 0, now
         self._unsynced = []
         self._fsynced = state.offset

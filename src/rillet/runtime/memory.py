@@ -115,6 +115,7 @@ class MemoryFigures:
         used, resident, system = figures["used"], figures["resident"], system_memory()
         newer = compat.knows(80) and not compat.valkey
         newest = compat.knows(88) and not compat.valkey
+        early = figures["early"] if newer else 0
         return {
             "used_memory": used, "used_memory_human": human(used), "used_memory_rss": resident,
             "used_memory_rss_human": human(resident), "used_memory_peak": figures["peak"],
@@ -134,8 +135,8 @@ class MemoryFigures:
             "mem_fragmentation_ratio": f"{figures['ratio']:.2f}", "mem_fragmentation_bytes": resident - used,
             "mem_not_counted_for_evict": figures["not_counted"],
             "mem_replication_backlog": figures["backlog"],
-            "mem_total_replication_buffers": figures["backlog"] + figures["replicas"] + (figures["early"] if newer else 0),
-            **({"mem_replica_full_sync_buffer": figures["early"]} if newer else {}),
+            "mem_total_replication_buffers": figures["backlog"] + figures["replicas"] + early,
+            **({"mem_replica_full_sync_buffer": early} if newer else {}),
             **({"mem_replicas_repl_buffer": 0} if compat.valkey else {}),
             "mem_clients_slaves": figures["replicas"], "mem_clients_normal": figures["clients"],
             **({"mem_clients_normal_shared": 0, "mem_clients_normal_unshared": figures["clients"]} if newest else {}),
@@ -165,7 +166,8 @@ class MemoryFigures:
         }  # fmt: skip
         return {
             "peak.allocated": figures["peak"], "total.allocated": used, "startup.allocated": figures["startup"],
-            "replication.backlog": figures["backlog"], **({"replica.fullsync.buffer": figures["early"]} if newer else {}),
+            "replication.backlog": figures["backlog"],
+            **({"replica.fullsync.buffer": figures["early"]} if newer else {}),
             **({"replicas.repl.buffer": 0} if compat.valkey else {}), "clients.slaves": figures["replicas"],
             "clients.normal": clients,
             **({"clients.normal.shared": 0, "clients.normal.unshared": clients} if newest else {}),

@@ -69,7 +69,7 @@ REPLICA = [
     SettingType("repl-diskless-load", "When the master's snapshot is loaded without a file: never, into an empty "
                 "database, beside the old data (swapdb), or after the old data is deleted",
                 "disabled", words("", "", "disabled", _LOADS).parse, adapt=_load),
-    memory("replica-full-sync-buffer-limit", "Bytes of the stream that a replica keeps while it loads a snapshot from a "
+    memory("replica-full-sync-buffer-limit", "Bytes of the stream that a replica keeps while it loads a snapshot of a "
            "second connection; 0: the hard limit of client-output-buffer-limit replica", 0, 0, LONG_MAX,
            since=80, valkey=False),
     boolean("replica-serve-stale-data", "Whether a replica without a link to its master answers reads", True),

@@ -36,9 +36,9 @@ def new_id() -> str:
 class ReplicaProperties:
     """What a replica says about itself with REPLCONF before it attaches.
 
-    capabilities: `eof`, `psync2` and `rdb-channel-repl` are used. filters: the parts of the data that it wants, None for
-    all of them. rdb_channel: the connection is the second one of a replica, which carries the snapshot. main: what its
-    master knows about the first one (rillet.replication.attached), or None.
+    capabilities: `eof`, `psync2` and `rdb-channel-repl` are used. filters: the parts of the data that it wants, None
+    for all of them. rdb_channel: the connection is the second one of a replica, which carries the snapshot. main: what
+    its master knows about the first one (rillet.replication.attached), or None.
     version: of a Valkey replica, such as "9.1.2". server: the server of the replica if it may lack commands or types of
     this master; None for rillet, and for a tool that only records the stream.
     """

@@ -122,8 +122,13 @@ class ReplicaLink:
         self._apply(lambda: self.follower.received(data))
 
     def later(self, function: Callable[[], None]) -> None:
-        """Call a function that applies changes, after the events that have come meanwhile."""
-        self._server.loop.call_later(_PAUSE, self._apply, function)
+        """Call a function that applies changes, after the events that have come meanwhile.
+
+        uvloop counts the time from the begin of the current iteration, which may be long: a timer that is set in this
+        iteration could run before the sockets are read. So it is set in the next one.
+        """
+        loop = self._server.loop
+        loop.call_soon(loop.call_later, _PAUSE, self._apply, function)
 
     def _apply(self, function: Callable[[], None]) -> None:
         """Call a function that may apply changes of the master, and write the log."""
@@ -288,6 +293,8 @@ class ReplicaLink:
         def job(progress: Any) -> None:
             nonlocal db
             result = load(engine, source, name, new, progress, self._size)
+            say(f"Done loading RDB, keys loaded: {result.keys}, keys expired: {result.expired}, empty keys skipped: "
+                f"{result.empty}.")  # fmt: skip
             db = int(result.facts.get(b"repl-stream-db", b"0"))
 
         def is_over() -> bool:

@@ -232,6 +232,7 @@ class _RdbLoader:
         self.on_expired = options.get("on_expired")
         self.merge = options.get("merge", False)
         self.delay: int = settings.key_load_delay
+        self.progress = options.get("progress")
         self.unknown: Unknown = options.get("unknown") or settings.rdb_foreign
         self.omits_libraries = options.get("unknown") == "skip"
         self.checked: bool = settings.rdbchecksum and not settings.skip_checksum_validation
@@ -265,6 +266,13 @@ class _RdbLoader:
             reason, check = str(error) or "out of memory", rdb.check_of(error, kind)
             raise LogCorrupt(self.name, reader.mark, f"{reason} ({check})" if check else reason, check) from None
         return Loaded(reader.position, self.keys, self.expired, self.empty, self.skipped, self.version, self.facts)
+
+    def _wait(self) -> None:
+        """Sleep as `key-load-delay` says, which may change meanwhile, and report the progress."""
+        self.delay = self.engine.settings.key_load_delay
+        debug_delay(self.delay)
+        if self.progress is not None:
+            self.progress(self.reader.position)
 
     def _next(self) -> int:
         """Load the keys that are plain strings; return the kind of the next record."""
@@ -464,7 +472,7 @@ class _RdbLoader:
         if idle >= 0 or frequency >= 0:
             database.restore_access(key, idle, frequency)
         if self.delay:
-            debug_delay(self.delay)
+            self._wait()
         if isinstance(value, Stream):
             track(database, key, value)
         if expires >= 0:
