@@ -200,8 +200,10 @@ def test_columns(query: Callable[..., Query]) -> None:
         assert offsets == sorted(set(offsets))
 
 
-@pytest.mark.peer("newest", "valkey")
-@pytest.mark.parametrize("compat", ["7.0", "newest", "valkey"])
+PEERS = [pytest.param(compat, marks=pytest.mark.peer(compat)) for compat in ("newest", "valkey")]
+
+
+@pytest.mark.parametrize("compat", ["7.0", *PEERS])
 def test_exactly_once_under_load_with_restarts(compat: str, query: Callable[..., Query]) -> None:
     """A snapshot and all changes after it, while the link is cut, the driver restarts, and batches run twice."""
     chance = random.Random(3)

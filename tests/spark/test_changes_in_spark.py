@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
-from tests.replication.nodes import Node, binaries_for
+from tests.replication.nodes import PATIENCE, Node, binaries_for
 from tests.replication.proxy import Proxy
 from tests.variants import long
 
@@ -54,7 +54,7 @@ class Table:
 
     def until(self, running: StreamingQuery, value: int, key: str = "k") -> None:
         """Wait until the table has a value of a key."""
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + PATIENCE
         while value not in self.values(key):
             assert running.exception() is None
             assert time.monotonic() < deadline
@@ -63,7 +63,7 @@ class Table:
 
 def await_rows(running: StreamingQuery) -> None:
     """Return when a query has read changes; `processAllAvailable` would wait for the end of the load."""
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + PATIENCE
     while not any(progress["numInputRows"] for progress in running.recentProgress):
         assert running.exception() is None
         assert time.monotonic() < deadline
@@ -124,12 +124,12 @@ def test_a_query(spark: SparkSession, tmp_path: Path, kind: str) -> None:
         client = node.client
         client.set("k", "0")
         table = Table(spark, node.port, tmp_path, startingOffsets="snapshot")
-        table.start(available_now=True).awaitTermination(60)
+        table.start(available_now=True).awaitTermination(int(PATIENCE))
         for number in range(1, 51):
             client.set("k", str(number))
-        table.start(available_now=True).awaitTermination(60)
+        table.start(available_now=True).awaitTermination(int(PATIENCE))
         client.delete("k")
-        table.start(available_now=True).awaitTermination(60)
+        table.start(available_now=True).awaitTermination(int(PATIENCE))
     rows = [(row["command"], row["key"], row["value"]) for row in table.rows()]
     assert rows[:2] == [("snapshot", None, None), ("snapshot", "k", "0")]
     assert rows[2:] == [*(("SET", "k", str(number)) for number in range(1, 51)), ("DEL", "k", None)]
@@ -178,7 +178,7 @@ def test_a_batch_that_fails_runs_again(spark: SparkSession, tmp_path: Path) -> N
                     .option("checkpointLocation", str(tmp_path / "checkpoint")).foreachBatch(take).start())  # fmt: skip
 
         with Writer(node.connect) as writer:
-            deadline = time.monotonic() + 300
+            deadline = time.monotonic() + PATIENCE
             while len(seen) < 8:
                 running = start()
                 while running.isActive and len(seen) < 8:
@@ -226,7 +226,7 @@ def test_a_restart_of_the_server(spark: SparkSession, tmp_path: Path, kind: str)
 
 
 def _await_attached(node: Node) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     while node.facts()["connected_slaves"] == "0":
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -251,7 +251,7 @@ def test_a_failover(spark: SparkSession, tmp_path: Path, kind: str) -> None:
         with Writer(one.connect) as writer:
             running = table.start()
             await_rows(running)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE
         while not two.follows():
             assert time.monotonic() < deadline
             time.sleep(0.05)
@@ -281,18 +281,18 @@ def test_a_backlog_that_is_too_small(spark: SparkSession, tmp_path: Path, fails:
     with serving("7.0", tmp_path / "server", "--repl-backlog-size", "16kb") as node:
         table = Table(spark, node.port, tmp_path, startingOffsets="snapshot", failOnDataLoss=str(fails).lower())
         node.client.set("k", "1")
-        table.start(available_now=True).awaitTermination(60)
+        table.start(available_now=True).awaitTermination(int(PATIENCE))
         for number in range(2, 200):
             node.client.set("k", str(number))
             node.client.set("other", "x" * 1000)
         running = table.start()
         if fails:
             with pytest.raises(Exception, match="repl-backlog-size"):
-                running.awaitTermination(60)
+                running.awaitTermination(int(PATIENCE))
             assert table.values("k") == []
             return
         node.client.set("k", "200")
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE
         while "200" not in {row["value"] for row in table.rows("key = 'k'")}:
             assert running.exception() is None
             assert time.monotonic() < deadline

@@ -216,7 +216,7 @@ def test_expiry_and_whole_databases(tmp_path: Path) -> None:
         assert values() == {}
 
 
-STEPS = ["written", "merged", "committed", "exchanged", "placed", *long("staged", "drafted", "settled")]
+STEPS = ["committed", *long("written", "staged", "drafted", "merged", "exchanged", "placed", "settled")]
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -341,7 +341,7 @@ def test_problems(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.long
 def test_in_spark(spark: SparkSession, tmp_path: Path) -> None:
     """The function and the reader of the table, with tasks on executors."""
     from rillet.spark.pipelines import changes
