@@ -32,6 +32,7 @@ import contextlib
 import os
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 from rillet.errors import Corrupt
 from rillet.loggers import logger
