@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from rillet.runtime.engine import Engine
+from rillet.runtime.settings import Settings
 from tests.differential.wire import Local
 
 
@@ -39,6 +42,16 @@ def test_resetting_the_statistics_of_one_engine_leaves_the_others() -> None:
     assert counters["config|get"] == "calls=1,rejected_calls=0,failed_calls=0"
     # As in Redis, a command is counted after it ran: RESETSTAT is the first one, INFO itself is missing.
     assert commandstats(second) == {"config|resetstat": "calls=1,rejected_calls=0,failed_calls=0"}
+
+
+@pytest.mark.parametrize(("compat", "counts"), [("newest", "rejected_calls=0,failed_calls=1"),
+                                                ("valkey", "rejected_calls=1,failed_calls=0")])  # fmt: skip
+def test_a_call_that_is_unblocked_with_an_error(compat: str, counts: str) -> None:
+    engine = Engine(Settings(compat=compat))
+    waiting, client = Local(engine), Local(engine)
+    engine.execute(waiting.session, [b"BLPOP", b"l", b"0"])
+    assert client("CLIENT", "UNBLOCK", str(waiting.session.id), "ERROR") == 1
+    assert counts in commandstats(client)["blpop"]
 
 
 def test_a_command_that_fails_counts_as_one_call() -> None:

@@ -284,9 +284,15 @@ def test_a_log_enabled_later_gets_a_first_base(tmp_path: Path) -> None:
     assert opened.rewriting.in_progress
     assert not opened.rewriting.scheduled
     opened("SET", "collected", "again")
+    opened.log.write()
+    with opened.log.syncer.lock:
+        opened.log.syncer.sync()
+    # A crash would lose the synced bytes: WAITAOF and the replica's REPLCONF ACK ... FACK must not count them.
+    assert opened.log.synced == 0
     opened.writer.end()
     opened.tick()
     assert opened.log.state == ON
+    assert opened.log.synced == opened.log.position
     assert _names(folder) == ["1.base.rdb", "1.incr.aof", "manifest"]
     opened("SET", "after", "1")
     _same_after_a_crash(opened, folder)

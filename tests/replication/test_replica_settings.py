@@ -10,7 +10,7 @@ import redis
 
 from tests.authority import make_authority
 from tests.judge import free_port, running_redis
-from tests.replication.load import await_equal, info
+from tests.replication.load import await_equal, differences, info
 from tests.replication.proxy import Proxy
 from tests.replication.test_replica_following import client_of, logged, master_of, replica_of
 from tests.server.harness import running
@@ -154,6 +154,47 @@ def test_a_replica_that_syncs_always(tmp_path: Path) -> None:
         for _ in range(3):
             master.incr("n")
             assert master.execute_command("WAITAOF", 0, 1, 30_000) == [0, 1]
+
+
+def _log_is_on(port: int) -> bool:
+    facts = client_of(port).execute_command("INFO", "persistence")
+    return b"aof_enabled:1" in facts and b"aof_rewrite_in_progress:0" in facts
+
+
+@pytest.mark.parametrize(("compat", "reused"), [("valkey", 1), ("7.0", 0)])
+def test_the_transferred_file_becomes_the_base_of_the_log(compat: str, reused: int, tmp_path: Path) -> None:
+    """As in Valkey 9.1, if the snapshot is a file; Redis rewrites the log."""
+    (tmp_path / "m").mkdir()
+    line = "Reused RDB file from primary sync as AOF base file: appendonly.aof."
+    kind = ("--compat", compat, "--enable-debug-command", "yes")
+    options = ("--appendonly", "yes", *kind)
+    with running(tmp_path / "m", "--repl-diskless-sync", "no", *kind) as master_server:
+        master, port = client_of(master_server.port), master_server.port
+        for number in range(50):
+            master.xadd("s", {"n": number})
+        master.execute_command("FUNCTION", "LOAD", "#!lua name=l\nredis.register_function('f', function() end)")
+        with replica_of(port, tmp_path / "r", *options) as server:
+            await_equal(master, client_of(server.port))
+            until(lambda: _log_is_on(server.port))
+            assert logged(tmp_path / "r", line) == reused
+            assert (tmp_path / "r" / "dump.rdb").exists() == (not reused)
+            assert logged(tmp_path / "r", "AOF rewrite started") == 0 or not reused
+            master.xadd("s", {"n": "last"})
+            await_equal(master, client_of(server.port))
+        with replica_of(port, tmp_path / "r", *options) as server:  # the log is complete
+            await_equal(master, client_of(server.port))
+            assert differences(master, client_of(server.port)) == []
+            assert logged(tmp_path / "r", "Successful partial") == 1
+            client_of(server.port).execute_command("BGREWRITEAOF")
+            until(lambda: _log_is_on(server.port))
+        with replica_of(port, tmp_path / "text", *options, "--aof-use-rdb-preamble", "no") as server:
+            await_equal(master, client_of(server.port))
+            until(lambda: _log_is_on(server.port))
+            assert logged(tmp_path / "text", line) == 0
+        with replica_of(port, tmp_path / "diskless", *options, "--repl-diskless-load", "swapdb") as server:
+            await_equal(master, client_of(server.port))
+            until(lambda: _log_is_on(server.port))
+            assert logged(tmp_path / "diskless", line) == 0
 
 
 def test_links_with_tls(tmp_path: Path) -> None:

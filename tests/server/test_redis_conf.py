@@ -76,6 +76,17 @@ def test_directives_without_an_effect_are_reported(tmp_path: Path) -> None:
         load([str(file)])
 
 
+def test_the_compat_of_the_command_line_is_in_force_for_the_file(tmp_path: Path) -> None:
+    """It selects the valid values of other directives."""
+    file = tmp_path / "valkey.conf"
+    file.write_text("repl-diskless-load flush-before-load\n")
+    assert load([str(file), "--port", "1", "--compat", "valkey"]).settings.repl_diskless_load == "flush-before-load"
+    with pytest.raises(ConfigurationError, match="must be one of"):
+        load([str(file), "--compat", "7.0"])
+    file.write_text("compat 7.0\n")
+    assert load([str(file), "--compat", "valkey"]).settings.compat.valkey
+
+
 def test_the_defaults_are_those_of_the_chosen_server() -> None:
     assert load(["--compat", "valkey"]).settings.syslog_ident == "valkey"
     assert load(["--compat", "valkey", "--lazyfree-lazy-expire", "no"]).settings.lazyfree_lazy_expire is False

@@ -292,12 +292,18 @@ class Blocking:
             self.wake(session)
 
     def fail(self, session: Session, error: CommandError) -> None:
-        """Write an error reply and unblock the session (CLIENT UNBLOCK ... ERROR)."""
+        """Write an error reply and unblock the session (CLIENT UNBLOCK ... ERROR).
+
+        The call counts as failed, in Valkey as rejected (blocked.c: unblockClientOnError).
+        """
         if session.blocked is not None and not session.blocked.postponed:
             blocked = session.blocked
             self.unblock(session)
             session.engine.end_wait(session, blocked, 0, False)
-            self._statistics.count_failure(session.command)
+            if session.engine.settings.compat.valkey:
+                self._statistics.count_rejection(session.command)
+            else:
+                self._statistics.count_failure(session.command)
             mark: cython.Py_ssize_t = session.out.mark()
             session.reply_error(mark, error)
             session.mute(mark)

@@ -79,16 +79,25 @@ class Configuration:
 
 
 def load(arguments: Sequence[str], stdin: BinaryIO | None = None) -> Configuration:
-    """Return the settings that the command line `[file] [-] [--name value ...]` defines."""
+    """Return the settings that the command line `[file] [-] [--name value ...]` defines.
+
+    The option --compat is in force for the file, too, because it selects the valid values of other directives.
+    """
     rest = list(arguments)
     file = Path(rest.pop(0)) if rest and not rest[0].startswith("-") else None
     reader = _DirectiveReader(Settings(save=DEFAULT_SAVE))
+    reads_input = bool(rest) and "-" in (rest[0], rest[-1])
+    if reads_input:
+        rest.remove("-") if rest[0] == "-" else rest.pop()
+    options = list(_options(rest))
+    for where, line in options:
+        if line.lower().startswith(b"compat "):
+            reader.apply(line, where)
     if file is not None:
         reader.read_file(file)
-    if rest and "-" in (rest[0], rest[-1]):
-        rest.remove("-") if rest[0] == "-" else rest.pop()
+    if reads_input:
         reader.read_lines((stdin or sys.stdin.buffer).read(), "standard input")
-    for where, line in _options(rest):
+    for where, line in options:
         reader.apply(line, where)
     reader.finish()
     return Configuration(reader.settings, None if file is None else file.absolute(), frozenset(reader.given),

@@ -323,7 +323,7 @@ class ReplicaLink:
                 new.exchange()
             engine.dirty = 0
             self._delete_file(name, source)
-            self._restart_log()
+            self._restart_log(None if isinstance(source, Incoming) else Path(name))
             follower.loaded(db)
             if engine.log is not None:
                 self._server.flush_log()
@@ -352,12 +352,16 @@ class ReplicaLink:
             self._log_stopped = True
             self.log.suspend()
 
-    def _restart_log(self) -> None:
-        """Begin the log with the new data (startAppendOnlyWithRetry)."""
+    def _restart_log(self, file: Path | None = None) -> None:
+        """Begin the log with the new data (startAppendOnlyWithRetry).
+
+        file: an RDB file with this data. In Valkey it becomes the base of the log (restartAOFWithSyncRdb).
+        """
         if not self._log_stopped:
             return
+        reuses = self._settings.compat.valkey and self._settings.aof_use_rdb_preamble
         try:
-            self.log.resume()
+            self.log.resume(file if reuses else None)
         except SettingError as error:
             say(f"{error}; trying again in a second", WARNING)
             return

@@ -115,8 +115,8 @@ class AppendOnlyLog:
 
     @property
     def synced(self) -> int:
-        """The position up to which the log is on the disk."""
-        return self.syncer.synced
+        """The position up to which the log is on the disk: no manifest names the file that waits for a first base."""
+        return 0 if self.state == WAIT_REWRITE else self.syncer.synced
 
     @property
     def position(self) -> int:

@@ -32,12 +32,13 @@ import contextlib
 import os
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 from rillet.errors import Corrupt
 from rillet.loggers import logger
 from rillet.persistence.aof.base import part_of
 from rillet.persistence.aof.log import AppendOnlyLog
-from rillet.persistence.aof.rewrite_format import BaseWriter, InlineBaseWriter
+from rillet.persistence.aof.rewrite_format import AdoptedBase, BaseWriter, InlineBaseWriter
 from rillet.persistence.aof.states import OFF, ON, WAIT_REWRITE
 from rillet.runtime.engine import Engine
 from rillet.runtime.settings import Settings
@@ -91,11 +92,16 @@ class Rewriting:
         self._draft = f"temp-{log.name}.{os.urandom(4).hex()}.base"
         self._job: threading.Thread | None = None
         self._error = ""
+        self._turns_on = False  # whether the log was off: it is on when its first base is installed
 
     @property
     def in_progress(self) -> bool:
-        """Whether a rewrite is in progress."""
-        return self._phase != IDLE
+        """Whether a rewrite is in progress. The first one ends when the log is on, because WAITAOF replies then."""
+        return self._phase != IDLE and not self._is_on
+
+    @property
+    def _is_on(self) -> bool:
+        return self._turns_on and self._phase == FINISHING and self.log.state == ON
 
     @property
     def _settings(self) -> Settings:
@@ -105,6 +111,8 @@ class Rewriting:
 
     def begin(self) -> None:
         """Start a rewrite (rewriteAppendOnlyFileBackground); after OSError or Corrupt the log is unchanged."""
+        if self._is_on:
+            self.settle()
         assert self._phase == IDLE
         log = self.log
         log.write()
@@ -121,7 +129,7 @@ class Rewriting:
     def _go(self) -> None:
         """Begin a new incremental file, and start to write the base."""
         log = self.log
-        waiting = log.state == WAIT_REWRITE
+        waiting = self._turns_on = log.state == WAIT_REWRITE
         self._at_work = self._from_memory if waiting or log.state == OFF else self._writer
         try:
             if waiting:
@@ -224,8 +232,14 @@ class Rewriting:
 
     def rewrite_now(self) -> None:
         """Rewrite the log now, in the calling thread; OSError if that fails. O(data)"""
+        self._rewrite_with(InlineBaseWriter(self.engine, self.log.disk))
+
+    def adopt(self, file: Path) -> None:
+        """Make an RDB file with the present data the base of the log; OSError if that fails."""
+        self._rewrite_with(AdoptedBase(self.engine, self.log.disk, file))
+
+    def _rewrite_with(self, writer: InlineBaseWriter) -> None:
         self.abort()
-        writer = InlineBaseWriter(self.engine, self.log.disk)
         before, self._writer, self._from_memory = (self._writer, self._from_memory), writer, writer
         try:
             self.begin()

@@ -77,6 +77,19 @@ class InlineBaseWriter:
         self._ended = None
 
 
+class AdoptedBase(InlineBaseWriter):
+    """Makes an RDB file the base of a log: it is moved, not copied. O(1)"""
+
+    def __init__(self, engine: Engine, disk: Disk, file: Path) -> None:
+        super().__init__(engine, disk)
+        self._file = file
+
+    def start(self, path: Path, sources: list[Path], ended: Ended) -> None:
+        """Move the file."""
+        self._disk.rename(self._file, path)
+        self._kind, self._ended = "rdb", ended
+
+
 class ForkedBaseWriter:
     """Forks a child that writes the base."""
 
@@ -221,6 +234,7 @@ __all__ = [
     "BASE",
     "PURPOSE",
     "SNAPSHOT",
+    "AdoptedBase",
     "BaseWriter",
     "Ended",
     "ForkedBaseWriter",

@@ -178,6 +178,7 @@ class AofService:
             self.log.set_fsync(settings.appendfsync)
         else:
             self._take_settings()
+            self.rewriting.settle()
             if name == "aof-disable-auto-gc" and not settings.aof_disable_auto_gc and not self.rewriting.in_progress:
                 try:
                     self.log.files.remove_history()
@@ -221,10 +222,30 @@ class AofService:
         if self.log.state != OFF:
             self._turn_off()
 
-    def resume(self) -> None:
-        """Begin the log anew with the current data; SettingError if that is impossible."""
-        if self._engine.settings.appendonly and self.log.state == OFF:
+    def resume(self, base: Path | None = None) -> None:
+        """Begin the log anew with the current data; SettingError if that is impossible.
+
+        base: an RDB file with this data, which becomes the base; without it, a rewrite begins.
+        """
+        if self._engine.settings.appendonly and self.log.state == OFF and not (base and self._adopt(base)):
             self._turn_on()
+
+    def _adopt(self, base: Path) -> bool:
+        """Make an RDB file the base of the log; return whether that succeeded (aof.c: restartAOFWithSyncRdb)."""
+        log = self.log
+        try:
+            if self._lost:
+                return False
+            self._lock.take(log.folder)
+            log.start_waiting(self._engine)
+            self.rewriting.adopt(base)
+        except (OSError, StoreError, Corrupt) as error:
+            self._say(f"{base} cannot become the base of the append-only file: {error}", warning=True)
+            self._turn_off()
+            return False
+        assert log.manifest.base is not None
+        self._say(f"Reused RDB file from primary sync as AOF base file: {log.manifest.base.name}")
+        return True
 
     # -- commands ------------------------------------------------------------------------------------
 
