@@ -2,8 +2,8 @@
 
 The lock file names each package, its version, the integrity of its archive (as npm's own lock files do), and for each
 file its path in the package and the SHA-256 of what is committed. `--check` compares the committed files with the lock
-file, and needs no network. Without it, npm downloads the archives, and the files are written again. A new version: change it
-in PACKAGES, run this, and commit the files with the lock file.
+file, and needs no network. Without it, npm downloads the archives, and the files are written again. A new version:
+change it in PACKAGES, run this, and commit the files with the lock file.
 
 The changes to a file: an import of "preact" becomes one of "./preact.js", because browsers do not know package names,
 and uPlot's minified script, which sets a global name, becomes a module.

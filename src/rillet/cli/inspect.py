@@ -34,7 +34,7 @@ URL = "RILLET_INSPECT_URL"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("place", nargs="?", metavar="PATH|URL",
-                        help=f"the directory of a store, or the url of a server (default: the variable {URL})")  # fmt: skip
+                        help=f"the directory of a store, or the url of a server (default: ${URL})")  # fmt: skip
     parser.add_argument("--port", type=int, default=None, metavar="N",
                         help=f"the port of the page (default {PORT}, or a free one if it is in use)")  # fmt: skip
     parser.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="listen on this address")
@@ -60,13 +60,13 @@ def run(options: argparse.Namespace) -> int:
 
 def _serve(options: argparse.Namespace) -> None:
     require("starlette", "uvicorn")
-    from rillet.inspector.place import DUMP_LIMIT, Place
+    from rillet.inspector.place import DUMP_LIMIT, InspectedPlace
     from rillet.inspector.serving import LOOPBACK, Inspector
 
     where = options.place or os.environ.get(URL)
     if not where:
         raise StoreError("pass the directory of a store, or the url of a server")
-    place = Place(where, write=options.write, dump_limit=options.dump_limit or DUMP_LIMIT)
+    place = InspectedPlace(where, write=options.write, dump_limit=options.dump_limit or DUMP_LIMIT)
     try:
         token = os.environ.get(TOKEN) or None
         inspector = _inspector(options, lambda port: Inspector(place, host=options.host, port=port, token=token,

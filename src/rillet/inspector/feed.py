@@ -17,7 +17,7 @@ from typing import Any
 
 from rillet.errors import CommandError, RilletError
 from rillet.inspector.filters import FieldFilter, matches
-from rillet.inspector.place import Place
+from rillet.inspector.place import InspectedPlace
 from rillet.inspector.sampling import Sampler
 from rillet.inspector.streams import entry_json
 from rillet.inspector.text import to_text
@@ -68,7 +68,7 @@ class Tail:
 class Feeds:
     """The event streams of all pages."""
 
-    def __init__(self, place: Place, sampler: Sampler) -> None:
+    def __init__(self, place: InspectedPlace, sampler: Sampler) -> None:
         self._place, self._sampler = place, sampler
         self.open = 0
         self.closing = asyncio.Event()

@@ -28,7 +28,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rillet.errors import CommandError, RilletError
-from rillet.inspector.place import Place
+from rillet.inspector.place import InspectedPlace
 from rillet.inspector.text import to_text
 from rillet.store.encoding import decode, encode_name
 from rillet.store.stats import StreamStats, plain
@@ -100,7 +100,7 @@ class KeyPass:
 class Sampler:
     """Collects the figures of a place while somebody looks."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: InspectedPlace) -> None:
         self._place = place
         self._guard = threading.Lock()
         self._wake = threading.Condition(self._guard)

@@ -106,6 +106,11 @@ export const short = (n) => {
   for (const [limit, unit] of [[1e9, "G"], [1e6, "M"], [1e4, "k"]]) if (n >= limit) return `${(n / (unit === "k" ? 1e3 : limit)).toFixed(n / limit < 10 ? 1 : 0)}${unit}`;
   return Number.isInteger(n) ? String(n) : n.toFixed(1);
 };
+export const perTime = (rate) => {
+  if (rate === null || rate === undefined) return "–";
+  if (rate === 0 || rate >= 0.1) return `${short(rate)}/s`;
+  return rate * 3600 >= 1 ? `${(rate * 3600).toFixed(rate * 3600 < 10 ? 1 : 0)}/h` : `${(rate * 86400).toFixed(1)}/d`;
+};
 export const size = (n) => {
   if (n === null || n === undefined) return "?";
   for (const [limit, unit] of [[1e9, "GB"], [1e6, "MB"], [1e3, "kB"]]) if (n >= limit) return `${(n / limit).toFixed(1)} ${unit}`;
@@ -113,7 +118,7 @@ export const size = (n) => {
 };
 export const duration = (ms) => {
   if (ms === null || ms === undefined || ms < 0) return "–";
-  for (const [limit, unit] of [[864e5, "d"], [36e5, "h"], [6e4, "min"], [1e3, "s"]]) if (ms >= limit) return `${(ms / limit).toFixed(ms / limit < 10 ? 1 : 0)} ${unit}`;
+  for (const [limit, unit] of [[31557600000, "years"], [864e5, "d"], [36e5, "h"], [6e4, "min"], [1e3, "s"]]) if (ms >= limit) return `${(ms / limit).toFixed(ms / limit < 10 ? 1 : 0)} ${unit}`;
   return `${Math.round(ms)} ms`;
 };
 export const isTime = (ms) => ms >= 946684800000 && ms < 253402300800000;

@@ -4,15 +4,16 @@ import { Card, KeyPicker, Problem, Empty, useStreams } from "./parts.js";
 
 // ---- rax ----
 
-function RaxNode({ node, depth, open }) {
+function RaxNode({ node, depth, open, under }) {
   const [shown, setShown] = useState(depth < 6), [most, setMost] = useState(24);
-  const edge = node.edge ? `${node.edge.match(/../g).join(" ")}` : "";
+  // The bytes below a compressed node are those that it shows.
+  const edge = node.edge && under !== "compressed" ? `${node.edge.match(/../g).join(" ")}` : "";
   return html`<li><span class="edge" title="the bytes on the edge to this node">${edge}</span>
     <span class="rnode ${node.kind} ${node.key ? "key" : ""}" title=${`${node.kind}, ${node.bytes} bytes in Redis`}>
       ${node.kind === "compressed" ? html`"${node.chars}"` : node.kind === "plain" ? html`[${node.chars}]` : "[ ]"}
       ${node.key ? html`<button type="button" class="link" onClick=${() => open(node.key)}>${node.key}</button>` : null}</span>
     ${node.children.length && depth >= 6 ? html` <button type="button" class="link" aria-expanded=${shown} onClick=${() => setShown(!shown)}>${shown ? "less" : `${node.children.length} below`}</button>` : null}
-    ${shown && node.children.length ? html`<ul>${node.children.slice(0, most).map((one, n) => html`<${RaxNode} key=${n} node=${one} depth=${depth + 1} open=${open} />`)}
+    ${shown && node.children.length ? html`<ul>${node.children.slice(0, most).map((one, n) => html`<${RaxNode} key=${n} node=${one} depth=${depth + 1} open=${open} under=${node.kind} />`)}
       ${node.children.length > most ? html`<li><button type="button" class="link" onClick=${() => setMost(most + 100)}>${node.children.length - most} more</button></li>` : null}</ul>` : null}</li>`;
 }
 
@@ -110,14 +111,14 @@ export default function BytesView({ place, values }) {
       ${data ? html`<span class="muted small">${data.type}${data.encoding ? `, ${data.encoding}` : ""} · ${size(data.memory)} · ${data.total_blocks === 1 ? "1 block" : `${number(data.total_blocks)} blocks`} · read with <code>${data.source}</code></span>` : null}</div>
     <${Problem} text=${error} />
     ${data ? html`
-    ${data.rax ? html`<${Card} title="Rax" id="h-rax" className="s5" tools=${html`<span class="badge ${data.whole ? "" : "warn"}">${data.rax.label}</span>`}>
+    ${data.rax ? html`<${Card} title="Rax" id="h-rax" className="s6" tools=${html`<span class="badge ${data.whole ? "" : "warn"}">${data.rax.label}</span>`}>
       <p class="muted small">${number(data.rax.keys)} keys, ${number(data.rax.nodes)} nodes. <span class="rnode compressed">compressed</span> <span class="rnode">plain</span> <span class="rnode key">key</span></p>
       <div class="rax" tabindex="0" role="region" aria-label="The rax as a tree"><ul><${RaxNode} node=${data.rax.root} depth=${0} open=${(id) => open(data.blocks.findIndex((one) => one.id === id))} /></ul></div>
       <details class="small muted"><summary>Words of the format page</summary>${Object.values(data.rax.words).map((text, n) => html`<p key=${n}>${text}</p>`)}</details><//>` : null}
-    <${Card} title=${data.type === "stream" ? "Nodes" : "Value"} id="h-blocks" className=${data.rax ? "s7" : ""} tools=${data.next ? html`<button type="button" onClick=${() => go("bytes", { key, at: data.next })}>Next nodes</button>` : null}>
+    <${Card} title=${data.type === "stream" ? "Nodes" : "Value"} id="h-blocks" className=${data.rax ? "s6" : ""} tools=${data.next ? html`<button type="button" onClick=${() => go("bytes", { key, at: data.next })}>Next nodes</button>` : null}>
       <div class="stack">
         ${payload ? html`<p class="small">DUMP payload: RDB type <code>${payload.rdb_type}</code> (${payload.form}), RDB version ${payload.rdb_version}, ${size(payload.bytes)}, checksum ${payload.checksum ? html`<span class="good">correct</span>` : html`<span class="bad">wrong</span>`}${payload.elements !== null ? `, ${number(payload.elements)} elements one after the other` : ""}${Object.entries(payload.facts).map(([name, value]) => ` · ${name} ${value}`).join("")}</p>` : null}
-        ${data.blocks.length ? html`<div class="blocks" role="group" aria-label="Blocks">${data.blocks.map((one, n) => html`<button type="button" key=${n} aria-pressed=${data.selected.index === n} onClick=${() => open(n)} title=${`${one.format}, ${one.bytes} bytes${one.packed !== null ? `, LZF ${one.packed}` : ""}`}>${one.id || `${one.format} ${n}`} · ${size(one.bytes)}${one.packed !== null ? " LZF" : ""}</button>`)}</div>`
+        ${data.blocks.length ? html`<div class="blocks ${data.rax ? "tall" : ""}" role="group" aria-label="Blocks">${data.blocks.map((one, n) => html`<button type="button" key=${n} aria-pressed=${data.selected.index === n} onClick=${() => open(n)} title=${`${one.format}, ${one.bytes} bytes${one.packed !== null ? `, LZF ${one.packed}` : ""}`}>${one.id || `${one.format} ${n}`} · ${size(one.bytes)}${one.packed !== null ? " LZF" : ""}</button>`)}</div>`
           : html`<${Empty}>${place.rillet ? "This encoding has no block of bytes: DUMP writes its elements one after the other." : "This encoding has no block of bytes in a DUMP payload. Its structures in memory are shown for rillet only."}<//>`}
         ${data.selected && data.selected.facts.live !== undefined ? html`<p class="small muted">Node ${data.selected.facts.id}: ${size(data.selected.bytes)}, ${data.selected.facts.live} entries, ${data.selected.facts.tombstones} tombstones, ${data.selected.facts.samefields} with SAMEFIELDS.</p>` : null}</div><//>
     <${Shape} shape=${data.shape} />

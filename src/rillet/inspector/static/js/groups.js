@@ -106,7 +106,7 @@ export default function GroupsView({ place, values, overview }) {
     return data.groups.map((one) => { const now = live.groups.find((other) => other.name === one.name); return now ? { ...one, lag: now.lag, lag_exact: now.lag_exact, lag_note: now.lag_note, pending: now.pending, last_delivered_id: now.last_delivered_id, consumers: now.consumers } : one; });
   }, [data, live]);
   useEffect(() => { const timer = setInterval(() => { if (!document.hidden) again(); }, 15000); return () => clearInterval(timer); }, [stream]);
-  const group = groups.find((one) => one.name === values.group) || groups[0];
+  const group = groups.find((one) => one.name === values.group) || groups.reduce((most, one) => (!most || one.pending > most.pending ? one : most), null);
   const open = (one) => go("groups", { key: stream, group: one.name });
   const reload = () => again();
   return html`<div class="grid">
@@ -118,7 +118,7 @@ export default function GroupsView({ place, values, overview }) {
         { name: "Group", of: (one) => one.name, cell: (one) => html`<button type="button" class="link" aria-pressed=${group && one.name === group.name} onClick=${() => open(one)}>${one.name}</button>` },
         { name: "Lag", right: true, of: (one) => one.lag, cell: (one) => html`<${Lag} group=${one} />` },
         { name: "Last delivered", cell: (one) => html`<span class="mono">${one.last_delivered_id}</span> <span class="muted small">${moment(msOf(one.last_delivered_id))}</span>` },
-        { name: "Read", right: true, of: (one) => one.entries_read, cell: (one) => number(one.entries_read) },
+        { name: "Read", right: true, of: (one) => one.entries_read, cell: (one) => (one.entries_read === null ? html`<span class="muted" title="The server does not know how many entries the group has read">–</span>` : number(one.entries_read)) },
         { name: "Pending", right: true, of: (one) => one.pending, cell: (one) => number(one.pending) },
         { name: "Oldest", right: true, of: (one) => one.oldest_ms, cell: (one) => html`<span class=${one.oldest_ms > 36e5 ? "badge bad" : one.oldest_ms > STUCK ? "badge warn" : ""}>${duration(one.oldest_ms)}</span>` },
         { name: "Most deliveries", right: true, of: (one) => one.deliveries, cell: (one) => one.deliveries ?? "–" },

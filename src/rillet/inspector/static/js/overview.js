@@ -1,5 +1,5 @@
 // Overview: the server's figures, streams, keys by type and size, memory over time, slow log, clients.
-import { html, useMemo, useState, useEffect, get, link, number, short, size, duration, msOf, isTime } from "./base.js";
+import { html, useMemo, useState, useEffect, get, link, number, short, size, perTime, duration, msOf, isTime } from "./base.js";
 import { Card, Table, Chart, Empty } from "./parts.js";
 
 const Tile = ({ name, value, note }) => html`<div class="tile"><dt>${name}</dt><dd>${value} <small>${note}</small></dd></div>`;
@@ -12,7 +12,7 @@ const STREAMS = [
   { name: "Stream", of: (s) => s.name, cell: (s) => html`<a class="mono" href=${link("stream", { key: s.name })}>${s.name}</a>` },
   { name: "Entries", right: true, of: (s) => s.length, cell: (s) => number(s.length) },
   { name: "Memory", right: true, of: (s) => s.bytes ?? -1, cell: (s) => html`<span title=${s.memory.note}>${size(s.bytes)}</span>` },
-  { name: "Rate", right: true, of: (s) => s.rate ?? -1, cell: (s) => (s.rate === null ? "–" : `${short(s.rate)}/s`) },
+  { name: "Rate", right: true, of: (s) => s.rate ?? -1, cell: (s) => (s.rate === null ? "–" : perTime(s.rate)) },
   { name: "Last entry", right: true, of: (s) => msOf(s.last_id), cell: (s) => (s.last_id && isTime(msOf(s.last_id)) ? `${duration(Math.max(0, Date.now() - msOf(s.last_id)))} ago` : "–") },
   { name: "Groups", right: true, of: (s) => s.groups.length, cell: (s) => (s.groups.length ? html`<a href=${link("groups", { key: s.name })}>${s.groups.length}</a>` : "0") },
   { name: "Most lag", right: true, of: worst, cell: (s) => (worst(s) < 0 ? "–" : s.groups.some((g) => g.lag === null) && !worst(s) ? "unknown" : number(worst(s))) },
@@ -23,7 +23,7 @@ const STREAMS = [
 function memoryChart({ axis, color }) {
   return {
     scales: { x: { time: true }, y: { range: (u, low, high) => [0, Math.max(1, (high || 1) * 1.15)] } },
-    axes: [{ ...axis }, { ...axis, size: 62, values: (u, all) => all.map(size) }],
+    axes: [{ ...axis }, { ...axis, size: 78, values: (u, all) => all.map(size) }],
     series: [{}, { stroke: color("--c1"), fill: color("--accent-soft"), width: 1.6, points: { show: false } }, { stroke: color("--c3"), width: 1.2, dash: [4, 3], points: { show: false } }],
     cursor: { y: false },
   };
@@ -36,7 +36,7 @@ function Types({ keys }) {
   return html`<div>${rows.map(([kind, one]) => html`<div class="bar" key=${kind}>
       <a href=${link("search", { type: kind, run: "1" })}>${kind}</a>
       <div class="track"><i style=${{ width: `${((one.bytes || 0) / most) * 100}%` }}></i></div>
-      <span class="small nowrap">${number(one.keys)} keys · ${one.bytes === null ? "not measured" : html`${one.error === 0 ? "" : "≈ "}${size(one.bytes)}${one.error ? html` <span class="muted">± ${size(one.error)}</span>` : ""}`}
+      <span class="small nowrap">${number(one.keys)} ${one.keys === 1 ? "key" : "keys"} · ${one.bytes === null ? "not measured" : html`${one.error === 0 ? "" : "≈ "}${size(one.bytes)}${one.error ? html` <span class="muted">± ${size(one.error)}</span>` : ""}`}
         ${one.error !== 0 ? html`<span class="muted"> (${number(one.measured)} measured)</span>` : ""}</span></div>`)}
     <p class="muted small">${keys.complete ? `All ${number(keys.seen)} keys seen` : `${number(keys.seen)} of ${number(keys.total)} keys seen so far`}${keys.scanning !== null ? html`, next pass at ${number(keys.scanning)}` : ""}.
       Sizes: MEMORY USAGE of a random sample; ± is the 95 % interval.</p></div>`;

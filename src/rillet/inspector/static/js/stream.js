@@ -1,5 +1,5 @@
 // Stream: timeline with holes and trims, entries as a table that is fetched as it scrolls, live tail, filters, export.
-import { html, useState, useEffect, useRef, useMemo, useCallback, useGet, useFeed, get, go, link, number, short, size, moment, msOf, isTime } from "./base.js";
+import { html, useState, useEffect, useRef, useMemo, useCallback, useGet, useFeed, get, go, link, number, perTime, size, moment, msOf, isTime } from "./base.js";
 import { Card, Chart, EntryDetail, KeyPicker, Problem, Empty, useStreams } from "./parts.js";
 
 const PAGE = 100, KEEP = 400, ROW = 32;
@@ -25,7 +25,7 @@ function Timeline({ stream, theme, range, setRange, jump }) {
   current.current = { data, jump, setRange };
   const options = useCallback(({ axis, color }) => ({
     scales: { x: { time: isTime(msOf((data && data.first_id) || "0")) }, y: { range: (u, low, high) => [0, Math.max(high || 0, 1e-9) * 1.1] } },
-    axes: [{ ...axis }, { ...axis, size: 56, values: (u, all) => all.map((one) => `${short(one)}/s`) }],
+    axes: [{ ...axis }, { ...axis, size: 56, values: (u, all) => all.map(perTime) }],
     series: [{}, { stroke: color("--c1"), fill: color("--accent-soft"), width: 1.4, points: { show: false }, paths: stepped }],
     cursor: { y: false, drag: { x: true, y: false, setScale: false } },
     hooks: {
@@ -48,7 +48,7 @@ function Timeline({ stream, theme, range, setRange, jump }) {
         const { data } = current.current, n = u.cursor.idx;
         if (!data || n === null || n === undefined || data.counts[n] === undefined) { setReadout(""); return; }
         const start = data.edges[n];
-        setReadout(`${isTime(start) ? moment(start) : start} · ${data.exact ? "" : "≈ "}${number(data.counts[n])} entries · ${short(u.data[1][n])}/s`);
+        setReadout(`${isTime(start) ? moment(start) : start} · ${data.exact ? "" : "≈ "}${number(data.counts[n])} entries · ${perTime(u.data[1][n])}`);
       }],
       setSelect: [(u) => {
         const { setRange } = current.current;
@@ -262,7 +262,7 @@ export default function StreamView({ place, values, overview, theme }) {
   const file = (format) => `/api/export?${new URLSearchParams([["key", stream], ["format", format], ...(range ? [["start", range[0]], ["end", range[1]]] : []), ...where.map((one) => ["where", one])])}`;
   return html`<div class="grid">
     <div class="row"><${KeyPicker} view="stream" value=${stream} streams=${streams} />
-      ${info ? html`<span class="muted small">${number(info.length)} entries · ${size(info.memory && info.memory.total)} · ${number(info.nodes)} nodes · <a href=${link("groups", { key: stream })}>${info.groups.length} groups</a> · <a href=${link("bytes", { key: stream })}>bytes</a>${info.rate !== null && info.rate !== undefined ? ` · ${short(info.rate)}/s` : ""}</span>` : null}</div>
+      ${info ? html`<span class="muted small">${number(info.length)} entries · ${size(info.memory && info.memory.total)} · ${number(info.nodes)} nodes · <a href=${link("groups", { key: stream })}>${info.groups.length} groups</a> · <a href=${link("bytes", { key: stream })}>bytes</a>${info.rate !== null && info.rate !== undefined ? ` · ${perTime(info.rate)}` : ""}</span>` : null}</div>
     <${Problem} text=${error} />
     ${stream && !error ? html`
     <${Card} title="Throughput" id="h-time" tools=${html`${range ? html`<button type="button" onClick=${() => setRange(null)}>Whole stream</button>` : null}
