@@ -72,11 +72,15 @@ class Pages:
             " && document.querySelector('main .grid, main .loading') !== null", view))  # fmt: skip
 
     def text(self, selector: str = "main") -> str:
-        found: str = self.script("const one = document.querySelector(arguments[0]); return one ? one.innerText : ''", selector)
+        found: str = self.script(
+            "const one = document.querySelector(arguments[0]); return one ? one.innerText : ''", selector
+        )
         return found
 
     def texts(self, selector: str) -> list[str]:
-        found: list[str] = self.script("return [...document.querySelectorAll(arguments[0])].map((one) => one.innerText)", selector)
+        found: list[str] = self.script(
+            "return [...document.querySelectorAll(arguments[0])].map((one) => one.innerText)", selector
+        )
         return found
 
     def see(self, *words: str) -> None:
@@ -86,8 +90,9 @@ class Pages:
     def click(self, text: str, selector: str = "button, a") -> None:
         """Click the element with that text."""
         self.until(lambda: self.script(
-            "const all = [...document.querySelectorAll(arguments[0])].filter((one) => one.innerText.trim() === arguments[1]"
-            " && !one.disabled); if (!all.length) return false; all[all.length - 1].click(); return true", selector, text))  # fmt: skip
+            "const all = [...document.querySelectorAll(arguments[0])].filter("
+            "(one) => one.innerText.trim() === arguments[1] && !one.disabled);"
+            "if (!all.length) return false; all[all.length - 1].click(); return true", selector, text))  # fmt: skip
 
     def type(self, selector: str, text: str) -> None:
         """Replace the text of a field, as a user types it."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import threading
 import webbrowser
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 PORT = 8321
 TOKEN = "RILLET_INSPECT_TOKEN"
 URL = "RILLET_INSPECT_URL"
+PARENT = "RILLET_INSPECT_PARENT"
+"""Set by `rillet serve`: the inspector ends when its standard input does, which happens when the server ends."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -79,9 +82,16 @@ def _serve(options: argparse.Namespace) -> None:
                   file=sys.stderr)  # fmt: skip
         if options.open:
             webbrowser.open(inspector.url)
+        if os.environ.get(PARENT):
+            threading.Thread(target=_end_with_parent, args=(inspector,), daemon=True).start()
         inspector.run()
     finally:
         place.close()
+
+
+def _end_with_parent(inspector: Inspector) -> None:
+    sys.stdin.buffer.read()
+    inspector.stop()
 
 
 def _inspector(options: argparse.Namespace, make: Callable[[int], Inspector]) -> Inspector:

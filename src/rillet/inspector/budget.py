@@ -80,8 +80,10 @@ class Budget:
         now = time.monotonic()
         with self._guard:
             self._forget(now)
-            # A step belongs to the time up to the end of the pause after it.
-            window = max(10.0, min(_WINDOW, now - self._began))
+            # A step belongs to the time up to the end of the pause after it, which is kept in any case.
+            last = next(((when, seconds) for when, seconds, at_rest in reversed(self._spent) if at_rest), (now, 0.0))
+            owed = max(0.0, last[0] + pause_after(last[1], self.share * _CAUTION) - now)
+            window = max(1.0, min(_WINDOW, now - self._began) + owed)
             rest = sum(seconds for _, seconds, at_rest in self._spent if at_rest)
             asked = sum(seconds for _, seconds, at_rest in self._spent if not at_rest)
         return {"limit": self.share, "rest": rest / window, "asked": asked / window, "window": window,
