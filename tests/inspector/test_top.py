@@ -60,7 +60,7 @@ def test_streams_and_groups_in_the_terminal(tmp_path: Path) -> None:
 
 
 def test_the_numbers_are_those_of_the_page(tmp_path: Path) -> None:
-    from rillet.inspector.top import stream_cells
+    from rillet.inspector.figures import stream_cells
     from tests.inspector.conftest import inspecting
 
     with rillet.open(tmp_path / "s.rillet") as store:

@@ -12,6 +12,7 @@
     rillet tail PLACE STREAM ...                   print entries, and new ones as they are added
     rillet inspect PLACE [--write]                 a local web page: streams, groups, pending entries, bytes, keys
     rillet top PLACE                               streams, groups and lag in the terminal, live
+    rillet report PLACE -o report.html             the streams of a place as one self-contained page
     rillet completion bash|zsh|fish|tcsh           print a script for the completion of commands in a shell
     rillet pipeline NAME ...                       archive, replay, aggregate ...: the pipelines on Spark
     rillet --version
@@ -43,6 +44,7 @@ SUBCOMMANDS = {
     "tail": "print the last entries of streams, and new ones as they are added",
     "inspect": "serve a local web page that shows streams, groups, pending entries and bytes: rillet inspect PATH|URL",
     "top": "show streams, groups and lag in the terminal, live: rillet top PATH|URL",
+    "report": "write the streams of a place as one self-contained page: rillet report PATH|URL -o report.html",
     "completion": "print a script that completes commands and options in bash, zsh, fish or tcsh",
     "pipeline": "archive, replay, aggregate and more on Spark: rillet pipeline NAME ...",
 }

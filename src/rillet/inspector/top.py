@@ -3,7 +3,7 @@
     Streams   entries, memory, rate, groups, most lag, pending, oldest pending        Enter: its groups
     Groups    lag or the reason why it is unknown, pending, ages, consumers           Escape: back
 
-The rows are made by `stream_cells` and `group_cells` from the sampler's figures, which the page shows, too. Texts are
+The rows are made by `rillet.inspector.figures` from the sampler's figures, which the page shows, too. Texts are
 printable (rillet.inspector.text) and never markup.
 """
 
@@ -16,6 +16,7 @@ from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import DataTable, Footer, Header, Static
 
+from rillet.inspector.figures import group_cells, number, oldest_of, size, stream_cells, worst_lag
 from rillet.inspector.place import InspectedPlace
 from rillet.inspector.sampling import Sampler
 from rillet.inspector.text import from_text
@@ -25,67 +26,6 @@ GROUP_HEAD = ("group / consumer", "lag", "pending", "oldest or idle", "deliverie
 _ORDERS = ("entries", "most lag", "pending", "stream")
 _PERIOD = 1.0
 _OLD, _VERY_OLD = 60_000, 3_600_000
-_UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s"))
-
-
-def number(value: float | None) -> str:
-    """Return a number with separators; "?" for None."""
-    return "?" if value is None else f"{value:,.0f}"
-
-
-def size(value: int | None) -> str:
-    """Return bytes with a unit; "?" for None."""
-    if value is None:
-        return "?"
-    for limit, unit in ((10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
-        if value >= limit:
-            return f"{value / limit:.1f} {unit}"
-    return f"{value} B"
-
-
-def age(ms: int | None) -> str:
-    """Return milliseconds with the largest fitting unit; "-" for None."""
-    if ms is None or ms < 0:
-        return "-"
-    for limit, unit in _UNITS:
-        if ms >= limit:
-            return f"{ms / limit:.1f} {unit}"
-    return f"{ms} ms"
-
-
-def worst_lag(stream: dict[str, Any]) -> int | None:
-    """Return the most lag among the groups; None if there is no group with a known lag."""
-    return max((group["lag"] for group in stream["groups"] if group["lag"] is not None), default=None)
-
-
-def oldest_of(stream: dict[str, Any]) -> int | None:
-    """Return the longest time since a pending delivery."""
-    return max((group["oldest_ms"] for group in stream["groups"] if group["oldest_ms"] is not None), default=None)
-
-
-def stream_cells(stream: dict[str, Any]) -> tuple[str, ...]:
-    """Return the cells of a stream's row."""
-    lag = worst_lag(stream)
-    pending = sum(group["pending"] for group in stream["groups"])
-    groups = len(stream["groups"])
-    return (
-        stream["name"], number(stream["length"]), size(stream["bytes"]),
-        "-" if stream["rate"] is None else f"{stream['rate']:,.1f}/s", str(groups),
-        number(lag) if lag is not None else "?" if groups else "-", number(pending) if groups else "-",
-        age(oldest_of(stream)),
-    )  # fmt: skip
-
-
-def group_cells(group: dict[str, Any]) -> list[tuple[str, ...]]:
-    """Return the cells of a group's row, and of a row for each of its consumers."""
-    lag = "unknown" if group["lag"] is None else ("" if group["lag_exact"] else "<= ") + number(group["lag"])
-    deliveries = "-" if group["deliveries"] is None else str(group["deliveries"])
-    rows = [(group["name"], lag, number(group["pending"]), age(group["oldest_ms"]), deliveries,
-             str(group["last_delivered_id"]))]  # fmt: skip
-    for one in sorted(group["consumers"], key=lambda one: -one["pending"]):
-        stuck = one["pending"] and one["idle_ms"] > _OLD
-        rows.append((f"  {one['name']}", "", number(one["pending"]), age(one["idle_ms"]), "", "stuck" if stuck else ""))
-    return rows
 
 
 def _colour(text: str, ms: int | None) -> Text:
@@ -210,4 +150,4 @@ class Top(App[None]):
         )
 
 
-__all__ = ["Top", "age", "group_cells", "number", "size", "stream_cells"]
+__all__ = ["Top"]

@@ -13,9 +13,14 @@ function columnsOf(rows) {
 
 // ---- timeline ----
 
-function Timeline({ stream, theme, range, setRange, jump }) {
-  const { data, error, busy } = useGet(stream ? "timeline" : "", { key: stream, buckets: 160, start: range && range[0], end: range && range[1] }, [stream, range]);
+function Timeline({ stream, theme, range, setRange, jump, live }) {
+  const { data, error, again } = useGet(stream ? "timeline" : "", { key: stream, buckets: 160, start: range && range[0], end: range && range[1] }, [stream, range]);
   const [readout, setReadout] = useState("");
+  useEffect(() => {
+    if (!live) return;
+    const timer = setInterval(() => { if (!document.hidden) again(); }, 4000);
+    return () => clearInterval(timer);
+  }, [live, stream]);
   const shown = useMemo(() => {
     if (!data) return null;
     const edges = data.edges;
@@ -24,7 +29,7 @@ function Timeline({ stream, theme, range, setRange, jump }) {
   const current = useRef(null), dragged = useRef(false);
   current.current = { data, jump, setRange };
   const options = useCallback(({ axis, color }) => ({
-    scales: { x: { time: isTime(msOf((data && data.first_id) || "0")) }, y: { range: (u, low, high) => [0, Math.max(high || 0, 1e-9) * 1.1] } },
+    scales: { x: { time: isTime(msOf((current.current.data && current.current.data.first_id) || "0")) }, y: { range: (u, low, high) => [0, Math.max(high || 0, 1e-9) * 1.1] } },
     axes: [{ ...axis }, { ...axis, size: 56, values: (u, all) => all.map(perTime) }],
     series: [{}, { stroke: color("--c1"), fill: color("--accent-soft"), width: 1.4, points: { show: false }, paths: stepped }],
     cursor: { y: false, drag: { x: true, y: false, setScale: false } },
@@ -58,7 +63,7 @@ function Timeline({ stream, theme, range, setRange, jump }) {
       }],
       ready: [(u) => u.over.addEventListener("click", () => { if (!dragged.current && u.cursor.left >= 0) current.current.jump(String(Math.round(u.posToVal(u.cursor.left, "x") * 1000))); })],
     },
-  }), [data]);
+  }), [stream, data === null]);
   if (error) return html`<${Problem} text=${error} />`;
   if (!data || !shown) return html`<div class="chart" style=${{ height: "150px" }}></div>`;
   if (!data.length) return html`<${Empty}>The stream has no entries.<//>`;
@@ -268,7 +273,7 @@ export default function StreamView({ place, values, overview, theme }) {
     <${Card} title="Throughput" id="h-time" tools=${html`${range ? html`<button type="button" onClick=${() => setRange(null)}>Whole stream</button>` : null}
         <form class="row" onSubmit=${submit}><label for="jump">Jump to</label><input id="jump" size="22" placeholder="ID or 2026-11-18 10:30" value=${to} onInput=${(e) => setTo(e.target.value)} aria-describedby="jump-bad" />
         <button type="submit">Go</button><button type="button" onClick=${() => jump("")}>First</button><button type="button" onClick=${() => jump("end")}>Last</button></form><span id="jump-bad" class="bad small" role="status">${bad}</span>`}>
-      <${Timeline} stream=${stream} theme=${theme} range=${range} setRange=${setRange} jump=${jump} />
+      <${Timeline} stream=${stream} theme=${theme} range=${range} setRange=${setRange} jump=${jump} live=${live} />
     <//>
     <div class="split ${selected ? "open" : ""}">
       <${Card} title="Entries" id="h-entries" tools=${html`
