@@ -2,10 +2,11 @@
 
 The lock file names each package, its version, the integrity of its archive (as npm's own lock files do), and for each
 file its path in the package and the SHA-256 of what is committed. `--check` compares the committed files with the lock
-file, and needs no network. Without it, npm downloads the archives, and the files are written again. A new version: change it
-in PACKAGES, run this, and commit the files with the lock file.
+file, and needs no network. Without it, npm downloads the archives, and the files are written again. A new version:
+change it in PACKAGES, run this, and commit the files with the lock file.
 
-The only change to a file: an import of "preact" becomes one of "./preact.js", because browsers do not know package names.
+The changes to a file: an import of "preact" becomes one of "./preact.js", because browsers do not know package names,
+and uPlot's minified script, which sets a global name, becomes a module.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ PACKAGES: dict[str, tuple[str, str, dict[str, str]]] = {
         "dist/preact.mjs": "preact.js", "hooks/dist/hooks.mjs": "hooks.js", "LICENSE": "preact.LICENSE"}),
     "htm": ("3.1.1", "Apache-2.0", {"dist/htm.module.js": "htm.js", "LICENSE": "htm.LICENSE"}),
     "uplot": ("1.6.32", "MIT", {
-        "dist/uPlot.esm.js": "uplot.js", "dist/uPlot.min.css": "uplot.css", "LICENSE": "uplot.LICENSE"}),
+        "dist/uPlot.iife.min.js": "uplot.js", "dist/uPlot.min.css": "uplot.css", "LICENSE": "uplot.LICENSE"}),
 }  # fmt: skip
 
 
@@ -50,6 +51,8 @@ def adapted(data: bytes, name: str) -> bytes:
         return data
     text = re.sub(r"""from\s*(["'])preact\1""", 'from"./preact.js"', data.decode())
     text = re.sub(r"\n?//# sourceMappingURL=.*\s*$", "", text)
+    if name == "uplot.js":
+        text += "\nexport default uPlot;"
     return text.rstrip().encode() + b"\n"
 
 

@@ -284,7 +284,7 @@ def store(tmp_path: Path) -> Iterator[rillet.Store]:
 
 def test_actions_run_what_was_confirmed(store: rillet.Store, inspect: Open) -> None:
     client = inspect(store.path, write=True)
-    about = {"key": "orders", "group": "billing"}
+    about: dict[str, Any] = {"key": "orders", "group": "billing"}
     first = [one["id"] for one in client.get("pending", **about)["pending"]]
     orders = store.stream("orders")
     group = orders.group("billing")
@@ -314,7 +314,7 @@ def test_actions_run_what_was_confirmed(store: rillet.Store, inspect: Open) -> N
 
 def test_an_action_whose_data_changed_is_refused(store: rillet.Store, inspect: Open) -> None:
     client = inspect(store.path, write=True)
-    request = {"action": "dead-letter", "key": "orders", "group": "billing", "target": "dead",
+    request: dict[str, Any] = {"action": "dead-letter", "key": "orders", "group": "billing", "target": "dead",
                "ids": ["1795000000000-0"]}  # fmt: skip
     shown = client.post("preview", **request)
     client.post("act", 409, **request, confirm="something else")
@@ -326,7 +326,7 @@ def test_an_action_whose_data_changed_is_refused(store: rillet.Store, inspect: O
 
 def test_nothing_is_written_without_write(store: rillet.Store, inspect: Open) -> None:
     client = inspect(store.path)
-    request = {"action": "ack", "key": "orders", "group": "billing", "ids": ["1795000000000-0"]}
+    request: dict[str, Any] = {"action": "ack", "key": "orders", "group": "billing", "ids": ["1795000000000-0"]}
     shown = client.post("preview", **request)
     assert shown["write"] is False
     assert "--write" in client.post("act", 403, **request, confirm=shown["confirm"])["error"]

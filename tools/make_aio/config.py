@@ -76,7 +76,7 @@ VARIABLES = {
     "consumer": "Consumer", "group": "Group", "message": "Message", "other": "Set", "store": "Store",
     "stream": "Stream",
 }  # fmt: skip
-THREADED = {"to_arrow", "to_pandas", "to_polars", "add_arrow"}
+THREADED = {"to_arrow", "to_pandas", "to_polars", "add_arrow", "plot"}
 OMITTED = {
     "operators": {"__getitem__", "__setitem__", "__delitem__", "__contains__", "__len__", "__bool__", "__reversed__",
                   "__eq__", "__hash__", "__lt__", "__le__", "__gt__", "__ge__", "__or__", "__and__", "__sub__",

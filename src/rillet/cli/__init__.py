@@ -10,6 +10,9 @@
     rillet stats PLACE [--watch] [--json]          streams, groups, lag, pending messages by age, memory
     rillet groups PLACE [STREAM]                   groups with their consumers and pending messages
     rillet tail PLACE STREAM ...                   print entries, and new ones as they are added
+    rillet inspect PLACE [--write]                 a local web page: streams, groups, pending entries, bytes, keys
+    rillet top PLACE                               streams, groups and lag in the terminal, live
+    rillet report PLACE -o report.html             the streams of a place as one self-contained page
     rillet completion bash|zsh|fish|tcsh           print a script for the completion of commands in a shell
     rillet pipeline NAME ...                       archive, replay, aggregate ...: the pipelines on Spark
     rillet --version
@@ -39,6 +42,9 @@ SUBCOMMANDS = {
     "stats": "show streams, groups, lag, pending messages by age and memory of a store or server",
     "groups": "show groups with their consumers and pending messages",
     "tail": "print the last entries of streams, and new ones as they are added",
+    "inspect": "serve a local web page that shows streams, groups, pending entries and bytes: rillet inspect PATH|URL",
+    "top": "show streams, groups and lag in the terminal, live: rillet top PATH|URL",
+    "report": "write the streams of a place as one self-contained page: rillet report PATH|URL -o report.html",
     "completion": "print a script that completes commands and options in bash, zsh, fish or tcsh",
     "pipeline": "archive, replay, aggregate and more on Spark: rillet pipeline NAME ...",
 }

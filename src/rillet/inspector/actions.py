@@ -22,7 +22,7 @@ from typing import Any
 
 from rillet.errors import CommandError
 from rillet.inspector.console import join_words, reply_tree
-from rillet.inspector.place import Place
+from rillet.inspector.place import InspectedPlace
 from rillet.inspector.text import from_text
 from rillet.store.store import Store
 from rillet.types.stream.id import StreamID
@@ -37,7 +37,7 @@ class NotConfirmed(Exception):
     """The commands differ from those that the user confirmed."""
 
 
-def plan(place: Place, store: Store, request: dict[str, Any]) -> list[list[bytes]]:
+def plan(place: InspectedPlace, store: Store, request: dict[str, Any]) -> list[list[bytes]]:
     """Return the commands of an action; ValueError if the request is incomplete."""
     name = str(request.get("action", ""))
     maker = _MAKERS.get(name)
@@ -56,7 +56,7 @@ def preview(commands: list[list[bytes]]) -> dict[str, Any]:
     }
 
 
-def perform(place: Place, store: Store, request: dict[str, Any]) -> dict[str, Any]:
+def perform(place: InspectedPlace, store: Store, request: dict[str, Any]) -> dict[str, Any]:
     """Run an action whose commands were confirmed; NotConfirmed if they have changed since the preview."""
     place.allow_write()
     commands = plan(place, store, request)
@@ -91,17 +91,17 @@ def _ids(request: dict[str, Any]) -> list[bytes]:
     return [str(StreamID.parse(str(one))).encode() for one in given]
 
 
-def _claim(place: Place, store: Store, request: dict[str, Any]) -> list[list[bytes]]:
+def _claim(place: InspectedPlace, store: Store, request: dict[str, Any]) -> list[list[bytes]]:
     key, group, consumer = (_word(request, name) for name in ("key", "group", "consumer"))
     idle = int(request.get("min_idle", 0))
     return [[b"XCLAIM", key, group, consumer, b"%d" % max(0, idle), *_ids(request)]]
 
 
-def _ack(place: Place, store: Store, request: dict[str, Any]) -> list[list[bytes]]:
+def _ack(place: InspectedPlace, store: Store, request: dict[str, Any]) -> list[list[bytes]]:
     return [[b"XACK", _word(request, "key"), _word(request, "group"), *_ids(request)]]
 
 
-def _nack(place: Place, store: Store, request: dict[str, Any]) -> list[list[bytes]]:
+def _nack(place: InspectedPlace, store: Store, request: dict[str, Any]) -> list[list[bytes]]:
     if not _knows(store, "XNACK"):
         raise ValueError(f"{place.server} has no XNACK: Redis 8.8 and rillet have it. Claim the entries instead")
     mode = str(request.get("mode", "FAIL")).upper()
@@ -112,7 +112,7 @@ def _nack(place: Place, store: Store, request: dict[str, Any]) -> list[list[byte
     return [[b"XNACK", key, group, mode.encode(), b"IDS", b"%d" % len(ids), *ids]]
 
 
-def _copied(place: Place, store: Store, request: dict[str, Any], target: bytes) -> list[list[bytes]]:
+def _copied(place: InspectedPlace, store: Store, request: dict[str, Any], target: bytes) -> list[list[bytes]]:
     """Return the commands that add each entry to the target and acknowledge it."""
     key, group = _word(request, "key"), _word(request, "group")
     commands: list[list[bytes]] = []
@@ -130,28 +130,28 @@ def _copied(place: Place, store: Store, request: dict[str, Any], target: bytes) 
     return commands if place.is_cluster and target != key else [[b"MULTI"], *commands, [b"EXEC"]]
 
 
-def _dead_letter(place: Place, store: Store, request: dict[str, Any]) -> list[list[bytes]]:
+def _dead_letter(place: InspectedPlace, store: Store, request: dict[str, Any]) -> list[list[bytes]]:
     target = _word(request, "target")
     if target == _word(request, "key"):
         raise ValueError("'target' is the stream itself: use requeue to add the entries again")
     return _copied(place, store, request, target)
 
 
-def _requeue(place: Place, store: Store, request: dict[str, Any]) -> list[list[bytes]]:
+def _requeue(place: InspectedPlace, store: Store, request: dict[str, Any]) -> list[list[bytes]]:
     return _copied(place, store, request, _word(request, "key"))
 
 
-def _move(place: Place, store: Store, request: dict[str, Any]) -> list[list[bytes]]:
+def _move(place: InspectedPlace, store: Store, request: dict[str, Any]) -> list[list[bytes]]:
     id = str(request.get("id", ""))
     where = b"$" if id == "$" else str(StreamID.parse(id)).encode()
     return [[b"XGROUP", b"SETID", _word(request, "key"), _word(request, "group"), where]]
 
 
-def _delete_consumer(place: Place, store: Store, request: dict[str, Any]) -> list[list[bytes]]:
+def _delete_consumer(place: InspectedPlace, store: Store, request: dict[str, Any]) -> list[list[bytes]]:
     return [[b"XGROUP", b"DELCONSUMER", *(_word(request, name) for name in ("key", "group", "consumer"))]]
 
 
-def _delete_group(place: Place, store: Store, request: dict[str, Any]) -> list[list[bytes]]:
+def _delete_group(place: InspectedPlace, store: Store, request: dict[str, Any]) -> list[list[bytes]]:
     return [[b"XGROUP", b"DESTROY", _word(request, "key"), _word(request, "group")]]
 
 
@@ -162,7 +162,7 @@ def _knows(store: Store, name: str) -> bool:
         return False
 
 
-_MAKERS: dict[str, Callable[[Place, Store, dict[str, Any]], list[list[bytes]]]] = {
+_MAKERS: dict[str, Callable[[InspectedPlace, Store, dict[str, Any]], list[list[bytes]]]] = {
     "claim": _claim, "ack": _ack, "nack": _nack, "dead-letter": _dead_letter, "requeue": _requeue, "move": _move,
     "delete-consumer": _delete_consumer, "delete-group": _delete_group,
 }  # fmt: skip

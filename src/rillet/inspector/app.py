@@ -30,10 +30,10 @@ from rillet.inspector.export import FORMATS, export
 from rillet.inspector.feed import FEEDS, Feeds, Tail
 from rillet.inspector.filters import parse_filters
 from rillet.inspector.openapi import describe
-from rillet.inspector.place import Place, ReadOnlyPlace
+from rillet.inspector.place import InspectedPlace, ReadOnlyPlace
 from rillet.inspector.sampling import Sampler
 from rillet.inspector.search import search_keys
-from rillet.inspector.security import Guard
+from rillet.inspector.security import RequestGuard
 from rillet.inspector.text import from_text, to_text
 from rillet.store.store import Store
 from rillet.types.stream.id import StreamID
@@ -48,7 +48,7 @@ _REFUSALS: tuple[tuple[type[Exception], int], ...] = (
 class Api:
     """The handlers of the API over a place."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: InspectedPlace) -> None:
         self.place = place
         self.sampler = Sampler(place)
         self.feeds = Feeds(place, self.sampler)
@@ -241,7 +241,7 @@ def make_app(api: Api, token: str, names: Iterable[str], port: int) -> Any:
         lifespan=lifespan,
     )
     app.state.api = api
-    return Guard(cast("Any", app), token, names, port)
+    return RequestGuard(cast("Any", app), token, names, port)
 
 
 def _guarded(handler: Callable[[Request], Any]) -> Callable[[Request], Any]:

@@ -21,7 +21,7 @@ from rillet.inspector.layout.span import Span
 from rillet.inspector.layout.stream_node import lay_out_node
 from rillet.inspector.layout.tree import WORDS as TREE_WORDS
 from rillet.inspector.layout.tree import rax_tree
-from rillet.inspector.place import Place
+from rillet.inspector.place import InspectedPlace
 from rillet.inspector.text import shown, to_text
 from rillet.store.encoding import decode
 from rillet.store.entry import named
@@ -44,7 +44,7 @@ class TooLarge(Exception):
     """The value is over the limit of DUMP."""
 
 
-def bytes_of(place: Place, store: Store, key: bytes, *, at: str = "", block: int = 0) -> dict[str, Any]:
+def bytes_of(place: InspectedPlace, store: Store, key: bytes, *, at: str = "", block: int = 0) -> dict[str, Any]:
     """Return the blocks of a key, one as spans, and its rax; TooLarge, Corrupt, CommandError. O(bytes of the page)
 
     at: for a stream, the ID from which nodes are shown. block: the number of the block that is drawn.
@@ -70,7 +70,8 @@ def bytes_of(place: Place, store: Store, key: bytes, *, at: str = "", block: int
     return found
 
 
-def _nodes(place: Place, store: Store, key: bytes, at: str, memory: int | None, found: dict[str, Any]) -> list[Block]:
+def _nodes(place: InspectedPlace, store: Store, key: bytes, at: str, memory: int | None,
+           found: dict[str, Any]) -> list[Block]:  # fmt: skip
     facts = named(store.run([b"XINFO", b"STREAM", key]))
     total = int(facts["radix-tree-keys"])
     small = memory is not None and memory <= place.dump_limit
@@ -92,7 +93,7 @@ def _before(id: StreamID) -> StreamID:
     return StreamID(id.ms - 1, MAX) if id.ms else StreamID(0, 0)
 
 
-def _dumped(place: Place, store: Store, key: bytes, memory: int | None, found: dict[str, Any]) -> list[Block]:
+def _dumped(place: InspectedPlace, store: Store, key: bytes, memory: int | None, found: dict[str, Any]) -> list[Block]:
     if memory is None:
         raise TooLarge("the size of the value is not known: MEMORY USAGE is refused, and DUMP could block the server")
     if memory > place.dump_limit:
@@ -165,7 +166,7 @@ def _plain(block: Block) -> list[Span]:
     return spans
 
 
-def _draw_rax(place: Place, blocks: list[Block], found: dict[str, Any]) -> None:
+def _draw_rax(place: InspectedPlace, blocks: list[Block], found: dict[str, Any]) -> None:
     tree = rax_tree([one.key for one in blocks], lambda key: str(StreamID.unpack(key)))
     label = "rebuilt from the IDs of all nodes" if found["whole"] else "rebuilt from the IDs of the nodes on this page"
     found["rax"] = {**tree, "label": label, "words": TREE_WORDS}

@@ -22,6 +22,7 @@ SHARE = 0.01
 """The share of a core that the inspector may take at rest."""
 SEARCH_SHARE = 0.25
 """The share of a core that a search may take."""
+_CAUTION = 0.8  # the share of the bound that is used: a step may take longer than the one before
 _WINDOW = 60.0  # seconds that the figures describe
 
 
@@ -58,7 +59,7 @@ class Budget:
         """Return the seconds to wait after the last step at rest, so that the share is kept."""
         with self._guard:
             last = next((seconds for _, seconds, rest in reversed(self._spent) if rest), 0.0)
-        return pause_after(last, self.share)
+        return pause_after(last, self.share * _CAUTION)
 
     def _add(self, seconds: float, at_rest: bool) -> None:
         now = time.monotonic()
@@ -79,8 +80,10 @@ class Budget:
         now = time.monotonic()
         with self._guard:
             self._forget(now)
-            # A step belongs to the time up to the end of the pause after it.
-            window = max(1.0, min(_WINDOW, now - self._began))
+            # A step belongs to the time up to the end of the pause after it, which is kept in any case.
+            last = next(((when, seconds) for when, seconds, at_rest in reversed(self._spent) if at_rest), (now, 0.0))
+            owed = max(0.0, last[0] + pause_after(last[1], self.share * _CAUTION) - now)
+            window = max(1.0, min(_WINDOW, now - self._began) + owed)
             rest = sum(seconds for _, seconds, at_rest in self._spent if at_rest)
             asked = sum(seconds for _, seconds, at_rest in self._spent if not at_rest)
         return {"limit": self.share, "rest": rest / window, "asked": asked / window, "window": window,

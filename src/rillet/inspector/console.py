@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from rillet.errors import CommandError
-from rillet.inspector.place import Place
+from rillet.inspector.place import InspectedPlace
 from rillet.inspector.text import shown
 from rillet.store.encoding import decode
 from rillet.store.store import Store
@@ -140,7 +140,7 @@ def reply_tree(reply: Any, depth: int = 0) -> dict[str, Any]:
     return {"type": kind, "items": [reply_tree(one, depth + 1) for one in items[:_ITEMS]], "size": len(items)}
 
 
-def run_line(place: Place, store: Store, line: str) -> dict[str, Any]:
+def run_line(place: InspectedPlace, store: Store, line: str) -> dict[str, Any]:
     """Run a command line and return its reply as a tree; Refused, ValueError."""
     argv = split_words(line)
     if not argv:
@@ -151,7 +151,7 @@ def run_line(place: Place, store: Store, line: str) -> dict[str, Any]:
     return _run(store, argv)
 
 
-def run_confirmed(place: Place, store: Store, line: str, confirm: str) -> dict[str, Any]:
+def run_confirmed(place: InspectedPlace, store: Store, line: str, confirm: str) -> dict[str, Any]:
     """Run a command that writes, after the user confirmed exactly this line."""
     place.allow_write()
     argv = split_words(line)
@@ -168,7 +168,7 @@ def _run(store: Store, argv: list[bytes]) -> dict[str, Any]:
         return reply_tree(error)
 
 
-def check(place: Place, store: Store, argv: list[bytes]) -> bool:
+def check(place: InspectedPlace, store: Store, argv: list[bytes]) -> bool:
     """Return whether the command writes; Refused if the console does not run it."""
     name = decode(argv[0]).lower()
     if name in _NEVER:

@@ -19,7 +19,7 @@ from typing import Any
 
 from rillet.errors import StoreError
 from rillet.inspector.filters import FieldFilter, matches
-from rillet.inspector.place import Place
+from rillet.inspector.place import InspectedPlace
 from rillet.inspector.text import to_text
 from rillet.store.encoding import parse_id
 from rillet.types.stream.id import StreamID
@@ -35,7 +35,7 @@ _PARQUET = 1_000_000
 Row = tuple[bytes, list[bytes]]
 
 
-def export(place: Place, key: bytes, form: str, start: str, end: str, filters: list[FieldFilter],
+def export(place: InspectedPlace, key: bytes, form: str, start: str, end: str, filters: list[FieldFilter],
            most: int = MOST) -> Iterator[bytes]:  # fmt: skip
     """Yield the bytes of the export; ValueError for an unknown format. O(entries)"""
     if form == "parquet":
@@ -50,7 +50,8 @@ def export(place: Place, key: bytes, form: str, start: str, end: str, filters: l
     raise ValueError(f"the format {form!r} is unknown: use csv, jsonl or parquet")
 
 
-def _rows(place: Place, key: bytes, start: str, end: str, filters: list[FieldFilter], most: int) -> Iterator[Row]:
+def _rows(place: InspectedPlace, key: bytes, start: str, end: str, filters: list[FieldFilter],
+          most: int) -> Iterator[Row]:  # fmt: skip
     low, count, left = start.encode(), 16, most
     while left > 0:
         argv = [b"XRANGE", key, low, end.encode(), b"COUNT", b"%d" % count]
@@ -126,7 +127,7 @@ def _cell(raw: bytes) -> str:
     return text
 
 
-def _parquet(place: Place, key: bytes, start: str, end: str, most: int) -> Iterator[bytes]:
+def _parquet(place: InspectedPlace, key: bytes, start: str, end: str, most: int) -> Iterator[bytes]:
     try:
         from pyarrow import parquet
     except ModuleNotFoundError as error:

@@ -17,7 +17,7 @@ from typing import Any
 
 from rillet.errors import CommandError, RilletError
 from rillet.inspector.filters import FieldFilter, matches
-from rillet.inspector.place import Place
+from rillet.inspector.place import InspectedPlace
 from rillet.inspector.sampling import Sampler
 from rillet.inspector.streams import entry_json
 from rillet.inspector.text import to_text
@@ -68,7 +68,7 @@ class Tail:
 class Feeds:
     """The event streams of all pages."""
 
-    def __init__(self, place: Place, sampler: Sampler) -> None:
+    def __init__(self, place: InspectedPlace, sampler: Sampler) -> None:
         self._place, self._sampler = place, sampler
         self.open = 0
         self.closing = asyncio.Event()
@@ -81,20 +81,20 @@ class Feeds:
             tasks.append(asyncio.create_task(self._entries(queue, tail)))
         self.open += 1
         closing = asyncio.create_task(self.closing.wait())
+        getting: asyncio.Task[bytes] | None = None
         try:
             yield b"retry: 2000\n\n"
             while not self.closing.is_set():
-                getting = asyncio.create_task(queue.get())
+                getting = getting or asyncio.create_task(queue.get())
                 await asyncio.wait({getting, closing}, timeout=_ALIVE, return_when=asyncio.FIRST_COMPLETED)
                 if getting.done():
-                    yield getting.result()
+                    found, getting = getting.result(), None
+                    yield found
                 else:
-                    getting.cancel()
                     yield b": alive\n\n"
         finally:
             self.open -= 1
-            closing.cancel()
-            for task in tasks:
+            for task in (*tasks, closing, *([getting] if getting is not None else [])):
                 task.cancel()
 
     async def _overviews(self, queue: asyncio.Queue[bytes], focus: bytes | None) -> None:

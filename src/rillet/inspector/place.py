@@ -1,4 +1,4 @@
-"""Place: what is inspected, and the store over it.
+"""InspectedPlace: what is inspected, and the store over it.
 
     a directory                 through the process that has it open; else its files, read-only
     a directory, with --write   through rillet.open: a separate process becomes the owner if there is none
@@ -39,7 +39,7 @@ class ReadOnlyPlace(Exception):
     """A write was requested, and the inspector was started without --write."""
 
 
-class Place:
+class InspectedPlace:
     """A directory, a server or a cluster, and the limits under which it is inspected."""
 
     def __init__(self, where: str | os.PathLike[str], *, write: bool = False, dump_limit: int = DUMP_LIMIT) -> None:
@@ -167,4 +167,4 @@ def supports(store: Store, name: str) -> bool:
         return False
 
 
-__all__ = ["DUMP_LIMIT", "Place", "ReadOnlyPlace", "supports"]
+__all__ = ["DUMP_LIMIT", "InspectedPlace", "ReadOnlyPlace", "supports"]

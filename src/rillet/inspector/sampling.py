@@ -28,7 +28,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rillet.errors import CommandError, RilletError
-from rillet.inspector.place import Place
+from rillet.inspector.place import InspectedPlace
 from rillet.inspector.text import to_text
 from rillet.store.encoding import decode, encode_name
 from rillet.store.stats import StreamStats, plain
@@ -47,6 +47,7 @@ _BATCH = 4  # streams of a step
 _POINTS = 1800
 _CLIENTS = 1000
 _IDLE = 0.25  # the shortest pause
+_EAGER = 8  # the first steps, which are what the user asked for by opening the page: they are not at rest
 _LINGER = 10.0  # seconds for which it works after the last one looked, so that repeated requests find figures
 
 
@@ -100,13 +101,14 @@ class KeyPass:
 class Sampler:
     """Collects the figures of a place while somebody looks."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: InspectedPlace) -> None:
         self._place = place
         self._guard = threading.Lock()
         self._wake = threading.Condition(self._guard)
         self._watchers = 0
         self._closed = False
         self._linger = 0.0
+        self._eager = _EAGER
         self._thread: threading.Thread | None = None
         self._pulses: deque[dict[str, Any]] = deque(maxlen=_POINTS)
         self._about: dict[str, Any] = {}
@@ -167,8 +169,9 @@ class Sampler:
                     self._wake.wait()
                 if self._closed:
                     return
+            eager, self._eager = self._eager > 0, self._eager - 1
             try:
-                with self._place.budget.resting():
+                with self._place.budget.asking() if eager else self._place.budget.resting():
                     self._place.call(self._step)
                 self.problem = ""
             except (RilletError, OSError) as error:
@@ -177,7 +180,8 @@ class Sampler:
             with self._guard:
                 self.version += 1
                 self._wake.notify_all()
-            self._sleep(max(_IDLE, self._place.budget.pause()))
+            if not eager:
+                self._sleep(max(_IDLE, self._place.budget.pause()))
 
     def _sleep(self, seconds: float) -> None:
         """Sleep, but end at once when the sampler is closed."""

@@ -16,7 +16,7 @@ from typing import Any
 from rillet.errors import CommandError
 from rillet.inspector.budget import SEARCH_SHARE, pause_after
 from rillet.inspector.filters import FieldFilter, matches
-from rillet.inspector.place import Place
+from rillet.inspector.place import InspectedPlace
 from rillet.inspector.sampling import STEP, shards_of
 from rillet.inspector.streams import entry_json
 from rillet.inspector.text import to_text
@@ -34,7 +34,7 @@ Results = Iterator[dict[str, Any]]
 class _Pace:
     """Pauses between steps, and says when a report is due."""
 
-    def __init__(self, place: Place, sleep: Callable[[float], None]) -> None:
+    def __init__(self, place: InspectedPlace, sleep: Callable[[float], None]) -> None:
         self._place, self._sleep = place, sleep
         self._reported = 0.0
 
@@ -53,7 +53,8 @@ class _Pace:
         return True
 
 
-def search_keys(place: Place, pattern: bytes, kind: str | None, sleep: Callable[[float], None] = time.sleep) -> Results:
+def search_keys(place: InspectedPlace, pattern: bytes, kind: str | None,
+                sleep: Callable[[float], None] = time.sleep) -> Results:  # fmt: skip
     """Yield the keys that match a glob, with type and size; O(keys) in steps of SCAN."""
     pace = _Pace(place, sleep)
     total = pace.step(lambda store: int(store.execute("DBSIZE")))
@@ -98,7 +99,7 @@ def _about(names: list[bytes], store: Store) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def search_entries(place: Place, key: bytes, filters: list[FieldFilter], start: str, end: str,
+def search_entries(place: InspectedPlace, key: bytes, filters: list[FieldFilter], start: str, end: str,
                    sleep: Callable[[float], None] = time.sleep) -> Results:  # fmt: skip
     """Yield the entries from start to end that match the filters; O(entries) in pages."""
     pace = _Pace(place, sleep)

@@ -48,7 +48,7 @@ def new_token() -> str:
     return secrets.token_urlsafe(24)
 
 
-class Guard:
+class RequestGuard:
     """ASGI middleware that refuses a request unless it has the token and comes from the inspector's own page."""
 
     def __init__(self, app: App, token: str, names: Iterable[str], port: int) -> None:
@@ -148,4 +148,4 @@ def _with_headers(send: Send) -> Send:
     return wrapped
 
 
-__all__ = ["HEADER", "MOST_BODY", "POLICY", "Guard", "new_token"]
+__all__ = ["HEADER", "MOST_BODY", "POLICY", "RequestGuard", "new_token"]

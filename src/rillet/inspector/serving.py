@@ -11,7 +11,7 @@ from typing import Any
 
 from rillet.errors import StoreError
 from rillet.inspector.app import Api, make_app
-from rillet.inspector.place import DUMP_LIMIT, Place
+from rillet.inspector.place import DUMP_LIMIT, InspectedPlace
 from rillet.inspector.security import new_token
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -21,7 +21,7 @@ _STOP_SECONDS = 3
 class Inspector:
     """A page over a place, which listens on one address until it is closed."""
 
-    def __init__(self, place: Place, *, host: str = "127.0.0.1", port: int = 0, token: str | None = None,
+    def __init__(self, place: InspectedPlace, *, host: str = "127.0.0.1", port: int = 0, token: str | None = None,
                  names: Sequence[str] = ()) -> None:  # fmt: skip
         import uvicorn
 
@@ -82,7 +82,7 @@ def _listener(host: str, port: int) -> socket.socket:
 @contextlib.contextmanager
 def running(where: str, *, write: bool = False, dump_limit: int = DUMP_LIMIT, **options: Any) -> Iterator[Inspector]:
     """Serve an inspector over a place in another thread, for notebooks and tests."""
-    place = Place(where, write=write, dump_limit=dump_limit)
+    place = InspectedPlace(where, write=write, dump_limit=dump_limit)
     try:
         inspector = Inspector(place, **options)
         thread = inspector.run_in_thread()

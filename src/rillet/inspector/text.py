@@ -1,7 +1,7 @@
 r"""Hostile bytes as printable text, and back: keys, fields and values in JSON, in addresses and on the page.
 
     b"orders"            orders
-    b"caf\xc3\xa9"       café
+    b"na\xc3\xafve"       naïve
     b"\xff\x00"          \xff\x00         bytes that are not UTF-8, and control characters
     "\u202e" in UTF-8    \u202e           characters that are not printable: they could reorder or hide text
     b"a\\b"              a\\b             so that each text stands for one value

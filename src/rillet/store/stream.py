@@ -400,6 +400,15 @@ class Stream(Generic[T]):
         options = add_arguments(True, ref_policy, maxlen, minid, approximate, limit)
         return add_arrow(self, table, id_column, columns, options)
 
+    def plot(self, start: Position | None = None, end: Position | None = None, *, buckets: int = 120) -> Any:
+        """Return a figure of matplotlib: entries per second, lag of the groups, ages of pending messages.
+
+        start, end: the part of the time, by default all. `buckets`: the number of steps. See rillet.store.timeline.
+        """
+        from rillet.store.plot import plot
+
+        return plot(self, start, end, buckets)
+
     # -- groups ----------------------------------------------------------------------------------------
 
     def group(self, name: str | bytes, start: Position = "0", *, create: bool = True,

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 EXACT = 20_000
 """The most entries that are read to count them exactly."""
 SAMPLE = 25
+_SHORTEST = 1000  # ms of a timeline: one entry has a second around it
 _PAGE = 1000
 
 
@@ -82,7 +83,7 @@ def timeline(stream: Stream[Any], buckets: int = 120, start: int | None = None, 
         return Timeline([0, 1], [0], True, *about)
     low = first.ms if start is None else start
     high = (last.ms if end is None else end) + 1
-    edges = _edges(low, max(high, low + 1), buckets)
+    edges = _edges(low, max(high, low + (_SHORTEST if end is None else 1)), buckets)
     counts = _ranked(stream, edges)
     if counts is not None:
         return Timeline(edges, counts, True, *about)

@@ -42,7 +42,7 @@ _SHOWN = 256  # bytes of a string that are shown as text
 
 
 @dataclass(slots=True)
-class Element:
+class PackedElement:
     """An element: its span, the name of its encoding, and its value."""
 
     span: Span
@@ -65,7 +65,7 @@ class ListpackLayout:
     size: int
     count: int
     spans: list[Span]
-    elements: list[Element]
+    elements: list[PackedElement]
     rest: int
 
 
@@ -78,7 +78,7 @@ def lay_out(data: bytes, most: int = 100_000) -> ListpackLayout:
         Span(0, 4, "total", "total bytes, u32", str(len(data)), WORDS["total"]),
         Span(4, HEADER_SIZE, "count", "elements, u16", count, WORDS["count"]),
     ])  # fmt: skip
-    elements: list[Element] = []
+    elements: list[PackedElement] = []
     at = HEADER_SIZE
     while data[at] != 0xFF and len(elements) < most:
         element = _element(data, at)
@@ -92,12 +92,12 @@ def lay_out(data: bytes, most: int = 100_000) -> ListpackLayout:
     return ListpackLayout(len(data), len(packed), spans, elements, rest)
 
 
-def _element(data: bytes, at: int) -> Element:
+def _element(data: bytes, at: int) -> PackedElement:
     encoding, head, size, value = _decoded(data, at)
     end = at + head + size
     back = _backlen_size(head + size)
     parts = [Span(at, at + head, "encoding", PATTERNS[encoding], _length(encoding, size), WORDS[encoding])]
-    element = Element(Span(at, end + back, "element", ""), encoding, value)
+    element = PackedElement(Span(at, end + back, "element", ""), encoding, value)
     if size:
         parts.append(Span(at + head, end, "data", "data", element.text))
     else:
@@ -144,4 +144,4 @@ def _backlen_size(length: int) -> int:
     return 5
 
 
-__all__ = ["PATTERNS", "WORDS", "Element", "ListpackLayout", "lay_out"]
+__all__ = ["PATTERNS", "WORDS", "ListpackLayout", "PackedElement", "lay_out"]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rillet.errors import Corrupt
-from rillet.inspector.layout.listpack import Element, ListpackLayout, lay_out
+from rillet.inspector.layout.listpack import ListpackLayout, PackedElement, lay_out
 from rillet.inspector.layout.span import Span
 from rillet.types.stream.id import StreamID
 
@@ -90,14 +90,14 @@ def lay_out_node(key: bytes, data: bytes) -> NodeLayout:
 class _Walk:
     """The elements in order; each one taken gets a role."""
 
-    def __init__(self, elements: list[Element]) -> None:
+    def __init__(self, elements: list[PackedElement]) -> None:
         self.elements = elements
         self.at = 0
 
     def done(self) -> bool:
         return self.at >= len(self.elements)
 
-    def take(self, role: str, note: str = "") -> Element:
+    def take(self, role: str, note: str = "") -> PackedElement:
         if self.done():
             raise Corrupt("stream node: the listpack ends inside an entry")
         element = self.elements[self.at]
@@ -152,7 +152,7 @@ def _entry(walk: _Walk, master: StreamID, names: list[bytes]) -> tuple[NodeEntry
     return NodeEntry(id, flags, first, walk.at - 1), span
 
 
-def _bytes(element: Element) -> bytes:
+def _bytes(element: PackedElement) -> bytes:
     return b"%d" % element.value if isinstance(element.value, int) else element.value
 
 

@@ -370,6 +370,13 @@ class AsyncStream(Generic[T]):
                                           id_column=id_column, columns=columns, maxlen=maxlen, minid=minid,
                                           approximate=approximate, limit=limit, ref_policy=ref_policy)  # fmt: skip
 
+    async def plot(self, start: Position | None = None, end: Position | None = None, *, buckets: int = 120) -> Any:
+        """Return a figure of matplotlib: entries per second, lag of the groups, ages of pending messages.
+
+        start, end: the part of the time, by default all. `buckets`: the number of steps. See rillet.store.timeline.
+        """
+        return await self.store.in_thread(Stream(self.store.synchronous, self.key).plot, start, end, buckets=buckets)
+
     # -- groups ----------------------------------------------------------------------------------------
 
     async def group(self, name: str | bytes, start: Position = "0", *, create: bool = True,

@@ -1,0 +1,103 @@
+"""`rillet inspect PATH|URL`: a local web page that shows streams, groups, pending entries, bytes and keys.
+
+    rillet inspect events.rillet                    a directory: read-only, or attached to the process that owns it
+    rillet inspect redis://user:password@host       a server: rillet, Redis, Valkey; rediss:// for TLS
+    rillet inspect redis+cluster://host:7000        a cluster
+    rillet inspect events.rillet --write            with actions: each one shows its commands first
+
+The page is at http://127.0.0.1:PORT/?token=...: the token lets in who has the url. It listens on loopback only, unless
+--host names another address; then --allow-host adds the names under which it is reached. docs/inspector.md has more.
+
+Exit status: 0 after ^C, or 2 if the place cannot be read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import threading
+import webbrowser
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from rillet.cli.output import guarded
+from rillet.errors import StoreError
+
+if TYPE_CHECKING:
+    from rillet.inspector.serving import Inspector
+
+PORT = 8321
+TOKEN = "RILLET_INSPECT_TOKEN"
+URL = "RILLET_INSPECT_URL"
+PARENT = "RILLET_INSPECT_PARENT"
+"""Set by `rillet serve`: the inspector ends when its standard input does, which happens when the server ends."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("place", nargs="?", metavar="PATH|URL",
+                        help=f"the directory of a store, or the url of a server (default: ${URL})")  # fmt: skip
+    parser.add_argument("--port", type=int, default=None, metavar="N",
+                        help=f"the port of the page (default {PORT}, or a free one if it is in use)")  # fmt: skip
+    parser.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="listen on this address")
+    parser.add_argument("--allow-host", action="append", default=[], metavar="NAME",
+                        help="accept requests to this host name, too")  # fmt: skip
+    parser.add_argument("--write", action="store_true", help="allow actions and commands that write, when confirmed")
+    parser.add_argument("--dump-limit", type=int, default=None, metavar="BYTES",
+                        help="read the bytes of values up to this size with DUMP (default 1 MiB)")  # fmt: skip
+    parser.add_argument("--open", action="store_true", help="open the page in a browser")
+
+
+def require(*packages: str) -> None:
+    """Raise StoreError with the package to install if one is missing."""
+    missing = [name for name in packages if find_spec(name) is None]
+    if missing:
+        raise StoreError(f"this command needs {' and '.join(missing)}: pip install 'rillet[inspect]'")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Serve the page until ^C; return the exit status."""
+    return guarded(lambda: _serve(options))
+
+
+def _serve(options: argparse.Namespace) -> None:
+    require("starlette", "uvicorn")
+    from rillet.inspector.place import DUMP_LIMIT, InspectedPlace
+    from rillet.inspector.serving import LOOPBACK, Inspector
+
+    where = options.place or os.environ.get(URL)
+    if not where:
+        raise StoreError("pass the directory of a store, or the url of a server")
+    place = InspectedPlace(where, write=options.write, dump_limit=options.dump_limit or DUMP_LIMIT)
+    try:
+        token = os.environ.get(TOKEN) or None
+        inspector = _inspector(options, lambda port: Inspector(place, host=options.host, port=port, token=token,
+                                                               names=options.allow_host))  # fmt: skip
+        print(f"rillet: inspecting {place.name} ({place.server}, {place.kind})"
+              f"{', writes allowed' if place.write else ', read-only'}")  # fmt: skip
+        print(f"rillet: open {inspector.url}", flush=True)
+        if options.host not in LOOPBACK:
+            print("rillet: the page is reachable from other machines, without TLS: put a proxy with TLS before it",
+                  file=sys.stderr)  # fmt: skip
+        if options.open:
+            webbrowser.open(inspector.url)
+        if os.environ.get(PARENT):
+            threading.Thread(target=_end_with_parent, args=(inspector,), daemon=True).start()
+        inspector.run()
+    finally:
+        place.close()
+
+
+def _end_with_parent(inspector: Inspector) -> None:
+    sys.stdin.buffer.read()
+    inspector.stop()
+
+
+def _inspector(options: argparse.Namespace, make: Callable[[int], Inspector]) -> Inspector:
+    if options.port is not None:
+        return make(options.port)
+    try:
+        return make(PORT)
+    except StoreError:
+        return make(0)

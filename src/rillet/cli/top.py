@@ -1,0 +1,35 @@
+"""`rillet top PATH|URL`: streams, groups and lag in the terminal, live.
+
+The numbers are those of `rillet inspect`, from the same code: rillet.inspector.sampling collects them in small steps,
+at most 1 % of a core at rest. Enter opens a stream, Escape closes it, s changes the order, q ends.
+
+Exit status: 0, or 2 if the place cannot be read.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from rillet.cli.inspect import require
+from rillet.cli.output import guarded
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("place", metavar="PATH|URL", help="the directory of a store, or the url of a server")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Show the figures until q or ^C; return the exit status."""
+    return guarded(lambda: _show(options.place))
+
+
+def _show(where: str) -> None:
+    require("textual")
+    from rillet.inspector.place import InspectedPlace
+    from rillet.inspector.top import Top
+
+    place = InspectedPlace(where)
+    try:
+        Top(place).run()
+    finally:
+        place.close()

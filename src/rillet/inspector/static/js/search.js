@@ -1,0 +1,67 @@
+// Search: keys by pattern and type, entries by field over a range; results arrive while the search runs.
+import { html, useState, useEffect, useRef, lines, link, number, size, moment } from "./base.js";
+import { Card, Table, EntryCells, Problem, Empty, useStreams } from "./parts.js";
+
+function useSearch() {
+  const [state, set] = useState({ rows: [], progress: null, done: null, error: "", running: false });
+  const cancel = useRef(null);
+  const stop = () => { if (cancel.current) cancel.current.abort(); set((old) => ({ ...old, running: false, stopped: old.running })); };
+  useEffect(() => () => { if (cancel.current) cancel.current.abort(); }, []);
+  const run = async (path, values) => {
+    if (cancel.current) cancel.current.abort();
+    const own = (cancel.current = new AbortController());
+    let rows = [], due = 0;
+    set({ rows, progress: null, done: null, error: "", running: true });
+    try {
+      await lines(path, values, (item) => {
+        if (own.signal.aborted) return;
+        if (item.found) { rows = [...rows, item.found]; if (performance.now() > due) { due = performance.now() + 120; set((old) => ({ ...old, rows })); } }
+        else if (item.progress) set((old) => ({ ...old, rows, progress: item.progress }));
+        else if (item.done) set((old) => ({ ...old, rows, progress: null, done: item.done, running: false }));
+        else if (item.error) set((old) => ({ ...old, error: item.error, running: false }));
+      }, own.signal);
+    } catch (error) { if (error.name !== "AbortError") set((old) => ({ ...old, error: error.message, running: false })); }
+  };
+  return { ...state, run, stop };
+}
+
+function Status({ found }) {
+  const { progress, done, running, rows } = found;
+  return html`<div class="stack" style=${{ gap: "6px" }}>
+    <p class="small muted" role="status">${done ? `${number(done.found)} found among ${number(done.examined)}${done.more ? ": the search ended at its limit" : ""}.` : progress ? `${number(progress.examined)} of ${number(progress.total)} examined, ${number(progress.found)} found${progress.at ? `, at ${progress.at}` : ""}` : running ? "Searching…" : found.stopped ? `Stopped; ${number(rows.length)} found.` : ""}</p>
+    ${running ? html`<div class="meter" role="progressbar" aria-label="Progress of the search" aria-valuemin="0" aria-valuemax="100" aria-valuenow=${progress ? Math.round((100 * progress.examined) / Math.max(1, progress.total)) : 0}><i style=${{ width: `${progress ? (100 * progress.examined) / Math.max(1, progress.total) : 2}%` }}></i></div>` : null}
+    <${Problem} text=${found.error} /></div>`;
+}
+
+export default function SearchView({ values }) {
+  const streams = useStreams();
+  const keys = useSearch(), entries = useSearch();
+  const [pattern, setPattern] = useState("*"), [type, setType] = useState(values.type || "");
+  const [stream, setStream] = useState(values.key || ""), [where, setWhere] = useState(""), [start, setStart] = useState(""), [end, setEnd] = useState("");
+  useEffect(() => { if (!stream && streams.length) setStream(streams[0]); }, [streams]);
+  useEffect(() => { if (values.run) keys.run("search/keys", { match: "*", type: values.type }); }, []);
+  const byKey = (event) => { event.preventDefault(); keys.run("search/keys", { match: pattern || "*", type }); };
+  const byField = (event) => { event.preventDefault(); entries.run("search/entries", { key: stream, where: where.split(",").map((one) => one.trim()).filter(Boolean), start: start || "-", end: end || "+" }); };
+  return html`<div class="grid">
+    <${Card} title="Keys" id="h-keys" className="s6">
+      <div class="stack"><form class="row" onSubmit=${byKey}>
+        <label for="pattern">Pattern</label><input id="pattern" class="mono grow" value=${pattern} onInput=${(e) => setPattern(e.target.value)} />
+        <label for="type">Type</label><select id="type" value=${type} onChange=${(e) => setType(e.target.value)}><option value="">any</option>${["stream", "string", "hash", "list", "set", "zset"].map((one) => html`<option key=${one}>${one}</option>`)}</select>
+        ${keys.running ? html`<button type="button" onClick=${keys.stop}>Stop</button>` : html`<button class="primary" type="submit">Search</button>`}</form>
+        <${Status} found=${keys} />
+        ${keys.rows.length ? html`<${Table} label="Keys found" rows=${keys.rows} most=${1000} keyOf=${(one) => one.key} columns=${[
+          { name: "Key", of: (one) => one.key, cell: (one) => html`<a class="mono" href=${link(one.type === "stream" ? "stream" : "bytes", { key: one.key })}>${one.key.slice(0, 120)}</a>` },
+          { name: "Type", of: (one) => one.type }, { name: "Memory", right: true, of: (one) => one.bytes ?? -1, cell: (one) => size(one.bytes) }]} />` : keys.done ? html`<${Empty}>No key matches.<//>` : null}</div><//>
+    <${Card} title="Entries of a stream" id="h-found" className="s6">
+      <div class="stack"><form class="stack" onSubmit=${byField}>
+        <div class="row"><label for="of">Stream</label><input id="of" class="mono grow" list="found-keys" value=${stream} onInput=${(e) => setStream(e.target.value)} /><datalist id="found-keys">${streams.map((one) => html`<option key=${one} value=${one} />`)}</datalist></div>
+        <div class="row"><label for="where">Filters</label><input id="where" class="mono grow" placeholder="carrier=UA, delay>30" value=${where} onInput=${(e) => setWhere(e.target.value)} /></div>
+        <div class="row"><label for="from">From</label><input id="from" size="16" placeholder="first" value=${start} onInput=${(e) => setStart(e.target.value)} /><label for="until">To</label><input id="until" size="16" placeholder="last" value=${end} onInput=${(e) => setEnd(e.target.value)} />
+          ${entries.running ? html`<button type="button" onClick=${entries.stop}>Stop</button>` : html`<button class="primary" type="submit">Search</button>`}</div></form>
+        <${Status} found=${entries} />
+        ${entries.rows.length ? html`<${Table} label="Entries found" rows=${entries.rows} most=${1000} keyOf=${(one) => one.id} columns=${[
+          { name: "Entry", cell: (one) => html`<a class="mono" href=${link("stream", { key: stream, at: one.id })}>${one.id}</a>` },
+          { name: "Time (UTC)", cell: (one) => html`<span class="nowrap muted">${moment(one.ms)}</span>` },
+          { name: "Fields", cell: (one) => html`<${EntryCells} fields=${one.fields} most=${5} />` }]} />` : entries.done ? html`<${Empty}>No entry matches.<//>` : null}</div><//>
+  </div>`;
+}

@@ -1,0 +1,133 @@
+"""`rillet top`, in textual's driver for tests; and `rillet inspect` as a process."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import subprocess
+from pathlib import Path
+
+import httpx
+import pytest
+from textual.widgets import DataTable
+
+import rillet
+from rillet.inspector.place import InspectedPlace
+from rillet.inspector.top import Top
+from tests.cli.test_observing import command, environment
+from tests.inspector.conftest import fill
+from tests.judge import free_port
+
+pytestmark = pytest.mark.once
+
+
+def rows(app: Top) -> list[list[str]]:
+    table = app.query_one(DataTable)
+    return [[str(cell) for cell in table.get_row_at(at)] for at in range(table.row_count)]
+
+
+def test_streams_and_groups_in_the_terminal(tmp_path: Path) -> None:
+    with rillet.open(tmp_path / "s.rillet") as store:
+        fill(store)
+        store.stream("[bold]\x1b[2J").add({"f": "v"})
+
+        async def look() -> None:
+            place = InspectedPlace(store.path or "")
+            app = Top(place)
+            async with app.run_test(size=(140, 30)) as pilot:
+                while len(rows(app)) < 3:
+                    await pilot.pause(0.1)
+                    app.refresh_figures()
+                first = rows(app)[0]
+                assert (first[0], first[1], first[4], first[5], first[6]) == ("orders", "248", "1", "223", "25")
+                assert "[bold]\\x1b[2J" in {row[0] for row in rows(app)}
+                await pilot.press("enter")
+                await pilot.pause()
+                assert app.opened == "orders"
+                names = [row[0] for row in rows(app)]
+                assert names == ["billing", "  stuck", "  busy"]
+                assert rows(app)[0][1] == "223"
+                await pilot.press("escape")
+                await pilot.press("s", "s", "s")
+                await pilot.pause()
+                assert rows(app)[0][0].startswith("[bold]")
+                await pilot.press("q")
+            place.close()
+
+        asyncio.run(look())
+
+
+def test_the_numbers_are_those_of_the_page(tmp_path: Path) -> None:
+    from rillet.inspector.figures import stream_cells
+    from tests.inspector.conftest import inspecting
+
+    with rillet.open(tmp_path / "s.rillet") as store:
+        fill(store)
+        with inspecting(store.path or "") as client:
+            found = client.get("groups", key="orders")
+            assert stream_cells({**found, "rate": None})[5] == f"{found['groups'][0]['lag']:,}"
+
+
+def test_inspect_as_a_process(tmp_path: Path) -> None:
+    with rillet.open(tmp_path / "s.rillet") as store:
+        fill(store)
+    process = subprocess.Popen(
+        command("inspect", tmp_path / "s.rillet", "--port", "0"), env=environment(), stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        assert "read-only" in process.stdout.readline()
+        found = re.search(r"(http://127\.0\.0\.1:\d+)/\?token=(\S+)", process.stdout.readline())
+        assert found is not None
+        base, token = found.groups()
+        headers = {"authorization": f"Bearer {token}"}
+        answer = httpx.get(f"{base}/api/stream", params={"key": "orders"}, headers=headers, trust_env=False, timeout=60)
+        assert answer.json()["length"] == 248
+        assert httpx.get(f"{base}/api/stream", trust_env=False).status_code == 401
+    finally:
+        process.send_signal(signal.SIGINT)
+        _, problem = process.communicate(timeout=60)
+    assert (process.returncode, problem) == (0, "")
+
+
+@pytest.mark.parametrize("name", ["inspect", "top"])
+def test_a_place_that_does_not_exist(tmp_path: Path, name: str) -> None:
+    done = subprocess.run(command(name, tmp_path / "missing"), env={**os.environ, **environment()},
+                          capture_output=True, text=True, timeout=60)  # fmt: skip
+    assert done.returncode == 2
+    assert "does not exist" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
+def test_the_page_of_a_server(tmp_path: Path, end: int) -> None:
+    serving = command("serve", "--port", free_port(), "--dir", tmp_path, "--requirepass", "p@ss:/", "--inspect-port", 0)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(serving, env=environment(), text=True, **pipes) as server:
+        assert server.stdout is not None
+        told = ""
+        while "open http" not in told:
+            told = server.stdout.readline()
+            assert told, server.stderr.read() if server.stderr else ""
+            assert "p@ss" not in told
+        found = re.search(r"(http://127\.0\.0\.1:\d+)/\?token=(\S+)", told)
+        assert found is not None
+        base, token = found.groups()
+        with httpx.Client(base_url=base, headers={"authorization": f"Bearer {token}"}, trust_env=False) as client:
+            facts = client.get("/api/place", timeout=60).json()
+            assert facts["server"].startswith("rillet")
+            assert "p@ss" not in facts["name"]
+            assert facts["write"] is False
+        server.send_signal(end)
+        server.wait(timeout=60)
+        # The pipe ends when the inspector, which has it too, has ended.
+        server.stdout.read()
+
+
+def test_a_wrong_port_of_the_page(tmp_path: Path) -> None:
+    done = subprocess.run(command("serve", "--port", "0", "--inspect-port", "x"), env=environment(),
+                          capture_output=True, text=True, timeout=60)  # fmt: skip
+    assert (done.returncode, done.stderr) == (1, "rillet: --inspect-port needs the number of a port, not 'x'\n")
