@@ -12,8 +12,8 @@ import redis
 from tests.judge import Judge, required_binary, running_redis
 from tests.replication.load import Load, await_equal, differences, info, lasts
 from tests.replication.test_replica_following import client_of, logged, replica_of
-from tests.replication.waiting import until
 from tests.server.harness import Running, running
+from tests.waiting import until
 
 pytestmark = [pytest.mark.once]
 WAYS = ("disabled", "on-empty-db", "swapdb", "flushdb")

@@ -16,7 +16,7 @@ from tests.replication.nodes import Node
 from tests.replication.proxy import Proxy
 from tests.replication.test_rdb_channel import PATIENCE, STARTED, fill, followers, genuine, ours, same, stats
 from tests.replication.test_replica_following import client_of, logged, replica_of
-from tests.replication.waiting import until
+from tests.waiting import until
 
 pytestmark = [pytest.mark.once]
 
