@@ -82,8 +82,8 @@ class Proxy:
                 self._open |= {client, master}
             with contextlib.suppress(OSError):
                 self._pump(client, master, stall or limit)
-                if stall:
-                    client.recv(1)  # returns when the link is cut
+                while stall and client.recv(_PIECE):  # a replica sends line ends while it loads
+                    pass
             with self._lock:
                 self._open -= {client, master}
 
