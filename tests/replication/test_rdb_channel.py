@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import redis
 
-from tests.judge import Judge, required_binary, running_redis
+from tests.authority import make_authority
+from tests.judge import Judge, free_port, required_binary, running_redis
 from tests.replication.load import Load, await_equal, differences, info, lasts
 from tests.replication.test_replica_following import client_of, logged, replica_of
 from tests.replication.waiting import until
@@ -132,3 +133,22 @@ def test_a_master(tmp_path: Path, compat: str, kind: str, way: str) -> None:
             maker.run(master, 100)
             same(master, replica)
             assert (stats(master, "sync_full"), stats(master, "sync_partial_ok")) == (1, 1)
+
+
+@pytest.mark.parametrize("way", ["disabled", "swapdb"])
+def test_with_tls_and_a_user(tmp_path: Path, way: str) -> None:
+    """Both connections use TLS and log in."""
+    authority, port = make_authority(tmp_path), free_port()
+    tls = ("--tls-port", str(port), "--tls-cert-file", authority.path("server.crt"), "--tls-key-file",
+           authority.path("server.key"), "--tls-ca-cert-file", authority.path("ca.crt"))  # fmt: skip
+    with ours(tmp_path / "m", *tls) as server:
+        master = client_of(server.port)
+        master.execute_command("DEBUG", "POPULATE", "2000", "filler", "5000")
+        master.execute_command("ACL", "SETUSER", "follower", "on", ">secret", "+psync", "+replconf", "+ping")
+        options = ("--tls-replication", "yes", "--tls-ca-cert-file", authority.path("ca.crt"), "--masteruser",
+                   "follower", "--masterauth", "secret", "--repl-diskless-load", way, "--tls-cert-file",
+                   authority.path("client.crt"), "--tls-key-file", authority.path("client.key"))  # fmt: skip
+        with replica_of(port, tmp_path / "r", *options) as other:
+            same(master, client_of(other.port))
+            assert logged(tmp_path / "r", STARTED) == 1
+            assert client_of(other.port).dbsize() == 2000
