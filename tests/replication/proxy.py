@@ -83,7 +83,8 @@ class Proxy:
             with contextlib.suppress(OSError):
                 self._pump(client, master, stall or limit)
                 if stall:
-                    client.recv(1)  # returns when the link is cut
+                    while client.recv(_PIECE):  # it ends when the link is cut
+                        pass
             with self._lock:
                 self._open -= {client, master}
 
