@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import redis
 
-from tests.judge import Judge, required_binary, running_redis
+from tests.authority import make_authority
+from tests.judge import Judge, free_port, required_binary, running_redis
 from tests.replication.load import Load, await_equal, differences, info, lasts
 from tests.replication.test_replica_following import client_of, logged, replica_of
 from tests.server.harness import Running, running
@@ -44,8 +45,8 @@ def ours(folder: Path, *options: str) -> Iterator[Running]:
         yield server
 
 
-def fill(client: redis.Redis, seed: int = 7) -> Load:
-    maker = Load(seed, "newest")
+def fill(client: redis.Redis, compat: str = "newest") -> Load:
+    maker = Load(7, compat)
     maker.run(client, 200)
     client.execute_command("DEBUG", "POPULATE", "3000", "filler", "100")
     return maker
@@ -62,13 +63,13 @@ def same(master: redis.Redis, replica: redis.Redis) -> None:
 # -- rillet is the replica -----------------------------------------------------------------------------------
 
 
-@pytest.mark.peer("newest")
-@pytest.mark.parametrize("way", WAYS)
-def test_a_replica_of_redis(tmp_path: Path, way: str) -> None:
-    with genuine(tmp_path / "m", "--rdb-key-save-delay", "300") as judge:
+@pytest.mark.peer("newest", "8.6")
+@pytest.mark.parametrize(("compat", "way"), [("8.6", "disabled"), *(("newest", way) for way in WAYS)])
+def test_a_replica_of_redis(tmp_path: Path, compat: str, way: str) -> None:
+    with genuine(tmp_path / "m", "--rdb-key-save-delay", "300", compat=compat) as judge:
         master = judge.client()
-        maker = fill(master)
-        with replica_of(judge.port, tmp_path, "--repl-diskless-load", way) as server:
+        maker = fill(master, compat=compat)
+        with replica_of(judge.port, tmp_path, "--repl-diskless-load", way, "--compat", compat) as server:
             replica = client_of(server.port)
             until(lambda: "send_bulk_and_stream" in info(master).get("slave0", ""), PATIENCE)
             assert info(master)["connected_slaves"] == "1"
@@ -94,24 +95,27 @@ def test_a_replica_of_redis(tmp_path: Path, way: str) -> None:
 
 
 @contextmanager
-def followers(kind: str, port: int, folder: Path, *options: str) -> Iterator[redis.Redis]:
+def followers(kind: str, port: int, folder: Path, *options: str, compat: str = "newest") -> Iterator[redis.Redis]:
     """Start a replica, of rillet or genuine, and return its client."""
     if kind == "rillet":
         with replica_of(port, folder, *options) as server:
             yield client_of(server.port)
     else:
-        with genuine(folder, "--replicaof", f"127.0.0.1 {port}", *options) as judge:
+        with genuine(folder, "--replicaof", f"127.0.0.1 {port}", *options, compat=compat) as judge:
             yield judge.client()
 
 
-@pytest.mark.peer("newest")
-@pytest.mark.parametrize("kind", ["rillet", "genuine"])
-@pytest.mark.parametrize("way", ["disabled", "swapdb"])
-def test_a_master(tmp_path: Path, kind: str, way: str) -> None:
-    with ours(tmp_path / "m", "--rdb-key-save-delay", "300") as server:
+@pytest.mark.peer("newest", "8.6")
+@pytest.mark.parametrize(("compat", "kind", "way"), [
+    ("8.6", "genuine", "disabled"), ("newest", "genuine", "disabled"), ("newest", "genuine", "swapdb"),
+    ("newest", "rillet", "disabled"), ("newest", "rillet", "swapdb"),
+])  # fmt: skip
+def test_a_master(tmp_path: Path, compat: str, kind: str, way: str) -> None:
+    with ours(tmp_path / "m", "--rdb-key-save-delay", "300", "--compat", compat) as server:
         master = client_of(server.port)
-        maker = fill(master)
-        with followers(kind, server.port, tmp_path / "r", "--repl-diskless-load", way) as replica:
+        maker = fill(master, compat)
+        options = ("--repl-diskless-load", way)
+        with followers(kind, server.port, tmp_path / "r", *options, compat=compat) as replica:
             until(lambda: "send_bulk_and_stream" in info(master).get("slave0", ""), PATIENCE)
             facts = info(master)
             assert facts["connected_slaves"] == "1"
@@ -129,3 +133,22 @@ def test_a_master(tmp_path: Path, kind: str, way: str) -> None:
             maker.run(master, 100)
             same(master, replica)
             assert (stats(master, "sync_full"), stats(master, "sync_partial_ok")) == (1, 1)
+
+
+@pytest.mark.parametrize("way", ["disabled", "swapdb"])
+def test_with_tls_and_a_user(tmp_path: Path, way: str) -> None:
+    """Both connections use TLS and log in."""
+    authority, port = make_authority(tmp_path), free_port()
+    tls = ("--tls-port", str(port), "--tls-cert-file", authority.path("server.crt"), "--tls-key-file",
+           authority.path("server.key"), "--tls-ca-cert-file", authority.path("ca.crt"))  # fmt: skip
+    with ours(tmp_path / "m", *tls) as server:
+        master = client_of(server.port)
+        master.execute_command("DEBUG", "POPULATE", "2000", "filler", "5000")
+        master.execute_command("ACL", "SETUSER", "follower", "on", ">secret", "+psync", "+replconf", "+ping")
+        options = ("--tls-replication", "yes", "--tls-ca-cert-file", authority.path("ca.crt"), "--masteruser",
+                   "follower", "--masterauth", "secret", "--repl-diskless-load", way, "--tls-cert-file",
+                   authority.path("client.crt"), "--tls-key-file", authority.path("client.key"))  # fmt: skip
+        with replica_of(port, tmp_path / "r", *options) as other:
+            same(master, client_of(other.port))
+            assert logged(tmp_path / "r", STARTED) == 1
+            assert client_of(other.port).dbsize() == 2000

@@ -146,6 +146,8 @@ EFFECTS = {
     "replication/test_master_protocol.py::test_a_snapshot_and_the_stream_behind_it": "repl-diskless-sync",
     "replication/test_master_protocol.py::test_replicas_share_a_snapshot_and_miss_no_change":
         "repl-diskless-sync-delay repl-diskless-sync-max-replicas",
+    "replication/test_rdb_channel_failures.py::test_masters_that_offer_no_second_connection": "repl-rdb-channel",
+    "replication/test_rdb_channel_failures.py::test_the_limit_of_the_buffer": "replica-full-sync-buffer-limit",
     "replication/test_master_protocol.py::test_writes_need_replicas_in_time":
         "min-replicas-to-write min-replicas-max-lag",
     "replication/test_shutdown.py::test_a_shutdown_that_does_not_wait_for_a_silent_replica": "shutdown-timeout",

@@ -119,7 +119,7 @@ _GROUPS = {
     "rillet has TCP, TLS and Unix sockets only": _NETWORK,
     "Python's ssl module always has this value": _TLS_LIBRARY,
     "rillet has no cluster mode": _CLUSTER,
-    "a replica gets the snapshot and the stream over one connection": _REPLICAS,
+    "a replica of Valkey gets the snapshot and the stream over one connection": _REPLICAS,
     "rillet compares strings by their bytes, as in the locale C": "locale-collate - 72",
     "rillet has no histograms of the memory of keys": "key-memory-histograms no 86 R",
 }
