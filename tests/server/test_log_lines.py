@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from rillet.server.log_lines import DEBUG, LEVELS, NOTICE, VERBOSE, WARNING, ServerLogger
+from rillet.server.log_lines import DEBUG, LEVELS, NOTICE, VERBOSE, WARNING, ServerLogger, in_words_of
+from rillet.types.compat import COMPATS
 from tests.judge import running_redis
 from tests.server.harness import launch, running
 
@@ -90,3 +91,17 @@ def test_the_server_logs_the_settings_that_have_no_effect(tmp_path: Path) -> Non
     with running(tmp_path, "--logfile", str(log), "--list-max-ziplist-value", "5"):
         pass
     assert "* Settings without an effect in rillet: list-max-ziplist-value\n" in log.read_text()
+
+
+@pytest.mark.parametrize(("text", "valkey"), [
+    ("Connecting to MASTER 127.0.0.1:6379", "Connecting to PRIMARY 127.0.0.1:6379"),
+    ("Connecting to MASTER master:6379", "Connecting to PRIMARY master:6379"),
+    ("Reconnecting to MASTER master-1.example:6379", "Reconnecting to PRIMARY master-1.example:6379"),
+    ("MASTER <-> REPLICA sync: Master accepted a Partial Resynchronization.",
+     "PRIMARY <-> REPLICA sync: Primary accepted a Partial Resynchronization."),
+    ("Connection with master lost.", "Connection with primary lost."),
+    ("Full resync from master: 1a:5", "Full resync from primary: 1a:5"),
+])  # fmt: skip
+def test_valkey_calls_the_master_the_primary(text: str, valkey: str) -> None:
+    assert in_words_of(COMPATS["newest"], text) == text
+    assert in_words_of(COMPATS["valkey"], text) == valkey

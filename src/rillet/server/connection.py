@@ -392,8 +392,9 @@ class ClientConnection:
         name = "<unknown>" if session.command is None else session.command.fullname
         if reply[:1] == b"-":
             error = reply[1:].strip().decode("utf-8", "backslashreplace")
-            self.engine.host.log_line(f"== CRITICAL == This master is sending an error to its replica: '{error}' after "
-                                      f"processing the command '{name}'")  # fmt: skip
+            master = "primary" if self.engine.settings.compat.valkey else "master"
+            self.engine.host.log_line(f"== CRITICAL == This {master} is sending an error to its replica: '{error}' "
+                                      f"after processing the command '{name}'")  # fmt: skip
         line = PROVIDERS.client_line(session).decode("utf-8", "backslashreplace")
         self.engine.host.log_line(f"Replica generated a reply to command '{name}', disconnecting it: {line}")
         self.close()

@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import sys
 import time
 from pathlib import Path
@@ -24,6 +25,7 @@ from rillet.loggers import logger
 
 if TYPE_CHECKING:
     from rillet.runtime.settings import Settings
+    from rillet.types.compat import Compat
 
 try:
     import syslog
@@ -40,6 +42,15 @@ _LOGFMT = str.maketrans({'"': "'", "\n": " ", "\r": " "})
 _LOGGING = (logging.DEBUG, logging.DEBUG, logging.INFO, logging.WARNING)
 _STDOUT = 1
 LOGGER = logger("server")
+
+
+_MASTER = re.compile(r"(?<![\w.-])(MASTER|[Mm]aster)(?![\w.-]|:\d)")  # as a word, not as the name of a host
+_PRIMARY = {"MASTER": "PRIMARY", "Master": "Primary", "master": "primary"}
+
+
+def in_words_of(compat: Compat, text: str) -> str:
+    """Return a line about replication as a server writes it: Valkey calls the master the primary."""
+    return _MASTER.sub(lambda found: _PRIMARY[found[0]], text) if compat.valkey else text
 
 
 class ServerLogger:
@@ -123,5 +134,5 @@ def say_line(text: str, *, warning: bool = False) -> None:
     say(text, WARNING if warning else NOTICE)
 
 
-__all__ = ["DEBUG", "JOURNAL", "LEVELS", "NOTICE", "VERBOSE", "WARNING", "ServerLogger", "configure_log", "say",
-           "say_line"]  # fmt: skip
+__all__ = ["DEBUG", "JOURNAL", "LEVELS", "NOTICE", "VERBOSE", "WARNING", "ServerLogger", "configure_log",
+           "in_words_of", "say", "say_line"]  # fmt: skip

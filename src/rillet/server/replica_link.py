@@ -22,7 +22,7 @@ from rillet.runtime.admission import FEW_REPLICAS, READ_ONLY
 from rillet.runtime.replication import uses_channel
 from rillet.runtime.settings import SettingError
 from rillet.server.connection import address_of
-from rillet.server.log_lines import WARNING, say
+from rillet.server.log_lines import NOTICE, WARNING, in_words_of, say
 from rillet.server.replica_channel import MasterSocket, SecondSocket
 from rillet.server.replica_loading import Incoming, NewData, SnapshotFile, empty, load
 from rillet.server.serve_while_loading import LoadingPhase
@@ -285,10 +285,10 @@ class ReplicaLink:
         with self._server.guard:
             self._stop_log()
             if new is None:
-                say("MASTER <-> REPLICA sync: Flushing old data")
+                self.log_line("MASTER <-> REPLICA sync: Flushing old data")
                 follower.data_replaced()
                 empty(engine, self._settings.replica_lazy_flush)
-            say("MASTER <-> REPLICA sync: Loading DB in memory")
+            self.log_line("MASTER <-> REPLICA sync: Loading DB in memory")
 
         def job(progress: Any) -> None:
             nonlocal db
@@ -371,13 +371,13 @@ class ReplicaLink:
 
     def log_line(self, text: str, warning: bool = False) -> None:
         """Write a line to the server's log."""
-        say(text, WARNING if warning else 2)
+        say(in_words_of(self._settings.compat, text), WARNING if warning else NOTICE)
 
     def refused(self, text: str) -> None:
         """Log a command of the master that this server refused; end the process if the settings say so."""
-        say(f"== CRITICAL == {text}", WARNING)
+        self.log_line(f"== CRITICAL == {text}", warning=True)
         if self._settings.propagation_error_behavior != "ignore" and self._settings.replica_read_only:
-            say("This replica panicked sending an error to its master", WARNING)
+            self.log_line("This replica panicked sending an error to its master", warning=True)
             os._exit(1)
 
 
