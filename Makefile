@@ -28,13 +28,14 @@ MINUTES     = 30
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve test test-fast test-interpreted test-spark test-compiled test-long wheel bench lint aio docs
+.PHONY: help setup demo inspect serve test test-fast test-interpreted test-spark test-compiled test-long wheel bench lint aio docs
 .PHONY: test-frameworks
 .PHONY: test-once test-once-store test-once-store-p test-once-server test-once-rest test-once-selected
 
 help:
 	@echo 'make setup      a virtual environment in .venv, the packages, the compiled build, a Java if there is none'
 	@echo 'make demo       a year of flights through a stream, consumer groups and Spark, to tables and a chart'
+	@echo 'make inspect    the inspector, a web page, on the flights of the demo; ARGS="--write" allows actions'
 	@echo 'make serve      a server on port 6379; another: make serve ARGS="--port 7000 --appendonly yes"'
 	@echo 'make test       everything, at both speeds (interpreted src, then the compiled build)'
 	@echo 'make test-fast  what takes seconds, interpreted; one file: make test-fast ARGS=tests/structs'
@@ -46,7 +47,7 @@ help:
 	@echo 'make wheel      a compiled wheel and an sdist in dist/, tried in a new environment'
 	@echo 'make docs       run every example in docs/ and README.md, and build the site in build/site'
 	@echo
-	@echo 'demo, serve, test and bench call setup when it is due, so each works on a fresh clone by itself.'
+	@echo 'demo, inspect, serve, test and bench call setup when it is due, so each works on a fresh clone by itself.'
 
 # ---- setup: four steps, each with a stamp ----------------------------------------------------------------------------
 
@@ -71,6 +72,9 @@ $(VENV)/java-home: | $(VENV)/packages.stamp
 
 demo: setup
 	@$(compiled) $(BIN)/python -m examples.flights $(ARGS)
+
+inspect: setup
+	@$(compiled) $(BIN)/python -m examples.flights.inspected build/inspect/flights.rillet $(ARGS)
 
 serve: $(COMPILED)/.stamp
 	@PYTHONPATH="$(CURDIR)/$(COMPILED)" $(BIN)/python -m rillet serve $(ARGS)

@@ -29,7 +29,7 @@ VECTOR_SETS = {
 }  # fmt: skip
 LEFT_OUT = {"7.0": set(), "8.6": VECTOR_SETS, "newest": VECTOR_SETS, "valkey": set()}
 # rillet's own commands, and those that the tested state of the newest server lacks.
-OURS = {"rillet.xafter", "rillet.xmemory", "rillet.xnodes", "rillet.xrank"}
+OURS = {"rillet.shape", "rillet.xafter", "rillet.xmemory", "rillet.xnodes", "rillet.xrank"}
 NEWER = {"lmovem"}
 
 COMMAND_LINES = [

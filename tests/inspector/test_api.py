@@ -371,3 +371,14 @@ def test_a_value_over_the_limit_is_not_dumped(tmp_path: Path, inspect: Open) -> 
         assert found["whole"] is False
         assert len(found["blocks"]) <= 41
         assert found["selected"]["facts"]["entries"][0]["id"].split("-")[0] <= "5000"
+
+
+def test_structures_in_memory_are_those_of_rillet(client: Client) -> None:
+    found = client.get("bytes", key="ranks")["shape"]
+    if not client.inspector.place.is_rillet:
+        assert found is None
+        return
+    assert found["tables"][0]["used"] == 300
+    assert found["levels"][-1]["firsts"][0] == 0
+    assert client.get("bytes", key="big")["shape"]["rehashidx"] >= -1
+    assert client.get("bytes", key="hash")["shape"] is None

@@ -110,7 +110,7 @@ def test_both_schemes_and_phone_width(driver: Any, flights: rillet.Store, axe: s
         pages.see("Exact counts", "1357035300000-0")
         pages.until(lambda: pages.script("return document.querySelector('.chart canvas') !== null"))
         pages.click("1357036800000-0")
-        pages.see("N619AA")
+        pages.until(lambda: len(pages.texts(".detail dd")) == 9)
         pages.screenshot("inspector-stream")
         pages.click("Dark", "button")
         pages.open("bytes", key="flights:cancelled")
@@ -256,9 +256,7 @@ def test_scrolling_a_million_entries(driver: Any, tmp_path: Path) -> None:
             pages.until(lambda: pages.texts(".entries tbody tr:last-child button") == ["1700000999999-0"])
             pages.type("#jump", "1700000500000")
             pages.click("Go", "button")
-            pages.until(lambda: pages.texts(".entries tbody tr:first-child button") == ["1700000500000-0"])
-            pages.see("entry 500,001 of 1,000,000")
-            pages.type("#filter", "n=999999")
+            pages.see("1700000500000-0 to ", "entry 500,001 of 1,000,000")
             assert pages.problems() == []
 
 

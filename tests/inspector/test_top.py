@@ -87,9 +87,14 @@ def test_inspect_as_a_process(tmp_path: Path) -> None:
         answer = httpx.get(f"{base}/api/stream", params={"key": "orders"}, headers=headers, trust_env=False, timeout=60)
         assert answer.json()["length"] == 248
         assert httpx.get(f"{base}/api/stream", trust_env=False).status_code == 401
+        # A page that is open does not delay the end.
+        with httpx.stream("GET", f"{base}/api/feed", headers=headers, trust_env=False, timeout=60) as feed:
+            assert next(feed.iter_lines()) == "retry: 2000"
+            process.send_signal(signal.SIGINT)
+            _, problem = process.communicate(timeout=60)
     finally:
-        process.send_signal(signal.SIGINT)
-        _, problem = process.communicate(timeout=60)
+        process.kill()
+        process.communicate()
     assert (process.returncode, problem) == (0, "")
 
 
@@ -105,8 +110,8 @@ def test_a_place_that_does_not_exist(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
 def test_the_page_of_a_server(tmp_path: Path, end: int) -> None:
     serving = command("serve", "--port", free_port(), "--dir", tmp_path, "--requirepass", "p@ss:/", "--inspect-port", 0)
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(serving, env=environment(), text=True, **pipes) as server:
+    pipe = subprocess.PIPE
+    with subprocess.Popen(serving, env=environment(), text=True, stdout=pipe, stderr=pipe) as server:
         assert server.stdout is not None
         told = ""
         while "open http" not in told:

@@ -89,6 +89,7 @@ def test_the_metrics_of_streams_and_groups(scraped: Scraped) -> None:
     assert scraped.value("group_lag", **place, group="billing") == 70
     assert scraped.value("group_pending", **place, group="billing") == 30
     assert scraped.value("group_consumers", **place, group="billing") == 1
+    assert (scraped.value("group_silent_consumer_seconds", **place, group="billing") or 0) >= 0
     assert scraped.value("group_lag", **place, group="done") == 0
     assert scraped.value("group_oldest_pending_seconds", **place, group="done") == 0
     assert (scraped.value("group_oldest_pending_seconds", **place, group="billing") or 0) > 0

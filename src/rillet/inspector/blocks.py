@@ -5,7 +5,7 @@
 
 The rax is rebuilt from the IDs of the nodes; of a large stream on rillet it is the part over the nodes on the page, and
 `whole` is False. Structures that exist in memory only, the levels of a skiplist and the two tables of a dict, are not
-in these bytes: rillet reports them (RILLET.XSHAPE), other servers do not.
+in these bytes: rillet reports them (RILLET.SHAPE), other servers do not.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ def _draw_rax(place: InspectedPlace, blocks: list[Block], found: dict[str, Any])
 def shape_of(store: Store, key: bytes) -> Any:
     """Return the structures of a value that exist in memory only, as rillet reports them; None for other values."""
     try:
-        reply = store.execute("RILLET.XSHAPE", key)
+        reply = store.execute("RILLET.SHAPE", key)
     except CommandError:
         return None
     return _shape(reply)

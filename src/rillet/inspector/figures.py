@@ -60,7 +60,7 @@ def group_cells(group: dict[str, Any]) -> list[tuple[str, ...]]:
     """Return the cells of a group's row, and of a row for each of its consumers."""
     lag = "unknown" if group["lag"] is None else ("" if group["lag_exact"] else "<= ") + number(group["lag"])
     deliveries = "-" if group["deliveries"] is None else str(group["deliveries"])
-    rows = [(group["name"], lag, number(group["pending"]), age(group["oldest_ms"]), deliveries,
+    rows: list[tuple[str, ...]] = [(group["name"], lag, number(group["pending"]), age(group["oldest_ms"]), deliveries,
              str(group["last_delivered_id"]))]  # fmt: skip
     for one in sorted(group["consumers"], key=lambda one: -one["pending"]):
         stuck = one["pending"] and one["idle_ms"] > _STUCK

@@ -35,7 +35,16 @@ class Inspector:
         app = make_app(self.api, self.token, sorted(known), self.port)
         config = uvicorn.Config(app, log_level="warning", lifespan="on", timeout_graceful_shutdown=_STOP_SECONDS,
                                 server_header=False, access_log=False, ws="none")  # fmt: skip
-        self._server = uvicorn.Server(config)
+        feeds = self.api.feeds
+
+        class FeedServer(uvicorn.Server):
+            """Ends the event streams of open pages first: they would never end by themselves."""
+
+            async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+                feeds.closing.set()
+                await super().shutdown(sockets)
+
+        self._server = FeedServer(config)
 
     @property
     def base(self) -> str:

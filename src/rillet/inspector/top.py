@@ -39,7 +39,7 @@ class Top(App[None]):
     TITLE = "rillet top"
     CSS = "DataTable { height: 1fr; } #status { height: 1; padding: 0 1; color: $text-muted; }"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "open", "Groups"), Binding("escape", "back", "Back"), Binding("s", "order", "Order"),
+        Binding("enter", "open", "Groups"), Binding("escape", "streams", "Back"), Binding("s", "order", "Order"),
         Binding("q", "quit", "Quit"),
     ]  # fmt: skip
 
@@ -78,7 +78,7 @@ class Top(App[None]):
             self._head()
             self.refresh_figures()
 
-    def action_back(self) -> None:
+    def action_streams(self) -> None:
         """Show the streams again."""
         self.opened = None
         self._head()

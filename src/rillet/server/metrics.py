@@ -44,6 +44,7 @@ _SLICE = 2000  # sessions between two turns of the event loop
 _KEYS_A_SLICE = 10_000
 _REST = 50  # the time until streams are looked for again, as a multiple of the time that this took
 _STREAMS_A_SLICE = 20
+_CONSUMERS = 1000  # consumers of a group that are examined
 _COUNTED_NODES = 10_000  # the most nodes in which the entries ahead of a group are counted
 
 Labels = tuple[str, ...]
@@ -240,6 +241,8 @@ async def _streams(server: Server, finder: StreamFinder) -> list[Metric]:
     pending = Metric("group_pending", "gauge", "Delivered messages that were not acknowledged.", of_group)
     oldest = Metric("group_oldest_pending_seconds", "gauge", "Time since the oldest pending delivery.", of_group)
     consumers = Metric("group_consumers", "gauge", "Consumers of a group.", of_group)
+    silent = Metric("group_silent_consumer_seconds", "gauge",
+                    "The longest time since the last command of a consumer that has pending messages.", of_group)
     wanted, complete = ([], True) if engine.loading else await finder.find(server)
     exported = 0
     for number, (index, key) in enumerate(wanted):
@@ -260,12 +263,19 @@ async def _streams(server: Server, finder: StreamFinder) -> list[Metric]:
             pending.add(group.pending_count, *name)
             consumers.add(len(group.consumers), *name)
             oldest.add(_oldest(group, now), *name)
+            silent.add(_silence(group, now), *name)
             behind = lag_of(stream, group, engine.settings.compat.lag_rule)
             if behind is not None:
                 lag.add(behind, *name)
         complete = complete and (exported < GROUPS or number + 1 == len(wanted))
-    return [length, added, last, groups, lag, pending, oldest, consumers,
+    return [length, added, last, groups, lag, pending, oldest, consumers, silent,
             _one("streams_complete", "gauge", "1 if all streams and groups are in this scrape.", complete)]  # fmt: skip
+
+
+def _silence(group: Group, now: int) -> float:
+    """Return the seconds since the last command of the consumer that holds messages and was silent for longest."""
+    some = islice(group.consumers.values(), _CONSUMERS)
+    return max((max(0, now - one.seen_time) for one in some if one.pending_count), default=0) / 1000
 
 
 def _oldest(group: Group, now: int) -> float:

@@ -94,6 +94,7 @@ function stepped(u, series, from, to) {
 function useWindow(stream, where, at) {
   const [state, set] = useState({ rows: [], error: "", first: null, last: null, examined: 0 });
   const box = useRef(null), busy = useRef(false), now = useRef(null);
+  const [seen, setSeen] = useState([0, 0]);  // the numbers of the first and the last row in sight
   now.current = state;
   const load = useCallback(async (down) => {
     if (busy.current || !stream) return;
@@ -140,13 +141,20 @@ function useWindow(stream, where, at) {
   const scrolled = useCallback(() => {
     const one = box.current;
     if (!one) return;
+    look(one, setSeen);
     if (one.scrollTop + one.clientHeight > one.scrollHeight - 20 * ROW) load(true);
     else if (one.scrollTop < 10 * ROW) load(false);
   }, [load]);
-  return { ...state, box, scrolled, load };
+  useEffect(() => { if (box.current) look(box.current, setSeen); }, [state.rows]);
+  return { ...state, box, scrolled, load, seen };
+}
+const heightOf = (box) => { const row = box.querySelector("tbody tr"); return row ? row.getBoundingClientRect().height : ROW; };
+function look(box, set) {
+  const height = heightOf(box), first = Math.round(box.scrollTop / height);
+  set((old) => { const last = first + Math.floor((box.clientHeight - height) / height) - 1; return old[0] === first && old[1] === last ? old : [first, last]; });
 }
 // Rows are added or dropped above: what the reader sees must not move.
-function shift(box, rows) { if (box) { const to = box.scrollTop + rows * ROW; requestAnimationFrame(() => { box.scrollTop = Math.max(0, to); }); } }
+function shift(box, rows) { if (box) { const to = box.scrollTop + rows * heightOf(box); requestAnimationFrame(() => { box.scrollTop = Math.max(0, to); }); } }
 
 function Rows({ rows, columns, selected, select, fresh }) {
   return html`<tbody>${rows.map((row) => {
@@ -176,7 +184,8 @@ function Browse({ stream, where, at, selected, select, info, place }) {
   const found = useWindow(stream, where, at);
   const columns = useMemo(() => columnsOf(found.rows), [found.rows]);
   const [rank, setRank] = useState(null);
-  const top = found.rows[0] && found.rows[0].id;
+  const first = found.rows[Math.min(found.seen[0], found.rows.length - 1)], last = found.rows[Math.min(found.seen[1], found.rows.length - 1)];
+  const top = first && first.id;
   useEffect(() => {
     if (!top || !place.rillet) return;
     const timer = setTimeout(() => get("rank", { key: stream, id: top }).then((one) => setRank(one.rank), () => {}), 250);
@@ -193,7 +202,7 @@ function Browse({ stream, where, at, selected, select, info, place }) {
       ${!found.rows.length && !found.error ? html`<${Empty}>${found.last ? html`No entry among ${number(found.examined)} matches. <button type="button" onClick=${() => found.load(true)}>Look further</button>` : "No entries here."}<//>` : null}
       ${found.rows.length && found.last && where.length ? html`<p class="row"><button type="button" onClick=${() => found.load(true)}>Look further</button></p>` : null}
     </div>
-    <p class="readout">${found.rows.length ? html`${found.rows[0].id} to ${found.rows[found.rows.length - 1].id}${rank !== null && !where.length ? html` · entry ${number(rank)} of ${number(info && info.length)}` : ""}` : ""}</p></div>`;
+    <p class="readout">${first && last ? html`${first.id} to ${last.id}${rank !== null && !where.length ? html` · entry ${number(rank)} of ${number(info && info.length)}` : ""}` : ""}</p></div>`;
 }
 
 // ---- live ----
