@@ -161,6 +161,14 @@ def test_the_columns(tmp_path: Path) -> None:
         binary = rows[0, b"\xff"]
         assert (binary["key"], binary["value"], binary["expires_ms"]) == ("\\xff", "\x00\\xfe", 9_000_000_000_000)
         assert binary["expires"].year == 2255
+        client.setbit("bits", 1 << 30, 1)  # 128 MiB
+        client.setbit("bits", 0, 1)
+        outputs.run()
+        bits = outputs.rows()[5, b"bits"]
+        assert (bits["type"], bits["value"]) == ("string", None)
+        with outputs.store("7.0") as store:
+            store.execute("SELECT", 5)
+            assert store.execute("BITCOUNT", "bits") == 2
         assert rows[0, b"text"]["version"] < rows[0, b"zset"]["version"] < rows[0, b"stream"]["version"]
 
 

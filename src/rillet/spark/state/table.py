@@ -219,7 +219,8 @@ def _read_file(places: list[str]) -> Iterator[Any]:
     from rillet.spark.archive.parquet_reader import open_file
 
     with open_file([Path(place) for place in places]) as file:
-        yield from file.iter_batches(8192)
+        for number in range(file.num_row_groups):
+            yield from file.read_row_group(number).to_batches()
 
 
 __all__ = ["BUCKETS", "KEEP_REPLACED", "StateCounts", "StateTable", "read_state"]
