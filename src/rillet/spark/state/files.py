@@ -27,13 +27,13 @@ from typing import Any
 from rillet.errors import RilletError
 from rillet.spark.archive.manifest import Part
 from rillet.spark.archive.targets import FileTarget
-from rillet.spark.changes.snapshot_parts import SnapshotPart, snapshot_keys
 from rillet.spark.changes.storage import Storage
-from rillet.spark.changes.values import Values, entries_of
-from rillet.spark.state.engine import StateKey
-from rillet.spark.state.touched import Moves
 from rillet.store import Store
+from rillet.store.batch_engine import StateKey
+from rillet.store.dumped_values import Values, entries_of
+from rillet.store.rdb_parts import SnapshotPart, snapshot_keys
 from rillet.store.rdb_tables import moment, shown
+from rillet.store.touched_keys import Moves
 from rillet.types.stream.id import StreamID
 
 _GROUP_ROWS = 1 << 15
