@@ -38,10 +38,10 @@ from rillet.protocol.command_parser import pack_command
 from rillet.replication.applier import Applier
 from rillet.spark.changes.options import parse_changes
 from rillet.spark.changes.rows import SCHEMA, entry_of
-from rillet.spark.changes.snapshot_parts import SnapshotParts, snapshot_keys, split
 from rillet.spark.changes.source import ChangesReader
 from rillet.spark.options import OptionError
 from rillet.spark.read.data_loss import DataLoss
+from rillet.store.rdb_parts import SnapshotParts, snapshot_keys, split
 from tests.judge import Judge, required_binary, running_redis
 from tests.replication.load import Load, differences, lasts
 from tests.replication.proxy import Proxy

@@ -18,9 +18,9 @@ from rillet.spark.archive.files import ArchiveError
 from rillet.spark.archive.layout import Archive
 from rillet.spark.options import OptionError
 from rillet.spark.pipelines.archive import FileOptions
-from rillet.spark.pipelines.changes import Job, problems
+from rillet.spark.pipelines.changes import ChangesJob, problems
 from rillet.spark.read.data_loss import DataLoss
-from rillet.spark.state.touched import TouchedKeys
+from rillet.store.touched_keys import TouchedKeys
 from tests.judge import Judge, required_binary, running_redis
 from tests.replication.load import Load, differences, lasts
 from tests.variants import long
@@ -56,7 +56,8 @@ class Outputs:
 
     def run(self, at: Callable[[str], None] | None = None, buckets: int = 4) -> Any:
         """Run a job once; `at` is called at the steps of the commits."""
-        job = Job(self.archive, self.state, self._options, None, here, 2, FileOptions(small_files=4), buckets=buckets)
+        files = FileOptions(small_files=4)
+        job = ChangesJob(self.archive, self.state, self._options, None, here, 2, files, buckets=buckets)
         for output in job._outputs:
             if at is not None:
                 (output.archive if hasattr(output, "archive") else output.table.archive).at = at
@@ -161,6 +162,14 @@ def test_the_columns(tmp_path: Path) -> None:
         binary = rows[0, b"\xff"]
         assert (binary["key"], binary["value"], binary["expires_ms"]) == ("\\xff", "\x00\\xfe", 9_000_000_000_000)
         assert binary["expires"].year == 2255
+        client.setbit("bits", 1 << 30, 1)  # 128 MiB
+        client.setbit("bits", 0, 1)
+        outputs.run()
+        bits = outputs.rows()[5, b"bits"]
+        assert (bits["type"], bits["value"]) == ("string", None)
+        with outputs.store("7.0") as store:
+            store.execute("SELECT", 5)
+            assert store.execute("BITCOUNT", "bits") == 2
         assert rows[0, b"text"]["version"] < rows[0, b"zset"]["version"] < rows[0, b"stream"]["version"]
 
 
@@ -337,7 +346,7 @@ def test_problems(tmp_path: Path) -> None:
     wrong = problems(None, tmp_path, {"keys": "a*", "startingOffsets": "latest"})
     assert len(wrong) == 2
     with pytest.raises(OptionError, match="each of its masters"):
-        Job(tmp_path, None, {"url": "redis+cluster://127.0.0.1"}, None, here, 1, FileOptions())
+        ChangesJob(tmp_path, None, {"url": "redis+cluster://127.0.0.1"}, None, here, 1, FileOptions())
 
 
 @pytest.mark.spark

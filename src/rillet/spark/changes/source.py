@@ -27,7 +27,6 @@ from rillet.spark.changes.offsets import ChangesOffset
 from rillet.spark.changes.options import ChangesOptions, parse_changes
 from rillet.spark.changes.receiver import Receiver
 from rillet.spark.changes.rows import SCHEMA, check_schema, read_file, read_snapshot
-from rillet.spark.changes.snapshot_parts import SnapshotPart
 from rillet.spark.changes.storage import Storage, StoredFile
 from rillet.spark.errors import plainly
 from rillet.spark.failed_reader import FailedReader
@@ -35,6 +34,7 @@ from rillet.spark.options import OptionError
 from rillet.spark.read.data_loss import DataLoss
 from rillet.spark.worker_socket import InTask
 from rillet.store.follow.stream_reader import StreamLost, server_position
+from rillet.store.rdb_parts import SnapshotPart
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

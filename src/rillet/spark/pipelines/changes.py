@@ -205,7 +205,7 @@ def changes(
     if wrong := problems(archive, state, options):
         raise OptionError(f"rillet: {'; '.join(wrong)}")
     files = FileOptions(small_files, target_bytes, compression, keep_replaced)
-    job = Job(
+    job = ChangesJob(
         archive, state, options, schema, python_tasks(spark), default_parallelism(spark) or 1, files, buckets=buckets,
         stop=stop, progress=progress,
     )  # fmt: skip
@@ -231,7 +231,7 @@ def problems(archive: str | Path | None, state: str | Path | None, options: Mapp
     return wrong
 
 
-class Job:
+class ChangesJob:
     """A run; use it inside `writing`, which locks the outputs."""
 
     def __init__(

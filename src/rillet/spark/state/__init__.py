@@ -1,7 +1,8 @@
 """A table with the value of every key of a server, which changes keep up to date (docs/pipelines.md, Changes).
 
-    touched     the keys that a batch of changes reads and writes, and what it does to whole databases
-    engine      applies a batch to those keys
+    batches     the commands of a batch of changes
     files       the table's files: rows of keys, lookup and merge as tasks
     table       StateTable: the commits, and the reader
+
+rillet.store.touched_keys finds the keys that a batch reads and writes; rillet.store.batch_engine applies it to them.
 """

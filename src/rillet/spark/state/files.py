@@ -13,30 +13,32 @@
                 └── lookup_task: the keys that a batch needs
 
 `dump` is the exact value, with groups, pending entries and expiries of fields; a batch is applied to it. The other
-columns are text: bytes that are not UTF-8 become \\x.. escapes.
+columns are text: bytes that are not UTF-8 become \\x.. escapes. A value of more than 64 MiB has only `dump`.
+
+A file's row groups have at most 64 MiB or one row, and are read one after another, so a task holds little more.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from rillet.errors import RilletError
 from rillet.spark.archive.manifest import Part
 from rillet.spark.archive.targets import FileTarget
-from rillet.spark.changes.snapshot_parts import SnapshotPart, snapshot_keys
 from rillet.spark.changes.storage import Storage
-from rillet.spark.changes.values import Values, entries_of
-from rillet.spark.state.engine import StateKey
-from rillet.spark.state.touched import Moves
 from rillet.store import Store
+from rillet.store.batch_engine import StateKey
+from rillet.store.dumped_values import Values, entries_of
+from rillet.store.rdb_parts import SnapshotPart, snapshot_keys
 from rillet.store.rdb_tables import moment, shown
+from rillet.store.touched_keys import Moves
 from rillet.types.stream.id import StreamID
 
 _GROUP_ROWS = 1 << 15
 _WAITING_BYTES = 64 << 20  # of rows of all open files of a task
-_BATCH = 8192
+_MOST_TEXT = 64 << 20  # bytes of a value that is shown as text
 _LOOKUP = ("db", "key_bytes", "expires_ms", "version", "dump")
 
 
@@ -75,8 +77,8 @@ class RowMaker:
         for one in self._values.values():
             one.__exit__(None, None, None)
 
-    def row(self, one: StateKey) -> dict[str, Any]:
-        """Return the row of a key."""
+    def row(self, one: StateKey) -> tuple[dict[str, Any], int]:
+        """Return the row of a key, and about how many bytes it has."""
         version = int.from_bytes(one.payload[-10:-8], "little")
         values = self._values.get(version)
         if values is None:
@@ -89,25 +91,49 @@ class RowMaker:
         }  # fmt: skip
         with values.holding(one.key, one.payload) as store:
             row["type"] = kind = store.execute("TYPE", one.key).decode()
-            row.update(_columns(store, one.key, kind))
-        return row
+            words = _words(store, one.key, kind)
+        size = sum(map(len, words)) + 8 * len(words)
+        if size <= _MOST_TEXT:
+            row.update(_columns(words, kind))
+        return row, 256 + len(one.payload) + min(size, _MOST_TEXT)
 
 
-def _columns(store: Store, key: bytes, kind: str) -> dict[str, Any]:
+def _words(store: Store, key: bytes, kind: str) -> list[Any]:
+    """Return the elements of a value; those of a stream are ID, number of words, words."""
     if kind == "string":
-        return {"value": shown(store.execute("GET", key))}
+        return [store.execute("GET", key)]
     if kind == "list":
-        return {"elements": list(map(shown, store.execute("LRANGE", key, 0, -1)))}
+        return list(store.execute("LRANGE", key, 0, -1))
     if kind == "set":
-        return {"elements": list(map(shown, sorted(store.execute("SMEMBERS", key))))}
+        return sorted(store.execute("SMEMBERS", key))
     if kind == "hash":
-        return {"fields": _pairs(store.execute("HGETALL", key))}
+        return list(store.execute("HGETALL", key))
     if kind == "zset":
-        words = store.execute("ZRANGE", key, 0, -1, "WITHSCORES")
-        return {"scores": [(shown(name), float(score)) for name, score in zip(words[::2], words[1::2], strict=True)]}
+        return list(store.execute("ZRANGE", key, 0, -1, "WITHSCORES"))
     if kind == "stream":
-        return {"entries": [{"id": one.decode(), "fields": _pairs(words)} for one, words in entries_of(store, key)]}
-    return {}
+        return [word for one, words in entries_of(store, key) for word in (one, b"%d" % len(words), *words)]
+    return []
+
+
+def _columns(words: list[bytes], kind: str) -> dict[str, Any]:
+    """Return the columns of a value that has these elements."""
+    if kind == "string":
+        return {"value": shown(words[0])}
+    if kind in ("list", "set"):
+        return {"elements": list(map(shown, words))}
+    if kind == "hash":
+        return {"fields": _pairs(words)}
+    if kind == "zset":
+        return {"scores": [(shown(name), float(score)) for name, score in zip(words[::2], words[1::2], strict=True)]}
+    return {"entries": list(_entries(words))} if kind == "stream" else {}
+
+
+def _entries(words: list[bytes]) -> Iterator[dict[str, Any]]:
+    at = 0
+    while at < len(words):
+        end = at + 2 + int(words[at + 1])
+        yield {"id": words[at].decode(), "fields": _pairs(words[at + 2 : end])}
+        at = end
 
 
 def _pairs(words: list[bytes]) -> list[tuple[str, str]]:
@@ -129,30 +155,37 @@ class StateFile:
         self._path, self._file = target.create()
         self._writer = pq.ParquetWriter(self._file, self._schema, compression=target.compression, use_dictionary=False)
         self._rows: list[dict[str, Any]] = []
-        self.waiting = self._written = 0
+        self._tables: list[Any] = []  # rows of other files
+        self.waiting = self._count = self._written = 0
 
-    def add(self, row: dict[str, Any]) -> None:
-        """Add a row."""
+    def add(self, row: dict[str, Any], size: int) -> None:
+        """Add a row of about `size` bytes."""
+        self._make_room(1, size)
         self._rows.append(row)
-        self.waiting += 2 * len(row["dump"]) + 256
-        if len(self._rows) >= _GROUP_ROWS or self.waiting >= _WAITING_BYTES:
-            self.flush()
 
-    def write(self, batch: Any) -> None:
-        """Add rows of another file."""
-        self.flush()
-        if batch.num_rows:
-            self._writer.write_batch(batch)
-            self._written += batch.num_rows
+    def copy(self, table: Any) -> None:
+        """Add the rows of a row group of another file."""
+        if table.num_rows:
+            self._make_room(table.num_rows, table.nbytes)
+            self._tables.append(table)
+
+    def _make_room(self, rows: int, size: int) -> None:
+        """Count rows that are added; before that, write the waiting ones if the group would become too large."""
+        if self._count and (self._count + rows > _GROUP_ROWS or self.waiting + size > _WAITING_BYTES):
+            self.flush()
+        self._count += rows
+        self.waiting += size
 
     def flush(self) -> None:
-        """Write the waiting rows."""
+        """Write the waiting rows as a row group."""
         import pyarrow as pa
 
         if self._rows:
-            self._writer.write_batch(pa.RecordBatch.from_pylist(self._rows, schema=self._schema))
-            self._written += len(self._rows)
-        self._rows, self.waiting = [], 0
+            self._tables.append(pa.Table.from_pylist(self._rows, schema=self._schema))
+        if self._tables:
+            self._writer.write_table(pa.concat_tables(self._tables), row_group_size=self._count)
+        self._written += self._count
+        self._rows, self._tables, self.waiting, self._count = [], [], 0, 0
 
     def close(self) -> Part:
         """Complete the file; return its description."""
@@ -177,7 +210,7 @@ def snapshot_task(folder: str, run: str, parts: Iterable[SnapshotPart], offset: 
                 bucket = bucket_of(key.key, buckets)
                 if bucket not in files:
                     files[bucket] = StateFile(target, bucket, offset)
-                files[bucket].add(rows.row(StateKey(key.db, key.key, key.expires, offset, key.payload)))
+                files[bucket].add(*rows.row(StateKey(key.db, key.key, key.expires, offset, key.payload)))
                 if sum(file.waiting for file in files.values()) > _WAITING_BYTES:
                     max(files.values(), key=lambda file: file.waiting).flush()
     return [file.close() for file in files.values()]
@@ -188,7 +221,8 @@ def lookup_task(path: str, wanted: frozenset[tuple[int, bytes]], whole: frozense
     """Return the wanted keys of a file, and all keys of the databases `whole`."""
     found = []
     with target.read(path) as file:
-        for batch in file.iter_batches(_BATCH, columns=list(_LOOKUP)):
+        for number in range(file.num_row_groups):
+            batch = file.read_row_group(number, columns=list(_LOOKUP))
             dbs, keys = batch.column("db").to_pylist(), batch.column("key_bytes").to_pylist()
             for row, place in enumerate(zip(dbs, keys, strict=True)):
                 if place in wanted or place[0] in whole:
@@ -209,11 +243,11 @@ def merge_task(bucket: int, offset: int, olds: Iterable[str], gone: frozenset[tu
     made = StateFile(target, bucket, offset)
     for path in olds:
         with target.read(path) as file:
-            for batch in file.iter_batches(_BATCH):
-                made.write(_kept(batch, gone, moves))
+            for number in range(file.num_row_groups):
+                made.copy(_kept(file.read_row_group(number), gone, moves))
     with RowMaker() as rows:
         for one in written:
-            made.add(rows.row(one))
+            made.add(*rows.row(one))
     return made.close()
 
 
@@ -223,7 +257,7 @@ def _kept(batch: Any, gone: frozenset[tuple[int, bytes]], moves: Moves | None) -
 
     if not gone and moves is None:
         return batch
-    if batch.schema.names[0] != "db":
+    if batch.schema.names[:1] != ["db"]:
         raise RilletError("rillet: a file of the state table has other columns")
     dbs: list[int | None] = batch.column("db").to_pylist()
     if moves is not None:

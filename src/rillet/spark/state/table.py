@@ -33,12 +33,13 @@ from rillet.spark.archive.files import ArchiveError
 from rillet.spark.archive.layout import Archive
 from rillet.spark.archive.manifest import ArchiveManifest, Part
 from rillet.spark.archive.targets import FileTarget
-from rillet.spark.changes.snapshot_parts import SnapshotPart
 from rillet.spark.changes.storage import Storage, StoredFile
 from rillet.spark.connect import Work
-from rillet.spark.state.engine import BatchEngine, StateKey, batch_commands
+from rillet.spark.state.batches import batch_commands
 from rillet.spark.state.files import bucket_of, lookup_task, merge_task, schema, snapshot_task
-from rillet.spark.state.touched import TouchedKeys
+from rillet.store.batch_engine import BatchEngine, StateKey
+from rillet.store.rdb_parts import SnapshotPart
+from rillet.store.touched_keys import TouchedKeys
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -219,7 +220,8 @@ def _read_file(places: list[str]) -> Iterator[Any]:
     from rillet.spark.archive.parquet_reader import open_file
 
     with open_file([Path(place) for place in places]) as file:
-        yield from file.iter_batches(8192)
+        for number in range(file.num_row_groups):
+            yield from file.read_row_group(number).to_batches()
 
 
 __all__ = ["BUCKETS", "KEEP_REPLACED", "StateCounts", "StateTable", "read_state"]

@@ -20,14 +20,11 @@ from rillet.errors import Corrupt, RilletError
 from rillet.keyspace.clock import ManualClock
 from rillet.protocol.command_parser import pack_command
 from rillet.replication.applier import Applier
-from rillet.replication.changes import UnitParser
-from rillet.spark.changes.storage import Storage, StoredFile
-from rillet.spark.changes.values import store_without_expiry
-from rillet.spark.state.touched import TouchedKeys
+from rillet.store.dumped_values import store_without_expiry
+from rillet.store.touched_keys import TouchedKeys
 from rillet.types.rdb import value as rdb
 from rillet.types.stream.value import Stream
 
-_WITHOUT_KEYS = frozenset((b"FUNCTION", b"SCRIPT", b"PUBLISH", b"SPUBLISH"))
 _AT_ONCE = 256  # commands that are applied together
 
 
@@ -48,16 +45,6 @@ class StateKey(NamedTuple):
     expires: int
     version: int
     payload: bytes
-
-
-def batch_commands(storage: Storage, files: Iterable[StoredFile]) -> Iterator[BatchCommand]:
-    """Yield the commands of stored files that change keys."""
-    for file in files:
-        for record in storage.read(file):
-            for unit in UnitParser(record.start, record.db).feed(record.data):
-                for (db, words), end in zip(unit.commands, unit.ends, strict=True):
-                    if words[0].upper() not in _WITHOUT_KEYS:
-                        yield BatchCommand(db, words, end, record.arrived)
 
 
 class BatchEngine:
@@ -126,4 +113,4 @@ class BatchEngine:
                 yield StateKey(db, key, database.get_expire(key), version, rdb.dump(value))
 
 
-__all__ = ["BatchCommand", "BatchEngine", "StateKey", "batch_commands"]
+__all__ = ["BatchCommand", "BatchEngine", "StateKey"]
