@@ -22,8 +22,11 @@ pytestmark = pytest.mark.once
 
 VALKEY = os.environ.get("RILLET_VALKEY")
 NEWER = os.environ.get("RILLET_NEWER_REDIS")
-PLACES = ["directory", "attached", "served", *(["redis"] if redis_binary() else []), *(["valkey"] if VALKEY else []),
-          *(["newer"] if NEWER else [])]  # fmt: skip
+PLACES = [
+    "directory", *(["redis"] if redis_binary() else []),
+    *(pytest.param(name, marks=pytest.mark.long) for name, present in (
+        ("attached", True), ("served", True), ("valkey", VALKEY), ("newer", NEWER)) if present),
+]  # fmt: skip
 
 
 @pytest.fixture(params=PLACES, scope="module")

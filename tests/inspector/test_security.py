@@ -195,3 +195,9 @@ def test_damaged_bytes_are_shown_as_bytes() -> None:
     assert "listpack" in found["facts"]["problem"]
     assert "".join(span["hex"] for span in found["spans"]) == block.data.hex()
     assert lay_out(Listpack().to_bytes()).elements == []
+
+
+def test_the_vendored_scripts_match_their_lock_file() -> None:
+    from tools.vendor_pages import problems
+
+    assert problems() == []

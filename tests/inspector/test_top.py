@@ -107,7 +107,7 @@ def test_a_place_that_does_not_exist(tmp_path: Path, name: str) -> None:
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("end", [pytest.param(signal.SIGTERM, marks=pytest.mark.long), signal.SIGKILL])
 def test_the_page_of_a_server(tmp_path: Path, end: int) -> None:
     serving = command("serve", "--port", free_port(), "--dir", tmp_path, "--requirepass", "p@ss:/", "--inspect-port", 0)
     pipe = subprocess.PIPE

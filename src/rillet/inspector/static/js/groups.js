@@ -117,7 +117,7 @@ export default function GroupsView({ place, values, overview }) {
       <${Table} label="Groups" rows=${groups} keyOf=${(one) => one.name} rowClass=${(one) => (group && one.name === group.name ? "on" : "")} onRow=${open} columns=${[
         { name: "Group", of: (one) => one.name, cell: (one) => html`<button type="button" class="link" aria-pressed=${group && one.name === group.name} onClick=${() => open(one)}>${one.name}</button>` },
         { name: "Lag", right: true, of: (one) => one.lag, cell: (one) => html`<${Lag} group=${one} />` },
-        { name: "Last delivered", cell: (one) => html`<span class="mono">${one.last_delivered_id}</span> <span class="muted small">${moment(msOf(one.last_delivered_id))}</span>` },
+        { name: "Last delivered", cell: (one) => html`<span class="mono nowrap">${one.last_delivered_id}</span> <span class="muted small">${moment(msOf(one.last_delivered_id))}</span>` },
         { name: "Read", right: true, of: (one) => one.entries_read, cell: (one) => (one.entries_read === null ? html`<span class="muted" title="The server does not know how many entries the group has read">–</span>` : number(one.entries_read)) },
         { name: "Pending", right: true, of: (one) => one.pending, cell: (one) => number(one.pending) },
         { name: "Oldest", right: true, of: (one) => one.oldest_ms, cell: (one) => html`<span class=${one.oldest_ms > 36e5 ? "badge bad" : one.oldest_ms > STUCK ? "badge warn" : ""}>${duration(one.oldest_ms)}</span>` },

@@ -22,7 +22,7 @@ const STREAMS = [
 
 function memoryChart({ axis, color }) {
   return {
-    scales: { x: { time: true }, y: { range: (u, low, high) => [0, Math.max(1, (high || 1) * 1.15)] } },
+    scales: { x: { time: true, range: (u, low, high) => { const end = high || Date.now() / 1000; return [Math.min(low || end, end - 60), end]; } }, y: { range: (u, low, high) => [0, Math.max(1, (high || 1) * 1.15)] } },
     axes: [{ ...axis }, { ...axis, size: 78, values: (u, all) => all.map(size) }],
     series: [{}, { stroke: color("--c1"), fill: color("--accent-soft"), width: 1.6, points: { show: false } }, { stroke: color("--c3"), width: 1.2, dash: [4, 3], points: { show: false } }],
     cursor: { y: false },

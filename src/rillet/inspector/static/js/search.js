@@ -60,7 +60,7 @@ export default function SearchView({ values }) {
           ${entries.running ? html`<button type="button" onClick=${entries.stop}>Stop</button>` : html`<button class="primary" type="submit">Search</button>`}</div></form>
         <${Status} found=${entries} />
         ${entries.rows.length ? html`<${Table} label="Entries found" rows=${entries.rows} most=${1000} keyOf=${(one) => one.id} columns=${[
-          { name: "Entry", cell: (one) => html`<a class="mono" href=${link("stream", { key: stream, at: one.id })}>${one.id}</a>` },
+          { name: "Entry", cell: (one) => html`<a class="mono nowrap" href=${link("stream", { key: stream, at: one.id })}>${one.id}</a>` },
           { name: "Time (UTC)", cell: (one) => html`<span class="nowrap muted">${moment(one.ms)}</span>` },
           { name: "Fields", cell: (one) => html`<${EntryCells} fields=${one.fields} most=${5} />` }]} />` : entries.done ? html`<${Empty}>No entry matches.<//>` : null}</div><//>
   </div>`;
