@@ -64,6 +64,7 @@ def same(master: redis.Redis, replica: redis.Redis) -> None:
 
 
 @pytest.mark.peer("newest", "8.6")
+@pytest.mark.long
 @pytest.mark.parametrize(("compat", "way"), [("8.6", "disabled"), *(("newest", way) for way in WAYS)])
 def test_a_replica_of_redis(tmp_path: Path, compat: str, way: str) -> None:
     with genuine(tmp_path / "m", "--rdb-key-save-delay", "300", compat=compat) as judge:
@@ -106,6 +107,7 @@ def followers(kind: str, port: int, folder: Path, *options: str, compat: str = "
 
 
 @pytest.mark.peer("newest", "8.6")
+@pytest.mark.long
 @pytest.mark.parametrize(("compat", "kind", "way"), [
     ("8.6", "genuine", "disabled"), ("newest", "genuine", "disabled"), ("newest", "genuine", "swapdb"),
     ("newest", "rillet", "disabled"), ("newest", "rillet", "swapdb"),

@@ -29,6 +29,7 @@ def again(replica: redis.Redis, port: int) -> None:
 
 
 @pytest.mark.peer("newest")
+@pytest.mark.long
 @pytest.mark.parametrize("second", [False, True], ids=["first", "second"])
 def test_links_cut_at_each_byte_of_the_handshake(tmp_path: Path, second: bool) -> None:
     """One of the two links ends after each number of the master's bytes, up to the first ones behind the handshake."""
@@ -83,6 +84,7 @@ def test_links_cut_anywhere(tmp_path: Path, role: str, way: str) -> None:
 
 
 @pytest.mark.peer("newest")
+@pytest.mark.long
 @pytest.mark.parametrize(("role", "way"), [("replica", "disabled"), ("replica", "swapdb"), ("master", "disabled")])
 def test_a_master_that_is_killed(tmp_path: Path, role: str, way: str) -> None:
     kinds = ("newest", "rillet") if role == "replica" else ("rillet", "newest")
@@ -111,6 +113,7 @@ def test_a_master_that_is_killed(tmp_path: Path, role: str, way: str) -> None:
 
 
 @pytest.mark.peer("newest")
+@pytest.mark.long
 @pytest.mark.parametrize(("link", "at"), [(0, 30), (1, 1), (1, 60), (1, 1000)])
 def test_a_link_that_stalls(tmp_path: Path, link: int, at: int) -> None:
     """The handshake of each link, the reply of the second one, and the snapshot stall: repl-timeout ends both links."""
@@ -127,6 +130,7 @@ def test_a_link_that_stalls(tmp_path: Path, link: int, at: int) -> None:
 
 
 @pytest.mark.peer("newest")
+@pytest.mark.long
 def test_the_first_link_ends_while_a_file_is_loaded(tmp_path: Path) -> None:
     """The replica loads the file, applies what it has of the stream, and continues with the rest."""
     with genuine(tmp_path / "m") as judge, Proxy(judge.port) as proxy:
@@ -147,6 +151,7 @@ def test_the_first_link_ends_while_a_file_is_loaded(tmp_path: Path) -> None:
 
 
 @pytest.mark.peer("newest")
+@pytest.mark.long
 @pytest.mark.parametrize("way", ["swapdb", "flushdb"])
 def test_the_first_link_ends_while_a_stream_is_loaded(tmp_path: Path, way: str) -> None:
     """The load is aborted: with swapdb the old data stays, with flushdb there is none."""
@@ -170,6 +175,7 @@ def test_the_first_link_ends_while_a_stream_is_loaded(tmp_path: Path, way: str) 
 
 
 @pytest.mark.peer("newest")
+@pytest.mark.long
 def test_the_limit_of_the_buffer(tmp_path: Path) -> None:
     """replica-full-sync-buffer-limit: above it the master keeps the stream; nothing is lost and nothing repeated."""
     with genuine(tmp_path / "m", "--client-output-buffer-limit", "replica 0 0 0") as judge:
@@ -198,6 +204,7 @@ def stopped(pid: int) -> bool:
 
 
 @pytest.mark.peer("newest")
+@pytest.mark.long
 @pytest.mark.parametrize("command", ["CLIENT KILL TYPE master", "REPLICAOF NO ONE"])
 def test_the_link_ends_while_the_buffer_is_applied(tmp_path: Path, command: str) -> None:
     """The replica has a prefix of the stream, at the offset that it reports, and continues there."""
@@ -340,6 +347,7 @@ def test_a_line_break_shows_that_a_replica_is_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.peer("newest")
+@pytest.mark.long
 def test_a_replica_without_the_setting(tmp_path: Path) -> None:
     with genuine(tmp_path / "m") as judge:
         master = judge.client()
@@ -347,3 +355,32 @@ def test_a_replica_without_the_setting(tmp_path: Path) -> None:
         with replica_of(judge.port, tmp_path, "--repl-rdb-channel", "no") as server:
             same(master, client_of(server.port))
             assert logged(tmp_path, STARTED) == 0
+
+
+def test_the_time_without_a_master(tmp_path: Path) -> None:
+    """total_disconnect_time_sec grows until the stream is followed again, also while the server is a master."""
+    with ours(tmp_path / "m") as server, replica_of(server.port, tmp_path / "r") as other:
+        master, replica = client_of(server.port), client_of(other.port)
+        await_equal(master, replica)
+        assert info(replica)["total_disconnect_time_sec"] == "0"
+        replica.execute_command("REPLICAOF", "NO", "ONE")
+        began = int(replica.execute_command("TIME")[0])
+        until(lambda: int(replica.execute_command("TIME")[0]) >= began + 2)
+        replica.execute_command("REPLICAOF", "127.0.0.1", server.port)
+        await_equal(master, replica)
+        assert int(info(replica)["total_disconnect_time_sec"]) >= 1
+
+
+def test_steps_at_which_a_process_stops(tmp_path: Path) -> None:
+    """DEBUG REPL-PAUSE after-fork and before-rdb-channel stop the master and the replica; a wrong step is an error."""
+    with ours(tmp_path / "m") as server, ours(tmp_path / "r") as other:
+        master, replica = client_of(server.port), client_of(other.port)
+        with pytest.raises(redis.ResponseError, match="(?i)unknown subcommand"):
+            master.execute_command("DEBUG", "REPL-PAUSE", "nowhere")
+        master.execute_command("DEBUG", "REPL-PAUSE", "after-fork")
+        replica.execute_command("DEBUG", "REPL-PAUSE", "before-rdb-channel")
+        replica.execute_command("REPLICAOF", "127.0.0.1", server.port)
+        for process in (other.process, server.process):
+            until(lambda process=process: stopped(process.pid))  # type: ignore[misc]
+            os.kill(process.pid, signal.SIGCONT)
+        same(master, replica)
