@@ -84,9 +84,9 @@ UNITS: dict[str, Unit] = {
 # The units about users, which exist in every suite.
 USERS = {
     "7.0": {"unit/acl": Unit(90, 90), "unit/acl-v2": Unit(30, 30), "unit/auth": Unit(10, 10)},
-    "8.6": {"unit/acl": Unit(109, 110), "unit/acl-v2": Unit(34, 34), "unit/auth": Unit(10, 12)},
+    "8.6": {"unit/acl": Unit(110, 110), "unit/acl-v2": Unit(34, 34), "unit/auth": Unit(12, 12)},
     "newest": {"unit/acl": Unit(111, 112), "unit/acl-v2": Unit(34, 34), "unit/auth": Unit(12, 12)},
-    "valkey": {"unit/acl": Unit(112, 116), "unit/acl-v2": Unit(78, 78), "unit/auth": Unit(12, 16)},
+    "valkey": {"unit/acl": Unit(115, 116), "unit/acl-v2": Unit(78, 78), "unit/auth": Unit(13, 16)},
 }
 
 RANDOM = Unit(0, 0, varies=True)
@@ -136,6 +136,7 @@ REPLICATION = {
     },
     "valkey": {
         "integration/replica-redirect": Unit(11, 11),
+        "integration/replication": Unit(64, 65),
         "integration/replication-2": Unit(7, 7),
         "integration/replication-3": Unit(7, 7),
         "integration/replication-4": Unit(17, 17),

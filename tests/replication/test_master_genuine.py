@@ -70,8 +70,10 @@ def follow(folder: Path, compat: str, seed: int, steps: int, cuts: int, *argumen
             replica = client(judge.port)
             write(made, one, steps // 3)
             until(lambda: fields(replica, "replication")["master_link_status"] == "up", "the replica synchronises")
-            for _ in range(cuts):
+            for cut in range(cuts):
                 write(made, one, steps // 3 // cuts)
+                # A link that is not there again could not be cut.
+                until(lambda cut=cut: int(fields(master, "stats")["sync_partial_ok"]) == cut, f"link {cut} begins")  # type: ignore[misc]
                 victim, kind = chance.choice(((master, "replica"), (replica, "master")))
                 victim.execute_command("CLIENT", "KILL", "TYPE", kind)
             write(made, one, 20)
@@ -80,6 +82,7 @@ def follow(folder: Path, compat: str, seed: int, steps: int, cuts: int, *argumen
             except redis.ResponseError:
                 pass
             assert master.execute_command("WAIT", 1, 60_000) == 1
+            until(lambda: int(fields(master, "stats")["sync_partial_ok"]) == cuts, "the last link begins")
             ours, theirs = digests(master), digests(replica)
             assert {key for key in ours | theirs if ours.get(key) != theirs.get(key)} == set()
             facts = fields(master, "stats")

@@ -95,6 +95,8 @@ def test_the_server_logs_the_settings_that_have_no_effect(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(("text", "valkey"), [
     ("Connecting to MASTER 127.0.0.1:6379", "Connecting to PRIMARY 127.0.0.1:6379"),
+    ("Timeout connecting to the MASTER...", "Timeout connecting to the PRIMARY..."),
+    ("Connecting to MASTER master.example:6379", "Connecting to PRIMARY master.example:6379"),
     ("Connecting to MASTER master:6379", "Connecting to PRIMARY master:6379"),
     ("Reconnecting to MASTER master-1.example:6379", "Reconnecting to PRIMARY master-1.example:6379"),
     ("MASTER <-> REPLICA sync: Master accepted a Partial Resynchronization.",

@@ -44,7 +44,7 @@ _STDOUT = 1
 LOGGER = logger("server")
 
 
-_MASTER = re.compile(r"(?<![\w.-])(MASTER|[Mm]aster)(?![\w.-]|:\d)")  # as a word, not as the name of a host
+_MASTER = re.compile(r"(?<![\w.-])(MASTER|[Mm]aster)(?![\w-]|\.\w|:\d)")  # as a word, not as the name of a host
 _PRIMARY = {"MASTER": "PRIMARY", "Master": "Primary", "master": "primary"}
 
 
