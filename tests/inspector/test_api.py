@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from rillet.inspector.layout.payload import read_payload
 from rillet.inspector.openapi import describe
 from tests.inspector.conftest import Client, Open, fill, inspecting
 from tests.judge import redis_binary, running_redis
+from tests.package.test_modes import ROOT
 
 pytestmark = pytest.mark.once
 
@@ -381,7 +383,58 @@ def test_structures_in_memory_are_those_of_rillet(client: Client) -> None:
     if not client.inspector.place.is_rillet:
         assert found is None
         return
-    assert sum(table["used"] for table in found["tables"]) == 300  # in both tables while it rehashes
+    assert sum(table["used"] for table in found["tables"]) == 300  # two tables while it rehashes
     assert found["levels"][-1]["firsts"][0] == 0
     assert client.get("bytes", key="big")["shape"]["rehashidx"] >= -1
     assert client.get("bytes", key="hash")["shape"] is None
+
+
+def reads(client: Client) -> None:
+    """Send each kind of read once."""
+    assert client.get("streams")["streams"] == ["orders", "small"]
+    assert len(client.get("entries", key="orders", count=5)["entries"]) == 5
+    assert client.get("timeline", key="orders")["length"] == 248
+    assert client.get("groups", key="orders")["groups"][0]["pending"] == 25
+    assert len(client.get("pending", key="orders", group="billing")["pending"]) == 25
+    assert client.get("bytes", key="orders")["selected"]["facts"]["tombstones"] == 2
+    assert client.post("console", line="XLEN orders")["value"] == "248"
+    assert client.lines("search/keys", match="o*")[0]["found"]["key"] == "orders"
+    version, found = 0, client.get("overview")
+    while not (found["keys"]["complete"] and len(found["streams"]) == 2):
+        version = client.inspector.api.sampler.wait(version, 60)
+        found = client.get("overview")
+        assert found["problem"] == ""
+    assert found["keys"]["types"]["stream"]["keys"] == 2
+
+
+@pytest.mark.skipif(redis_binary() is None, reason="needs redis-server")
+def test_a_user_that_may_only_read(inspect: Open) -> None:
+    """The rule is that of docs/inspector.md."""
+    (rule,) = re.findall(r"`ACL SETUSER look ([^`]*)`", (ROOT / "docs/inspector.md").read_text())
+    with running_redis() as judge:
+        with rillet.connect(f"redis://127.0.0.1:{judge.port}") as store:
+            fill(store)
+            store.execute("ACL", "SETUSER", "look", *rule.split())
+        client = inspect(f"redis://look:secret@127.0.0.1:{judge.port}", write=True)
+        assert "secret" not in client.get("place")["name"]
+        reads(client)
+        assert client.post("console", line="SET a b", confirm="SET a b")["type"] == "error"
+
+
+@pytest.mark.long
+@pytest.mark.skipif(redis_binary() is None, reason="needs redis-server")
+def test_a_cluster(inspect: Open) -> None:
+    from tests.cluster import running_cluster
+
+    with running_cluster() as cluster:
+        with rillet.connect(cluster.url) as store:
+            fill(store)
+        client = inspect(cluster.url, write=True)
+        assert client.get("place")["cluster"] is True
+        reads(client)
+        shown = client.post("preview", action="dead-letter", key="orders", group="billing", target="dead",
+                            ids=["1795000000000-0"])  # fmt: skip
+        assert [line.split()[0] for line in shown["commands"]] == ["XADD", "XACK"]
+        client.post("act", action="dead-letter", key="orders", group="billing", target="dead",
+                    ids=["1795000000000-0"], confirm=shown["confirm"])  # fmt: skip
+        assert len(client.get("entries", key="dead")["entries"]) == 1

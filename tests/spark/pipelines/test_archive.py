@@ -366,7 +366,7 @@ def test_a_new_driver_completes_the_commit_of_a_killed_one(
     script = (
         "import os, signal, sys, rillet.spark\n"
         "from rillet.spark.archive.layout import Archive\n"
-        "Archive.__init__.__defaults__ = (lambda step: step == 'placed' and os.killpg(0, signal.SIGKILL),)\n"
+        "Archive.__init__.__defaults__ = (lambda step: step == 'placed' and os.killpg(0, signal.SIGKILL), 'stream')\n"
         "from rillet.spark.pipelines import archive\n"
         "spark = rillet.spark.session('local[1]', spark_driver_memory='512m')\n"
         "archive(spark, sys.argv[1], url=sys.argv[2], stream='events', maxEntriesPerTrigger='1000', trim=True)\n"
