@@ -107,20 +107,26 @@ def test_a_place_that_does_not_exist(tmp_path: Path, name: str) -> None:
     assert "Traceback" not in done.stderr
 
 
+def told_by(server: subprocess.Popen[str]) -> tuple[str, str]:
+    """Return the address and the token that the inspector of a server prints; the password is in no line."""
+    assert server.stdout is not None
+    told = ""
+    while "open http" not in told:
+        told = server.stdout.readline()
+        assert told, server.stderr.read() if server.stderr else ""
+        assert "p@ss" not in told
+    found = re.search(r"(http://127\.0\.0\.1:\d+)/\?token=(\S+)", told)
+    assert found is not None
+    return found[1], found[2]
+
+
 @pytest.mark.parametrize("end", [pytest.param(signal.SIGTERM, marks=pytest.mark.long), signal.SIGKILL])
 def test_the_page_of_a_server(tmp_path: Path, end: int) -> None:
     serving = command("serve", "--port", free_port(), "--dir", tmp_path, "--requirepass", "p@ss:/", "--inspect-port", 0)
     pipe = subprocess.PIPE
     with subprocess.Popen(serving, env=environment(), text=True, stdout=pipe, stderr=pipe) as server:
         assert server.stdout is not None
-        told = ""
-        while "open http" not in told:
-            told = server.stdout.readline()
-            assert told, server.stderr.read() if server.stderr else ""
-            assert "p@ss" not in told
-        found = re.search(r"(http://127\.0\.0\.1:\d+)/\?token=(\S+)", told)
-        assert found is not None
-        base, token = found.groups()
+        base, token = told_by(server)
         with httpx.Client(base_url=base, headers={"authorization": f"Bearer {token}"}, trust_env=False) as client:
             facts = client.get("/api/place", timeout=60).json()
             assert facts["server"].startswith("rillet")
@@ -130,6 +136,35 @@ def test_the_page_of_a_server(tmp_path: Path, end: int) -> None:
         server.wait(timeout=60)
         # The pipe ends when the inspector, which has it too, has ended.
         server.stdout.read()
+
+
+@pytest.mark.long
+def test_the_page_of_a_server_with_tls_only(tmp_path: Path) -> None:
+    """Also from another inspector, with the url's TLS and user."""
+    from tests.authority import make_authority
+    from tests.inspector.conftest import inspecting
+
+    authority = make_authority(tmp_path)
+    port = free_port()
+    serving = command(
+        "serve", "--port", 0, "--tls-port", port, "--dir", tmp_path, "--requirepass", "p@ss:/", "--inspect-port", 0,
+        "--tls-cert-file", authority.path("server.crt"), "--tls-key-file", authority.path("server.key"),
+        "--tls-ca-cert-file", authority.path("ca.crt"),
+    )  # fmt: skip
+    pipe = subprocess.PIPE
+    with subprocess.Popen(serving, env=environment(), text=True, stdout=pipe, stderr=pipe) as server:
+        try:
+            base, token = told_by(server)
+            headers = {"authorization": f"Bearer {token}"}
+            facts = httpx.get(f"{base}/api/place", headers=headers, trust_env=False, timeout=60).json()
+            assert facts["server"].startswith("rillet")
+            files = {"ssl_ca_certs": "ca.crt", "ssl_certfile": "client.crt", "ssl_keyfile": "client.key"}
+            query = "&".join(f"{name}={authority.path(file)}" for name, file in files.items())
+            with inspecting(f"rediss://default:p%40ss%3A%2F@localhost:{port}?{query}") as client:
+                assert client.get("place")["server"].startswith("rillet")
+        finally:
+            server.terminate()
+            server.communicate(timeout=60)
 
 
 def test_a_wrong_port_of_the_page(tmp_path: Path) -> None:

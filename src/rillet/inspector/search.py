@@ -42,7 +42,7 @@ class _Pace:
         began = time.perf_counter()
         with self._place.budget.asking():
             found = self._place.call(work)
-        self._sleep(min(0.5, pause_after(time.perf_counter() - began, SEARCH_SHARE)))
+        self._sleep(pause_after(time.perf_counter() - began, SEARCH_SHARE))
         return found
 
     def due(self) -> bool:
