@@ -178,7 +178,7 @@ def test_a_batch_that_fails_runs_again(spark: SparkSession, tmp_path: Path) -> N
                     .option("checkpointLocation", str(tmp_path / "checkpoint")).foreachBatch(take).start())  # fmt: skip
 
         with Writer(node.connect) as writer:
-            deadline = time.monotonic() + PATIENCE
+            deadline = time.monotonic() + 2 * PATIENCE
             while len(seen) < 8:
                 running = start()
                 while running.isActive and len(seen) < 8:
@@ -209,13 +209,13 @@ def test_a_restart_of_the_server(spark: SparkSession, tmp_path: Path, kind: str)
         node.start()
         table = Table(spark, node.port, tmp_path, timeout="60")
         running = table.start()
-        _await_attached(node)
+        _await_attached(node, running)
         for rounds in range(3):
             for number in range(200 * rounds + 1, 200 * rounds + 201):
                 node.client.set("k", str(number))
             node.stop()  # the server waits until its replicas have everything
             node.start()
-            _await_attached(node)
+            _await_attached(node, running)
         last = 601
         node.client.set("k", str(last))
         table.until(running, last)
@@ -225,9 +225,11 @@ def test_a_restart_of_the_server(spark: SparkSession, tmp_path: Path, kind: str)
         node.close()
 
 
-def _await_attached(node: Node) -> None:
+def _await_attached(node: Node, running: StreamingQuery) -> None:
+    """Return when the query receives the server's stream."""
     deadline = time.monotonic() + PATIENCE
     while node.facts()["connected_slaves"] == "0":
+        assert running.exception() is None
         assert time.monotonic() < deadline
         time.sleep(0.05)
 
