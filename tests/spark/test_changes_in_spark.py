@@ -71,11 +71,11 @@ def await_rows(running: StreamingQuery) -> None:
 
 
 class Writer:
-    """Sets k to 1, 2, 3 ... in a thread, by pipelines of a hundred; `client` may be exchanged."""
+    """Sets k to 1, 2, 3 ... in a thread, by pipelines of a hundred, with a pause of some seconds after each."""
 
-    def __init__(self, connect: Callable[[], Any], key: str = "k") -> None:
+    def __init__(self, connect: Callable[[], Any], pause: float = 0.01) -> None:
         self.written = 0
-        self._connect, self._key = connect, key
+        self._connect, self._pause = connect, pause
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run)
 
@@ -84,10 +84,10 @@ class Writer:
         while not self._stop.is_set():
             pipeline = client.pipeline(transaction=False)
             for number in range(self.written + 1, self.written + 101):
-                pipeline.set(self._key, str(number))
+                pipeline.set("k", str(number))
             pipeline.execute()
             self.written += 100
-            time.sleep(0.002)
+            time.sleep(self._pause)
         client.close()
 
     def __enter__(self) -> Writer:
@@ -177,7 +177,7 @@ def test_a_batch_that_fails_runs_again(spark: SparkSession, tmp_path: Path) -> N
             return (rows.selectExpr("offset", "command", "cast(get(arguments, 2) as string) as value").writeStream
                     .option("checkpointLocation", str(tmp_path / "checkpoint")).foreachBatch(take).start())  # fmt: skip
 
-        with Writer(node.connect) as writer:
+        with Writer(node.connect, pause=0.1) as writer:
             deadline = time.monotonic() + 2 * PATIENCE
             while len(seen) < 8:
                 running = start()
