@@ -71,11 +71,11 @@ def await_rows(running: StreamingQuery) -> None:
 
 
 class Writer:
-    """Sets k to 1, 2, 3 ... in a thread, by pipelines of a hundred; `client` may be exchanged."""
+    """Sets k to 1, 2, 3 ... in a thread, by pipelines of a hundred, with a pause of some seconds after each."""
 
-    def __init__(self, connect: Callable[[], Any], key: str = "k") -> None:
+    def __init__(self, connect: Callable[[], Any], pause: float = 0.01) -> None:
         self.written = 0
-        self._connect, self._key = connect, key
+        self._connect, self._pause = connect, pause
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run)
 
@@ -84,10 +84,10 @@ class Writer:
         while not self._stop.is_set():
             pipeline = client.pipeline(transaction=False)
             for number in range(self.written + 1, self.written + 101):
-                pipeline.set(self._key, str(number))
+                pipeline.set("k", str(number))
             pipeline.execute()
             self.written += 100
-            time.sleep(0.002)
+            time.sleep(self._pause)
         client.close()
 
     def __enter__(self) -> Writer:
@@ -177,8 +177,8 @@ def test_a_batch_that_fails_runs_again(spark: SparkSession, tmp_path: Path) -> N
             return (rows.selectExpr("offset", "command", "cast(get(arguments, 2) as string) as value").writeStream
                     .option("checkpointLocation", str(tmp_path / "checkpoint")).foreachBatch(take).start())  # fmt: skip
 
-        with Writer(node.connect) as writer:
-            deadline = time.monotonic() + PATIENCE
+        with Writer(node.connect, pause=0.1) as writer:
+            deadline = time.monotonic() + 2 * PATIENCE
             while len(seen) < 8:
                 running = start()
                 while running.isActive and len(seen) < 8:
@@ -209,13 +209,13 @@ def test_a_restart_of_the_server(spark: SparkSession, tmp_path: Path, kind: str)
         node.start()
         table = Table(spark, node.port, tmp_path, timeout="60")
         running = table.start()
-        _await_attached(node)
+        _await_attached(node, running)
         for rounds in range(3):
             for number in range(200 * rounds + 1, 200 * rounds + 201):
                 node.client.set("k", str(number))
             node.stop()  # the server waits until its replicas have everything
             node.start()
-            _await_attached(node)
+            _await_attached(node, running)
         last = 601
         node.client.set("k", str(last))
         table.until(running, last)
@@ -225,9 +225,11 @@ def test_a_restart_of_the_server(spark: SparkSession, tmp_path: Path, kind: str)
         node.close()
 
 
-def _await_attached(node: Node) -> None:
+def _await_attached(node: Node, running: StreamingQuery) -> None:
+    """Return when the query receives the server's stream."""
     deadline = time.monotonic() + PATIENCE
     while node.facts()["connected_slaves"] == "0":
+        assert running.exception() is None
         assert time.monotonic() < deadline
         time.sleep(0.05)
 
