@@ -264,7 +264,9 @@ class Round:
                f"backlog {first} + {size}")  # fmt: skip
         if same and held and wanted < first + size - int(its["repl_backlog_size"]):
             return None, why
-        return same and held and wanted != 2, why  # 1 is the offset of a replica without a position
+        if same and held and wanted == 2:  # 1 is also the offset of a replica without a position
+            return None, why
+        return same and held, why
 
     def _reconnect_all(self, nodes: list[Node], cuts: Callable[[], list[int]] = list) -> None:
         for node in nodes:
