@@ -254,6 +254,32 @@ def test_a_restart_continues_at_the_stored_position(saved_by: str, tmp_path: Pat
             assert logged(tmp_path, "Successful partial") == 1
 
 
+def test_a_file_that_flushall_writes_has_the_position_of_flushall(tmp_path: Path) -> None:
+    """The commands before it came in the same piece; after a crash they must not run on the empty data."""
+    with master_of("7.0") as judge, Proxy(judge.port) as proxy:
+        master = judge.client()
+        master.set("a", "1")
+        with replica_of(proxy.port, tmp_path, "--compat", "7.0", "--save", "3600 1") as server:
+            await_equal(master, client_of(server.port))
+            proxy.shut = True
+            proxy.cut()
+            with master.pipeline(transaction=False) as pipeline:
+                for words in ("RENAME a b", "SELECT 3", "RPUSH l 1", "LPOP l", "FLUSHALL", "SET c 1", "RENAME c d"):
+                    pipeline.execute_command(*words.split())
+                pipeline.execute()
+            proxy.shut = False
+            await_equal(master, client_of(server.port))
+            server.process.kill()
+            server.process.wait()
+        with replica_of(proxy.port, tmp_path, "--compat", "7.0", "--save", "3600 1") as server:
+            await_equal(master, client_of(server.port))
+            assert logged(tmp_path, "Successful partial") == 2
+            assert logged(tmp_path, "CRITICAL") == 0
+            client = client_of(server.port)
+            client.execute_command("SELECT", "3")
+            assert client.execute_command("GET", "d") == b"1"
+
+
 def test_the_log_of_a_replica_has_its_data(tmp_path: Path) -> None:
     options = ("--compat", "7.0", "--appendonly", "yes")
     with master_of("7.0") as judge:

@@ -172,6 +172,17 @@ class Follower:
         """The position of the last snapshot."""
         return self._full
 
+    def position_within(self) -> tuple[int, int] | None:
+        """Return the offset and the database before the command that runs; None between pieces of the stream.
+
+        The state has the position before the piece. FLUSHALL writes an RDB file that has save points: its empty data
+        belongs to the position of that command. A transaction counts from its MULTI, and so does the state.
+        """
+        engine, applier = self._engine, self.applier
+        if not isinstance(applier, Applier) or not engine.applying or engine.propagation.depth != 1:
+            return None
+        return applier.offset, applier.session.db.index
+
     # -- whom to follow ------------------------------------------------------------------------------
 
     def announce(self, host: str, port: int) -> None:

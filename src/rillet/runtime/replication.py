@@ -142,11 +142,11 @@ class ReplicationState:
         if self.master is None:
             if self.stream is None:
                 return {}
-            database = self.stream.database
+            offset, database = self.position(), self.stream.database
         else:
-            database = self.db
+            offset, database = self.link.position_within() or (self.position(), self.db)
         return {b"repl-stream-db": str(database).encode(), b"repl-id": self.id.encode(),
-                b"repl-offset": str(self.position()).encode()}  # fmt: skip
+                b"repl-offset": str(offset).encode()}  # fmt: skip
 
     def shift_id(self) -> None:
         """Begin a new history that continues the current one, after the engine became a master."""
