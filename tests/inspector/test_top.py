@@ -6,6 +6,7 @@ import asyncio
 import os
 import re
 import signal
+import ssl
 import subprocess
 from pathlib import Path
 
@@ -80,7 +81,7 @@ def test_inspect_as_a_process(tmp_path: Path) -> None:
     try:
         assert process.stdout is not None
         assert "read-only" in process.stdout.readline()
-        found = re.search(r"(http://127\.0\.0\.1:\d+)/\?token=(\S+)", process.stdout.readline())
+        found = re.search(r"(https?://127\.0\.0\.1:\d+)/\?token=(\S+)", process.stdout.readline())
         assert found is not None
         base, token = found.groups()
         headers = {"authorization": f"Bearer {token}"}
@@ -115,7 +116,7 @@ def told_by(server: subprocess.Popen[str]) -> tuple[str, str]:
         told = server.stdout.readline()
         assert told, server.stderr.read() if server.stderr else ""
         assert "p@ss" not in told
-    found = re.search(r"(http://127\.0\.0\.1:\d+)/\?token=(\S+)", told)
+    found = re.search(r"(https?://127\.0\.0\.1:\d+)/\?token=(\S+)", told)
     assert found is not None
     return found[1], found[2]
 
@@ -156,8 +157,14 @@ def test_the_page_of_a_server_with_tls_only(tmp_path: Path) -> None:
         try:
             base, token = told_by(server)
             headers = {"authorization": f"Bearer {token}"}
-            facts = httpx.get(f"{base}/api/place", headers=headers, trust_env=False, timeout=60).json()
-            assert facts["server"].startswith("rillet")
+            # The page has the server's certificate, whose name is localhost.
+            base = base.replace("127.0.0.1", "localhost")
+            assert base.startswith("https://")
+            trusted = ssl.create_default_context(cafile=authority.path("ca.crt"))
+            with httpx.Client(base_url=base, verify=trusted, trust_env=False, timeout=60) as page:
+                assert page.get("/api/place", headers=headers).json()["server"].startswith("rillet")
+                assert "; Secure" in page.get("/", params={"token": token}).headers["set-cookie"]
+                assert page.get("/api/place", headers=headers | {"host": "example.org"}).status_code == 421
             files = {"ssl_ca_certs": "ca.crt", "ssl_certfile": "client.crt", "ssl_keyfile": "client.key"}
             query = "&".join(f"{name}={authority.path(file)}" for name, file in files.items())
             with inspecting(f"rediss://default:p%40ss%3A%2F@localhost:{port}?{query}") as client:
@@ -165,6 +172,16 @@ def test_the_page_of_a_server_with_tls_only(tmp_path: Path) -> None:
         finally:
             server.terminate()
             server.communicate(timeout=60)
+
+
+def test_a_certificate_that_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("no certificate")
+    with rillet.open(tmp_path / "s.rillet"):
+        for file, problem in (("missing", "No such file or directory"), ("text", "cannot be used as the certificate")):
+            done = subprocess.run(
+                command("inspect", tmp_path / "s.rillet", "--port", 0, "--tls-cert-file", tmp_path / file),
+                env={**os.environ, **environment()}, capture_output=True, text=True, timeout=60)  # fmt: skip
+            assert (done.returncode, problem in done.stderr, "Traceback" in done.stderr) == (2, True, False)
 
 
 def test_a_wrong_port_of_the_page(tmp_path: Path) -> None:

@@ -6,7 +6,8 @@
     rillet inspect events.rillet --write            with actions: each one shows its commands first
 
 The page is at http://127.0.0.1:PORT/?token=...: the token lets in who has the url. It listens on loopback only, unless
---host names another address; then --allow-host adds the names under which it is reached. docs/inspector.md has more.
+--host names another address; then --allow-host adds the names under which it is reached. With --tls-cert-file and
+--tls-key-file the page is at https://; a password of the key is in RILLET_INSPECT_KEY_PASS. docs/inspector.md has more.
 
 Exit status: 0 after ^C, or 2 if the place cannot be read.
 """
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 PORT = 8321
 TOKEN = "RILLET_INSPECT_TOKEN"
 URL = "RILLET_INSPECT_URL"
+KEY_PASS = "RILLET_INSPECT_KEY_PASS"
 PARENT = "RILLET_INSPECT_PARENT"
 """Set by `rillet serve`: the inspector ends when its standard input does, which happens when the server ends."""
 
@@ -43,6 +45,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="listen on this address")
     parser.add_argument("--allow-host", action="append", default=[], metavar="NAME",
                         help="accept requests to this host name, too")  # fmt: skip
+    parser.add_argument("--tls-cert-file", metavar="FILE", help="serve the page over TLS with this certificate (PEM)")
+    parser.add_argument("--tls-key-file", metavar="FILE", help="the key of the certificate, if it is in another file")
     parser.add_argument("--write", action="store_true", help="allow actions and commands that write, when confirmed")
     parser.add_argument("--dump-limit", type=int, default=None, metavar="BYTES",
                         help="read the bytes of values up to this size with DUMP (default 1 MiB)")  # fmt: skip
@@ -64,8 +68,13 @@ def run(options: argparse.Namespace) -> int:
 def _serve(options: argparse.Namespace) -> None:
     require("starlette", "uvicorn")
     from rillet.inspector.place import DUMP_LIMIT, InspectedPlace
-    from rillet.inspector.serving import LOOPBACK, Inspector
+    from rillet.inspector.serving import LOOPBACK, Certificate, Inspector
 
+    if options.tls_key_file and not options.tls_cert_file:
+        raise StoreError("--tls-key-file needs --tls-cert-file")
+    certificate = None
+    if options.tls_cert_file:
+        certificate = Certificate(options.tls_cert_file, options.tls_key_file, os.environ.get(KEY_PASS) or None)
     where = options.place or os.environ.get(URL)
     if not where:
         raise StoreError("pass the directory of a store, or the url of a server")
@@ -73,12 +82,13 @@ def _serve(options: argparse.Namespace) -> None:
     try:
         token = os.environ.get(TOKEN) or None
         inspector = _inspector(options, lambda port: Inspector(place, host=options.host, port=port, token=token,
-                                                               names=options.allow_host))  # fmt: skip
+                                                               names=options.allow_host,
+                                                               certificate=certificate))  # fmt: skip
         print(f"rillet: inspecting {place.name} ({place.server}, {place.kind})"
               f"{', writes allowed' if place.write else ', read-only'}")  # fmt: skip
         print(f"rillet: open {inspector.url}", flush=True)
-        if options.host not in LOOPBACK:
-            print("rillet: the page is reachable from other machines, without TLS: put a proxy with TLS before it",
+        if options.host not in LOOPBACK and not inspector.secure:
+            print("rillet: the page is reachable from other machines, without TLS: use --tls-cert-file",
                   file=sys.stderr)  # fmt: skip
         if options.open:
             webbrowser.open(inspector.url)

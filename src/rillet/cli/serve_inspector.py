@@ -3,8 +3,9 @@
 The inspector is a separate process, so it never delays the server's event loop: it starts when the server accepts
 connections, and ends with it, also after SIGKILL, because its standard input ends then. It connects like any client: to
 the Unix socket if there is one, else to the port, with TLS if that is the only one; as the user `default` with
-`requirepass`. For another user, RILLET_INSPECT_URL has the url with the user and the password. The url reaches the
-inspector in the environment, which other users of the machine cannot read.
+`requirepass`. A server with a tls-port lends its certificate to the page. For another user, RILLET_INSPECT_URL has the
+url with the user and the password. The url reaches the inspector in the environment, which other users of the machine
+cannot read.
 
     --inspect-port N       the port of the page, on loopback
     --inspect-write        allow actions that write, when confirmed
@@ -21,7 +22,7 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from rillet.cli.inspect import PARENT, URL, require
+from rillet.cli.inspect import KEY_PASS, PARENT, URL, require
 from rillet.errors import RilletError
 
 PORT, WRITE = "--inspect-port", "--inspect-write"
@@ -83,6 +84,11 @@ class ServedInspector:
                 return
         command = [sys.executable, "-m", "rillet", "inspect", "--port", self._port, *(["--write"] * self._write)]
         environment = {**os.environ, URL: os.environ.get(URL) or url_of(self._settings), PARENT: "1"}
+        if self._settings.tls_port:
+            command += ["--tls-cert-file", self._settings.tls_cert_file]
+            if self._settings.tls_key_file:
+                command += ["--tls-key-file", self._settings.tls_key_file]
+            environment[KEY_PASS] = self._settings.tls_key_file_pass
         with self._guard:
             if not self._closing.is_set():
                 self._process = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE)

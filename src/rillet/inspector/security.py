@@ -2,7 +2,8 @@
 
     loopback      listens on 127.0.0.1 unless --host names another address
     token         a random token for each start, in the first url; then in a cookie that scripts cannot read and that
-                  other sites do not send (HttpOnly, SameSite=Strict). curl sends `Authorization: Bearer TOKEN`
+                  other sites do not send (HttpOnly, SameSite=Strict; over TLS also Secure). curl sends
+                  `Authorization: Bearer TOKEN`
     Host          must be one of the names under which the inspector listens: DNS rebinding has another one
     Origin        of a request from a page must be the same; Sec-Fetch-Site must not be another site
     POST          has JSON and the header X-Rillet-Inspector, which a form of another site cannot send
@@ -71,7 +72,7 @@ class RequestGuard:
             return
         given = query.get("token", [""])[0]
         if given and scope["path"] == "/" and scope["method"] == "GET":
-            await self._welcome(send, query)
+            await self._welcome(send, query, scope["scheme"] == "https")
             return
         await self._app(scope, receive, _with_headers(send))
 
@@ -111,10 +112,10 @@ class RequestGuard:
             pass
         return any(hmac.compare_digest(one.encode(), self._token.encode()) for one in given)
 
-    async def _welcome(self, send: Send, query: dict[str, list[str]]) -> None:
+    async def _welcome(self, send: Send, query: dict[str, list[str]], secure: bool) -> None:
         """Set the cookie, and send the browser to the same page without the token in its address."""
         rest = urlencode([(name, one) for name, values in query.items() for one in values if name != "token"])
-        cookie = f"{self._cookie}={self._token}; HttpOnly; SameSite=Strict; Path=/"
+        cookie = f"{self._cookie}={self._token}; HttpOnly; SameSite=Strict; Path=/{'; Secure' if secure else ''}"
         location = "/" + (f"?{rest}" if rest else "")
         await send({"type": "http.response.start", "status": 303, "headers": [
             (b"location", location.encode("latin-1")), (b"set-cookie", cookie.encode()),

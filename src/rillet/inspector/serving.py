@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from rillet.errors import StoreError
 from rillet.inspector.app import Api, make_app
@@ -18,11 +19,19 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _STOP_SECONDS = 3
 
 
+class Certificate(NamedTuple):
+    """The files with which the page is served over TLS: PEM, as `tls-cert-file` and `tls-key-file` of a server."""
+
+    file: str
+    key: str | None = None  # None: the key is in `file`
+    password: str | None = None
+
+
 class Inspector:
-    """A page over a place, which listens on one address until it is closed."""
+    """A page over a place, which listens on one address until it is closed; with a certificate, over TLS."""
 
     def __init__(self, place: InspectedPlace, *, host: str = "127.0.0.1", port: int = 0, token: str | None = None,
-                 names: Sequence[str] = ()) -> None:  # fmt: skip
+                 names: Sequence[str] = (), certificate: Certificate | None = None) -> None:  # fmt: skip
         import uvicorn
 
         self.place = place
@@ -30,11 +39,20 @@ class Inspector:
         self.socket = _listener(host, port)
         self.port: int = self.socket.getsockname()[1]
         self.host = host
+        self.secure = certificate is not None
         known = {host, *names, *(LOOPBACK if host in (*LOOPBACK, "0.0.0.0", "::") else ())}
         self.api = Api(place)
         app = make_app(self.api, self.token, sorted(known), self.port)
         config = uvicorn.Config(app, log_level="warning", lifespan="on", timeout_graceful_shutdown=_STOP_SECONDS,
-                                server_header=False, access_log=False, ws="none")  # fmt: skip
+                                server_header=False, access_log=False, ws="none",
+                                **_tls_options(certificate))  # fmt: skip
+        try:
+            config.load()  # reads the certificate
+        except (OSError, ssl.SSLError) as error:
+            self.socket.close()
+            assert certificate is not None
+            problem = getattr(error, "strerror", None) or error
+            raise StoreError(f"{certificate.file} cannot be used as the certificate of the page: {problem}") from error
         feeds = self.api.feeds
 
         class FeedServer(uvicorn.Server):
@@ -50,7 +68,8 @@ class Inspector:
     def base(self) -> str:
         """The address without the token."""
         host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(self.host, self.host)
-        return f"http://{f'[{host}]' if ':' in host and not host.startswith('[') else host}:{self.port}"
+        host = f"[{host}]" if ":" in host and not host.startswith("[") else host
+        return f"http{'s' if self.secure else ''}://{host}:{self.port}"
 
     @property
     def url(self) -> str:
@@ -72,6 +91,13 @@ class Inspector:
     def stop(self) -> None:
         """Stop serving."""
         self._server.should_exit = True
+
+
+def _tls_options(certificate: Certificate | None) -> dict[str, Any]:
+    if certificate is None:
+        return {}
+    return {"ssl_certfile": certificate.file, "ssl_keyfile": certificate.key,
+            "ssl_keyfile_password": certificate.password}  # fmt: skip
 
 
 def _listener(host: str, port: int) -> socket.socket:
@@ -105,4 +131,4 @@ def running(where: str, *, write: bool = False, dump_limit: int = DUMP_LIMIT, **
         place.close()
 
 
-__all__ = ["LOOPBACK", "Inspector", "running"]
+__all__ = ["LOOPBACK", "Certificate", "Inspector", "running"]
