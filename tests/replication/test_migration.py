@@ -80,7 +80,7 @@ class Shell:
 
 
 class Writer(threading.Thread):
-    """A client that writes without a pause, and repeats a write at the other address if a server is read-only."""
+    """A client that writes with short pauses, which leave time for the servers, and repeats a write at the other address if a server is read-only."""
 
     def __init__(self, number: int, ports: tuple[int, int], stop: threading.Event) -> None:
         super().__init__()
@@ -91,7 +91,7 @@ class Writer(threading.Thread):
 
     def run(self) -> None:
         at = 0
-        while not self._stop_now.is_set():
+        while not self._stop_now.wait(0.0005):
             try:
                 transaction = self._clients[at].pipeline()
                 transaction.xadd("log", {"writer": self._name, "number": self.acknowledged})
