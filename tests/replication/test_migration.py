@@ -80,7 +80,10 @@ class Shell:
 
 
 class Writer(threading.Thread):
-    """A client that writes with short pauses, which leave time for the servers, and repeats a write at the other address if a server is read-only."""
+    """A client that writes, and repeats a write at the other address if a server is read-only.
+
+    Its short pauses leave time for the servers.
+    """
 
     def __init__(self, number: int, ports: tuple[int, int], stop: threading.Event) -> None:
         super().__init__()
