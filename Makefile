@@ -17,8 +17,8 @@ pytest      = $(BIN)/python -m pytest --timeout=300 $(ARGS)
 # The time of every test goes into build/; the slowest are printed.
 timed       = --durations=30 --durations-min=1 --junit-xml=build/times-$(1).xml
 # ARGS may select tests; a run to which none of them belongs (pytest exits with 5) is no failure then.
-# Real processes, sockets and Spark beside six other runs: a test of these parts that fails runs a second time. The
-# summary lists it as RERUN: each such line is a defect of the test or of the code, to be looked at.
+# Times, processes, sockets and Spark beside six other runs: a test that fails runs a second time. The summary lists it as
+# RERUN: each such line is a defect of the test or of the code, to be looked at.
 twice       = --reruns 1 --reruns-delay 1 -r R
 SELECTED    = $(filter-out -%,$(ARGS))
 or-none     = $(if $(ARGS),|| [ $$? = 5 ])
@@ -87,7 +87,7 @@ test: $(VENV)/packages.stamp
 
 test-interpreted: $(VENV)/packages.stamp
 	@echo '== interpreted: src, with Cython out of the way'
-	@$(interpreted) $(pytest) -q -m 'not spark and not once and not long' $(call timed,interpreted) $(or-none)
+	@$(interpreted) $(pytest) -q $(twice) -m 'not spark and not once and not long' $(call timed,interpreted) $(or-none)
 
 test-spark: setup
 	@echo '== Spark, on the compiled build'
@@ -95,7 +95,7 @@ test-spark: setup
 
 test-compiled: setup
 	@echo '== compiled: $(COMPILED)'
-	@$(compiled) $(pytest) -q -m 'not spark and not once and not long' $(call timed,compiled) $(or-none)
+	@$(compiled) $(pytest) -q $(twice) -m 'not spark and not once and not long' $(call timed,compiled) $(or-none)
 
 # The tests for which the speed makes no difference. They mostly wait, so four parts run side by side, unless ARGS
 # selects tests.

@@ -50,7 +50,7 @@ def test_each_database_and_each_way_to_an_expiry() -> None:
         client = store.redis(db=3)
         client.set("a", 1)
         client.pexpire("a", 5)
-        client.set("b", 1, px=5)
+        client.set("b", 1, px=500)  # long enough for the next two commands
         client.rename("b", "c")
         client.move("c", 4)
         client.set("d", 1, px=5)
