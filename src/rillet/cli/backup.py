@@ -27,12 +27,13 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from rillet.cli.output import safe, size
+from rillet.cli.output import safe
 from rillet.client.address import Address
 from rillet.errors import LogCorrupt, NewerFormat, RilletError
 from rillet.persistence.aof.end import moment
 from rillet.store.backup import Backup, back_up, back_up_server
 from rillet.store.server_backup import ServerData
+from rillet.units import size
 
 COPIED, DAMAGED, NOTHING = 0, 1, 2
 

@@ -12,12 +12,13 @@ import argparse
 import json
 from collections.abc import Iterator
 
-from rillet.cli.output import duration, guarded, identity, number, safe, table
+from rillet.cli.output import guarded, identity, number, safe, table
 from rillet.cli.stats import consumer_table, group_notes, lag_text
 from rillet.store.records import PendingEntry
 from rillet.store.stats import PENDING, GroupStats, StreamStats, plain
 from rillet.store.store import Store
 from rillet.store.visiting import visit
+from rillet.units import duration
 
 _PAGE = 1000
 

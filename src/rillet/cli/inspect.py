@@ -18,7 +18,6 @@ import argparse
 import os
 import sys
 import threading
-import webbrowser
 from collections.abc import Callable
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -91,6 +90,8 @@ def _serve(options: argparse.Namespace) -> None:
             print("rillet: the page is reachable from other machines, without TLS: use --tls-cert-file",
                   file=sys.stderr)  # fmt: skip
         if options.open:
+            import webbrowser
+
             webbrowser.open(inspector.url)
         if os.environ.get(PARENT):
             threading.Thread(target=_end_with_parent, args=(inspector,), daemon=True).start()

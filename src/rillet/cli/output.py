@@ -14,7 +14,6 @@ from rillet.errors import RilletError
 from rillet.types.stream.id import StreamID
 
 FAILED = 2
-_UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s"))
 
 
 def guarded(work: Callable[[], None]) -> int:
@@ -55,26 +54,6 @@ def number(value: float | None) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"
 
 
-def size(value: int | None) -> str:
-    """Return a number of bytes with a unit; "?" for None."""
-    if value is None:
-        return "?"
-    for limit, unit in ((10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
-        if value >= limit:
-            return f"{value / limit:.1f} {unit}"
-    return f"{value} B"
-
-
-def duration(ms: int | None) -> str:
-    """Return milliseconds with the largest fitting unit; "-" for None or a negative number."""
-    if ms is None or ms < 0:
-        return "-"
-    for limit, unit in _UNITS:
-        if ms >= limit:
-            return f"{ms / limit:.1f} {unit}"
-    return f"{ms} ms"
-
-
 def moment(id: StreamID | None) -> str:
     """Return the time of an ID; "" if its milliseconds are not a time since 2000, as in 1-1."""
     if id is None or not 946_684_800_000 <= id.ms < 253_402_300_800_000:
@@ -102,4 +81,4 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], left: frozenset[in
     ]  # fmt: skip
 
 
-__all__ = ["FAILED", "duration", "guarded", "identity", "moment", "number", "safe", "size", "table"]
+__all__ = ["FAILED", "guarded", "identity", "moment", "number", "safe", "table"]

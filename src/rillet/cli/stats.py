@@ -16,10 +16,11 @@ import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from rillet.cli.output import duration, guarded, identity, number, safe, size, table
+from rillet.cli.output import guarded, identity, number, safe, table
 from rillet.store.stats import AGES, OLDER, PENDING, RELEASED, GroupStats, StoreStats, StreamStats
 from rillet.store.store import Store
 from rillet.store.visiting import Visit
+from rillet.units import duration, size
 
 _CLEAR = "\x1b[H\x1b[J"  # the cursor to the top, and everything below it erased
 _AGES = [*(name for name, _ in AGES), OLDER, RELEASED]

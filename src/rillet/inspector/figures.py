@@ -4,33 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from rillet.units import duration, size
+
 _STUCK = 60_000  # ms
-_UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s"))
 
 
 def number(value: float | None) -> str:
     """Return a number with separators; "?" for None."""
     return "?" if value is None else f"{value:,.0f}"
-
-
-def size(value: int | None) -> str:
-    """Return bytes with a unit; "?" for None."""
-    if value is None:
-        return "?"
-    for limit, unit in ((10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
-        if value >= limit:
-            return f"{value / limit:.1f} {unit}"
-    return f"{value} B"
-
-
-def age(ms: int | None) -> str:
-    """Return milliseconds with the largest fitting unit; "-" for None."""
-    if ms is None or ms < 0:
-        return "-"
-    for limit, unit in _UNITS:
-        if ms >= limit:
-            return f"{ms / limit:.1f} {unit}"
-    return f"{ms} ms"
 
 
 def worst_lag(stream: dict[str, Any]) -> int | None:
@@ -52,7 +33,7 @@ def stream_cells(stream: dict[str, Any]) -> tuple[str, ...]:
         stream["name"], number(stream["length"]), size(stream["bytes"]),
         "-" if stream["rate"] is None else f"{stream['rate']:,.1f}/s", str(groups),
         number(lag) if lag is not None else "?" if groups else "-", number(pending) if groups else "-",
-        age(oldest_of(stream)),
+        duration(oldest_of(stream)),
     )  # fmt: skip
 
 
@@ -60,12 +41,14 @@ def group_cells(group: dict[str, Any]) -> list[tuple[str, ...]]:
     """Return the cells of a group's row, and of a row for each of its consumers."""
     lag = "unknown" if group["lag"] is None else ("" if group["lag_exact"] else "<= ") + number(group["lag"])
     deliveries = "-" if group["deliveries"] is None else str(group["deliveries"])
-    rows: list[tuple[str, ...]] = [(group["name"], lag, number(group["pending"]), age(group["oldest_ms"]), deliveries,
-             str(group["last_delivered_id"]))]  # fmt: skip
+    rows: list[tuple[str, ...]] = [
+        (group["name"], lag, number(group["pending"]), duration(group["oldest_ms"]), deliveries,
+         str(group["last_delivered_id"]))
+    ]  # fmt: skip
     for one in sorted(group["consumers"], key=lambda one: -one["pending"]):
-        stuck = one["pending"] and one["idle_ms"] > _STUCK
-        rows.append((f"  {one['name']}", "", number(one["pending"]), age(one["idle_ms"]), "", "stuck" if stuck else ""))
+        note = "stuck" if one["pending"] and one["idle_ms"] > _STUCK else ""
+        rows.append((f"  {one['name']}", "", number(one["pending"]), duration(one["idle_ms"]), "", note))
     return rows
 
 
-__all__ = ["age", "group_cells", "number", "oldest_of", "size", "stream_cells", "worst_lag"]
+__all__ = ["group_cells", "number", "oldest_of", "stream_cells", "worst_lag"]

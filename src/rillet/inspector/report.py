@@ -12,13 +12,14 @@ from html import escape
 from typing import Any
 
 from rillet.errors import CommandError
-from rillet.inspector.figures import age, number, oldest_of, size, worst_lag
+from rillet.inspector.figures import number, oldest_of, worst_lag
 from rillet.inspector.groups import pending_page
 from rillet.inspector.place import InspectedPlace
 from rillet.inspector.sampling import stream_row
 from rillet.inspector.text import from_text
 from rillet.store.store import Store
 from rillet.store.timeline import Timeline, timeline
+from rillet.units import duration, size
 
 STREAMS = 50
 """The most streams of a report; the longest ones."""
@@ -77,7 +78,7 @@ def _stream_cells(row: dict[str, Any]) -> list[str]:
     groups = row["groups"]
     return [f"<code>{escape(row['name'])}</code>", number(row["length"]), size(row["bytes"]), str(len(groups)),
             number(worst_lag(row)) if groups else "-", number(sum(one["pending"] for one in groups)),
-            age(oldest_of(row)), f"<code>{escape(str(row['last_id'] or '-'))}</code>"]  # fmt: skip
+            duration(oldest_of(row)), f"<code>{escape(str(row['last_id'] or '-'))}</code>"]  # fmt: skip
 
 
 def _table(head: Iterable[str], rows: Iterable[list[str]]) -> str:
@@ -107,10 +108,10 @@ def _stream(store: Store, row: dict[str, Any]) -> Iterator[str]:
 def _group_cells(group: dict[str, Any]) -> list[str]:
     lag = "unknown" if group["lag"] is None else ("" if group["lag_exact"] else "&le; ") + number(group["lag"])
     note = f'<br><span class="muted">{escape(group["lag_note"])}</span>' if group["lag_note"] else ""
-    consumers = ", ".join(f"{escape(one['name'])} ({one['pending']}, idle {age(one['idle_ms'])})"
+    consumers = ", ".join(f"{escape(one['name'])} ({one['pending']}, idle {duration(one['idle_ms'])})"
                           for one in group["consumers"][:20])  # fmt: skip
     more = f" and {len(group['consumers']) - 20} more" if len(group["consumers"]) > 20 else ""
-    return [f"<code>{escape(group['name'])}</code>", lag + note, number(group["pending"]), age(group["oldest_ms"]),
+    return [f"<code>{escape(group['name'])}</code>", lag + note, number(group["pending"]), duration(group["oldest_ms"]),
             str(group["deliveries"] or "-"), f"<code>{escape(group['last_delivered_id'])}</code>",
             consumers + more]  # fmt: skip
 
@@ -126,7 +127,7 @@ def _oldest(store: Store, key: bytes, group: dict[str, Any]) -> str:
         fields = "no longer in the stream" if one["gone"] else " ".join(
             f"{name}={value[:40]}" for name, value, _, _ in (one["fields"] or [])[:6])  # fmt: skip
         rows.append([f"<code>{escape(one['id'])}</code>", f"<code>{escape(one['consumer'] or 'released')}</code>",
-                     age(one["idle"]), str(one["deliveries"]), f"<code>{escape(fields)}</code>"])  # fmt: skip
+                     duration(one["idle"]), str(one["deliveries"]), f"<code>{escape(fields)}</code>"])  # fmt: skip
     return (f"<h3>Pending of <code>{escape(group['name'])}</code> by age: {ages}</h3>"
             + _table(("Entry", "Held by", "For", "Deliveries", "Fields"), rows))  # fmt: skip
 

@@ -16,10 +16,11 @@ from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import DataTable, Footer, Header, Static
 
-from rillet.inspector.figures import group_cells, number, oldest_of, size, stream_cells, worst_lag
+from rillet.inspector.figures import group_cells, number, oldest_of, stream_cells, worst_lag
 from rillet.inspector.place import InspectedPlace
 from rillet.inspector.sampling import Sampler
 from rillet.inspector.text import from_text
+from rillet.units import size
 
 STREAM_HEAD = ("stream", "entries", "memory", "rate", "groups", "most lag", "pending", "oldest")
 GROUP_HEAD = ("group / consumer", "lag", "pending", "oldest or idle", "deliveries", "last delivered")
