@@ -145,8 +145,32 @@ def test_messages_refuses_to_drop_without_being_told(store: Store) -> None:
     with pytest.raises(ValueError, match="on_exhausted must be 'drop' or None, not 'keep'"):
         one.messages(max_deliveries=1, on_exhausted="keep")  # type: ignore[call-overload]
     for name in ("batch", "count"):
-        with pytest.raises(ValueError, match=f"{name} must be at least 1, not 0"):
+        with pytest.raises(ValueError, match=f"{name} must be an int of at least 1, not 0"):
             one.messages(**{name: 0})  # type: ignore[call-overload]
+    assert one.group.pending_count() == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("claim_idle", -1, "claim_idle must be at least 0 seconds, not -1"),
+        ("claim_idle", "1", "claim_idle must be seconds or a timedelta, not '1'"),
+        ("block", float("nan"), "block must be at least 0 seconds, not nan"),
+        ("block", float("inf"), "block must be a finite number of seconds, not inf"),
+        ("timeout", -0.5, "timeout must be at least 0 seconds, not -0.5"),
+        ("max_deliveries", "5", "max_deliveries must be an int of at least 1, not '5'"),
+        ("max_deliveries", 0, "max_deliveries must be an int of at least 1, not 0"),
+        ("batch", 1.5, "batch must be an int of at least 1, not 1.5"),
+        ("count", None, "count must be an int of at least 1, not None"),
+        ("dead_letters", 5, "dead_letters must be str or bytes, not 5"),
+        ("stop", 5, r"stop must be a function, or an event with is_set\(\), not 5"),
+        ("stop_when_empty", "no", "stop_when_empty must be True or False, not 'no'"),
+    ],
+)
+def test_messages_refuses_other_values(store: Store, name: str, value: Any, text: str) -> None:
+    one = _filled(store, 1)
+    with pytest.raises((TypeError, ValueError), match=f"^{text}$"):
+        one.messages(**{"max_deliveries": 5, "dead_letters": "dead", name: value})
     assert one.group.pending_count() == 0
 
 

@@ -79,5 +79,5 @@ def test_other_objects_are_refused(store: Store) -> None:
         lambda: rillet.open(timeout=wrong),
     ]
     for call in calls:
-        with pytest.raises(TypeError, match="^expected seconds or a timedelta, got '1'$"):
+        with pytest.raises(TypeError, match="must be seconds or a timedelta, not '1'"):
             call()

@@ -33,6 +33,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
 
 from rillet.errors import CommandError, InvalidEntry, WrongType
+from rillet.store.arguments import flag, whole_number
 from rillet.store.durations import Seconds, milliseconds_in, seconds_in
 from rillet.store.encoding import decode, encode, encode_name
 from rillet.store.entry import T, stream_part, stream_parts
@@ -82,7 +83,21 @@ class DeliveryOptions:
     to_dead_letters: str | None = None  # the stream whose on_invalid is "dead_letter"
 
     def __post_init__(self) -> None:
-        """Raise ValueError for options that would lose messages or do nothing."""
+        """Raise TypeError or ValueError for values that are not accepted, or that would lose messages or do nothing."""
+        whole_number(self.count, "count", 1)
+        for name in ("batch", "max_deliveries"):
+            if getattr(self, name) is not None:
+                whole_number(getattr(self, name), name, 1)
+        for name in ("block", "claim_idle"):
+            if getattr(self, name) is not None:
+                milliseconds_in(getattr(self, name), name)
+        if self.timeout is not None:
+            seconds_in(self.timeout, "timeout")
+        flag(self.stop_when_empty, "stop_when_empty")
+        if self.stop is not None and not callable(getattr(self.stop, "is_set", self.stop)):
+            raise TypeError(f"stop must be a function, or an event with is_set(), not {self.stop!r:.200}")
+        if self.dead_letters is not None:
+            encode_name(self.dead_letters, "dead_letters")
         if self.on_exhausted not in (None, "drop"):
             raise ValueError(f"on_exhausted must be 'drop' or None, not {self.on_exhausted!r}")
         if self.to_dead_letters is not None and self.dead_letters is None:
@@ -99,9 +114,6 @@ class DeliveryOptions:
                 "max_deliveries needs a place for the messages that exceed it: pass either dead_letters='a stream', "
                 "or on_exhausted='drop' to acknowledge and lose them"
             )
-        for name, value in (("count", self.count), ("batch", self.batch)):
-            if value is not None and value < 1:
-                raise ValueError(f"{name} must be at least 1, not {value}")
 
 
 class End:

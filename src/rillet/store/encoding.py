@@ -77,10 +77,10 @@ def encode_id(value: object) -> bytes:
     return encode(value)
 
 
-def encode_name(value: object) -> bytes:
+def encode_name(value: object, parameter: str = "a name") -> bytes:
     """Return the bytes of a key's, group's or consumer's name; raise TypeError unless it is str or bytes."""
     if not isinstance(value, (str, bytes)):
-        raise TypeError(f"a name must be str or bytes, not {type(value).__name__}")
+        raise TypeError(f"{parameter} must be str or bytes, not {value!r:.200}")
     return encode(value)
 
 
