@@ -39,6 +39,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from rillet.real_time import monotonic
+
 try:
     from opentelemetry import context as contexts
     from opentelemetry import metrics, trace
@@ -187,7 +189,7 @@ class _Call:
 
     def __init__(self, operation: Operation) -> None:
         self.operation = operation
-        self.began = time.perf_counter()
+        self.began = monotonic()
         self.began_ns = time.time_ns()
         self.span: Span | None = None
 
@@ -329,7 +331,7 @@ class Instrumentation:
         operation = call.operation
         operation.finish(replies)
         labels = self._labels(operation)
-        self.durations.record(time.perf_counter() - call.began, labels)
+        self.durations.record(monotonic() - call.began, labels)
         if operation.type == SEND:
             self.sent.add(operation.count, labels)
         elif operation.type == RECEIVE:
@@ -347,7 +349,7 @@ class Instrumentation:
     def fail(self, call: _Call, error: BaseException) -> None:
         """Record a call that raised an exception."""
         labels = {**self._labels(call.operation), "error.type": error_type(error)}
-        self.durations.record(time.perf_counter() - call.began, labels)
+        self.durations.record(monotonic() - call.began, labels)
         span = call.span or self._start(call.operation, SpanKind.CLIENT, call.began_ns)
         set_error(span, error)
         span.end()
@@ -460,7 +462,7 @@ def process(message: Message[Any] | AsyncMessage[Any]) -> Iterator[Span]:
     parent = None
     if remote is not None and not trace.get_current_span().get_span_context().is_valid:
         parent = trace.set_span_in_context(trace.NonRecordingSpan(remote), contexts.get_current())
-    began = time.perf_counter()
+    began = monotonic()
     attributes = {**labels, "messaging.message.id": decode(message.raw_id)}
     with own.tracer.start_as_current_span(
         f"process {_text(message.group.stream.key)}", parent, SpanKind.CONSUMER, attributes, links,
@@ -474,7 +476,7 @@ def process(message: Message[Any] | AsyncMessage[Any]) -> Iterator[Span]:
                 set_error(span, error)
             raise
         finally:
-            own.process_durations.record(time.perf_counter() - began, labels)
+            own.process_durations.record(monotonic() - began, labels)
 
 
 def _links(entries: Iterable[Sequence[Any]]) -> list[Link]:

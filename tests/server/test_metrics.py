@@ -313,7 +313,7 @@ def test_many_keys_are_examined_in_slices_up_to_a_limit(monkeypatch: pytest.Monk
 @pytest.mark.once
 def test_streams_are_looked_for_again_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
-    monkeypatch.setattr("rillet.server.metrics.time.monotonic", lambda: now)
+    monkeypatch.setattr("rillet.server.metrics.monotonic", lambda: now)
 
     async def found_by(finder: metrics.StreamFinder, server: Server) -> list[bytes]:
         return sorted(key for _, key in (await finder.find(server))[0])

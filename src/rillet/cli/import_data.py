@@ -29,6 +29,7 @@ from rillet.cli.export import read_source
 from rillet.errors import LogCorrupt, NewerFormat, RilletError, StoreError
 from rillet.persistence.checking import MANY_DATABASES, held
 from rillet.persistence.rdb.writer import Lost
+from rillet.real_time import monotonic
 from rillet.runtime.engine import Engine
 from rillet.runtime.settings import Settings
 from rillet.store.key_transfer import (
@@ -80,7 +81,7 @@ class _Import:
         self.options = options
         self.stack = stack
         self.source, self.target = str(options.source), str(options.target)
-        self.began = time.monotonic()
+        self.began = monotonic()
 
     def run(self) -> int:
         to_server = _is_url(self.target)
@@ -159,7 +160,7 @@ class _Import:
         if isinstance(source, FileSource) and source.expired:
             parts.append(f"{source.expired:,} expired")
         target = self.target.rpartition("@")[2] if _is_url(self.target) else self.target
-        print(f"{target}: {', '.join(parts)} in {time.monotonic() - self.began:.1f} s")
+        print(f"{target}: {', '.join(parts)} in {monotonic() - self.began:.1f} s")
         return LEFT_OUT if (result.lost or result.rejected) and not self.options.lossy else COPIED
 
 

@@ -21,7 +21,6 @@ import socket
 import ssl
 import struct
 import sys
-import time
 from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Any
@@ -32,6 +31,7 @@ from rillet.client.errors import ConnectionLost, ConnectorError, TimedOut, refus
 from rillet.client.protocol import ClientProtocol, pack_all
 from rillet.columns.receive_buffer import ReceiveBuffer
 from rillet.protocol.reply_parser import INCOMPLETE, ReplyError
+from rillet.real_time import monotonic
 
 ONE_CALL = 1 << 12  # a Unix socket takes so many bytes at once or not at all
 RECEIVE = 1 << 18  # maximum bytes per system call; larger calls are not faster
@@ -92,7 +92,7 @@ class Connection:
     lost = False  # True after the connection broke
     has_state = False  # set by callers that changed the connection's state (SELECT, MULTI, WATCH)
 
-    until = 0.0  # time.monotonic() until which the reply may take longer than reply_timeout
+    until = 0.0  # `monotonic` time until which the reply may take longer than reply_timeout
 
     def __init__(self, address: Address, timeout: float | None, reply_timeout: float | None = None) -> None:
         self.address = address
@@ -320,7 +320,7 @@ class Connection:
 
         A command that waits without limit waits as long as the server answers on another connection.
         """
-        left = self.until - time.monotonic()
+        left = self.until - monotonic()
         return self._server_answers() if left == math.inf else left > 0 and ready([self], left)
 
     def _server_answers(self) -> bool:
@@ -368,7 +368,7 @@ class Connection:
 
     def wait_longer(self, seconds: float) -> None:
         """Let the reply to the next command take so many seconds longer."""
-        self.until = time.monotonic() + seconds + (self._reply_timeout or 0.0) if seconds else 0.0
+        self.until = monotonic() + seconds + (self._reply_timeout or 0.0) if seconds else 0.0
 
     def check(self, commands: Sequence[Sequence[bytes]], replies: Sequence[Any]) -> None:
         """Raise ConnectorError for the first error among the replies; return the replies if there is none."""

@@ -10,11 +10,11 @@ commands.
 from __future__ import annotations
 
 import socket
-import time
 from collections.abc import Iterator
 
 from rillet.protocol.command_parser import pack_command
 from rillet.protocol.peer_replies import Replies
+from rillet.real_time import monotonic
 
 MOST = 64
 """Cached connections (cluster.c: MIGRATE_SOCKET_CACHE_ITEMS)."""
@@ -40,7 +40,7 @@ class _Peer:
     def __init__(self, connection: socket.socket) -> None:
         self.socket = connection
         self.database = -1
-        self.used = time.monotonic()
+        self.used = monotonic()
 
 
 class PeerSockets:
@@ -54,7 +54,7 @@ class PeerSockets:
 
     def close_idle(self) -> None:
         """Close the connections that were not used for ten seconds. O(connections)"""
-        oldest = time.monotonic() - IDLE
+        oldest = monotonic() - IDLE
         for address in [address for address, peer in self._peers.items() if peer.used < oldest]:
             self._close(address)
 
@@ -114,7 +114,7 @@ class PeerSockets:
             raise _Broken(what, replies, isinstance(error, TimeoutError)) from error
         failed = any(line.startswith(b"-") for line in replies.setup)
         peer.database = -1 if failed else database
-        peer.used = time.monotonic()
+        peer.used = monotonic()
         return replies
 
 

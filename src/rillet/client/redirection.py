@@ -27,6 +27,7 @@ from rillet.client.address import NodeAddress
 from rillet.client.connection import Connection
 from rillet.errors import CommandError
 from rillet.loggers import logger
+from rillet.real_time import monotonic
 
 LOGGER = logger("client")
 REDIRECTIONS = ("MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN")
@@ -71,16 +72,16 @@ class Patience:
 
     seconds: float
     pause: float = 0.005
-    begun: float = field(default_factory=time.monotonic)
-    last: float = field(default_factory=time.monotonic)
+    begun: float = field(default_factory=monotonic)
+    last: float = field(default_factory=monotonic)
 
     def again(self) -> bool:
         """Sleep for the next pause; return False without a pause if the total time is over."""
-        if time.monotonic() - self.begun > self.seconds:
+        if monotonic() - self.begun > self.seconds:
             return False
         time.sleep(self.pause)
         self.pause = min(2 * self.pause, 0.2)
-        self.last = time.monotonic()
+        self.last = monotonic()
         return True
 
 
@@ -132,7 +133,7 @@ class Redirections:
     def asked_node(self, key: bytes) -> NodeAddress | None:
         """Return the node that a valid ASK named for a key, or None."""
         node, since = self._asked.get(key, (None, 0.0))
-        return node if time.monotonic() - since < ASK_SECONDS else None
+        return node if monotonic() - since < ASK_SECONDS else None
 
     def forget_ask(self, key: bytes) -> None:
         """Send the next command of a key to the owner of its slot."""
@@ -154,7 +155,7 @@ class Redirections:
         patience = self._patience_with(key)
         LOGGER.debug("%s: slot %d is at %s", "ASK" if redirection.asks else "MOVED", redirection.slot, redirection.node)
         if redirection.asks:
-            self._asked[key] = redirection.node, time.monotonic()
+            self._asked[key] = redirection.node, monotonic()
         else:
             self.forget_ask(key)
             router.map_moved(redirection.slot, redirection.node)
@@ -179,7 +180,7 @@ class Redirections:
     def _patience_with(self, key: bytes) -> Patience | None:
         """Return the pauses of a key that was redirected less than a second ago; else start new pauses, return None."""
         kept = self._patience.get(key)
-        if kept is not None and time.monotonic() - kept.last < 1:
+        if kept is not None and monotonic() - kept.last < 1:
             return kept
         self._patience[key] = Patience(self._timeout)
         return None

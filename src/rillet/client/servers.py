@@ -26,7 +26,6 @@ data. So a reader that reaches the end of a replica's data before the end of its
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -48,6 +47,7 @@ from rillet.client.redirection import (
 )
 from rillet.client.sentinel import current_master
 from rillet.protocol.reply_parser import ReplyError
+from rillet.real_time import monotonic
 
 MASTER, REPLICA, ASKING = "master", "replica", "asking"  # the uses of connections
 _ONLY_SERVER = (None, MASTER)  # node and use
@@ -165,12 +165,12 @@ class Servers:
         """Return a connection to read a key from: to a replica, if the options allow it and a replica answers."""
         if self.options.read_from == "replica" and not self._redirections.has_asked(key):
             for node in self._replicas(key):
-                begun = time.monotonic()
+                begun = monotonic()
                 try:
                     self._used[key] = self._open(node, REPLICA)
                     return self._used[key]
                 except ConnectionLost:
-                    self.leave_out(node, time.monotonic() - begun)
+                    self.leave_out(node, monotonic() - begun)
         return self.connection(key)
 
     def masters(self) -> Iterator[Connection]:
@@ -293,14 +293,14 @@ class Servers:
                 self._replicas_of_one = tuple(NodeAddress(host.decode(), int(port)) for host, port, _ in listed)
                 self._stale = False
             replicas = self._replicas_of_one
-        now = time.monotonic()
+        now = monotonic()
         usable = [node for node in replicas if self._left_out.get(node, 0.0) <= now]
         random.shuffle(usable)
         return sorted(usable, key=lambda node: (node, REPLICA) not in self._kept)
 
     def leave_out(self, node: NodeAddress, wasted: float = 0.0) -> None:
         """Stop using a replica for a while: for at least ten times as long as the client waited for the replica."""
-        self._left_out[node] = time.monotonic() + max(LEFT_OUT_FOR, 10 * wasted)
+        self._left_out[node] = monotonic() + max(LEFT_OUT_FOR, 10 * wasted)
 
     def forget(self, connection: Connection) -> None:
         """Close a lost connection; the next use of its keys opens another one."""

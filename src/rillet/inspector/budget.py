@@ -12,11 +12,12 @@ long for it. A search runs in small steps, too, with a larger share, because a u
 from __future__ import annotations
 
 import threading
-import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+
+from rillet.real_time import monotonic
 
 SHARE = 0.01
 """The share of a core that the inspector may take at rest."""
@@ -33,27 +34,27 @@ class Budget:
         self.share = share
         self._guard = threading.Lock()
         self._spent: deque[tuple[float, float, bool]] = deque()
-        self._began = time.monotonic()
+        self._began = monotonic()
         self.steps = 0
         self.asked = 0
 
     @contextmanager
     def asking(self) -> Iterator[None]:
         """Account for the work of a request."""
-        began = time.perf_counter()
+        began = monotonic()
         try:
             yield
         finally:
-            self._add(time.perf_counter() - began, at_rest=False)
+            self._add(monotonic() - began, at_rest=False)
 
     @contextmanager
     def resting(self) -> Iterator[None]:
         """Account for a step at rest; `pause` returns the seconds to wait after it."""
-        began = time.perf_counter()
+        began = monotonic()
         try:
             yield
         finally:
-            self._add(time.perf_counter() - began, at_rest=True)
+            self._add(monotonic() - began, at_rest=True)
 
     def pause(self) -> float:
         """Return the seconds to wait after the last step at rest, so that the share is kept."""
@@ -62,7 +63,7 @@ class Budget:
         return pause_after(last, self.share * _CAUTION)
 
     def _add(self, seconds: float, at_rest: bool) -> None:
-        now = time.monotonic()
+        now = monotonic()
         with self._guard:
             self._spent.append((now, seconds, at_rest))
             self._forget(now)
@@ -77,7 +78,7 @@ class Budget:
 
     def figures(self) -> dict[str, Any]:
         """Return the shares of a core in the last minute, and the bound, for JSON."""
-        now = time.monotonic()
+        now = monotonic()
         with self._guard:
             self._forget(now)
             # A step belongs to the time up to the end of the pause after it, which is kept in any case.

@@ -15,7 +15,6 @@ import asyncio
 import os
 import re
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
@@ -23,6 +22,7 @@ from typing import Any, TypeVar
 import rillet
 from rillet.errors import CommandError, StoreError
 from rillet.inspector.budget import Budget
+from rillet.real_time import monotonic
 from rillet.store.encoding import decode
 from rillet.store.store import Store
 from rillet.store.visiting import Visit
@@ -50,12 +50,12 @@ class InspectedPlace:
         self._guard = threading.RLock()
         self._visit: Visit | None = None
         self._store: Store | None = None
-        began = time.monotonic()
+        began = monotonic()
         if write and "://" not in self.where:
             self._store = rillet.open(self.where, owner="process")
         else:
             self._visit = Visit(self.where)
-        self._loaded, self._load_seconds = time.monotonic(), time.monotonic() - began
+        self._loaded, self._load_seconds = monotonic(), monotonic() - began
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="rillet-inspect")
         self.server = self._server()
 
@@ -69,13 +69,13 @@ class InspectedPlace:
         with self._guard:
             if not self._visit.is_snapshot:
                 return self._visit._store
-            if time.monotonic() - self._loaded < max(1.0, self._load_seconds * _LOAD_SHARE):
+            if monotonic() - self._loaded < max(1.0, self._load_seconds * _LOAD_SHARE):
                 return self._visit._store
-            began = time.monotonic()
+            began = monotonic()
             store = self._visit.store()
             if store is not self._store:
-                self._store, self._load_seconds = store, time.monotonic() - began
-            self._loaded = time.monotonic()
+                self._store, self._load_seconds = store, monotonic() - began
+            self._loaded = monotonic()
             return store
 
     def call(self, function: Callable[[Store], Result]) -> Result:

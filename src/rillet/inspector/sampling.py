@@ -30,6 +30,7 @@ from typing import Any
 from rillet.errors import CommandError, RilletError
 from rillet.inspector.place import InspectedPlace
 from rillet.inspector.text import to_text
+from rillet.real_time import monotonic
 from rillet.store.encoding import decode, encode_name
 from rillet.store.stats import StreamStats, plain
 from rillet.store.store import Store
@@ -140,12 +141,12 @@ class Sampler:
         finally:
             with self._guard:
                 self._watchers -= 1
-                self._linger = time.monotonic() + _LINGER
+                self._linger = monotonic() + _LINGER
 
     def focus(self, key: bytes) -> None:
         """Collect the figures of a stream next, and again before the others for ten seconds."""
         with self._guard:
-            self._focus[key] = time.monotonic() + 10
+            self._focus[key] = monotonic() + 10
             self._wake.notify_all()
 
     def close(self) -> None:
@@ -165,7 +166,7 @@ class Sampler:
     def _work(self) -> None:
         while True:
             with self._guard:
-                while not self._watchers and time.monotonic() >= self._linger and not self._closed:
+                while not self._watchers and monotonic() >= self._linger and not self._closed:
                     self._wake.wait()
                 if self._closed:
                     return
@@ -185,9 +186,9 @@ class Sampler:
 
     def _sleep(self, seconds: float) -> None:
         """Sleep, but end at once when the sampler is closed."""
-        deadline = time.monotonic() + seconds
+        deadline = monotonic() + seconds
         with self._guard:
-            while not self._closed and (left := deadline - time.monotonic()) > 0:
+            while not self._closed and (left := deadline - monotonic()) > 0:
                 self._wake.wait(left)
 
     # -- steps ----------------------------------------------------------------------------------------
@@ -197,7 +198,7 @@ class Sampler:
         self._place.call(self._step)
 
     def _step(self, store: Store) -> None:
-        now = time.monotonic()
+        now = monotonic()
         kind = self._choose(now)
         kind(store)
 
@@ -271,7 +272,7 @@ class Sampler:
         if not self._cursors:
             self._pass.complete = True
             self._published = self._pass
-            self._next_pass = time.monotonic() + _PASS
+            self._next_pass = monotonic() + _PASS
             with self._guard:
                 self._streams = {key: one for key, one in self._streams.items() if key in self._pass.streams}
 
@@ -302,7 +303,7 @@ class Sampler:
         return sorted(waiting, key=lambda key: self._streams.get(key, (0.0,))[0])[:_BATCH]
 
     def _take_streams(self, store: Store, keys: list[bytes]) -> None:
-        now = time.monotonic()
+        now = monotonic()
         for key in keys:
             try:
                 stats = store.stats(key, pending=200)
@@ -325,7 +326,7 @@ class Sampler:
     def snapshot(self) -> dict[str, Any]:
         """Return the figures for JSON."""
         found = self._published if self._published.complete else self._pass
-        now = time.monotonic()
+        now = monotonic()
         streams = [stream_row(stream, now - when) for when, stream in list(self._streams.values())]
         known = list(found.streams)
         return {

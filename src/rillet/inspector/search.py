@@ -20,6 +20,7 @@ from rillet.inspector.place import InspectedPlace
 from rillet.inspector.sampling import STEP, shards_of
 from rillet.inspector.streams import entry_json
 from rillet.inspector.text import to_text
+from rillet.real_time import monotonic
 from rillet.store.encoding import decode
 from rillet.store.store import Store
 from rillet.store.transports.transport import raised
@@ -39,14 +40,14 @@ class _Pace:
         self._reported = 0.0
 
     def step(self, work: Callable[[Store], Any]) -> Any:
-        began = time.perf_counter()
+        began = monotonic()
         with self._place.budget.asking():
             found = self._place.call(work)
-        self._sleep(pause_after(time.perf_counter() - began, SEARCH_SHARE))
+        self._sleep(pause_after(monotonic() - began, SEARCH_SHARE))
         return found
 
     def due(self) -> bool:
-        now = time.monotonic()
+        now = monotonic()
         if now - self._reported < _PROGRESS:
             return False
         self._reported = now

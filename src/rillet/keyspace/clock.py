@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import time
 
+from rillet.real_time import monotonic_ns
+
 try:
     import cython
 except ModuleNotFoundError:  # Cython is not installed: run interpreted
@@ -53,7 +55,7 @@ class Clock:
             now = cython.declare(timespec)
             clock_gettime(CLOCK_MONOTONIC, cython.address(now))
             return now.tv_sec * 1_000_000_000 + now.tv_nsec
-        return time.perf_counter_ns()
+        return monotonic_ns()
 
     def uptime_ms(self) -> int:
         """Return monotonic milliseconds from an arbitrary origin, for deadlines: setting the time changes nothing."""

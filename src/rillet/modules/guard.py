@@ -32,10 +32,10 @@ import os
 import traceback
 from _thread import get_ident
 from collections.abc import Callable
-from time import monotonic
 from typing import Any
 
 from rillet.errors import CommandError, Corrupt, ModuleFailure
+from rillet.real_time import monotonic
 
 _AGAIN = 0.1  # seconds between two exceptions to code that catches the first
 _LEAST = 0.005  # seconds between two looks

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rillet.errors import StoreBusy
+from rillet.real_time import monotonic
 
 PROC = Path("/proc")
 _SERVERS = ("redis-server", "valkey-server", "keydb-server")
@@ -30,9 +31,9 @@ Identity = tuple[int, int]
 
 def reject_foreign_server(folder: Path, log_folder: Path) -> None:
     """Raise StoreBusy with the process ID if a server without a lock uses the folder or writes the log."""
-    deadline = time.monotonic() + _DYING_SECONDS
+    deadline = monotonic() + _DYING_SECONDS
     while (found := foreign_server(folder, log_folder)) is not None:
-        if time.monotonic() > deadline:
+        if monotonic() > deadline:
             pid, name = found
             raise StoreBusy(f"{folder} is in use by process {pid} ({name}): stop it first, or use rillet.connect() to "
                             "reach it")  # fmt: skip

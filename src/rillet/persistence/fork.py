@@ -38,13 +38,13 @@ import json
 import os
 import select
 import signal
-import time
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from rillet.keyspace.lru import set_child_saves
+from rillet.real_time import monotonic, monotonic_ns
 from rillet.structs.dict_table import RESIZE_AVOID, RESIZE_ENABLE, RESIZE_FORBID, set_resize_mode
 
 _LONGEST_ERROR = 2000
@@ -91,7 +91,7 @@ class ChildReport:
 
     def __call__(self, done: int) -> None:
         """Report the progress; BrokenPipeError if the parent has ended."""
-        now = time.monotonic()
+        now = monotonic()
         if now >= self._next:
             self._next = now + _REPORT_SECONDS
             if now - self._measured > self._cost * _DUTY_CYCLE:
@@ -104,9 +104,9 @@ class ChildReport:
 
     def measure(self) -> None:
         """Measure the memory that this process does not share with its parent."""
-        began = time.monotonic()
+        began = monotonic()
         self.copied = private_bytes()
-        self._measured = time.monotonic()
+        self._measured = monotonic()
         self._cost = self._measured - began
 
     def send(self, kind: str, what: Any) -> None:
@@ -120,14 +120,14 @@ Job = Callable[[ChildReport], Any]
 
 
 class Child:
-    """A running child; `started` by time.monotonic, `fork_usec`: the microseconds that the fork took."""
+    """A running child; `started` by monotonic, `fork_usec`: the microseconds that the fork took."""
 
     def __init__(self, pid: int, pipe: int, purpose: str, fork_usec: int) -> None:
         self.pid = pid
         self.purpose = purpose
         self.fork_usec = fork_usec
-        self.started = time.monotonic()
-        # The last report: progress, copied bytes, and its time (time.monotonic).
+        self.started = monotonic()
+        # The last report: progress, copied bytes, and its time (monotonic).
         self.done = 0
         self.copied = self.most_copied = 0
         self.told_at = self.started
@@ -154,11 +154,11 @@ class Child:
         reading, writing = os.pipe()
         usual = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         try:
-            began = time.perf_counter_ns()
+            began = monotonic_ns()
             pid = _fork()
             if pid == 0:
                 _run(job, writing, {*keep, writing})
-            usec = (time.perf_counter_ns() - began) // 1000
+            usec = (monotonic_ns() - began) // 1000
             _RUNNING.add(pid)
             _set_resize_mode()
         except OSError:
@@ -213,7 +213,7 @@ class Child:
             kind, what, copied = json.loads(line)
             self.copied = copied
             self.most_copied = max(self.most_copied, copied)
-            self.told_at = time.monotonic()
+            self.told_at = monotonic()
             if kind == "at":
                 self.done = what
             elif kind == "done":
@@ -240,7 +240,7 @@ class Child:
             self.on_close(self._pipe)
         os.close(self._pipe)
         self._pipe = -1
-        seconds = time.monotonic() - self.started
+        seconds = monotonic() - self.started
         self._outcome = ChildOutcome(error, self._result, number, self._killed, seconds, self.most_copied)
 
 
@@ -404,7 +404,7 @@ class Children:
                 "current_cow_peak": 0, "current_cow_size": 0, "current_cow_size_age": 0, "current_fork_perc": "0.00",
                 "current_save_keys_processed": 0, "current_save_keys_total": 0,
             }  # fmt: skip
-        age = int(time.monotonic() - child.told_at) if child.copied else 0
+        age = int(monotonic() - child.told_at) if child.copied else 0
         return {
             "current_cow_peak": child.most_copied, "current_cow_size": child.copied, "current_cow_size_age": age,
             "current_fork_perc": f"{100 * child.done / self._keys if self._keys else 0:.2f}",

@@ -20,7 +20,6 @@ if there are at most 10,000 nodes. A group without a known lag has no sample.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
@@ -28,6 +27,7 @@ from typing import Any
 
 import rillet
 from rillet.commands.server.info import all_commands
+from rillet.real_time import monotonic
 from rillet.runtime.session_state import SUBSCRIBED
 from rillet.server.server import Server
 from rillet.server.stats import memory
@@ -205,11 +205,11 @@ class StreamFinder:
 
     async def find(self, server: Server) -> tuple[list[tuple[int, bytes]], bool]:
         """Return (database, key) of the streams, and whether these are all; some may no longer exist. O(KEYS)"""
-        most, began = server.settings.metrics_streams, time.monotonic()
+        most, began = server.settings.metrics_streams, monotonic()
         if most != self._most or began >= self._until:
             self._found, self._complete = await self._look(server, most)
             self._most = most
-            self._until = time.monotonic() + _REST * (time.monotonic() - began)
+            self._until = monotonic() + _REST * (monotonic() - began)
         return self._found, self._complete
 
     async def _look(self, server: Server, most: int) -> tuple[list[tuple[int, bytes]], bool]:

@@ -21,9 +21,9 @@ import os
 import signal
 import socket
 import sys
-import time
 from pathlib import Path
 
+from rillet.real_time import monotonic
 from rillet.runtime.server_settings import expand_title
 from rillet.runtime.settings import SettingError, Settings
 from rillet.server.log_lines import NOTICE, WARNING, say
@@ -130,7 +130,7 @@ class Process:
 
     def watch(self) -> None:
         """Report to systemd's watchdog that the event loop runs, if that is due."""
-        if self._watchdog and (now := time.monotonic()) >= self._next_sign:
+        if self._watchdog and (now := monotonic()) >= self._next_sign:
             self._next_sign = now + self._watchdog
             self._tell("WATCHDOG=1\n")
 

@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Callable
 
+from rillet.real_time import monotonic
 from rillet.runtime.engine import Engine
 
 _TURN = 0.02  # seconds of loading between two turns of the event loop
@@ -48,7 +48,7 @@ class LoadingPhase:
 
     async def run(self, job: Callable[[Progress], None], stopping: Callable[[], bool]) -> bool:
         """Run the job in turns with the event loop; raise the job's exception; return False if the server stopped."""
-        self._began = time.monotonic()
+        self._began = monotonic()
         self._start_time = self._engine.clock.now_ms() // 1000
         self._engine.loading = self._refuses
         reader = threading.Thread(target=self._read, args=(job,), name="rillet-loading", daemon=True)
@@ -56,7 +56,7 @@ class LoadingPhase:
         try:
             while not self._done:
                 self._stopped = stopping()
-                self._turn = time.monotonic()
+                self._turn = monotonic()
                 self._go.release()
                 self._back.acquire()
                 # The loader resets `loading` after each of several files.
@@ -88,7 +88,7 @@ class LoadingPhase:
     def _progress(self, done: int, total: int) -> None:
         """Record the progress, and let the event loop run if its turn is due."""
         self._bytes, self._total = done, total
-        if time.monotonic() - self._turn >= _TURN:
+        if monotonic() - self._turn >= _TURN:
             self._yield()
 
     def _yield(self) -> None:
@@ -102,7 +102,7 @@ class LoadingPhase:
         """Return the loading fields of INFO persistence (server.c: genRedisInfoString)."""
         if self._done or not self._began:
             return {}
-        elapsed = time.monotonic() - self._began
+        elapsed = monotonic() - self._began
         eta = int(elapsed * (self._total - self._bytes) / self._bytes) if self._bytes else 1
         return {
             "loading_start_time": self._start_time, "loading_total_bytes": self._total,

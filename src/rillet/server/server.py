@@ -13,7 +13,6 @@ import asyncio
 import contextlib
 import gc
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +21,7 @@ from typing import Any
 from rillet.errors import Misconf
 from rillet.keyspace.defrag import IDLE
 from rillet.keyspace.lazyfree import PAUSE
+from rillet.real_time import monotonic
 from rillet.runtime.engine import Engine
 from rillet.runtime.session_state import REPLICA, SUBSCRIBED
 from rillet.runtime.settings import SettingError
@@ -307,7 +307,7 @@ class Server:
 
     def _end_slow_handshakes(self) -> None:
         """Disconnect clients whose TLS handshake takes too long."""
-        oldest = time.monotonic() - HANDSHAKE_SECONDS
+        oldest = monotonic() - HANDSHAKE_SECONDS
         for transport in list(self.handshakes) if self.handshakes else ():
             if transport.since > oldest:
                 return

@@ -22,12 +22,12 @@ from __future__ import annotations
 
 import os
 import ssl
-import time
 import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from rillet.errors import StoreError
+from rillet.real_time import monotonic
 from rillet.runtime.settings import Settings
 from rillet.server.log_lines import LOGGER, VERBOSE, say
 
@@ -149,14 +149,14 @@ class TlsContext:
         """Make the context again; if that fails with TlsError, the old one stays."""
         files = self._versions()
         self.current = context_of(self._settings)
-        self._files, self._checked = files, time.monotonic()
+        self._files, self._checked = files, monotonic()
 
     def reload_if_changed(self) -> None:
         """Load files that have changed, each tls-auto-reload-interval seconds. The periodic job calls this."""
         interval: int = self._settings.tls_auto_reload_interval
-        if not interval or self.current is None or time.monotonic() - self._checked < interval:
+        if not interval or self.current is None or monotonic() - self._checked < interval:
             return
-        self._checked = time.monotonic()
+        self._checked = monotonic()
         if self._versions() != self._files:
             try:
                 self.load()
@@ -237,7 +237,7 @@ class TlsTransport:
         if not self._server.admit(transport):
             transport.abort()
             return
-        self.since = time.monotonic()
+        self.since = monotonic()
         self._server.handshakes[self] = None
 
     def data_received(self, data: bytes) -> None:

@@ -25,7 +25,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
@@ -41,6 +40,7 @@ from rillet.persistence.checking import MANY_DATABASES, NOT_LOADED, CheckReport,
 from rillet.persistence.disk import REAL, SYNC_EVERY, Disk, write_file
 from rillet.persistence.rdb.reader import HEADER, MAGICS
 from rillet.persistence.rdb.writer import write_rdb
+from rillet.real_time import monotonic
 from rillet.runtime.engine import Engine
 from rillet.runtime.settings import Settings
 from rillet.store.directory import LOG_FOLDER, MARKER, SINGLE_FILE, check_marker
@@ -72,7 +72,7 @@ def back_up(source: Path, target: Path, *, to: int = -1, quick: bool = False, ba
 
     StoreError: the target exists, or there is nothing to copy, or not that time. LogCorrupt: the data is damaged.
     """
-    began = time.monotonic()
+    began = monotonic()
     source, target = source.absolute(), target.absolute()
     if source.is_dir() and source in (target, *target.parents):
         raise StoreError(f"{target} is inside {source}: choose another place for the copy")
@@ -86,13 +86,13 @@ def back_up(source: Path, target: Path, *, to: int = -1, quick: bool = False, ba
         if (source / MARKER).is_file() and target.suffix != ".rdb":
             shutil.copyfile(source / MARKER, target / MARKER)
             REAL.sync_folder(target)
-    backup.seconds = time.monotonic() - began
+    backup.seconds = monotonic() - began
     return backup
 
 
 def back_up_server(receive: Receive, target: Path, *, quick: bool = False, bar: Bar = ProgressBar) -> Backup:
     """Make a backup of the RDB file that `receive(path, progress)` writes to a path."""
-    began = time.monotonic()
+    began = monotonic()
     target = target.absolute()
     with _place(target) as work:
         path = work / LOG_FOLDER / f"{SINGLE_FILE}.1.base.rdb"
@@ -100,7 +100,7 @@ def back_up_server(receive: Receive, target: Path, *, quick: bool = False, bar: 
         with bar(f"{target.name}: receiving") as progress:
             receive(path, progress)
         backup = _finish([path], [path.name], target, work, -1, quick, bar)
-    backup.seconds = time.monotonic() - began
+    backup.seconds = monotonic() - began
     return backup
 
 

@@ -34,6 +34,7 @@ from rillet.client.errors import ConnectorError
 from rillet.client.protocol import pack_all
 from rillet.errors import CommandError, OutcomeUnknown, StoreClosed, StoreError, StoreTimeout
 from rillet.protocol.reply_parser import INCOMPLETE, ReplyError, ReplyParser
+from rillet.real_time import monotonic
 from rillet.store.durations import Seconds, seconds_in
 from rillet.store.encoding import decode, encode_name
 from rillet.store.retries import Retries
@@ -128,7 +129,7 @@ class InProcessChannels:
             raise StoreError("the subscription was closed: its unread messages exceeded client-output-buffer-limit")
 
     def receive(self, timeout: float | None) -> Any:
-        until = None if timeout is None else time.monotonic() + timeout
+        until = None if timeout is None else monotonic() + timeout
         while (reply := self._parser.next()) is INCOMPLETE:
             with self._transport.lock:
                 self._check()
@@ -137,7 +138,7 @@ class InProcessChannels:
             if raw:
                 self._parser.feed(raw)
                 continue
-            left = None if until is None else until - time.monotonic()
+            left = None if until is None else until - monotonic()
             if left is not None and left <= 0:
                 return None
             self._arrived.wait(left)
@@ -197,7 +198,7 @@ class ServerChannels:
         return [(self._connections[0], argv[1:])]
 
     def receive(self, timeout: float | None) -> Any:
-        until = None if timeout is None else time.monotonic() + timeout
+        until = None if timeout is None else monotonic() + timeout
         try:
             if len(self._connections) == 1:
                 reply = self._connections[0].reply_within(timeout)
@@ -207,7 +208,7 @@ class ServerChannels:
                     reply = connection.reply_within(0)
                     if reply is not INCOMPLETE:
                         return self._checked(reply)
-                left = None if until is None else until - time.monotonic()
+                left = None if until is None else until - monotonic()
                 if left is not None and left <= 0:
                     return None
                 ready(self._connections, left)
@@ -403,10 +404,10 @@ class Subscription:
         """Return whether a message arrives within `timeout` seconds (None: wait without limit)."""
         if self._waiting:
             return True
-        until = None if timeout is None else time.monotonic() + seconds_in(timeout)
+        until = None if timeout is None else monotonic() + seconds_in(timeout)
         with self._reading:
             while not self._waiting:
-                if not self._receive(None if until is None else max(until - time.monotonic(), 0.0)):
+                if not self._receive(None if until is None else max(until - monotonic(), 0.0)):
                     return False
         return True
 

@@ -27,12 +27,12 @@ restart could still raise, but every other program that works on the group would
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
 
 from rillet.errors import CommandError, InvalidEntry, WrongType
+from rillet.real_time import monotonic
 from rillet.store.arguments import flag, whole_number
 from rillet.store.durations import Seconds, milliseconds_in, seconds_in
 from rillet.store.encoding import decode, encode, encode_name
@@ -130,7 +130,7 @@ class End:
 
     def handed_out(self) -> None:
         """Note that a message was handled: the time without a message begins again."""
-        self._since = time.monotonic()
+        self._since = monotonic()
 
     def requested(self) -> bool:
         """Return whether `stop` is set; once it was, always True."""
@@ -140,7 +140,7 @@ class End:
 
     def expired(self) -> bool:
         """Return whether `timeout` seconds have passed since the last message."""
-        return self._timeout is not None and time.monotonic() - self._since >= self._timeout
+        return self._timeout is not None and monotonic() - self._since >= self._timeout
 
     def block(self) -> float | None:
         """Return how long the next read may wait, in seconds; 0 without limit, None for a read that does not wait."""
@@ -151,7 +151,7 @@ class End:
         if self._stop is not None:
             limits.append(STOP_CHECK)
         if self._timeout is not None:
-            limits.append(max(0.001, self._timeout - (time.monotonic() - self._since)))
+            limits.append(max(0.001, self._timeout - (monotonic() - self._since)))
         return min(limits) if limits else 0
 
 

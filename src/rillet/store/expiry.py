@@ -22,11 +22,11 @@ import contextlib
 from _thread import allocate_lock, start_new_thread
 from collections.abc import Callable
 from functools import partial
-from time import monotonic
 from typing import Any
 
 from rillet.keyspace.database import NEVER_DUE
 from rillet.loggers import logger
+from rillet.real_time import monotonic
 from rillet.runtime.engine import Engine
 
 LOGGER = logger("store")

@@ -12,12 +12,12 @@ import threading
 from collections.abc import Callable
 from heapq import heappop, heappush
 from itertools import count
-from time import monotonic
 from typing import Any
 
 from rillet.client.peer_sockets import PeerSockets
 from rillet.loggers import logger
 from rillet.protocol.peer_replies import Replies
+from rillet.real_time import monotonic
 from rillet.runtime.engine import Engine
 from rillet.runtime.host import DefaultHost
 

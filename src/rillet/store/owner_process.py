@@ -30,12 +30,12 @@ import os
 import pickle
 import signal
 import sys
-import time
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
 from rillet.errors import StoreError
 from rillet.modules.loading import NO_MODULES, OpenModules
+from rillet.real_time import monotonic
 from rillet.server.connection import ClientConnection
 from rillet.server.server import calm_garbage_collector
 from rillet.store.directory import Directory
@@ -125,8 +125,8 @@ class SeparateOwner(Owner):
         if self._server.connections or self.snapshots.saving:
             self._idle_since = None
         elif self._idle_since is None:
-            self._idle_since = time.monotonic()
-        elif time.monotonic() - self._idle_since >= self.grace and self._ending is None:
+            self._idle_since = monotonic()
+        elif monotonic() - self._idle_since >= self.grace and self._ending is None:
             self._ending = self._loop.create_task(self._end_without_clients())
 
     async def _end_without_clients(self) -> None:

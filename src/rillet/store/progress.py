@@ -9,9 +9,10 @@ the end. Elsewhere nothing is written, unless `log` is set: then a plain line ev
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable
 from typing import TextIO
+
+from rillet.real_time import monotonic
 
 _FIRST = 1.0  # seconds of work after which the bar appears
 _REDRAW = 0.1
@@ -27,7 +28,7 @@ class ProgressBar:
     """
 
     def __init__(
-        self, title: str, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic, *,
+        self, title: str, stream: TextIO | None = None, clock: Callable[[], float] = monotonic, *,
         unit: str = "", log: bool = False,
     ) -> None:  # fmt: skip
         self.title, self.unit = title, unit

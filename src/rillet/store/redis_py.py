@@ -21,7 +21,6 @@ import contextlib
 import inspect
 import socket
 import threading
-import time
 from typing import TYPE_CHECKING, Any
 
 import redis
@@ -29,6 +28,7 @@ from redis.connection import Connection, ConnectionPool, parse_url
 
 from rillet.client.address import Address
 from rillet.errors import Misconf, StoreClosed, StoreError
+from rillet.real_time import monotonic
 from rillet.store.redis_session import Ran, RedisSession
 from rillet.store.transports.cluster import ClusterTransport
 from rillet.store.transports.in_process import InProcessTransport
@@ -94,7 +94,7 @@ class EngineSocket:
 
         The timeout of redis-py is real time; the deadline of a blocked command follows the engine's clock.
         """
-        until = None if timeout is None else time.monotonic() + timeout
+        until = None if timeout is None else monotonic() + timeout
         while not self._ready:
             self._arrived.clear()
             ran = self._session.collect()
@@ -105,7 +105,7 @@ class EngineSocket:
                 return
             if timeout == 0:
                 raise BlockingIOError(11, "no reply has arrived yet")
-            left = [] if until is None else [until - time.monotonic()]
+            left = [] if until is None else [until - monotonic()]
             if left and left[0] <= 0:
                 raise TimeoutError("timed out")
             deadline = self._session.seconds_left()

@@ -20,6 +20,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from rillet.errors import CommandError, StoreError
+from rillet.real_time import monotonic
 from rillet.store.transports.transport import NOT_READY, NotReady, Transport
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class Retries:
     __slots__ = ("_next", "_until", "failures", "pause", "unknown")
 
     def __init__(self, patience: float = PATIENCE) -> None:
-        self._until = time.monotonic() + patience
+        self._until = monotonic() + patience
         self._next = _FIRST
         self.failures = 0
         self.pause = 0.0  # seconds to wait before the next attempt
@@ -51,7 +52,7 @@ class Retries:
     def again(self) -> bool:
         """Count a failure and set `pause` for the next attempt; return False if the time is over."""
         self.failures += 1
-        left = self._until - time.monotonic()
+        left = self._until - monotonic()
         self.pause = max(0.0, min(self._next, left))
         self._next = min(2 * self._next, _LONGEST)
         return left > 0

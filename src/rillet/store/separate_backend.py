@@ -24,6 +24,7 @@ from rillet.loggers import logger
 from rillet.modules.loading import NO_MODULES, OpenModules
 from rillet.persistence.announcement import Announcement
 from rillet.persistence.directory_lock import LogLocked
+from rillet.real_time import monotonic
 from rillet.runtime.settings import Settings
 from rillet.store.backend import ANNOUNCE_SECONDS, ATTACH_SECONDS, DirectoryBackend
 from rillet.store.directory import Directory
@@ -56,7 +57,7 @@ class SeparateBackend(DirectoryBackend):
         return self._recovery
 
     def _own_or_attach(self) -> Transport:
-        limit, pause = time.monotonic() + ATTACH_SECONDS, _PAUSE
+        limit, pause = monotonic() + ATTACH_SECONDS, _PAUSE
         killed = 0  # processes that were killed before they owned the directory
         while True:
             found = self._attach_to_owner()
@@ -70,7 +71,7 @@ class SeparateBackend(DirectoryBackend):
                 if killed == _TRIES:
                     raise
             if not started:
-                if time.monotonic() > limit:
+                if monotonic() > limit:
                     raise self._busy()
                 time.sleep(pause)
                 pause = min(pause * 1.5, _LONGEST)

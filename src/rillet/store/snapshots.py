@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import math
 import os
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -32,6 +31,7 @@ from rillet.persistence.disk import REAL, write_all
 from rillet.persistence.fork import ChildOutcome
 from rillet.persistence.rdb.snapshots import Snapshots
 from rillet.persistence.write_gate import WriteGate
+from rillet.real_time import monotonic
 from rillet.runtime.engine import Engine
 from rillet.store.encoding import encode
 from rillet.store.transports.transport import wait_for
@@ -75,7 +75,7 @@ class StoreSnapshots(Snapshots):
     def start_child(self, path: Path) -> int:
         """Start the process that writes the RDB file; raise OSError if it cannot be started."""
         log = self._log
-        self._started = time.monotonic()
+        self._started = monotonic()
         if log.state != ON or log.failure is not None or not SpawnedBaseWriter.possible():
             try:
                 self.write()
@@ -92,7 +92,7 @@ class StoreSnapshots(Snapshots):
         return self._writer.pid
 
     def _over(self, error: str, number: int = 0) -> None:
-        self.ended(ChildOutcome(error, signal=number, wanted=number != 0, seconds=time.monotonic() - self._started))
+        self.ended(ChildOutcome(error, signal=number, wanted=number != 0, seconds=monotonic() - self._started))
 
     def tick(self) -> None:
         """Check whether the writing process has ended, and start a snapshot that is due."""

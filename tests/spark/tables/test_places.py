@@ -343,7 +343,7 @@ def test_look_ups_are_cached_for_their_age(place: Place, monkeypatch: pytest.Mon
     options = parse_table({**place.options, "type": "hash", "keyColumn": _KEY})
     schema = pa.schema([(_KEY, pa.binary()), ("name", pa.string())])
     now = [0.0]
-    monkeypatch.setattr("rillet.spark.tables.lookup.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("rillet.spark.tables.lookup.monotonic", lambda: now[0])
     cache = _Cache(options, schema, 8, 60.0)
 
     def look(*keys: str | None) -> list[str | None]:

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import gc
 import re
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -30,6 +29,7 @@ from rillet.persistence.aof.command_applier import CommandApplier
 from rillet.persistence.aof.frames import MARK, WRITTEN_ON, FrameReader, is_empty
 from rillet.persistence.disk import REAL, Disk, write_file
 from rillet.persistence.rdb.reader import HEADER, MAGICS, load_rdb
+from rillet.real_time import monotonic
 from rillet.runtime.engine import Engine
 from rillet.runtime.session import Session
 
@@ -65,14 +65,14 @@ class LoadResult:
 def load_snapshot(engine: Engine, path: Path, progress: Callable[[int, int], None] | None = None, *,
                   disk: Disk = REAL) -> LoadResult:  # fmt: skip
     """Load an RDB file in place of a log; its expired keys are dropped. LogCorrupt, NewerFormat. O(bytes)"""
-    started = time.monotonic()
+    started = monotonic()
     size = disk.size(path)
     engine.loading = True
     try:
         loaded = load_rdb(path, engine, disk=disk, drop_expired=True, progress=partial(_report, progress, 0, size))
     finally:
         engine.loading = False
-    return LoadResult(0, size, 0, time.monotonic() - started, keys=loaded.keys, adopted=path.name)
+    return LoadResult(0, size, 0, monotonic() - started, keys=loaded.keys, adopted=path.name)
 
 
 def replay(engine: Engine, paths: list[Path], progress: Callable[[int, int], None] | None = None, *,
@@ -84,7 +84,7 @@ def replay(engine: Engine, paths: list[Path], progress: Callable[[int, int], Non
     corrupt_tail: accept an invalid end of fewer bytes than this, too (aof-load-corrupt-tail-max-size).
     repairs: cut the torn or invalid end off the file; otherwise only report it.
     """
-    started = time.monotonic()
+    started = monotonic()
     sizes = [disk.size(path) for path in paths]
     total = sum(sizes)
     last = len(paths) - 1
@@ -119,7 +119,7 @@ def replay(engine: Engine, paths: list[Path], progress: Callable[[int, int], Non
         engine.loading = False
         if collects:
             gc.enable()
-    return LoadResult(commands, done, dropped, time.monotonic() - started, offset, torn, keys, foreign,
+    return LoadResult(commands, done, dropped, monotonic() - started, offset, torn, keys, foreign,
                       position=place)  # fmt: skip
 
 

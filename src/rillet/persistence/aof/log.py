@@ -32,7 +32,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from pathlib import Path
-from time import monotonic
+
+from rillet.real_time import monotonic
 
 try:
     import cython

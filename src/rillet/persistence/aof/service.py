@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -34,6 +33,7 @@ from rillet.persistence.aof.states import OFF, ON, WAIT_REWRITE
 from rillet.persistence.directory_lock import DirectoryLock
 from rillet.persistence.rdb.snapshots import Say
 from rillet.persistence.write_gate import LOG, WriteGate
+from rillet.real_time import monotonic
 from rillet.runtime.engine import Engine
 from rillet.runtime.settings import SettingError
 from rillet.scripting.functions import forget_libraries
@@ -303,7 +303,7 @@ class AofService:
 
     def cron(self) -> None:
         """Advance the current rewrite, start one that is due, and retry failed writes of the log."""
-        self.rewriting.tick(time.monotonic())
+        self.rewriting.tick(monotonic())
 
     def info(self) -> dict[str, object]:
         """Return the log's fields of INFO persistence."""

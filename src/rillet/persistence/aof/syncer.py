@@ -18,9 +18,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from time import perf_counter_ns
 
 from rillet.persistence.aof.file import AofFile
+from rillet.real_time import monotonic_ns
 
 _SECOND = 1.0
 
@@ -51,14 +51,14 @@ class AofSyncer:
         file, end = self._current()
         if file is None or self.error is not None:
             return
-        began = perf_counter_ns()
+        began = monotonic_ns()
         self.syncing = True
         try:
             file.sync()
         except OSError as error:
             self.error = error
         else:
-            self.last_ns = perf_counter_ns() - began
+            self.last_ns = monotonic_ns() - began
             self.synced = max(self.synced, end)  # a signal handler may have synced more meanwhile
         finally:
             self.syncing = False

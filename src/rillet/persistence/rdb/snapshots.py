@@ -19,7 +19,6 @@ Intervals use a monotonic clock; LASTSAVE returns the time of day.
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol, Unpack
@@ -29,6 +28,7 @@ from rillet.persistence.fork import ChildOutcome, Children, ChildReport
 from rillet.persistence.rdb.reader import Loaded, LoadOptions, load_rdb
 from rillet.persistence.rdb.writer import write_rdb
 from rillet.persistence.write_gate import SNAPSHOT, WriteGate
+from rillet.real_time import monotonic
 from rillet.runtime.engine import Engine
 from rillet.scripting.functions import forget_libraries
 
@@ -168,7 +168,7 @@ class Snapshots:
             self._set_status("err")
             self._say(f"Can't save in background: fork: {error.strerror or error}", warning=True)
             raise
-        self._began = time.monotonic()
+        self._began = monotonic()
         self._draft = path.with_name(draft_name(pid))
         self._say(f"Background saving started by pid {pid}")
 
@@ -318,7 +318,7 @@ class Snapshots:
             "rdb_changes_since_last_save": self.engine.dirty, "rdb_bgsave_in_progress": int(saving),
             "rdb_last_save_time": self.last_save, "rdb_last_bgsave_status": self.status,
             "rdb_last_bgsave_time_sec": self.seconds,
-            "rdb_current_bgsave_time_sec": int(time.monotonic() - self._began) if saving else -1,
+            "rdb_current_bgsave_time_sec": int(monotonic() - self._began) if saving else -1,
             "rdb_saves": self.saves, **newer, "rdb_last_cow_size": self.copied,
             "rdb_last_load_keys_expired": self.loaded.expired, "rdb_last_load_keys_loaded": self.loaded.keys,
         }  # fmt: skip

@@ -12,7 +12,6 @@ batch late, and never for the last batch of an available-now query: its files st
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, MutableMapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -23,6 +22,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, Suppor
 from rillet.client.connection import Connection
 from rillet.client.errors import StaysAway
 from rillet.errors import RilletError
+from rillet.real_time import monotonic
 from rillet.spark.changes.offsets import ChangesOffset
 from rillet.spark.changes.options import ChangesOptions, parse_changes
 from rillet.spark.changes.receiver import Receiver
@@ -150,7 +150,7 @@ class ChangesReader(InTask, DataSourceStreamReader, SupportsTriggerAvailableNow)
                 return receiver.end_after(start.since, self.options.max_bytes_per_trigger) or start
         if self._target is not None and 0 <= self._target <= start.offset:
             return None  # an available-now query ends, although the server has more by now
-        deadline = time.monotonic() + self.options.timeout
+        deadline = monotonic() + self.options.timeout
         while True:
             reached = self._target is None or receiver.offset >= self._target  # before `end_after` looks
             found = receiver.end_after(start.offset, self.options.max_bytes_per_trigger)
@@ -160,7 +160,7 @@ class ChangesReader(InTask, DataSourceStreamReader, SupportsTriggerAvailableNow)
                 return self._after_loss(start)
             if reached and not receiver.is_away:
                 return None if not self._wait_briefly(receiver) else self._again(receiver, start)
-            if time.monotonic() > deadline:
+            if monotonic() > deadline:
                 raise StaysAway(str(receiver.error or "rillet: the server sends nothing"))
             receiver.wait(receiver.offset, _IDLE)
 

@@ -23,7 +23,6 @@ import math
 import os
 import sys
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,6 +30,7 @@ from typing import Any
 
 from rillet.client.errors import ConnectionLost
 from rillet.client.servers import Servers
+from rillet.real_time import monotonic
 from rillet.spark.options import Options
 from rillet.spark.pipelines.group_info import (
     PAGE,
@@ -171,9 +171,9 @@ class Samples:
     def add(self, rows: list[dict[str, Any]]) -> None:
         """Add the rows of a sample; write a file if the buffer covers a minute."""
         if rows and not self.rows:
-            self._since = time.monotonic()
+            self._since = monotonic()
         self.rows += rows
-        if self.rows and time.monotonic() - self._since >= self.flush_after:
+        if self.rows and monotonic() - self._since >= self.flush_after:
             self.flush()
 
     def flush(self) -> None:
@@ -199,7 +199,7 @@ def watch(
     most_pending: int = MOST_PENDING, show: Any = None,
 ) -> tuple[int, int, list[dict[str, Any]]]:  # fmt: skip
     """Sample for `lasting` seconds or until `stopped` is set; return (samples, failures, rows of the last sample)."""
-    began = time.monotonic()
+    began = monotonic()
     total = None if lasting is None else max(math.ceil(lasting / every), 1)
     taken = missed = 0
     last: list[dict[str, Any]] = []
@@ -221,7 +221,7 @@ def watch(
             if show is not None:
                 show(taken, total)
             due = began + (taken + missed) * every
-            if taken + missed == total or stopped.wait(max(due - time.monotonic(), 0)):
+            if taken + missed == total or stopped.wait(max(due - monotonic(), 0)):
                 break
     if samples is not None and samples.rows:
         samples.flush()

@@ -44,6 +44,7 @@ from rillet.client.servers import Servers
 from rillet.client.transaction import retry
 from rillet.errors import RilletError
 from rillet.protocol.reply_parser import ReplyError
+from rillet.real_time import monotonic
 from rillet.spark.errors import plainly
 from rillet.spark.options import ConnectionOptions, OptionError, declared
 from rillet.spark.pipelines.cli_common import PipelineError
@@ -226,19 +227,19 @@ class KeyCopy:
     def run(self) -> KeysMigrated:
         """Copy the keys, follow the source if requested, and verify the copy."""
         plan, outcome = self.plan, self.outcome
-        began = time.monotonic()
+        began = monotonic()
         with Servers(plan.source) as source, Servers(plan.target) as target:
             source.waits = target.waits = True
             self.source, self.target = source, target
             while True:
                 outcome.rounds += 1
                 changed = self._round()
-                over = plan.follow_for is not None and time.monotonic() - began > plan.follow_for
+                over = plan.follow_for is not None and monotonic() - began > plan.follow_for
                 if not plan.follow or not changed or over:
                     break
                 time.sleep(_PAUSE)
             self._verify()
-        outcome.seconds = time.monotonic() - began
+        outcome.seconds = monotonic() - began
         return outcome
 
     def _keys(self) -> Iterator[list[bytes]]:

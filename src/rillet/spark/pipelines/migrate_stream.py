@@ -34,6 +34,7 @@ from typing import Any
 from rillet.client.errors import ConnectionLost, ConnectorError
 from rillet.client.servers import Servers
 from rillet.protocol.reply_parser import ReplyError
+from rillet.real_time import monotonic
 from rillet.spark.pipelines.copying import RawEntry, RawEntryWriter, RawPages
 from rillet.spark.pipelines.group_info import (
     XpendingRow,
@@ -62,7 +63,7 @@ _PLACEHOLDER = (2, b"$1\r\n-\r\n$1\r\n-\r\n")
 def copy_stream(plan: Plan, key: bytes, to: bytes) -> StreamMigrated:
     """Copy and verify one stream; report a failure as a difference in the result instead of raising it."""
     outcome = StreamMigrated(shown(key), shown(to))
-    began = time.monotonic()
+    began = monotonic()
     policy = plan.policy
     for attempt in range(_ATTEMPTS):
         try:
@@ -76,7 +77,7 @@ def copy_stream(plan: Plan, key: bytes, to: bytes) -> StreamMigrated:
         except ConnectorError as error:
             outcome.differences = [str(error).removeprefix("rillet: ")]
             break
-    outcome.seconds = time.monotonic() - began
+    outcome.seconds = monotonic() - began
     return outcome
 
 
@@ -104,10 +105,10 @@ class StreamCopy(StreamPair):
     def _catch_up(self) -> None:
         """Verify the copy; with `follow`, copy new data until both streams are equal or the same differences remain."""
         plan, outcome = self.plan, self.outcome
-        deadline = None if plan.follow_for is None else time.monotonic() + plan.follow_for
+        deadline = None if plan.follow_for is None else monotonic() + plan.follow_for
         before: list[str] | None = None
         while True:
-            over = not plan.follow or (deadline is not None and time.monotonic() > deadline)
+            over = not plan.follow or (deadline is not None and monotonic() > deadline)
             # Compare the counters first. If they differ although no entry is new, the source has deleted entries:
             # compare all entries to find them.
             if over or not self.forwarded or not self.counter_differences():

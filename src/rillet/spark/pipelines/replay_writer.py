@@ -27,6 +27,7 @@ from rillet.client.protocol import pack
 from rillet.client.redirection import Patience
 from rillet.client.transaction import NotQueued, Transaction
 from rillet.protocol.reply_parser import ReplyError
+from rillet.real_time import monotonic
 from rillet.spark.option_types import EARLIEST
 from rillet.spark.options import Options
 from rillet.spark.pipelines.group_info import milliseconds
@@ -67,7 +68,7 @@ class ReplayWriter:
 
     def __init__(
         self, servers: Servers, options: Options, layout: RowEncoder, source: str, retime: bool, speed: float | None,
-        clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = monotonic, sleep: Callable[[float], None] = time.sleep,
     ) -> None:  # fmt: skip
         from rillet.columns.row_packing import RowPacker
 

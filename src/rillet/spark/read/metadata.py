@@ -26,6 +26,7 @@ from rillet.client.servers import IN_FLIGHT, Servers
 from rillet.columns.resp_decoder import MORE, RangeDecoder, ReplyFailed
 from rillet.columns.row_builder import RowBuilder
 from rillet.protocol.reply_parser import ReplyError
+from rillet.real_time import monotonic
 from rillet.spark.options import Options
 from rillet.spark.read.splits import Probe
 from rillet.spark.read.stream_info import StreamInfo, stream_error
@@ -250,7 +251,7 @@ def wait_for_entries(servers: Servers, after: Mapping[str, StreamID]) -> bool:
     if not watched:
         time.sleep(idle / 1000)
         return True
-    started = time.monotonic()
+    started = monotonic()
     ids = [bounds[key] for key in watched]
     words = (b"XREAD", b"COUNT", b"1", b"BLOCK", b"%d" % idle, b"STREAMS", *watched, *ids)
     connection = servers.connection(watched[0])
@@ -260,5 +261,5 @@ def wait_for_entries(servers: Servers, after: Mapping[str, StreamID]) -> bool:
         servers.forget(connection)
         raise
     if isinstance(reply, ReplyError):  # the caller's next XINFO reports the problem
-        time.sleep(max(0.0, idle / 1000 - (time.monotonic() - started)))
+        time.sleep(max(0.0, idle / 1000 - (monotonic() - started)))
     return reply is not None or len(watched) < len(after)

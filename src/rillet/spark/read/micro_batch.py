@@ -33,7 +33,6 @@ scans less often than once per batch, so that the scans take at most a twentieth
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
@@ -41,6 +40,7 @@ from typing import Any, TypeVar
 from rillet.client.errors import ConnectionLost, ConnectorError, StaysAway
 from rillet.client.redirection import Patience
 from rillet.client.servers import Servers
+from rillet.real_time import monotonic
 from rillet.spark.groups.group_position import GroupFollower
 from rillet.spark.metrics import report
 from rillet.spark.option_types import EARLIEST
@@ -220,10 +220,10 @@ class MicroBatchReader:
         """Return the selected streams; `now`: find the streams that match a pattern even if the last SCAN is recent."""
         if self.options.keys() is not None:
             return selected_streams(self.options, self.servers)
-        begun = time.monotonic()
+        begun = monotonic()
         if now or begun - self._resolved_at > 20 * self._resolve_seconds or key_count(self.servers) <= FEW_KEYS:
             self._matched = selected_streams(self.options, self.servers)
-            self._resolved_at = time.monotonic()
+            self._resolved_at = monotonic()
             self._resolve_seconds = self._resolved_at - begun
         return self._matched
 
@@ -285,7 +285,7 @@ class MicroBatchReader:
         """Return whether the next batch must wait because fewer than `least` entries are unread; if so, pause first."""
         if least is None or self.targets is not None or sum(one.count for one in sized) >= least:
             return False
-        now = time.monotonic()
+        now = monotonic()
         if self._delayed_since is None:
             self._delayed_since = now
         if now - self._delayed_since >= self.options.max_trigger_delay:

@@ -15,13 +15,13 @@ starts again with the keys of the current batch. A key that does not exist is in
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from string import Formatter
 from typing import TYPE_CHECKING, Any
 
+from rillet.real_time import monotonic
 from rillet.spark.errors import plainly
 from rillet.spark.option_types import duration
 from rillet.spark.options import OptionError
@@ -148,7 +148,7 @@ class _Cache:
         """Look up the keys that are not in the cache, or are too old."""
         import pyarrow as pa
 
-        now = time.monotonic()
+        now = monotonic()
         missing = [key for key in keys if key not in self.rows or now - self.rows[key][1] >= self.age]
         if self.table is not None and self.table.num_rows + len(missing) > self.size:
             self.table = None

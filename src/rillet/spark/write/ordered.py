@@ -48,6 +48,7 @@ from typing import IO, Any
 from rillet.client.errors import ConnectorError
 from rillet.client.servers import Servers
 from rillet.client.transaction import multi_exec, retry
+from rillet.real_time import monotonic
 from rillet.spark.options import Options
 from rillet.spark.write.commits import BATCH_SECONDS, Identity, Record, record_key, shown
 from rillet.spark.write.row_encoder import RowEncoder
@@ -146,14 +147,14 @@ class OrderedSender(TransactionSender):
             return True
         pause = LOOK_SECONDS
         seen: Any = None
-        since = time.monotonic()
+        since = monotonic()
         while True:
             self.turn_has_come, fields = retry(self.servers, lambda: self._look(share.record))
             if self.turn_has_come:
                 return True
             if fields != seen:
-                seen, since = fields, time.monotonic()
-            elif time.monotonic() - since >= self.options.order_wait:
+                seen, since = fields, monotonic()
+            elif monotonic() - since >= self.options.order_wait:
                 return False
             time.sleep(pause)
             pause = min(2 * pause, LONGEST_LOOK)

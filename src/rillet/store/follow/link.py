@@ -15,7 +15,6 @@ disconnects its replicas when its history changes, so the link follows the maste
 from __future__ import annotations
 
 import threading
-import time
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -24,6 +23,7 @@ from rillet.client.connection import Connection
 from rillet.client.errors import ConnectionLost, ConnectorError
 from rillet.errors import RilletError
 from rillet.loggers import logger
+from rillet.real_time import monotonic
 from rillet.replication.changes import ChangePosition
 from rillet.replication.filtering import KeyFilter
 from rillet.replication.handshake import LinkOptions
@@ -145,7 +145,7 @@ class FollowLink:
     def _turn(self) -> None:
         """Do one step: connect, or receive, or wait."""
         if self._wanted:
-            pause = self._pace.left(time.monotonic())
+            pause = self._pace.left(monotonic())
             if pause:
                 self._stopping.wait(min(pause, _TURN))
                 return
@@ -160,8 +160,8 @@ class FollowLink:
             else:
                 if data:
                     self._received(data)
-        if time.monotonic() - self._ticked >= _TURN:
-            self._ticked = time.monotonic()
+        if monotonic() - self._ticked >= _TURN:
+            self._ticked = monotonic()
             self._tick()
 
     def _tick(self) -> None:
@@ -176,7 +176,7 @@ class FollowLink:
     def _open(self) -> None:
         self._wanted = False
         if not self.follower.resumable:
-            self._pace.began(time.monotonic())
+            self._pace.began(monotonic())
         try:
             server = server_of(self.address)
             connection = Connection(server, CONNECT_SECONDS)
@@ -303,7 +303,7 @@ class FollowLink:
             loading.data.exchange()
             self._engine.dirty = 0
             self.full_syncs += 1
-            self._pace.loaded(time.monotonic())
+            self._pace.loaded(monotonic())
             full = follower.full
             if self._directory is not None and full.id:
                 self._directory.commit_snapshot(self._engine, ChangePosition(full.id, full.offset, max(db, 0)))
@@ -344,13 +344,13 @@ class FollowLink:
         """Begin with a snapshot after a pause, because a command cannot be applied."""
         self.resyncs += 1
         self.follower.resumable = False
-        pause = self._pace.lost(time.monotonic())
+        pause = self._pace.lost(monotonic())
         LOGGER.info("%s: a full synchronisation is necessary (in %.1f s): %s", self.address, pause, reason)
 
     def state(self) -> LinkState:
         """Return the state of the link."""
         disk = "" if self._directory is None else self._directory.failure
-        paused = self._wanted and self._pace.left(time.monotonic()) > 0
+        paused = self._wanted and self._pace.left(monotonic()) > 0
         status = "paused" if paused else self.follower.state
         return LinkState(status, self.error, self.full_syncs, self.resyncs, self.follower.disconnections,
                          self.refused_commands, disk)  # fmt: skip

@@ -20,6 +20,7 @@ from rillet.client.errors import ConnectorError
 from rillet.errors import CommandError, StoreTimeout
 from rillet.modules.loading import OpenModules
 from rillet.persistence.write_gate import WriteGate
+from rillet.real_time import monotonic
 from rillet.replication.changes import ChangePosition
 from rillet.replication.filtering import KeyFilter
 from rillet.runtime.admission import READ_ONLY
@@ -201,7 +202,7 @@ class Replica(Store):
                 with Connection(server_of(self._link.address), CONNECT_SECONDS) as connection:
                     return server_position(connection)
             except ConnectorError as error:
-                if end is not None and time.monotonic() >= end:
+                if end is not None and monotonic() >= end:
                     raise StoreTimeout(f"{self!r}: the server cannot be reached: {error}") from error
                 time.sleep(_PAUSE)
 
@@ -340,11 +341,11 @@ def _named(there: ServerPosition | None) -> str:
 
 
 def _deadline(timeout: Seconds | None) -> float | None:
-    return None if timeout is None else time.monotonic() + seconds_in(timeout)
+    return None if timeout is None else monotonic() + seconds_in(timeout)
 
 
 def _left(end: float | None) -> float | None:
-    return None if end is None else end - time.monotonic()
+    return None if end is None else end - monotonic()
 
 
 __all__ = ["AsyncReplica", "FollowBackend", "Lag", "Replica"]

@@ -9,7 +9,6 @@ INFO still gets the right answer.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from types import TracebackType
@@ -21,6 +20,7 @@ from rillet.client.errors import ConnectionLost
 from rillet.client.sentinel import current_master
 from rillet.protocol.command_parser import pack_command
 from rillet.protocol.reply_parser import ReplyError
+from rillet.real_time import monotonic
 from rillet.replication.changes import ChangePosition
 from rillet.replication.errors import LinkError
 from rillet.replication.handshake import (
@@ -86,7 +86,7 @@ class StreamReader:
     def __init__(self, address: Address, position: ChangePosition, timeout: float = CONNECT_SECONDS) -> None:
         self.id = position.id
         self.offset = position.offset  # of the received bytes
-        self._acknowledged = time.monotonic()
+        self._acknowledged = monotonic()
         self._ready: list[bytes] = []
         self._connection = Connection(replace(server_of(address), db=0, protocol=2), timeout)
         try:
@@ -109,7 +109,7 @@ class StreamReader:
         """
         self = cls.__new__(cls)
         self._ready = []
-        self._acknowledged = time.monotonic()
+        self._acknowledged = monotonic()
         self._connection = Connection(replace(server_of(address), db=0, protocol=2), timeout)
         try:
             if empty:
@@ -122,14 +122,14 @@ class StreamReader:
 
     def _receive_snapshot(self, write: Callable[[bytes], object], silence: float) -> None:
         link, connection = MasterLink(LinkOptions(version=VERSION), None), self._connection
-        complete, heard = False, time.monotonic()
+        complete, heard = False, monotonic()
         while not complete:
             out = link.outgoing()
             if out:
                 connection.send(out)
             data = connection.receive_within(_TURN)
-            heard = time.monotonic() if data else heard
-            if time.monotonic() - heard > silence:
+            heard = monotonic() if data else heard
+            if monotonic() - heard > silence:
                 raise ConnectionLost(f"rillet: {connection.address} sent nothing for {silence:g} s")
             try:
                 events = link.receive(data)
@@ -148,12 +148,12 @@ class StreamReader:
 
     def _acknowledge(self) -> None:
         """Report the position: the server disconnects a replica that is silent."""
-        self._acknowledged = time.monotonic()
+        self._acknowledged = monotonic()
         self._connection.send(pack_command([b"REPLCONF", b"ACK", b"%d" % self.offset]))
 
     def _begin(self, position: ChangePosition, timeout: float) -> None:
         link = MasterLink(LinkOptions(version=VERSION), Position(position.id, position.offset))
-        deadline = time.monotonic() + timeout
+        deadline = monotonic() + timeout
         continued = False
         while not continued:
             self._connection.send(link.outgoing())
@@ -169,7 +169,7 @@ class StreamReader:
                     self.id = event.id or self.id
                 elif isinstance(event, Stream):
                     self._ready.append(event.data)
-            if time.monotonic() > deadline and not continued:
+            if monotonic() > deadline and not continued:
                 raise ConnectionLost(f"rillet: {self._connection.address} did not answer PSYNC within {timeout:g} s")
 
     def receive(self, seconds: float = _TURN) -> bytes:
@@ -177,7 +177,7 @@ class StreamReader:
         data = b"".join(self._ready) if self._ready else self._connection.receive_within(seconds)
         self._ready = []
         self.offset += len(data)
-        if time.monotonic() - self._acknowledged >= _ACK_SECONDS:
+        if monotonic() - self._acknowledged >= _ACK_SECONDS:
             self._acknowledge()
         return data
 

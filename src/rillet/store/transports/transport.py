@@ -23,6 +23,7 @@ from typing import Any, Protocol
 from rillet import commands, errors
 from rillet.errors import ClusterDown, CommandError, ExecAbort, Loading, StoreError, TryAgain
 from rillet.protocol.reply_parser import ReplyError
+from rillet.real_time import monotonic
 from rillet.runtime.registry import TABLE
 
 # The commands from which `store.transaction()` builds a transaction; they affect only the connection that sends them.
@@ -166,12 +167,16 @@ def errors_among(replies: Sequence[Any]) -> list[tuple[int, CommandError]]:
 
 
 def wait_for(condition: Callable[[], bool], seconds: float) -> bool:
-    """Return whether a condition becomes true within `seconds`; check the condition in growing intervals."""
-    deadline = time.monotonic() + seconds
+    """Return whether a condition becomes true within `seconds` of real time; 0 checks the condition once.
+
+    The condition is checked in growing intervals, and at the end.
+    """
+    deadline = monotonic() + seconds
     pause = 0.005
     while not condition():
-        if time.monotonic() > deadline:
+        left = deadline - monotonic()
+        if left <= 0:
             return False
-        time.sleep(pause)
+        time.sleep(min(pause, left))
         pause = min(pause * 1.5, 0.1)
     return True
