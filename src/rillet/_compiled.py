@@ -38,6 +38,7 @@ TYPED = (
     "structs/geohash",
     "structs/due_times",
     "structs/integer_text",
+    "structs/glob",
     "structs/float_text",
     "structs/array_slice",
     "structs/sparse_array",
@@ -177,7 +178,6 @@ TYPED = (
 )
 
 PLAIN = (
-    "structs/glob",
     "structs/regex_parser",
     "structs/regex",
     "structs/intset",

@@ -50,7 +50,7 @@ from rillet.client.redirection import Patience
 from rillet.client.servers import Servers
 from rillet.client.transaction import retry
 from rillet.protocol.reply_parser import ReplyError
-from rillet.structs.glob import compiled
+from rillet.structs.glob import matches
 
 CURSORS, SHARES, SLOTS = "cursors", "shares", "slots"
 KEYS_PER_POSITION = 4096
@@ -288,7 +288,6 @@ class KeyScan:
 
     def _keys_of(self, slots: Sequence[int], master: int | None) -> Iterator[list[bytes]]:
         """Yield the keys of slots at their owners, or at the master of this number."""
-        match = None if self.glob == b"*" else compiled(self.glob).matches
         patience = Patience(self.servers.options.timeout)
         while True:
             try:
@@ -299,7 +298,7 @@ class KeyScan:
                 if not patience.again():
                     raise
         for keys in replies:
-            fresh = self._new([key for key in keys if match is None or match(key)])
+            fresh = self._new([key for key in keys if self.glob == b"*" or matches(self.glob, key)])
             if fresh:
                 yield fresh
 

@@ -23,7 +23,7 @@ from rillet.commands.server.introspection import key_access
 from rillet.protocol.command_parser import pack_command
 from rillet.replication.changes import Unit, entry_of
 from rillet.runtime.registry import Command
-from rillet.structs.glob import compiled
+from rillet.structs.glob import matches
 from rillet.types.compat import Compat
 
 _EACH_KEY = frozenset(("del", "unlink", "touch"))
@@ -42,7 +42,6 @@ class KeyFilter:
 
     def __init__(self, patterns: Iterable[bytes], compat: Compat) -> None:
         self.patterns = tuple(patterns)
-        self._globs = [compiled(pattern) for pattern in self.patterns]
         self._compat = compat
         self._known: dict[bytes, bool] = {}  # keys of late
 
@@ -50,7 +49,7 @@ class KeyFilter:
         """Return whether the replica keeps this key."""
         found = self._known.get(key)
         if found is None:
-            found = any(glob.matches(key) for glob in self._globs)
+            found = any(matches(pattern, key) for pattern in self.patterns)
             if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()
             self._known[key] = found

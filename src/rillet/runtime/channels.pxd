@@ -8,6 +8,7 @@ cdef class Channels:
     cdef public dict patterns
     cpdef bint subscribe(self, Session session, bytes name, int kind) except -1
     cpdef bint unsubscribe(self, Session session, bytes name, int kind) except -1
+    cdef object _table(self, int kind)
     cdef object _own(self, Session session, int kind)
     cpdef Py_ssize_t publish(self, bytes channel, bytes message) except -1
     cpdef Py_ssize_t publish_shard(self, bytes channel, bytes message) except -1

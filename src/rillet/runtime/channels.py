@@ -2,7 +2,7 @@
 
     channels   b"news"   -> {session, session}      SUBSCRIBE
     shards     b"orders" -> {session}               SSUBSCRIBE, a separate namespace
-    patterns   b"user.*" -> (glob, {session})       PSUBSCRIBE; the glob is parsed at the first subscription
+    patterns   b"user.*" -> {session}               PSUBSCRIBE
 
     session.subscriptions -> channels {b"news"}, patterns {b"user.*"}, shards {}
 
@@ -34,7 +34,7 @@ except ModuleNotFoundError:  # Cython is not installed: run interpreted
 
 from rillet.runtime import session_state
 from rillet.runtime.session import Session
-from rillet.structs.glob import Glob
+from rillet.structs.glob import matches
 
 # The kinds of subscriptions.
 CHANNEL, PATTERN, SHARD = range(3)
@@ -67,7 +67,7 @@ class Channels:
     __slots__ = ("channels", "shards", "patterns")
     channels: dict[bytes, dict[Session, None]]
     shards: dict[bytes, dict[Session, None]]
-    patterns: dict[bytes, tuple[Any, dict[Session, None]]]
+    patterns: dict[bytes, dict[Session, None]]
 
     def __init__(self) -> None:
         self.channels = {}
@@ -88,13 +88,8 @@ class Channels:
             return False
         own[name] = None
         session.subscriptions.size += len(name) + _ENTRY
-        if kind == PATTERN:
-            if name not in self.patterns:
-                self.patterns[name] = (Glob(name), {})
-            self.patterns[name][1][session] = None
-        else:
-            table: dict[bytes, Any] = self.shards if kind == SHARD else self.channels
-            table.setdefault(name, {})[session] = None
+        table: dict[bytes, Any] = self._table(kind)
+        table.setdefault(name, {})[session] = None
         return True
 
     @cython.ccall
@@ -106,12 +101,17 @@ class Channels:
             return False
         del own[name]
         session.subscriptions.size -= len(name) + _ENTRY
-        table: dict[bytes, Any] = self.patterns if kind == PATTERN else self.shards if kind == SHARD else self.channels
-        listeners: dict[Any, Any] = table[name][1] if kind == PATTERN else table[name]
+        table: dict[bytes, Any] = self._table(kind)
+        listeners: dict[Any, Any] = table[name]
         del listeners[session]
         if not listeners:
             del table[name]
         return True
+
+    @cython.cfunc
+    def _table(self, kind: cython.int) -> Any:
+        """Return the table of one kind of names (CHANNEL, PATTERN, SHARD)."""
+        return self.patterns if kind == PATTERN else self.shards if kind == SHARD else self.channels
 
     @cython.cfunc
     def _own(self, session: Session, kind: cython.int) -> Any:
@@ -155,11 +155,11 @@ class Channels:
             tail = _bulks(channel, message)
             count += self._send(listeners, b"3\r\n$7\r\nmessage\r\n" + tail)
         if self.patterns:
-            for pattern, entry in self.patterns.items():
-                if entry[0].matches(channel):
+            for pattern, here in self.patterns.items():
+                if matches(pattern, channel):
                     tail = tail or _bulks(channel, message)
                     head = b"4\r\n$8\r\npmessage\r\n$%d\r\n%b\r\n" % (len(pattern), pattern)
-                    count += self._send(entry[1], head + tail)
+                    count += self._send(here, head + tail)
         return count
 
     @cython.ccall
@@ -201,7 +201,7 @@ class Channels:
             for name, here in table.items():
                 assert here and all(name in getattr(one.subscriptions, kind) for one in here)
                 listeners.update(here)
-        for pattern, (_, here) in self.patterns.items():
+        for pattern, here in self.patterns.items():
             assert here and all(pattern in one.subscriptions.patterns for one in here)
             listeners.update(here)
         for session in listeners:
@@ -210,7 +210,7 @@ class Channels:
             assert all(session in self.channels[name] for name in own.channels)
             assert all(session in self.shards[name] for name in own.shards)
             assert own.size == sum(len(name) + _ENTRY for name in (*own.channels, *own.patterns, *own.shards))
-            assert all(session in self.patterns[pattern][1] for pattern in own.patterns)
+            assert all(session in self.patterns[pattern] for pattern in own.patterns)
 
 
 def _bulks(channel: bytes, message: bytes) -> bytes:

@@ -45,7 +45,7 @@ from rillet.runtime.setting_types import (
     write_save,
 )
 from rillet.runtime.tls_settings import TLS
-from rillet.structs.glob import compiled
+from rillet.structs.glob import matches
 from rillet.types.compat import COMPATS, NEWEST, Compat
 from rillet.types.stream.idmp import DURATION, DURATION_RANGE, MAX_ENTRIES, MAX_ENTRIES_RANGE
 
@@ -479,9 +479,9 @@ class Settings:
             if exact is not None:
                 yield pattern, exact.show(getattr(self, exact.attribute))
             return
-        glob = compiled(pattern.encode("utf-8", "surrogateescape"), True)
+        glob = pattern.encode("utf-8", "surrogateescape")
         for name, parameter in (*PARAMETERS.items(), *self.module_parameters.items()):
-            if not parameter.hidden and glob.matches(name.encode()) and parameter.known_to(self.compat):
+            if not parameter.hidden and matches(glob, name.encode(), True) and parameter.known_to(self.compat):
                 yield parameter.name if "." in name else name, parameter.show(getattr(self, parameter.attribute))
 
 

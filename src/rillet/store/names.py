@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rillet.structs.glob import compiled
+from rillet.structs import glob as globs
 
 
 def matches(glob: str, name: str) -> bool:
     """Return whether a name matches a glob, with the syntax of SCAN MATCH."""
-    return compiled(glob.encode()).matches(name.encode())
+    return globs.matches(glob.encode(), name.encode())

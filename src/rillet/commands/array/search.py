@@ -21,7 +21,7 @@ from rillet.commands.array.values import array_to_read, parse_index, write_index
 from rillet.errors import CommandError
 from rillet.runtime.session import Session
 from rillet.structs.array_cursor import ArrayCursor
-from rillet.structs.glob import compiled
+from rillet.structs.glob import matches
 from rillet.structs.regex import Backreference, RegexError, compile_regex
 from rillet.structs.regex_matcher import RegexMatcher
 from rillet.structs.sparse_array import SparseArray
@@ -113,7 +113,7 @@ class Predicates:
             elif kind == _MATCH:
                 found = _contains(folded, test)
             elif kind == _GLOB:
-                found = test.matches(value)
+                found = matches(test, value, self.fold)
             else:
                 matcher: RegexMatcher = test
                 found = matcher.matches(value)
@@ -149,9 +149,9 @@ def _contains(value: bytes, text: bytes) -> cython.bint:
 
 
 def _test(kind: int, pattern: bytes, fold: bool) -> object:
-    """Return what a value is compared with: bytes, a glob or a regular expression."""
+    """Return what a value is compared with: bytes (a glob, too) or a regular expression."""
     if kind == 2:
-        return compiled(pattern, fold)
+        return pattern
     if kind != _REGEX:
         return pattern.lower() if fold else pattern
     if not pattern:

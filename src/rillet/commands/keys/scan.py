@@ -13,7 +13,7 @@ from rillet.commands.replies import bulk_or_null, write_bulks
 from rillet.errors import CommandError
 from rillet.keyspace.database import Database
 from rillet.runtime.session import Session
-from rillet.structs.glob import compiled
+from rillet.structs.glob import matches, matching
 
 _CURSOR = re.compile(rb"(?:([+-]?)([0-9]+))?(?:\0.*)?", re.DOTALL)
 
@@ -23,10 +23,9 @@ _CURSOR = re.compile(rb"(?:([+-]?)([0-9]+))?(?:\0.*)?", re.DOTALL)
 def keys(session: Session, argv: list[bytes]) -> None:
     """List the keys whose names match a glob pattern."""
     out = session.out
-    glob = None if argv[1] == b"*" else compiled(argv[1])
     mark, count = out.mark(), 0
     for batch in session.db.live_keys():
-        found = batch if glob is None else glob.matching(batch)
+        found = batch if argv[1] == b"*" else matching(argv[1], batch)
         out.bulks(found)
         count += len(found)
     out.insert_array(mark, count)
@@ -130,8 +129,8 @@ def scan_value(session: Session, argv: list[bytes], kind: type, scan: str) -> tu
         bare = options.bare
         following, elements = value.scan(cursor, options.count)
         if options.pattern != b"*":
-            glob = compiled(options.pattern)
-            elements = [one for one in elements if glob.matches(one[0] if isinstance(one, tuple) else one)]
+            wanted = options.pattern
+            elements = [one for one in elements if matches(wanted, one[0] if isinstance(one, tuple) else one)]
     session.out.array(2)
     session.out.bulk(b"%d" % following)
     return value, elements, bare
@@ -154,7 +153,7 @@ def scan(session: Session, argv: list[bytes]) -> None:
 
 def _wanted(database: Database, key: bytes, options: ScanOptions, type_first: bool) -> bool:
     """Return whether SCAN returns a key; delete it if it has expired, in Valkey only if its type is wanted."""
-    if options.pattern != b"*" and not compiled(options.pattern).matches(key):
+    if options.pattern != b"*" and not matches(options.pattern, key):
         return False
     if type_first and options.type and not _has_type(database, database.keys.find(key), options):
         return False

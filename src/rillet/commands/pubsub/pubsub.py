@@ -17,7 +17,7 @@ from rillet.commands.pubsub import command
 from rillet.commands.replies import write_bulks
 from rillet.runtime.channels import CHANNEL, PATTERN, SHARD, Channels, Subscriptions
 from rillet.runtime.session import Session
-from rillet.structs.glob import compiled
+from rillet.structs.glob import matches
 
 _LISTEN = "pubsub noscript loading stale"
 _LOOK = "pubsub loading stale"
@@ -144,8 +144,7 @@ def _list_names(session: Session, argv: list[bytes], names: list[bytes]) -> None
     if len(argv) > 3:
         raise subcommand_error(argv)
     if len(argv) == 3:
-        glob = compiled(argv[2])
-        names = [name for name in names if glob.matches(name)]
+        names = [name for name in names if matches(argv[2], name)]
     write_bulks(session.out, names)
 
 

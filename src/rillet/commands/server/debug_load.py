@@ -13,7 +13,7 @@ from rillet.commands.server.debug import action, atoi
 from rillet.errors import CommandError
 from rillet.runtime.engine import PEAK_RESET_MS
 from rillet.runtime.session import Session
-from rillet.structs.glob import compiled
+from rillet.structs.glob import matches
 from rillet.types.module import KeyPlace
 from rillet.types.rdb import value as rdb
 
@@ -135,4 +135,4 @@ def _listpack(session: Session, argv: list[bytes]) -> None:
 @action("stringmatch-len", 4, usage="<length> <pattern>")
 def _stringmatch_len(session: Session, argv: list[bytes]) -> None:
     """Match a pattern with a string of so many letters A."""
-    session.out.integer(int(compiled(argv[3], False).matches(b"A" * positive(argv[2]))))
+    session.out.integer(int(matches(argv[3], b"A" * positive(argv[2]))))

@@ -20,7 +20,7 @@ from rillet.runtime.acl.providers import PROVIDERS
 from rillet.runtime.admission import denies_oom
 from rillet.runtime.registry import Command
 from rillet.runtime.session import Session
-from rillet.structs.glob import compiled
+from rillet.structs.glob import matches
 from rillet.types.compat import Compat
 
 _FLAG_ORDER = (
@@ -386,7 +386,7 @@ def command_list(session: Session, argv: list[bytes]) -> None:
             category = wanted.lower().decode("latin-1")
             names = [entry.fullname for entry in known if category in categories(entry, compat)]
         elif kind == b"pattern":
-            names = [name for name in names if compiled(wanted, True).matches(name.encode())]
+            names = [name for name in names if matches(wanted, name.encode(), True)]
         else:
             raise syntax_error()
     write_bulks(session.out, [name.encode() for name in names])

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from rillet.protocol.command_parser import split_args
 from rillet.runtime.acl.commands import CommandSet
 from rillet.runtime.acl.rules import RuleError, c_string, has_blanks, syntax, unknown, useless_pattern
-from rillet.structs.glob import compiled
+from rillet.structs.glob import matches
 
 READ = 1
 WRITE = 2
@@ -293,7 +293,7 @@ class Selector:
         if self.all_keys:
             return True
         return any(
-            granted & flags == flags and compiled(pattern).matches(key) for pattern, granted in self.keys.items()
+            granted & flags == flags and matches(pattern, key) for pattern, granted in self.keys.items()
         )
 
     def permits_every_key(self, flags: int) -> bool:
@@ -313,7 +313,7 @@ def matches_channel(patterns: Iterable[bytes], channel: bytes, is_pattern: bool)
     """Return whether one of the patterns permits the channel (ACLCheckChannelAgainstList)."""
     if is_pattern:
         return any(c_string(pattern) == c_string(channel) for pattern in patterns)
-    return any(compiled(pattern).matches(channel) for pattern in patterns)
+    return any(matches(pattern, channel) for pattern in patterns)
 
 
 __all__ = ["READ", "WRITE", "Selector", "matches_channel"]
