@@ -31,12 +31,12 @@ def fill(store: Store, limit: int | None = None) -> None:
     flights.add_many(data.entries(rows), batch=2_000)
     dispatch = flights.group("dispatch")
     # Most departures are processed. One consumer has read some and processes none; another one is at work.
-    dispatch.set_id(f"{rows[len(rows) * 4 // 5].scheduled_ms}-0")
+    dispatch.create(f"{rows[len(rows) * 4 // 5].scheduled_ms}-0")
     dispatch.consumer("gate-7").read(PENDING)
     working = dispatch.consumer("gate-2")
     working.ack(*working.read(400))
     working.read(12)
-    flights.group("archive", "$")
+    flights.group("archive", "$").create()
     _add_cancelled(store, rows)
     airports, airlines = data.airport_names(), data.airline_names()
     store.execute("HSET", "airlines", *(word for pair in airlines.items() for word in pair))
@@ -68,7 +68,7 @@ def _add_cancelled(store: Store, rows: list[data.Flight]) -> None:
     cancelled.trim(maxlen=max(1, len(found) - 150))
     cancelled.delete(*ids[200:205])
     cancelled.group("refunds").consumer("desk-1").read(30)
-    cancelled.group("mail", "$")
+    cancelled.group("mail", "$").create()
 
 
 def prepare(folder: Path, limit: int | None) -> None:

@@ -89,7 +89,8 @@ def _handle(store: Store, consumer: Consumer, messages: list[Message], claimed: 
 
 def share_out(store: Store, workers: int, kill_at: int, progress: Callable[[int], None]) -> Outcome:
     """Run the workers, kill one when `kill_at` flights are handled, wait for the others, return the counters."""
-    group = store.stream(STREAM).group(GROUP, "0")
+    group = store.stream(STREAM).group(GROUP)
+    group.create()
     context = multiprocessing.get_context("spawn")
     names = [f"worker-{number + 1}" for number in range(workers)]
     victim, killed, kill_switch = names[VICTIM], False, KillSwitch(context.Event(), context.Event())

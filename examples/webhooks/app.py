@@ -136,6 +136,7 @@ class Webhooks:
     @contextlib.asynccontextmanager
     async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
         """Run the worker as long as the application. A cancelled read consumes no hook."""
+        await (await self.hooks.group("handlers")).create()  # `status` may be called before the first read
         worker = asyncio.create_task(self.work())
         yield
         worker.cancel()

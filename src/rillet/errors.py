@@ -114,10 +114,11 @@ class InvalidObj(CommandError):
     default = "Corrupted HLL object detected"
 
 
-class NoGroup(CommandError):
-    """The key or the consumer group does not exist."""
+class NoGroup(CommandError, KeyError):
+    """The key or the consumer group does not exist; also a KeyError."""
 
     prefix = "NOGROUP"
+    __str__ = Exception.__str__  # a KeyError's is the repr of the text
 
 
 class BusyGroup(CommandError):

@@ -37,6 +37,7 @@ owner = rillet.open(path, appendfsync=fsync)
 store = rillet.open(path) if door == "attached" else owner
 stream = store.stream("s")
 group = stream.group("g")
+group.create()
 resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000))
 count = 0
 try:

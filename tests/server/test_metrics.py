@@ -79,7 +79,7 @@ def test_the_metrics_of_streams_and_groups(scraped: Scraped) -> None:
     orders = scraped.store.stream("orders")
     orders.add_many([(f"{1_795_000_000_000 + n}-0", {"n": n}) for n in range(100)])
     orders.group("billing").consumer("one").read(30)
-    orders.group("done", "$")
+    orders.group("done", "$").create()
     orders.trim(maxlen=90)
     place = {"db": "0", "stream": "orders"}
     assert scraped.value("stream_length", **place) == 90
@@ -380,7 +380,7 @@ def test_a_lag_is_exact(compat: str) -> None:
                         stream.trim(maxlen=chosen.randrange(added))
                     case "g":
                         start = chosen.choice(["0", "$", f"{chosen.randrange(added + 1)}-0"])
-                        stream.group(f"g{chosen.randrange(3)}", start)
+                        stream.group(f"g{chosen.randrange(3)}", start).create()
                     case "r" if names:
                         stream.group(chosen.choice(names), create=False).consumer("c").read(chosen.randrange(1, 4))
                     case "s" if names:

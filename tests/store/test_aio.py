@@ -77,6 +77,7 @@ def test_tasks_consume_groups_and_follow_streams(frontend: Frontend) -> None:
         store = frontend.store.aio()
         stream = store.stream("s")
         group = await stream.group("g")
+        assert await group.create()
         with pytest.raises(BusyGroup):
             await store.execute("XGROUP", "CREATE", "s", "g", "0")
         consumer = group.consumer("c")

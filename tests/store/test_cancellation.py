@@ -282,7 +282,7 @@ def test_a_blocking_read_with_many_options_delays_no_other_call(frontend: Fronte
     async def body() -> None:
         store = frontend.store.aio()
         stream = store.stream("s")
-        await stream.group("g")
+        await (await stream.group("g")).create()
         options = "COUNT 5 NOACK COUNT 5 NOACK BLOCK 0".split()
         waiting = asyncio.create_task(store.execute("XREADGROUP", "GROUP", "g", "c", *options, "STREAMS", "s", ">"))
         await _blocked(frontend.store, 1)

@@ -89,7 +89,7 @@ def forked(work: Callable[[], object]) -> int:
 
 def test_replies_of_cancelled_calls(store: Store) -> None:
     stream = store.stream("s")
-    stream.group("g")
+    stream.group("g").create()
     stream.add({"n": "1"})
     transport: Any = store.transport
     kept = [b"XREADGROUP", b"GROUP", b"g", b"other", b"STREAMS", b"s", b">"]

@@ -51,6 +51,7 @@ def test_group_is_created_once_and_begins_where_it_is_told(store: Store) -> None
     with pytest.raises(KeyError):
         late.info()
     new = store.stream("new").group("g")
+    assert new.create()
     assert new.stream.exists()
     assert len(new.stream) == 0
 

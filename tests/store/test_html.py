@@ -97,6 +97,7 @@ def test_empty_ones(frontend: Frontend) -> None:
     store = frontend.store
     assert cells(store)[1:] == ["no streams found"]
     group = store.stream("s").group("g")
+    group.create()
     assert cells(store.stream("s"))[1:7] == ["entries", "0", "first", "-", "last", "-"]
     assert "pending" in cells(group)
 
@@ -107,7 +108,8 @@ def test_an_error_is_shown_instead(frontend: Frontend) -> None:
     assert "WRONGTYPE" in cells(store.stream("k"))[1]
     assert "no such key" in cells(store.stream("missing"))[1]
     store.stream("s").add({"n": 1})
-    assert cells(store.stream("s").group("missing", create=False))[1] == "KeyError: 'missing'"
+    missing = "NoGroup: NOGROUP No such key 's' or consumer group 'missing'"
+    assert cells(store.stream("s").group("missing"))[1] == missing
 
 
 def test_a_closed_store(frontend: Frontend) -> None:

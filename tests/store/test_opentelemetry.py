@@ -113,6 +113,7 @@ def test_a_consumer(store: Store, telemetry: Telemetry) -> None:
     orders = store.stream("orders")
     orders.add_many([{"n": n} for n in range(3)])
     group = orders.group("billing")
+    group.create()
     telemetry.spans()
     one, two = group.consumer("one"), group.consumer("two")
     messages = one.read(2)

@@ -311,6 +311,8 @@ def test_messages_wait_for_the_restart(place: OneServer | OneNode) -> None:
     stream = place.store.stream(key)
     stream.add({"n": 1}, "1-1")
     group, other = stream.group("g"), stream.group("h")
+    assert group.create()
+    assert other.create()
     assert other.create() is False
     received: list[int] = []
     stop = threading.Event()

@@ -25,8 +25,8 @@ def fill(store: rillet.Store) -> None:
     billing.consumer("one").read(20)
     billing.consumer("two").read(5)
     billing.ack("1-0")
-    orders.group("late", "300-0")
-    store.stream("empty").group("waiting")
+    orders.group("late", "300-0").create()
+    store.stream("empty").group("waiting").create()
     store.execute("SET", "no stream", "x")
 
 
@@ -179,7 +179,8 @@ def test_a_lag_is_exact_or_unknown_with_a_reason(server: rillet.Store, seed: int
             case "t":
                 stream.trim(maxlen=chosen.randrange(added))
             case "g":
-                stream.group(f"g{chosen.randrange(3)}", chosen.choice(["0", "$", f"{chosen.randrange(added + 1)}-0"]))
+                start = chosen.choice(["0", "$", f"{chosen.randrange(added + 1)}-0"])
+                stream.group(f"g{chosen.randrange(3)}", start).create()
             case "r" if names:
                 stream.group(chosen.choice(names), create=False).consumer("c").read(chosen.randrange(1, 4))
             case "s" if names:
@@ -202,7 +203,7 @@ def test_the_reasons_of_an_unknown_lag() -> None:
     with running_redis() as judge, rillet.connect(f"redis://127.0.0.1:{judge.port}") as store:
         stream = store.stream("s")
         stream.add_many([(f"{n}-0", {"n": n}) for n in range(1, 11)])
-        stream.group("middle", "5-0")
+        stream.group("middle", "5-0").create()
         (group,) = store.stats().streams[0].groups
         assert (group.lag, group.lag_note) == (
             None, "the group was set to 5-0 without ENTRIESREAD, so the server has no count of the entries before it",
@@ -242,7 +243,7 @@ def test_a_user_without_permission_for_memory_usage(judge: Judge) -> None:
     with rillet.connect(f"redis://watcher:secret@127.0.0.1:{judge.port}") as store:
         with rillet.connect(f"redis://127.0.0.1:{judge.port}") as admin:
             admin.stream("s").add({"n": 1})
-            admin.stream("s").group("g")
+            admin.stream("s").group("g").create()
         (stream,) = store.stats().streams
         assert stream.memory.total is None
         assert "NOPERM" in stream.memory.note

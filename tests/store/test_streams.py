@@ -207,7 +207,7 @@ def test_errors_are_of_the_class_of_their_prefix(store: Store) -> None:
         NoGroup, match="^NOGROUP No such key 'none' or consumer group 'g' in XREADGROUP with GROUP option$"
     ):
         store.stream("none").group("g", create=False).consumer("c").read()
-    store.stream("s").group("g")
+    store.stream("s").group("g").create()
     with pytest.raises(BusyGroup, match="^BUSYGROUP Consumer Group name already exists$"):
         store.execute("XGROUP", "CREATE", "s", "g", "0")
     for wrong, text in (

@@ -9,6 +9,11 @@ A delivered message is pending until it is acknowledged. If its consumer dies, a
 it has been idle for `claim_idle` seconds. A message that was delivered more than `max_deliveries` times goes to the
 dead-letter stream instead: its fields, followed by its origin in the fields _stream, _group, _id and _deliveries.
 
+**Creation.** A Group is a name: figures of a missing group raise NoGroup, and change nothing. The first read or claim
+through a Group creates the group, and the stream, if they are missing; so does `create()`. Later reads do not create it
+again: a group that an operator deleted stays deleted, and its readers raise NoGroup. Rejected: to create it whenever a
+read finds it missing, because a new group delivers the entries that the deleted one had delivered before.
+
 A MultiConsumer reads the groups of the same name of several streams with one command.
 
 Some methods require newer commands, which rillet has: `nack` Redis 8.8, `read(claim_idle=...)` Redis 8.4,
@@ -21,7 +26,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
-from rillet.errors import BusyGroup, InvalidEntry, NotSent, OutcomeUnknown, StoreTimeout
+from rillet.errors import BusyGroup, CommandError, InvalidEntry, NoGroup, NotSent, OutcomeUnknown, StoreTimeout
 from rillet.store.delivery import (
     STOP_CHECK,
     Commands,
@@ -52,6 +57,7 @@ from rillet.store.records import (
     pending_of,
     summary_of,
 )
+from rillet.store.retries import PATIENCE
 from rillet.store.slots import by_slot
 from rillet.store.transports.transport import NOT_READY
 from rillet.store.typed import RaisingIterator
@@ -62,13 +68,25 @@ if TYPE_CHECKING:
     from rillet.store.stream import Stream
 
 
+_NO_KEY = "ERR no such key"
+
+
 class Group(Generic[T]):
-    """A consumer group of a stream: `last-delivered-id`, consumers, and pending entries."""
+    """A consumer group of a stream: `last-delivered-id`, consumers, and pending entries.
 
-    __slots__ = ("stream", "name", "key", "store")
+    start, entries_read: the position of a group that `create` or the first read creates; see Stream.group.
+    """
 
-    def __init__(self, stream: Stream[T], name: str | bytes) -> None:
+    __slots__ = ("stream", "name", "key", "store", "start", "entries_read", "_creates")
+
+    def __init__(
+        self, stream: Stream[T], name: str | bytes, start: Position = "0", entries_read: int | None = None,
+        create: bool = False,
+    ) -> None:  # fmt: skip
         self.stream = stream
+        self.start = start
+        self.entries_read = entries_read
+        self._creates = create  # whether the next read or claim creates a missing group
         self.store: Store = stream.store
         self.key = encode_name(name)
         self.name = decode(self.key)
@@ -113,20 +131,36 @@ class Group(Generic[T]):
 
     # -- administration --------------------------------------------------------------------------------
 
-    def create(self, start: Position = "0", *, entries_read: int | None = None, mkstream: bool = True) -> bool:
+    def create(
+        self, start: Position | None = None, *, entries_read: int | None = None, mkstream: bool = True
+    ) -> bool:  # fmt: skip
         """Create the group, to deliver the entries after `start`; return False if it exists (XGROUP CREATE).
 
-        entries_read: the number of entries up to `start`, from which the server computes the lag (Redis 7.0).
-        mkstream: create a missing stream; otherwise the server's error is raised.
+        start, entries_read: by default those of Stream.group. entries_read is the number of entries up to `start`, from
+        which the server computes the lag (Redis 7.0). mkstream: create a missing stream; otherwise the server's error
+        is raised.
         """
+        if start is None:
+            start = self.start
+            entries_read = self.entries_read if entries_read is None else entries_read
+        return self._create(start, entries_read, mkstream, PATIENCE)
+
+    def _create(self, start: Position, entries_read: int | None, mkstream: bool, patience: float) -> bool:
         argv = [b"XGROUP", b"CREATE", self.stream.key, self.key, encode_after(start)]
         if mkstream:
             argv.append(b"MKSTREAM")
+        created = True
         try:
-            self.store.run(argv + _entries_read(entries_read))
+            self.store.run(argv + _entries_read(entries_read), patience)
         except BusyGroup:
-            return False
-        return True
+            created = False
+        self._creates = False
+        return created
+
+    def create_missing(self, patience: float = PATIENCE) -> None:
+        """Create the group if it is missing, before the first read; nothing later, or if `create` was False."""
+        if self._creates:
+            self._create(self.start, self.entries_read, True, patience)
 
     def set_id(self, id: Position, *, entries_read: int | None = None) -> None:
         """Set the ID after which the group delivers next (XGROUP SETID); entries_read: see `create`."""
@@ -135,10 +169,20 @@ class Group(Generic[T]):
 
     def delete(self) -> bool:
         """Delete the group and its pending entries (XGROUP DESTROY); return whether it existed. O(pending)"""
-        return bool(self.store.run([b"XGROUP", b"DESTROY", self.stream.key, self.key]))
+        self._creates = False
+        try:
+            return bool(self.store.run([b"XGROUP", b"DESTROY", self.stream.key, self.key]))
+        except CommandError as error:
+            if "requires the key to exist" in str(error):
+                return False
+            raise
 
     def create_consumer(self, name: str | bytes) -> bool:
-        """Create a consumer; return False if it exists (XGROUP CREATECONSUMER). A first read also creates it."""
+        """Create a consumer; return False if it exists (XGROUP CREATECONSUMER). A first read also creates it.
+
+        A missing group is created, as by a read.
+        """
+        self.create_missing()
         return bool(self.store.run([b"XGROUP", b"CREATECONSUMER", self.stream.key, self.key, encode_name(name)]))
 
     def delete_consumer(self, name: str | bytes) -> int:
@@ -148,23 +192,33 @@ class Group(Generic[T]):
     # -- state -----------------------------------------------------------------------------------------
 
     def consumers(self) -> list[ConsumerInfo]:
-        """Return the consumers, sorted by name (XINFO CONSUMERS)."""
-        return consumers_of(self.store.run([b"XINFO", b"CONSUMERS", self.stream.key, self.key]))
+        """Return the consumers, sorted by name (XINFO CONSUMERS); NoGroup if the group does not exist."""
+        try:
+            return consumers_of(self.store.run([b"XINFO", b"CONSUMERS", self.stream.key, self.key]))
+        except CommandError as error:
+            raise self._no_group() if str(error) == _NO_KEY else error from None
 
     def info(self) -> GroupInfo:
-        """Return the state of the group (XINFO GROUPS); KeyError if it does not exist."""
-        for one in self.stream.groups():
+        """Return the state of the group (XINFO GROUPS); NoGroup if it does not exist. O(groups)"""
+        try:
+            groups = self.stream.groups()
+        except CommandError as error:
+            raise self._no_group() if str(error) == _NO_KEY else error from None
+        for one in groups:
             if one.name == self.name:
                 return one
-        raise KeyError(self.name)
+        raise self._no_group()
+
+    def _no_group(self) -> NoGroup:
+        return NoGroup(f"No such key '{self.stream.name}' or consumer group '{self.name}'")
 
     @property
     def lag(self) -> int | None:
-        """The number of entries that were not delivered yet; None if unknown (see GroupInfo)."""
+        """The number of entries that were not delivered yet; None if unknown (see GroupInfo); NoGroup as for `info`."""
         return self.info().lag
 
     def pending_count(self) -> int:
-        """Return the number of pending messages of all consumers (XPENDING). O(1)"""
+        """Return the number of pending messages of all consumers (XPENDING); NoGroup as for `info`. O(1)"""
         return self.pending_summary().total
 
     def pending_summary(self) -> PendingSummary:
@@ -273,6 +327,8 @@ class MessageReader(Generic[T]):
             reply = None
             if isinstance(step, list):
                 try:
+                    for consumer in self.parts():
+                        consumer.group.create_missing(STOP_CHECK)
                     reply = run_step(self.store, step, STOP_CHECK)
                 except StoreTimeout:
                     raise
@@ -326,6 +382,7 @@ class Consumer(MessageReader[T]):
         block: seconds to wait for a new message, 0 without limit; noack: the messages are acknowledged at once.
         claim_idle: first claim messages that were pending for that many seconds; `block` also waits for such messages.
         """
+        self.group.create_missing()
         reply = stream_part(self.store.run(self.read_command(count, block, after, noack, claim_idle)))
         if encode_after(after) == b">":
             return drive(self.store, valued(self.key, self.messages_of(reply)))
@@ -352,6 +409,7 @@ class Consumer(MessageReader[T]):
 
         Messages whose entries were deleted leave the pending list. The start (0, 0) means that the whole list was read.
         """
+        self.group.create_missing()
         reply = self.store.run(self.claim_command(idle, count, start))
         return parse_id(reply[0]), drive(self.store, self._counted(old_messages(reply[1], self.group)))
 
@@ -404,6 +462,7 @@ class Consumer(MessageReader[T]):
             options += [b"LASTID", encode_id(last_id)]
         claimed: list[Any] = []
         for some in chunks([encode_id(one) for one in ids]):
+            self.group.create_missing()
             claimed += self.store.run([b"XCLAIM", self.group.stream.key, self.group.key, self.key,
                                        milliseconds_in(idle), *some, *options])  # fmt: skip
         if just_ids:
@@ -417,7 +476,7 @@ class Consumer(MessageReader[T]):
         return self.group.pending(count, consumer=self.key, idle=idle)
 
     def info(self) -> ConsumerInfo:
-        """Return the state of the consumer (XINFO CONSUMERS); KeyError if it does not exist."""
+        """Return the state of the consumer (XINFO CONSUMERS); KeyError if it does not exist, NoGroup as for Group."""
         for one in self.group.consumers():
             if one.name == self.name:
                 return one
@@ -457,6 +516,8 @@ class MultiConsumer(MessageReader[T]):
              claim_idle: Seconds | None = None) -> list[Message[T]]:  # fmt: skip
         """Return new messages, up to `count` of each stream (XREADGROUP); see Consumer.read."""
         found: list[Message[T]] = []
+        for consumer in self.consumers:
+            consumer.group.create_missing()
         for argv in read_commands(self.consumers, count, block, noack, claim_idle):
             found += new_messages_of(self.store.run(argv), self.consumers)
         return drive(self.store, valued(self.key, found))

@@ -292,8 +292,8 @@ class Store(KeyCommands):
                  start: Position = "0", create: bool = True) -> MultiConsumer[Any]:  # fmt: skip
         """Return a consumer that reads several streams with one command, each through its group of that name.
 
-        Missing groups (and streams) are created to deliver the entries after `start`, unless create is False. A typed
-        Stream keeps its type: its messages have a `value`.
+        The first read or claim creates missing groups (and streams) to deliver the entries after `start`, unless create
+        is False; see Stream.group. A typed Stream keeps its type: its messages have a `value`.
         """
         return several.consumer(self, group, name, streams, start, create)
 

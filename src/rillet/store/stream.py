@@ -413,14 +413,16 @@ class Stream(Generic[T]):
 
     def group(self, name: str | bytes, start: Position = "0", *, create: bool = True,
               entries_read: int | None = None) -> Group[T]:  # fmt: skip
-        """Return the consumer group; if missing, create it (and the stream) to deliver the entries after `start`.
+        """Return the consumer group of that name, which need not exist; this call writes nothing.
 
-        entries_read: the number of entries up to `start`; see Group.create, which returns whether the group was new.
+        If the group is missing, the first read or claim creates it (and the stream) to deliver the entries after
+        `start`, or Group.create does, which returns whether the group was new. "$" is the last ID at the time of this
+        call. entries_read: the number of entries up to `start`. create: if False, a read of a missing group raises
+        NoGroup.
         """
-        group = Group(self, name)
-        if create:
-            group.create(start, entries_read=entries_read)
-        return group
+        if create and encode_after(start) == b"$":
+            start = self.last_id
+        return Group(self, name, start, entries_read, create)
 
     def groups(self) -> list[GroupInfo]:
         """Return the state of each group, sorted by name (XINFO GROUPS)."""

@@ -308,6 +308,7 @@ def test_groups_and_messages(frontend: Frontend) -> None:
         one, two = store.stream("{s}:1"), store.stream("{s}:2")
         consumer = await store.consumer("g", "c", [one, "{s}:2"])
         group = await one.group("g")
+        assert await group.create()
         assert not await group.create()
         assert await group.create_consumer("other")
         await one.add_many({"n": number} for number in range(5))

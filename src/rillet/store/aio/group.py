@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
-from rillet.errors import BusyGroup, InvalidEntry, NotSent, OutcomeUnknown, StoreTimeout
+from rillet.errors import BusyGroup, CommandError, InvalidEntry, NoGroup, NotSent, OutcomeUnknown, StoreTimeout
 from rillet.store.aio.delivery import (
     counted,
     delivery,
@@ -25,7 +25,7 @@ from rillet.store.delivery import STOP_CHECK, Commands, DeliveryOptions, End, St
 from rillet.store.durations import Seconds, milliseconds_in
 from rillet.store.encoding import IDLike, decode, encode_id, encode_name, parse_id
 from rillet.store.entry import T, stream_part
-from rillet.store.group import _entries_read
+from rillet.store.group import _NO_KEY, _entries_read
 from rillet.store.policies import RefPolicy, chunks, policy_arguments
 from rillet.store.positions import Position, encode_after, encode_position, milliseconds_of
 from rillet.store.records import (
@@ -37,6 +37,7 @@ from rillet.store.records import (
     pending_of,
     summary_of,
 )
+from rillet.store.retries import PATIENCE
 from rillet.store.slots import by_slot
 from rillet.store.transports.transport import NOT_READY
 from rillet.store.typed import RaisingIterator
@@ -48,12 +49,21 @@ if TYPE_CHECKING:
 
 
 class AsyncGroup(Generic[T]):
-    """A consumer group of a stream: `last-delivered-id`, consumers, and pending entries."""
+    """A consumer group of a stream: `last-delivered-id`, consumers, and pending entries.
 
-    __slots__ = ("stream", "name", "key", "store")
+    start, entries_read: the position of a group that `create` or the first read creates; see AsyncStream.group.
+    """
 
-    def __init__(self, stream: AsyncStream[T], name: str | bytes) -> None:
+    __slots__ = ("stream", "name", "key", "store", "start", "entries_read", "_creates")
+
+    def __init__(
+        self, stream: AsyncStream[T], name: str | bytes, start: Position = "0", entries_read: int | None = None,
+        create: bool = False,
+    ) -> None:  # fmt: skip
         self.stream = stream
+        self.start = start
+        self.entries_read = entries_read
+        self._creates = create  # whether the next read or claim creates a missing group
         self.store: AsyncStore = stream.store
         self.key = encode_name(name)
         self.name = decode(self.key)
@@ -98,20 +108,36 @@ class AsyncGroup(Generic[T]):
 
     # -- administration --------------------------------------------------------------------------------
 
-    async def create(self, start: Position = "0", *, entries_read: int | None = None, mkstream: bool = True) -> bool:
+    async def create(
+        self, start: Position | None = None, *, entries_read: int | None = None, mkstream: bool = True
+    ) -> bool:  # fmt: skip
         """Create the group, to deliver the entries after `start`; return False if it exists (XGROUP CREATE).
 
-        entries_read: the number of entries up to `start`, from which the server computes the lag (Redis 7.0).
-        mkstream: create a missing stream; otherwise the server's error is raised.
+        start, entries_read: by default those of Stream.group. entries_read is the number of entries up to `start`, from
+        which the server computes the lag (Redis 7.0). mkstream: create a missing stream; otherwise the server's error
+        is raised.
         """
+        if start is None:
+            start = self.start
+            entries_read = self.entries_read if entries_read is None else entries_read
+        return await self._create(start, entries_read, mkstream, PATIENCE)
+
+    async def _create(self, start: Position, entries_read: int | None, mkstream: bool, patience: float) -> bool:
         argv = [b"XGROUP", b"CREATE", self.stream.key, self.key, encode_after(start)]
         if mkstream:
             argv.append(b"MKSTREAM")
+        created = True
         try:
-            await self.store.run(argv + _entries_read(entries_read))
+            await self.store.run(argv + _entries_read(entries_read), patience)
         except BusyGroup:
-            return False
-        return True
+            created = False
+        self._creates = False
+        return created
+
+    async def create_missing(self, patience: float = PATIENCE) -> None:
+        """Create the group if it is missing, before the first read; nothing later, or if `create` was False."""
+        if self._creates:
+            await self._create(self.start, self.entries_read, True, patience)
 
     async def set_id(self, id: Position, *, entries_read: int | None = None) -> None:
         """Set the ID after which the group delivers next (XGROUP SETID); entries_read: see `create`."""
@@ -120,10 +146,20 @@ class AsyncGroup(Generic[T]):
 
     async def delete(self) -> bool:
         """Delete the group and its pending entries (XGROUP DESTROY); return whether it existed. O(pending)"""
-        return bool(await self.store.run([b"XGROUP", b"DESTROY", self.stream.key, self.key]))
+        self._creates = False
+        try:
+            return bool(await self.store.run([b"XGROUP", b"DESTROY", self.stream.key, self.key]))
+        except CommandError as error:
+            if "requires the key to exist" in str(error):
+                return False
+            raise
 
     async def create_consumer(self, name: str | bytes) -> bool:
-        """Create a consumer; return False if it exists (XGROUP CREATECONSUMER). A first read also creates it."""
+        """Create a consumer; return False if it exists (XGROUP CREATECONSUMER). A first read also creates it.
+
+        A missing group is created, as by a read.
+        """
+        await self.create_missing()
         return bool(await self.store.run([b"XGROUP", b"CREATECONSUMER", self.stream.key, self.key, encode_name(name)]))
 
     async def delete_consumer(self, name: str | bytes) -> int:
@@ -133,22 +169,32 @@ class AsyncGroup(Generic[T]):
     # -- state -----------------------------------------------------------------------------------------
 
     async def consumers(self) -> list[ConsumerInfo]:
-        """Return the consumers, sorted by name (XINFO CONSUMERS)."""
-        return consumers_of(await self.store.run([b"XINFO", b"CONSUMERS", self.stream.key, self.key]))
+        """Return the consumers, sorted by name (XINFO CONSUMERS); NoGroup if the group does not exist."""
+        try:
+            return consumers_of(await self.store.run([b"XINFO", b"CONSUMERS", self.stream.key, self.key]))
+        except CommandError as error:
+            raise self._no_group() if str(error) == _NO_KEY else error from None
 
     async def info(self) -> GroupInfo:
-        """Return the state of the group (XINFO GROUPS); KeyError if it does not exist."""
-        for one in await self.stream.groups():
+        """Return the state of the group (XINFO GROUPS); NoGroup if it does not exist. O(groups)"""
+        try:
+            groups = await self.stream.groups()
+        except CommandError as error:
+            raise self._no_group() if str(error) == _NO_KEY else error from None
+        for one in groups:
             if one.name == self.name:
                 return one
-        raise KeyError(self.name)
+        raise self._no_group()
+
+    def _no_group(self) -> NoGroup:
+        return NoGroup(f"No such key '{self.stream.name}' or consumer group '{self.name}'")
 
     async def lag(self) -> int | None:
-        """The number of entries that were not delivered yet; None if unknown (see GroupInfo)."""
+        """The number of entries that were not delivered yet; None if unknown (see GroupInfo); NoGroup as for `info`."""
         return (await self.info()).lag
 
     async def pending_count(self) -> int:
-        """Return the number of pending messages of all consumers (XPENDING). O(1)"""
+        """Return the number of pending messages of all consumers (XPENDING); NoGroup as for `info`. O(1)"""
         return (await self.pending_summary()).total
 
     async def pending_summary(self) -> PendingSummary:
@@ -247,6 +293,8 @@ class AsyncMessageReader(Generic[T]):
             reply = None
             if isinstance(step, list):
                 try:
+                    for consumer in self.parts():
+                        await consumer.group.create_missing(STOP_CHECK)
                     reply = await run_step(self.store, step, STOP_CHECK)
                 except StoreTimeout:
                     raise
@@ -301,6 +349,7 @@ class AsyncConsumer(AsyncMessageReader[T]):
         block: seconds to wait for a new message, 0 without limit; noack: the messages are acknowledged at once.
         claim_idle: first claim messages that were pending for that many seconds; `block` also waits for such messages.
         """
+        await self.group.create_missing()
         reply = stream_part(await self.store.run(self.read_command(count, block, after, noack, claim_idle)))
         if encode_after(after) == b">":
             return await drive(self.store, valued(self.key, self.messages_of(reply)))
@@ -328,6 +377,7 @@ class AsyncConsumer(AsyncMessageReader[T]):
 
         Messages whose entries were deleted leave the pending list. The start (0, 0) means that the whole list was read.
         """
+        await self.group.create_missing()
         reply = await self.store.run(self.claim_command(idle, count, start))
         return parse_id(reply[0]), await drive(self.store, self._counted(old_messages(reply[1], self.group)))
 
@@ -382,6 +432,7 @@ class AsyncConsumer(AsyncMessageReader[T]):
             options += [b"LASTID", encode_id(last_id)]
         claimed: list[Any] = []
         for some in chunks([encode_id(one) for one in ids]):
+            await self.group.create_missing()
             claimed += await self.store.run([b"XCLAIM", self.group.stream.key, self.group.key, self.key,
                                              milliseconds_in(idle), *some, *options])  # fmt: skip
         if just_ids:
@@ -395,7 +446,7 @@ class AsyncConsumer(AsyncMessageReader[T]):
         return await self.group.pending(count, consumer=self.key, idle=idle)
 
     async def info(self) -> ConsumerInfo:
-        """Return the state of the consumer (XINFO CONSUMERS); KeyError if it does not exist."""
+        """Return the state of the consumer (XINFO CONSUMERS); KeyError if it does not exist, NoGroup as for Group."""
         for one in await self.group.consumers():
             if one.name == self.name:
                 return one
@@ -435,6 +486,8 @@ class AsyncMultiConsumer(AsyncMessageReader[T]):
                    claim_idle: Seconds | None = None) -> list[AsyncMessage[T]]:  # fmt: skip
         """Return new messages, up to `count` of each stream (XREADGROUP); see AsyncConsumer.read."""
         found: list[AsyncMessage[T]] = []
+        for consumer in self.consumers:
+            await consumer.group.create_missing()
         for argv in read_commands(self.consumers, count, block, noack, claim_idle):
             found += new_messages_of(await self.store.run(argv), self.consumers)
         return await drive(self.store, valued(self.key, found))
