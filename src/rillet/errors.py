@@ -2,7 +2,7 @@
 
     RilletError
     ├── Corrupt                external bytes are malformed (DUMP, RDB, AOF, listpack)
-    │   └── LogCorrupt         a log, manifest or RDB file is damaged: has path and offset
+    │   └── LogCorrupt         a log, manifest or RDB file is damaged: has path and offset; also a StoreError
     ├── InvalidValue           a stored value is not of the type of its codec; also a ValueError
     │   └── InvalidEntry       an entry is not a value of its stream's type: has entry, field and reason
     ├── ProtocolError          a client violated RESP; the text is what Redis sends before it closes the connection
@@ -12,7 +12,7 @@
     │   ├── OutOfMemory  InvalidObj  Busy  NotBusy  Unkillable  MasterDown  NoReplicas  Redirect
     │   └── ModuleFailure      a module's code raised an exception, or ran too long
     └── StoreError             the store on disk cannot be opened or written
-        ├── NotAStore  NewerFormat  StoreClosed  StoreBusy  IncompatibleOwner
+        ├── LogCorrupt  NotAStore  NewerFormat  StoreClosed  StoreBusy  IncompatibleOwner
         ├── NotSent            the server or owner cannot be reached: nothing was executed
         ├── OutcomeUnknown     the connection broke after a command was sent: it may or may not have been executed
         │   └── UnknownTimeout no reply within `timeout`; also a StoreTimeout
@@ -50,16 +50,6 @@ class Corrupt(RilletError):
     def __init__(self, reason: str = "", check: str = "") -> None:
         super().__init__(reason)
         self.check = check
-
-
-class LogCorrupt(Corrupt):
-    """A file of a store or server (log, manifest or RDB) is damaged `offset` bytes after its start."""
-
-    def __init__(self, path: str, offset: int, reason: str, check: str = "") -> None:
-        super().__init__(f"{path}: offset {offset}: {reason}", check)
-        self.path = path
-        self.offset = offset
-        self.reason = reason
 
 
 class InvalidValue(RilletError, ValueError):
@@ -264,6 +254,16 @@ class TryAgain(CommandError):
 
 class StoreError(RilletError):
     """The store on disk cannot be opened, or is closed."""
+
+
+class LogCorrupt(Corrupt, StoreError):
+    """A file of a store or server (log, manifest or RDB) is damaged `offset` bytes after its start."""
+
+    def __init__(self, path: str, offset: int, reason: str, check: str = "") -> None:
+        super().__init__(f"{path}: offset {offset}: {reason}", check)
+        self.path = path
+        self.offset = offset
+        self.reason = reason
 
 
 class NotAStore(StoreError):

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
+import redis
 
+import rillet
 from rillet.errors import LogCorrupt, NewerFormat
 from rillet.keyspace.clock import ManualClock
 from rillet.persistence.aof.command_applier import CommandApplier
@@ -14,7 +17,10 @@ from rillet.persistence.aof.loader import replay
 from rillet.protocol.command_parser import pack_command
 from rillet.protocol.propagation_buffer import PropagationBuffer
 from rillet.runtime.engine import Engine
+from rillet.runtime.settings import Settings
 from rillet.types.rdb.value import dump
+from tests.judge import free_port, redis_binary, running_redis
+from tests.server.harness import launch, running
 from tests.variants import seeds
 
 NOW = 1_700_000_000_000
@@ -91,6 +97,84 @@ def test_a_rejected_command_is_reported_with_its_offset(bad: bytes) -> None:
     with pytest.raises(LogCorrupt, match=rf"a\.aof: offset {len(before)}: .*XADD .* was refused: "):
         played(engine, before + bad + b"".join(adds(3, first=200)))
     assert engine.databases[0].peek(b"s").length == 50
+
+
+BAD = [[b"XADD", b"text", b"99-0", b"f", b"v"], [b"XADD", b"s", b"1-0", b"f", b"v"], [b"INCR", b"word"],
+       [b"XFUTURE", b"s"]]  # fmt: skip
+
+
+def log_with_refused_commands() -> bytes:
+    """Return a log with the commands of BAD, one of them inside a transaction."""
+    bad = [pack_command(argv) for argv in BAD]
+    return b"".join([
+        pack_command([b"SELECT", b"0"]), pack_command([b"MSET", b"text", b"1", b"word", b"a"]), *adds(50), bad[0],
+        pack_command([b"MULTI"]), bad[1], pack_command([b"SET", b"k", b"v"]), pack_command([b"EXEC"]), *bad[2:],
+        *adds(3, first=200),
+    ])  # fmt: skip
+
+
+def test_refused_commands_are_omitted_if_the_setting_permits_it() -> None:
+    engine = Engine(Settings(aof_load_refused=True), ManualClock(NOW))
+    engine.loading = True
+    playback = played(engine, log_with_refused_commands(), random.Random(1))
+    assert playback.refused == len(BAD)
+    assert engine.databases[0].peek(b"s").length == 53
+    assert engine.databases[0].peek(b"k") is not None
+    engine.check()
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("how", [{}, {"readonly": True}], ids=str)
+def test_a_store_omits_refused_commands_and_says_so(
+    tmp_path: Path, how: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    with rillet.open(tmp_path / "x"):
+        pass
+    (log,) = (tmp_path / "x" / "appendonlydir").glob("*.incr.aof")
+    log.write_bytes(log_with_refused_commands())
+    with pytest.raises(rillet.LogCorrupt, match=r"'XADD text 99-0' was refused: WRONGTYPE .*; aof_load_refused=True "
+                       r"\(rillet serve --aof-load-refused yes\) logs and omits such commands; "
+                       r"`rillet check \S+ --salvage OUT` writes"):  # fmt: skip
+        rillet.open(tmp_path / "x", **how)
+    caplog.clear()
+    with rillet.open(tmp_path / "x", aof_load_refused=True, **how) as store:
+        assert store.stream("s").length() == 53
+        assert store.recovery is not None
+        assert store.recovery.note == "4 commands that were refused were omitted"
+    said = [record.getMessage() for record in caplog.records if "CRITICAL" in record.getMessage()]
+    assert len(said) == len(BAD)
+    assert f"== CRITICAL == {log}: offset " in said[0]
+    assert "'INCR word' was refused and omitted: ERR value is not an integer" in said[2]
+    assert "'XFUTURE s' was refused and omitted: ERR unknown command" in said[3]
+
+
+@pytest.mark.once
+def test_a_server_omits_refused_commands_as_redis_does(tmp_path: Path) -> None:
+    """redis-server always omits them, except unknown commands."""
+    data = log_with_refused_commands().replace(pack_command(BAD[3]), b"")
+    folder = tmp_path / "appendonlydir"
+    folder.mkdir()
+    (folder / "appendonly.aof.1.incr.aof").write_bytes(data)
+    (folder / "appendonly.aof.manifest").write_bytes(b"file appendonly.aof.1.incr.aof seq 1 type i\n")
+    arguments = ["--port", str(free_port()), "--dir", str(tmp_path), "--appendonly", "yes"]
+    with launch(arguments) as process:
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "aof_load_refused=True (rillet serve --aof-load-refused yes) logs and omits such commands" in errors
+    assert f"`rillet check {tmp_path} --salvage OUT` writes everything sound to the new directory OUT" in errors
+    found = []
+    with running(tmp_path, "--appendonly", "yes", "--aof-load-refused", "yes") as server:
+        found.append(contents(server.port))
+    if redis_binary() is not None:
+        with running_redis("--dir", str(tmp_path), "--appendonly", "yes") as judge:
+            found.append(contents(judge.port))
+    assert all(one == (53, b"v", b"a") for one in found)
+
+
+def contents(port: int) -> tuple[Any, ...]:
+    """Return what a server has of the log with refused commands."""
+    with redis.Redis(port=port) as client:
+        return client.xlen("s"), client.get("k"), client.get("word")
 
 
 def test_an_unknown_command_is_reported() -> None:

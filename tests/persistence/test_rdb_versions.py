@@ -16,13 +16,19 @@ from typing import Any
 import pytest
 import redis
 
+import rillet
 from rillet.errors import LogCorrupt, NewerFormat
+from rillet.persistence.checking import check
 from rillet.persistence.rdb.reader import kept_of, load_rdb, load_rdb_from
 from rillet.persistence.rdb.writer import Lost, write_rdb
+from rillet.types.module import type_name
+from rillet.types.rdb import value as rdb
 from tests.judge import redis_binary, required_binary, running_redis
 from tests.persistence.rdb_files import PARTS, block, file, key, listpack, of_version, raw_id, size, text
 from tests.persistence.state import LATER, STREAMS, WORK, state_of
 from tests.persistence.test_rdb_file import NOW, Bare, full
+from tests.server.harness import running
+from tests.types.test_hostile_payloads import payload
 from tests.variants import by_speed
 
 # Damage at every third byte of a file compiled, at every eleventh interpreted.
@@ -123,6 +129,38 @@ def test_values_without_elements_are_omitted() -> None:
     assert fresh("TTL", "k") == -1
 
 
+@pytest.mark.parametrize(("kind", "counters"), [
+    (15, {"length": 120}), (15, {"length": 1}), (19, {"length": 120}), (19, {"length": 2, "added": 2}),
+    (19, {"added": 1}), (19, {"last": 2}),
+])  # fmt: skip
+def test_streams_with_wrong_counters_are_loaded_as_by_redis(
+    tmp_path: Path, kind: int, counters: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Early versions of 5.0 left wrong lengths in their files."""
+    value = payload(kind, **counters)[1:-10]
+    data = file(9 if kind == 15 else 10, key(kind, b"s", value), key(0, b"k", text(b"v")))
+    for name in ("store", "server", "judge"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "dump.rdb").write_bytes(data)
+    path = tmp_path / "store" / "dump.rdb"
+    with rillet.open(path.parent) as store:
+        ids = [str(entry.id).encode() for entry in store.stream("s")]
+        assert store.stream("s").length() == len(ids) == 3
+        assert store.execute("DUMP", "s") == rdb.dump(loaded(data).engine.databases[0].peek(b"s"))
+    said = [record.getMessage() for record in caplog.records if "the key s (database 0): the " in record.getMessage()]
+    assert len(said) == 1
+    assert str(path) in said[0]
+    report = check(path)
+    assert report.sound
+    assert report.remarks == said
+    with running(tmp_path / "server") as server, redis.Redis(port=server.port) as client:
+        assert client.xlen("s") == 3
+        assert [one for one, _ in client.xrange("s")] == ids
+    if redis_binary() is not None:
+        with running_redis("--dir", str(tmp_path / "judge")) as judge, judge.client() as client:
+            assert [one for one, _ in client.xrange("s")] == ids
+
+
 @pytest.mark.environment("RILLET_SUITE_7_0")
 def test_the_files_of_the_public_suites_are_read_or_rejected_as_in_redis() -> None:
     """These are the files that redis-server's own tests load."""
@@ -160,6 +198,7 @@ def test_a_file_without_the_magic_is_rejected(head: bytes) -> None:
 
 MODULE = size(2**40 + 3) + b"\x01\x05\x02\x40\x80\x03" + bytes(4) + b"\x04" + bytes(8)
 MODULE += b"\x05" + text(b"word") + b"\x00"
+NAME = type_name(2**40 + 3)
 LIBRARY = b"#!lua name=lib\nredis.register_function('f', function() return 7 end)"
 FOREIGN = [
     b"\xf7" + size(2**40 + 3) + b"\x02\x01" + b"\x05" + text(b"before") + b"\x00",
@@ -176,10 +215,10 @@ FOREIGN = [
 
 def test_module_data_is_rejected_skipped_or_kept() -> None:
     data = file(10, *FOREIGN)
-    with pytest.raises(NewerFormat, match="offset 9: data of a module"):
-        loaded(data)
-    with pytest.raises(NewerFormat, match="the key 'm' .database 0. holds a module value"):
-        loaded(file(10, FOREIGN[5]))
+    remedy = 'rdb_foreign="skip" .rillet serve --rdb-foreign skip. omits such data, and "keep" keeps its bytes'
+    for contents, what in ((data, "offset 9: data"), (file(10, FOREIGN[5]), "the key 'm' .database 0. holds a value")):
+        with pytest.raises(NewerFormat, match=f"{what} of the module type '{NAME}'; no loaded .* type: {remedy}$"):
+            loaded(contents)
     fresh = Bare()
     told = load_rdb_from(io.BytesIO(data), "x.rdb", fresh.engine, unknown="skip")
     assert (told.keys, told.skipped) == (1, 5)

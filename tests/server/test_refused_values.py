@@ -96,6 +96,8 @@ def test_a_damaged_file_ends_the_server_with_the_text_of_redis(tmp_path: Path) -
     assert process.returncode == 1
     assert f"Internal error in RDB reading {told}" in said
     assert told in errors
+    path = tmp_path / "dump.rdb"
+    assert f"`rillet check {path} --salvage OUT.rdb` writes everything sound to the new file OUT.rdb" in errors
     assert said.count("Terminating server after rdb file reading failure.") == 1
     with pytest.raises(LogCorrupt) as refused:
         load_rdb(tmp_path / "dump.rdb", Engine())

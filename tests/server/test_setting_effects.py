@@ -128,6 +128,8 @@ EFFECTS = {
     "persistence/test_rewriting.py::test_a_rewrite_starts_automatically":
         "auto-aof-rewrite-percentage auto-aof-rewrite-min-size",
     "persistence/test_rewriting.py::test_a_torn_end_is_rejected_if_the_settings_require_it": "aof-load-truncated",
+    "persistence/test_command_applier.py::test_refused_commands_are_omitted_if_the_setting_permits_it":
+        "aof-load-refused",
     "persistence/test_corrupt_tail.py::test_an_invalid_tail_is_cut_off_up_to_the_configured_size":
         "aof-load-corrupt-tail-max-size",
     "persistence/test_rdb_file.py::test_a_rewritten_log_keeps_all_data": "aof-use-rdb-preamble",
@@ -214,8 +216,8 @@ def test_the_settings_are_those_of_the_server(tmp_path: Path, compat: str) -> No
     bench = Bench(compat=compat, enable_protected_configs="yes")
     reply = [word.decode() for word in bench("CONFIG", "GET", "*")]
     ours = dict(zip(reply[::2], reply[1::2], strict=True))
-    own = {"compat", "dump-format", "log-entries-read", "lua-memory-limit", "maxmemory-streams", "metrics-streams",
-           "module-time-limit", "rdb-foreign", "repl-compat"}  # fmt: skip
+    own = {"aof-load-refused", "compat", "dump-format", "log-entries-read", "lua-memory-limit", "maxmemory-streams",
+           "metrics-streams", "module-time-limit", "rdb-foreign", "repl-compat"}  # fmt: skip
     assert theirs.keys() - ours.keys() <= missing
     assert ours.keys() - theirs.keys() == own
     same = (ours.keys() & theirs.keys()) - differ

@@ -126,6 +126,7 @@ def test_the_error_of_a_damaged_log_names_the_remedy(tmp_path: Path, how: dict[s
     with pytest.raises(rillet.LogCorrupt, match=re.escape(remedy) + "$") as caught:
         rillet.open(path, **how)
     assert (caught.value.path, str(caught.value).count("\n")) == (str(log), 0)
+    assert isinstance(caught.value, rillet.StoreError)  # as every error about a directory that cannot be opened
     assert main(["check", str(path), "--salvage", str(tmp_path / "out")]) in (0, 1)
     with rillet.open(tmp_path / "out") as saved:
         assert saved.recovery is not None

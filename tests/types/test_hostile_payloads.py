@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import rillet
 from rillet.structs.listpack import Listpack
 from rillet.types.rdb import value as rdb
 from rillet.types.rdb.primitives import RdbWriter
@@ -55,14 +56,14 @@ def payload(
     for key, lp in nodes:
         out.string(key)
         out.string(lp)
-    for number in (length, last, 0, first, 0, 0, 0, added):
+    for number in (length, last, 0, first, 0, 0, 0, added)[: 3 if kind == 15 else 8]:
         out.length(number)
     out.length((group is not None) if groups is None else groups)
     if group is not None:
         group(out)
     if kind >= 26:
         (idmp or producers())(out)
-    return sealed(kind, bytes(out.out), {19: 10, 21: 11, 26: 13, 27: 14}[kind])
+    return sealed(kind, bytes(out.out), {15: 10, 19: 10, 21: 11, 26: 13, 27: 14}[kind])
 
 
 def group(
@@ -217,6 +218,43 @@ def test_counters_that_older_servers_write_are_accepted_with_their_compat() -> N
     trusted = Bench(compat="newest")
     trusted.session.trusted = True
     assert trusted("RESTORE", "s", 0, over) == b"OK"
+
+
+WRONG_COUNTERS = {
+    "a length": (payload(19, length=120), "the length 120 of the stream is now 3, the number of its entries"),
+    "a length of fewer": (payload(19, length=1), "the length 1 of the stream is now 3, the number of its entries"),
+    "a length without counters": (payload(15, length=5), "the length 5 of the stream is now 3"),
+    "a last ID": (payload(21, last=2), "the last ID 2-0 of the stream is now that of its last entry, 3-0"),
+    "entries added": (payload(19, added=2), "the number 2 of entries ever added to the stream is now 3, its length"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_COUNTERS)
+def test_the_nodes_correct_wrong_counters_of_a_stream_and_the_log_says_so(
+    case: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Redis before 8.8 accepts such payloads and such files; early versions of 5.0 wrote them."""
+    data, line = WRONG_COUNTERS[case]
+    bench = Bench(compat="7.0")
+    for key, trusted in (("s", False), ("t", True)):
+        bench.session.trusted = trusted
+        assert bench("RESTORE", key, 0, data) == b"OK"
+        stream = bench.engine.databases[0].peek(key.encode())
+        check(stream)
+        assert bench("XLEN", key) == len(bench("XRANGE", key, "-", "+")) == 3
+        assert stream.entries_added == 3
+    bench.session.trusted = False
+    assert bench("XADD", "s", "3-0", "a", "b").startswith("ERR The ID specified in XADD is equal or smaller")
+    assert bench("XADD", "s", "4-0", "a", "b") == b"4-0"
+    assert Bench(compat="newest")("RESTORE", "s", 0, data) == "ERR Bad data format"
+    with rillet.open(compat="7.0") as store:
+        store.execute("RESTORE", "s", 0, data)
+    assert f"RESTORE of b's': {line}" in caplog.text
+
+
+def test_a_length_without_nodes_is_rejected_as_in_redis() -> None:
+    for compat in ("7.0", "newest"):
+        assert Bench(compat=compat)("RESTORE", "s", 0, payload(19, nodes=(), length=3)) == "ERR Bad data format"
 
 
 def test_entries_below_the_id_of_their_node_are_accepted() -> None:

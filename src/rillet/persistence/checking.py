@@ -37,6 +37,7 @@ from rillet.persistence.disk import REAL, Disk
 from rillet.persistence.file_lock import try_lock
 from rillet.persistence.rdb.reader import MAGICS, load_rdb
 from rillet.runtime.engine import Engine
+from rillet.runtime.host import DefaultHost
 from rillet.runtime.settings import Settings
 from rillet.types.stream.value import Stream
 
@@ -167,13 +168,26 @@ def _magic(path: Path) -> bytes:
 # -- checking ---------------------------------------------------------------------------------------
 
 
-def _engine() -> Engine:
-    return Engine(Settings(databases=MANY_DATABASES))
+class _Remarks(DefaultHost):
+    """The host of the engine that loads the files: what its log would say is a remark of the report."""
+
+    def __init__(self, engine: Engine, report: CheckReport) -> None:
+        super().__init__(engine)
+        self._report = report
+
+    def log_line(self, text: str, level: str = "warning") -> None:
+        self._report.remarks.append(text)
+
+
+def _engine(report: CheckReport) -> Engine:
+    engine = Engine(Settings(databases=MANY_DATABASES))
+    engine.host = _Remarks(engine, report)
+    return engine
 
 
 def _check_rdb(path: Path, report: CheckReport, progress: Progress | None) -> None:
     """Check an RDB file."""
-    engine = _engine()
+    engine = _engine(report)
     engine.loading = True
     with _damages(path, report):
         loaded = load_rdb(path, engine)
@@ -213,7 +227,7 @@ def _name_strays(path: Path, known: set[str], report: CheckReport) -> None:
 
 def _check_files(path: Path, files: list[Path], report: CheckReport, progress: Progress | None) -> None:
     """Replay the files of a log into an engine and check its data."""
-    engine = _engine()
+    engine = _engine(report)
     with _damages(path, report):
         found = replay(engine, files, progress, repairs=False)
         report.read.append(

@@ -239,6 +239,8 @@ _OURS = [
           "oldest", ("oldest", "native")),
     words("rdb-foreign", "How to load unsupported RDB data: reject the file, omit the data, or keep its bytes",
           "refuse", ("refuse", "skip", "keep")),
+    boolean("aof-load-refused", "Whether a command of the log that is refused is logged and omitted; no: do not start",
+            False),
     boolean("aof-checksums", "Whether each write to the log has a checksum", False, mutable=False, hidden=True),
     words("repl-compat", "The server that replicas are: what it lacks is not sent to them. auto: each one is asked",
           "auto", ("auto", *COMPATS)),

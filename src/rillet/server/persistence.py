@@ -25,6 +25,7 @@ from rillet.persistence.aof.states import OFF, ON
 from rillet.persistence.directory_lock import DirectoryLock
 from rillet.persistence.foreign_server import reject_foreign_server
 from rillet.persistence.fork import Children
+from rillet.persistence.remedies import salvageable
 from rillet.persistence.write_gate import WriteGate
 from rillet.runtime.engine import Engine
 from rillet.runtime.settings import SettingError
@@ -89,7 +90,8 @@ class ServerPersistence:
             raise StoreError(f"{error.filename or log} cannot be opened: {error.strerror}") from error
         self._announce()  # now, so that rillet.open waits while the log is loaded
         adopted = self._snapshots.path if self._is_store else None
-        result = self.aof.open(progress, begin_with_base=True, adopt=adopted)
+        with salvageable(self._folder):
+            result = self.aof.open(progress, begin_with_base=True, adopt=adopted)
         self._position = result.position
         if result.torn:
             say(result.torn, WARNING)
@@ -196,10 +198,11 @@ def address_of(server: Server) -> Announcement:
 def _summary(result: LoadResult) -> str:
     """Return the line that reports a replay of the append-only log in the server's log."""
     dropped = f", {result.dropped} bytes of a torn end dropped" if result.dropped else ""
+    refused = f", {result.refused} refused commands omitted" if result.refused else ""
     if result.adopted:
         return f"DB loaded from {result.adopted}, for a new log: {result.seconds:.3f} seconds, {result.keys} keys"
     return (f"DB loaded from append only file: {result.seconds:.3f} seconds, {result.commands} commands, "
-            f"{result.keys} keys of a base, {result.bytes} bytes{dropped}")  # fmt: skip
+            f"{result.keys} keys of a base, {result.bytes} bytes{dropped}{refused}")  # fmt: skip
 
 
 __all__ = ["ServerPersistence"]

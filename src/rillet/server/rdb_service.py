@@ -15,6 +15,7 @@ from typing import Any
 from rillet.errors import LogCorrupt, StoreError
 from rillet.persistence.fork import Child, Children
 from rillet.persistence.rdb.snapshots import Snapshots
+from rillet.persistence.remedies import salvageable
 from rillet.persistence.write_gate import WriteGate
 from rillet.runtime.engine import Engine
 from rillet.runtime.settings import SettingError
@@ -68,7 +69,8 @@ class RdbService:
             except LogCorrupt as error:
                 say(f"Internal error in RDB reading offset {error.offset}: {error.reason}", WARNING)
                 say("Terminating server after rdb file reading failure.", WARNING)
-                raise
+                with salvageable(path):
+                    raise
             say(f"Done loading RDB, keys loaded: {loaded.keys}, keys expired: {loaded.expired}, "
                 f"empty keys skipped: {loaded.empty}.")  # fmt: skip
 

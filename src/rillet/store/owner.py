@@ -31,7 +31,7 @@ from rillet.server.host import ServerHost
 from rillet.server.server import UNIX_SOCKETS, Server, event_loop_factory
 from rillet.store.directory import LOG_FOLDER, Directory
 from rillet.store.guarded_server import TURNS_OF_AN_ACCEPT, GuardedConnection, GuardedServer, redirect_to_null
-from rillet.store.recovery import recover
+from rillet.store.recovery import LoadingHost, recover
 from rillet.store.serving import ServerLoop
 from rillet.store.snapshots import StoreSnapshots
 
@@ -83,6 +83,7 @@ class Owner:
         self.directory = directory
         self._separate = separate
         self.engine = Engine(settings)
+        self.engine.host = LoadingHost(self.engine)
         self._settings: Any = settings
         self.lock = lock
         load_all(self.engine, *modules)

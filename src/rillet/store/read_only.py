@@ -36,13 +36,14 @@ from rillet.persistence.aof.folder import log_files
 from rillet.persistence.aof.loader import LoadResult, load_snapshot, replay
 from rillet.persistence.disk import Disk
 from rillet.persistence.rdb.reader import HEADER, MAGICS
+from rillet.persistence.remedies import salvageable
 from rillet.persistence.write_gate import READ_ONLY, WriteGate
 from rillet.runtime.engine import Engine
 from rillet.runtime.settings import Settings
 from rillet.store.backend import Execute, MemoryBackend
 from rillet.store.directory import LOG_FOLDER, MARKER, check_marker
 from rillet.store.progress import ProgressBar
-from rillet.store.recovery import LOGGER, Recovery, salvageable
+from rillet.store.recovery import LOGGER, Recovery, note_of
 
 # How often the files may change while they are opened. A process that rewrites its log changes them once.
 _ATTEMPTS = 50
@@ -174,7 +175,7 @@ def _load_files(folder: Path, engine: Engine, progress: Progress | None) -> Reco
 
 
 def _recovery_of(folder: Path, found: LoadResult) -> Recovery:
-    note = found.torn.replace(" were dropped at ", " were ignored at ")
+    note = note_of(found).replace(" were dropped at ", " were ignored at ")
     return Recovery(folder, found.keys, found.commands, found.bytes, found.seconds, None, found.dropped, found.offset,
                     note)  # fmt: skip
 

@@ -11,15 +11,15 @@ it appears without any logging configuration; otherwise INFO. `Store.recovery` c
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from shlex import quote
 
-from rillet.errors import LogCorrupt
 from rillet.loggers import logger
+from rillet.persistence.aof.loader import LoadResult
 from rillet.persistence.aof.service import AofService
+from rillet.persistence.remedies import salvageable
+from rillet.runtime.host import DefaultHost
 from rillet.store.progress import ProgressBar
 
 LOGGER = logger("store")
@@ -30,7 +30,8 @@ class Recovery:
     """The figures of a recovery: keys loaded from the base file, commands replayed, bytes read, and seconds.
 
     killed: the PID of an owner that ended without closing the store; None if the store was closed or is new.
-    dropped: bytes removed from the incomplete end, at `offset` of the log's last file; note: the text about them.
+    dropped: bytes removed from the incomplete end, at `offset` of the log's last file; note: the text about them, and
+    about refused commands that were omitted.
     adopted: the name of the RDB file whose data became the base of a new log, because the directory had no log.
     """
 
@@ -60,14 +61,12 @@ class Recovery:
         return f"{self.path}: {'; '.join(parts)}"
 
 
-@contextmanager
-def salvageable(path: Path) -> Iterator[None]:
-    """Add to a LogCorrupt the command that writes everything sound of a damaged directory to another place."""
-    try:
-        yield
-    except LogCorrupt as error:
-        remedy = f"`rillet check {quote(str(path))} --salvage OUT` writes everything sound to the new directory OUT"
-        raise LogCorrupt(error.path, error.offset, f"{error.reason}; {remedy}", error.check) from error.__cause__
+class LoadingHost(DefaultHost):
+    """The host of an engine while its files are loaded: its log is the logger of stores."""
+
+    def log_line(self, text: str, level: str = "warning") -> None:
+        """Write a line to the logger of stores."""
+        LOGGER.log({"warning": logging.WARNING, "notice": logging.INFO}.get(level, logging.DEBUG), "%s", text)
 
 
 def recover(path: Path, killed: int | None, service: AofService, progress: Callable[[int, int], None] | None,
@@ -79,9 +78,15 @@ def recover(path: Path, killed: int | None, service: AofService, progress: Calla
     with salvageable(path), ProgressBar(f"{path.name}: replaying") as bar:
         replayed = service.open(progress or bar, adopt=snapshot)
     found = Recovery(path, replayed.keys, replayed.commands, replayed.bytes, replayed.seconds, killed, replayed.dropped,
-                     replayed.offset, replayed.torn, replayed.adopted)  # fmt: skip
+                     replayed.offset, note_of(replayed), replayed.adopted)  # fmt: skip
     report(found)
     return found
+
+
+def note_of(replayed: LoadResult) -> str:
+    """Return the text about the part of a log that was not executed, "" if everything was."""
+    omitted = f"{replayed.refused:,} commands that were refused were omitted" if replayed.refused else ""
+    return "; ".join(filter(None, (replayed.torn, omitted)))
 
 
 def report(found: Recovery) -> None:
@@ -89,4 +94,4 @@ def report(found: Recovery) -> None:
     LOGGER.log(logging.WARNING if found.killed is not None or found.note else logging.INFO, "%s", found)
 
 
-__all__ = ["LOGGER", "Recovery", "recover", "report", "salvageable"]
+__all__ = ["LOGGER", "LoadingHost", "Recovery", "note_of", "recover", "report"]

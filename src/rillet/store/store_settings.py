@@ -41,7 +41,7 @@ _SERVER_ONLY = frozenset(
 )
 _FILES_ONLY = frozenset(
     "aof-checksums log-entries-read appendfsync no-appendfsync-on-rewrite auto-aof-rewrite-percentage "
-    "auto-aof-rewrite-min-size aof-load-truncated aof-load-corrupt-tail-max-size aof-use-rdb-preamble "
+    "auto-aof-rewrite-min-size aof-load-truncated aof-load-refused aof-load-corrupt-tail-max-size aof-use-rdb-preamble "
     "aof-timestamp-enabled aof-rewrite-incremental-fsync rdb-save-incremental-fsync "
     "aof-disable-auto-gc appendfilename save stop-writes-on-bgsave-error dbfilename "
     "rdb-key-save-delay key-load-delay lazyfree-lazy-eviction lazyfree-lazy-expire "

@@ -62,7 +62,7 @@ def restore(session: Session, argv: list[bytes]) -> None:
     try:
         value = _value(session, argv)
     except (Corrupt, IndexError, OverflowError, MemoryError) as error:
-        shown = "*redacted*" if session.engine.settings.hide_user_data_from_log else repr(key)
+        shown = _shown(session, key)
         session.engine.host.log_line(f"RESTORE of {shown} was refused: {rdb.refusal(argv[3], error)}", "verbose")
         raise CommandError("Bad data format") from None
     _put(session, argv, value, ttl, options)
@@ -72,12 +72,22 @@ def _value(session: Session, argv: list[bytes]) -> object:
     """Decode a DUMP payload. If it is from a client, not from the log, validate it and apply the current settings."""
     settings = session.engine.settings
     place = KeyPlace(session.db.index, argv[1])
+    corrected: list[str] = []
     if session.trusted:
-        return rdb.restore(argv[3], settings, place=place)
-    value = rdb.restore(argv[3], settings, session.db.clock.now_ms(), settings.compat is NEWEST, place)
-    if isinstance(value, Stream) and apply_settings(value, settings) and session.engine.log is not None:
-        argv[3] = rdb.dump(value, settings.rdbcompression)
+        value = rdb.restore(argv[3], settings, place=place, corrected=corrected)
+    else:
+        now = session.db.clock.now_ms()
+        value = rdb.restore(argv[3], settings, now, settings.compat is NEWEST, place, corrected)
+        changed = isinstance(value, Stream) and apply_settings(value, settings)
+        if (changed or corrected) and session.engine.log is not None:
+            argv[3] = rdb.dump(value, settings.rdbcompression)
+    if corrected:
+        session.engine.host.log_line(f"RESTORE of {_shown(session, argv[1])}: {'; '.join(corrected)}")
     return value
+
+
+def _shown(session: Session, key: bytes) -> str:
+    return "*redacted*" if session.engine.settings.hide_user_data_from_log else repr(key)
 
 
 class _Options(NamedTuple):

@@ -13,6 +13,7 @@ cdef class CommandApplier:
     cdef readonly long long good
     cdef readonly long long fed
     cdef readonly long long commands
+    cdef readonly long long refused
     cdef long long delay
     cdef readonly object transaction
     cpdef bint feed(self, bytes chunk) except -1

@@ -3,6 +3,9 @@
     chunk ── CommandParser ──► plain XADDs ──► Engine.replay       many per call, no object per command
                            └─► the others  ──► Engine.execute      MULTI ... EXEC is kept until EXEC
 
+A command that the engine refuses ends the replay with an error, or is omitted and counted (`refused`) if the setting
+`aof-load-refused` permits that, as in Redis and Valkey. The server's log then names the first ten.
+
 `here` is the offset of the next command. `good` is the end of the last complete command outside a transaction: at the
 end of the file, the bytes after it are a torn write.
 
@@ -27,6 +30,9 @@ from rillet.runtime.session import Session
 
 # The first letters of MULTI, EXEC and #TS, which this module handles itself.
 _MARKED = cython.declare(bytes, b"mMeE#")
+_NAMED = cython.declare(cython.int, 10)  # how many omitted commands the server's log names
+
+_REMEDY = "aof_load_refused=True (rillet serve --aof-load-refused yes) logs and omits such commands"
 
 
 @cython.final
@@ -34,7 +40,8 @@ _MARKED = cython.declare(bytes, b"mMeE#")
 class CommandApplier:
     """Executes the commands of one log file in a trusted session; errors name the file's `path`."""
 
-    __slots__ = ("path", "session", "engine", "parser", "here", "good", "fed", "commands", "delay", "transaction")
+    __slots__ = ("path", "session", "engine", "parser", "here", "good", "fed", "commands", "refused", "delay",
+                 "transaction")  # fmt: skip
     path: str
     session: Session
     engine: Engine
@@ -43,6 +50,7 @@ class CommandApplier:
     good: cython.longlong
     fed: cython.longlong
     commands: cython.longlong
+    refused: cython.longlong
     delay: cython.longlong
     transaction: Any  # list[list[bytes]] | None
 
@@ -53,7 +61,7 @@ class CommandApplier:
         # Client limits do not apply: the engine accepted each logged command before, and a base has whole values.
         self.parser = unlimited_parser()
         self.here = self.good = self.fed = start
-        self.commands = 0
+        self.commands = self.refused = 0
         self.delay = session.engine.settings.key_load_delay
         self.transaction = None
 
@@ -140,19 +148,27 @@ class CommandApplier:
             debug_delay(self.delay)
         if session.out.used > 0 and session.out.buf[0] == 45:
             self._refused(argv, session.out.take().strip(b"-\r\n").decode("utf-8", "replace"))
+            return True
         session.out.truncate(0)
         self.commands += 1
         return True
 
     def _refused(self, argv: list[bytes], reason: str) -> None:
+        """Omit a command if `aof-load-refused` permits that; else raise NewerFormat or LogCorrupt."""
         command = b" ".join(argv[:3])[:100].decode("utf-8", "replace")
+        if self.engine.settings.aof_load_refused:
+            self.refused += 1
+            if self.refused <= _NAMED:
+                text = f"== CRITICAL == {self.path}: offset {self.here}: {command!r} was refused and omitted: {reason}"
+                self.engine.host.log_line(text)
+            return
         if reason.startswith("ERR unknown command"):
             name = argv[0][:100].decode("utf-8", "replace")
             raise NewerFormat(
                 f"{self.path}: offset {self.here}: Unknown command '{name}' reading the append only file: this version "
-                "has no such command"
+                f"has no such command; {_REMEDY}"
             )
-        raise LogCorrupt(self.path, self.here, f"{command!r} was refused: {reason}")
+        raise LogCorrupt(self.path, self.here, f"{command!r} was refused: {reason}; {_REMEDY}")
 
 
 __all__ = ["CommandApplier"]

@@ -9,7 +9,8 @@ logged again.
 If the process or the machine stopped during a write, the last file may end inside a command, or inside a transaction
 without EXEC. Neither was acknowledged, so the loader truncates the file there and warns. Empty files after it do not
 count: a rewrite begins with an empty file. `aof-load-truncated no` raises instead. All other bytes that are not RESP,
-or that the engine rejects, raise LogCorrupt with file and offset; the loader never skips a part silently.
+or that the engine rejects, raise LogCorrupt with file and offset; the loader never skips a part silently
+(`aof-load-refused yes` logs and omits commands that the engine rejects).
 RESP has no checksums, so damage inside a value is not detected, and damage that makes the last commands look like one
 long unfinished command is treated as torn: the warning states how many bytes were dropped.
 """
@@ -47,7 +48,7 @@ class LoadResult:
     offset: the file offset of the torn end, or -1; torn: a sentence about the torn end, or "". keys: the number of keys
     in the RDB base. foreign: the last file ends with commands without checksums, from another server. adopted: the name
     of the RDB file that was loaded instead, because there was no log. position: the place of the data in a history of
-    replication (position.py), {} if unknown.
+    replication (position.py), {} if unknown. refused: the number of commands omitted because the engine refused them.
     """
 
     commands: int
@@ -60,6 +61,7 @@ class LoadResult:
     foreign: bool = False
     adopted: str = ""
     position: Facts = field(default_factory=dict)
+    refused: int = 0
 
 
 def load_snapshot(engine: Engine, path: Path, progress: Callable[[int, int], None] | None = None, *,
@@ -90,7 +92,7 @@ def replay(engine: Engine, paths: list[Path], progress: Callable[[int, int], Non
     last = len(paths) - 1
     while last >= 0 and is_empty(disk, paths[last]):
         last -= 1
-    commands = done = dropped = keys = 0
+    commands = refused = done = dropped = keys = 0
     offset, torn = -1, ""
     foreign = False
     place: Facts = {}
@@ -109,6 +111,7 @@ def replay(engine: Engine, paths: list[Path], progress: Callable[[int, int], Non
             finally:
                 engine.close_session(session)
             commands += one.applier.commands
+            refused += one.applier.refused
             keys += one.keys
             done += one.good
             foreign = one.foreign
@@ -120,7 +123,7 @@ def replay(engine: Engine, paths: list[Path], progress: Callable[[int, int], Non
         if collects:
             gc.enable()
     return LoadResult(commands, done, dropped, monotonic() - started, offset, torn, keys, foreign,
-                      position=place)  # fmt: skip
+                      position=place, refused=refused)  # fmt: skip
 
 
 def _report(progress: Callable[[int, int], None] | None, before: int, total: int, here: int) -> None:

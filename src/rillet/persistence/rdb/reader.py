@@ -29,7 +29,8 @@ back.
 
 An expired key is kept below a log, which contains its deletion. In an independent file it is dropped (`drop_expired`),
 as Redis does. A value without elements, which bugs of old servers left in their files, is omitted and counted, as Redis
-does; the server's log names the first ten.
+does; the server's log names the first ten. So it does for streams whose counters contradict their nodes, which are
+loaded with corrected counters (rillet.types.rdb.stream).
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ _PART_END, _PART_SIGNED, _PART_UNSIGNED, _PART_FLOAT, _PART_DOUBLE, _PART_STRING
 _FACTS = 4096  # bytes at the beginning of a file that hold its auxiliary fields
 _PIECE = 1 << 20
 _AFTER_KEYS = 2  # the load time of module data that follows the keys
-_NAMED = 10  # how many omitted keys the server's log names
+_NAMED = 10  # how many omitted, and how many corrected keys the server's log names
 _TYPES = {
     6: "a module value of Redis 4.0's previews", 29: "a rate limit",
 }  # fmt: skip
@@ -243,7 +244,7 @@ class _RdbLoader:
         self.keeps = options.get("keeps")
         self.database = self.databases[0]
         self.expires = self.idle = self.frequency = -1
-        self.keys = self.expired = self.empty = self.skipped = 0
+        self.keys = self.expired = self.empty = self.skipped = self.corrected = 0
         self.facts: dict[bytes, bytes] = {}
         # Whether modules listen to the event `loaded`, which each key then causes.
         self.libraries: set[bytes] | None = None  # the names of the function libraries, once there is one in the file
@@ -336,16 +337,21 @@ class _RdbLoader:
         """Keep a function library; reject, skip or keep data of a module, as the option `unknown` requires."""
         reader = self.reader
         began = reader.mark
-        if kind == _MODULE_AUX and self._known_aux():
-            return
         if kind in (_FUNCTION, _FUNCTION_PREVIEW):
             self._library(reader.string() if kind == _FUNCTION else preview_code(reader))
             return
-        if kind == _KEY_METADATA or self.unknown == "refuse":
-            what = "data of a module"
-            if kind == _KEY_METADATA:
-                what = "metadata of keys, or the state of a slot's import"
+        if kind == _KEY_METADATA:
+            what = "metadata of keys, or the state of a slot's import"
             raise NewerFormat(f"{self.name}: offset {began}: {what}, which this version does not read")
+        reader.keep()
+        number = reader.length()
+        known = find_type(self.engine.settings.module_types, number)
+        if known is not None:
+            reader.kept()
+            known.load_aux(reader, number & 1023, self._when())
+            return
+        if self.unknown == "refuse":
+            raise self._no_module(began, "data", number)
         kept = self._kept()
         place = kept.after if self._when() == _AFTER_KEYS else kept.before
         self._parts()
@@ -354,6 +360,12 @@ class _RdbLoader:
             place.append(raw)
         else:
             self.skipped += 1
+
+    def _no_module(self, offset: int, what: str, number: int) -> NewerFormat:
+        return NewerFormat(
+            f"{self.name}: offset {offset}: {what} of the module type {type_name(number)!r}; no loaded module has this "
+            'type: rdb_foreign="skip" (rillet serve --rdb-foreign skip) omits such data, and "keep" keeps its bytes'
+        )
 
     def _library(self, code: bytes) -> None:
         """Keep a function library, unless the caller omits it; Corrupt if it is malformed or already there."""
@@ -385,10 +397,8 @@ class _RdbLoader:
             return
         if self.unknown == "refuse":
             name = key.decode("utf-8", "backslashreplace")
-            raise NewerFormat(
-                f"{self.name}: offset {began}: the key {name!r} (database {self.database.index}) holds a module "
-                f"value of the type {type_name(number)!r}; no loaded module has this type"
-            )
+            what = f"the key {name!r} (database {self.database.index}) holds a value"
+            raise self._no_module(began, what, number)
         self._parts()
         value = self.reader.kept()
         expires, self.expires = self.expires, -1
@@ -397,17 +407,6 @@ class _RdbLoader:
             self._kept().values.append(KeptValue(self.database.index, key, expires, value))
         else:
             self.skipped += 1
-
-    def _known_aux(self) -> bool:
-        """Read the data of a loaded module; return False after the type's number if no module has the type."""
-        self.reader.keep()
-        number = self.reader.length()
-        kind = find_type(self.engine.settings.module_types, number)
-        if kind is None:
-            return False
-        self.reader.kept()
-        kind.load_aux(self.reader, number & 1023, self._when())
-        return True
 
     def _kept(self) -> Kept:
         return kept_of(self.engine) if self.kept is None else self.kept
@@ -448,6 +447,8 @@ class _RdbLoader:
                 value = new_string(reader.string())
             else:
                 value = rdb.load(reader, kind, self.engine.settings, max(self.now, 0), False, self.version)
+                if reader.corrected:
+                    self._report_corrected(key)
         except EmptyValue:
             self.expires = self.idle = self.frequency = -1
             self._leave_out(key)
@@ -500,6 +501,16 @@ class _RdbLoader:
         if self.empty <= _NAMED:
             name = key.decode("utf-8", "backslashreplace")
             self.engine.host.log_line(f"rdbLoadObject skipping empty key: {name if name.isprintable() else repr(name)}")
+
+    def _report_corrected(self, key: bytes) -> None:
+        """Log what the loader of a value corrected: one line for each of the first ten keys."""
+        found = "; ".join(self.reader.corrected)
+        self.reader.corrected.clear()
+        self.corrected += 1
+        if self.corrected <= _NAMED:
+            name = key.decode("utf-8", "backslashreplace")
+            shown = name if name.isprintable() else repr(name)
+            self.engine.host.log_line(f"{self.name}: the key {shown} (database {self.database.index}): {found}")
 
     def _checksum(self) -> None:
         reader = self.reader

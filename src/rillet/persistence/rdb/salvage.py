@@ -142,6 +142,8 @@ class _RdbSalvage:
         value = rdb.load(reader, record.kind, self.engine.settings, version=NEWEST_VALKEY)
         if reader.position != record.end:
             raise Corrupt(f"{record.end - reader.position} bytes after the value")
+        if reader.corrected:  # in a damaged file, a wrong counter is damage
+            raise Corrupt("; ".join(reader.corrected))
         return value
 
     # -- records -------------------------------------------------------------------------------------

@@ -44,6 +44,7 @@ cdef class RdbReader:
     cdef Py_ssize_t _kept_from
     cdef Py_ssize_t end_of_peek
     cdef public object helper
+    cdef public list corrected
     cdef Py_ssize_t peek_length(self, Py_ssize_t pos) except -2
     cdef bint need(self, Py_ssize_t n) except -1
     cdef bint _refill(self, Py_ssize_t n) except -1

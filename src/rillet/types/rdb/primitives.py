@@ -27,7 +27,7 @@ so that a large value is never in memory twice. A piece may end wherever the cal
 If an item exceeds the window, the reader adds the consumed bytes to the checksum, drops them, and reads more bytes
 after the remaining ones. The window doubles as bytes arrive, whatever size an item declares, so memory is bounded by
 the size of the file. The source need not be seekable. Reading past the end raises Corrupt. `mark` is the start of the
-item that was read last, for error messages.
+item that was read last, for error messages. `corrected` describes what the loaders of values corrected.
 
 Costs: a length or short string 5-20 ns compiled, a block O(bytes). Blocks are decompressed from the window into the
 value's buffer, and compressed from there into the piece, without copies. Rejected: mapping the file (truncating it
@@ -306,12 +306,13 @@ class RdbReader:
     __slots__ = (
         "p", "window", "at", "limit", "base", "mark", "ms", "seq", "special", "source", "checksum",
         "_summed", "_sums", "_keeps", "_kept", "_kept_from",
-        "end_of_peek", "helper",
+        "end_of_peek", "helper", "corrected",
     )  # fmt: skip
     p: cython.p_const_uchar
     window: Any
     source: Any
     helper: Any
+    corrected: list[str]
     _kept: bytearray
 
     def __init__(self, data: bytes = b"", position: cython.Py_ssize_t = 0, end: int | None = None) -> None:
@@ -336,6 +337,7 @@ class RdbReader:
         self._kept_from = 0
         self.end_of_peek = 0
         self.helper = None
+        self.corrected = []
 
     @staticmethod
     def of(source: Callable[[memoryview], int | None], checksum: bool = True) -> RdbReader:

@@ -26,10 +26,14 @@ The parts are lengths and strings (`primitives`). An ID is two lengths, ms and s
 Loading validates everything: the bytes and the IDs of each node (`stream.validation`), the counts, and that each
 pending entry belongs to exactly one consumer or is released. Redis checks less. Payloads that Redis accepts but no
 server writes (IDs that do not rise, a pending entry without a consumer) are rejected, because replies about them would
-be inconsistent. A wrong first ID is corrected. Memory is proportional to the size of the payload.
+be inconsistent. Memory is proportional to the size of the payload.
 
-`strict` also rejects counters that contradict each other, as Redis 8.8 does. Earlier servers can write such counters
-(XGROUP SETID with an ENTRIESREAD greater than the number of entries added), so only RESTORE is strict.
+The nodes decide about the stream's own counters: a length, last ID or number of entries added that contradicts the
+nodes is corrected, and `reader.corrected` describes the correction. The trims of early 5.0 versions left such lengths
+in files, which Redis loads unchanged. A wrong first ID is corrected silently.
+
+`strict` rejects counters that contradict each other, as Redis 8.8 does. Earlier servers can write such counters (also
+XGROUP SETID with an ENTRIESREAD greater than the number of entries added), so only RESTORE is strict.
 """
 
 from __future__ import annotations
@@ -76,6 +80,8 @@ _TYPE_88 = cython.declare(cython.int, 27)
 _NODE = "Stream listpack integrity check failed"
 _NODE_KEY = "Stream node key entry is not the size of a stream ID"
 _LENGTH = "Stream length inconsistent with rax entries"
+_STRICT_LENGTH = "Stream length inconsistent with live entries"
+_ADDED = "Stream entries_added inconsistent with length"
 _OWNER = "Consumer entry not found in group global PEL"
 
 
@@ -236,14 +242,14 @@ def _save_producers(out: RdbWriter, producers: Producers, now: int) -> None:
 def load_stream(reader: RdbReader, kind: cython.int, now: cython.longlong = 0, strict: cython.bint = False) -> Stream:
     """Read the next stream. Raise Corrupt if it is malformed. O(bytes)
 
-    now: the time in ms; idempotency IDs (iids) that expired before are omitted, 0 keeps all. strict: also reject
-    contradictory counters.
+    now: the time in ms; idempotency IDs (iids) that expired before are omitted, 0 keeps all. strict: reject
+    contradictory counters, which are corrected otherwise (`reader.corrected`).
     """
     stream: Stream = Stream()
     living: LivingEntries = _load_nodes(reader, stream)
     if not living.rises and not living.set_back:
         raise Corrupt("the IDs of the stream's entries do not rise")
-    _load_counters(reader, stream, kind, living)
+    _load_counters(reader, stream, kind, living, strict)
     if strict and stream.entries_added > _MAX_I64:
         raise Corrupt("the stream's number of entries ever added exceeds 2**63-1")
     left: cython.ulonglong = reader.length()
@@ -313,25 +319,43 @@ def _walk_all(stream: Stream) -> LivingEntries:
 
 @cython.cfunc
 @cython.exceptval(-1, check=False)
-def _load_counters(reader: RdbReader, stream: Stream, kind: cython.int, living: LivingEntries) -> cython.bint:
+def _load_counters(
+    reader: RdbReader, stream: Stream, kind: cython.int, living: LivingEntries, strict: cython.bint
+) -> cython.bint:
+    """Read the stream's counters, and correct those that contradict its nodes; if `strict`, raise Corrupt."""
     length: cython.ulonglong = reader.length()
-    if length != living.count:
-        raise Corrupt(f"a stream's length is {length}, but its nodes contain {living.count} entries", _LENGTH)
-    stream.length = length
     stream.last_ms = reader.length()
     stream.last_seq = reader.length()
-    if not living.set_back and less(stream.last_ms, stream.last_seq, living.last_ms, living.last_seq):
-        raise Corrupt("an entry has a greater ID than the stream's last ID")
     if kind == _TYPE_5:
-        stream.entries_added = length
+        stream.entries_added = living.count
     else:
         stream.first_ms = reader.length()
         stream.first_seq = reader.length()
         stream.max_deleted_ms = reader.length()
         stream.max_deleted_seq = reader.length()
         stream.entries_added = reader.length()
-        if stream.entries_added < length:
-            raise Corrupt("a stream's number of entries ever added is smaller than its length")
+    stream.length = living.count
+    if length != living.count:
+        if strict or stream.rax.numele == 0:
+            check = _STRICT_LENGTH if strict else _LENGTH
+            raise Corrupt(f"a stream's length is {length}, but its nodes contain {living.count} entries", check)
+        reader.corrected.append(f"the length {length} of the stream is now {living.count}, the number of its entries")
+    if not living.set_back and less(stream.last_ms, stream.last_seq, living.last_ms, living.last_seq):
+        if strict:
+            raise Corrupt("an entry has a greater ID than the stream's last ID")
+        reader.corrected.append(
+            f"the last ID {stream.last_ms}-{stream.last_seq} of the stream is now that of its last entry, "
+            f"{living.last_ms}-{living.last_seq}"
+        )
+        stream.last_ms = living.last_ms
+        stream.last_seq = living.last_seq
+    if stream.entries_added < living.count:
+        if strict:
+            raise Corrupt("a stream's number of entries ever added is smaller than its length", _ADDED)
+        reader.corrected.append(
+            f"the number {stream.entries_added} of entries ever added to the stream is now {living.count}, its length"
+        )
+        stream.entries_added = living.count
     if not living.set_back:  # else the entries have no order: keep the stored first ID
         stream.first_ms = living.first_ms
         stream.first_seq = living.first_seq

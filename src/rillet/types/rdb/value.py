@@ -117,10 +117,20 @@ def seal_is_valid(payload: bytes, unchecked: bool = False, optional: bool = Fals
 
 
 def restore(
-    payload: bytes, limits: EncodingLimits = DEFAULTS, now: int = 0, strict: bool = False, place: KeyPlace = NOWHERE
+    payload: bytes,
+    limits: EncodingLimits = DEFAULTS,
+    now: int = 0,
+    strict: bool = False,
+    place: KeyPlace = NOWHERE,
+    corrected: list[str] | None = None,
 ) -> object:
-    """Return the value of a DUMP payload whose footer is valid. The parameters and errors are those of `load`."""
+    """Return the value of a DUMP payload whose footer is valid. The parameters and errors are those of `load`.
+
+    corrected: receives a sentence for each counter that contradicted the rest of the value.
+    """
     reader = RdbReader(payload, 0, len(payload) - _FOOTER)
+    if corrected is not None:
+        reader.corrected = corrected
     version = int.from_bytes(payload[-10:-8], "little")
     return load(reader, reader.byte(), limits, now, strict, version, place)
 
