@@ -95,6 +95,10 @@ def await_ready(port: int, process: subprocess.Popen[bytes]) -> None:
 
 PEERS = {
     "7.0": "",
+    "7.2": "RILLET_REDIS_7_2",
+    "7.4": "RILLET_REDIS_7_4",
+    "8.0": "RILLET_REDIS_8_0",
+    "8.2": "RILLET_REDIS_8_2",
     "8.6": "RILLET_REDIS_8_6",
     "newest": "RILLET_NEWER_REDIS",
     "valkey": "RILLET_VALKEY",

@@ -1,13 +1,15 @@
 """A long comparison of all types with real servers: random commands, and the same replies and values on both sides.
 
+    RILLET_REDIS_7_2=... RILLET_REDIS_7_4=... RILLET_REDIS_8_0=... RILLET_REDIS_8_2=... \\
     RILLET_REDIS_8_6=... RILLET_NEWER_REDIS=... RILLET_VALKEY=... \\
         python -m tests.differential --steps 1000000
     python -m tests.differential --steps 20000 --compat newest --kind arrays --seed 7
 
-The steps are divided among the servers and the kinds: those of test_values_differential (hashes, zsets, lists and sets,
-bits, arrays ...), streams, and commands on keys of any type (7.0 only). A round has up to 2,000 steps and a seed of its
-own, which a difference names; a test with this seed repeats the round. Half of the rounds call the handlers, the others
-go through the parser and take the fast paths. A line shows the progress every few seconds.
+The steps are divided among the servers and the kinds: those of test_values_differential (hashes, zsets, lists and
+sets, bits, arrays ...), streams, calls by the grammar of every command, and commands on keys of any type (7.0 only).
+A round has up to 2,000 steps and a seed of its own, which a difference names; a test with this seed repeats the
+round. Half of the rounds call the handlers, the others go through the parser and take the fast paths. A line shows
+the progress every few seconds.
 `python -m tests.differential.moving_time` compares expiry in the same way.
 """
 
@@ -20,6 +22,7 @@ import traceback
 from collections.abc import Callable
 from contextlib import ExitStack
 
+from tests.differential import grammar
 from tests.differential import test_generic_differential as generic
 from tests.differential import test_stream_differential as streams
 from tests.differential import test_values_differential as several
@@ -64,12 +67,20 @@ def keys_round(server: Judge, compat: str, seed: int, steps: int) -> None:
             redis.run([b"RESET"], [b"DEBUG", b"SET-ACTIVE-EXPIRE", b"1"])
 
 
+def grammar_round(server: Judge, compat: str, seed: int, steps: int) -> None:
+    """Compare calls by the grammar of every command."""
+    with Redis(server.port) as redis:
+        found = list(grammar.differences(redis, compat, seed, steps))
+        redis.run([b"RESET"], [b"FLUSHALL"], [b"DEBUG", b"SET-ACTIVE-EXPIRE", b"1"])
+    assert not found, found[:3]
+
+
 def rounds_of(compat: str) -> dict[str, Round]:
     """Return the comparisons with a server."""
     # The rounds of streams change settings that CONFIG GET shows to those of keys.
     found: dict[str, Round] = {"keys": keys_round} if compat == "7.0" else {}
     found |= {name: values_round(name) for name in several.KINDS}
-    return {**found, "streams": streams_round}
+    return {**found, "grammar": grammar_round, "streams": streams_round}
 
 
 class Progress:

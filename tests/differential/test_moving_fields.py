@@ -17,7 +17,7 @@ from tests.variants import seeds
 STEPS = 700
 
 
-@pytest.fixture(scope="module", params=["8.6", "newest", "valkey"])
+@pytest.fixture(scope="module", params=["7.4", "8.0", "8.2", "8.6", "newest", "valkey"])
 def timed(request: pytest.FixtureRequest) -> Iterator[tuple[str, TimedServer]]:
     """A server with field expiry, whose clock a test moves."""
     if library() is None:

@@ -26,7 +26,7 @@ from tests.differential import arrays, bits, geo, hashes, hyperloglogs, list_set
 from tests.differential.logs import same_words
 from tests.differential.test_stream_log_differential import Kept, events_of, logged_by, watched
 from tests.differential.wire import Local, Redis
-from tests.judge import Judge
+from tests.judge import PEERS, Judge
 from tests.variants import by_speed, seeds
 
 STEPS = by_speed(800, 250, 2000)
@@ -250,7 +250,7 @@ def sealed(reply: bytes) -> bytes:
     return reply.split(b"\r\n", 1)[1][:-2]
 
 
-@pytest.fixture(params=["7.0", "8.6", "newest", "valkey"])
+@pytest.fixture(params=PEERS)
 def peer(request: pytest.FixtureRequest, peer_of: Callable[[str], Judge]) -> Iterator[tuple[Redis, str]]:
     """A connection to a real server, emptied, and the compat that it judges."""
     compat: str = request.param

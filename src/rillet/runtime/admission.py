@@ -83,8 +83,7 @@ def _check(engine: Any, session: Session, entry: Command | None, argv: list[byte
         raise CommandError(_unknown_command(argv, engine.settings.compat))
     if entry.subcommands is not None and len(argv) > 1:
         raise CommandError(f"unknown subcommand '{_text(argv[1][:128])}'. Try {entry.name.upper()} HELP.")
-    arity = entry.arity_in(engine.settings.compat)
-    if len(argv) != arity and (arity > 0 or len(argv) < -arity):
+    if not entry.accepts_in(len(argv), engine.settings.compat):
         raise CommandError(f"wrong number of arguments for '{entry.fullname}' command")
     if session.state & UNAUTHENTICATED and not entry.no_auth:
         raise NoAuth()

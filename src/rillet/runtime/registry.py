@@ -119,6 +119,11 @@ class Command:
         """Return the arity in a server."""
         return self.arity if compat.knows(72) else FIRST_ARITY.get(self.fullname, self.arity)
 
+    def accepts_in(self, count: int, compat: Compat) -> bool:
+        """Return whether a call of `count` words satisfies the arity in a server."""
+        arity = self.arity_in(compat)
+        return count == arity or (arity < 0 and count >= -arity)
+
     def since_in(self, compat: Compat) -> str:
         """Return the version of the server that introduced the command."""
         return self.valkey if self.valkey and compat.valkey else self.since

@@ -482,7 +482,7 @@ class ScriptCalls(LuaCaller):
             return b"ERR unknown subcommand '" + name + b"'. Try " + entry.name.upper().encode() + b" HELP."
         if entry is None or (entry.subcommands is not None and len(argv) > 1):
             return b"ERR Unknown " + redis + b"command called from script"
-        if not entry.accepts(len(argv)):
+        if not entry.accepts(len(argv)) or not entry.accepts_in(len(argv), engine.settings.compat):
             return b"ERR Wrong number of args calling " + redis + b"command from script"
         flags: Any = entry.flags
         waits = "blocking" in flags or entry.name == "wait"

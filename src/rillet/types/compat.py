@@ -13,7 +13,8 @@ these attributes, never a version's name:
     7.0            70    A     10        19       7.0.15
     7.2            72    A     11        21       7.2.6
     7.4            74    A     12        21       7.4.1
-    8.0            80    C     12        21       8.0.0
+    8.0            80    C     12        21       8.0.6
+    8.2            82    C     12        21       8.2.3
     8.6            86    C     13        26       8.6.3
     newest        810    C     14        27       8.10.0
     valkey         72    B     80        21       7.2.4 (and valkey_version 9.1.2)
@@ -79,7 +80,8 @@ COMPATS: dict[str, Compat] = {
         Compat("7.0", 70, LAG_A, 10, 19, "7.0.15"),
         Compat("7.2", 72, LAG_A, 11, 21, "7.2.6"),
         Compat("7.4", 74, LAG_A, 12, 21, "7.4.1"),
-        Compat("8.0", 80, LAG_C, 12, 21, "8.0.0"),
+        Compat("8.0", 80, LAG_C, 12, 21, "8.0.6"),
+        Compat("8.2", 82, LAG_C, 12, 21, "8.2.3"),
         Compat("8.6", 86, LAG_C, 13, 26, "8.6.3"),
         Compat("newest", 810, LAG_C, 14, 27, "8.10.0"),
         Compat("valkey", 72, LAG_B, 80, 21, "7.2.4", True, "9.1.2"),

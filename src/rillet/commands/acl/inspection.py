@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from secrets import token_hex
-from typing import Any
 
 from rillet.commands.acl import ADMIN, FLAGS, command
 from rillet.commands.arguments import integer, subcommand_error, text
 from rillet.commands.replies import write_bulks
-from rillet.commands.server.info import find_command
+from rillet.commands.server.info import find_subcommand
 from rillet.errors import CommandError
 from rillet.runtime.acl.log import LogEntry
-from rillet.runtime.registry import Command
 from rillet.runtime.session import Session
 
 _MOST_BITS = 4096
@@ -48,15 +46,6 @@ def acl_genpass(session: Session, argv: list[bytes]) -> None:
     session.out.bulk(token_hex((digits + 1) // 2)[:digits].encode())
 
 
-def find_subcommand(engine: Any, line: list[bytes]) -> Command | None:
-    """Return the command or subcommand that a line calls, None for an unknown one (server.c: lookupCommand)."""
-    entry = find_command(engine, line[0].partition(b"|")[0]) if b"|" not in line[0] else None
-    if entry is None or entry.subcommands is None or len(line) == 1:
-        return entry
-    found = entry.subcommands.get(line[1].lower())
-    return found if found is not None and found.known_to(engine.settings.compat) else None
-
-
 @command(
     "acl|dryrun", arity=-4, flags=ADMIN, since="7.0.0", syntax="username command [arg [arg ...]]", complexity="O(1)"
 )
@@ -69,7 +58,7 @@ def acl_dryrun(session: Session, argv: list[bytes]) -> None:
     entry = find_subcommand(engine, line)
     if entry is None:
         raise CommandError(f"Command '{text(argv[3])}' not found")
-    if not entry.accepts(len(line)):
+    if not entry.accepts_in(len(line), engine.settings.compat):
         raise CommandError(f"wrong number of arguments for '{entry.fullname}' command")
     reason: str = engine.acl.dry_run(user, entry, line, session)
     if reason:

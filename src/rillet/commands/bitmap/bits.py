@@ -111,8 +111,9 @@ def _range(start: int, end: int, total: int) -> tuple[int, int]:
 def bitcount(session: Session, argv: list[bytes]) -> None:
     """Count the set bits of a string, or of a range of its bytes or bits; negative positions count from the end."""
     compat = session.engine.settings.compat
+    late: bool = compat.knows(74) or compat.valkey
     string: String
-    if not compat.knows(72):  # a missing key hides errors of the arguments
+    if not late:  # a missing key hides errors of the arguments
         string = string_to_read(session, argv[1])
         if string is None:
             session.out.integer(0)
@@ -121,12 +122,14 @@ def bitcount(session: Session, argv: list[bytes]) -> None:
     if len(argv) != 2 and not least <= len(argv) <= 5:
         raise syntax_error()
     start = integer(argv[2]) if len(argv) > 2 else 0
+    if compat.valkey and len(argv) == 5:
+        _by_bit(argv[4])  # the error of the unit precedes that of the end
     end = integer(argv[3]) if len(argv) > 3 else -1
-    if not compat.knows(72) and start < 0 and end < 0 and start > end:
+    if not late and start < 0 and end < 0 and start > end:
         session.out.integer(0)  # before the unit is looked at
         return
     by_bit = len(argv) == 5 and _by_bit(argv[4])
-    if compat.knows(72):
+    if late:
         string = string_to_read(session, argv[1])
     if string is None or (start < 0 and end < 0 and start > end):
         session.out.integer(0)
@@ -149,7 +152,8 @@ def bitpos(session: Session, argv: list[bytes]) -> None:
     if bit not in (0, 1):
         raise CommandError("The bit argument must be 1 or 0.")
     string: String
-    late: bool = session.engine.settings.compat.knows(72)
+    compat = session.engine.settings.compat
+    late: bool = compat.knows(74) or compat.valkey
     if not late:
         string = string_to_read(session, argv[1])
         if string is None:

@@ -82,7 +82,7 @@ def client_kill(session: Session, argv: list[bytes]) -> None:
          syntax="client-id [TIMEOUT | ERROR]", complexity="O(1)")
 def client_unblock(session: Session, argv: list[bytes]) -> None:
     """End the blocking of a connection, as if its timeout had passed, or with an error."""
-    if len(argv) > 4:
+    if len(argv) > 4 and not session.engine.settings.compat.valkey:  # Valkey ignores all words then
         raise subcommand_error(argv)
     reason = argv[3].lower() if len(argv) == 4 else b"timeout"
     if reason not in (b"timeout", b"error"):
@@ -102,7 +102,7 @@ def client_unblock(session: Session, argv: list[bytes]) -> None:
          complexity="O(1)")
 def client_pause(session: Session, argv: list[bytes]) -> None:
     """Hold back the commands of all clients, or their writes, for some milliseconds."""
-    if len(argv) > 4:
+    if len(argv) > 4 and not session.engine.settings.compat.valkey:
         raise subcommand_error(argv)
     mode = argv[3].lower() if len(argv) == 4 else b"all"
     if mode not in (b"write", b"all"):

@@ -23,10 +23,14 @@ _FIELDS = "FIELDS numfields field [field ...]"
 _CONDITIONS = "[NX | XX | GT | LT] " + _FIELDS
 _LINEAR = "O(N) where N is the number of specified fields"
 _MOST = 2**31 - 1
+ANY_ORDER = 84
+"""The level since which HEXPIRE, HGETEX and HSETEX take their options in any order."""
+_CONDITION_WORDS = (b"nx", b"xx", b"gt", b"lt")
+_POSITIVE = "Parameter `numFields` should be greater than 0"
 
 
 class _ExpireArguments:
-    """The arguments of HEXPIRE: time, condition, and the position of the first field (parseHashCommandArgs)."""
+    """The arguments of HEXPIRE: time, condition, and the position of the first field."""
 
     __slots__ = ("condition", "count", "first", "when")
 
@@ -34,6 +38,22 @@ class _ExpireArguments:
         self.when = parse_time(session, argv[2], unit, base)
         self.first = self.count = 0
         self.condition = b""
+        if session.engine.settings.compat.knows(ANY_ORDER):
+            self._parse(argv)
+        else:
+            self._parse_in_order(argv)
+
+    def _parse_in_order(self, argv: list[bytes]) -> None:
+        """Parse the fixed order of 7.4 to 8.2 (hexpireGenericCommand)."""
+        at = 3
+        if argv[3].lower() in _CONDITION_WORDS:
+            self.condition = argv[3].lower()
+            at = 4
+        self.count = len(exact_fields(argv, at, _POSITIVE))
+        self.first = at + 2
+
+    def _parse(self, argv: list[bytes]) -> None:
+        """Parse the arguments in any order (parseHashCommandArgs)."""
         conditions: set[bytes] = set()
         at = 3
         while at < len(argv):
@@ -42,7 +62,7 @@ class _ExpireArguments:
                 self._take_fields(argv, at)
                 at = self.first + self.count
                 continue
-            if word not in (b"nx", b"xx", b"gt", b"lt"):
+            if word not in _CONDITION_WORDS:
                 raise CommandError(f"unknown argument: {text(argv[at])}")
             conditions.add(word)
             self.condition = word
@@ -57,10 +77,9 @@ class _ExpireArguments:
             raise CommandError("FIELDS keyword specified multiple times")
         if at >= len(argv) - 2:
             raise CommandError("FIELDS requires at least numfields and one field argument")
-        message = "Parameter `numFields` should be greater than 0"
-        count = integer(argv[at + 1], message)
+        count = integer(argv[at + 1], _POSITIVE)
         if not 1 <= count <= _MOST:
-            raise CommandError(message)
+            raise CommandError(_POSITIVE)
         if count > len(argv) - at - 2:
             raise CommandError("wrong number of arguments")
         self.first, self.count = at + 2, count
@@ -93,7 +112,7 @@ def _expire(session: Session, argv: list[bytes], relative: bool, unit: int) -> N
         session.dirty += len(updated) + len(deleted) - 1
     if deleted:
         session.notify(b"h", b"hdel", key, deleted)
-    if updated:
+    if updated and (not deleted or session.engine.settings.compat.knows(88)):
         session.notify(b"h", b"hexpire", key, updated)
     if not len(value):
         session.db.delete(key)
@@ -139,17 +158,18 @@ def hpexpireat(session: Session, argv: list[bytes]) -> None:
     _expire(session, argv, False, 1)
 
 
-def exact_fields(argv: list[bytes]) -> list[bytes]:
-    """Return the fields of `key FIELDS numfields field [field ...]`."""
-    if argv[2].lower() != b"fields":
+def exact_fields(
+    argv: list[bytes], at: int = 2, positive: str = "Number of fields must be a positive integer"
+) -> list[bytes]:
+    """Return the fields of `FIELDS numfields field [field ...]` from a position on; positive: an error's text."""
+    if argv[at].lower() != b"fields":
         raise CommandError("Mandatory argument FIELDS is missing or not at the right position")
-    message = "Number of fields must be a positive integer"
-    count = integer(argv[3], message)
+    count = integer(argv[at + 1], positive)
     if count < 1:
-        raise CommandError(message)
-    if count != len(argv) - 4:
+        raise CommandError(positive)
+    if count != len(argv) - at - 2:
         raise CommandError("The `numfields` parameter must match the number of arguments")
-    return argv[4:]
+    return argv[at + 2 :]
 
 
 def _times(session: Session, argv: list[bytes], relative: bool, unit: int) -> None:

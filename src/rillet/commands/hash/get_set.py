@@ -2,13 +2,17 @@
 
 HGETEX is logged as HPEXPIREAT or HPERSIST, HSETEX with the absolute time (PXAT), HGETDEL as HDEL. A field whose new
 time has passed is removed and logged as HDEL, also if HSETEX has just set it.
+
+    since 8.4      the options in any order
+    8.0 and 8.2    HGETEX key [one option] FIELDS numfields field [field ...]; HSETEX key, options in any order,
+                   FIELDS numfields field value [field value ...]; FIELDS is the last option
 """
 
 from __future__ import annotations
 
 from rillet.commands.arguments import arity_error, integer, text
 from rillet.commands.hash import command, valkey
-from rillet.commands.hash.expire import exact_fields
+from rillet.commands.hash.expire import ANY_ORDER, exact_fields
 from rillet.commands.hash.get_set_path import HgetdelFastPath, HgetexFastPath, HsetexFastPath
 from rillet.commands.hash.live import HELD, LiveFields
 from rillet.commands.hash.times import DELETED, SET, TimeSetter, forget_if_last, parse_time
@@ -27,7 +31,7 @@ _UNITS = {b"ex": (1000, True), b"px": (1, True), b"exat": (1000, False), b"pxat"
 
 
 class _Options:
-    """The arguments of HGETEX and HSETEX in any order (parseHashFieldExpireArgs).
+    """The arguments of HGETEX and HSETEX.
 
     expiry: one of the four options of a time, b"persist", b"keepttl" or b"". condition: b"fxx", b"fnx" or b"".
     now: the time at which the command began.
@@ -42,7 +46,56 @@ class _Options:
         self.expiry = self.condition = b""
         self.first = self.count = self.expiry_at = self.when = 0
         self._mixed = False
+        if session.engine.settings.compat.knows(ANY_ORDER):
+            self._parse(argv)
+        elif sets:
+            self._parse_before_fields(argv)
+        else:
+            self._parse_in_order(argv)
+
+    def _parse_in_order(self, argv: list[bytes]) -> None:
+        """Parse HGETEX of 8.0 and 8.2: at most one option, then FIELDS (hgetexCommand)."""
+        at, word = 2, argv[2].lower()
+        if word in _UNITS:
+            at = self._take_time(argv, at, word)
+        elif word == b"persist":
+            self.expiry = word
+            at = 3
+        if at + 1 >= len(argv):
+            raise arity_error(self._session.command.fullname)
+        self.count = len(exact_fields(argv, at))
+        self.first = at + 2
+
+    def _parse_before_fields(self, argv: list[bytes]) -> None:
+        """Parse HSETEX of 8.0 and 8.2: options in any order, then FIELDS (hsetexParseArgs)."""
         at = 2
+        while at < len(argv):
+            word = argv[at].lower()
+            if word == b"fields":
+                self._take_last_fields(argv, at)
+                return
+            if word in _UNITS:
+                at = self._take_time(argv, at, word)
+            elif word in (b"keepttl", b"fxx", b"fnx"):
+                self._take_word(word)
+                at += 1
+            else:
+                break
+        raise CommandError(f"unknown argument: {text(argv[at])}")
+
+    def _take_last_fields(self, argv: list[bytes], at: int) -> None:
+        if at + 3 >= len(argv):
+            raise arity_error(self._session.command.fullname)
+        count = integer(argv[at + 1], "invalid number of fields")
+        if not 1 <= count <= _MOST:
+            raise CommandError("invalid number of fields")
+        if 2 * count != len(argv) - at - 2:
+            raise arity_error(self._session.command.fullname)
+        self.first, self.count = at + 2, count
+
+    def _parse(self, argv: list[bytes]) -> None:
+        """Parse the arguments in any order (parseHashFieldExpireArgs)."""
+        at, sets = 2, self._sets
         while at < len(argv):
             word = argv[at].lower()
             if word == b"fields":

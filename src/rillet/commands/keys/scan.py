@@ -14,8 +14,9 @@ from rillet.errors import CommandError
 from rillet.keyspace.database import Database
 from rillet.runtime.session import Session
 from rillet.structs.glob import matches, matching
+from rillet.types.compat import Compat
 
-_CURSOR = re.compile(rb"(?:([+-]?)([0-9]+))?(?:\0.*)?", re.DOTALL)
+_CURSOR = re.compile(rb"(\s*)([+-]?)([0-9]+)")
 
 
 @command("keys", arity=2, flags="readonly", keys=(0, 0, 0), since="1.0.0", syntax="pattern",
@@ -57,13 +58,26 @@ def randomkey(session: Session, argv: list[bytes]) -> None:
         bulk_or_null(session.out, session.db.random_key())
 
 
-def parse_cursor(raw: bytes) -> int:
-    """Return a SCAN cursor, read as C's strtoul reads it (db.c: parseScanCursorOrReply)."""
-    match = _CURSOR.fullmatch(raw)
-    number = int(match[2] or 0) if match and len(match[2] or b"") < 4000 else 1 << 64
-    if match is None or number >= 1 << 64:
+def parse_cursor(raw: bytes, compat: Compat) -> int:
+    """Return a SCAN cursor (db.c: parseScanCursorOrReply).
+
+    Until 7.2, strtoul reads it: an empty cursor is 0, and a negative one counts from 2^64. Since 7.4, and in Valkey,
+    string2ull refuses both, but passes what is no canonical number to strtoull, which accepts blanks and "-05".
+    """
+    word = raw.partition(b"\0")[0]
+    old = not compat.knows(74) and not compat.valkey
+    if old and not word:
+        return 0
+    match = _CURSOR.fullmatch(word)
+    number = int(match[3]) if match is not None and len(match[3]) < 4000 else 1 << 64
+    if match is None or number >= 1 << 64 or (old and match[1]):
         raise CommandError("invalid cursor")
-    return -number % (1 << 64) if match[1] == b"-" else number
+    if match[2] != b"-":
+        return number
+    canonical = not match[1] and match[3] == b"%d" % number
+    if not old and canonical and 0 < number <= 1 << 63:
+        raise CommandError("invalid cursor")
+    return -number % (1 << 64)
 
 
 def _is_bare(session: Session, option: bytes, scan: str) -> bool:
@@ -121,7 +135,7 @@ def scan_value(session: Session, argv: list[bytes], kind: type, scan: str) -> tu
 
     An element of a sorted set is a pair of member and score; MATCH applies to the member.
     """
-    cursor = parse_cursor(argv[2])
+    cursor = parse_cursor(argv[2], session.engine.settings.compat)
     value: Any = read_value(session, argv[1], kind)
     following, elements, bare = 0, list[Any](), False
     if value is not None:
@@ -141,7 +155,7 @@ def scan_value(session: Session, argv: list[bytes], kind: type, scan: str) -> tu
          complexity="O(COUNT) for a call, O(N) for a whole walk over N keys")
 def scan(session: Session, argv: list[bytes]) -> None:
     """Return some keys of the database, and the cursor for the next call."""
-    cursor = parse_cursor(argv[1])
+    cursor = parse_cursor(argv[1], session.engine.settings.compat)
     options = ScanOptions(session, argv, 2, "SCAN")
     following, names = session.db.scan(cursor, options.count)
     session.out.array(2)

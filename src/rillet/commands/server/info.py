@@ -82,6 +82,15 @@ def find_command(engine: Any, name: bytes) -> Command | None:
     return found
 
 
+def find_subcommand(engine: Any, line: list[bytes]) -> Command | None:
+    """Return the command or subcommand that a line calls, None for an unknown one (server.c: lookupCommand)."""
+    entry = find_command(engine, line[0].partition(b"|")[0]) if b"|" not in line[0] else None
+    if entry is None or entry.subcommands is None or len(line) == 1:
+        return entry
+    found = entry.subcommands.get(line[1].lower())
+    return found if found is not None and found.known_to(engine.settings.compat) else None
+
+
 def all_commands(engine: Any = None) -> Iterable[Command]:
     """Yield all commands and subcommands, with an engine also those of its modules."""
     modules = None if engine is None else engine.modules

@@ -14,7 +14,7 @@ from rillet.commands.arguments import arity_error, syntax_error
 from rillet.commands.first_key_pop import KeysAfterNumber
 from rillet.commands.replies import ReplySet, write_bulks, write_tree
 from rillet.commands.server import command
-from rillet.commands.server.info import all_commands, find_command, known_commands
+from rillet.commands.server.info import all_commands, find_command, find_subcommand, known_commands
 from rillet.errors import CommandError
 from rillet.runtime.acl.providers import PROVIDERS
 from rillet.runtime.admission import denies_oom
@@ -414,14 +414,12 @@ def _find_keys(engine: Any, argv: list[bytes]) -> tuple[Command, list[int]]:
     line, compat = argv[2:], engine.settings.compat
     if len(line) < 2 and not compat.knows(72):
         raise arity_error(f"command|{argv[1].lower().decode()}")
-    entry = find_command(engine, line[0])
-    if entry is not None and entry.subcommands is not None and len(line) > 1:
-        entry = entry.subcommands.get(line[1].lower())
-    if entry is None or not entry.known_to(compat):
+    entry = find_subcommand(engine, line)
+    if entry is None:
         raise CommandError("Invalid command specified")
     if not _access(entry) or "not_key" in entry.flags:
         raise CommandError("The command has no key arguments")
-    if not entry.accepts(len(line)):
+    if not entry.accepts_in(len(line), compat):
         raise CommandError("Invalid number of arguments specified for command")
     positions = entry.key_positions(line)
     if isinstance(entry.get_keys, KeysAfterNumber) and len(positions) <= len(entry.get_keys.before):
