@@ -89,7 +89,7 @@ def script(chance: random.Random) -> str:
 def run(count: int, seed: int) -> int:
     """Run scripts and return the number of those that gave a value or an error of their own; AssertionError if not."""
     chance = random.Random(seed)
-    engine = Engine(Settings(compat="7.0", lua_memory_limit="32mb"))
+    engine = Engine(Settings(compat="7.0", lua_memory_limit="32mb", lua_enable_deprecated_api="yes"))
     session = engine.session()
 
     def reply(source: str) -> bytes:

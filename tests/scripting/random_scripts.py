@@ -108,14 +108,14 @@ def run(compat: str, count: int, seed: int, resp: int = 2) -> list[str]:
             source = script(chance)
             argv = [b"eval", source.encode("latin-1"), b"1", b"k", b"an argument"]
             mine, real = ours.run(argv), theirs.run(argv)[0]
-            if _comparable(mine) != _comparable(real):
+            if comparable(mine) != comparable(real):
                 different.append(f"{seed}/{number}: {source}\n   ours   {mine!r}\n   theirs {real!r}")
             if len(different) > 20:
                 break
     return different
 
 
-def _comparable(reply: bytes) -> list[bytes]:
+def comparable(reply: bytes) -> list[bytes]:
     """Return the lines of a reply in an order of their own: that of a hash table depends on its seed."""
     return sorted(_ADDRESS.sub(b"0x", reply).split(b"\r\n"))
 

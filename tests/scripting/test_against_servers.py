@@ -16,9 +16,8 @@ DATA = [
     ["flushall"], ["set", "k", "v"], ["set", "n", "10"], ["hset", "h", "a", "1"], ["sadd", "s1", "one"],
     ["zadd", "z", "1.5", "a", "2", "b"], ["rpush", "l", "x", "y", "z"], ["select", "0"],
 ]  # fmt: skip
-# Debian builds Redis 7.0 with the system's Lua 5.1: without getfenv and setfenv, and without tables that C code may not
-# change.
-_DEBIAN = re.compile(r"[gs]etfenv|rawset\(redis|table\.(remove|sort)\(redis\)|pairs\((redis|_G)\)")
+# Debian builds Redis 7.0 with the system's Lua 5.1: without tables that C code may not change.
+_DEBIAN = re.compile(r"rawset\(redis|table\.(remove|sort)\(redis\)|pairs\((redis|_G)\)")
 # A server that is built with the Lua that Redis bundles has a debugger.
 _DEBUGGER = re.compile(rb"\$\d+\r\n(breakpoint|debug) function\r\n|\*\d+\r\n")
 # Texts that contain an address of memory.
@@ -51,6 +50,25 @@ def test_every_reply_is_the_servers(compat: str, resp: int) -> None:
             if _ADDRESS.sub(b"0x", mine) != _ADDRESS.sub(b"0x", real):
                 different.append(f"{script}\n   ours   {mine!r}\n   theirs {real!r}")
     assert not different, f"{len(different)} of them:\n" + "\n".join(different)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("compat", ["7.0", "8.6", "newest"])
+def test_a_setting_allows_getfenv_and_setfenv(compat: str) -> None:
+    allow = ("--lua-enable-deprecated-api", "yes")
+    with running_redis(*allow, binary=required_binary(compat)) as server, Redis(server.port) as theirs:
+        ours = Local(Engine(Settings(compat=compat, lua_enable_deprecated_api="yes")))
+        scripts = [script for script in lines(SANDBOX) if re.search("[gs]etfenv", script)]
+        assert len(scripts) > 10
+        different = []
+        for script in scripts:
+            argv = words("eval", script, "1", "k", "an argument")
+            mine, real = ours.run(argv), theirs.run(argv)[0]
+            if mine != real:
+                different.append(f"{script}\n   ours   {mine!r}\n   theirs {real!r}")
+        name = words("config", "get", "lua-enable-deprecated-api")
+        assert ours.run(name) == theirs.run(name)[0]
+    assert not different, "\n".join(different)
 
 
 # Newest copies a line break of a raised error into its reply and into INFO.

@@ -214,7 +214,8 @@ def test_scripts_that_end_a_real_server_get_an_answer(local: Local, script: str)
     assert local("eval", "return 5", 0) == 5
 
 
-def test_no_value_of_lupa_is_visible(local: Local) -> None:
+def test_no_value_of_lupa_is_visible() -> None:
+    local = Local(Engine(Settings(compat="7.0", lua_enable_deprecated_api="yes")))
     script = """
         local seen, found = {}, {}
         local function walk(value, path)

@@ -31,6 +31,7 @@ EFFECTS = {
     f"{HERE}::test_payloads_of_later_versions": "rdb-version-check",
     f"{HERE}::test_the_access_list": "acl-pubsub-default acllog-max-len aclfile",
     f"{HERE}::test_a_script_that_runs_for_too_long": "busy-reply-threshold lua-memory-limit",
+    "scripting/test_against_servers.py::test_a_setting_allows_getfenv_and_setfenv": "lua-enable-deprecated-api",
     f"{HERE}::test_idle_clients_are_disconnected": "timeout",
     f"{HERE}::test_syncs_pause_during_a_rewrite": "no-appendfsync-on-rewrite",
     f"{HERE}::test_idle_tables_are_rehashed": "activerehashing",

@@ -145,6 +145,7 @@ ABSENT = [_declared(line, reason) for reason, group in _GROUPS.items() for line 
 # Old names of settings, with the servers that have them: (old name, current name, since, whether Valkey has it).
 OLD_NAMES = (
     ("lua-time-limit", "busy-reply-threshold", 0, True),
+    ("lua-enable-insecure-api", "lua-enable-deprecated-api", NEVER, True),
     ("server_cpulist", "server-cpulist", 0, True),
     ("bio_cpulist", "bio-cpulist", 0, True),
     ("aof_rewrite_cpulist", "aof-rewrite-cpulist", 0, True),

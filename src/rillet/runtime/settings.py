@@ -330,6 +330,8 @@ _SNAPSHOT = [
 _SCRIPTS = [
     integer("busy-reply-threshold", "Milliseconds after which other clients get BUSY while a script runs; 0: never",
             5000, 0, LONG_MAX),
+    boolean("lua-enable-deprecated-api", "Whether Lua scripts may use getfenv and setfenv", False, mutable=False,
+            hidden=True),
 ]  # fmt: skip
 _TYPES = [
     memory("hll-sparse-max-bytes", "Longest sparse HyperLogLog, in bytes; a longer one becomes dense",

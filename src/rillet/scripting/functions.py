@@ -125,7 +125,9 @@ class Functions:
                 interpreter.take_limit(settings.lua_memory_limit)
             return interpreter
         natives = {**self.calls.functions(), b"register": self._register, b"interrupt": self._interrupt}
-        interpreter = self.interpreter = Interpreter(settings.compat, settings.lua_memory_limit, natives, self.calls)
+        interpreter = self.interpreter = Interpreter(
+                settings.compat, settings.lua_memory_limit, natives, self.calls, settings.lua_enable_deprecated_api
+            )
         old = list(self.current.libraries.values())
         for library in old:
             self.current.unlink(library)

@@ -38,16 +38,25 @@ _MISSING = "Lua scripts need the package lupa: install rillet[lua]"
 
 
 class Interpreter:
-    """One Lua state. `functions` are the Python functions that the sandbox uses, by name; `caller` is redis.call."""
+    """One Lua state. `functions` are the Python functions that the sandbox uses, by name; `caller` is redis.call.
+
+    `environments`: scripts may use getfenv and setfenv (lua-enable-deprecated-api).
+    """
 
     def __init__(
-        self, compat: Compat, limit: int, functions: dict[bytes, Callable[..., Any]], caller: LuaCaller
+        self,
+        compat: Compat,
+        limit: int,
+        functions: dict[bytes, Callable[..., Any]],
+        caller: LuaCaller,
+        environments: bool = False,
     ) -> None:
         try:
             from lupa import lua51  # type: ignore[import-untyped, unused-ignore]
         except ImportError as error:
             raise CommandError(_MISSING) from error
         self.compat = compat
+        self._environments = environments
         self.type_of: Callable[[object], str | None] = lua51.lua_type
         self.limit_set = limit
         # The exceptions of lupa, for an error that no part of the sandbox catches.
@@ -117,7 +126,7 @@ class Interpreter:
             b"hook_period": HOOK_PERIOD,
             b"longest_pattern": LONGEST_PATTERN,
             b"os_clock": compat.knows(74) or compat.valkey,
-            b"environments": not compat.knows(74) and not compat.valkey,
+            b"environments": self._environments,
             b"handler": True,
             b"natives_in_c": natives_in_c,
             b"keep_frames": keeper(self.lua.execute),

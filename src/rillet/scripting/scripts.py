@@ -58,7 +58,9 @@ class Scripts:
         if self.interpreter is None or self.interpreter.compat is not settings.compat:
             self.reset()
             natives = self.calls.functions()
-            self.interpreter = Interpreter(settings.compat, settings.lua_memory_limit, natives, self.calls)
+            self.interpreter = Interpreter(
+                settings.compat, settings.lua_memory_limit, natives, self.calls, settings.lua_enable_deprecated_api
+            )
             self.calls.attach(self.interpreter)
             self._limit = settings.lua_memory_limit
         elif self._limit != settings.lua_memory_limit:
