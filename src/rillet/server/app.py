@@ -33,9 +33,9 @@ def main(arguments: Sequence[str]) -> int:
         is_store = serve_store(configuration, folder)
         if configuration.settings.daemonize:
             daemonize()
-        factory = event_loop_factory()
-        with asyncio.Runner(loop_factory=factory) as runner:
-            return runner.run(_serve(configuration, folder, is_store, factory.__module__.partition(".")[0]))
+        with asyncio.Runner(loop_factory=event_loop_factory()) as runner:
+            loop_name = type(runner.get_loop()).__module__.partition(".")[0]
+            return runner.run(_serve(configuration, folder, is_store, loop_name))
     except RilletError as error:
         say(f"{error}; the server exits", WARNING)
         print(f"rillet: {error}", file=sys.stderr)

@@ -631,13 +631,20 @@ def calm_garbage_collector() -> None:
 
 
 def event_loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
-    """Return uvloop's event loop if it is installed, asyncio's otherwise."""
+    """Return uvloop's event loop if it is installed, asyncio's otherwise; its timers follow the real time."""
     try:
         import uvloop
     except ModuleNotFoundError:
-        return asyncio.new_event_loop
+        return _asyncio_loop
     factory: Callable[[], Any] = uvloop.new_event_loop
     return factory
+
+
+def _asyncio_loop() -> asyncio.AbstractEventLoop:
+    """Return asyncio's event loop with the clock that a test of the application does not stop; uvloop reads it too."""
+    loop = asyncio.new_event_loop()
+    loop.time = monotonic  # type: ignore[method-assign]
+    return loop
 
 
 __all__ = ["UNIX_SOCKETS", "CannotListen", "Server", "answers", "calm_garbage_collector", "event_loop_factory"]

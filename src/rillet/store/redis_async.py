@@ -12,7 +12,7 @@ a socket would accept an element that no caller receives. Here the session ends 
 a command that was still blocked consumes nothing. If the command was executed before the cancellation, its reply is
 unread when redis-py closes the connection: what it took is put back then (rillet.store.redis_session).
 
-A connection belongs to the event loop in which it was made. In another loop (a second `asyncio.run`) it connects anew.
+A connection belongs to the event loop in which it was made: each loop has its own pool (rillet.store.redis_loops).
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ from redis.asyncio.connection import Connection, ConnectionPool, parse_url
 
 from rillet.client.address import Address
 from rillet.errors import Misconf
+from rillet.store.loop_timers import LoopTimer, call_later, time_limit
+from rillet.store.redis_loops import LoopClient, LoopCluster
 from rillet.store.redis_py import (
     DEFAULTS,
     STORE_DEFAULTS,
@@ -43,6 +45,7 @@ from rillet.store.redis_session import Ran, RedisSession
 from rillet.store.transports.cluster import ClusterTransport
 from rillet.store.transports.in_process import InProcessTransport
 from rillet.store.transports.server import AttachedTransport, ServerTransport
+from rillet.store.transports.transport import Transport
 
 if TYPE_CHECKING:
     from rillet.store.store import Store
@@ -70,7 +73,7 @@ class EngineStream:
         self._thread = threading.get_ident()
         self._buffer = bytearray()  # redis-py reads this attribute to find unread replies
         self._waiting: _Wait | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: LoopTimer | None = None
         self._scheduled = False
         self._closed = False
         # Replies that wait for a sync of the log, in order.
@@ -104,12 +107,9 @@ class EngineStream:
         self._unsynced.clear()
         self._session.end(unread)  # which wakes a waiting read
 
-    def is_usable(self) -> bool:
-        """Return whether the running event loop is the one in which the session began."""
-        try:
-            return asyncio.get_running_loop() is self.loop
-        except RuntimeError:
-            return False
+    def abort(self) -> None:
+        """Close the stream, as a transport whose event loop was closed."""
+        self.close()
 
     async def wait_closed(self) -> None:
         """Return: `close` has ended the session."""
@@ -120,7 +120,7 @@ class EngineStream:
 
     @property
     def transport(self) -> EngineStream:
-        """The object with `get_extra_info`."""
+        """The object with `get_extra_info` and `abort`."""
         return self
 
     # -- the reader ----------------------------------------------------------------------------------
@@ -240,7 +240,7 @@ class EngineStream:
         self._stop_timer()
         left = self._session.seconds_left()
         if left is not None:
-            self._timer = self.loop.call_later(max(left, 0.001), self._arrived)
+            self._timer = call_later(self.loop, max(left, 0.001), self._arrived)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
@@ -255,13 +255,6 @@ class AsyncStoreConnection(Connection):
         self._store = rillet_store
         self._stream: EngineStream | None = None
         super().__init__(**options)
-
-    @property
-    def is_connected(self) -> bool:
-        """True if the connection can be used in the running event loop."""
-        if self._stream is not None and not self._stream.is_usable():
-            return False
-        return bool(super().is_connected)
 
     async def _connect(self) -> None:
         self.end()
@@ -279,7 +272,7 @@ class AsyncStoreConnection(Connection):
             self._stream = self._reader = self._writer = opened
 
     async def _open_socket(self, address: Address) -> None:
-        async with asyncio.timeout(self.socket_connect_timeout):
+        async with time_limit(self.socket_connect_timeout):
             if address.unix is not None:
                 self._reader, self._writer = await asyncio.open_unix_connection(address.unix)
             else:
@@ -330,38 +323,51 @@ def async_client_of(store: Store, *, single_connection_client: bool = False, **o
     """Return a redis.asyncio client for the store's engine or server; options as for redis_py.client_of."""
     transport = store.transport
     check_options(options, "store.redis_async()", redis.asyncio.Redis, redis.asyncio.RedisCluster, redis.Redis)
-    client: redis.asyncio.Redis
+    client: Any
     if isinstance(transport, ClusterTransport):
         client = _cluster_client(str(store.url), **{**DEFAULTS, **options})
     elif isinstance(transport, ServerTransport) and transport.options.moves:
-        from redis.asyncio.sentinel import Sentinel
-
-        service, nodes, watchers, options_of_master = sentinel_arguments(transport)
-        sentinel_of: Any = Sentinel
-        client = sentinel_of(nodes, sentinel_kwargs=watchers).master_for(
-            service, **{**DEFAULTS, **options_of_master, **options}
-        )
-    elif isinstance(transport, ServerTransport) and not isinstance(transport, AttachedTransport):
-        where: dict[str, Any] = dict(parse_url(str(store.url)))
-        pool = ConnectionPool(**{**DEFAULTS, **where, **options})
-        client = redis.asyncio.Redis(connection_pool=pool, single_connection_client=single_connection_client)
-        client.auto_close_connection_pool = True
+        client = LoopClient(lambda: _sentinel_client(transport, options))
     else:
-        pool = StorePool(store, **{**STORE_DEFAULTS, **options})
-        client = redis.asyncio.Redis(connection_pool=pool, single_connection_client=single_connection_client)
-        client.auto_close_connection_pool = True
+
+        def make() -> redis.asyncio.Redis:
+            """Return a client with its own pool, for one event loop."""
+            made = redis.asyncio.Redis(
+                connection_pool=_pool(store, transport, options), single_connection_client=single_connection_client
+            )
+            made.auto_close_connection_pool = True
+            return made
+
+        client = LoopClient(make)
     # The client keeps a reference, so that the garbage collector does not close the store.
-    client.rillet_store = store  # type: ignore[attr-defined]
+    client.rillet_store = store
+    return client  # type: ignore[no-any-return]
+
+
+def _pool(store: Store, transport: Transport, options: dict[str, Any]) -> ConnectionPool:
+    """Return a pool of connections to the store's engine or server."""
+    if isinstance(transport, ServerTransport) and not isinstance(transport, AttachedTransport):
+        return ConnectionPool(**{**DEFAULTS, **parse_url(str(store.url)), **options})
+    return StorePool(store, **{**STORE_DEFAULTS, **options})
+
+
+def _sentinel_client(transport: ServerTransport, options: dict[str, Any]) -> redis.asyncio.Redis:
+    from redis.asyncio.sentinel import Sentinel
+
+    service, nodes, watchers, options_of_master = sentinel_arguments(transport)
+    sentinel_of: Any = Sentinel
+    client: redis.asyncio.Redis = sentinel_of(nodes, sentinel_kwargs=watchers).master_for(
+        service, **{**DEFAULTS, **options_of_master, **options}
+    )
     return client
 
 
 def _cluster_client(url: str, **options: Any) -> Any:
-    from redis.asyncio.cluster import ClusterNode, RedisCluster
+    from redis.asyncio.cluster import ClusterNode
 
     first, others = cluster_nodes(url)
     node_of: Any = ClusterNode
-    cluster: Any = RedisCluster
-    return cluster.from_url(first, startup_nodes=[node_of(host, port) for host, port in others], **options)
+    return LoopCluster.from_url(first, startup_nodes=[node_of(host, port) for host, port in others], **options)
 
 
 __all__ = ["AsyncStoreConnection", "EngineStream", "StorePool", "async_client_of"]

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from rillet.errors import CommandError, StoreError
 from rillet.real_time import monotonic
+from rillet.store.loop_timers import sleep
 from rillet.store.transports.transport import NOT_READY, NotReady, Transport
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ async def again_async(store: Store, attempt: Callable[[Transport], Awaitable[Res
     """Await attempt(transport) as `again` does; only the task waits."""
     while True:
         if retries.pause:
-            await asyncio.sleep(retries.pause)
+            await sleep(retries.pause)
         try:
             return await attempt(transport)
         except failures as error:

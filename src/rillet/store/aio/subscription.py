@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rillet.errors import StoreClosed
 from rillet.store.channels import ChannelConnection, ChannelMessage, InProcessChannels, Names, Subscription
 from rillet.store.durations import Seconds, seconds_in
+from rillet.store.loop_timers import time_limit
 from rillet.store.transports.transport import NoConnection
 from rillet.store.transports.wakeners import waker
 
@@ -64,7 +65,7 @@ class AsyncSubscription:
         if message is not None:
             return message
         try:
-            async with asyncio.timeout(None if timeout is None else seconds_in(timeout)), self._turn:
+            async with time_limit(None if timeout is None else seconds_in(timeout)), self._turn:
                 return await self._next()
         except TimeoutError:
             return None

@@ -22,6 +22,7 @@ from rillet.replication.filtering import KeyFilter
 from rillet.store.delivery import DeliveryOptions, End
 from rillet.store.follow.change_log import ChangeLog, LogRecord
 from rillet.store.follow.stream_reader import StreamLost, StreamReader
+from rillet.store.loop_timers import time_limit
 
 _RECORDS = 64  # that a consumer takes at once
 _TURN = 0.25  # seconds until a waiting consumer looks at its `stop` again
@@ -208,7 +209,7 @@ async def wait_for_news(log: ChangeLog, has_news: Callable[[], bool], seconds: f
         log.listeners.add(listener)
     try:
         if not has_news() and not log.closed:
-            async with asyncio.timeout(seconds):
+            async with time_limit(seconds):
                 await news.wait()
     except TimeoutError:
         pass

@@ -34,6 +34,7 @@ from rillet.store.follow.consumer import AsyncChanges, ChangeConsumer, Changes, 
 from rillet.store.follow.directory import FollowDirectory
 from rillet.store.follow.link import CONNECT_SECONDS, FollowLink, LinkState
 from rillet.store.follow.stream_reader import ServerPosition, server_of, server_position
+from rillet.store.loop_timers import sleep
 from rillet.store.memory_host import MemoryHost
 from rillet.store.store import Store
 from rillet.store.transports.in_process import InProcessTransport
@@ -313,7 +314,7 @@ class AsyncReplica(AsyncStore):
             await self._wait(functools.partial(replica._may_contain, there), _named(there), _left(end))
             if replica._contains(there):
                 return replica.position
-            await asyncio.sleep(_PAUSE)
+            await sleep(_PAUSE)
 
     async def _wait(self, reached: Any, what: str, timeout: Seconds | None) -> None:
         end, replica = _deadline(timeout), self.synchronous

@@ -17,6 +17,8 @@ from typing import Any
 
 from rillet.protocol.command_parser import pack_command
 from rillet.protocol.reply_parser import ReplyError
+from rillet.real_time import monotonic
+from rillet.store.loop_timers import within
 from rillet.store.transports.async_connection import AsyncConnection
 from rillet.store.transports.undelivered import Steps, Undelivered, continues, executed, put_back_all
 
@@ -38,12 +40,11 @@ class Cancellations:
 
     async def settled(self, undoing: Awaitable[None], connection: AsyncConnection) -> None:
         """Finish the undoing of a cancelled call, even if the task is cancelled again; give up after SETTLE seconds."""
-        loop = asyncio.get_running_loop()
         task = asyncio.ensure_future(undoing)
-        limit = loop.time() + SETTLE
-        while not task.done() and loop.time() < limit:
+        limit = monotonic() + SETTLE
+        while not task.done() and monotonic() < limit:
             with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.wait([task], timeout=limit - loop.time())
+                await within(limit - monotonic(), task)
         if not task.done():
             task.cancel()
             connection.close()
@@ -60,7 +61,7 @@ class Cancellations:
                 connection.close()
                 return
             if not reply.done():
-                await asyncio.wait([reply], timeout=_UNBLOCK_AGAIN)
+                await within(_UNBLOCK_AGAIN, reply)
         await self.restored(argv, reply)
 
     async def restored(self, argv: list[bytes], reply: asyncio.Future[Any]) -> None:

@@ -25,6 +25,8 @@ from rillet.client.redirection import Redirection, not_executed, pause_reason
 from rillet.client.servers import ClientOptions
 from rillet.errors import CommandError, NotSent, OutcomeUnknown, StoreClosed, StoreError, StoreTimeout, UnknownTimeout
 from rillet.protocol.reply_parser import ReplyError
+from rillet.real_time import monotonic
+from rillet.store.loop_timers import sleep
 from rillet.store.transports.async_server import AsyncServerTransport
 from rillet.store.transports.cluster_routing import (
     first_key,
@@ -46,7 +48,7 @@ class _Pauses:
     """Growing pauses up to a total time. The first redirection is followed without a pause."""
 
     def __init__(self, seconds: float) -> None:
-        self._until = asyncio.get_running_loop().time() + seconds
+        self._until = monotonic() + seconds
         self._next = _PAUSES[0]
         self._redirected = False
 
@@ -59,9 +61,9 @@ class _Pauses:
 
     async def again(self) -> bool:
         """Sleep; return False without a pause if the total time is over."""
-        if asyncio.get_running_loop().time() > self._until:
+        if monotonic() > self._until:
             return False
-        await asyncio.sleep(self._next)
+        await sleep(self._next)
         self._next = min(2 * self._next, _PAUSES[1])
         return True
 
@@ -315,6 +317,12 @@ class AsyncClusterTransport:
         self.closed = True
         for server in self._nodes.values():
             server.close()
+
+    def leave(self) -> None:
+        """Close the sockets of the connections, because the event loop was closed."""
+        self.closed = True
+        for server in self._nodes.values():
+            server.leave()
 
 
 def _complete(replies: list[Any]) -> list[Any]:

@@ -15,6 +15,7 @@ import errno
 import math
 import os
 import select
+import socket
 import ssl
 from collections import deque
 from typing import Any
@@ -25,6 +26,8 @@ from rillet.client.errors import ConnectionLost, ConnectorError, TimedOut
 from rillet.client.protocol import ClientProtocol
 from rillet.protocol.command_parser import pack_command
 from rillet.protocol.reply_parser import INCOMPLETE, ReplyError
+from rillet.real_time import monotonic
+from rillet.store.loop_timers import LoopTimer, call_later, sleep
 from rillet.store.transports.transport import NoConnection
 
 TOO_MANY = "ERR max number of clients"
@@ -42,9 +45,9 @@ class AsyncConnection(asyncio.Protocol):
     def __init__(self, address: Address, loop: asyncio.AbstractEventLoop, timeout: float | None = None) -> None:
         self.address = address
         self._timeout = timeout
-        self._since = 0.0  # the loop's time of the last bytes, or of the first command that waits
+        self._since = 0.0  # `monotonic` time of the last bytes, or of the first command that waits
         self._longer = 0.0  # seconds that the outstanding command waits in the server
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: LoopTimer | None = None
         self.id = b""  # the reply of CLIENT ID
         self.closed = False
         self._loop = loop
@@ -76,7 +79,7 @@ class AsyncConnection(asyncio.Protocol):
         """Complete the futures of the replies that arrived."""
         protocol, waiting = self._protocol, self._waiting
         if self._timeout is not None:
-            self._since = self._loop.time()
+            self._since = monotonic()
         try:
             protocol.feed(data)
             while (reply := protocol.next_reply()) is not INCOMPLETE:
@@ -158,7 +161,7 @@ class AsyncConnection(asyncio.Protocol):
             future.exception()  # no warning if the caller fails at an earlier command
             return future
         if self._timeout is not None and (longer or not self._waiting):
-            self._since, self._longer = self._loop.time(), longer
+            self._since, self._longer = monotonic(), longer
             self._watch()
         self._waiting.append(future)
         if not self._output:
@@ -170,19 +173,19 @@ class AsyncConnection(asyncio.Protocol):
         """Set the timer, unless it fires early enough; it is set again then."""
         due = self._since + (self._timeout or 0.0) + self._longer
         if self._timer is not None:
-            if self._timer.when() <= due:
+            if self._timer.due <= due:
                 return
             self._timer.cancel()
             self._timer = None
         if due < math.inf:
-            self._timer = self._loop.call_at(due, self._check_time)
+            self._timer = call_later(self._loop, due - monotonic(), self._check_time)
 
     def _check_time(self) -> None:
         """Fail the calls if the server did not answer in time; else check again later."""
         self._timer = None
         if self.closed or not self._waiting:
             return
-        if self._loop.time() < self._since + (self._timeout or 0.0) + self._longer:
+        if monotonic() < self._since + (self._timeout or 0.0) + self._longer:
             self._watch()
             return
         self._fail(TimedOut(f"rillet: {self.address} did not answer within {self._timeout:g} s"))
@@ -224,6 +227,22 @@ class AsyncConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
+    def leave(self) -> None:
+        """Close the socket of a connection whose event loop was closed."""
+        self.closed = True
+        if self._transport is not None:
+            hang_up(self._transport)
+
+
+def hang_up(transport: Any) -> None:
+    """Close the socket of a transport without its event loop, which was closed before the transport."""
+    with contextlib.suppress(RuntimeError):  # the loop calls nothing any more
+        transport.abort()
+    opened = transport.get_extra_info("socket")
+    if opened is not None:
+        with contextlib.suppress(OSError):
+            opened.shutdown(socket.SHUT_RDWR)
+
 
 async def connected(address: Address, loop: asyncio.AbstractEventLoop, timeout: float | None) -> AsyncConnection:
     """Open a connection to an address; ConnectionLost if no server answers there."""
@@ -243,7 +262,7 @@ async def connected(address: Address, loop: asyncio.AbstractEventLoop, timeout: 
             _, made = await loop.create_unix_connection(lambda: AsyncConnection(address, loop, timeout), address.unix)
             return made
         except BlockingIOError:  # the backlog of the listening Unix socket is full
-            await asyncio.sleep(pause)
+            await sleep(pause)
             pause = min(2 * pause, 0.1)
         except ssl.SSLCertVerificationError as error:
             raise ConnectorError(
@@ -259,4 +278,4 @@ async def connected(address: Address, loop: asyncio.AbstractEventLoop, timeout: 
             raise ConnectionLost(f"rillet: no server answers at {address}: {error}") from error
 
 
-__all__ = ["TOO_MANY", "AsyncConnection", "NeverSent", "connected"]
+__all__ = ["TOO_MANY", "AsyncConnection", "NeverSent", "connected", "hang_up"]

@@ -29,6 +29,7 @@ from rillet.client.errors import ConnectionLost, ConnectorError, TimedOut
 from rillet.errors import CommandError, StoreClosed, StoreError, StoreTimeout, UnknownTimeout
 from rillet.protocol.command_parser import pack_command
 from rillet.runtime.registry import TABLE
+from rillet.store.loop_timers import LoopTimer, call_later, time_limit
 from rillet.store.transports.async_cancellation import Cancellations
 from rillet.store.transports.async_connection import AsyncConnection, NeverSent, connected
 from rillet.store.transports.undelivered import Steps, Undelivered, takes, takes_any
@@ -78,7 +79,7 @@ class AsyncServerTransport:
         self._busy: set[AsyncConnection] = set()
         self._connecting = asyncio.Semaphore(_CONNECTING)
         self._unlimited: set[AsyncConnection] = set()  # with a command that waits without limit
-        self._probe_timer: asyncio.TimerHandle | None = None
+        self._probe_timer: LoopTimer | None = None
         self._probing: asyncio.Task[None] | None = None
         self._simple: set[bytes] = set()  # names of commands that neither block nor take data
         self._ends: Any = None
@@ -94,7 +95,7 @@ class AsyncServerTransport:
             self._ends = self._until_the_loop_ends()
             await anext(self._ends)
         try:
-            async with self._connecting, asyncio.timeout(self._timeout):
+            async with self._connecting, time_limit(self._timeout):
                 # Sentinels are asked in another thread; any other address is there at once.
                 address = await self._loop.run_in_executor(None, self._address) if self._asks else self._address()
                 connection = await connected(address, self._loop, self._timeout)
@@ -257,7 +258,7 @@ class AsyncServerTransport:
 
     def _probe_later(self) -> None:
         if self._probe_timer is None and self._timeout is not None and not self.closed:
-            self._probe_timer = self._loop.call_later(self._timeout, self._probe)
+            self._probe_timer = call_later(self._loop, self._timeout, self._probe)
 
     def _probe(self) -> None:
         self._probe_timer = None
@@ -324,9 +325,18 @@ class AsyncServerTransport:
         self.closed = True
         if self._probe_timer is not None:
             self._probe_timer.cancel()
-        for connection in [*self._idle, *self._busy, *([self._shared] if self._shared is not None else [])]:
+        for connection in self._connections():
             connection.close(error)
         self._idle.clear()
+
+    def leave(self) -> None:
+        """Close the sockets of the connections, because the event loop was closed."""
+        self.closed = True
+        for connection in self._connections():
+            connection.leave()
+
+    def _connections(self) -> list[AsyncConnection]:
+        return [*self._idle, *self._busy, *([self._shared] if self._shared is not None else [])]
 
 
 __all__ = ["AsyncServerTransport", "blocks"]

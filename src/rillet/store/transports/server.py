@@ -288,6 +288,8 @@ class ServerTransport:
             if self.closed:
                 raise StoreClosed("the store is closed")
             with self._guard:
+                for closed in [other for other in self._of_loops if other.is_closed()]:
+                    self._of_loops.pop(closed).leave()
                 found = self._of_loops[loop] = self._async_transport()
         return found
 
@@ -299,11 +301,13 @@ class ServerTransport:
         with self._guard:
             loops, self._of_loops = list(self._of_loops.items()), WeakKeyDictionary()
         for loop, connections in loops:
-            with contextlib.suppress(RuntimeError):  # the loop has ended, and so have its connections
+            try:
                 if lost is not None and isinstance(connections, AsyncServerTransport):
                     loop.call_soon_threadsafe(connections.abandon, lost)
                 else:
                     loop.call_soon_threadsafe(connections.close)
+            except RuntimeError:  # the loop was closed
+                connections.leave()
 
     # ---- commands ----
 

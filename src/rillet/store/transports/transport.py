@@ -90,6 +90,9 @@ class AsyncTransport(Protocol):
     def close(self) -> None:
         """Close the connections, in the thread of the event loop."""
 
+    def leave(self) -> None:
+        """Close the sockets of the connections, because the event loop was closed."""
+
 
 def only_reads(argv: list[bytes]) -> bool:
     """Return whether a command has the flag `readonly` in the command table."""

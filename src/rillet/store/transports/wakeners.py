@@ -17,6 +17,7 @@ from collections.abc import Callable
 
 from rillet.runtime.engine import Engine
 from rillet.runtime.session import Session
+from rillet.store.loop_timers import call_later
 
 
 class Wakener(ABC):
@@ -99,7 +100,7 @@ class TaskWakener(Wakener):
         """Suspend the task until the session is woken, or for a number of seconds."""
         if not self._woken:
             self._waiting = self._loop.create_future()
-            timer = None if seconds is None else self._loop.call_later(seconds, self._set)
+            timer = None if seconds is None else call_later(self._loop, seconds, self._set)
             try:
                 await self._waiting
             finally:
