@@ -106,6 +106,18 @@ def append_fields(argv: list[bytes], fields: object) -> cython.bint:
     return True
 
 
+@cython.ccall
+@cython.exceptval(-1, check=False)
+def longest(argv: list[bytes]) -> cython.Py_ssize_t:
+    """Return the length of the longest argument of a command."""
+    word: bytes
+    size: cython.Py_ssize_t = 0
+    for word in argv:
+        if len(word) > size:
+            size = len(word)
+    return size
+
+
 def pairs_of(values: Any) -> Iterable[tuple[Any, Any]]:
     """Return the pairs of a mapping or of an iterable of pairs; raise TypeError for anything else."""
     if isinstance(values, Mapping):

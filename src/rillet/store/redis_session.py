@@ -105,6 +105,7 @@ class RedisSession:
         with self.transport.lock:
             if self._session is None or self.transport.closed:
                 raise BrokenPipeError("the connection is closed")
+            self._parser.proto_max_bulk_len = self.transport.engine.settings.proto_max_bulk_len
             self._parser.feed(bytes(data))
             return self._drain()
 

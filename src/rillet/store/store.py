@@ -41,12 +41,13 @@ from rillet.protocol.reply_parser import parse_all
 from rillet.store import several
 from rillet.store.aio import AsyncStore
 from rillet.store.allowed_commands import one_reply
+from rillet.store.argument_limits import UNLIMITED, check_lengths
 from rillet.store.backend import Backend, ServerBackend
 from rillet.store.channels import Names, Subscription
 from rillet.store.codecs import Codec
 from rillet.store.delivery import observe
 from rillet.store.durations import Seconds
-from rillet.store.encoding import Value, decode, encode, encode_name, id_of_reply, parse_id
+from rillet.store.encoding import Value, decode, encode, encode_name, id_of_reply, longest, parse_id
 from rillet.store.entry import Entry
 from rillet.store.group import MultiConsumer
 from rillet.store.keys import KeyCommands
@@ -137,6 +138,8 @@ class Store(KeyCommands):
         patience: seconds for which the call waits for a server that is away; see rillet.store.retries.
         """
         transport = self._transport
+        if longest(argv) > UNLIMITED:
+            check_lengths(transport, [argv])
         try:
             return raised(transport.execute(argv))
         except FAILURES_OF_ONE as error:
@@ -146,12 +149,15 @@ class Store(KeyCommands):
 
     def run_many(self, commands: Sequence[list[bytes]], patience: float = PATIENCE) -> list[Any]:
         """Run several commands whose arguments are bytes; see `execute_many` and `run`."""
+        check_lengths(self._transport, commands)
         return patiently(self, lambda transport: all_raised(transport.execute_many(commands)), commands, patience)
 
     def id_of(self, argv: list[bytes]) -> StreamID | None:
         """Run a command that replies with a stream ID or null; the fast path of `Stream.add`."""
         transport = self._transport
         if type(transport) is InProcessTransport:
+            if longest(argv) > UNLIMITED:
+                check_lengths(transport, [argv])
             raw = transport.execute_raw(argv)
             found: StreamID | None = id_of_reply(raw)
             if found is not None:

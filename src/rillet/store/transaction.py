@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 
 from rillet.errors import CommandError, NotSent, OutcomeUnknown, StoreError, TransactionConflict
 from rillet.store.allowed_commands import one_reply
+from rillet.store.argument_limits import check_lengths
 from rillet.store.encoding import Fields, Value, append_fields, decode, encode, encode_name, parse_id
 from rillet.store.positions import Position, encode_new_id
 from rillet.store.retries import patiently, patiently_async
@@ -186,6 +187,7 @@ class StoreTransaction(TransactionCommands):
         """
         if not commands:
             return []
+        check_lengths(self._store.transport, commands)
         if self._run is not None:
             return self._run(commands)
 
@@ -237,6 +239,7 @@ class AsyncTransaction(TransactionCommands):
         """Run commands on the transaction's connection; see StoreTransaction."""
         if not commands:
             return []
+        check_lengths(self._store.synchronous.transport, commands)
         if self._run is not None:
             return await self._run(commands)
 

@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 from rillet.errors import TransactionConflict
 from rillet.store.aio.subscription import AsyncSubscription
 from rillet.store.allowed_commands import stateless
+from rillet.store.argument_limits import UNLIMITED, check_lengths
 from rillet.store.channels import Names
-from rillet.store.encoding import decode, encode, parse_id
+from rillet.store.encoding import decode, encode, longest, parse_id
 from rillet.store.recovery import Recovery
 from rillet.store.retries import FAILURES_OF_ONE, PATIENCE, Retries, again_async, patiently_async
 from rillet.store.serving import StoreServer
@@ -60,6 +61,8 @@ class AsyncRunner:
         """
         store = self.synchronous
         transport = store.transport
+        if longest(argv) > UNLIMITED:
+            check_lengths(transport, [argv])
         try:
             return raised(await self._execute(transport, argv))
         except FAILURES_OF_ONE as error:
@@ -73,6 +76,7 @@ class AsyncRunner:
 
     async def run_many(self, commands: Sequence[list[bytes]], patience: float = PATIENCE) -> list[Any]:
         """Run several commands whose arguments are bytes; see `execute_many` and `run`."""
+        check_lengths(self.synchronous.transport, commands)
 
         async def attempt(transport: Transport) -> list[Any]:
             return all_raised(await self._execute_many(transport, commands))

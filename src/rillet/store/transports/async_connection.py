@@ -208,6 +208,7 @@ class AsyncConnection(asyncio.Protocol):
 
     def _fail(self, error: Exception) -> None:
         self.closed = True
+        self.resume_writing()  # the commands that were held back fail at once
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -294,6 +294,7 @@ class InProcessTransport(ThreadSessions):
             log = self.engine.log
             began = 0 if log is None else log.position
             parser = CommandParser()
+            parser.proto_max_bulk_len = self.engine.settings.proto_max_bulk_len
             parser.feed(data)
             while self.engine.drain(session, parser, 1 << 62):
                 pass
