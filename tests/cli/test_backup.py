@@ -311,8 +311,12 @@ def test_nothing_is_overwritten(tmp_path: Path, capsys: Said) -> None:
         assert reason in capsys.readouterr().err
     assert sorted(one.name for one in tmp_path.iterdir()) == ["empty", "full", "live", "several", "x.rdb"]
     assert main(["backup", str(tmp_path / "live"), str(tmp_path / "empty")]) == 0
-    assert main(["restore", str(several / "one"), str(tmp_path / "deep/er")]) == 0
-    assert get(tmp_path / "deep/er", "GET", "k") == b"1"
+    for target in ("deep/er", "deep/er.rdb"):
+        assert main(["restore", str(several / "one"), str(tmp_path / target)]) == 2
+        assert f"{tmp_path / 'deep'} does not exist; create the folder first" in capsys.readouterr().err
+    assert not (tmp_path / "deep").exists()
+    assert main(["restore", str(several / "one"), str(tmp_path / "deep")]) == 0
+    assert get(tmp_path / "deep", "GET", "k") == b"1"
 
 
 def test_a_backup_that_is_killed_leaves_no_data(tmp_path: Path) -> None:

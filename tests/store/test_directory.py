@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,7 +22,7 @@ pytestmark = pytest.mark.once  # processes, sockets or files: the speed makes no
 
 
 def test_a_new_store_and_its_files(tmp_path: Path) -> None:
-    path = tmp_path / "new" / "events.rillet"
+    path = tmp_path / "events.rillet"
     with rillet.open(path) as store:
         store.stream("s").add({"a": 1})
         assert store.path == str(path)
@@ -38,6 +40,45 @@ def test_a_new_store_and_its_files(tmp_path: Path) -> None:
 def test_an_empty_directory_becomes_a_store(tmp_path: Path) -> None:
     with rillet.open(tmp_path) as store:
         assert store.owner
+
+
+@pytest.mark.parametrize("owner", ["this", "process"])
+def test_missing_folders_are_not_created(tmp_path: Path, owner: Any) -> None:
+    missing = tmp_path / "typo"
+    for path in (missing / "x", missing / "x" / "y" / "z"):
+        text = f"^{path} cannot be created: {missing} does not exist; create the folder first, or correct the path$"
+        with pytest.raises(StoreError, match=text):
+            rillet.open(path, owner=owner)
+        with pytest.raises(StoreError, match=text):
+            rillet.follow("redis://127.0.0.1:1", path, timeout=0)
+    (tmp_path / "file").touch()
+    with pytest.raises(NotAStore, match=f"{tmp_path / 'file'} is a file, not the directory of a store"):
+        rillet.open(tmp_path / "file" / "x", owner=owner)
+    assert os.listdir(tmp_path) == ["file"]
+
+
+@pytest.mark.parametrize("owner", ["this", "process"])
+def test_create_false_opens_existing_stores_only(tmp_path: Path, owner: Any) -> None:
+    path = tmp_path / "store"
+    (tmp_path / "empty").mkdir()
+    for name, text in (("store", "store does not exist"), ("empty", "empty is empty"), ("a/b", "b does not exist")):
+        with pytest.raises(NotAStore, match=f"{text}, so there is no store to open$"):
+            rillet.open(tmp_path / name, create=False, owner=owner)
+    assert os.listdir(tmp_path) == ["empty"]
+    assert os.listdir(tmp_path / "empty") == []
+    with pytest.raises(ValueError, match="create=False needs the path of a directory"):
+        rillet.open(create=False)
+    rillet.open(path).close()
+    with rillet.open(path, create=False, owner=owner) as store:
+        store.execute("SET", "k", "v")
+        with rillet.open(path, create=False) as attached:
+            assert attached.execute("GET", "k") == b"v"
+        copied = pickle.dumps(store)
+    shutil.rmtree(path)
+    path.mkdir()
+    with pytest.raises(NotAStore, match="is empty"):
+        pickle.loads(copied)
+    assert os.listdir(path) == []
 
 
 def test_a_file_is_not_opened_as_a_store(tmp_path: Path) -> None:
@@ -73,6 +114,7 @@ def test_a_damaged_marker_is_an_error(tmp_path: Path, content: str) -> None:
 
 def test_a_path_too_long_for_a_socket(tmp_path: Path) -> None:
     path = tmp_path / ("long" * 30) / "events.rillet"
+    path.parent.mkdir()
     with rillet.open(path) as store, rillet.open(path) as attached:
         assert store.socket is not None
         assert len(store.socket) <= 107
@@ -88,6 +130,7 @@ def test_a_path_too_long_for_a_socket(tmp_path: Path) -> None:
 def test_what_a_killed_owner_left_is_tidied_up(tmp_path: Path) -> None:
     for name in ("short", "long" * 30):
         path = tmp_path / name / "events.rillet"
+        path.parent.mkdir()
         other = Other(path)
         other.ask("store.stream('s').add({'a': 1}).ms > 0")
         left = Path(json.loads((path / "owner.json").read_text())["socket"])

@@ -52,7 +52,7 @@ class InspectedPlace:
         self._store: Store | None = None
         began = monotonic()
         if write and "://" not in self.where:
-            self._store = rillet.open(self.where, owner="process")
+            self._store = rillet.open(self.where, owner="process", create=False)
         else:
             self._visit = Visit(self.where)
         self._loaded, self._load_seconds = monotonic(), monotonic() - began

@@ -5,8 +5,8 @@ The url or the options `user` and `password` contain user and password; if both 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rillet.client.address import Address
@@ -60,6 +60,15 @@ def owner_address(path: str) -> Address:
 
 
 def require_store(options: ConnectionOptions) -> None:
-    """Raise ConnectorError if the option `path` names no directory: opening it would create an empty store."""
-    if options.path is not None and not Path(options.path).is_dir():
+    """Raise ConnectorError if the option `path` names no store: opening it would create an empty one."""
+    if options.path is None:
+        return
+    path = os.path.expanduser(options.path)
+    if not os.path.isdir(path):
         raise ConnectorError(f"rillet: there is no store at {options.path}")
+    from rillet.store.directory import Directory
+
+    try:
+        Directory(path, create=False)
+    except StoreError as error:
+        raise ConnectorError(f"rillet: {error}") from error

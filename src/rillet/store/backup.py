@@ -43,7 +43,7 @@ from rillet.persistence.rdb.writer import write_rdb
 from rillet.real_time import monotonic
 from rillet.runtime.engine import Engine
 from rillet.runtime.settings import Settings
-from rillet.store.directory import LOG_FOLDER, MARKER, SINGLE_FILE, check_marker
+from rillet.store.directory import LOG_FOLDER, MARKER, SINGLE_FILE, check_marker, check_parents
 from rillet.store.progress import ProgressBar
 from rillet.store.read_only import OpenFiles, open_files
 
@@ -145,7 +145,8 @@ def _place(target: Path) -> Iterator[Path]:
     home = target.parent if is_file else target
     is_new = not home.exists()
     try:
-        home.mkdir(parents=True, exist_ok=True)
+        check_parents(target)
+        home.mkdir(exist_ok=True)
         work = home / f".partial-{os.urandom(4).hex()}"
         work.mkdir(mode=0o700)
     except OSError as error:

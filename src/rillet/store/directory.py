@@ -24,6 +24,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import stat
 import tempfile
 import time
 from pathlib import Path
@@ -48,9 +49,12 @@ _LONGEST_SOCKET_PATH = 107  # bytes of sockaddr_un.sun_path in C, minus the fina
 
 
 class Directory:
-    """The folder of a store. The constructor checks the folder; `lock` makes this process the owner."""
+    """The folder of a store. The constructor checks the folder; `lock` makes this process the owner.
 
-    def __init__(self, path: str | os.PathLike[str], snapshot: str = "dump.rdb") -> None:
+    create: create the folder in an existing one, and accept an empty one; if False, the store must exist.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], snapshot: str = "dump.rdb", create: bool = True) -> None:
         self.path = Path(path).absolute()
         # The RDB file that a folder without a log begins with.
         self.snapshot = self.path / snapshot if snapshot else None
@@ -58,15 +62,18 @@ class Directory:
         self.log_lock = DirectoryLock()
         # The PID of a previous owner that ended without closing the store.
         self.killed: int | None = None
-        self._prepare()
+        self._prepare(create)
 
-    def _prepare(self) -> None:
+    def _prepare(self, create: bool) -> None:
         """Create the folder, or check that it contains a store; raise NotAStore, NewerFormat or StoreError if not."""
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
+            if create:
+                create_folder(self.path)
             names = sorted(entry.name for entry in self.path.iterdir())
         except (FileExistsError, NotADirectoryError):
             raise NotAStore(f"{self.path} is a file, not the directory of a store") from None
+        except FileNotFoundError:
+            raise NotAStore(f"{self.path} does not exist, so there is no store to open") from None
         except OSError as error:
             raise StoreError(f"{self.path} cannot be opened: {error.strerror}") from error
         if MARKER in names:
@@ -81,6 +88,8 @@ class Directory:
                     f"{self.path} is not a store: it has no {MARKER}, but {strange[0]!r}; pass an empty or a new "
                     "directory"
                 )
+            if not create and not strange:
+                raise NotAStore(f"{self.path} is empty, so there is no store to open")
         if not os.access(self.path, os.W_OK | os.X_OK):
             raise StoreError(f"{self.path} cannot be written: this user has no permission")
 
@@ -258,6 +267,28 @@ class Directory:
         draft = self.path / f".{name}.{os.getpid()}"
         draft.write_text(json.dumps(content) + "\n", encoding="utf-8")
         os.replace(draft, self.path / name)
+
+
+def create_folder(path: Path) -> None:
+    """Create a folder in an existing one, if it does not exist; see `check_parents`."""
+    check_parents(path)
+    path.mkdir(exist_ok=True)
+
+
+def check_parents(path: Path) -> None:
+    """Raise StoreError if the folder of a path is missing; it names the first folder that is. OSError.
+
+    As in sqlite3, missing folders are not created: a misspelled path, or a disk that is not mounted, would look like an
+    empty store.
+    """
+    for folder in reversed(path.parents):
+        try:
+            if not stat.S_ISDIR(os.stat(folder).st_mode):
+                raise NotAStore(f"{path} cannot be created: {folder} is a file, not the directory of a store")
+        except FileNotFoundError:
+            raise StoreError(
+                f"{path} cannot be created: {folder} does not exist; create the folder first, or correct the path"
+            ) from None
 
 
 def check_marker(path: Path) -> None:

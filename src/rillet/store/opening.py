@@ -32,12 +32,14 @@ _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 def open(path: str | os.PathLike[str] | None = None, *, appendfsync: Literal["always", "everysec", "no"] = "everysec",
-         readonly: bool = False, progress: Callable[[int, int], None] | None = None,
+         readonly: bool = False, create: bool = True, progress: Callable[[int, int], None] | None = None,
          owner: Literal["this", "process"] = "this", owner_grace: Seconds = 5.0, timeout: Seconds | None = TIMEOUT,
          modules: Sequence[Any] = (), **settings: Any) -> Store:  # fmt: skip
     """Open a store: in memory without a path or with ":memory:", durable in a directory with one.
 
-    path: "~" at its beginning is the home directory ("./~" is a directory of that name). ValueError for a url.
+    path: "~" at its beginning is the home directory ("./~" is a directory of that name). ValueError for a url. A new
+    directory is created in an existing one; StoreError if that is missing.
+    create: if False, a path at which there is no store raises NotAStore, and nothing is created.
     appendfsync: "always" (a call returns when its change is on disk), "everysec" (a power loss loses at most the last
     second; a crash of this process loses nothing), "no" (the system decides when to sync).
     readonly: load the data that the directory holds now, also while another process owns it, and change no file; writes
@@ -68,6 +70,8 @@ def open(path: str | os.PathLike[str] | None = None, *, appendfsync: Literal["al
             raise ValueError("readonly=True needs the path of a directory")
         if owner == "process":
             raise ValueError("owner='process' needs the path of a directory")
+        if not create:
+            raise ValueError("create=False needs the path of a directory")
         return Store(MemoryBackend(settings_of(MEMORY, {"appendfsync": appendfsync, **settings}), modules=loaded))
     if appendfsync not in ("always", "everysec", "no"):
         raise ValueError(f"appendfsync must be 'always', 'everysec' or 'no', not {appendfsync!r}")
@@ -80,7 +84,7 @@ def open(path: str | os.PathLike[str] | None = None, *, appendfsync: Literal["al
     defaults = {"aof_checksums": True, "log_entries_read": True, "maxclients": _MAX_CLIENTS}
     named = {**defaults, "appendfsync": appendfsync, **settings}
     given = settings_of(FILES, named)
-    directory = Directory(path, given.dbfilename)
+    directory = Directory(path, given.dbfilename, create)
     backend = DirectoryBackend(directory, given, progress, timeout, loaded)
     options = {"appendfsync": appendfsync, "timeout": timeout, "modules": loaded[0], **settings, **of_modules}
     if owner == "process":
@@ -125,7 +129,7 @@ def _open_existing(path: str, options: dict[str, Any]) -> Store:
             f"{path}, the directory of a store that was sent to this process, does not exist here: a store in a "
             "directory can be sent to processes of the same machine; on other machines, use a server and rillet.connect"
         )
-    return open(path, **options)
+    return open(path, create=False, **options)
 
 
 def _connected(url: str, options: dict[str, Any]) -> Store:

@@ -41,6 +41,7 @@ from rillet.persistence.rdb.writer import write_rdb
 from rillet.replication.applier import Applier
 from rillet.replication.changes import ChangePosition
 from rillet.runtime.engine import Engine
+from rillet.store.directory import create_folder
 from rillet.store.follow.change_log import LogRecord
 
 LOGGER = logger("attach")
@@ -73,6 +74,7 @@ class FollowDirectory:
             strange = [one.name for one in self.path.iterdir() if not one.name.startswith(("base-", "changes-", "."))]
             if strange:
                 raise NotAStore(f"{self.path} is not the directory of a replica: it contains {strange[0]}")
+        create_folder(self.path)
         self._lock.take(self.path)
         try:
             with open(self.path / INDEX, "rb") as file:
