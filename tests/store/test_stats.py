@@ -188,7 +188,7 @@ def test_a_lag_is_exact_or_unknown_with_a_reason(server: rillet.Store, seed: int
         for group in server.stats("x").streams[0].groups:
             ahead = len(stream.range(f"({group.last_delivered_id}"))
             if group.lag is None:
-                assert group.lag_note.startswith(("entries after", "the group was set"))
+                assert group.lag_note.startswith(("an entry at or after", "the server has no count"))
                 assert not server.owner  # rillet counts
             elif group.lag_exact:
                 assert (group.lag, group.lag_note) == (ahead, "")
@@ -205,16 +205,19 @@ def test_the_reasons_of_an_unknown_lag() -> None:
         stream.add_many([(f"{n}-0", {"n": n}) for n in range(1, 11)])
         stream.group("middle", "5-0").create()
         (group,) = store.stats().streams[0].groups
-        assert (group.lag, group.lag_note) == (
-            None, "the group was set to 5-0 without ENTRIESREAD, so the server has no count of the entries before it",
-        )  # fmt: skip
+        no_count = "the server has no count of the entries up to {} (entries-read is null)"
+        assert (group.lag, group.lag_note) == (None, no_count.format("5-0"))
         stream.group("middle", create=False).delete()
         stream.group("all").consumer("c").read(3)
         stream.delete("7-0")
         (group,) = store.stats().streams[0].groups
         assert (group.lag, group.lag_note) == (
-            None, "entries after 3-0 were deleted (XDEL), the last one 7-0",
+            None, "an entry at or after 3-0 was deleted: the greatest deleted ID is 7-0",
         )  # fmt: skip
+        # A group that read past a deleted entry has no count either, and nobody has set it.
+        stream.group("all", create=False).consumer("c").read(5)
+        (group,) = store.stats().streams[0].groups
+        assert (group.lag, group.lag_note) == (None, no_count.format("9-0"))
 
 
 # -- servers --------------------------------------------------------------------------------------------

@@ -13,8 +13,8 @@ moment. All commands only read. `rillet stats` and `rillet groups` print the rec
 
 **Lag.** A server computes it from counters. The edges of the stream are exact with every server: a group at or after
 the last entry has lag 0, and one before the first entry has all of them ahead. Between the edges a rillet store counts
-(RILLET.XRANK), and Redis 8 and Valkey return an exact number or none. None has a reason: entries ahead were deleted, or
-the group was created in the middle; `lag_note` has it. Redis 7 also counts entries that were removed before the group
+(RILLET.XRANK), and Redis 8 and Valkey return an exact number or none. None has a reason: an entry ahead was deleted, or
+the server has no count of the entries before; `lag_note` has it. Redis 7 also counts entries that were removed before the group
 reached them. So its number is exact only if nothing was ever removed from the stream; else `lag_exact` is False.
 
 **Memory.** rillet measures each structure (RILLET.XMEMORY). Redis and Valkey return a total only, which MEMORY USAGE
@@ -264,10 +264,12 @@ def lag_of(stream: StreamStats, group: GroupInfo, server: str) -> tuple[int | No
         return group.lag, False, f"{server} may count entries that were removed before the group reached them"
     if stream.entries_added is None:
         return None, False, f"{server} does not report it: Redis 7.0 and newer do"
-    if stream.max_deleted_id is not None and stream.max_deleted_id > position:
-        return None, False, f"entries after {position} were deleted (XDEL), the last one {stream.max_deleted_id}"
-    return None, False, (f"the group was set to {position} without ENTRIESREAD, so the server has no count of the "
-                         "entries before it")  # fmt: skip
+    if stream.max_deleted_id is not None and stream.max_deleted_id >= position:
+        return None, False, (f"an entry at or after {position} was deleted: the greatest deleted ID is "
+                             f"{stream.max_deleted_id}")  # fmt: skip
+    if group.entries_read is None:
+        return None, False, f"the server has no count of the entries up to {position} (entries-read is null)"
+    return None, False, "the server returns null"
 
 
 def ages_of(idle: Iterable[int]) -> dict[str, int]:
