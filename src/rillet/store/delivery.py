@@ -1,25 +1,33 @@
 """The commands of a consumer, in order, without input or output: `delivery` yields commands and receives replies.
 
-    own      XREADGROUP ... 0-0     messages that this consumer received before a restart
-    stale    XAUTOCLAIM             messages that were pending for another consumer for claim_idle seconds
+    own      XPENDING ... consumer  messages that this consumer received before a restart
+    stale    XPENDING IDLE          messages that were pending for any consumer for claim_idle seconds
+             XCLAIM                 one of either, when its turn comes: if nobody else claimed it since it was listed
     new      XREADGROUP ... >       new messages; the only command that waits
 
 The synchronous and the asyncio API drive the same generators: they run each yielded list of bytes as a command and send
 its reply back; they hand out each yielded tuple of messages.
 
-**Deliveries.** A new message was delivered once. For the others one XPENDING follows, because the replies with old
-messages do not contain the number. It lists only messages of this consumer, so a message that another consumer claimed
-in between is dropped here. Rejected: XREADGROUP with CLAIM, whose reply contains the number, but which needs Redis 8.4.
+**A message belongs to one loop.** Listing messages changes nothing. XCLAIM takes a message, counts its delivery and
+returns its entry, unless another consumer was faster: the idle time that was listed is the condition. So a worker that
+dies leaves nothing behind but the message in its handler. New messages may be read ahead: see rillet.store.prefetch.
+Rejected: XAUTOCLAIM and the history of XREADGROUP, which take and count a hundred messages at once.
 
-**The end.** `stop` and `timeout` end the iteration between two messages. Messages that were read and not handed out are
-given back then: XCLAIM sets their delivery count to the value before the read, and their idle time to claim_idle, so
-that other consumers may claim them at once. They stay pending for this consumer, so that its restart finds them first.
+**Deliveries** count how often a message was handed out. A message that was handed out `max_deliveries` times goes to
+the dead letters instead of being handed out again.
+
+**The end.** `stop` and `timeout` end the iteration between two messages. Messages that were read ahead are given back
+then, and also when the loop is left by `break` or an exception, or the store is closed. They stay pending for this
+consumer, so that its restart finds them first.
 Rejected: XNACK, which needs Redis 8.8, and after which a restart would not find them.
+
+**The search for stale messages** reads the pending list of the group, so it takes at most a twentieth of a worker's
+time. A worker that receives new messages without a pause searches a few times in `claim_idle`.
 
 **Invalid messages** of a typed stream with on_invalid="raise". The first delivery yields the InvalidEntry as a step,
 which the iterator raises. Later deliveries, after a restart or a claim, log a warning. So a worker that ends at each
 error gets past every invalid message. The messages behind it are given back before the error is raised, because the
-worker may end, and taken again if the iteration continues. The invalid message stays pending.
+worker may end. The invalid message stays pending.
 Rejected: raising at each delivery; a worker that a supervisor restarts would never get past the message. A mark of the
 messages that were raised, in a key or as another consumer: if a worker dies before it reaches an invalid message, its
 restart could still raise, but every other program that works on the group would have to know the mark.
@@ -36,11 +44,13 @@ from rillet.real_time import monotonic
 from rillet.store.arguments import flag, whole_number
 from rillet.store.durations import Seconds, milliseconds_in, seconds_in
 from rillet.store.encoding import decode, encode, encode_name
-from rillet.store.entry import T, stream_part, stream_parts
+from rillet.store.entry import T, stream_parts
 from rillet.store.message import Message, new_messages, old_messages
+from rillet.store.prefetch import PREFETCH, Pace, Post, Prefetched, Search
 from rillet.store.recovery import LOGGER
 from rillet.store.retries import PATIENCE
 from rillet.store.slots import by_slot
+from rillet.store.transports.in_process import InProcessTransport
 from rillet.store.typed import InvalidField
 
 if TYPE_CHECKING:
@@ -50,10 +60,12 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 Command: TypeAlias = "list[bytes] | list[list[bytes]]"  # one command, or a transaction: from MULTI to EXEC
 Commands: TypeAlias = Generator[Command, Any, Result]  # yields commands, receives their replies, returns a result
-Step: TypeAlias = "Command | tuple[Message[Any], ...] | InvalidEntry"
+Step: TypeAlias = "Command | Post | tuple[Message[Any], ...] | InvalidEntry"
 Steps: TypeAlias = Generator[Step, Any, Result]
 
 STOP_CHECK = 1.0  # the most seconds after which a waiting consumer notices `stop`
+PAGE = 100  # pending messages that one command lists
+CURRENT = 0.005  # seconds for which a list of pending messages is current
 
 
 class HasIsSet(Protocol):
@@ -80,12 +92,13 @@ class DeliveryOptions:
     stop: Stop | None = None
     timeout: Seconds | None = None
     batch: int | None = None
+    prefetch: int | None = None
     to_dead_letters: str | None = None  # the stream whose on_invalid is "dead_letter"
 
     def __post_init__(self) -> None:
         """Raise TypeError or ValueError for values that are not accepted, or that would lose messages or do nothing."""
         whole_number(self.count, "count", 1)
-        for name in ("batch", "max_deliveries"):
+        for name in ("batch", "max_deliveries", "prefetch"):
             if getattr(self, name) is not None:
                 whole_number(getattr(self, name), name, 1)
         for name in ("block", "claim_idle"):
@@ -114,6 +127,30 @@ class DeliveryOptions:
                 "max_deliveries needs a place for the messages that exceed it: pass either dead_letters='a stream', "
                 "or on_exhausted='drop' to acknowledge and lose them"
             )
+
+    @property
+    def counts(self) -> bool:
+        """Whether hand-outs are counted, and not reads."""
+        return self.claim_idle is not None or self.max_deliveries is not None
+
+    def pace(self) -> Pace:
+        """Return how many new messages a read returns."""
+        if self.batch is not None:
+            return Pace(self.batch, False)
+        if self.counts:
+            return Pace(min(self.count, self.prefetch or PREFETCH), True)
+        return Pace(min(self.count, self.prefetch or self.count), False)
+
+    def prefetched(self, consumer: bytes) -> Prefetched:
+        """Return an empty queue for the messages that a loop of this consumer reads ahead."""
+        return Prefetched(consumer, self.counts, self._idle())
+
+    def search(self, groups: int) -> Search:
+        """Return when to search the pending lists of so many groups for stale messages."""
+        return Search(groups, self._idle())
+
+    def _idle(self) -> float | None:
+        return None if self.claim_idle is None else seconds_in(self.claim_idle)
 
 
 class End:
@@ -150,13 +187,15 @@ class End:
         limits = [wait] if wait > 0 else []
         if self._stop is not None:
             limits.append(STOP_CHECK)
+        if self.options.claim_idle is not None:  # meanwhile, messages of others may become stale
+            limits.append(max(STOP_CHECK, seconds_in(self.options.claim_idle)))
         if self._timeout is not None:
             limits.append(max(0.001, self._timeout - (monotonic() - self._since)))
         return min(limits) if limits else 0
 
 
-def drive(store: Store, commands: Commands[Result]) -> Result:
-    """Run the commands of a generator, and return its result."""
+def drive(store: Store, commands: Commands[Result], patience: float = PATIENCE) -> Result:
+    """Run the commands of a generator, and return its result. patience: see rillet.store.retries."""
     reply: Any = None
     while True:
         try:
@@ -164,7 +203,7 @@ def drive(store: Store, commands: Commands[Result]) -> Result:
         except StopIteration as end:
             result: Result = end.value
             return result
-        reply = run_step(store, command)
+        reply = run_step(store, command, patience)
 
 
 def observe(store: Store, commands: Commands[Result]) -> Result:
@@ -183,47 +222,142 @@ def observe(store: Store, commands: Commands[Result]) -> Result:
 
 
 def run_step(store: Store, command: Any, patience: float = PATIENCE) -> Any:
-    """Run a command or a transaction; return the reply, or the replies. patience: see rillet.store.retries."""
+    """Run a command or several; return the reply, or the replies. patience: see rillet.store.retries.
+
+    A Post returns None if its reply is still to come.
+    """
+    if isinstance(command, Post):
+        return store.post(command.argv)
     if isinstance(command[0], list):
         return store.run_many(command, patience)
     return store.run(command, patience)
 
 
-def delivery(consumers: Sequence[Consumer[Any]], options: DeliveryOptions, end: End) -> Steps[None]:
+def delivery(consumers: Sequence[Consumer[Any]], options: DeliveryOptions, end: End,
+             prefetched: Prefetched) -> Steps[None]:  # fmt: skip
     """Yield the commands of a consumer in order, receive their replies with send(), and yield tuples of messages.
 
     It also yields each InvalidEntry that the iterator must raise.
     consumers: the consumer in the group of each stream; several are read by one command.
     """
-    count = options.batch or options.count
     for consumer in consumers:
-        after = b"0-0"
-        while not end.requested() and (own := stream_part((yield consumer.read_command(count, None, after, False)))):
-            after = own[-1][0]
-            messages = yield from _to_handle(consumer, old_messages(own, consumer.group), options)
-            if options.max_deliveries is not None:
-                yield from _logged(consumer, messages)
-            yield from _hand_out([consumer], messages, options, end)
-    cursors = [b"0-0"] * len(consumers)
+        yield from _own(consumer, options, end, prefetched)
+    search = options.search(len(consumers))
+    pace = options.pace()
+    empty = True
     while not end.requested():
-        stale = False
-        for place, consumer in enumerate(consumers if options.claim_idle is not None else ()):
-            reply = yield consumer.claim_command(options.claim_idle or 0.0, count, cursors[place])
-            # The pending list may be longer than one reply: the next call continues at the returned ID.
-            cursors[place] = reply[0]
-            messages = yield from _to_handle(consumer, old_messages(reply[1], consumer.group), options)
-            # An invalid message stays pending, so it may be the result of every claim: it does not count.
-            handed = yield from _hand_out([consumer], messages, options, end)
-            stale = stale or handed or cursors[place] != b"0-0"
-            if end.stopped:
+        searched, stale = search.due(empty), False
+        if searched:
+            stale = yield from _stale(consumers, search, options, end, prefetched)
+            if end.requested():
                 return
+        near = isinstance(consumers[0].store.transport, InProcessTransport)
+        size = 1 if near and options.batch is None and options.counts else pace.size
         fresh: list[Message[Any]] = []
-        for argv in read_commands(consumers, count, None if stale else end.block()):
+        block = end.block() if searched and not stale else None
+        for argv in read_commands(consumers, size, block):
             fresh += new_messages_of((yield argv), consumers)
-        yield from _hand_out(consumers, fresh, options, end)
-        if not fresh and not stale:
-            if end.expired() or (options.stop_when_empty and all(cursor == b"0-0" for cursor in cursors)):
+        empty = not fresh
+        if fresh:
+            pace.began()
+            yield from prefetched.fill(fresh, options.batch or 1)
+            yield from _hand_out(prefetched, consumers[0].key, options, end)
+            pace.handled(len(fresh))
+        elif searched and not stale:
+            if end.expired() or (options.stop_when_empty and search.complete):
                 return
+
+
+def _own(consumer: Consumer[Any], options: DeliveryOptions, end: End, prefetched: Prefetched) -> Steps[None]:
+    """Hand out the messages that are pending for the consumer from before."""
+    start = b"-"
+    while not end.requested():
+        rows = yield consumer.group.pending_command(PAGE, consumer.key, 0.0, start, "+")
+        if not rows:
+            return
+        current = monotonic() + CURRENT
+        for some in _units(rows, options):
+            messages = yield from _taken(consumer, some, min(int(row[2]) for row in some), options)
+            yield from prefetched.fill(messages, len(messages))
+            yield from _hand_out(prefetched, consumer.key, options, end)
+            start = b"(" + some[-1][0]
+            if end.stopped or monotonic() > current:  # others may have claimed the next ones: list them again
+                break
+
+
+def _stale(consumers: Sequence[Consumer[Any]], search: Search, options: DeliveryOptions, end: End,
+           prefetched: Prefetched) -> Steps[bool]:  # fmt: skip
+    """Hand out messages that were pending for claim_idle seconds; return whether there may be more of them."""
+    if options.claim_idle is None:
+        return False
+    claim_idle = options.claim_idle
+    least = int(milliseconds_in(claim_idle))
+    found = False
+    took = 0.0
+    for place, consumer in enumerate(consumers):
+        began = monotonic()
+        rows = yield consumer.group.pending_command(PAGE, None, claim_idle, search.starts[place], "+")
+        took += monotonic() - began
+        # The pending list may be longer than one reply: the next search continues behind it.
+        search.starts[place] = b"(" + rows[-1][0] if len(rows) >= PAGE else b"-"
+        for some in _units(rows, options):
+            if end.requested():
+                return found
+            messages = yield from _taken(consumer, some, max(least, min(int(row[2]) for row in some)), options)
+            yield from prefetched.fill(messages, len(messages))
+            # An invalid message stays pending, so it may be the result of every search: it does not count.
+            found = (yield from _hand_out(prefetched, consumer.key, options, end)) or found
+    search.took(took)
+    return found or not search.complete
+
+
+def _units(rows: Sequence[Any], options: DeliveryOptions) -> list[Sequence[Any]]:
+    """Return the rows of a pending list in parts that are handed out together."""
+    size = options.batch or 1
+    return [rows[start : start + size] for start in range(0, len(rows), size)]
+
+
+def _taken(
+    consumer: Consumer[Any], rows: Sequence[Any], idle_ms: int, options: DeliveryOptions
+) -> Commands[list[Message[Any]]]:
+    """Claim pending messages that are idle for so long, and count their deliveries; return them.
+
+    rows: the part of the pending list with the messages. Failed messages go to the dead letters instead. Redis removes
+    messages with a deleted entry from the pending list; a server before 7.0 returns nil, and they are acknowledged.
+    """
+    group, limit = consumer.group, options.max_deliveries
+    before = {row[0]: int(row[3]) for row in rows}
+    failed = [raw_id for raw_id, count in before.items() if limit is not None and count >= limit]
+    claim = [b"XCLAIM", group.stream.key, group.key, consumer.key, b"%d" % idle_ms]
+    for raw_id in failed:
+        count = before.pop(raw_id)
+        reply = yield [*claim, raw_id, b"RETRYCOUNT", b"%d" % count]
+        for message in old_messages(reply, group):
+            message.deliveries = count
+            yield from _discard(message, options)
+    if not before:
+        return []
+    reply = yield [*claim, *before]
+    messages = old_messages(reply, group)
+    for message in messages:
+        message.deliveries = before.pop(message.raw_id) + 1
+    if None in reply:
+        for raw_id in before:
+            if not (yield [b"XRANGE", group.stream.key, raw_id, raw_id]):
+                yield [b"XACK", group.stream.key, group.key, raw_id]
+    return messages
+
+
+def _discard(message: Message[Any], options: DeliveryOptions) -> Commands[None]:
+    """Move a failed message to the dead letters, or drop it.
+
+    First the dead letter is written, then the message is acknowledged. Rejected: a transaction. EXEC continues after a
+    command that fails, so a dead-letter key of another type would lose the message. A crash between the two commands
+    can write the dead letter twice, but never loses the message.
+    """
+    if options.dead_letters is not None:
+        yield dead_letter(encode_name(options.dead_letters), message)
+    yield [b"XACK", message.group.stream.key, message.group.key, message.raw_id]
 
 
 def read_commands(
@@ -331,10 +465,6 @@ def _set_aside(
     elif message.deliveries > 1:
         LOGGER.warning("%s: delivered before, stays pending", problem)
     else:
-        # The log has no record of a count that a read of pending messages raised (t_stream.c,
-        # streamReplyWithRangeFromConsumerPEL), but one of XCLAIM's: so a later owner knows of this delivery too.
-        yield [b"XCLAIM", group.stream.key, group.key, consumer, b"0", message.raw_id,
-               b"RETRYCOUNT", b"%d" % message.deliveries, b"JUSTID"]  # fmt: skip
         return False
     return True
 
@@ -363,43 +493,6 @@ def _bury(consumer: bytes, message: Message[Any], problem: InvalidEntry, key: by
     LOGGER.warning("%s: acknowledged and written to %s", problem, decode(key))
 
 
-def _to_handle(
-    consumer: Consumer[Any], messages: list[Message[T]], options: DeliveryOptions
-) -> Commands[list[Message[T]]]:
-    """Return the messages to handle; acknowledge those with a deleted entry; move failed ones to the dead letters.
-
-    First the dead letter is written, then the message is acknowledged. Rejected: a transaction. EXEC continues after a
-    command that fails, so a dead-letter key of another type would lose the message. A crash between the two commands
-    can write the dead letter twice, but never loses the message.
-    """
-    group = consumer.group
-    limit = options.max_deliveries
-    kept = []
-    for message in (yield from counted(consumer, messages)):
-        exhausted = limit is not None and message.deliveries > limit
-        if message.flat and not exhausted:
-            kept.append(message)
-            continue
-        if message.flat and options.dead_letters is not None:
-            yield dead_letter(encode_name(options.dead_letters), message)
-        yield [b"XACK", group.stream.key, group.key, message.raw_id]
-    return kept
-
-
-def _logged(consumer: Consumer[Any], messages: list[Message[Any]]) -> Commands[None]:
-    """Log the delivery counts of pending messages that were read again, so that a later owner continues to count.
-
-    The log has no record of a read of pending messages (t_stream.c, streamReplyWithRangeFromConsumerPEL), but one of
-    XCLAIM. Without it, a message that ends its process at each delivery would never exceed max_deliveries.
-    """
-    by_count: dict[int, list[bytes]] = {}
-    for message in messages:
-        by_count.setdefault(message.deliveries, []).append(message.raw_id)
-    for count, ids in by_count.items():
-        yield [b"XCLAIM", consumer.group.stream.key, consumer.group.key, consumer.key, b"0", *ids,
-               b"RETRYCOUNT", b"%d" % count, b"JUSTID"]  # fmt: skip
-
-
 def dead_letter(key: bytes, message: Message[Any]) -> list[bytes]:
     """Return the XADD that writes a message to a dead-letter stream: its fields, and its origin."""
     group = message.group
@@ -407,71 +500,25 @@ def dead_letter(key: bytes, message: Message[Any]) -> list[bytes]:
             b"_id", message.raw_id, b"_deliveries", b"%d" % message.deliveries]  # fmt: skip
 
 
-def _hand_out(
-    consumers: Sequence[Consumer[Any]], messages: list[Message[Any]], options: DeliveryOptions, end: End
-) -> Steps[bool]:
+def _hand_out(prefetched: Prefetched, consumer: bytes, options: DeliveryOptions, end: End) -> Steps[bool]:
     """Yield messages one at a time or in batches, and the errors of invalid ones; return whether it yielded any.
 
-    After `stop`, it gives the remaining messages back. An invalid message is handled when its turn comes.
+    It ends at `stop`. An invalid message is handled when its turn comes.
     """
     size = options.batch or 1
     handed = False
-    start = 0
-    while start < len(messages):
-        if end.requested():
-            yield from _give_back(consumers, messages[start:], options)
-            break
-        some = messages[start : start + size]
-        valid, problem = yield from _valid_before(consumers[0].key, some, options)
-        start += size
+    while prefetched.messages and not end.requested():
+        some = yield from prefetched.next(size)
+        valid, problem = yield from _valid_before(consumer, some, options)
+        if problem is not None:
+            place = next(place for place, message in enumerate(some) if message is problem.entry)
+            prefetched.put_back(some[place + 1 :])
         if valid:
             yield tuple(valid)
         if problem is not None:
-            place = next(place for place, message in enumerate(messages) if message is problem.entry)
-            yield from _give_back(consumers, messages[place + 1 :], options)
+            yield from prefetched.give_back()  # the worker may end
             yield problem
-            messages = yield from _taken_again(consumers, messages[place + 1 :], options)
-            start = 0
         if valid or problem is not None:
             handed = True
             end.handed_out()
     return handed
-
-
-def _give_back(
-    consumers: Sequence[Consumer[Any]], messages: list[Message[Any]], options: DeliveryOptions
-) -> Commands[None]:
-    """Give messages that were not handed out back to their groups."""
-    for consumer in consumers:
-        own = [message for message in messages if message.group is consumer.group]
-        yield from _restore(consumer, own, options.claim_idle or 0.0)
-
-
-def _restore(consumer: Consumer[Any], messages: list[Message[Any]], idle: Seconds) -> Commands[None]:
-    """Restore the delivery counts of messages that were not handed out, unless another consumer has claimed them."""
-    by_count: dict[int, list[bytes]] = {}
-    for message in (yield from counted(consumer, messages)):
-        by_count.setdefault(message.deliveries - 1, []).append(message.raw_id)
-    for count, ids in by_count.items():
-        yield [b"XCLAIM", consumer.group.stream.key, consumer.group.key, consumer.key, b"0", *ids,
-               b"IDLE", milliseconds_in(idle), b"RETRYCOUNT", b"%d" % count, b"JUSTID"]  # fmt: skip
-
-
-def _taken_again(
-    consumers: Sequence[Consumer[Any]], messages: list[Message[T]], options: DeliveryOptions
-) -> Commands[list[Message[T]]]:
-    """Count the delivery of messages that were given back; return those that no other consumer has claimed."""
-    idle = milliseconds_in(options.claim_idle or 0.0)
-    taken: set[tuple[bytes, bytes]] = set()
-    for consumer in consumers:
-        own = yield from counted(consumer, [message for message in messages if message.group is consumer.group])
-        by_count: dict[int, list[bytes]] = {}
-        for message in own:
-            message.deliveries += 1
-            by_count.setdefault(message.deliveries, []).append(message.raw_id)
-        key = consumer.group.stream.key
-        for count, ids in by_count.items():
-            reply = yield [b"XCLAIM", key, consumer.group.key, consumer.key, idle, *ids,
-                           b"RETRYCOUNT", b"%d" % count, b"JUSTID"]  # fmt: skip
-            taken.update((key, raw_id) for raw_id in reply)
-    return [message for message in messages if (message.group.stream.key, message.raw_id) in taken]

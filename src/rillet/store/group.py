@@ -22,11 +22,21 @@ Some methods require newer commands, which rillet has: `nack` Redis 8.8, `read(c
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
-from rillet.errors import BusyGroup, CommandError, InvalidEntry, NoGroup, NotSent, OutcomeUnknown, StoreTimeout
+from rillet.errors import (
+    BusyGroup,
+    CommandError,
+    InvalidEntry,
+    NoGroup,
+    NotSent,
+    OutcomeUnknown,
+    StoreError,
+    StoreTimeout,
+)
 from rillet.store.delivery import (
     STOP_CHECK,
     Commands,
@@ -48,6 +58,7 @@ from rillet.store.entry import T, stream_part
 from rillet.store.message import Message, new_messages, old_messages
 from rillet.store.policies import RefPolicy, chunks, policy_arguments
 from rillet.store.positions import Position, encode_after, encode_position, milliseconds_of
+from rillet.store.prefetch import Post
 from rillet.store.records import (
     ConsumerInfo,
     GroupInfo,
@@ -268,21 +279,21 @@ class MessageReader(Generic[T]):
         raise NotImplementedError
 
     @overload
-    def messages(self, count: int = 100, *, batch: None = None, block: Seconds | None = 1.0,
-                 claim_idle: Seconds | None = None, max_deliveries: int | None = None,
+    def messages(self, count: int = 100, *, prefetch: int | None = None, batch: None = None,
+                 block: Seconds | None = 1.0, claim_idle: Seconds | None = None, max_deliveries: int | None = None,
                  dead_letters: str | bytes | None = None, on_exhausted: Literal["drop"] | None = None,
                  stop_when_empty: bool = False, stop: Stop | None = None,
                  timeout: Seconds | None = None) -> Iterator[Message[T]]: ...  # fmt: skip
 
     @overload
-    def messages(self, count: int = 100, *, batch: int, block: Seconds | None = 1.0,
-                 claim_idle: Seconds | None = None, max_deliveries: int | None = None,
+    def messages(self, count: int = 100, *, prefetch: int | None = None, batch: int,
+                 block: Seconds | None = 1.0, claim_idle: Seconds | None = None, max_deliveries: int | None = None,
                  dead_letters: str | bytes | None = None, on_exhausted: Literal["drop"] | None = None,
                  stop_when_empty: bool = False, stop: Stop | None = None,
                  timeout: Seconds | None = None) -> Iterator[list[Message[T]]]: ...  # fmt: skip
 
-    def messages(self, count: int = 100, *, batch: int | None = None, block: Seconds | None = 1.0,
-                 claim_idle: Seconds | None = None, max_deliveries: int | None = None,
+    def messages(self, count: int = 100, *, prefetch: int | None = None, batch: int | None = None,
+                 block: Seconds | None = 1.0, claim_idle: Seconds | None = None, max_deliveries: int | None = None,
                  dead_letters: str | bytes | None = None, on_exhausted: Literal["drop"] | None = None,
                  stop_when_empty: bool = False, stop: Stop | None = None,
                  timeout: Seconds | None = None
@@ -308,7 +319,7 @@ class MessageReader(Generic[T]):
         streams = [consumer.group.stream for consumer in self.parts()]
         to_dead_letters = next((stream.name for stream in streams if stream.on_invalid == "dead_letter"), None)
         options = DeliveryOptions(count, block, claim_idle, max_deliveries, dead_letters, on_exhausted, stop_when_empty,
-                                  stop, timeout, batch, to_dead_letters)  # fmt: skip
+                                  stop, timeout, batch, prefetch, to_dead_letters)  # fmt: skip
         keys = [stream.key for stream in streams]
         by_slot(self.store, keys, options.block is not None and not stop_when_empty)  # raises before the first read
         if any(stream.form is not None and stream.on_invalid == "raise" for stream in streams):
@@ -317,35 +328,45 @@ class MessageReader(Generic[T]):
 
     def _handed_out(self, options: DeliveryOptions) -> Iterator[Any]:
         end = End(options)
-        steps = delivery(self.parts(), options, end)
+        prefetched = options.prefetched(self.key)
+        self.store.loops.add(prefetched)
+        steps = delivery(self.parts(), options, end, prefetched)
         reply: Any = None
-        while True:
-            try:
-                step = steps.send(reply)
-            except StopIteration:
-                return
-            reply = None
-            if isinstance(step, list):
+        created = False
+        try:
+            while True:
                 try:
-                    for consumer in self.parts():
-                        consumer.group.create_missing(STOP_CHECK)
-                    reply = run_step(self.store, step, STOP_CHECK)
-                except StoreTimeout:
-                    raise
-                except (OutcomeUnknown, NotSent, *NOT_READY) as error:
-                    if isinstance(error, NotSent) and not getattr(self.store.transport, "reached", False):
+                    step = steps.send(reply)
+                except StopIteration:
+                    return
+                reply = None
+                if isinstance(step, (list, Post)):
+                    try:
+                        for consumer in () if created else self.parts():
+                            consumer.group.create_missing(STOP_CHECK)
+                        created = True
+                        reply = run_step(self.store, step, STOP_CHECK)
+                    except StoreTimeout:
                         raise
-                    if end.requested() or end.expired():
-                        return
-                    # What the command delivered is pending for this consumer: begin again with the pending messages.
-                    steps.close()
-                    steps = delivery(self.parts(), options, end)
-            elif isinstance(step, InvalidEntry):
-                yield step  # RaisingIterator raises it
-            elif options.batch is None:
-                yield from step
-            else:
-                yield list(step)
+                    except (OutcomeUnknown, NotSent, *NOT_READY) as error:
+                        if isinstance(error, NotSent) and not getattr(self.store.transport, "reached", False):
+                            raise
+                        if end.requested() or end.expired():
+                            return
+                        # What the command delivered is pending for this consumer: begin again with the pending ones.
+                        steps.close()
+                        prefetched.messages.clear()
+                        steps = delivery(self.parts(), options, end, prefetched)
+                elif isinstance(step, InvalidEntry):
+                    yield step  # RaisingIterator raises it
+                elif options.batch is None:
+                    yield from step
+                else:
+                    yield list(step)
+        finally:
+            steps.close()
+            with contextlib.suppress(StoreError, CommandError):  # the store is closed, or the group is gone
+                drive(self.store, prefetched.give_back(), 0.0)
 
     def __iter__(self) -> Iterator[Message[T]]:
         """Yield messages without end; see `messages`."""

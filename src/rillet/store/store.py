@@ -45,13 +45,14 @@ from rillet.store.argument_limits import UNLIMITED, check_lengths
 from rillet.store.backend import Backend, ServerBackend
 from rillet.store.channels import Names, Subscription
 from rillet.store.codecs import Codec
-from rillet.store.delivery import observe
+from rillet.store.delivery import drive, observe
 from rillet.store.durations import Seconds
 from rillet.store.encoding import Value, decode, encode, encode_name, id_of_reply, longest, parse_id
 from rillet.store.entry import Entry
 from rillet.store.group import MultiConsumer
 from rillet.store.keys import KeyCommands
 from rillet.store.positions import Position
+from rillet.store.prefetch import Prefetched
 from rillet.store.recovery import Recovery
 from rillet.store.retries import FAILURES_OF_ONE, PATIENCE, Retries, again, patiently
 from rillet.store.script import Script, StoredFunction
@@ -108,6 +109,7 @@ class Store(KeyCommands):
             backend.close()
             raise
         self._workers: ThreadPoolExecutor | None = None
+        self.loops: weakref.WeakSet[Prefetched] = weakref.WeakSet()  # the loops over messages()
         self._subscriptions: weakref.WeakSet[Subscription] = weakref.WeakSet()
         self._servers: list[StoreServer] = []
         self._finalizer = weakref.finalize(self, backend.close)
@@ -146,6 +148,10 @@ class Store(KeyCommands):
             retries = Retries(patience)
             transport = self.replacement(transport, error, retries, [argv])
         return again(self, lambda other: raised(other.execute(argv)), [argv], transport, retries, FAILURES_OF_ONE)
+
+    def post(self, argv: list[bytes]) -> Any:
+        """Run one command without waiting for a socket: return None if its reply is still to come, and dropped then."""
+        return raised(self._transport.post(argv))
 
     def run_many(self, commands: Sequence[list[bytes]], patience: float = PATIENCE) -> list[Any]:
         """Run several commands whose arguments are bytes; see `execute_many` and `run`."""
@@ -489,6 +495,10 @@ class Store(KeyCommands):
 
     def close(self) -> None:
         """Write the unwritten part of the log and release the directory; later calls raise StoreClosed."""
+        if self._backend is not None:
+            for prefetched in list(self.loops):
+                with contextlib.suppress(StoreError, CommandError):
+                    drive(self, prefetched.give_back(), 0.0)
         backend, self._backend = self._backend, None
         if backend is None:
             return

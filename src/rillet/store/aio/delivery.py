@@ -9,26 +9,29 @@ from collections.abc import Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from rillet.errors import CommandError, InvalidEntry, WrongType
+from rillet.real_time import monotonic
 from rillet.store.aio.message import AsyncMessage, new_messages, old_messages
-from rillet.store.delivery import Command, Commands, DeliveryOptions, End, Result
+from rillet.store.delivery import CURRENT, PAGE, Command, Commands, DeliveryOptions, End, Result, _units
 from rillet.store.durations import Seconds, milliseconds_in
 from rillet.store.encoding import decode, encode, encode_name
-from rillet.store.entry import T, stream_part, stream_parts
+from rillet.store.entry import T, stream_parts
+from rillet.store.prefetch import Post, Prefetched, Search
 from rillet.store.recovery import LOGGER
 from rillet.store.retries import PATIENCE
 from rillet.store.slots import by_slot
+from rillet.store.transports.in_process import InProcessTransport
 from rillet.store.typed import InvalidField
 
 if TYPE_CHECKING:
     from rillet.store.aio.group import AsyncConsumer
     from rillet.store.aio.store import AsyncStore
 
-Step: TypeAlias = "Command | tuple[AsyncMessage[Any], ...] | InvalidEntry"
+Step: TypeAlias = "Command | Post | tuple[AsyncMessage[Any], ...] | InvalidEntry"
 Steps: TypeAlias = Generator[Step, Any, Result]
 
 
-async def drive(store: AsyncStore, commands: Commands[Result]) -> Result:
-    """Run the commands of a generator, and return its result."""
+async def drive(store: AsyncStore, commands: Commands[Result], patience: float = PATIENCE) -> Result:
+    """Run the commands of a generator, and return its result. patience: see rillet.store.retries."""
     reply: Any = None
     while True:
         try:
@@ -36,7 +39,7 @@ async def drive(store: AsyncStore, commands: Commands[Result]) -> Result:
         except StopIteration as end:
             result: Result = end.value
             return result
-        reply = await run_step(store, command)
+        reply = await run_step(store, command, patience)
 
 
 async def observe(store: AsyncStore, commands: Commands[Result]) -> Result:
@@ -55,47 +58,136 @@ async def observe(store: AsyncStore, commands: Commands[Result]) -> Result:
 
 
 async def run_step(store: AsyncStore, command: Any, patience: float = PATIENCE) -> Any:
-    """Run a command or a transaction; return the reply, or the replies. patience: see rillet.store.retries."""
+    """Run a command or several; return the reply, or the replies. patience: see rillet.store.retries.
+
+    A Post returns None if its reply is still to come.
+    """
+    if isinstance(command, Post):
+        return await store.post(command.argv)
     if isinstance(command[0], list):
         return await store.run_many(command, patience)
     return await store.run(command, patience)
 
 
-def delivery(consumers: Sequence[AsyncConsumer[Any]], options: DeliveryOptions, end: End) -> Steps[None]:
+def delivery(consumers: Sequence[AsyncConsumer[Any]], options: DeliveryOptions, end: End,
+             prefetched: Prefetched) -> Steps[None]:  # fmt: skip
     """Yield the commands of a consumer in order, receive their replies with send(), and yield tuples of messages.
 
     It also yields each InvalidEntry that the iterator must raise.
     consumers: the consumer in the group of each stream; several are read by one command.
     """
-    count = options.batch or options.count
     for consumer in consumers:
-        after = b"0-0"
-        while not end.requested() and (own := stream_part((yield consumer.read_command(count, None, after, False)))):
-            after = own[-1][0]
-            messages = yield from _to_handle(consumer, old_messages(own, consumer.group), options)
-            if options.max_deliveries is not None:
-                yield from _logged(consumer, messages)
-            yield from _hand_out([consumer], messages, options, end)
-    cursors = [b"0-0"] * len(consumers)
+        yield from _own(consumer, options, end, prefetched)
+    search = options.search(len(consumers))
+    pace = options.pace()
+    empty = True
     while not end.requested():
-        stale = False
-        for place, consumer in enumerate(consumers if options.claim_idle is not None else ()):
-            reply = yield consumer.claim_command(options.claim_idle or 0.0, count, cursors[place])
-            # The pending list may be longer than one reply: the next call continues at the returned ID.
-            cursors[place] = reply[0]
-            messages = yield from _to_handle(consumer, old_messages(reply[1], consumer.group), options)
-            # An invalid message stays pending, so it may be the result of every claim: it does not count.
-            handed = yield from _hand_out([consumer], messages, options, end)
-            stale = stale or handed or cursors[place] != b"0-0"
-            if end.stopped:
+        searched, stale = search.due(empty), False
+        if searched:
+            stale = yield from _stale(consumers, search, options, end, prefetched)
+            if end.requested():
                 return
+        near = isinstance(consumers[0].store.transport, InProcessTransport)
+        size = 1 if near and options.batch is None and options.counts else pace.size
         fresh: list[AsyncMessage[Any]] = []
-        for argv in read_commands(consumers, count, None if stale else end.block()):
+        block = end.block() if searched and not stale else None
+        for argv in read_commands(consumers, size, block):
             fresh += new_messages_of((yield argv), consumers)
-        yield from _hand_out(consumers, fresh, options, end)
-        if not fresh and not stale:
-            if end.expired() or (options.stop_when_empty and all(cursor == b"0-0" for cursor in cursors)):
+        empty = not fresh
+        if fresh:
+            pace.began()
+            yield from prefetched.fill(fresh, options.batch or 1)
+            yield from _hand_out(prefetched, consumers[0].key, options, end)
+            pace.handled(len(fresh))
+        elif searched and not stale:
+            if end.expired() or (options.stop_when_empty and search.complete):
                 return
+
+
+def _own(consumer: AsyncConsumer[Any], options: DeliveryOptions, end: End, prefetched: Prefetched) -> Steps[None]:
+    """Hand out the messages that are pending for the consumer from before."""
+    start = b"-"
+    while not end.requested():
+        rows = yield consumer.group.pending_command(PAGE, consumer.key, 0.0, start, "+")
+        if not rows:
+            return
+        current = monotonic() + CURRENT
+        for some in _units(rows, options):
+            messages = yield from _taken(consumer, some, min(int(row[2]) for row in some), options)
+            yield from prefetched.fill(messages, len(messages))
+            yield from _hand_out(prefetched, consumer.key, options, end)
+            start = b"(" + some[-1][0]
+            if end.stopped or monotonic() > current:  # others may have claimed the next ones: list them again
+                break
+
+
+def _stale(consumers: Sequence[AsyncConsumer[Any]], search: Search, options: DeliveryOptions, end: End,
+           prefetched: Prefetched) -> Steps[bool]:  # fmt: skip
+    """Hand out messages that were pending for claim_idle seconds; return whether there may be more of them."""
+    if options.claim_idle is None:
+        return False
+    claim_idle = options.claim_idle
+    least = int(milliseconds_in(claim_idle))
+    found = False
+    took = 0.0
+    for place, consumer in enumerate(consumers):
+        began = monotonic()
+        rows = yield consumer.group.pending_command(PAGE, None, claim_idle, search.starts[place], "+")
+        took += monotonic() - began
+        # The pending list may be longer than one reply: the next search continues behind it.
+        search.starts[place] = b"(" + rows[-1][0] if len(rows) >= PAGE else b"-"
+        for some in _units(rows, options):
+            if end.requested():
+                return found
+            messages = yield from _taken(consumer, some, max(least, min(int(row[2]) for row in some)), options)
+            yield from prefetched.fill(messages, len(messages))
+            # An invalid message stays pending, so it may be the result of every search: it does not count.
+            found = (yield from _hand_out(prefetched, consumer.key, options, end)) or found
+    search.took(took)
+    return found or not search.complete
+
+
+def _taken(
+    consumer: AsyncConsumer[Any], rows: Sequence[Any], idle_ms: int, options: DeliveryOptions
+) -> Commands[list[AsyncMessage[Any]]]:
+    """Claim pending messages that are idle for so long, and count their deliveries; return them.
+
+    rows: the part of the pending list with the messages. Failed messages go to the dead letters instead. Redis removes
+    messages with a deleted entry from the pending list; a server before 7.0 returns nil, and they are acknowledged.
+    """
+    group, limit = consumer.group, options.max_deliveries
+    before = {row[0]: int(row[3]) for row in rows}
+    failed = [raw_id for raw_id, count in before.items() if limit is not None and count >= limit]
+    claim = [b"XCLAIM", group.stream.key, group.key, consumer.key, b"%d" % idle_ms]
+    for raw_id in failed:
+        count = before.pop(raw_id)
+        reply = yield [*claim, raw_id, b"RETRYCOUNT", b"%d" % count]
+        for message in old_messages(reply, group):
+            message.deliveries = count
+            yield from _discard(message, options)
+    if not before:
+        return []
+    reply = yield [*claim, *before]
+    messages = old_messages(reply, group)
+    for message in messages:
+        message.deliveries = before.pop(message.raw_id) + 1
+    if None in reply:
+        for raw_id in before:
+            if not (yield [b"XRANGE", group.stream.key, raw_id, raw_id]):
+                yield [b"XACK", group.stream.key, group.key, raw_id]
+    return messages
+
+
+def _discard(message: AsyncMessage[Any], options: DeliveryOptions) -> Commands[None]:
+    """Move a failed message to the dead letters, or drop it.
+
+    First the dead letter is written, then the message is acknowledged. Rejected: a transaction. EXEC continues after a
+    command that fails, so a dead-letter key of another type would lose the message. A crash between the two commands
+    can write the dead letter twice, but never loses the message.
+    """
+    if options.dead_letters is not None:
+        yield dead_letter(encode_name(options.dead_letters), message)
+    yield [b"XACK", message.group.stream.key, message.group.key, message.raw_id]
 
 
 def read_commands(
@@ -203,10 +295,6 @@ def _set_aside(
     elif message.deliveries > 1:
         LOGGER.warning("%s: delivered before, stays pending", problem)
     else:
-        # The log has no record of a count that a read of pending messages raised (t_stream.c,
-        # streamReplyWithRangeFromConsumerPEL), but one of XCLAIM's: so a later owner knows of this delivery too.
-        yield [b"XCLAIM", group.stream.key, group.key, consumer, b"0", message.raw_id,
-               b"RETRYCOUNT", b"%d" % message.deliveries, b"JUSTID"]  # fmt: skip
         return False
     return True
 
@@ -235,43 +323,6 @@ def _bury(consumer: bytes, message: AsyncMessage[Any], problem: InvalidEntry, ke
     LOGGER.warning("%s: acknowledged and written to %s", problem, decode(key))
 
 
-def _to_handle(
-    consumer: AsyncConsumer[Any], messages: list[AsyncMessage[T]], options: DeliveryOptions
-) -> Commands[list[AsyncMessage[T]]]:
-    """Return the messages to handle; acknowledge those with a deleted entry; move failed ones to the dead letters.
-
-    First the dead letter is written, then the message is acknowledged. Rejected: a transaction. EXEC continues after a
-    command that fails, so a dead-letter key of another type would lose the message. A crash between the two commands
-    can write the dead letter twice, but never loses the message.
-    """
-    group = consumer.group
-    limit = options.max_deliveries
-    kept = []
-    for message in (yield from counted(consumer, messages)):
-        exhausted = limit is not None and message.deliveries > limit
-        if message.flat and not exhausted:
-            kept.append(message)
-            continue
-        if message.flat and options.dead_letters is not None:
-            yield dead_letter(encode_name(options.dead_letters), message)
-        yield [b"XACK", group.stream.key, group.key, message.raw_id]
-    return kept
-
-
-def _logged(consumer: AsyncConsumer[Any], messages: list[AsyncMessage[Any]]) -> Commands[None]:
-    """Log the delivery counts of pending messages that were read again, so that a later owner continues to count.
-
-    The log has no record of a read of pending messages (t_stream.c, streamReplyWithRangeFromConsumerPEL), but one of
-    XCLAIM. Without it, a message that ends its process at each delivery would never exceed max_deliveries.
-    """
-    by_count: dict[int, list[bytes]] = {}
-    for message in messages:
-        by_count.setdefault(message.deliveries, []).append(message.raw_id)
-    for count, ids in by_count.items():
-        yield [b"XCLAIM", consumer.group.stream.key, consumer.group.key, consumer.key, b"0", *ids,
-               b"RETRYCOUNT", b"%d" % count, b"JUSTID"]  # fmt: skip
-
-
 def dead_letter(key: bytes, message: AsyncMessage[Any]) -> list[bytes]:
     """Return the XADD that writes a message to a dead-letter stream: its fields, and its origin."""
     group = message.group
@@ -279,74 +330,28 @@ def dead_letter(key: bytes, message: AsyncMessage[Any]) -> list[bytes]:
             b"_id", message.raw_id, b"_deliveries", b"%d" % message.deliveries]  # fmt: skip
 
 
-def _hand_out(
-    consumers: Sequence[AsyncConsumer[Any]], messages: list[AsyncMessage[Any]], options: DeliveryOptions, end: End
-) -> Steps[bool]:
+def _hand_out(prefetched: Prefetched, consumer: bytes, options: DeliveryOptions, end: End) -> Steps[bool]:
     """Yield messages one at a time or in batches, and the errors of invalid ones; return whether it yielded any.
 
-    After `stop`, it gives the remaining messages back. An invalid message is handled when its turn comes.
+    It ends at `stop`. An invalid message is handled when its turn comes.
     """
     size = options.batch or 1
     handed = False
-    start = 0
-    while start < len(messages):
-        if end.requested():
-            yield from _give_back(consumers, messages[start:], options)
-            break
-        some = messages[start : start + size]
-        valid, problem = yield from _valid_before(consumers[0].key, some, options)
-        start += size
+    while prefetched.messages and not end.requested():
+        some = yield from prefetched.next(size)
+        valid, problem = yield from _valid_before(consumer, some, options)
+        if problem is not None:
+            place = next(place for place, message in enumerate(some) if message is problem.entry)
+            prefetched.put_back(some[place + 1 :])
         if valid:
             yield tuple(valid)
         if problem is not None:
-            place = next(place for place, message in enumerate(messages) if message is problem.entry)
-            yield from _give_back(consumers, messages[place + 1 :], options)
+            yield from prefetched.give_back()  # the worker may end
             yield problem
-            messages = yield from _taken_again(consumers, messages[place + 1 :], options)
-            start = 0
         if valid or problem is not None:
             handed = True
             end.handed_out()
     return handed
-
-
-def _give_back(
-    consumers: Sequence[AsyncConsumer[Any]], messages: list[AsyncMessage[Any]], options: DeliveryOptions
-) -> Commands[None]:
-    """Give messages that were not handed out back to their groups."""
-    for consumer in consumers:
-        own = [message for message in messages if message.group is consumer.group]
-        yield from _restore(consumer, own, options.claim_idle or 0.0)
-
-
-def _restore(consumer: AsyncConsumer[Any], messages: list[AsyncMessage[Any]], idle: Seconds) -> Commands[None]:
-    """Restore the delivery counts of messages that were not handed out, unless another consumer has claimed them."""
-    by_count: dict[int, list[bytes]] = {}
-    for message in (yield from counted(consumer, messages)):
-        by_count.setdefault(message.deliveries - 1, []).append(message.raw_id)
-    for count, ids in by_count.items():
-        yield [b"XCLAIM", consumer.group.stream.key, consumer.group.key, consumer.key, b"0", *ids,
-               b"IDLE", milliseconds_in(idle), b"RETRYCOUNT", b"%d" % count, b"JUSTID"]  # fmt: skip
-
-
-def _taken_again(
-    consumers: Sequence[AsyncConsumer[Any]], messages: list[AsyncMessage[T]], options: DeliveryOptions
-) -> Commands[list[AsyncMessage[T]]]:
-    """Count the delivery of messages that were given back; return those that no other consumer has claimed."""
-    idle = milliseconds_in(options.claim_idle or 0.0)
-    taken: set[tuple[bytes, bytes]] = set()
-    for consumer in consumers:
-        own = yield from counted(consumer, [message for message in messages if message.group is consumer.group])
-        by_count: dict[int, list[bytes]] = {}
-        for message in own:
-            message.deliveries += 1
-            by_count.setdefault(message.deliveries, []).append(message.raw_id)
-        key = consumer.group.stream.key
-        for count, ids in by_count.items():
-            reply = yield [b"XCLAIM", key, consumer.group.key, consumer.key, idle, *ids,
-                           b"RETRYCOUNT", b"%d" % count, b"JUSTID"]  # fmt: skip
-            taken.update((key, raw_id) for raw_id in reply)
-    return [message for message in messages if (message.group.stream.key, message.raw_id) in taken]
 
 
 __all__ = [

@@ -15,6 +15,7 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
+from weakref import WeakSet
 
 from rillet.errors import TransactionConflict
 from rillet.store.aio.subscription import AsyncSubscription
@@ -22,6 +23,7 @@ from rillet.store.allowed_commands import stateless
 from rillet.store.argument_limits import UNLIMITED, check_lengths
 from rillet.store.channels import Names
 from rillet.store.encoding import decode, encode, longest, parse_id
+from rillet.store.prefetch import Prefetched
 from rillet.store.recovery import Recovery
 from rillet.store.retries import FAILURES_OF_ONE, PATIENCE, Retries, again_async, patiently_async
 from rillet.store.serving import StoreServer
@@ -73,6 +75,18 @@ class AsyncRunner:
             return raised(await self._execute(other, argv))
 
         return await again_async(store, attempt, [argv], transport, retries, FAILURES_OF_ONE)
+
+    async def post(self, argv: list[bytes]) -> Any:
+        """Run one command without waiting for a socket; see Store.post."""
+        transport = self.synchronous.transport
+        if isinstance(transport, ServerTransport):
+            return raised(await transport.for_loop().post(argv))
+        return raised(await self._execute(transport, argv))
+
+    @property
+    def loops(self) -> WeakSet[Prefetched]:
+        """The loops over messages(), of both APIs."""
+        return self.synchronous.loops
 
     async def run_many(self, commands: Sequence[list[bytes]], patience: float = PATIENCE) -> list[Any]:
         """Run several commands whose arguments are bytes; see `execute_many` and `run`."""
