@@ -85,6 +85,12 @@ def test_a_store_opens_and_closes(tmp_path: Path, held: Callable[[], Any]) -> No
         assert len(store.stream("kept")) == 1
 
 
+def test_a_pause_of_clients_ends(held: Callable[[], Any]) -> None:
+    with rillet.open() as store, held(), store.serve() as served, rillet.connect(served.url) as connected:
+        connected.execute("CLIENT", "PAUSE", 50, "ALL")
+        assert connected.execute("SET", "k", "v") == b"OK"
+
+
 def test_a_clock_that_stops_or_continues_while_tasks_wait() -> None:
     """A timer of the event loop would move with its clock, by years."""
 

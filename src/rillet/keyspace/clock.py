@@ -1,6 +1,11 @@
 """The injected clock: no layer below persistence reads the time directly.
 
 Tests, log replay and replicas inject a different clock. Values are milliseconds since the Unix epoch.
+
+The time of day is that of Python's `time.time_ns`, also if a test has replaced this function: freezegun and
+time-machine move the expiry of keys and the IDs of entries in this process, compiled or not. The compiled form reads
+the system's clock while the function is the genuine one: it compares the address of the C function. Deadlines and
+durations (`ticks`) are real time, which such a test does not stop (rillet.real_time).
 """
 
 from __future__ import annotations
@@ -22,6 +27,20 @@ if cython.compiled:
         timespec,
     )
 
+    if PyCFunction_Check(time.time_ns):  # type: ignore[name-defined] # noqa: F821
+        _genuine = PyCFunction_GetFunction(time.time_ns)  # type: ignore[name-defined] # noqa: F821
+
+
+@cython.cfunc
+@cython.inline
+def _is_genuine() -> cython.bint:
+    """Return whether no test has replaced Python's clock; compiled only."""
+    if cython.compiled:
+        function = time.time_ns
+        if PyCFunction_Check(function):  # type: ignore[name-defined] # noqa: F821
+            return PyCFunction_GetFunction(function) == _genuine  # type: ignore[name-defined] # noqa: F821
+    return False
+
 
 @cython.cclass
 class Clock:
@@ -31,7 +50,7 @@ class Clock:
     @cython.exceptval(-1, check=True)
     def now_ms(self) -> cython.longlong:
         """Return the time in milliseconds since the epoch."""
-        if cython.compiled:
+        if cython.compiled and _is_genuine():
             now = cython.declare(timespec)
             clock_gettime(CLOCK_REALTIME, cython.address(now))
             return now.tv_sec * 1_000 + now.tv_nsec // 1_000_000
@@ -41,7 +60,7 @@ class Clock:
     @cython.exceptval(-1, check=True)
     def now_us(self) -> cython.longlong:
         """Return the time in microseconds since the epoch."""
-        if cython.compiled:
+        if cython.compiled and _is_genuine():
             now = cython.declare(timespec)
             clock_gettime(CLOCK_REALTIME, cython.address(now))
             return now.tv_sec * 1_000_000 + now.tv_nsec // 1_000

@@ -53,7 +53,7 @@ class Host(Protocol):
         raise CommandError("No shutdown in progress.")
 
     def pause(self, until_ms: int, writes_only: bool) -> None:
-        """Hold back the commands of all clients, or their writes, until a time in ms since the epoch (CLIENT PAUSE)."""
+        """Hold back the commands of all clients, or their writes, until a time of Clock.uptime_ms (CLIENT PAUSE)."""
         raise CommandError("CLIENT PAUSE needs a server; this store runs inside its process")
 
     def unpause(self) -> None:

@@ -60,7 +60,7 @@ class ServerHost(DefaultHost):
         return True
 
     def pause(self, until_ms: int, writes_only: bool) -> None:
-        """Pause the clients until a time in milliseconds (CLIENT PAUSE)."""
+        """Pause the clients until a time in ms of Clock.uptime_ms (CLIENT PAUSE)."""
         self._server.pauses.begin(BY_CLIENT, until_ms, writes_only)
 
     def unpause(self) -> None:

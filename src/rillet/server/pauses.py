@@ -20,7 +20,7 @@ BY_CLIENT, FOR_FAILOVER, FOR_SHUTDOWN = "client_pause", "failover_in_progress", 
 
 
 class Pauses:
-    """The pauses of one engine; times in ms since the epoch."""
+    """The pauses of one engine; times in ms of Clock.uptime_ms."""
 
     def __init__(self, engine: Any) -> None:
         self._engine = engine
@@ -30,7 +30,7 @@ class Pauses:
         """Hold back the commands of all clients, or their writes, for a reason."""
         kind = PAUSE_WRITES if writes_only else PAUSE_ALL
         until, before = self._reasons.get(reason, (0, PAUSE_OFF))
-        if until <= self._engine.clock.now_ms():
+        if until <= self._engine.clock.uptime_ms():
             until, before = 0, PAUSE_OFF
         self._reasons[reason] = (max(until, until_ms), max(before, kind))
         self.update()
@@ -42,7 +42,7 @@ class Pauses:
 
     def update(self) -> None:
         """Drop the reasons whose time has come, and run the commands that nothing holds back any more."""
-        engine, now = self._engine, self._engine.clock.now_ms()
+        engine, now = self._engine, self._engine.clock.uptime_ms()
         self._reasons = {reason: one for reason, one in self._reasons.items() if one[0] > now}
         before, kind = engine.paused, max((kind for _, kind in self._reasons.values()), default=PAUSE_OFF)
         if kind < before:
@@ -53,7 +53,7 @@ class Pauses:
     def left(self) -> int:
         """Return the milliseconds until the last pause ends."""
         end = max((until for until, _ in self._reasons.values()), default=0)
-        return max(end - int(self._engine.clock.now_ms()), 0)
+        return max(end - int(self._engine.clock.uptime_ms()), 0)
 
     @property
     def reason(self) -> str:

@@ -99,7 +99,7 @@ class Shutdown:
         say("User requested shutdown...", WARNING)
         timeout: int = engine.settings.shutdown_timeout
         if timeout and not options.now and not engine.busy and not self._is_ready():
-            self._deadline = engine.clock.now_ms() + timeout * 1000
+            self._deadline = engine.clock.uptime_ms() + timeout * 1000
             if not engine.paused:
                 engine.replication.stream.request_acks()
             self._server.pauses.begin(FOR_SHUTDOWN, FOREVER_MS, True)
@@ -122,7 +122,7 @@ class Shutdown:
         """Return the field of INFO server: the time for which replicas are still awaited."""
         if not self._deadline:
             return {}
-        return {"shutdown_in_milliseconds": self._deadline - self._engine.clock.now_ms()}
+        return {"shutdown_in_milliseconds": self._deadline - self._engine.clock.uptime_ms()}
 
     def _signalled(self, number: int) -> None:
         """Shut down on a signal, with the flags of shutdown-on-sigterm and shutdown-on-sigint."""
@@ -136,7 +136,7 @@ class Shutdown:
         """Begin the shutdown that a signal requests, or finish it once the replicas have all changes."""
         with contextlib.suppress(CommandError):  # the reason is in the log
             if self._deadline:
-                if self._engine.clock.now_ms() >= self._deadline or self._is_ready():
+                if self._engine.clock.uptime_ms() >= self._deadline or self._is_ready():
                     self._finish()
             elif self._signal:
                 flags: tuple[str, ...] = getattr(self._engine.settings, _SIGNAL_SETTINGS[signal.Signals(self._signal)])

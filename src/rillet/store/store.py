@@ -398,6 +398,7 @@ class Store(KeyCommands):
         """Return a redis.asyncio client for this store; in process it runs on the event loop, without a socket.
 
         Options: those of redis.asyncio.Redis, with socket_timeout=None by default. A waiting call takes no thread.
+        The client works in any number of event loops; each has its own connections.
         """
         self._alive()
         _require_redis_py("store.redis_async()")

@@ -108,7 +108,7 @@ def client_pause(session: Session, argv: list[bytes]) -> None:
     if mode not in (b"write", b"all"):
         raise CommandError("CLIENT PAUSE mode must be WRITE or ALL")
     milliseconds = timeout_ms(argv[2])
-    session.engine.host.pause(session.engine.clock.now_ms() + milliseconds if milliseconds else 0, mode == b"write")
+    session.engine.host.pause(session.engine.clock.uptime_ms() + milliseconds if milliseconds else 0, mode == b"write")
     session.out.ok()
 
 
