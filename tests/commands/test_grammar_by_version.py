@@ -97,6 +97,40 @@ def test_the_unit_of_bitcount(compat: str) -> None:
 
 
 @pytest.mark.parametrize("compat", COMPATS)
+def test_a_missing_key_hides_errors_of_a_range(compat: str) -> None:
+    """Until 7.2, BITCOUNT and BITPOS look for the key first."""
+    bench = Bench(compat=compat)
+    hides = compat in ("7.0", "7.2")
+    number = "ERR value is not an integer or out of range"
+    assert bench("BITCOUNT", "missing", "x", 1) == (0 if hides else number)
+    assert bench("BITPOS", "missing", 1, "x") == (-1 if hides else number)
+
+
+@pytest.mark.parametrize("compat", COMPATS)
+def test_a_negative_offset_of_a_limit(compat: str) -> None:
+    """The skiplists of 7.4, 8.0 and Valkey count it from the end of the range."""
+    bench = Bench(compat=compat, zset_max_listpack_entries=0)
+    bench("ZADD", "z", 1, "a", 2, "b", 3, "c")
+    expected = [b"c"] if compat in ("7.4", "8.0", "valkey") else []
+    assert bench("ZRANGE", "z", 1, 3, "BYSCORE", "LIMIT", -1, 5) == expected
+    assert bench("ZRANGEBYLEX", "z", "-", "+", "LIMIT", -1, 5) == expected
+
+
+@pytest.mark.parametrize("compat", COMPATS)
+def test_nodes_of_lists(compat: str) -> None:
+    """Until 7.2, an element of up to 1 GiB is in a listpack, and SORT ... STORE makes nodes of the default size."""
+    bench = Bench(compat=compat, list_max_listpack_size=4)
+    bench("RPUSH", "large", "x" * 9000)
+    bench("RPUSH", "source", *range(9))
+    bench("SORT", "source", "STORE", "sorted")
+    old = compat in ("7.0", "7.2")
+    large, stored = (bench.session.db.peek(key) for key in (b"large", b"sorted"))
+    assert large.elements.head.is_plain() is not old
+    assert stored.elements.nodes == (1 if old else 3)
+    bench.engine.check()
+
+
+@pytest.mark.parametrize("compat", COMPATS)
 def test_arities_that_grew(compat: str) -> None:
     """COMMAND GETKEYS of a single word, and ZRANK with an option, have wrong numbers of arguments in 7.0."""
     bench = Bench(compat=compat)

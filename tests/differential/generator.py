@@ -91,6 +91,8 @@ class Generator(NewerCommands):
         argv = self.random.choices(makers, [weight for weight, _ in self.makers])[0]()
         if self.random.random() < 0.12:
             self.spoil(argv)
+        if self.compat.level == 82 and {b"DELREF", b"ACKED"} & {word.upper() for word in argv}:
+            argv = [b"=" if word == b"~" else word for word in argv]  # with ~, 8.2 removes nothing
         self.made = argv
         return argv
 

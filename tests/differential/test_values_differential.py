@@ -203,6 +203,15 @@ class Strings(Kind):
     keys = strings.STRINGS
     limits = (b"proto-max-bulk-len", b"536870912")
 
+    def skips(self, local: Local, argv: list[bytes]) -> bool:
+        """Whether the encoding is asked for of 8.2, where an expiry makes a string raw that is embstr in 8.6."""
+        asks = [word.upper() for word in argv[:2]] == [b"OBJECT", b"ENCODING"]
+        return asks and local.engine.settings.compat.level == 82
+
+    def questions(self, local: Local, key: bytes) -> list[list[bytes]]:
+        encoding, digest = super().questions(local, key)
+        return [[b"OBJECT", b"REFCOUNT", key] if self.skips(local, encoding) else encoding, digest]
+
 
 KINDS = {
     "hashes": Hashes(), "zsets": Zsets(), "lists and sets": ListsAndSets(), "bits": Bits(),

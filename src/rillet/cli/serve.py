@@ -20,7 +20,7 @@ Serve RESP2 and RESP3 until SIGTERM or SIGINT. Every setting of redis.conf is al
   rillet serve --port 7000 --dir data --appendonly yes
   rillet serve --metrics-port 9121                  Prometheus metrics at http://127.0.0.1:9121/metrics
   rillet serve --inspect-port 8321                  the inspector, a web page on loopback (docs/inspector.md)
-  rillet serve --compat 7.0                         emulate Redis 7.0; or 7.2, 7.4, 8.0, 8.2, 8.6, newest (default), valkey
+  rillet serve --compat 7.0                         emulate Redis 7.0; 7.2, 7.4, 8.0, 8.2, 8.6, newest (default), valkey
 """
 
 

@@ -17,9 +17,10 @@ An element larger than the limit of a node gets a PLAIN node, which stores it un
 provided they have at least 48 bytes and compression saves more than 8. A reader decompresses a node while it reads.
 
 DUMP exposes the node boundaries, so they equal Redis's exactly: when a node is full, where it is split, which
-neighbours are merged afterwards. Redis has had two versions of these rules (`classic` selects those of 7.0):
+neighbours are merged afterwards. Redis has had two versions of these rules (`classic` selects those of 7.0; 7.2
+mixes them: a `threshold` of 1 GiB is the limit of its PLAIN nodes):
 
-                         7.0                                      7.2 and newer
+                         7.0                                      7.4 and newer
     PLAIN from           1 GiB                                    one byte more than a node may hold
     merged if            the sizes minus 11 bytes fit             the sizes minus 7 bytes fit
     LSET to PLAIN        leaves the two halves of the node apart  merges the halves with their neighbours

@@ -41,3 +41,13 @@ DEFAULTS: EncodingLimits = Defaults()
 def has_compact(limits: EncodingLimits) -> bool:
     """Return whether small lists and small sets of strings use listpacks: since Redis 7.2, and in Valkey."""
     return limits.compat.knows(72)
+
+
+def sizes_lists_anew(limits: EncodingLimits) -> bool:
+    """Return whether the size of a list's nodes decides about PLAIN nodes and SORT ... STORE: since 7.4, and Valkey."""
+    return limits.compat.knows(74) or limits.compat.valkey
+
+
+def plain_threshold(limits: EncodingLimits) -> int:
+    """Return the bytes from which an element of a list has a PLAIN node; 0: one more than a node may hold."""
+    return limits.quicklist_packed_threshold or (0 if sizes_lists_anew(limits) else 1 << 30)

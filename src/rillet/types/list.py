@@ -21,7 +21,7 @@ from rillet.structs.listpack import Listpack, is_int64
 from rillet.structs.quicklist import Quicklist, exceeds, size_limit
 from rillet.structs.sorting import most_bytes, pack
 from rillet.types.charged import Charged
-from rillet.types.encoding_limits import DEFAULTS, EncodingLimits, has_compact
+from rillet.types.encoding_limits import DEFAULTS, EncodingLimits, has_compact, plain_threshold, sizes_lists_anew
 
 
 class List(Charged):
@@ -43,12 +43,12 @@ class List(Charged):
 
         An integer stands for its text.
 
-        In 7.0 it has nodes of the default size, whatever the limits are.
+        Until 7.2 it has nodes of the default size, whatever the limits are.
         """
-        made = List(limits if has_compact(limits) else DEFAULTS)
+        made = List(limits if sizes_lists_anew(limits) else DEFAULTS)
         made.elements.single = False
         made.elements.classic = not has_compact(limits)
-        made.elements.threshold = limits.quicklist_packed_threshold
+        made.elements.threshold = plain_threshold(limits)
         elements = made.elements
         size = most_bytes(values)
         if exceeds(elements.fill, size, len(values)) or size > elements.threshold > 0:
@@ -72,7 +72,7 @@ class List(Charged):
     def grow(self, nbytes: int, count: int, limits: EncodingLimits) -> None:
         """Convert to a quicklist if `count` new elements of `nbytes` require it (listTypeTryConversionAppend)."""
         elements = self.elements
-        elements.threshold = limits.quicklist_packed_threshold
+        elements.threshold = plain_threshold(limits)
         if not elements.single:
             return
         compact = has_compact(limits)

@@ -72,8 +72,8 @@ def _position(word: bytes, stream: Stream | None, strict: bool) -> tuple[int, in
 
 
 def _bounded(session: Session, stream: Stream, entries_read: int) -> int:
-    """Return the group's new entries-read: ENTRIESREAD, since Redis 8.4 at most the stream's entries-added."""
-    if session.engine.settings.compat.knows(84):
+    """Return the group's new entries-read: ENTRIESREAD, since Redis 8.2 at most the stream's entries-added."""
+    if session.engine.settings.compat.knows(82):
         return min(entries_read, stream.entries_added)
     return entries_read
 

@@ -61,13 +61,14 @@ def member_range(low: bytes, high: bytes) -> MemberRange:
 class Range:
     """A range of ranks, scores or members, given by the arguments of a command."""
 
-    __slots__ = ("backwards", "bounds", "limit", "offset", "start", "stop", "valkey")
+    __slots__ = ("backwards", "bounds", "from_end", "limit", "offset", "start", "stop")
 
     def __init__(
         self, session: Session, kind: str, first: bytes, last: bytes, backwards: bool = False
     ) -> None:
         self.backwards = backwards
-        self.valkey = session.engine.settings.compat.valkey
+        compat = session.engine.settings.compat
+        self.from_end = compat.valkey or (compat.knows(74) and not compat.knows(82))
         self.bounds: ScoreRange | MemberRange | None = None
         self.start = self.stop = 0
         self.offset, self.limit = 0, -1
@@ -77,7 +78,7 @@ class Range:
         if backwards:
             first, last = last, first
         if kind == SCORE:
-            self.bounds = score_range(first, last, session.engine.settings.compat)
+            self.bounds = score_range(first, last, compat)
         else:
             self.bounds = member_range(first, last)
 
@@ -92,8 +93,8 @@ class Range:
             start, count = value.window_of_members(self.bounds, self.backwards)
         rest = max(count - self.offset, 0)
         if self.offset < 0:
-            # Valkey's skiplist reads a negative offset from the end (zslNthInRange).
-            rest = -self.offset if self.valkey and value.listpack is None and -self.offset <= count else 0
+            # The skiplist of 7.4, 8.0 and Valkey reads a negative offset from the end (zslNthInRange).
+            rest = -self.offset if self.from_end and value.listpack is None and -self.offset <= count else 0
         taken = rest if self.limit < 0 else min(rest, self.limit)
         return (start + rest - taken if self.backwards else start + count - rest), taken
 

@@ -19,7 +19,7 @@ from rillet.errors import Corrupt
 from rillet.structs.listpack import Listpack
 from rillet.structs.lzf import decompress
 from rillet.structs.ziplist import read_ziplist, write_ziplist
-from rillet.types.encoding_limits import EncodingLimits
+from rillet.types.encoding_limits import EncodingLimits, plain_threshold
 from rillet.types.list import List
 from rillet.types.rdb.primitives import EmptyValue, RdbReader, RdbWriter
 
@@ -79,7 +79,7 @@ def _new_list(limits: EncodingLimits) -> List:
     value = List(limits)
     elements = value.elements
     elements.single = False
-    elements.threshold = limits.quicklist_packed_threshold
+    elements.threshold = plain_threshold(limits)
     return value
 
 
