@@ -14,6 +14,8 @@ import pytest
 import rillet
 from rillet.inspector.security import HEADER
 from rillet.inspector.serving import Inspector, running
+from tests.inspector.pages import axe_source
+from tools.check_site import browser
 
 Open = Callable[..., "Client"]
 
@@ -58,6 +60,22 @@ def inspect() -> Iterator[Open]:
     """Return a function that serves an inspector until the test ends."""
     with ExitStack() as stack:
         yield lambda where, **options: stack.enter_context(inspecting(where, **options))
+
+
+@pytest.fixture(scope="module")
+def driver() -> Iterator[Any]:
+    found = browser()
+    found.set_window_size(1360, 1043)
+    yield found
+    found.quit()
+
+
+@pytest.fixture(scope="module")
+def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
+    source = axe_source(str(tmp_path_factory.mktemp("axe")))
+    if source is None:
+        pytest.skip("needs npm and a package registry for axe-core")
+    return source
 
 
 def fill(store: rillet.Store) -> None:

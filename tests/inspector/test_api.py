@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 
 import rillet
+from rillet.inspector import export as exporting
+from rillet.inspector.filters import parse_filters
 from rillet.inspector.layout.payload import read_payload
 from rillet.inspector.openapi import describe
 from tests.inspector.conftest import Client, Open, fill, inspecting
@@ -83,7 +85,8 @@ def test_the_overview(client: Client) -> None:
     assert {kind: one["keys"] for kind, one in types.items()} == {
         "stream": 2, "string": 1, "list": 1, "set": 2, "hash": 2, "zset": 2,
     }  # fmt: skip
-    assert all(one["measured"] == one["keys"] and one["error"] == 0 for one in types.values())
+    assert all(one["measured"] == one["keys"] and one["bytes"] > 0 for one in types.values())
+    assert found["find"] == {"complete": True, "seen": 10, "total": 10, "streams": 2, "most": 500}
     assert found["streams"][0]["name"] == "orders"
     check_lag(found["streams"][0]["groups"][0])
     assert found["history"][-1]["memory"] > 0
@@ -115,6 +118,22 @@ def test_filters(client: Client) -> None:
     assert found("total<3") == 2
     assert found("c4") == 248 - sum(found(f"customer=c{n}") for n in range(7) if n != 4)
     assert "not a number" in client.get("entries", 400, key="orders", where="n>x")["error"]
+    # A comma separates filters, in one parameter as in several.
+    assert found("customer=c1, n>=100") == found("customer=c1,n>=100,") == 21
+    assert found('customer=c1, lines~"1, \\x22tags"') == found("customer=c1, lines~1\\x2c \\x22tags") > 0
+
+
+def test_the_words_of_filters() -> None:
+    def parts(text: str) -> list[tuple[bytes, str, bytes]]:
+        return [(one.field, one.operator, one.value) for one in parse_filters([text])]
+
+    assert parts("carrier=UA, delay>30") == [(b"carrier", "=", b"UA"), (b"delay", ">", b"30")]
+    assert parts('name="Doe, Jane" , n>=3') == [(b"name", "=", b"Doe, Jane"), (b"n", ">=", b"3")]
+    assert parts("name=Doe\\x2c Jane") == [(b"name", "=", b"Doe, Jane")]
+    assert parts('lines~"sku": 1, x="y"') == [(b"lines", "~", b'"sku": 1'), (b"x", "=", b"y")]
+    assert parts(' UA, "late, twice",, ') == [(b"", "~", b"UA"), (b"", "~", b"late, twice")]
+    assert parts('a=, b!=""') == [(b"a", "=", b""), (b"b", "!=", b"")]
+    assert parts(" , ") == []
 
 
 def test_an_entry_with_its_json(client: Client) -> None:
@@ -153,7 +172,7 @@ def test_groups_and_pending(client: Client) -> None:
     assert first["fields"][0] == ["n", "0", 1, ""]
     only = client.get("pending", key="orders", group="billing", consumer="busy")["pending"]
     assert len(only) == 5
-    client.get("pending", 400, key="orders", group="nobody")
+    client.get("pending", 404, key="orders", group="nobody")
 
 
 def leaves(spans: list[Any]) -> Iterator[Any]:
@@ -232,8 +251,8 @@ def test_searches(client: Client) -> None:
 
 
 def test_exports(client: Client) -> None:
-    def fetch(form: str) -> bytes:
-        answer = client.http.get("/api/export", params={"key": "orders", "format": form})
+    def fetch(form: str, **more: Any) -> bytes:
+        answer = client.http.get("/api/export", params={"key": "orders", "format": form, **more})
         assert answer.status_code == 200
         assert answer.headers["content-disposition"] == f'attachment; filename="orders.{form}"'
         return answer.content
@@ -249,6 +268,61 @@ def test_exports(client: Client) -> None:
     assert table.num_rows == 248
     assert table["n"].to_pylist()[:4] == [0, 1, 2, 5]
     client.get("export", 400, key="orders", format="xml")
+    where = ["customer=c1, n>=100", "total<200"]
+    exact = [one for one in entries if one["fields"]["customer"] == "c1" and 100 <= int(one["fields"]["n"]) < 200 / 1.5]
+    assert [json.loads(line) for line in fetch("jsonl", where=where).splitlines()] == exact
+    table = parquet.read_table(io.BytesIO(fetch("parquet", where=where)))
+    assert table["id"].to_pylist() == [one["id"] for one in exact]
+    assert table["n"].to_pylist() == [int(one["fields"]["n"]) for one in exact]
+    later = parquet.read_table(io.BytesIO(fetch("parquet", where=where, start=exact[1]["id"])))
+    assert later.num_rows == len(exact) - 1
+    assert parquet.read_table(io.BytesIO(fetch("parquet", where=["customer=nobody"]))).num_rows == 0
+
+
+def test_a_parquet_export_is_never_cut(store: rillet.Store, inspect: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyarrow")
+    monkeypatch.setattr(exporting, "_PARQUET", 36)
+    client = inspect(store.path)
+    for where, status in ((["customer=c1"], 200), (["customer~c"], 400), ([], 400)):
+        answer = client.http.get("/api/export", params={"key": "orders", "format": "parquet", "where": where})
+        assert answer.status_code == status
+    assert "at most 36 entries" in answer.json()["error"]
+
+
+def test_empty_and_long_names(store: rillet.Store, inspect: Open) -> None:
+    """Redis allows an empty name of a stream, a group and a consumer, and one of thousands of characters."""
+    for name in ("", "n" * 3000):
+        store.execute("XADD", name, "7-1", name, "v")
+        store.execute("XGROUP", "CREATE", name, name, "0")
+        store.execute("XREADGROUP", "GROUP", name, name, "STREAMS", name, ">")
+    client = inspect(store.path, write=True)
+    for name in ("", "n" * 3000):
+        assert client.get("stream", key=name)["length"] == 1
+        assert client.get("entries", key=name)["entries"][0]["fields"][0][1] == "v"
+        assert client.get("groups", key=name)["groups"][0]["consumers"][0]["name"] == name
+        pending = client.get("pending", key=name, group=name, consumer=name)["pending"]
+        assert [one["id"] for one in pending] == ["7-1"]
+        assert client.get("bytes", key=name)["type"] == "stream"
+        answer = client.http.get("/api/export", params={"key": name, "format": "jsonl"})
+        assert (answer.status_code, json.loads(answer.text)["id"]) == (200, "7-1")
+        with client.http.stream("GET", "/api/feed", params={"stream": name, "tail": "1", "after": "0-0"}) as feed:
+            lines = feed.iter_lines()
+            while next(lines) != "event: entries":
+                pass
+            found = json.loads(next(lines).removeprefix("data: "))
+            assert (found["stream"], found["entries"][0]["id"]) == (name, "7-1")
+        act(client, action="delete-consumer", key=name, group=name, consumer=name)
+        assert store.stream(name).group(name, create=False).consumers() == []
+    assert client.get("streams")["streams"] == ["", "n" * 3000, "orders", "small"]
+    assert "missing" in client.post("preview", 400, action="claim", key="", group="", consumer="", ids=["7-1"])["error"]
+
+
+def test_commands_that_the_server_lists_as_dangerous(store: rillet.Store, inspect: Open) -> None:
+    client = inspect(store.path, write=True)
+    lines = {"flushall": True, "FLUSHDB ASYNC": True, "CONFIG SET maxmemory 0": True, "SET a b": False}
+    for line, dangerous in lines.items():
+        about = client.post("console", line=line, explain=True)
+        assert (about["writes"], about["dangerous"]) == (True, dangerous), line
 
 
 def test_errors_are_json(client: Client) -> None:
@@ -344,7 +418,8 @@ def test_nothing_is_written_without_write(store: rillet.Store, inspect: Open) ->
 
 def test_the_console_writes_after_a_confirmation(store: rillet.Store, inspect: Open) -> None:
     client = inspect(store.path, write=True)
-    assert client.post("console", line='SET  "a b" c', explain=True) == {"writes": True, "command": 'SET "a b" c'}
+    about = client.post("console", line='SET  "a b" c', explain=True)
+    assert about == {"writes": True, "command": 'SET "a b" c', "dangerous": False}
     client.post("console", 403, line='SET "a b" c')
     client.post("console", 403, line='SET "a b" c', confirm="SET a c")
     assert client.post("console", line='SET "a b" c', confirm='SET "a b" c')["value"] == "OK"

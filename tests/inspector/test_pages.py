@@ -18,10 +18,9 @@ import pytest
 import rillet
 from examples.flights import inspected
 from rillet.inspector.serving import running
-from tests.inspector.pages import Pages, axe_source, has_browser
+from tests.inspector.pages import Pages, has_browser
 from tests.inspector.test_security import hostile
 from tests.judge import redis_binary, running_redis
-from tools.check_site import browser
 
 pytestmark = [
     pytest.mark.once, pytest.mark.long, pytest.mark.timeout(900),
@@ -39,14 +38,6 @@ VIEWS = {
     "console": ("commands. Help appears",),
     "search": ("Keys", "Entries of a stream"),
 }
-
-
-@pytest.fixture(scope="module")
-def driver() -> Iterator[Any]:
-    found = browser()
-    found.set_window_size(1360, 1043)
-    yield found
-    found.quit()
 
 
 @pytest.fixture(params=PLACES, scope="module")
@@ -68,14 +59,6 @@ def where(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[st
             with rillet.open(path) as store:
                 inspected.fill(store, FLIGHTS)
             yield str(path)
-
-
-@pytest.fixture(scope="module")
-def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
-    source = axe_source(str(tmp_path_factory.mktemp("axe")))
-    if source is None:
-        pytest.skip("needs npm and a package registry for axe-core")
-    return source
 
 
 def test_each_view_on_each_place(driver: Any, where: str, axe: str, request: Any) -> None:

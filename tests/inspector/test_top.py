@@ -12,9 +12,10 @@ from pathlib import Path
 
 import httpx
 import pytest
-from textual.widgets import DataTable
+from textual.widgets import DataTable, Static
 
 import rillet
+from rillet.inspector import scanning
 from rillet.inspector.place import InspectedPlace
 from rillet.inspector.top import Top
 from tests.cli.test_observing import command, environment
@@ -55,6 +56,77 @@ def test_streams_and_groups_in_the_terminal(tmp_path: Path) -> None:
                 await pilot.pause()
                 assert rows(app)[0][0].startswith("[bold]")
                 await pilot.press("q")
+            place.close()
+
+        asyncio.run(look())
+
+
+def test_names_of_any_length_in_the_terminal(tmp_path: Path) -> None:
+    """A long name leaves the figures in sight, and is whole below the table; an empty one can be opened."""
+    long = "tenant:42:" + "long-name-" * 299
+    with rillet.open(tmp_path / "s.rillet") as store:
+        for name, length in (("", 3), (long, 2), ("\u6f22" * 40, 1)):
+            store.stream(name).add_many([{"n": n} for n in range(length)])
+            store.execute("XGROUP", "CREATE", name, name, "0")
+            store.execute("XREADGROUP", "GROUP", name, name, "STREAMS", name, ">")
+
+        async def look() -> None:
+            place = InspectedPlace(store.path or "")
+            app = Top(place)
+            async with app.run_test(size=(110, 30)) as pilot:
+
+                async def shown(count: int) -> list[list[str]]:
+                    while len(rows(app)) < count or "…" in [cell for row in rows(app) for cell in row]:
+                        await pilot.pause(0.1)
+                        app.refresh_figures()
+                    return rows(app)
+
+                found = await shown(3)
+                assert [row[:2] for row in found] == [
+                    ["(empty name)", "3"], ["tenant:42:long-name-lo…g-name-", "2"],
+                    ["漢漢漢漢漢漢漢漢漢漢漢…漢漢漢", "1"],
+                ]  # fmt: skip
+                table = app.query_one(DataTable)
+                assert sum(column.get_render_width(table) for column in table.columns.values()) <= 110
+                name = app.query_one("#name", Static)
+                assert str(name.render()) == ""
+                await pilot.press("down")
+                await pilot.pause()
+                assert str(name.render()) == long
+                # The cursor stays at the stream when the order changes.
+                await pilot.press("s", "s", "s")
+                await pilot.pause()
+                assert rows(app)[table.cursor_row][0].startswith("tenant:42:")
+                table.move_cursor(row=0)
+                await pilot.press("enter")
+                await pilot.pause()
+                assert app.opened == ""
+                assert [row[0] for row in await shown(2)] == ["(empty name)", "  (empty name)"]
+                await pilot.press("escape")
+            place.close()
+
+        asyncio.run(look())
+
+
+def test_the_search_for_streams_in_the_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says how many keys were searched, and lists a stream when it is found."""
+    monkeypatch.setattr(scanning, "STEP_OF_TYPE", 1)
+    with rillet.open(tmp_path / "s.rillet") as store:
+        store.execute("MSET", *(word for n in range(500) for word in (f"key:{n}", n)))
+        store.stream("s").add({"f": "v"})
+
+        async def look() -> None:
+            place = InspectedPlace(store.path or "")
+            app = Top(place)
+            async with app.run_test(size=(140, 30)) as pilot:
+                seen = set()
+                while not app.sampler.has_streams():
+                    seen.add(str(app.query_one("#status", Static).render()))
+                    await pilot.pause(0.05)
+                assert any(re.match(r"searching for streams: \d+ of 501 keys; ", one) for one in seen)
+                app.refresh_figures()
+                assert str(app.query_one("#status", Static).render()).startswith("501 keys, ")
+                assert rows(app)[0][:2] == ["s", "1"]
             place.close()
 
         asyncio.run(look())

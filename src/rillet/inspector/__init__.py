@@ -4,7 +4,8 @@
     text         hostile bytes as printable text, and back
     place        what is inspected: a directory, a server, a cluster
     budget       the bound on what the inspector costs the server at rest
-    sampling     keys by type and size, from small steps of SCAN; streams, memory, clients, slow log
+    scanning     passes over all keys in small steps of SCAN: the streams; keys by type and size
+    sampling     what the overview shows, step by step: these passes, figures of streams, memory, clients, slow log
     streams      pages of entries, filters, JSON values           blocks   the bytes of a key
     groups       lag, consumers, pending entries                  actions  claim, ack, ... as commands with a preview
     console      commands with help from the command table        search   keys and entries, streamed

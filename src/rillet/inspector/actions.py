@@ -76,10 +76,18 @@ def _seal(commands: list[list[bytes]]) -> str:
 
 
 def _word(request: dict[str, Any], name: str) -> bytes:
+    """Return the name of something that exists: it may be empty."""
     value = request.get(name)
-    if not isinstance(value, str) or not value:
+    if not isinstance(value, str):
         raise ValueError(f"{name!r} is missing")
     return from_text(value)
+
+
+def _new_word(request: dict[str, Any], name: str) -> bytes:
+    """Return a name that the user types: an empty one was forgotten."""
+    if not request.get(name):
+        raise ValueError(f"{name!r} is missing")
+    return _word(request, name)
 
 
 def _ids(request: dict[str, Any]) -> list[bytes]:
@@ -92,7 +100,7 @@ def _ids(request: dict[str, Any]) -> list[bytes]:
 
 
 def _claim(place: InspectedPlace, store: Store, request: dict[str, Any]) -> list[list[bytes]]:
-    key, group, consumer = (_word(request, name) for name in ("key", "group", "consumer"))
+    key, group, consumer = _word(request, "key"), _word(request, "group"), _new_word(request, "consumer")
     idle = int(request.get("min_idle", 0))
     return [[b"XCLAIM", key, group, consumer, b"%d" % max(0, idle), *_ids(request)]]
 
@@ -131,7 +139,7 @@ def _copied(place: InspectedPlace, store: Store, request: dict[str, Any], target
 
 
 def _dead_letter(place: InspectedPlace, store: Store, request: dict[str, Any]) -> list[list[bytes]]:
-    target = _word(request, "target")
+    target = _new_word(request, "target")
     if target == _word(request, "key"):
         raise ValueError("'target' is the stream itself: use requeue to add the entries again")
     return _copied(place, store, request, target)

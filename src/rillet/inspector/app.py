@@ -78,8 +78,8 @@ class Api:
     async def overview(self, request: Request) -> Response:
         """Keys by type and size, memory, slow log, clients, streams."""
         with self.sampler.watch():
-            if not self.sampler.version:
-                await _in_thread(lambda: self.sampler.wait(0, 2.0))
+            if not self.sampler.has_streams():
+                await _in_thread(lambda: self.sampler.wait_for_streams(2.0))
             return _json(self.sampler.snapshot())
 
     async def streams(self, request: Request) -> Response:
@@ -133,7 +133,7 @@ class Api:
     async def pending(self, request: Request) -> Response:
         """Pending entries of a group, each with its entry."""
         key, group = _text(request, "key"), _text(request, "group")
-        consumer = _text(request, "consumer", "") or None
+        consumer = _optional(request, "consumer")
         idle, count = _number(request, "idle", 0), _number(request, "count", groups.PAGE)
         start = _position(request, "start", "-")
         return _json(await self.place.ask(lambda store: groups.pending_page(
@@ -158,7 +158,7 @@ class Api:
         """The live updates of a page (SSE)."""
         if self.feeds.open >= FEEDS:
             raise console.Refused(f"more than {FEEDS} pages are open")
-        key = _text(request, "stream", "") or None
+        key = _optional(request, "stream")
         tail = None
         if key is not None and request.query_params.get("tail", "") in ("1", "true"):
             # A browser that reconnects sends no position of ours: the tail begins at the present end again.
@@ -201,7 +201,8 @@ class Api:
         if body.get("explain"):
             def explain(store: Store) -> dict[str, Any]:
                 argv = console.split_words(line)
-                return {"writes": console.check(self.place, store, argv), "command": console.join_words(argv)}
+                return {"writes": console.check(self.place, store, argv), "command": console.join_words(argv),
+                        "dangerous": console.is_dangerous(store, argv)}  # fmt: skip
 
             return _json(await self.place.ask(explain))
         if "confirm" in body:
@@ -295,6 +296,11 @@ async def _body(request: Request) -> dict[str, Any]:
 def _text(request: Request, name: str, default: str | None = None) -> bytes:
     value = request.query_params[name] if default is None else request.query_params.get(name, default)
     return from_text(value)
+
+
+def _optional(request: Request, name: str) -> bytes | None:
+    """Return a name, which may be empty; None if the parameter is missing."""
+    return _text(request, name) if name in request.query_params else None
 
 
 def _number(request: Request, name: str, default: int) -> int:

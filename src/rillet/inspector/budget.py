@@ -6,7 +6,8 @@
 The time of an exchange is measured here, at the client. It includes the network and the inspector's own work, so it is
 an upper bound of the time that the server's thread spent. After each step at rest the sampler pauses until its share is
 kept: a step of 2 ms is followed by a pause of 198 ms. A step is small (a SCAN of 100 keys), so no other client waits
-long for it. A search runs in small steps, too, with a larger share, because a user waits for it.
+long for it. A search runs in small steps, too, with a larger share, because a user waits for it; so does the first pass
+of the sampler.
 """
 
 from __future__ import annotations

@@ -193,6 +193,14 @@ def check(place: InspectedPlace, store: Store, argv: list[bytes]) -> bool:
     return True
 
 
+def is_dangerous(store: Store, argv: list[bytes]) -> bool:
+    """Return whether the server has a command in its category @dangerous, as FLUSHALL: its name must be typed again."""
+    name = decode(argv[0]).lower()
+    facts = _info(store, f"{name}|{decode(argv[1]).lower()}" if len(argv) > 1 else name) or _info(store, name)
+    categories = facts[6] if facts is not None and len(facts) > 6 else ()
+    return b"@dangerous" in {one if isinstance(one, bytes) else str(one).encode() for one in categories}
+
+
 def _info(store: Store, name: str) -> Any:
     try:
         found = store.execute("COMMAND", "INFO", name)
@@ -268,5 +276,5 @@ def _usage(argument: dict[str, Any]) -> str:
     return f"[{text}]" if "optional" in flags else text
 
 
-__all__ = ["Refused", "check", "command_table", "join_words", "reply_tree", "run_confirmed", "run_line",
+__all__ = ["Refused", "check", "command_table", "is_dangerous", "join_words", "reply_tree", "run_confirmed", "run_line",
            "split_words"]  # fmt: skip

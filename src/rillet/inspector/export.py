@@ -2,7 +2,7 @@
 
     csv      id, time, and a column for each field of the first 1,000 entries; other fields as JSON in `other_fields`
     jsonl    {"id": ..., "time": ..., "fields": {...}}; exact, in the notation of rillet.inspector.text
-    parquet  columns of the narrowest types that fit (Stream.to_arrow); needs pyarrow
+    parquet  columns of the narrowest types that fit (Stream.to_arrow), at most 1,000,000 entries; needs pyarrow
 
 A text in CSV that a spreadsheet would run as a formula ("=cmd()") gets an apostrophe, which numbers do not.
 """
@@ -15,8 +15,10 @@ import json
 import tempfile
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any
 
+import rillet
 from rillet.errors import StoreError
 from rillet.inspector.filters import FieldFilter, matches
 from rillet.inspector.place import InspectedPlace
@@ -39,9 +41,7 @@ def export(place: InspectedPlace, key: bytes, form: str, start: str, end: str, f
            most: int = MOST) -> Iterator[bytes]:  # fmt: skip
     """Yield the bytes of the export; ValueError for an unknown format. O(entries)"""
     if form == "parquet":
-        if filters:
-            raise ValueError("a Parquet export has no filters: use jsonl or csv")
-        return _parquet(place, key, start, end, min(most, _PARQUET))
+        return _parquet(place, key, start, end, filters, min(most, _PARQUET))
     rows = _rows(place, key, start, end, filters, most)
     if form == "jsonl":
         return _json_lines(rows)
@@ -127,13 +127,15 @@ def _cell(raw: bytes) -> str:
     return text
 
 
-def _parquet(place: InspectedPlace, key: bytes, start: str, end: str, most: int) -> Iterator[bytes]:
+def _parquet(place: InspectedPlace, key: bytes, start: str, end: str, filters: list[FieldFilter],
+             most: int) -> Iterator[bytes]:  # fmt: skip
     try:
         from pyarrow import parquet
     except ModuleNotFoundError as error:
         raise StoreError("an export to Parquet needs pyarrow: pip install 'rillet[arrow]'") from error
-    with place.budget.asking():
-        table = place.call(lambda store: store.stream(key).to_arrow(start, end, count=most))
+    table = _table(place, key, start, end, filters, most + 1)
+    if table.num_rows > most:
+        raise ValueError(f"a Parquet export has at most {most:,} entries: choose a range, or use csv or jsonl")
 
     def parts() -> Iterator[bytes]:
         with tempfile.TemporaryFile() as file:
@@ -143,6 +145,18 @@ def _parquet(place: InspectedPlace, key: bytes, start: str, end: str, most: int)
                 yield part
 
     return parts()
+
+
+def _table(place: InspectedPlace, key: bytes, start: str, end: str, filters: list[FieldFilter], most: int) -> Any:
+    """Return the entries as an Arrow table, whose columns fit those that match: they become a stream in memory."""
+    if not filters:
+        with place.budget.asking():
+            return place.call(lambda store: store.stream(key).to_arrow(start, end, count=most))
+    with rillet.open() as matching:
+        rows = _rows(place, key, start, end, filters, most)
+        while batch := list(islice(rows, _PAGE)):
+            matching.run_many([[b"XADD", key, raw_id, *flat] for raw_id, flat in batch])
+        return matching.stream(key).to_arrow()
 
 
 __all__ = ["FORMATS", "MOST", "export", "time_of"]

@@ -1,6 +1,6 @@
 """The one event stream of a page (SSE): overview figures as they change, and the new entries of a stream.
 
-    event: overview   the figures of the sampler, at most once a second
+    event: overview   the figures of the sampler, once a second at most; more often while streams are searched for
     event: entries    {"stream": ..., "entries": [...], "skipped": true if the producer was faster than a reader}
     event: problem    the place cannot be read at the moment; the stream goes on
 
@@ -30,6 +30,7 @@ FEEDS = 16
 _BURST = 200  # entries of an event
 _TAIL = 100  # entries that are shown after a gap
 _PERIOD = 0.4  # seconds between two events of entries
+_FIRST = 0.25  # seconds between two events of the overview while the streams are searched for
 _BLOCK = b"1000"
 _ALIVE = 15.0
 
@@ -106,7 +107,7 @@ class Feeds:
                 if version != self._sampler.version:
                     version = self._sampler.version
                     await queue.put(event("overview", self._sampler.snapshot()))
-                await asyncio.sleep(1.0)
+                await asyncio.sleep(_FIRST if not self._sampler.has_streams() else 1.0)
 
     async def _entries(self, queue: asyncio.Queue[bytes], tail: Tail) -> None:
         loop = asyncio.get_running_loop()

@@ -14,6 +14,25 @@ def number(value: float | None) -> str:
     return "?" if value is None else f"{value:,.0f}"
 
 
+def named(text: str) -> str:
+    """Return a name as a person reads it: Redis allows an empty one."""
+    return text or "(empty name)"
+
+
+def shortened(text: str, most: int) -> str:
+    """Return a text without its middle if it has more than so many characters: names often differ at the end."""
+    end = most // 4
+    return text if len(text) <= most else f"{text[: most - end - 1]}…{text[len(text) - end :]}"
+
+
+def known_streams(found: dict[str, Any]) -> str:
+    """Return what the sampler does not know about the streams yet, in words; "" if it lists all of them."""
+    find, listed = found["find"], len(found["streams"])
+    if not find["complete"]:
+        return f"searching for streams: {number(find['seen'])} of {number(find['total'])} keys"
+    return f"the {number(listed)} longest of {number(find['streams'])} streams" if listed < find["streams"] else ""
+
+
 def worst_lag(stream: dict[str, Any]) -> int | None:
     """Return the most lag among the groups; None if there is no group with a known lag."""
     return max((group["lag"] for group in stream["groups"] if group["lag"] is not None), default=None)
@@ -25,12 +44,14 @@ def oldest_of(stream: dict[str, Any]) -> int | None:
 
 
 def stream_cells(stream: dict[str, Any]) -> tuple[str, ...]:
-    """Return the cells of a stream's row."""
+    """Return the cells of a stream's row; "…" for figures that were not read yet."""
+    if stream["age"] is None:
+        return (named(stream["name"]), number(stream["length"]), *["…"] * 6)
     lag = worst_lag(stream)
     pending = sum(group["pending"] for group in stream["groups"])
     groups = len(stream["groups"])
     return (
-        stream["name"], number(stream["length"]), size(stream["bytes"]),
+        named(stream["name"]), number(stream["length"]), size(stream["bytes"]),
         "-" if stream["rate"] is None else f"{stream['rate']:,.1f}/s", str(groups),
         number(lag) if lag is not None else "?" if groups else "-", number(pending) if groups else "-",
         duration(oldest_of(stream)),
@@ -42,13 +63,14 @@ def group_cells(group: dict[str, Any]) -> list[tuple[str, ...]]:
     lag = "unknown" if group["lag"] is None else ("" if group["lag_exact"] else "<= ") + number(group["lag"])
     deliveries = "-" if group["deliveries"] is None else str(group["deliveries"])
     rows: list[tuple[str, ...]] = [
-        (group["name"], lag, number(group["pending"]), duration(group["oldest_ms"]), deliveries,
+        (named(group["name"]), lag, number(group["pending"]), duration(group["oldest_ms"]), deliveries,
          str(group["last_delivered_id"]))
     ]  # fmt: skip
     for one in sorted(group["consumers"], key=lambda one: -one["pending"]):
         note = "stuck" if one["pending"] and one["idle_ms"] > _STUCK else ""
-        rows.append((f"  {one['name']}", "", number(one["pending"]), duration(one["idle_ms"]), "", note))
+        rows.append((f"  {named(one['name'])}", "", number(one["pending"]), duration(one["idle_ms"]), "", note))
     return rows
 
 
-__all__ = ["group_cells", "number", "oldest_of", "stream_cells", "worst_lag"]
+__all__ = ["group_cells", "known_streams", "named", "number", "oldest_of", "shortened", "stream_cells",
+           "worst_lag"]  # fmt: skip

@@ -9,7 +9,8 @@ import rillet
 _KEY = ("key", "string", True, "the key, in printable notation: a\\xff for bytes that are not text")
 _START = ("start", "string", False, "first position: -, an ID, (ID to exclude it, or milliseconds; default -")
 _END = ("end", "string", False, "last position; default +")
-_WHERE = ("where", "array", False, "filters that must all match: carrier=UA, delay>=30, text~error, or a word")
+_WHERE = ("where", "array", False,
+          "filters that must all match, also separated by commas: carrier=UA, delay>=30, text~error, or a word")
 _GROUP = ("group", "string", True, "the consumer group")
 Parameter = tuple[str, str, bool, str]
 _READS: tuple[tuple[str, str, str, tuple[Parameter, ...]], ...] = (
@@ -29,7 +30,7 @@ _READS: tuple[tuple[str, str, str, tuple[Parameter, ...]], ...] = (
         _KEY, ("id", "string", True, "an ID"))),
     ("groups", "Groups of a stream: lag, consumers, ages of pending entries", "object", (_KEY,)),
     ("pending", "Pending entries of a group, each with its entry", "object", (
-        _KEY, _GROUP, _START, ("consumer", "string", False, "only its entries"),
+        _KEY, _GROUP, _START, ("consumer", "string", False, "only its entries; the name may be empty"),
         ("idle", "integer", False, "only entries delivered so many milliseconds ago"),
         ("count", "integer", False, "the most entries; default 50"))),
     ("bytes", "The blocks of a key, one as annotated spans, and the rax of a stream", "object", (
@@ -49,7 +50,7 @@ _READS: tuple[tuple[str, str, str, tuple[Parameter, ...]], ...] = (
 _ACTS: tuple[tuple[str, str, tuple[Parameter, ...]], ...] = (
     ("console", "Run a command: a read, or with --write a confirmed write", (
         ("line", "string", True, "the command, as for redis-cli"),
-        ("explain", "boolean", False, "only return whether it writes"),
+        ("explain", "boolean", False, "only return whether it writes, and whether the server lists it as dangerous"),
         ("confirm", "string", False, "the command as `explain` returned it, to run a write"))),
     ("preview", "The commands of an action; nothing is written", ()),
     ("act", "Run an action whose commands were confirmed", (

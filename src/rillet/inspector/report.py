@@ -12,7 +12,7 @@ from html import escape
 from typing import Any
 
 from rillet.errors import CommandError
-from rillet.inspector.figures import number, oldest_of, worst_lag
+from rillet.inspector.figures import named, number, oldest_of, shortened, worst_lag
 from rillet.inspector.groups import pending_page
 from rillet.inspector.place import InspectedPlace
 from rillet.inspector.sampling import stream_row
@@ -24,6 +24,7 @@ from rillet.units import duration, size
 STREAMS = 50
 """The most streams of a report; the longest ones."""
 _OLDEST = 10
+_NAME = 60  # characters of a name
 _WIDTH, _HEIGHT, _LEFT, _BOTTOM = 960, 150, 62, 22
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1c2426; --muted: #566166; --line: #dde1de; --card: #fff; --bg: #f5f6f4;
@@ -76,9 +77,14 @@ _STREAM_HEAD = ("Stream", "Entries", "Memory", "Groups", "Most lag", "Pending", 
 
 def _stream_cells(row: dict[str, Any]) -> list[str]:
     groups = row["groups"]
-    return [f"<code>{escape(row['name'])}</code>", number(row["length"]), size(row["bytes"]), str(len(groups)),
+    return [_name(row["name"]), number(row["length"]), size(row["bytes"]), str(len(groups)),
             number(worst_lag(row)) if groups else "-", number(sum(one["pending"] for one in groups)),
             duration(oldest_of(row)), f"<code>{escape(str(row['last_id'] or '-'))}</code>"]  # fmt: skip
+
+
+def _name(text: str) -> str:
+    """Return a name as HTML: a long one without its middle, with the whole name in the tooltip."""
+    return f'<code title="{escape(text)}">{escape(shortened(named(text), _NAME))}</code>'
 
 
 def _table(head: Iterable[str], rows: Iterable[list[str]]) -> str:
@@ -89,7 +95,7 @@ def _table(head: Iterable[str], rows: Iterable[list[str]]) -> str:
 
 def _stream(store: Store, row: dict[str, Any]) -> Iterator[str]:
     key = from_text(row["name"])
-    yield f"<section><h2><code>{escape(row['name'])}</code></h2>"
+    yield f"<section><h2>{_name(row['name'])}</h2>"
     try:
         yield _chart(timeline(store.stream(key)))
     except CommandError as error:  # it was deleted meanwhile
@@ -108,10 +114,10 @@ def _stream(store: Store, row: dict[str, Any]) -> Iterator[str]:
 def _group_cells(group: dict[str, Any]) -> list[str]:
     lag = "unknown" if group["lag"] is None else ("" if group["lag_exact"] else "&le; ") + number(group["lag"])
     note = f'<br><span class="muted">{escape(group["lag_note"])}</span>' if group["lag_note"] else ""
-    consumers = ", ".join(f"{escape(one['name'])} ({one['pending']}, idle {duration(one['idle_ms'])})"
+    consumers = ", ".join(f"{_name(one['name'])} ({one['pending']}, idle {duration(one['idle_ms'])})"
                           for one in group["consumers"][:20])  # fmt: skip
     more = f" and {len(group['consumers']) - 20} more" if len(group["consumers"]) > 20 else ""
-    return [f"<code>{escape(group['name'])}</code>", lag + note, number(group["pending"]), duration(group["oldest_ms"]),
+    return [_name(group["name"]), lag + note, number(group["pending"]), duration(group["oldest_ms"]),
             str(group["deliveries"] or "-"), f"<code>{escape(group['last_delivered_id'])}</code>",
             consumers + more]  # fmt: skip
 
@@ -125,10 +131,10 @@ def _oldest(store: Store, key: bytes, group: dict[str, Any]) -> str:
     rows = []
     for one in sorted(page, key=lambda one: -one["idle"])[:_OLDEST]:
         fields = "no longer in the stream" if one["gone"] else " ".join(
-            f"{name}={value[:40]}" for name, value, _, _ in (one["fields"] or [])[:6])  # fmt: skip
-        rows.append([f"<code>{escape(one['id'])}</code>", f"<code>{escape(one['consumer'] or 'released')}</code>",
+            f"{name[:40]}={value[:40]}" for name, value, _, _ in (one["fields"] or [])[:6])  # fmt: skip
+        rows.append([f"<code>{escape(one['id'])}</code>", f"{_name(one['consumer'] or 'released')}",
                      duration(one["idle"]), str(one["deliveries"]), f"<code>{escape(fields)}</code>"])  # fmt: skip
-    return (f"<h3>Pending of <code>{escape(group['name'])}</code> by age: {ages}</h3>"
+    return (f"<h3>Pending of {_name(group['name'])} by age: {ages}</h3>"
             + _table(("Entry", "Held by", "For", "Deliveries", "Fields"), rows))  # fmt: skip
 
 

@@ -2,101 +2,52 @@
 
     pulse     INFO, DBSIZE: memory, operations, clients over time             every 2 s at most
     notes     SLOWLOG GET, CLIENT LIST (of up to 1,000 clients)               every 10 s
-    scan      SCAN of 100 keys, their TYPE, MEMORY USAGE of ten of them       one step at a time, pass after pass
-    streams   length, rate, groups and lag of a few streams                   in turn
+    find      SCAN with TYPE stream, and XLEN of what it finds                pass after pass (scanning.StreamPass)
+    figures   rate, groups and lag of a few streams                           in turn: new ones first, longest first
+    keys      type and size of every key                                      pass after pass (scanning.KeyPass)
 
 One thread does one step, then pauses until its share of a core is kept (Budget). It works while somebody looks
-(`watch`), and stops otherwise. The figures of a pass are published when the pass is complete; during the first pass the
-figures are those of the keys seen so far, and `progress` says how many.
+(`watch`), and stops otherwise. The kinds of work that are due take turns.
 
-**Honest sizes.** MEMORY USAGE of every key would cost too much, so a random sample of each step is measured. The total
-of a type is its number of keys times the mean of the sample, with the half width of the 95 % interval. A sample of all
-keys has no such uncertainty. Sizes of keys are heavy-tailed: a sample that missed the largest keys is too low, so the
-number of measured keys is always beside the total.
+**The first pass is not at rest.** A user who opens the page waits for it, so until everything was read once, and for a
+minute at most, the sampler takes the share of a search.
+
+The figures of a pass are published when the pass is complete. During the first pass they are those of the keys seen so
+far, and `seen` beside `total` says how many. A stream is listed as soon as it is found; until its figures are read, its
+row has its name and its length, and `age` None.
+
+**One size for one key.** Every key is measured with MEMORY USAGE. A stream in the list of the largest keys has the size
+of the table of streams.
 """
 
 from __future__ import annotations
 
 import contextlib
-import math
-import random
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from rillet.errors import CommandError, RilletError
+from rillet.inspector.budget import SEARCH_SHARE, pause_after
 from rillet.inspector.place import InspectedPlace
+from rillet.inspector.scanning import LARGEST, STREAMS, KeyPass, StreamPass
 from rillet.inspector.text import to_text
 from rillet.real_time import monotonic
 from rillet.store.encoding import decode, encode_name
 from rillet.store.stats import StreamStats, plain
 from rillet.store.store import Store
-from rillet.store.transports.cluster import ClusterTransport
-from rillet.store.transports.transport import raised
 
-STEP = 100
-"""The keys of a step of SCAN."""
-STREAMS = 500
-"""The most streams whose figures are collected."""
-_MEASURED = 10  # keys of a step whose memory is measured
-_LARGEST = 20
-_PULSE, _NOTES, _PASS = 2.0, 10.0, 60.0  # seconds between two of a kind
+_PULSE, _NOTES, _FIND, _PASS = 2.0, 10.0, 10.0, 60.0  # seconds between two of a kind
+_FIGURES = 5.0  # seconds between two readings of a stream
 _BATCH = 4  # streams of a step
 _POINTS = 1800
 _CLIENTS = 1000
-_IDLE = 0.25  # the shortest pause
-_EAGER = 8  # the first steps, which are what the user asked for by opening the page: they are not at rest
+_IDLE = 0.25  # the shortest pause at rest
+_FIRST = 60.0  # the longest time for which the sampler works as fast as a search
 _LINGER = 10.0  # seconds for which it works after the last one looked, so that repeated requests find figures
-
-
-@dataclass
-class TypeSample:
-    """The keys of a type: how many were seen, how many were measured, and the sums of their sizes."""
-
-    keys: int = 0
-    measured: int = 0
-    total: float = 0.0
-    squares: float = 0.0
-
-    def add(self, size: int) -> None:
-        """Add the size of a measured key."""
-        self.measured += 1
-        self.total += size
-        self.squares += float(size) * size
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the estimate for JSON: bytes, and the half width of the 95 % interval (None below two keys)."""
-        if not self.measured:
-            return {"keys": self.keys, "measured": 0, "bytes": None, "error": None}
-        mean = self.total / self.measured
-        error: float | None = None
-        if self.measured >= self.keys:
-            error = 0.0
-        elif self.measured > 1:
-            variance = max(0.0, self.squares - self.measured * mean * mean) / (self.measured - 1)
-            error = 1.96 * math.sqrt(variance / self.measured) * self.keys
-        return {"keys": self.keys, "measured": self.measured, "bytes": round(mean * self.keys),
-                "error": None if error is None else round(error)}  # fmt: skip
-
-
-@dataclass
-class KeyPass:
-    """One pass of SCAN over all keys: figures by type, the largest keys, the streams."""
-
-    began: float = field(default_factory=time.time)
-    seen: int = 0
-    types: dict[str, TypeSample] = field(default_factory=dict)
-    largest: list[tuple[int, str, str]] = field(default_factory=list)
-    streams: dict[bytes, None] = field(default_factory=dict)
-    complete: bool = False
-
-    def measure(self, key: bytes, kind: str, size: int) -> None:
-        """Add the size of a key."""
-        self.types[kind].add(size)
-        self.largest = sorted([*self.largest, (size, to_text(key)[:200], kind)], reverse=True)[:_LARGEST]
 
 
 class Sampler:
@@ -109,18 +60,20 @@ class Sampler:
         self._watchers = 0
         self._closed = False
         self._linger = 0.0
-        self._eager = _EAGER
+        self._first_until: float | None = None  # until then, the first pass is not at rest; None before the start
         self._thread: threading.Thread | None = None
         self._pulses: deque[dict[str, Any]] = deque(maxlen=_POINTS)
         self._about: dict[str, Any] = {}
         self._slow: list[dict[str, Any]] = []
         self._clients: dict[str, Any] = {}
-        self._pass, self._published = KeyPass(), KeyPass()
-        self._cursors: list[tuple[int, bytes]] = []
+        # The pass that runs, and the last complete one; during the first pass both are the same.
+        self._keys_now = self._keys_done = KeyPass()
+        self._find_now = self._find_done = StreamPass()
+        self._keys_at: float | None = None  # when the last complete pass over the keys ended
         self._streams: dict[bytes, tuple[float, StreamStats]] = {}
-        self._turn: deque[bytes] = deque()
+        self._turn = 0
         self._focus: dict[bytes, float] = {}
-        self._next_pass = self._last_pulse = self._last_notes = 0.0
+        self._next_find = self._next_pass = self._last_pulse = self._last_notes = 0.0
         self._keys = 0
         self.problem = ""
         self.version = 0
@@ -163,6 +116,15 @@ class Sampler:
             self._wake.wait_for(lambda: self.version != version or self._closed, seconds)
             return self.version
 
+    def wait_for_streams(self, seconds: float) -> None:
+        """Wait until the streams were found and read once, at most so long."""
+        with self._guard:
+            self._wake.wait_for(lambda: self.has_streams() or self._closed, seconds)
+
+    def has_streams(self) -> bool:
+        """Return whether the streams were found and read once."""
+        return self._find_done.scan.complete and all(key in self._streams for key in list(self._find_done.lengths))
+
     def _work(self) -> None:
         while True:
             with self._guard:
@@ -170,9 +132,10 @@ class Sampler:
                     self._wake.wait()
                 if self._closed:
                     return
-            eager, self._eager = self._eager > 0, self._eager - 1
+            first = self._is_first()
+            began = monotonic()
             try:
-                with self._place.budget.asking() if eager else self._place.budget.resting():
+                with self._place.budget.asking() if first else self._place.budget.resting():
                     self._place.call(self._step)
                 self.problem = ""
             except (RilletError, OSError) as error:
@@ -181,8 +144,19 @@ class Sampler:
             with self._guard:
                 self.version += 1
                 self._wake.notify_all()
-            if not eager:
+            if first:
+                self._sleep(pause_after(monotonic() - began, SEARCH_SHARE))
+            else:
                 self._sleep(max(_IDLE, self._place.budget.pause()))
+
+    def _is_first(self) -> bool:
+        """Return whether the sampler still reads what the user waits for: everything, once."""
+        now = monotonic()
+        if self._first_until is None:
+            self._first_until = now + _FIRST
+        if now < self._first_until and self._keys_done.scan.complete and self.has_streams():
+            self._first_until = now
+        return now < self._first_until
 
     def _sleep(self, seconds: float) -> None:
         """Sleep, but end at once when the sampler is closed."""
@@ -216,13 +190,17 @@ class Sampler:
             focused = [key for key in self._focus if now - self._streams.get(key, (0.0,))[0] >= 1.0]
         if focused:
             return lambda store: self._take_streams(store, focused[:_BATCH])
-        # The pass over the keys and the rounds over the streams take turns.
-        if self._scanning(now) and (self.version % 2 or not self._turn_of(now)):
-            return self._take_keys
-        due = self._turn_of(now)
-        return (lambda store: self._take_streams(store, due)) if due else self._take_pulse_later
+        due: list[Callable[[Store], None]] = []
+        if not self._find_now.scan.complete or now >= self._next_find:
+            due.append(self._find_streams)
+        if keys := self._turn_of(now):
+            due.append(lambda store: self._take_streams(store, keys))
+        if not self._keys_now.scan.complete or now >= self._next_pass:
+            due.append(self._take_keys)
+        self._turn += 1
+        return due[self._turn % len(due)] if due else self._take_nothing
 
-    def _take_pulse_later(self, store: Store) -> None:
+    def _take_nothing(self, store: Store) -> None:
         """Do nothing: no step is due."""
 
     def _take_pulse(self, store: Store) -> None:
@@ -251,56 +229,38 @@ class Sampler:
             return
         self._clients = {"count": len(lines), "list": [_client(line) for line in lines[:_CLIENTS]], "note": ""}
 
-    def _scanning(self, now: float) -> bool:
-        return bool(self._cursors) or now >= self._next_pass
+    def _find_streams(self, store: Store) -> None:
+        if self._find_now.scan.complete:
+            self._find_now = StreamPass()
+        found = self._find_now.step(store)
+        # A few new streams are listed with their figures at once.
+        self._take_streams(store, [key for key in found if key not in self._streams][:_BATCH])
+        self._find_now.keep(found)
+        if self._find_now.scan.complete:
+            self._find_done = self._find_now
+            self._next_find = monotonic() + _FIND
+            with self._guard:
+                kept = {*self._find_done.lengths, *self._focus}
+                self._streams = {key: one for key, one in self._streams.items() if key in kept}
 
     def _take_keys(self, store: Store) -> None:
-        shards = shards_of(store)
-        if not self._cursors:
-            self._pass = KeyPass()
-            self._cursors = [(number, b"0") for number in range(len(shards))]
-        number, cursor = self._cursors[0]
-        if number >= len(shards):
-            self._cursors = []
-            return
-        cursor, names = raised(shards[number]([b"SCAN", cursor, b"COUNT", b"%d" % STEP]))
-        self._cursors[0] = (number, cursor)
-        if names:
-            self._take_some(store, names)
-        if cursor == b"0":
-            self._cursors.pop(0)
-        if not self._cursors:
-            self._pass.complete = True
-            self._published = self._pass
-            self._next_pass = monotonic() + _PASS
-            with self._guard:
-                self._streams = {key: one for key, one in self._streams.items() if key in self._pass.streams}
+        if self._keys_now.scan.complete:
+            self._keys_now = KeyPass()
+        self._keys_now.step(store)
+        if self._keys_now.scan.complete:
+            self._keys_done = self._keys_now
+            self._keys_at = monotonic()
+            self._next_pass = self._keys_at + _PASS
 
-    def _take_some(self, store: Store, names: list[bytes]) -> None:
-        kinds = [decode(kind) for kind in store.run_many([[b"TYPE", name] for name in names])]
-        found = self._pass
-        for name, kind in zip(names, kinds, strict=True):
-            if kind == "none":
-                continue
-            found.seen += 1
-            found.types.setdefault(kind, TypeSample()).keys += 1
-            if kind == "stream" and len(found.streams) < STREAMS:
-                found.streams[name] = None
-        present = [one for one in zip(names, kinds, strict=True) if one[1] != "none"]
-        chosen = present if len(present) <= _MEASURED else random.sample(present, _MEASURED)
-        try:
-            sizes = store.run_many([[b"MEMORY", b"USAGE", name, b"SAMPLES", b"5"] for name, _ in chosen])
-        except CommandError:
-            return  # no permission
-        for (name, kind), size in zip(chosen, sizes, strict=True):
-            if size is not None:
-                found.measure(name, kind, int(size))
+    def _known(self) -> dict[bytes, int]:
+        """Return the streams of the last complete pass and of the pass that runs, with their lengths."""
+        return {**self._find_done.lengths, **self._find_now.lengths}
 
     def _turn_of(self, now: float) -> list[bytes]:
-        """Return the streams whose figures are due, the oldest first; each of them every five seconds at most."""
-        known = list(self._published.streams or self._pass.streams)
-        waiting = [key for key in known if now - self._streams.get(key, (0.0,))[0] >= 5.0]
-        return sorted(waiting, key=lambda key: self._streams.get(key, (0.0,))[0])[:_BATCH]
+        """Return the streams whose figures are due: new ones, the longest first; then the oldest figures."""
+        known = self._known()
+        waiting = [key for key in known if now - self._streams.get(key, (0.0,))[0] >= _FIGURES]
+        return sorted(waiting, key=lambda key: (self._streams.get(key, (0.0,))[0], -known[key]))[:_BATCH]
 
     def _take_streams(self, store: Store, keys: list[bytes]) -> None:
         now = monotonic()
@@ -309,8 +269,9 @@ class Sampler:
                 stats = store.stats(key, pending=200)
             except CommandError:
                 self._streams.pop(key, None)
-                for one in (self._pass, self._published):
-                    one.streams.pop(key, None)
+                for one in (self._find_now, self._find_done):
+                    if one.lengths.pop(key, None) is not None and one is self._find_done:
+                        one.count -= 1
                 with self._guard:
                     self._focus.pop(key, None)
                 continue
@@ -325,31 +286,38 @@ class Sampler:
 
     def snapshot(self) -> dict[str, Any]:
         """Return the figures for JSON."""
-        found = self._published if self._published.complete else self._pass
-        now = monotonic()
-        streams = [stream_row(stream, now - when) for when, stream in list(self._streams.values())]
-        known = list(found.streams)
+        keys, find, now = self._keys_done, self._find_done, monotonic()
+        figures = dict(self._streams)
+        streams = [stream_row(stream, now - when) for when, stream in figures.values()]
+        new = [unread_row(key, length) for key, length in self._known().items() if key not in figures]
         return {
             "time": time.time(),
             "about": self._about,
             "history": [self._pulses[at] for at in range(len(self._pulses))][-_POINTS:],
             "keys": {
-                "total": self._keys, "seen": found.seen, "complete": found.complete,
-                "scanning": self._pass.seen if self._cursors else None,
-                "types": {kind: one.as_dict() for kind, one in sorted(found.types.items())},
-                "largest": [{"bytes": size, "key": key, "type": kind} for size, key, kind in found.largest],
+                "total": self._keys, "seen": keys.seen, "complete": keys.scan.complete,
+                "age": None if self._keys_at is None else now - self._keys_at,
+                "types": {kind: one.as_dict() for kind, one in sorted(keys.types.items())},
+                "largest": self._largest(figures),
             },
-            "streams": sorted(streams, key=lambda one: (-one["length"], one["name"])),
-            "streams_known": len(known), "streams_most": STREAMS,
+            "streams": sorted([*streams, *new], key=lambda one: (-one["length"], one["name"])),
+            "find": {
+                "complete": find.scan.complete, "seen": round(find.scan.share * self._keys), "total": self._keys,
+                "streams": max(find.count, len(streams) + len(new)), "most": STREAMS,
+            },
             "slow": self._slow,
             "clients": self._clients,
             "budget": self._place.budget.figures(),
             "problem": self.problem,
         }  # fmt: skip
 
-    def stream_names(self) -> list[str]:
-        """Return the names of the streams that were found so far."""
-        return [to_text(key) for key in (self._published.streams or self._pass.streams)]
+    def _largest(self, figures: dict[bytes, tuple[float, StreamStats]]) -> list[dict[str, Any]]:
+        found = {**self._keys_done.largest}
+        for key, (_, stream) in figures.items():
+            if stream.memory.total is not None:
+                found[key] = stream.memory.total, "stream"
+        rows = sorted(found.items(), key=lambda one: (-one[1][0], one[0]))[:LARGEST]
+        return [{"bytes": size, "key": to_text(key), "type": kind} for key, (size, kind) in rows]
 
 
 _ABOUT = ("redis_version", "rillet_version", "valkey_version", "redis_mode", "uptime_in_seconds", "used_memory",
@@ -370,10 +338,10 @@ def stream_row(stream: StreamStats, age: float = 0.0) -> dict[str, Any]:
             "bytes": stream.memory.total}  # fmt: skip
 
 
-def shards_of(store: Store) -> list[Callable[[list[bytes]], Any]]:
-    """Return a function for each master of a cluster that runs a command there; of a server, one."""
-    transport = store.transport
-    return transport.shards() if isinstance(transport, ClusterTransport) else [store.run]
+def unread_row(key: bytes, length: int) -> dict[str, Any]:
+    """Return the row of a stream that was found and whose figures were not read yet: `age` is None."""
+    return {"name": to_text(key), "length": length, "groups": [], "age": None, "bytes": None, "rate": None,
+            "last_id": None, "memory": {"note": "not read yet"}}  # fmt: skip
 
 
 def _slow(row: Any) -> dict[str, Any]:
@@ -390,4 +358,4 @@ def _client(line: str) -> dict[str, str]:
     return {name: to_text(found[name].encode("utf-8", "surrogateescape")) for name in _SHOWN if name in found}
 
 
-__all__ = ["STEP", "STREAMS", "KeyPass", "Sampler", "TypeSample", "shards_of", "stream_row"]
+__all__ = ["Sampler", "stream_row", "unread_row"]

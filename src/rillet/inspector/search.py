@@ -17,13 +17,12 @@ from rillet.errors import CommandError
 from rillet.inspector.budget import SEARCH_SHARE, pause_after
 from rillet.inspector.filters import FieldFilter, matches
 from rillet.inspector.place import InspectedPlace
-from rillet.inspector.sampling import STEP, shards_of
+from rillet.inspector.scanning import STEP, KeyScan
 from rillet.inspector.streams import entry_json
 from rillet.inspector.text import to_text
 from rillet.real_time import monotonic
 from rillet.store.encoding import decode
 from rillet.store.store import Store
-from rillet.store.transports.transport import raised
 
 FOUND = 1000
 """The most results of a search."""
@@ -59,29 +58,21 @@ def search_keys(place: InspectedPlace, pattern: bytes, kind: str | None,
     """Yield the keys that match a glob, with type and size; O(keys) in steps of SCAN."""
     pace = _Pace(place, sleep)
     total = pace.step(lambda store: int(store.execute("DBSIZE")))
-    examined = found = 0
-    extra = [b"TYPE", kind.encode()] if kind else []
-    for number in range(pace.step(lambda store: len(shards_of(store)))):
-        cursor = b"0"
-        while True:
-            argv = [b"SCAN", cursor, b"MATCH", pattern, b"COUNT", b"%d" % STEP, *extra]
-            cursor, names = pace.step(partial(_scan, number, argv))
-            examined += STEP
-            for row in pace.step(partial(_about, names)) if names else ():
+    found = 0
+    scan = KeyScan(pattern, kind)
+    while not scan.complete:
+        names = pace.step(scan.step)
+        examined = round(scan.share * total)
+        for at in range(0, len(names), STEP):
+            for row in pace.step(partial(_about, names[at : at + STEP])):
                 yield {"found": row}
                 found += 1
                 if found >= FOUND:
                     yield {"done": {"examined": examined, "total": total, "found": found, "more": True}}
                     return
-            if pace.due():
-                yield {"progress": {"examined": min(examined, total), "total": total, "found": found}}
-            if cursor == b"0":
-                break
+        if pace.due():
+            yield {"progress": {"examined": examined, "total": total, "found": found}}
     yield {"done": {"examined": total, "total": total, "found": found, "more": False}}
-
-
-def _scan(number: int, argv: list[bytes], store: Store) -> Any:
-    return raised(shards_of(store)[number](argv))
 
 
 def _run(argv: list[bytes], store: Store) -> Any:

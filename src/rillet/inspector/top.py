@@ -3,6 +3,9 @@
     Streams   entries, memory, rate, groups, most lag, pending, oldest pending        Enter: its groups
     Groups    lag or the reason why it is unknown, pending, ages, consumers           Escape: back
 
+The streams that were found so far are listed at once; the last line says how many keys were searched. A long name is
+shown without its middle, and whole in the line below the table when its row is chosen.
+
 The rows are made by `rillet.inspector.figures` from the sampler's figures, which the page shows, too. Texts are
 printable (rillet.inspector.text) and never markup.
 """
@@ -11,12 +14,22 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from rich.cells import cell_len
 from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import DataTable, Footer, Header, Static
 
-from rillet.inspector.figures import group_cells, number, oldest_of, stream_cells, worst_lag
+from rillet.inspector.figures import (
+    group_cells,
+    known_streams,
+    named,
+    number,
+    oldest_of,
+    shortened,
+    stream_cells,
+    worst_lag,
+)
 from rillet.inspector.place import InspectedPlace
 from rillet.inspector.sampling import Sampler
 from rillet.inspector.text import from_text
@@ -26,6 +39,9 @@ STREAM_HEAD = ("stream", "entries", "memory", "rate", "groups", "most lag", "pen
 GROUP_HEAD = ("group / consumer", "lag", "pending", "oldest or idle", "deliveries", "last delivered")
 _ORDERS = ("entries", "most lag", "pending", "stream")
 _PERIOD = 1.0
+_FIRST = 0.25  # seconds between two refreshes while the streams are searched for
+_FIGURES = 80  # columns of the terminal beside the names
+_NAME = 16  # columns of a name at least
 _OLD, _VERY_OLD = 60_000, 3_600_000
 
 
@@ -34,11 +50,19 @@ def _colour(text: str, ms: int | None) -> Text:
     return Text(text, style=style)
 
 
+def _fitting(name: str, columns: int) -> str:
+    """Return a name that takes at most so many columns; some characters take two."""
+    most = columns
+    while cell_len(found := shortened(name, most)) > columns:
+        most -= 1
+    return found
+
+
 class Top(App[None]):
     """Streams, groups and lag of a place, live."""
 
     TITLE = "rillet top"
-    CSS = "DataTable { height: 1fr; } #status { height: 1; padding: 0 1; color: $text-muted; }"
+    CSS = "DataTable { height: 1fr; } #status, #name { height: auto; max-height: 4; padding: 0 1; color: $text-muted; }"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "open", "Groups"), Binding("escape", "streams", "Back"), Binding("s", "order", "Order"),
         Binding("q", "quit", "Quit"),
@@ -51,11 +75,15 @@ class Top(App[None]):
         self._watch = self.sampler.watch()
         self._order = 0
         self.opened: str | None = None
+        self._keys: list[str] = []  # of the rows
+        self._names: list[str] = []
+        self._left: str | None = None  # the stream whose groups were shown: the cursor returns to it
 
     def compose(self) -> ComposeResult:
         """Yield the widgets."""
         yield Header()
         yield DataTable(cursor_type="row", zebra_stripes=True)
+        yield Static(id="name")
         yield Static(id="status")
         yield Footer()
 
@@ -65,6 +93,7 @@ class Top(App[None]):
         self._watch.__enter__()
         self._head()
         self.set_interval(_PERIOD, self.refresh_figures)
+        self._first = self.set_interval(_FIRST, self.refresh_figures)
         self.refresh_figures()
 
     def on_unmount(self) -> None:
@@ -79,10 +108,15 @@ class Top(App[None]):
             self._head()
             self.refresh_figures()
 
+    def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
+        """Show the whole name of the row."""
+        self._show_name()
+
     def action_streams(self) -> None:
         """Show the streams again."""
-        self.opened = None
+        before, self.opened = self.opened, None
         self._head()
+        self._left = before
         self.refresh_figures()
 
     def action_order(self) -> None:
@@ -93,11 +127,14 @@ class Top(App[None]):
     def _head(self) -> None:
         table = self.query_one(DataTable)
         table.clear(columns=True)
+        self._keys = []
         for title in STREAM_HEAD if self.opened is None else GROUP_HEAD:
             table.add_column(title, key=title)
 
     def refresh_figures(self) -> None:
         """Show the present figures."""
+        if self.sampler.has_streams():
+            self._first.stop()
         found = self.sampler.snapshot()
         if self.opened is None:
             self._show([(row["name"], row) for row in self._ordered(found["streams"])], self._stream_row)
@@ -106,6 +143,7 @@ class Top(App[None]):
             stream = next((row for row in found["streams"] if row["name"] == self.opened), None)
             cells = [row for group in (stream or {"groups": []})["groups"] for row in group_cells(group)]
             self._show([(str(number), row) for number, row in enumerate(cells)], lambda row: [Text(one) for one in row])
+        self._show_name()
         self.query_one("#status", Static).update(Text(self._status(found)))
 
     def _ordered(self, streams: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -124,14 +162,27 @@ class Top(App[None]):
         return cells
 
     def _show(self, rows: list[tuple[str, Any]], cells: Any) -> None:
-        """Fill the table, and keep the cursor where it was."""
+        """Fill the table. The cursor stays at its stream, wherever the row is now, or at the top if it is there."""
         table = self.query_one(DataTable)
         at = table.cursor_row
+        key = self._keys[at] if 0 < at < len(self._keys) else self._left
+        self._left = None
+        self._keys = [one for one, _ in rows]
+        self._names = []
         table.clear()
-        for key, row in rows:
-            table.add_row(*cells(row), key=key)
+        for one, row in rows:
+            name, *rest = cells(row)
+            self._names.append(name.plain)
+            table.add_row(Text(_fitting(name.plain, max(_NAME, self.size.width - _FIGURES))), *rest, key=one)
         if rows:
-            table.move_cursor(row=min(at, len(rows) - 1))
+            table.move_cursor(row=self._keys.index(key) if key in self._keys else min(at, len(rows) - 1))
+
+    def _show_name(self) -> None:
+        """Show the whole name of the chosen row, if the table shows a part of it."""
+        at = self.query_one(DataTable).cursor_row
+        name = self._names[at] if at < len(self._names) else ""
+        cut = _fitting(name, max(_NAME, self.size.width - _FIGURES)) != name
+        self.query_one("#name", Static).update(Text(name.strip() if cut else ""))
 
     def _status(self, found: dict[str, Any]) -> str:
         if found["problem"]:
@@ -141,10 +192,12 @@ class Top(App[None]):
         reason = ""
         if self.opened is not None:
             stream = next((row for row in found["streams"] if row["name"] == self.opened), None)
-            notes = [f"lag of {group['name']}: {group['lag_note']}" for group in (stream or {"groups": []})["groups"]
+            groups = [] if stream is None else stream["groups"]
+            notes = [f"lag of {shortened(named(group['name']), 40)}: {group['lag_note']}" for group in groups
                      if group["lag_note"]]  # fmt: skip
             reason = "; ".join(notes)
-        return reason or (
+        known = known_streams(found) if self.opened is None else ""
+        return reason or (f"{known}; " if known else "") + (
             f"{number(keys['total'])} keys, {size(int(about.get('memory', 0)))}, {number(about.get('ops', 0))} "
             f"commands/s, {number(about.get('clients', 0))} clients; order: {_ORDERS[self._order]}; "
             f"cost at rest {budget['rest']:.2%} of a core"

@@ -1,5 +1,5 @@
 // The frame: navigation, the place, the cost to the server, and the view of the address.
-import { html, render, useState, useEffect, useFeed, get, feed, parseHash, link, go, percent, store } from "./base.js";
+import { html, render, useState, useEffect, useFeed, get, feed, parseHash, link, go, percent, moment, named, store } from "./base.js";
 import { Problem, Dialog } from "./parts.js";
 
 const icon = (path) => html`<svg viewBox="0 0 24 24" aria-hidden="true">${path}</svg>`;
@@ -35,7 +35,7 @@ function Help({ onClose }) {
     <tr><td><code>Home End</code></td><td>First or last entry of a stream</td></tr>
     <tr><td><code>space</code></td><td>Pause the live tail</td></tr>
     <tr><td><code>?</code></td><td>This help</td></tr></tbody></table>
-    <form method="dialog" class="row"><button class="primary">Close</button></form><//>`;
+    <form method="dialog" class="row"><button class="primary" data-first>Close</button></form><//>`;
 }
 
 function App() {
@@ -43,7 +43,7 @@ function App() {
   const [where, setWhere] = useState(parseHash());
   const [View, setView] = useState(null);
   const [overview, setOverview] = useState(null);
-  const [help, setHelp] = useState(false);
+  const [help, setHelp] = useState(false), [lost, setLost] = useState(null);
   const [theme, turn] = useTheme();
 
   useEffect(() => { get("place").then(setPlace, (one) => setError(one.message)); }, []);
@@ -53,27 +53,28 @@ function App() {
     return () => removeEventListener("hashchange", changed);
   }, []);
   const view = VIEWS[where.view] ? where.view : "overview";
+  const key = where.values.key;
   useEffect(() => {
-    document.title = `${where.values.key ? where.values.key + " – " : ""}${VIEWS[view][0]} – rillet inspector`;
+    document.title = `${key !== undefined ? named(key) + " – " : ""}${VIEWS[view][0]} – rillet inspector`;
     if (loaded[view]) { setView(() => loaded[view]); return; }
     let gone = false;
     VIEWS[view][2]().then((module) => { loaded[view] = module.default; if (!gone) setView(() => module.default); });
     return () => { gone = true; };
-  }, [view, where.values.key]);
+  }, [view, key]);
   // One event stream: the view of a stream adds its tail to it.
   const tails = view === "stream" && where.values.live === "1";
   useEffect(() => {
-    const key = view === "stream" || view === "groups" ? where.values.key : "";
-    feed({ stream: key, tail: tails ? "1" : "", where: tails && where.values.where ? where.values.where.split("\n") : [] });
-  }, [view, where.values.key, tails, where.values.where]);
+    feed({ stream: view === "stream" || view === "groups" ? key : undefined, tail: tails ? "1" : "", where: tails && where.values.where ? where.values.where.split("\n") : [] });
+  }, [view, key, tails, where.values.where]);
   useFeed("overview", setOverview, []);
+  useFeed("lost", setLost, []);
   useEffect(() => {
     let before = "";
     const pressed = (event) => {
       if (event.ctrlKey || event.metaKey || event.altKey || /INPUT|SELECT|TEXTAREA/.test(event.target.tagName)) return;
       if (before === "g") {
         const found = Object.entries(VIEWS).find(([, one]) => one[3] === event.key);
-        if (found) { event.preventDefault(); go(found[0], parseHash().values.key ? { key: parseHash().values.key } : {}); }
+        if (found) { event.preventDefault(); go(found[0], { key: parseHash().values.key }); }
       }
       before = event.key;
       if (event.key === "?") setHelp(true);
@@ -82,14 +83,13 @@ function App() {
     addEventListener("keydown", pressed);
     return () => removeEventListener("keydown", pressed);
   }, []);
-  const key = where.values.key;
   const Shown = View;
   return html`<div class="frame">
     <a class="skip" href="#main" onClick=${(e) => { e.preventDefault(); document.getElementById("main").focus(); }}>Skip to the view</a>
     <div class="side">
       <div class="brand"><img src="/static/icon.svg" alt="" /><span>rillet inspector</span></div>
       <nav aria-label="Views">${Object.entries(VIEWS).map(([name, [title, path]]) => html`
-        <a key=${name} href=${link(name, key && name !== "overview" && name !== "console" ? { key } : {})}
+        <a key=${name} href=${link(name, name !== "overview" && name !== "console" ? { key } : {})}
           aria-current=${name === view ? "page" : undefined}>${path}${title}</a>`)}</nav>
       <footer>
         <${Cost} budget=${(overview && overview.budget) || (place && place.budget)} />
@@ -101,6 +101,7 @@ function App() {
       <div class="head"><h1>${VIEWS[view][0]}</h1>
         ${place ? html`<span class="place">${place.name} · ${place.server} · ${place.kind}
           ${place.write ? html` <span class="badge warn">writes allowed</span>` : html` <span class="badge">read-only</span>`}</span>` : null}</div>
+      ${lost === null ? null : html`<p class="note warn" role="alert">The inspector does not answer. The figures on this page are those of ${moment(lost)} UTC.</p>`}
       <${Problem} text=${error || (overview && overview.problem)} />
       ${Shown && loaded[view] === Shown && place ? html`<${Shown} key=${view} place=${place} values=${where.values} overview=${overview} theme=${theme} />` : null}
     </main>

@@ -8,11 +8,13 @@ export { h, render, Fragment, useState, useEffect, useRef, useMemo, useCallback 
 
 // ---- requests ----
 
+// An empty text is left out, except as a name: Redis allows the empty one. A name that is not there is undefined.
+const NAMES = new Set(["key", "stream", "group", "consumer"]);
 export const query = (values) => {
   const found = new URLSearchParams();
   for (const [name, value] of Object.entries(values || {}))
     for (const one of Array.isArray(value) ? value : [value])
-      if (one !== undefined && one !== null && one !== "") found.append(name, one);
+      if (one !== undefined && one !== null && (one !== "" || NAMES.has(name))) found.append(name, one);
   return found.toString();
 };
 
@@ -44,37 +46,44 @@ export async function lines(path, values, found, signal) {
   }
 }
 
-// A request whose answer is state: {data, error, busy, again()}. A newer request cancels the older one.
-export function useGet(path, values, deps) {
-  const [state, set] = useState({ data: null, error: null, busy: true });
+// A request whose answer is state: {data, error, busy, again()}. A newer request cancels the older one. The answer about
+// one subject (a key) is not shown for another one.
+export function useGet(path, values, deps, subject) {
+  const [state, set] = useState({ data: null, error: null, busy: true, subject });
   const [turn, again] = useState(0);
   useEffect(() => {
-    if (!path) { set({ data: null, error: null, busy: false }); return; }
+    if (!path) { set({ data: null, error: null, busy: false, subject }); return; }
     const cancel = new AbortController();
     set((old) => ({ ...old, busy: true }));
     get(path, values, cancel.signal).then(
-      (data) => set({ data, error: null, busy: false }),
-      (error) => error.name === "AbortError" || set({ data: null, error: error.message, busy: false }));
+      (data) => set({ data, error: null, busy: false, subject }),
+      (error) => error.name === "AbortError" || set({ data: null, error: error.message, busy: false, subject }));
     return () => cancel.abort();
   }, [path, turn, ...deps]);
-  return { ...state, again: () => again((n) => n + 1) };
+  return { ...(state.subject === subject ? state : { data: null, error: null, busy: true }), again: () => again((n) => n + 1) };
 }
 
 // ---- the one event stream ----
 
-let source = null, sourceUrl = "";
+// The event "lost" says since when there are no updates (null: there are), so that old figures do not look like new ones.
+let source = null, sourceUrl = "", lost = null;
 const listeners = new Map();
+const tell = (name, data) => { for (const one of listeners.get(name) || []) one(data); };
+const setLost = (since) => { if ((lost === null) !== (since === null)) { lost = since; tell("lost", lost); } };
 export function feed(values) {
   const url = `/api/feed?${query(values)}`;
   if (url === sourceUrl && source && source.readyState !== 2) return;
   if (source) source.close();
   sourceUrl = url;
-  source = new EventSource(url);
+  const own = (source = new EventSource(url));
+  own.onerror = () => {
+    if (own !== source) return;
+    setLost(Date.now());
+    // The browser opens a broken connection again, but not a refused one.
+    if (own.readyState === 2) setTimeout(() => { if (own === source) feed(values); }, 5000);
+  };
   for (const name of ["overview", "entries", "problem"])
-    source.addEventListener(name, (event) => {
-      const data = JSON.parse(event.data);
-      for (const one of listeners.get(name) || []) one(data);
-    });
+    own.addEventListener(name, (event) => { setLost(null); tell(name, JSON.parse(event.data)); });
 }
 export function useFeed(name, handler, deps) {
   useEffect(() => {
@@ -123,7 +132,17 @@ export const duration = (ms) => {
 };
 export const isTime = (ms) => ms >= 946684800000 && ms < 253402300800000;
 export const moment = (ms) => (isTime(ms) ? new Date(ms).toISOString().replace("T", " ").replace("Z", "") : "");
+// One format of times on all pages: ISO 8601, UTC. A chart's axis has the part that fits its steps.
+export const timeTicks = (u, all, axis, space, step) => all.map((one, n) => {
+  if (!isTime(one * 1000)) return one < 1e12 ? String(Math.round(one * 1e6) / 1e3) : (one * 1000).toExponential(1);
+  const [day, clock] = moment(one * 1000).split(" ");
+  if (step >= 86400) return day;
+  const before = n && isTime(all[n - 1] * 1000) ? moment(all[n - 1] * 1000).slice(0, 10) : "";
+  return clock.slice(0, step >= 60 ? 5 : step >= 1 ? 8 : 12) + (day === before ? "" : `\n${day}`);
+});
 export const msOf = (id) => Number(String(id || "0").replace("(", "").split("-")[0]);
+// A name in a title, a label or an option: a long one is cut.
+export const named = (text) => (text === "" ? "(empty name)" : text.length > 80 ? `${text.slice(0, 60)}…${text.slice(-16)}` : text);
 export const percent = (share) => `${(share * 100).toFixed(share && share < 0.001 ? 3 : 2)} %`;
 export const store = {
   get: (name, other) => { try { return JSON.parse(localStorage.getItem(`rillet.${name}`)) ?? other; } catch { return other; } },

@@ -1,6 +1,6 @@
 // Bytes: the rax as a tree, and a block as coloured bytes that explain themselves.
 import { html, useState, useEffect, useMemo, useRef, useCallback, useGet, go, number, size } from "./base.js";
-import { Card, KeyPicker, Problem, Empty, useStreams } from "./parts.js";
+import { Card, ChooseStream, KeyPicker, Problem, Empty } from "./parts.js";
 
 // ---- rax ----
 
@@ -91,11 +91,9 @@ function Shape({ shape }) {
       <p class="muted small">A cell is a node, with the rank of its first member. rillet keeps up to ${shape.node_members} members in a node (docs/design/0024); Redis has a node for each member.</p><//>` : null}`;
 }
 
-export default function BytesView({ place, values }) {
-  const streams = useStreams();
-  const key = values.key || "";
-  useEffect(() => { if (!key && streams.length) go("bytes", { key: streams[0] }, true); }, [key, streams]);
-  const { data, error, busy } = useGet(key ? "bytes" : "", { key, at: values.at, block: values.block }, [key, values.at, values.block]);
+export default function BytesView({ place, values, overview }) {
+  const key = values.key;
+  const { data, error, busy } = useGet(key !== undefined ? "bytes" : "", { key, at: values.at, block: values.block }, [key, values.at, values.block], key);
   // An ID selects the node that holds it.
   useEffect(() => {
     if (!data || !values.at || values.block || !data.blocks.length || !data.blocks[0].id) return;
@@ -107,9 +105,10 @@ export default function BytesView({ place, values }) {
   const open = (block) => go("bytes", { key, at: values.at, block: String(block) });
   const payload = data && data.payload;
   return html`<div class="grid">
-    <div class="row"><${KeyPicker} view="bytes" value=${key} streams=${streams} label="Key" />
+    <div class="row"><${KeyPicker} view="bytes" value=${key} overview=${overview} label="Key" />
       ${data ? html`<span class="muted small">${data.type}${data.encoding ? `, ${data.encoding}` : ""} · ${size(data.memory)} · ${data.total_blocks === 1 ? "1 block" : `${number(data.total_blocks)} blocks`} · read with <code>${data.source}</code></span>` : null}</div>
     <${Problem} text=${error} />
+    ${key === undefined ? html`<${ChooseStream} view="bytes" overview=${overview} />` : null}
     ${data ? html`
     ${data.rax ? html`<${Card} title="Rax" id="h-rax" className="s6" tools=${html`<span class="badge ${data.whole ? "" : "warn"}">${data.rax.label}</span>`}>
       <p class="muted small">${number(data.rax.keys)} keys, ${number(data.rax.nodes)} nodes. <span class="rnode compressed">compressed</span> <span class="rnode">plain</span> <span class="rnode key">key</span></p>

@@ -1,6 +1,6 @@
 // Console: commands with completion and help from the server's command table, replies as trees, history.
 import { html, useState, useEffect, useMemo, useRef, useGet, post, store } from "./base.js";
-import { Card, Dialog, Problem } from "./parts.js";
+import { Card, Confirm, Dialog } from "./parts.js";
 
 export function Reply({ reply, depth = 0 }) {
   const { type, value, items, pairs } = reply;
@@ -20,7 +20,7 @@ export default function ConsoleView({ place }) {
   const { data } = useGet("commands", {}, []);
   const commands = data ? data.commands : [];
   const [line, setLine] = useState(""), [out, setOut] = useState([]), [at, setAt] = useState(-1), [open, setOpen] = useState(false);
-  const [history, setHistory] = useState(store.get("history", [])), [back, setBack] = useState(-1), [asked, setAsked] = useState(null);
+  const [history, setHistory] = useState(store.get("history", [])), [back, setBack] = useState(-1), [asked, setAsked] = useState(null), [typed, setTyped] = useState("");
   const box = useRef(null), input = useRef(null);
   const word = line.toLowerCase().replace(/\s+/g, " ");
   const matching = useMemo(() => (word.trim() ? commands.filter((one) => one.name.startsWith(word) || (one.name.includes(" ") && one.name.startsWith(word.trimStart()))).slice(0, 30) : []), [word, commands]);
@@ -46,7 +46,7 @@ export default function ConsoleView({ place }) {
     if (place.write) {
       try {
         const about = await post("console", { line: text, explain: true });
-        if (about.writes) { setAsked({ line: text, command: about.command }); return; }
+        if (about.writes) { setAsked({ line: text, command: about.command, word: about.dangerous ? about.command.split(" ")[0].toUpperCase() : "" }); setTyped(""); return; }
       } catch (error) { show({ line: text, problem: error.message }); return; }
     }
     run(text);
@@ -81,6 +81,8 @@ export default function ConsoleView({ place }) {
         <p class="muted small">${[current.group, current.since && `since ${current.since}`, current.complexity, current.flags.join(", ")].filter(Boolean).join(" · ")}</p>
         ${current.reads ? null : html`<p><span class="badge warn">not a read</span></p>`}</div>` : html`<p class="muted">${commands.length ? `${commands.length} commands. Help appears while you type.` : "Loading the command table…"}</p>`}<//>
     ${asked ? html`<${Dialog} title="This command writes" onClose=${() => setAsked(null)}><p class="muted">It runs exactly as shown:</p><pre class="commands">${asked.command}</pre>
-      <form class="row" onSubmit=${(e) => { e.preventDefault(); run(asked.line, asked.command); setAsked(null); }}><button class="danger" type="submit">Run</button><button type="button" onClick=${(e) => e.target.closest("dialog").close()}>Cancel</button></form><//>` : null}
+      ${asked.word ? html`<p class="note warn">The server lists this command as dangerous.</p>
+        <div class="row"><label for="typed">To run it, type ${asked.word}</label><input id="typed" class="mono" value=${typed} onInput=${(e) => setTyped(e.target.value)} autocomplete="off" spellcheck=${false} /></div>` : null}
+      <${Confirm} text="Run" danger disabled=${asked.word !== "" && typed.trim().toUpperCase() !== asked.word} onRun=${() => { run(asked.line, asked.command); setAsked(null); }} /><//>` : null}
   </div>`;
 }

@@ -1,6 +1,6 @@
 // Groups: lag or the reason why it is unknown, consumers, ages, and the workbench for pending entries.
-import { html, useState, useEffect, useMemo, useGet, get, post, go, number, duration, moment, msOf } from "./base.js";
-import { Card, Table, Dialog, EntryCells, EntryDetail, KeyPicker, Problem, Empty, useStreams } from "./parts.js";
+import { html, useState, useEffect, useMemo, useGet, get, post, go, number, duration, moment, msOf, named } from "./base.js";
+import { Card, ChooseStream, Confirm, Table, Dialog, EntryCells, EntryDetail, KeyPicker, Name, Problem, Empty } from "./parts.js";
 
 const STUCK = 60000; // a consumer with pending entries that was idle so long
 const isStuck = (one) => one.pending > 0 && one.idle_ms > STUCK;
@@ -36,28 +36,26 @@ function Action({ name, request, place, onDone, onClose, initial }) {
     const timer = setTimeout(() => post("preview", body).then((one) => { setPlan(one); setError(""); }, (one) => setError(one.message)), 150);
     return () => clearTimeout(timer);
   }, [value]);
-  const run = async (event) => {
-    event.preventDefault();
+  const run = async () => {
     setBusy(true);
     try { await post("act", { ...body, confirm: plan.confirm }); onDone(`${about.title}: done`); } catch (one) { setError(one.message); setBusy(false); }
   };
   return html`<${Dialog} title=${`${about.title}${request.ids ? `: ${request.ids.length} ${request.ids.length === 1 ? "entry" : "entries"}` : ""}`} onClose=${onClose}>
     <p class="muted">${about.text}</p>
-    <form class="stack" onSubmit=${run}>
-      ${about.field ? html`<div class="row"><label for="action-field">${about.field[1]}</label><input id="action-field" class="mono grow" value=${value} onInput=${(e) => setValue(e.target.value)} autocomplete="off" /></div>` : null}
+    <div class="stack">
+      ${about.field ? html`<div class="row"><label for="action-field">${about.field[1]}</label><input id="action-field" class="mono grow" data-first=${initial ? undefined : ""} value=${value} onInput=${(e) => setValue(e.target.value)} autocomplete="off" /></div>` : null}
       <${Problem} text=${error} />
       ${plan ? html`<div><h3>Runs exactly ${plan.count === 1 ? "this command" : `these ${plan.count} commands`}</h3><pre class="commands" tabindex="0">${plan.commands.join("\n")}${plan.count > plan.commands.length ? `\n… and ${plan.count - plan.commands.length} more` : ""}</pre></div>` : null}
       ${place.write ? null : html`<p class="note warn">The inspector is read-only. Start it with <code>--write</code> to run this, or copy the commands.</p>`}
-      <div class="row"><button type="submit" class=${about.danger ? "danger" : "primary"} disabled=${!plan || !place.write || busy}>${about.title}</button>
-        <button type="button" onClick=${(e) => { e.target.closest("dialog").close(); }}>Cancel</button></div>
-    </form><//>`;
+      <${Confirm} text=${about.title} danger=${about.danger} disabled=${!plan || !place.write || busy} onRun=${run} first=${!about.field || !!initial} />
+    </div><//>`;
 }
 
 function Workbench({ stream, group, place, values, reload }) {
   const [pages, setPages] = useState([]), [next, setNext] = useState(null), [error, setError] = useState(""), [turn, setTurn] = useState(0);
   const [chosen, setChosen] = useState(new Set()), [action, setAction] = useState(null), [done, setDone] = useState(""), [shown, show] = useState(null);
   const [idle, setIdle] = useState("0");
-  const consumer = values.consumer || "";
+  const consumer = values.consumer;
   const load = (start, old) => get("pending", { key: stream, group: group.name, consumer, idle, start, count: 50 }).then((one) => {
     setPages([...old, ...one.pending]); setNext(one.next); setError("");
   }, (one) => setError(one.message));
@@ -66,16 +64,18 @@ function Workbench({ stream, group, place, values, reload }) {
   const all = pages.length > 0 && pages.every((one) => chosen.has(one.id));
   const request = { key: stream, group: group.name, ids: [...chosen] };
   const finished = (text) => { setAction(null); setDone(text); setTurn((n) => n + 1); reload(); };
+  // XPENDING has an empty name for a released entry, and for one of a consumer whose name is empty.
+  const unnamed = group.consumers.some((one) => one.name === "" && one.pending > 0);
   const columns = [
     { name: "", cell: (one) => html`<input type="checkbox" aria-label=${`Select ${one.id}`} checked=${chosen.has(one.id)} onClick=${(e) => e.stopPropagation()} onChange=${() => toggle(one.id)} />` },
-    { name: "Entry", of: (one) => one.ms, cell: (one) => html`<button type="button" class="link" onClick=${(e) => { e.stopPropagation(); show(one.id); }}>${one.id}</button>` },
-    { name: "Held by", of: (one) => one.consumer, cell: (one) => (one.consumer === null ? html`<span class="badge warn">released</span>` : html`<span class="mono">${one.consumer}</span>`) },
+    { name: "Entry", of: (one) => one.ms, cell: (one) => html`<button type="button" class="link nowrap" onClick=${(e) => { e.stopPropagation(); show(one.id); }}>${one.id}</button>` },
+    { name: "Held by", of: (one) => one.consumer, cell: (one) => (one.consumer === null && !unnamed ? html`<span class="badge warn">released</span>` : html`<span class="mono"><${Name} text=${one.consumer ?? ""} /></span>`) },
     { name: "For", right: true, of: (one) => one.idle, cell: (one) => html`<span class="nowrap ${one.idle > 36e5 ? "bad" : one.idle > STUCK ? "warn" : ""}">${duration(one.idle)}</span>` },
     { name: "Deliveries", right: true, of: (one) => one.deliveries, cell: (one) => html`<span class=${one.deliveries > 3 ? "badge bad" : ""}>${one.deliveries}</span>` },
     { name: "The entry", cell: (one) => (one.gone ? html`<span class="badge bad" title="It was deleted or trimmed while it was pending">no longer in the stream</span>` : html`<${EntryCells} fields=${one.fields} most=${6} />`) },
   ];
   return html`<${Card} title="Pending workbench" id="h-pending" tools=${html`
-      <label for="by">Consumer</label><select id="by" value=${consumer} onChange=${(e) => go("groups", { ...values, consumer: e.target.value })}><option value="">all</option>${group.consumers.map((one) => html`<option key=${one.name} value=${one.name}>${one.name} (${one.pending})</option>`)}</select>
+      <label for="by">Consumer</label><select id="by" value=${consumer === undefined ? "" : `=${consumer}`} onChange=${(e) => go("groups", { ...values, consumer: e.target.value ? e.target.value.slice(1) : undefined })}><option value="">all</option>${group.consumers.map((one) => html`<option key=${one.name} value=${`=${one.name}`} title=${one.name}>${named(one.name)} (${one.pending})</option>`)}</select>
       <label for="idle">Held for</label><select id="idle" value=${idle} onChange=${(e) => setIdle(e.target.value)}>${[["0", "any time"], ["10000", "10 s"], ["60000", "1 min"], ["600000", "10 min"], ["3600000", "1 h"], ["86400000", "1 d"]].map(([v, t]) => html`<option key=${v} value=${v}>${t}</option>`)}</select>`}>
     <div class="stack">
       <div class="row" role="toolbar" aria-label="Actions on the selected entries">
@@ -93,11 +93,9 @@ function Workbench({ stream, group, place, values, reload }) {
 }
 
 export default function GroupsView({ place, values, overview }) {
-  const streams = useStreams();
-  const stream = values.key || "";
-  useEffect(() => { if (!stream && streams.length) go("groups", { key: streams[0] }, true); }, [stream, streams]);
-  const { data, error, again } = useGet(stream ? "groups" : "", { key: stream }, [stream]);
-  const live = overview && overview.streams.find((one) => one.name === stream);
+  const stream = values.key;
+  const { data, error, again } = useGet(stream !== undefined ? "groups" : "", { key: stream }, [stream], stream);
+  const live = overview && overview.streams.find((one) => one.name === stream && one.age !== null);
   const [action, setAction] = useState(null);
   const groups = useMemo(() => {
     if (!data) return [];
@@ -110,33 +108,34 @@ export default function GroupsView({ place, values, overview }) {
   const open = (one) => go("groups", { key: stream, group: one.name });
   const reload = () => again();
   return html`<div class="grid">
-    <div class="row"><${KeyPicker} view="groups" value=${stream} streams=${streams} /></div>
+    <div class="row"><${KeyPicker} view="groups" value=${stream} overview=${overview} /></div>
+    ${stream === undefined ? html`<${ChooseStream} view="groups" overview=${overview} />` : null}
     <${Problem} text=${error} />
     ${data && !groups.length ? html`<${Empty}>The stream has no consumer groups.<//>` : null}
     ${groups.length ? html`<${Card} title="Groups" id="h-groups">
       <${Table} label="Groups" rows=${groups} keyOf=${(one) => one.name} rowClass=${(one) => (group && one.name === group.name ? "on" : "")} onRow=${open} columns=${[
-        { name: "Group", of: (one) => one.name, cell: (one) => html`<button type="button" class="link" aria-pressed=${group && one.name === group.name} onClick=${() => open(one)}>${one.name}</button>` },
+        { name: "Group", of: (one) => one.name, cell: (one) => html`<button type="button" class="link" aria-pressed=${group && one.name === group.name} onClick=${() => open(one)}><${Name} text=${one.name} /></button>` },
         { name: "Lag", right: true, of: (one) => one.lag, cell: (one) => html`<${Lag} group=${one} />` },
-        { name: "Last delivered", cell: (one) => html`<span class="mono nowrap">${one.last_delivered_id}</span> <span class="muted small">${moment(msOf(one.last_delivered_id))}</span>` },
+        { name: "Last delivered", cell: (one) => html`<span class="mono nowrap">${one.last_delivered_id}</span> <span class="muted small nowrap">${moment(msOf(one.last_delivered_id))}</span>` },
         { name: "Read", right: true, of: (one) => one.entries_read, cell: (one) => (one.entries_read === null ? html`<span class="muted" title="The server does not know how many entries the group has read">–</span>` : number(one.entries_read)) },
         { name: "Pending", right: true, of: (one) => one.pending, cell: (one) => number(one.pending) },
         { name: "Oldest", right: true, of: (one) => one.oldest_ms, cell: (one) => html`<span class=${one.oldest_ms > 36e5 ? "badge bad" : one.oldest_ms > STUCK ? "badge warn" : ""}>${duration(one.oldest_ms)}</span>` },
         { name: "Most deliveries", right: true, of: (one) => one.deliveries, cell: (one) => one.deliveries ?? "–" },
         { name: "Consumers", right: true, of: (one) => one.consumers.length, cell: (one) => { const stuck = one.consumers.filter(isStuck).length; return html`${one.consumers.length}${stuck ? html` <span class="badge bad">${stuck} stuck</span>` : ""}`; } }]} />
-      ${group && group.lag_note ? html`<p class="note small">Lag of <b>${group.name}</b>: ${group.lag_note}.</p>` : null}<//>` : null}
+      ${group && group.lag_note ? html`<p class="note small">Lag of <b><${Name} text=${group.name} /></b>: ${group.lag_note}.</p>` : null}<//>` : null}
     ${group ? html`
-      <${Card} title=${`Consumers of ${group.name}`} id="h-consumers" className="s7" tools=${html`<button type="button" onClick=${() => setAction(["move"])}>Move the group</button>`}>
+      <${Card} title=${html`Consumers of <${Name} text=${group.name} />`} id="h-consumers" className="s7" tools=${html`<button type="button" onClick=${() => setAction(["move"])}>Move the group</button>`}>
         <${Table} label="Consumers" rows=${group.consumers} keyOf=${(one) => one.name} rowClass=${(one) => (one.name === values.consumer ? "on" : "")} empty="The group has no consumers." sort=${["Pending", true]} columns=${[
-          { name: "Consumer", of: (one) => one.name, cell: (one) => html`<button type="button" class="link" onClick=${() => go("groups", { key: stream, group: group.name, consumer: one.name })}>${one.name}</button>` },
+          { name: "Consumer", of: (one) => one.name, cell: (one) => html`<button type="button" class="link" onClick=${() => go("groups", { key: stream, group: group.name, consumer: one.name })}><${Name} text=${one.name} /></button>` },
           { name: "State", cell: (one) => (isStuck(one) ? html`<span class="badge bad">stuck</span>` : one.pending ? html`<span class="badge ok">working</span>` : html`<span class="badge">free</span>`) },
           { name: "Pending", right: true, of: (one) => one.pending, cell: (one) => number(one.pending) },
           { name: "Idle", right: true, of: (one) => one.idle_ms, cell: (one) => duration(one.idle_ms) },
           { name: "Inactive", right: true, of: (one) => one.inactive_ms ?? -1, cell: (one) => (one.inactive_ms === null ? html`<span class="muted" title="It never received an entry, or the server is older than Redis 7.2">–</span>` : duration(one.inactive_ms)) },
-          { name: "", cell: (one) => html`<button type="button" aria-label=${`Delete the consumer ${one.name}`} onClick=${(e) => { e.stopPropagation(); setAction(["delete-consumer", one.name]); }}>Delete</button>` }]} />
+          { name: "", cell: (one) => html`<button type="button" aria-label=${`Delete the consumer ${named(one.name)}`} onClick=${(e) => { e.stopPropagation(); setAction(["delete-consumer", one.name]); }}>Delete</button>` }]} />
         <p class="muted small">Idle: since its last command. Inactive: since it last received an entry. Stuck: it holds entries and was idle for a minute.</p>
       <//>
       <${Card} title="Ages of pending entries" id="h-ages" className="s5"><${Ages} group=${group} /><//>
       <${Workbench} key=${`${stream}\n${group.name}`} stream=${stream} group=${group} place=${place} values=${{ ...values, key: stream, group: group.name }} reload=${reload} />` : null}
-    ${action ? html`<${Action} name=${action[0]} request=${{ key: stream, group: group.name, ...(action[1] ? { consumer: action[1] } : {}) }} place=${place} onDone=${() => { setAction(null); again(); }} onClose=${() => setAction(null)} initial=${action[0] === "move" ? group.last_delivered_id : ""} />` : null}
+    ${action ? html`<${Action} name=${action[0]} request=${{ key: stream, group: group.name, consumer: action[1] }} place=${place} onDone=${() => { setAction(null); again(); }} onClose=${() => setAction(null)} initial=${action[0] === "move" ? group.last_delivered_id : ""} />` : null}
   </div>`;
 }

@@ -1,6 +1,6 @@
 // Overview: the server's figures, streams, keys by type and size, memory over time, slow log, clients.
-import { html, useMemo, useState, useEffect, get, link, number, short, size, perTime, duration, msOf, isTime } from "./base.js";
-import { Card, Table, Chart, Empty } from "./parts.js";
+import { html, useMemo, useState, useEffect, get, link, number, short, size, perTime, duration, msOf, isTime, timeTicks } from "./base.js";
+import { Card, Table, Chart, Empty, Name, knownStreams } from "./parts.js";
 
 const Tile = ({ name, value, note }) => html`<div class="tile"><dt>${name}</dt><dd>${value} <small>${note}</small></dd></div>`;
 
@@ -8,22 +8,24 @@ const worst = (stream) => stream.groups.reduce((most, one) => (one.lag === null 
 const pending = (stream) => stream.groups.reduce((sum, one) => sum + one.pending, 0);
 const oldest = (stream) => stream.groups.reduce((most, one) => Math.max(most, one.oldest_ms ?? -1), -1);
 
+// A stream was found, and its figures are still to be read: "…".
+const read = (cell) => (s) => (s.age === null ? html`<span class="muted" title="not read yet">…</span>` : cell(s));
 const STREAMS = [
-  { name: "Stream", of: (s) => s.name, cell: (s) => html`<a class="mono" href=${link("stream", { key: s.name })}>${s.name}</a>` },
+  { name: "Stream", of: (s) => s.name, cell: (s) => html`<a class="mono" href=${link("stream", { key: s.name })}><${Name} text=${s.name} /></a>` },
   { name: "Entries", right: true, of: (s) => s.length, cell: (s) => number(s.length) },
-  { name: "Memory", right: true, of: (s) => s.bytes ?? -1, cell: (s) => html`<span title=${s.memory.note}>${size(s.bytes)}</span>` },
-  { name: "Rate", right: true, of: (s) => s.rate ?? -1, cell: (s) => (s.rate === null ? "–" : perTime(s.rate)) },
-  { name: "Last entry", right: true, of: (s) => msOf(s.last_id), cell: (s) => (s.last_id && isTime(msOf(s.last_id)) ? `${duration(Math.max(0, Date.now() - msOf(s.last_id)))} ago` : "–") },
-  { name: "Groups", right: true, of: (s) => s.groups.length, cell: (s) => (s.groups.length ? html`<a href=${link("groups", { key: s.name })}>${s.groups.length}</a>` : "0") },
-  { name: "Most lag", right: true, of: worst, cell: (s) => (worst(s) < 0 ? "–" : s.groups.some((g) => g.lag === null) && !worst(s) ? "unknown" : number(worst(s))) },
-  { name: "Pending", right: true, of: pending, cell: (s) => (s.groups.length ? number(pending(s)) : "–") },
-  { name: "Oldest pending", right: true, of: oldest, cell: (s) => (oldest(s) < 0 ? "–" : html`<span class=${oldest(s) > 36e5 ? "badge bad" : oldest(s) > 6e4 ? "badge warn" : ""}>${duration(oldest(s))}</span>`) },
+  { name: "Memory", right: true, of: (s) => s.bytes ?? -1, cell: read((s) => html`<span title=${s.memory.note}>${size(s.bytes)}</span>`) },
+  { name: "Rate", right: true, of: (s) => s.rate ?? -1, cell: read((s) => (s.rate === null ? "–" : perTime(s.rate))) },
+  { name: "Last entry", right: true, of: (s) => msOf(s.last_id), cell: read((s) => (s.last_id && isTime(msOf(s.last_id)) ? `${duration(Math.max(0, Date.now() - msOf(s.last_id)))} ago` : "–")) },
+  { name: "Groups", right: true, of: (s) => s.groups.length, cell: read((s) => (s.groups.length ? html`<a href=${link("groups", { key: s.name })}>${s.groups.length}</a>` : "0")) },
+  { name: "Most lag", right: true, of: worst, cell: read((s) => (worst(s) < 0 ? "–" : s.groups.some((g) => g.lag === null) && !worst(s) ? "unknown" : number(worst(s)))) },
+  { name: "Pending", right: true, of: pending, cell: read((s) => (s.groups.length ? number(pending(s)) : "–")) },
+  { name: "Oldest pending", right: true, of: oldest, cell: read((s) => (oldest(s) < 0 ? "–" : html`<span class=${oldest(s) > 36e5 ? "badge bad" : oldest(s) > 6e4 ? "badge warn" : ""}>${duration(oldest(s))}</span>`)) },
 ];
 
 function memoryChart({ axis, color }) {
   return {
-    scales: { x: { time: true, range: (u, low, high) => { const end = high || Date.now() / 1000; return [Math.min(low || end, end - 60), end]; } }, y: { range: (u, low, high) => [0, Math.max(1, (high || 1) * 1.15)] } },
-    axes: [{ ...axis }, { ...axis, size: 78, values: (u, all) => all.map(size) }],
+    scales: { x: { time: true, range: (u) => { const all = u.data[0], end = all[all.length - 1] ?? Date.now() / 1000; return [Math.min(all[0] ?? end, end - 60), end]; } }, y: { range: (u, low, high) => [0, Math.max(1, (high || 1) * 1.15)] } },
+    axes: [{ ...axis, space: 90, values: timeTicks }, { ...axis, size: 78, values: (u, all) => all.map(size) }],
     series: [{}, { stroke: color("--c1"), fill: color("--accent-soft"), width: 1.6, points: { show: false } }, { stroke: color("--c3"), width: 1.2, dash: [4, 3], points: { show: false } }],
     cursor: { y: false },
   };
@@ -36,10 +38,14 @@ function Types({ keys }) {
   return html`<div>${rows.map(([kind, one]) => html`<div class="bar" key=${kind}>
       <a href=${link("search", { type: kind, run: "1" })}>${kind}</a>
       <div class="track"><i style=${{ width: `${((one.bytes || 0) / most) * 100}%` }}></i></div>
-      <span class="small nowrap">${number(one.keys)} ${one.keys === 1 ? "key" : "keys"} · ${one.bytes === null ? "not measured" : html`${one.error === 0 ? "" : "≈ "}${size(one.bytes)}${one.error ? html` <span class="muted">± ${size(one.error)}</span>` : ""}`}
-        ${one.error !== 0 ? html`<span class="muted"> (${number(one.measured)} measured)</span>` : ""}</span></div>`)}
-    <p class="muted small">${keys.complete ? `All ${number(keys.seen)} keys seen` : `${number(keys.seen)} of ${number(keys.total)} keys seen so far`}${keys.scanning !== null ? html`, next pass at ${number(keys.scanning)}` : ""}.
-      Sizes: MEMORY USAGE of a random sample; ± is the 95 % interval.</p></div>`;
+      <span class="small nowrap">${number(one.keys)} ${one.keys === 1 ? "key" : "keys"} · ${one.bytes === null ? "size not known" : size(one.bytes)}</span></div>`)}
+    <p class="muted small">${keys.complete ? `All ${number(keys.seen)} keys, ${duration(keys.age * 1000)} ago` : `${number(keys.seen)} of ${number(keys.total)} keys so far`}. Sizes: MEMORY USAGE.</p></div>`;
+}
+
+// The oldest of the figures in the table, where they are too many to be read every few seconds.
+function ageNote(streams) {
+  const age = Math.max(0, ...streams.map((one) => one.age ?? 0));
+  return age > 15 ? `figures up to ${duration(age * 1000)} old` : "";
 }
 
 export default function Overview({ overview, theme }) {
@@ -56,20 +62,20 @@ export default function Overview({ overview, theme }) {
       <${Tile} name="Memory" value=${size(last.memory)} note=${about.maxmemory && about.maxmemory !== "0" ? `of ${size(Number(about.maxmemory))}` : ""} />
       <${Tile} name="Commands" value=${last.ops === undefined ? "?" : short(last.ops)} note="/s" />
       <${Tile} name="Clients" value=${number(last.clients)} note=${about.blocked_clients && about.blocked_clients !== "0" ? `${about.blocked_clients} wait` : ""} />
-      <${Tile} name="Streams" value=${number(found.streams_known)} note="" />
+      <${Tile} name="Streams" value=${number(found.find.streams)} note=${found.find.complete ? "" : "so far"} />
       <${Tile} name="Up" value=${duration(Number(about.uptime_in_seconds || 0) * 1000)} note="" />
     </dl>
-    <${Card} title="Streams" id="h-streams" tools=${html`<span class="muted small">${found.streams.length < found.streams_known ? `${found.streams.length} of ${found.streams_known} measured` : ""}</span>`}>
-      <${Table} label="Streams" columns=${STREAMS} rows=${found.streams} keyOf=${(s) => s.name} empty=${found.keys.complete ? "There are no streams." : "Looking for streams…"} sort=${["Entries", true]} />
+    <${Card} title="Streams" id="h-streams" tools=${html`<span class="muted small" role="status">${[knownStreams(found), ageNote(found.streams)].filter(Boolean).join("; ")}</span>`}>
+      <${Table} label="Streams" columns=${STREAMS} rows=${found.streams} keyOf=${(s) => s.name} most=${500} empty=${knownStreams(found) || "There are no streams."} sort=${["Entries", true]} />
     <//>
     <${Card} title="Keys by type and size" id="h-types" className="s6"><${Types} keys=${found.keys} /><//>
     <${Card} title="Memory over time" id="h-memory" className="s6">
       <${Chart} data=${data} options=${memoryChart} height=${190} theme=${theme} label=${`Memory over time; now ${size(last.memory)}`} />
-      <p class="muted small"><b class="good">—</b> used memory, <b class="warn">- -</b> resident; since this page was opened</p>
+      <p class="muted small"><b class="good">—</b> used memory, <b class="warn">- -</b> resident; times are UTC</p>
     <//>
-    <${Card} title="Largest keys measured" id="h-large" className="s6">
-      <${Table} label="Largest keys" rows=${found.keys.largest} most=${10} empty="No key measured yet." columns=${[
-        { name: "Key", cell: (one) => html`<a class="mono" href=${link("bytes", { key: one.key })}>${one.key.slice(0, 60)}</a>` },
+    <${Card} title="Largest keys" id="h-large" className="s6" tools=${html`<span class="muted small">${found.keys.complete ? "" : `among ${number(found.keys.seen)} of ${number(found.keys.total)} keys`}</span>`}>
+      <${Table} label="Largest keys" rows=${found.keys.largest} most=${10} keyOf=${(one) => one.key} empty="No size is known." columns=${[
+        { name: "Key", cell: (one) => html`<a class="mono" href=${link("bytes", { key: one.key })}><${Name} text=${one.key} /></a>` },
         { name: "Type", cell: (one) => one.type },
         { name: "Memory", right: true, of: (one) => one.bytes, cell: (one) => size(one.bytes) }]} />
     <//>
@@ -77,14 +83,14 @@ export default function Overview({ overview, theme }) {
       <${Table} label="Slow commands" rows=${found.slow} most=${10} empty="No slow command is logged." columns=${[
         { name: "When", cell: (one) => html`<span class="nowrap">${duration(Math.max(0, Date.now() - one.time * 1000))} ago</span>` },
         { name: "Took", right: true, of: (one) => one.microseconds, cell: (one) => html`<span class="nowrap">${duration(one.microseconds / 1000)}</span>` },
-        { name: "Command", cell: (one) => html`<code>${one.command.slice(0, 160)}</code>` }]} />
+        { name: "Command", cell: (one) => html`<code class="wrap" title=${one.command}>${one.command.slice(0, 160)}</code>` }]} />
     <//>
     <${Card} title="Clients" id="h-clients" tools=${html`<span class="muted small">${found.clients.note || ""}</span>`}>
       <${Table} label="Clients" rows=${found.clients.list || []} most=${20} empty="No clients are listed." columns=${[
-        { name: "Address", cell: (one) => html`<code>${one.addr}</code>` },
-        { name: "Name", cell: (one) => one.name || html`<span class="muted">–</span>` },
-        { name: "Library", cell: (one) => one["lib-name"] || html`<span class="muted">–</span>` },
-        { name: "User", cell: (one) => one.user },
+        { name: "Address", cell: (one) => html`<code><${Name} text=${one.addr} /></code>` },
+        { name: "Name", cell: (one) => (one.name ? html`<${Name} text=${one.name} />` : html`<span class="muted">–</span>`) },
+        { name: "Library", cell: (one) => (one["lib-name"] ? html`<${Name} text=${one["lib-name"]} />` : html`<span class="muted">–</span>`) },
+        { name: "User", cell: (one) => html`<${Name} text=${one.user || "–"} />` },
         { name: "Last command", cell: (one) => html`<code>${one.cmd}</code>` },
         { name: "Age", right: true, of: (one) => Number(one.age), cell: (one) => duration(Number(one.age) * 1000) },
         { name: "Idle", right: true, of: (one) => Number(one.idle), cell: (one) => duration(Number(one.idle) * 1000) },

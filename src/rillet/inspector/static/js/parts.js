@@ -1,5 +1,5 @@
 // Parts that several views share.
-import { html, useState, useEffect, useRef, useMemo, get, go } from "./base.js";
+import { html, useState, useEffect, useRef, useMemo, get, go, link, number, moment, isTime, named } from "./base.js";
 
 export const Card = ({ title, children, className = "", tools, id }) => html`
   <section class="card ${className}" aria-labelledby=${id}>
@@ -9,6 +9,9 @@ export const Card = ({ title, children, className = "", tools, id }) => html`
 
 export const Problem = ({ text }) => (text ? html`<p class="note bad" role="alert">${text}</p>` : null);
 export const Empty = ({ children }) => html`<p class="empty">${children}</p>`;
+
+// A name of any length: cut by the style sheet, whole in the tooltip.
+export const Name = ({ text }) => (text === "" ? html`<i class="muted nowrap">(empty name)</i>` : html`<span class="cut" title=${text}>${text}</span>`);
 
 // A table with sortable columns: {name, of(row), cell(row), right, label}.
 export function Table({ columns, rows, label, empty, sort: first, most = 200, keyOf, rowClass, onRow }) {
@@ -36,19 +39,66 @@ export function Table({ columns, rows, label, empty, sort: first, most = 200, ke
   </table>${rows.length > most ? html`<p class="muted small">and ${rows.length - most} more</p>` : null}</div>`;
 }
 
-// The name of a key, with completion from the streams (or any text).
-export function KeyPicker({ view, value, streams, other, label = "Stream" }) {
+// A field with a list to choose from: {name, note}. The list shows all of them until something is typed.
+export function Choice({ id, label, value, options, note, onInput, onPick, size = 26, className = "" }) {
+  const [open, setOpen] = useState(false), [typed, setTyped] = useState(false), [at, setAt] = useState(-1);
+  const field = useRef(null), list = useRef(null);
+  const word = value.toLowerCase();
+  const found = useMemo(() => (typed && word ? options.filter((one) => one.name.toLowerCase().includes(word)) : options).slice(0, 500), [options, word, typed]);
+  const show = () => { setTyped(false); setAt(-1); setOpen(true); };
+  const pick = (one) => { setOpen(false); setAt(-1); setTyped(false); onPick(one.name); };
+  useEffect(() => { const one = at >= 0 && list.current && list.current.children[at]; if (one) one.scrollIntoView({ block: "nearest" }); }, [at]);
+  const keys = (event) => {
+    if (event.key === "Escape" && open) { event.preventDefault(); setOpen(false); setAt(-1); }
+    else if (event.key === "ArrowDown") { event.preventDefault(); if (open) setAt(Math.min(found.length - 1, at + 1)); else show(); }
+    else if (event.key === "ArrowUp" && open) { event.preventDefault(); setAt(Math.max(-1, at - 1)); }
+    else if (event.key === "Enter" && open) { if (found[at]) { event.preventDefault(); pick(found[at]); } else setOpen(false); }
+  };
+  return html`<span class="choice ${className}">
+    <label for=${id}>${label}</label>
+    <input id=${id} ref=${field} value=${value} size=${size} autocomplete="off" spellcheck=${false} class="mono grow" title=${value}
+      role="combobox" aria-expanded=${open} aria-controls="${id}-list" aria-autocomplete="list" aria-activedescendant=${open && at >= 0 ? `${id}-${at}` : undefined}
+      onInput=${(e) => { onInput(e.target.value); setTyped(true); setOpen(true); setAt(-1); }} onFocus=${show} onClick=${() => open || show()} onKeyDown=${keys} onBlur=${() => setTimeout(() => setOpen(false), 150)} />
+    <button type="button" tabindex="-1" aria-label=${`Show the list: ${label}`} onMouseDown=${(e) => { e.preventDefault(); if (open) setOpen(false); else { field.current.focus(); show(); } }}>▾</button>
+    <div class="options under" hidden=${!open}><ul id="${id}-list" ref=${list} role="listbox" aria-label=${label}>${found.map((one, n) => html`
+        <li key=${one.name} id=${`${id}-${n}`} role="option" aria-selected=${n === at} onMouseDown=${(e) => { e.preventDefault(); pick(one); }}><${Name} text=${one.name} /> <span class="muted">${one.note}</span></li>`)}</ul>
+      ${note || !found.length ? html`<p class="muted small">${[found.length ? "" : "Nothing matches.", note].filter(Boolean).join(" ")}</p>` : null}</div></span>`;
+}
+
+// What is known about the streams so far, in words: it is not silent about what it has not seen.
+export function knownStreams(found) {
+  if (!found) return "Searching for streams…";
+  const { complete, seen, total, streams } = found.find;
+  if (!complete) return `Searching for streams: ${number(seen)} of ${number(total)} keys`;
+  return found.streams.length < streams ? `The ${number(found.streams.length)} longest of ${number(streams)} streams` : "";
+}
+const noteOf = (one) => `${number(one.length)} ${one.length === 1 ? "entry" : "entries"}`;
+export const streamChoices = (found) => (found ? found.streams.map((one) => ({ name: one.name, note: noteOf(one) })) : []);
+const keyChoices = (found) => [...streamChoices(found), ...(found ? found.keys.largest.filter((one) => one.type !== "stream").map((one) => ({ name: one.key, note: one.type })) : [])];
+
+// The key of a view.
+export function KeyPicker({ view, value, overview, label = "Stream" }) {
   const [text, setText] = useState(value || "");
+  const options = useMemo(() => (view === "bytes" ? keyChoices : streamChoices)(overview), [overview, view]);
   useEffect(() => setText(value || ""), [value]);
-  const submit = (event) => { event.preventDefault(); if (text) go(view, { ...other, key: text }); };
+  const open = (name) => { setText(name); go(view, { key: name }); };
+  const submit = (event) => { event.preventDefault(); if (text || options.some((one) => one.name === "")) open(text); };
   return html`<form class="row" onSubmit=${submit} role="search" aria-label="Choose a key">
-    <label for="key">${label}</label>
-    <input id="key" list="keys" value=${text} size="26" autocomplete="off" spellcheck=${false} class="mono"
-      onInput=${(e) => setText(e.target.value)}
-      onChange=${(e) => { if (streams.includes(e.target.value)) go(view, { ...other, key: e.target.value }); }} />
-    <datalist id="keys">${streams.map((name) => html`<option value=${name} key=${name} />`)}</datalist>
+    <${Choice} id="key" label=${label} value=${text} options=${options} note=${knownStreams(overview)} onInput=${setText} onPick=${open} />
     <button type="submit">Open</button>
   </form>`;
+}
+
+// A view without a key: the streams to choose from.
+export function ChooseStream({ view, overview }) {
+  const rows = overview ? overview.streams : [];
+  const only = overview && overview.find.complete && rows.length === 1 ? rows[0].name : null;
+  useEffect(() => { if (only !== null) go(view, { key: only }, true); }, [only]);
+  return html`<${Card} title="Choose a stream" id="h-choose" tools=${html`<span class="muted small" role="status">${rows.length ? knownStreams(overview) : ""}</span>`}>
+    <${Table} label="Streams" rows=${rows} keyOf=${(one) => one.name} most=${500} empty=${knownStreams(overview) || "There are no streams."} sort=${["Entries", true]} columns=${[
+      { name: "Stream", of: (one) => one.name, cell: (one) => html`<a class="mono" href=${link(view, { key: one.name })}><${Name} text=${one.name} /></a>` },
+      { name: "Entries", right: true, of: (one) => one.length, cell: (one) => number(one.length) },
+      { name: "Groups", right: true, of: (one) => one.groups.length, cell: (one) => (one.age === null ? "…" : number(one.groups.length)) }]} /><//>`;
 }
 
 // A chart of uPlot, which is loaded when the first one is shown.
@@ -69,7 +119,7 @@ export function Chart({ data, options, height = 160, label, theme }) {
       if (gone || !place.current) return;
       const axis = { stroke: color("--muted"), grid: { stroke: color("--line"), width: 1 }, ticks: { stroke: color("--line"), width: 1 }, font: "11px system-ui" };
       const made = options({ axis, color });
-      plot.current = new Plot({ width: place.current.clientWidth || 300, height, legend: { show: false }, ...made }, data, place.current);
+      plot.current = new Plot({ width: place.current.clientWidth || 300, height, legend: { show: false }, tzDate: (at) => Plot.tzDate(new Date(at * 1000), "UTC"), ...made }, data, place.current);
       watcher = new ResizeObserver(() => plot.current && place.current && plot.current.setSize({ width: place.current.clientWidth, height }));
       watcher.observe(place.current);
     });
@@ -91,29 +141,27 @@ export function JsonTree({ node, depth = 0 }) {
     ${total ? html`<li class="muted">and ${total - value.length} more</li>` : null}</ul></details>`;
 }
 
-// A modal dialog; the browser keeps the focus inside, and Escape closes it.
+// A modal dialog; the browser keeps the focus inside, and Escape closes it. The focus begins at the element with
+// data-first: in a dialog that confirms something this is Cancel, so that no key that is pressed twice confirms it.
 export function Dialog({ title, onClose, children }) {
   const place = useRef(null);
-  useEffect(() => { const one = place.current; if (one && !one.open) one.showModal(); return () => one && one.open && one.close(); }, []);
+  useEffect(() => {
+    const one = place.current;
+    if (one && !one.open) { one.showModal(); const first = one.querySelector("[data-first]"); if (first) first.focus(); }
+    return () => one && one.open && one.close();
+  }, []);
   return html`<dialog ref=${place} onClose=${onClose} aria-labelledby="dialog-title">
     <div class="stack"><h2 id="dialog-title">${title}</h2>${children}</div></dialog>`;
 }
 
-// The names of the streams, asked for once a minute at most.
-let names = null, namesAt = 0;
-export function useStreams() {
-  const [found, set] = useState(names || []);
-  useEffect(() => {
-    if (names && Date.now() - namesAt < 60000) return;
-    namesAt = Date.now();
-    get("streams").then((data) => { names = data.streams; set(names); }, () => set(names || []));
-  }, []);
-  return found;
-}
+// The two buttons of such a dialog. Only the button itself runs: Enter in a field does not.
+export const Confirm = ({ text, danger, disabled, onRun, first = true }) => html`<div class="row">
+  <button type="button" data-first=${first ? "" : undefined} onClick=${(e) => e.target.closest("dialog").close()}>Cancel</button>
+  <button type="button" class=${danger ? "danger" : "primary"} disabled=${disabled} onClick=${onRun}>${text}</button></div>`;
 
 export const EntryCells = ({ fields, most = 4 }) => (fields === null
   ? html`<span class="badge warn">entry deleted</span>`
-  : html`<span class="mono">${fields.slice(0, most).map(([name, value], at) => html`<span key=${at}><span class="muted">${name}=</span>${value.slice(0, 60)} </span>`)}${fields.length > most ? html`<span class="muted">…</span>` : null}</span>`);
+  : html`<span class="mono wrap">${fields.slice(0, most).map(([name, value], at) => html`<span key=${at}><span class="muted" title=${name}>${name.slice(0, 40)}=</span>${value.slice(0, 60)} </span>`)}${fields.length > most ? html`<span class="muted">…</span>` : null}</span>`);
 
 // The whole entry, with long values, bytes and JSON trees.
 export function EntryDetail({ stream, id, onClose, at = "stream" }) {
@@ -124,12 +172,12 @@ export function EntryDetail({ stream, id, onClose, at = "stream" }) {
   }, [stream, id]);
   return html`<aside class="card detail" aria-label="Entry ${id}">
     <header><h2 class="mono grow">${id}</h2>
-      <a class="button" href=${`#/bytes?key=${encodeURIComponent(stream)}&at=${id}`}>Bytes</a>
+      <a class="button" href=${link("bytes", { key: stream, at: id })}>Bytes</a>
       <button type="button" onClick=${onClose} aria-label="Close the entry">✕</button></header>
     <div class="body"><${Problem} text=${error} />
-      ${data ? html`<p class="muted small">${new Date(data.ms).getTime() ? new Date(data.ms).toISOString() : ""}</p>
+      ${data ? html`<p class="muted small">${isTime(data.ms) ? `${moment(data.ms)} UTC` : ""}</p>
         <dl>${data.fields.map(([name, value, bytes, flags], n) => html`<div key=${n}>
-          <dt>${name} <span class="small">· ${bytes} B${flags.includes("c") ? ", cut" : ""}</span></dt>
+          <dt>${name === "" ? html`<${Name} text="" />` : name} <span class="small">· ${bytes} B${flags.includes("c") ? ", cut" : ""}</span></dt>
           <dd tabindex="0">${data.details[n].json ? html`<div class="tree"><${JsonTree} node=${data.details[n].json} /></div>` : value}
             ${value.includes("\\x") ? html`<div class="muted small">${data.details[n].hex}</div>` : null}</dd></div>`)}</dl>` : html`<p class="muted">Loading…</p>`}
     </div></aside>`;

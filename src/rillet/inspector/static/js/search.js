@@ -1,6 +1,6 @@
 // Search: keys by pattern and type, entries by field over a range; results arrive while the search runs.
-import { html, useState, useEffect, useRef, lines, link, number, size, moment } from "./base.js";
-import { Card, Table, EntryCells, Problem, Empty, useStreams } from "./parts.js";
+import { html, useState, useEffect, useMemo, useRef, lines, link, number, size, moment } from "./base.js";
+import { Card, Choice, Table, EntryCells, Name, Problem, Empty, knownStreams, streamChoices } from "./parts.js";
 
 function useSearch() {
   const [state, set] = useState({ rows: [], progress: null, done: null, error: "", running: false });
@@ -33,15 +33,15 @@ function Status({ found }) {
     <${Problem} text=${found.error} /></div>`;
 }
 
-export default function SearchView({ values }) {
-  const streams = useStreams();
+export default function SearchView({ values, overview }) {
+  const choices = useMemo(() => streamChoices(overview), [overview]);
   const keys = useSearch(), entries = useSearch();
   const [pattern, setPattern] = useState("*"), [type, setType] = useState(values.type || "");
-  const [stream, setStream] = useState(values.key || ""), [where, setWhere] = useState(""), [start, setStart] = useState(""), [end, setEnd] = useState("");
-  useEffect(() => { if (!stream && streams.length) setStream(streams[0]); }, [streams]);
+  const [stream, setStream] = useState(values.key), [where, setWhere] = useState(""), [start, setStart] = useState(""), [end, setEnd] = useState("");
+  useEffect(() => { if (stream === undefined && choices.length) setStream(choices[0].name); }, [choices]);
   useEffect(() => { if (values.run) keys.run("search/keys", { match: "*", type: values.type }); }, []);
   const byKey = (event) => { event.preventDefault(); keys.run("search/keys", { match: pattern || "*", type }); };
-  const byField = (event) => { event.preventDefault(); entries.run("search/entries", { key: stream, where: where.split(",").map((one) => one.trim()).filter(Boolean), start: start || "-", end: end || "+" }); };
+  const byField = (event) => { event.preventDefault(); entries.run("search/entries", { key: stream || "", where, start: start || "-", end: end || "+" }); };
   return html`<div class="grid">
     <${Card} title="Keys" id="h-keys" className="s6">
       <div class="stack"><form class="row" onSubmit=${byKey}>
@@ -50,11 +50,11 @@ export default function SearchView({ values }) {
         ${keys.running ? html`<button type="button" onClick=${keys.stop}>Stop</button>` : html`<button class="primary" type="submit">Search</button>`}</form>
         <${Status} found=${keys} />
         ${keys.rows.length ? html`<${Table} label="Keys found" rows=${keys.rows} most=${1000} keyOf=${(one) => one.key} columns=${[
-          { name: "Key", of: (one) => one.key, cell: (one) => html`<a class="mono" href=${link(one.type === "stream" ? "stream" : "bytes", { key: one.key })}>${one.key.slice(0, 120)}</a>` },
+          { name: "Key", of: (one) => one.key, cell: (one) => html`<a class="mono" href=${link(one.type === "stream" ? "stream" : "bytes", { key: one.key })}><${Name} text=${one.key} /></a>` },
           { name: "Type", of: (one) => one.type }, { name: "Memory", right: true, of: (one) => one.bytes ?? -1, cell: (one) => size(one.bytes) }]} />` : keys.done ? html`<${Empty}>No key matches.<//>` : null}</div><//>
     <${Card} title="Entries of a stream" id="h-found" className="s6">
       <div class="stack"><form class="stack" onSubmit=${byField}>
-        <div class="row"><label for="of">Stream</label><input id="of" class="mono grow" list="found-keys" value=${stream} onInput=${(e) => setStream(e.target.value)} /><datalist id="found-keys">${streams.map((one) => html`<option key=${one} value=${one} />`)}</datalist></div>
+        <div class="row"><${Choice} id="of" label="Stream" className="grow" value=${stream || ""} options=${choices} note=${knownStreams(overview)} onInput=${setStream} onPick=${setStream} /></div>
         <div class="row"><label for="where">Filters</label><input id="where" class="mono grow" placeholder="carrier=UA, delay>30" value=${where} onInput=${(e) => setWhere(e.target.value)} /></div>
         <div class="row"><label for="from">From</label><input id="from" size="16" placeholder="first" value=${start} onInput=${(e) => setStart(e.target.value)} /><label for="until">To</label><input id="until" size="16" placeholder="last" value=${end} onInput=${(e) => setEnd(e.target.value)} />
           ${entries.running ? html`<button type="button" onClick=${entries.stop}>Stop</button>` : html`<button class="primary" type="submit">Search</button>`}</div></form>

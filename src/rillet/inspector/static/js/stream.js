@@ -1,6 +1,6 @@
 // Stream: timeline with holes and trims, entries as a table that is fetched as it scrolls, live tail, filters, export.
-import { html, useState, useEffect, useRef, useMemo, useCallback, useGet, useFeed, get, go, link, number, perTime, size, moment, msOf, isTime } from "./base.js";
-import { Card, Chart, EntryDetail, KeyPicker, Problem, Empty, useStreams } from "./parts.js";
+import { html, useState, useEffect, useRef, useMemo, useCallback, useGet, useFeed, get, go, link, number, perTime, size, moment, timeTicks, msOf, isTime, named } from "./base.js";
+import { Card, Chart, ChooseStream, EntryDetail, KeyPicker, Name, Problem, Empty } from "./parts.js";
 
 const PAGE = 100, KEEP = 400, ROW = 32;
 const COLUMNS = 12;
@@ -14,7 +14,7 @@ function columnsOf(rows) {
 // ---- timeline ----
 
 function Timeline({ stream, theme, range, setRange, jump, live }) {
-  const { data, error, again } = useGet(stream ? "timeline" : "", { key: stream, buckets: 160, start: range && range[0], end: range && range[1] }, [stream, range]);
+  const { data, error, again } = useGet("timeline", { key: stream, buckets: 160, start: range && range[0], end: range && range[1] }, [stream, range], stream);
   const [readout, setReadout] = useState("");
   useEffect(() => {
     if (!live) return;
@@ -29,8 +29,8 @@ function Timeline({ stream, theme, range, setRange, jump, live }) {
   const current = useRef(null), dragged = useRef(false);
   current.current = { data, jump, setRange };
   const options = useCallback(({ axis, color }) => ({
-    scales: { x: { time: isTime(msOf((current.current.data && current.current.data.first_id) || "0")) }, y: { range: (u, low, high) => [0, Math.max(high || 0, 1e-9) * 1.1] } },
-    axes: [{ ...axis }, { ...axis, size: 56, values: (u, all) => all.map(perTime) }],
+    scales: { x: { time: current.current.data !== null && current.current.data.edges.every(isTime), range: (u, low, high) => { const { data } = current.current; return data ? [data.edges[0] / 1000, Math.max(data.edges[data.edges.length - 1], data.edges[0] + 1) / 1000] : [low, high]; } }, y: { range: (u, low, high) => [0, Math.max(high || 0, 1e-9) * 1.1] } },
+    axes: [{ ...axis, space: 90, values: timeTicks }, { ...axis, size: 56, values: (u, all) => all.map(perTime) }],
     series: [{}, { stroke: color("--c1"), fill: color("--accent-soft"), width: 1.4, points: { show: false }, paths: stepped }],
     cursor: { y: false, drag: { x: true, y: false, setScale: false } },
     hooks: {
@@ -53,7 +53,7 @@ function Timeline({ stream, theme, range, setRange, jump, live }) {
         const { data } = current.current, n = u.cursor.idx;
         if (!data || n === null || n === undefined || data.counts[n] === undefined) { setReadout(""); return; }
         const start = data.edges[n];
-        setReadout(`${isTime(start) ? moment(start) : start} · ${data.exact ? "" : "≈ "}${number(data.counts[n])} entries · ${perTime(u.data[1][n])}`);
+        setReadout(`${isTime(start) ? `${moment(start)} UTC` : start} · ${data.exact ? "" : "≈ "}${number(data.counts[n])} entries · ${perTime(u.data[1][n])}`);
       }],
       setSelect: [(u) => {
         const { setRange } = current.current;
@@ -97,7 +97,7 @@ function useWindow(stream, where, at) {
   const [seen, setSeen] = useState([0, 0]);  // the numbers of the first and the last row in sight
   now.current = state;
   const load = useCallback(async (down) => {
-    if (busy.current || !stream) return;
+    if (busy.current) return;
     const from = down ? now.current.last : now.current.first;
     if (from === null) return;
     busy.current = true;
@@ -124,7 +124,6 @@ function useWindow(stream, where, at) {
     } catch (error) { set({ ...now.current, error: error.message }); } finally { busy.current = false; }
   }, [stream, where.join("\n"), at]);
   useEffect(() => {
-    if (!stream) return;
     let gone = false;
     const name = `${stream}\n${where.join("\n")}\n${at}`;
     const end = at === "end";
@@ -169,7 +168,7 @@ function Rows({ rows, columns, selected, select, fresh }) {
 }
 
 function Head({ columns }) {
-  return html`<thead><tr><th scope="col">ID</th><th scope="col">Time (UTC)</th>${columns.map((name) => html`<th scope="col" key=${name}>${name.slice(0, 40)}</th>`)}<th scope="col"><span class="sr">more fields</span></th></tr></thead>`;
+  return html`<thead><tr><th scope="col">ID</th><th scope="col">Time (UTC)</th>${columns.map((name) => html`<th scope="col" key=${name}><${Name} text=${name} /></th>`)}<th scope="col"><span class="sr">more fields</span></th></tr></thead>`;
 }
 
 function moveFocus(event, box) {
@@ -198,7 +197,7 @@ function Browse({ stream, where, at, selected, select, info, place }) {
   return html`<div>
     <${Problem} text=${found.error} />
     <div class="entries" ref=${found.box} onScroll=${found.scrolled} onKeyDown=${keys} tabindex="0" role="region" aria-label="Entries">
-      <table><caption class="sr">Entries of ${stream}</caption><${Head} columns=${columns} /><${Rows} rows=${found.rows} columns=${columns} selected=${selected} select=${select} /></table>
+      <table><caption class="sr">Entries of ${named(stream)}</caption><${Head} columns=${columns} /><${Rows} rows=${found.rows} columns=${columns} selected=${selected} select=${select} /></table>
       ${!found.rows.length && !found.error ? html`<${Empty}>${found.last ? html`No entry among ${number(found.examined)} matches. <button type="button" onClick=${() => found.load(true)}>Look further</button>` : "No entries here."}<//>` : null}
       ${found.rows.length && found.last && where.length ? html`<p class="row"><button type="button" onClick=${() => found.load(true)}>Look further</button></p>` : null}
     </div>
@@ -240,7 +239,7 @@ function Live({ stream, where, selected, select }) {
       <span class="muted small" role="status">${number(total)} new entries since the tail began${skipped ? html`, <span class="warn">the producer is faster than this page: a sample is shown</span>` : ""}</span></div>
     <${Problem} text=${problem} />
     <div class="entries" ref=${box} onKeyDown=${(e) => moveFocus(e, box.current)} tabindex="0" role="region" aria-label="New entries, newest first">
-      <table><caption class="sr">New entries of ${stream}</caption><${Head} columns=${columns} /><${Rows} rows=${rows} columns=${columns} selected=${selected} select=${select} fresh=${fresh} /></table>
+      <table><caption class="sr">New entries of ${named(stream)}</caption><${Head} columns=${columns} /><${Rows} rows=${rows} columns=${columns} selected=${selected} select=${select} fresh=${fresh} /></table>
       ${rows.length ? null : html`<${Empty}>Waiting for new entries…<//>`}</div></div>`;
 }
 
@@ -254,16 +253,16 @@ function toPosition(text) {
   return Number.isNaN(ms) ? null : String(ms);
 }
 
+const FILTERS = 'A comma separates filters; a value with a comma is in quotation marks: name="Doe, Jane"';
+
 export default function StreamView({ place, values, overview, theme }) {
-  const streams = useStreams();
-  const stream = values.key || "";
-  useEffect(() => { if (!stream && streams.length) go("stream", { key: streams[0] }, true); }, [stream, streams]);
+  const stream = values.key;
   const where = useMemo(() => (values.where ? values.where.split("\n").filter(Boolean) : []), [values.where]);
   const live = values.live === "1", at = values.at || "";
-  const [range, setRange] = useState(null), [selected, select] = useState(null), [word, setWord] = useState(""), [to, setTo] = useState(""), [bad, setBad] = useState("");
+  const [range, setRange] = useState(null), [selected, select] = useState(null), [word, setWord] = useState(""), [to, setTo] = useState(""), [bad, setBad] = useState(""), [wrong, setWrong] = useState("");
   useEffect(() => { setRange(null); select(null); }, [stream]);
-  const { data: facts, error } = useGet(stream ? "stream" : "", { key: stream }, [stream]);
-  const info = (overview && overview.streams.find((one) => one.name === stream)) || facts;
+  const { data: facts, error } = useGet(stream !== undefined ? "stream" : "", { key: stream }, [stream], stream);
+  const info = (overview && overview.streams.find((one) => one.name === stream && one.age !== null)) || facts;
   const set = (change) => go("stream", { key: stream, where: where.join("\n"), live: live ? "1" : "", at, ...change });
   const jump = useCallback((position) => go("stream", { key: stream, where: where.join("\n"), at: position }), [stream, where]);
   const submit = (event) => {
@@ -272,13 +271,20 @@ export default function StreamView({ place, values, overview, theme }) {
     if (position === null) { setBad("That is neither an ID nor a time."); return; }
     setBad(""); jump(position);
   };
-  const addFilter = (event) => { event.preventDefault(); if (word.trim()) { set({ where: [...where, word.trim()].join("\n") }); setWord(""); } };
+  const addFilter = async (event) => {
+    event.preventDefault();
+    const text = word.trim();
+    if (!text) return;
+    try { await get("entries", { key: stream, start: "+", end: "-", where: [text] }); } catch (one) { setWrong(one.message); return; }  // an empty range: is it a filter?
+    setWrong(""); setWord(""); set({ where: [...where, text].join("\n") });
+  };
   const file = (format) => `/api/export?${new URLSearchParams([["key", stream], ["format", format], ...(range ? [["start", range[0]], ["end", range[1]]] : []), ...where.map((one) => ["where", one])])}`;
   return html`<div class="grid">
-    <div class="row"><${KeyPicker} view="stream" value=${stream} streams=${streams} />
+    <div class="row"><${KeyPicker} view="stream" value=${stream} overview=${overview} />
       ${info ? html`<span class="muted small">${number(info.length)} entries · ${size(info.memory && info.memory.total)} · ${number(info.nodes)} nodes · <a href=${link("groups", { key: stream })}>${info.groups.length} groups</a> · <a href=${link("bytes", { key: stream })}>bytes</a>${info.rate !== null && info.rate !== undefined ? ` · ${perTime(info.rate)}` : ""}</span>` : null}</div>
     <${Problem} text=${error} />
-    ${stream && !error ? html`
+    ${stream === undefined ? html`<${ChooseStream} view="stream" overview=${overview} />` : null}
+    ${stream !== undefined && !error ? html`
     <${Card} title="Throughput" id="h-time" tools=${html`${range ? html`<button type="button" onClick=${() => setRange(null)}>Whole stream</button>` : null}
         <form class="row" onSubmit=${submit}><label for="jump">Jump to</label><input id="jump" size="22" placeholder="ID or 2026-11-18 10:30" value=${to} onInput=${(e) => setTo(e.target.value)} aria-describedby="jump-bad" />
         <button type="submit">Go</button><button type="button" onClick=${() => jump("")}>First</button><button type="button" onClick=${() => jump("end")}>Last</button></form><span id="jump-bad" class="bad small" role="status">${bad}</span>`}>
@@ -287,11 +293,11 @@ export default function StreamView({ place, values, overview, theme }) {
     <div class="split ${selected ? "open" : ""}">
       <${Card} title="Entries" id="h-entries" tools=${html`
         <button type="button" aria-pressed=${live} onClick=${() => set({ live: live ? "" : "1", at: "" })}>${live ? "Live" : "Live tail"}</button>
-        <form class="row" onSubmit=${addFilter}><label for="filter">Filter</label><input id="filter" size="20" placeholder="carrier=UA, delay>30" value=${word} onInput=${(e) => setWord(e.target.value)} /><button type="submit">Add</button></form>
-        <span class="row"><span class="muted small">Export${range ? " range" : ""}</span><a class="button" href=${file("csv")} download>CSV</a><a class="button" href=${file("jsonl")} download>JSON lines</a>${where.length ? null : html`<a class="button" href=${file("parquet")} download>Parquet</a>`}</span>`}>
-        ${where.length ? html`<p class="row" style=${{ marginBottom: "8px" }}>${where.map((one, n) => html`<button type="button" key=${n} aria-label=${`Remove the filter ${one}`} onClick=${() => set({ where: where.filter((_, m) => m !== n).join("\n") })}>${one} ✕</button>`)}</p>` : null}
-        ${live ? html`<${Live} stream=${stream} where=${where} selected=${selected} select=${select} />`
-          : html`<${Browse} stream=${stream} where=${where} at=${at} selected=${selected} select=${select} info=${info} place=${place} />`}
+        <form class="row" onSubmit=${addFilter}><label for="filter">Filter</label><input id="filter" size="20" placeholder="carrier=UA, delay>30" title=${FILTERS} value=${word} onInput=${(e) => setWord(e.target.value)} aria-describedby="filter-bad" /><button type="submit">Add</button></form><span id="filter-bad" class="bad small" role="status">${wrong}</span>
+        <span class="row"><span class="muted small">Export${range ? " range" : ""}</span><a class="button" href=${file("csv")} download>CSV</a><a class="button" href=${file("jsonl")} download>JSON lines</a><a class="button" href=${file("parquet")} download>Parquet</a></span>`}>
+        ${where.length ? html`<p class="row" style=${{ marginBottom: "8px" }}>${where.map((one, n) => html`<button type="button" key=${n} aria-label=${`Remove the filter ${named(one)}`} onClick=${() => set({ where: where.filter((_, m) => m !== n).join("\n") })}><${Name} text=${one} /> ✕</button>`)}</p>` : null}
+        ${live ? html`<${Live} key=${stream} stream=${stream} where=${where} selected=${selected} select=${select} />`
+          : html`<${Browse} key=${stream} stream=${stream} where=${where} at=${at} selected=${selected} select=${select} info=${info} place=${place} />`}
       <//>
       ${selected ? html`<${EntryDetail} stream=${stream} id=${selected} onClose=${() => select(null)} />` : null}
     </div>` : null}
