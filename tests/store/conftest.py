@@ -90,6 +90,18 @@ def store(frontend: Frontend) -> Store:
     return frontend.store
 
 
+@pytest.fixture(scope="module")
+def cluster_url() -> Iterator[str]:
+    """The url of a cluster of three masters."""
+    from tests.cluster import running_cluster
+    from tests.judge import redis_binary
+
+    if redis_binary() is None:
+        pytest.skip("redis-server is not installed (Debian: apt-get install redis-server)")
+    with running_cluster() as cluster:
+        yield cluster.url
+
+
 def _make(request: pytest.FixtureRequest, kind: str, path: Path, stack: ExitStack) -> Frontend:
     def opened(make: Callable[..., Store], *where: Any) -> Store:
         return stack.enter_context(make(*where))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -210,17 +210,6 @@ def test_retries_are_those_of_every_loop(frontend: Frontend) -> None:
         await client.connection_pool.release(connection)
 
     one_after_the_other(main)
-
-
-@pytest.fixture(scope="module")
-def cluster_url() -> Iterator[str]:
-    from tests.cluster import running_cluster
-    from tests.judge import redis_binary
-
-    if redis_binary() is None:
-        pytest.skip("redis-server is not installed (Debian: apt-get install redis-server)")
-    with running_cluster() as cluster:
-        yield cluster.url
 
 
 @pytest.mark.once

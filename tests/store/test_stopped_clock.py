@@ -85,6 +85,29 @@ def test_a_store_opens_and_closes(tmp_path: Path, held: Callable[[], Any]) -> No
         assert len(store.stream("kept")) == 1
 
 
+@pytest.mark.once
+def test_waits_on_a_cluster_end(cluster_url: str) -> None:
+    with freeze_time(LONG_AGO), rillet.connect(cluster_url) as store:
+        waits(store)
+        asyncio.run(async_waits(store))
+
+
+@only("owner")
+def test_waits_for_a_replica_end(frontend: Frontend, held: Callable[[], Any]) -> None:
+    with held(), frontend.store.serve() as served, rillet.follow(served.url) as replica:
+        replica.wait_synced(timeout=30)
+        position = replica.position
+        with pytest.raises(TimeoutError):
+            replica.wait(position.offset + 10**9, timeout=0.05)
+
+        async def main() -> None:
+            await replica.aio().wait_synced(timeout=30)
+            with pytest.raises(TimeoutError):
+                await replica.aio().wait(position.offset + 10**9, timeout=0.05)
+
+        asyncio.run(main())
+
+
 def test_a_pause_of_clients_ends(held: Callable[[], Any]) -> None:
     with rillet.open() as store, held(), store.serve() as served, rillet.connect(served.url) as connected:
         connected.execute("CLIENT", "PAUSE", 50, "ALL")
