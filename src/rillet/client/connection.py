@@ -192,6 +192,11 @@ class Connection:
         """Close the socket."""
         self._socket.close()
 
+    def __del__(self) -> None:
+        # An interrupted call may have lost the connection.
+        if hasattr(self, "_socket"):
+            self._socket.close()
+
     def interrupt(self) -> None:
         """Wake the thread that waits for a reply (close() alone does not wake it). May be called from any thread."""
         with contextlib.suppress(OSError):

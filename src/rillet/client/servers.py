@@ -326,6 +326,14 @@ class Servers:
         self._redirections.clear()
         self._used.clear()
 
+    def close_surely(self) -> None:
+        """Close every connection, even if an exception from outside interrupts this call."""
+        try:
+            self.close()
+        except BaseException:
+            self.close()
+            raise
+
     # ---- the slot map ----
 
     def _map(self) -> Topology:

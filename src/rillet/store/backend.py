@@ -45,6 +45,7 @@ from rillet.store.transports.cluster import ClusterTransport
 from rillet.store.transports.in_process import InProcessTransport
 from rillet.store.transports.lock import engine_lock
 from rillet.store.transports.server import AttachedTransport, ServerTransport, options_of
+from rillet.store.transports.shield import completed
 from rillet.store.transports.transport import Transport, wait_for
 
 LOGGER = logger("attach")
@@ -155,6 +156,16 @@ class MemoryBackend(Backend):
             return self._server.where
 
     def close(self) -> None:
+        if self._must_close_here():
+            self._close()
+        else:
+            completed(self._close)
+
+    def _must_close_here(self) -> bool:
+        """Return whether another thread that closes would wait for this one."""
+        return self._transport.runs_here() or (self._server is not None and self._server.is_this_thread())
+
+    def _close(self) -> None:
         with self._guard:
             server, self._server = self._server, None
         if server is not None:
@@ -354,8 +365,12 @@ class DirectoryBackend(Backend):
             return
         with self._guard:
             self._closed = True
-            if not self._opening.under_way:
+            if self._opening.under_way:
+                return
+            if isinstance(self._transport, InProcessTransport) and self._transport.runs_here():
                 self._release()
+            else:
+                completed(self._release)
 
     def _release(self) -> None:
         with self._opening.lock:

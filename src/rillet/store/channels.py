@@ -38,6 +38,7 @@ from rillet.real_time import monotonic
 from rillet.store.durations import Seconds, seconds_in
 from rillet.store.encoding import decode, encode_name
 from rillet.store.retries import Retries
+from rillet.store.steady_event import SteadyEvent
 from rillet.store.transports.cluster import ClusterTransport
 from rillet.store.transports.in_process import InProcessTransport
 from rillet.store.transports.server import AttachedTransport, ServerTransport
@@ -98,27 +99,58 @@ class ChannelConnection(Protocol):
         """Close the connection."""
 
 
+class _Arrival:
+    """What the engine calls when a message arrives. It does not refer to the connection, which can thus be freed."""
+
+    __slots__ = ("also", "event")
+
+    def __init__(self) -> None:
+        self.event = SteadyEvent()
+        self.also: Callable[[], None] | None = None
+
+    def __call__(self) -> None:
+        self.event.set()
+        if self.also is not None:
+            self.also()
+
+
 class InProcessChannels:
-    """A session of the engine in this process. `on_arrival` is called, from any thread, when a message arrives."""
+    """A session of the engine in this process.
+
+    The engine's thread opens, uses and closes the session, so that no exception from outside comes between two steps. A
+    connection that an interrupted call has lost closes its session when it is freed.
+    """
+
+    _session: Any = None
 
     def __init__(self, transport: InProcessTransport) -> None:
         self._transport = transport
         self._parser = ReplyParser()
-        self._arrived = threading.Event()
-        self.on_arrival: Callable[[], None] | None = None
-        with transport.lock:
-            self._session: Any = transport.open_session(self._wake)
+        self._replies: deque[Any] = deque()
+        self._arrival = _Arrival()
+        transport.shielded(self._open)
 
-    def _wake(self) -> None:
-        self._arrived.set()
-        if self.on_arrival is not None:
-            self.on_arrival()
+    def _open(self) -> None:
+        with self._transport.lock:
+            self._session = self._transport.open_session(self._arrival)
+
+    @property
+    def on_arrival(self) -> Callable[[], None] | None:
+        """A function that is called, from any thread, when a message arrives."""
+        return self._arrival.also
+
+    @on_arrival.setter
+    def on_arrival(self, function: Callable[[], None] | None) -> None:
+        self._arrival.also = function
 
     def send(self, argv: list[bytes]) -> None:
+        self._transport.shielded(self._execute, argv)
+
+    def _execute(self, argv: list[bytes]) -> None:
         with self._transport.lock:
             self._check()
             self._transport.engine.execute(self._session, argv)
-        self._wake()
+            self._arrival()
 
     def _check(self) -> None:
         if self._transport.closed:
@@ -130,19 +162,24 @@ class InProcessChannels:
 
     def receive(self, timeout: float | None) -> Any:
         until = None if timeout is None else monotonic() + timeout
-        while (reply := self._parser.next()) is INCOMPLETE:
-            with self._transport.lock:
-                self._check()
-                self._arrived.clear()
-                raw = self._session.out.take()
-            if raw:
-                self._parser.feed(raw)
+        while not self._replies:
+            self._arrival.event.clear()
+            session = self._session
+            if session is None or session.closing or session.out.used or self._transport.closed:
+                self._transport.shielded(self._collect)
                 continue
             left = None if until is None else until - monotonic()
             if left is not None and left <= 0:
                 return None
-            self._arrived.wait(left)
-        return reply
+            self._arrival.event.wait(left)
+        return self._replies.popleft()
+
+    def _collect(self) -> None:
+        with self._transport.lock:
+            self._check()
+            self._parser.feed(self._session.out.take())
+            while (reply := self._parser.next()) is not INCOMPLETE:
+                self._replies.append(reply)
 
     def confirmation(self) -> Any:
         return self.receive(None)
@@ -154,16 +191,22 @@ class InProcessChannels:
         return []
 
     def after_fork(self) -> bool:
-        self._arrived = threading.Event()  # another thread of the parent may have held its lock
-        self._arrived.set()
+        self._arrival.event.set()
         return True
 
     def close(self) -> None:
+        self._transport.shielded(self._end)
+
+    def _end(self) -> None:
         with self._transport.lock:
             session, self._session = self._session, None
             if session is not None:
                 self._transport.close_session(session)
-        self._wake()
+        self._arrival()
+
+    def __del__(self) -> None:
+        if self._session is not None:
+            self._transport.later(self._end)
 
 
 class ServerChannels:
@@ -199,21 +242,26 @@ class ServerChannels:
 
     def receive(self, timeout: float | None) -> Any:
         until = None if timeout is None else monotonic() + timeout
+        while (reply := self._arrived()) is INCOMPLETE:
+            left = None if until is None else until - monotonic()
+            if left is not None and left <= 0:
+                return None
+            ready(self._connections, left)  # an interrupt of this wait loses nothing
+        return self._checked(reply)
+
+    def _arrived(self) -> Any:
+        """Return a reply or message that has arrived, or INCOMPLETE."""
         try:
-            if len(self._connections) == 1:
-                reply = self._connections[0].reply_within(timeout)
-                return None if reply is INCOMPLETE else self._checked(reply)
-            while True:
-                for connection in self._connections:
-                    reply = connection.reply_within(0)
-                    if reply is not INCOMPLETE:
-                        return self._checked(reply)
-                left = None if until is None else until - monotonic()
-                if left is not None and left <= 0:
-                    return None
-                ready(self._connections, left)
+            for connection in self._connections:
+                reply = connection.reply_within(0)
+                if reply is not INCOMPLETE:
+                    return reply
+            return INCOMPLETE
         except ConnectorError as error:
             raise self._closed() from error
+        except BaseException:
+            self._servers.close()  # a part of a message may be lost: the next call connects again
+            raise
 
     def confirmation(self) -> Any:
         reply = self.receive(self._transport.timeout)
@@ -288,7 +336,7 @@ class Subscription:
         self._transport: Transport = store.transport
         self._names: dict[bytes, dict[bytes, None]] = {kind: {} for kind in _KINDS}
         self._waiting: deque[ChannelMessage] = deque()
-        self._reading = threading.Lock()
+        self._reading = threading.RLock()  # a signal handler may close the subscription inside a call that waits
         self._closed = False
         self._connection: ChannelConnection | None = None
         try:
@@ -341,6 +389,9 @@ class Subscription:
                 self._exchange(argv)
             except StoreError as error:
                 self._reconnect(error)
+            except BaseException:
+                self._drop()  # a confirmation may still arrive: the next call connects again
+                raise
 
     def _exchange(self, argv: list[bytes]) -> None:
         assert self._connection is not None
@@ -458,7 +509,7 @@ class Subscription:
 
         A child of a store in memory has a copy of its subscription and of the messages that it has not read.
         """
-        self._reading = threading.Lock()  # another thread of the parent may have held it
+        self._reading = threading.RLock()  # another thread of the parent may have held it
         connection, same = self._connection, self._transport is self._store.transport
         if connection is not None and not (connection.after_fork() and same):
             self._connection = None

@@ -20,8 +20,8 @@ from __future__ import annotations
 import contextlib
 import inspect
 import socket
-import threading
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 import redis
 from redis.connection import Connection, ConnectionPool, parse_url
@@ -30,6 +30,7 @@ from rillet.client.address import Address
 from rillet.errors import Misconf, StoreClosed, StoreError
 from rillet.real_time import monotonic
 from rillet.store.redis_session import Ran, RedisSession
+from rillet.store.steady_event import SteadyEvent
 from rillet.store.transports.cluster import ClusterTransport
 from rillet.store.transports.in_process import InProcessTransport
 from rillet.store.transports.server import AttachedTransport, ServerTransport
@@ -39,6 +40,12 @@ if TYPE_CHECKING:
 
 # The defaults of every connection; the caller's options and the options of a url win.
 DEFAULTS: dict[str, Any] = {"socket_timeout": None}
+# A store sends no notices of maintenance; redis-py 7 and later would ask each new connection for them.
+WITHOUT_NOTICES: dict[str, Any] = {}
+with contextlib.suppress(ImportError):
+    from redis.maint_notifications import MaintNotificationsConfig
+
+    WITHOUT_NOTICES["maint_notifications_config"] = MaintNotificationsConfig(enabled=False)
 # In this process a connection is only a session, so the pool has no limit (redis-py's is 100).
 STORE_DEFAULTS: dict[str, Any] = {**DEFAULTS, "max_connections": 2**31}
 
@@ -47,7 +54,7 @@ class EngineSocket:
     """The socket methods that redis-py calls, over a session of the engine."""
 
     def __init__(self, transport: InProcessTransport) -> None:
-        self._arrived = threading.Event()
+        self._arrived = SteadyEvent()
         self._timeout: float | None = None
         self._ready = bytearray()
         self._session = RedisSession(transport, self._arrived.set)
@@ -111,7 +118,7 @@ class EngineSocket:
             deadline = self._session.seconds_left()
             if deadline is not None:
                 left.append(max(deadline, 0.001))
-            self._arrived.wait(min(min(left), threading.TIMEOUT_MAX) if left else None)
+            self._arrived.wait(min(left) if left else None)
 
     def settimeout(self, timeout: float | None) -> None:
         """Set how many seconds recv waits; None means without limit."""
@@ -132,6 +139,11 @@ class EngineSocket:
     def close(self) -> None:
         """End the session."""
         self._session.end(bool(self._ready))
+
+    def __del__(self) -> None:
+        # An interrupted call may have lost its connection.
+        if hasattr(self, "_session"):
+            self._session.end_later()
 
     def fileno(self) -> int:
         """Return -1: there is no file descriptor."""
@@ -165,11 +177,49 @@ def find_owner(store: Store) -> None:
 
 
 class StoreConnection(Connection):
-    """A redis-py connection to a store in this process or to the socket of the store's owner."""
+    """A redis-py connection to a store in this process or to the socket of the store's owner.
+
+    unread: how many replies were not read. An interrupted call leaves some, and the next call would receive them.
+    """
+
+    unread = 0
 
     def __init__(self, *, rillet_store: Store, **options: Any) -> None:
         self._store = rillet_store
         super().__init__(**options)  # type: ignore[no-untyped-call]
+
+    def connect(self) -> None:
+        """Connect and introduce the client; close the socket if this is interrupted in the middle."""
+        try:
+            super().connect()  # type: ignore[no-untyped-call]
+        except BaseException:
+            self.disconnect()
+            raise
+
+    def send_command(self, *args: Any, **kwargs: Any) -> None:
+        """Send a command."""
+        self.unread += 1
+        super().send_command(*args, **kwargs)  # type: ignore[no-untyped-call]
+
+    def pack_commands(self, commands: Any) -> Any:
+        """Encode the commands of a pipeline, which are sent next."""
+        self.unread += len(commands)
+        return super().pack_commands(commands)  # type: ignore[no-untyped-call]
+
+    def read_response(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the next reply, or raise it if it is an error."""
+        try:
+            reply = super().read_response(*args, **kwargs)
+        except redis.ResponseError:
+            self.unread -= 1
+            raise
+        self.unread -= 1
+        return reply
+
+    def disconnect(self, *args: Any, **kwargs: Any) -> None:
+        """Close the socket."""
+        self.unread = 0
+        super().disconnect(*args, **kwargs)  # type: ignore[no-untyped-call]
 
     def _connect(self) -> Any:
         connected = self._open()
@@ -200,7 +250,7 @@ class StoreConnection(Connection):
     def can_read(self, timeout: float | None = 0) -> bool:
         """Return whether a reply has arrived. With hiredis, redis-py would poll a file descriptor."""
         if not self._sock:
-            self.connect()  # type: ignore[no-untyped-call]
+            self.connect()
         reader = getattr(self._parser, "_reader", None)
         if reader is None or not isinstance(self._sock, EngineSocket):
             return bool(super().can_read(timeout))  # type: ignore[arg-type]
@@ -212,6 +262,24 @@ class StoreConnection(Connection):
     def repr_pieces(self) -> list[tuple[str, Any]]:
         """Return the fields for redis-py's `repr` of a connection."""
         return [("store", self._store), ("db", self.db)]
+
+
+class StorePool(ConnectionPool):
+    """A pool that an interrupted call does not fill: it drops connections that nothing uses, or with unread replies.
+
+    A call takes a connection before the `try` block that releases it, so an interrupt between them loses it.
+    """
+
+    def reset(self) -> None:
+        """Forget all connections."""
+        super().reset()
+        self._in_use_connections: Any = WeakSet()
+
+    def release(self, connection: Any) -> None:
+        """Take a connection back."""
+        if connection.unread:
+            connection.disconnect()
+        super().release(connection)
 
 
 def client_of(store: Store, *, single_connection_client: bool = False, **options: Any) -> redis.Redis:
@@ -237,7 +305,7 @@ def client_of(store: Store, *, single_connection_client: bool = False, **options
         client.auto_close_connection_pool = True
     else:
         where = {"connection_class": StoreConnection, "rillet_store": store}
-        pool = ConnectionPool(**{**STORE_DEFAULTS, **where, **options})
+        pool = StorePool(**{**STORE_DEFAULTS, **WITHOUT_NOTICES, **where, **options})
         client = redis.Redis(connection_pool=pool, single_connection_client=single_connection_client)
         client.auto_close_connection_pool = True
     # The client keeps a reference, so that the garbage collector does not close the store.

@@ -69,10 +69,14 @@ class RedisSession:
         # The last request and its replies so far, if it may take data away.
         self._sent: list[bytes] = []
         self._replied: list[bytes] = []
-        with transport.lock:
-            self._session: Any = transport.open_session(self._wakener)
+        self._session: Any = None
+        transport.shielded(self._open)
+
+    def _open(self) -> None:
+        with self.transport.lock:
+            self._session = self.transport.open_session(self._wakener)
             self._session.transport = self  # CLIENT KILL closes the session through it, and CLIENT PAUSE applies
-        self._parser.authenticated = not self._session.state & UNAUTHENTICATED
+            self._parser.authenticated = not self._session.state & UNAUTHENTICATED
 
     @property
     def ended(self) -> bool:
@@ -148,6 +152,9 @@ class RedisSession:
 
     def failed(self, ran: Ran, error: Misconf) -> bytes:
         """Return the last bytes of a session whose writes are not in the log: the error; then the session ends."""
+        return self.transport.shielded(self._fail, ran, error)
+
+    def _fail(self, ran: Ran, error: Misconf) -> bytes:
         with self.transport.lock:
             ran.log.write()  # closes the write gate: the engine rejects later writes
             if self._session is not None:
@@ -158,10 +165,13 @@ class RedisSession:
 
     def end_if_blocked(self) -> bool:
         """End the session if one of its commands is blocked, so that it receives nothing; return whether it was."""
+        return self.transport.shielded(self._end_if_blocked)
+
+    def _end_if_blocked(self) -> bool:
         with self.transport.lock:
             if self._session is None or self._session.blocked is None:
                 return False
-            self.end(unread=True)
+            self._end(unread=True)
             return True
 
     def kill(self) -> None:
@@ -173,6 +183,14 @@ class RedisSession:
 
         unread: the frontend has replies that no caller will read. What their commands took is put back.
         """
+        self.transport.shielded(self._end, unread)
+
+    def end_later(self) -> None:
+        """End the session soon; a finalizer calls this, perhaps inside a command."""
+        if self._session is not None:
+            self.transport.later(self._end, True)
+
+    def _end(self, unread: bool) -> None:
         with self.transport.lock:
             session, self._session = self._session, None
             if session is not None:

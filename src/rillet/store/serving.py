@@ -35,6 +35,7 @@ from rillet.server.host import ServerHost
 from rillet.server.server import CannotListen, Server, event_loop_factory
 from rillet.store.guarded_server import TURNS_OF_AN_ACCEPT, GuardedConnection, GuardedServer, redirect_to_null
 from rillet.store.transports.server import AttachedTransport
+from rillet.store.transports.shield import completed
 
 if TYPE_CHECKING:
     from rillet.store.store import Store
@@ -107,13 +108,18 @@ class Listener:
         if self._loop.is_closed():
             what.close()
             raise RuntimeError("the event loop has ended")
-        return asyncio.run_coroutine_threadsafe(what, self._loop).result()
+        return in_loop(what, self._loop)
 
     async def _start(self, host: str, port: int, path: str | None) -> int | str:
         raise NotImplementedError
 
     async def _stop(self) -> None:
         raise NotImplementedError
+
+
+def in_loop(what: Coroutine[Any, Any, Result], loop: asyncio.AbstractEventLoop) -> Result:
+    """Run a coroutine in the event loop of another thread and return its result; an interrupt ends only the wait."""
+    return completed(lambda: asyncio.run_coroutine_threadsafe(what, loop).result())
 
 
 class EngineListener(Listener):
@@ -222,7 +228,7 @@ class LoopThread:
     def __init__(self, name: str) -> None:
         self.loop = event_loop_factory()()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._thread.start()
+        completed(self._thread.start)
 
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
@@ -254,7 +260,7 @@ class LoopThread:
         """Stop the loop and wait for the thread; a second call does nothing."""
         self.stop()
         if not self.is_this_thread():
-            self._thread.join()
+            completed(self._thread.join)
 
 
 class EmbeddedHost(ServerHost):
@@ -291,14 +297,18 @@ class MemoryServer:
             server = GuardedServer(engine, connection=GuardedConnection, guard=lock)
             engine.host = EmbeddedHost(server)
         self.where = ServerLoop(server, self._thread.loop)
-        asyncio.run_coroutine_threadsafe(server.start(tcp=False), self._thread.loop).result()
+        in_loop(server.start(tcp=False), self._thread.loop)
+
+    def is_this_thread(self) -> bool:
+        """Return whether the caller is the thread that serves."""
+        return self._thread.is_this_thread()
 
     def close(self) -> None:
         """Disconnect the clients and end the thread."""
-        if self._thread.is_this_thread():  # the garbage collector may run in any thread
+        if self.is_this_thread():  # the garbage collector may run in any thread
             threading.Thread(target=self.close, name="rillet-close").start()
             return
-        asyncio.run_coroutine_threadsafe(self._stop(), self._thread.loop).result()
+        in_loop(self._stop(), self._thread.loop)
         self._thread.close()
         self._engine.host = self._host
 

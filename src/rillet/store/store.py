@@ -495,15 +495,16 @@ class Store(KeyCommands):
         return dict(line.split(":", 1) for line in lines if ":" in line and not line.startswith("#"))
 
     def close(self) -> None:
-        """Write the unwritten part of the log and release the directory; later calls raise StoreClosed."""
-        if self._backend is not None:
-            for prefetched in list(self.loops):
-                with contextlib.suppress(StoreError, CommandError):
-                    drive(self, prefetched.give_back(), 0.0)
-        backend, self._backend = self._backend, None
+        """Write the unwritten part of the log and release the directory; later calls raise StoreClosed.
+
+        After an interrupt, a second call closes the rest.
+        """
+        backend = self._backend
         if backend is None:
             return
-        self._finalizer.detach()
+        for prefetched in list(self.loops):
+            with contextlib.suppress(StoreError, CommandError):
+                drive(self, prefetched.give_back(), 0.0)
         _open_stores.discard(self)
         for subscription in list(self._subscriptions):
             subscription.close()
@@ -514,6 +515,8 @@ class Store(KeyCommands):
         finally:
             if self._workers is not None:
                 self._workers.shutdown(wait=False)
+        self._finalizer.detach()
+        self._backend = None
 
     def before_fork(self, afterwards: list[Callable[[], object]]) -> None:
         """Prepare a fork of this process; add what the parent must call after the fork."""

@@ -23,8 +23,9 @@ In a cluster, all keys of a transaction must have the same slot: {user:1}:stock,
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 
 from rillet.errors import CommandError, NotSent, OutcomeUnknown, StoreError, TransactionConflict
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from rillet.store.stream import Stream
 
 Result = TypeVar("Result")
+Run: TypeAlias = Callable[[list[list[bytes]]], list[Any]]
 AsyncRun: TypeAlias = Callable[[list[list[bytes]]], Awaitable[list[Any]]]
 
 
@@ -177,8 +179,8 @@ class StoreTransaction(TransactionCommands):
     def __init__(self, store: Store, watch: Iterable[str | bytes]) -> None:
         super().__init__(watch)
         self._store = store
-        self._connection = ExitStack()
-        self._run: Callable[[list[list[bytes]]], list[Any]] | None = None
+        self._connection: AbstractContextManager[Run] | None = None
+        self._run: Run | None = None
 
     def _send(self, commands: list[list[bytes]]) -> list[Any]:
         """Run commands on the transaction's connection; the first commands open it, and wait for a server that is away.
@@ -192,38 +194,49 @@ class StoreTransaction(TransactionCommands):
             return self._run(commands)
 
         def attempt(transport: Transport) -> list[Any]:
-            with ExitStack() as stack:
-                self._run = stack.enter_context(transport.exclusive(self._key))
+            self._connection = transport.exclusive(self._key)
+            try:
+                self._run = self._connection.__enter__()
                 replies: list[Any] = self._run(commands)
                 check_ready(replies, whole=True)
-                self._connection.enter_context(stack.pop_all())
                 return replies
+            except BaseException:
+                self._close(*sys.exc_info())
+                raise
 
         return patiently(self._store, attempt, self._repeatable())
 
+    def _close(self, kind: Any = None, error: BaseException | None = None, trace: Any = None) -> None:
+        """Close the connection, if it is open. A call that was interrupted may be repeated."""
+        if self._connection is not None:
+            self._connection.__exit__(kind, error, trace)
+            self._connection = self._run = None
+
     def __enter__(self) -> StoreTransaction:
         self._begin()
-        with self._connection as until_watched:
+        try:
             for reply in self._send(self._opening()):
                 raised(reply)
-            self._connection = until_watched.pop_all()
+        except BaseException:
+            self._close(*sys.exc_info())
+            raise
         return self
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         self._open = False
-        if error is not None:
-            self._connection.__exit__(kind, error, trace)
-            return
         watched = self._run is not None
         replies: list[Any] = []
         try:
-            with self._connection:
+            if error is None:
                 replies = self._send(self._commands())
-        except (NotSent, OutcomeUnknown) as lost:
-            if not watched:
+            self._close(kind, error, trace)
+        except BaseException as lost:
+            self._close(*sys.exc_info())
+            if not watched or not isinstance(lost, (NotSent, OutcomeUnknown)):
                 raise
             self._lost(lost)
-        self._finish(replies)
+        if error is None:
+            self._finish(replies)
 
 
 class AsyncTransaction(TransactionCommands):

@@ -11,8 +11,8 @@ two records.
 A history that continues another one (after a failover) has the same offsets, so positions of the earlier one remain
 valid up to that point.
 
-The link's thread appends; consumers in other threads read, and wait on the condition. Tasks register a function that is
-called after each change of the log.
+The link's thread appends; consumers in other threads read, and wait for `news`, an event that is set after the next
+change of the log and then replaced by another one. Tasks register a function that is called after each change.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from rillet.replication.changes import ChangePosition
+from rillet.store.steady_event import SteadyEvent
 
 
 class LogRecord(NamedTuple):
@@ -55,7 +56,8 @@ class ChangeLog:
         self.history = ""
         self.start = self.end = self.db = 0
         self.closed = False
-        self.condition = threading.Condition()
+        self.guard = threading.RLock()
+        self.news = SteadyEvent()
         self.listeners: set[Callable[[], None]] = set()
         self._earlier: dict[str, int] = {}  # histories that this one continues, and the offset where each ended
         self._records: list[LogRecord] = []
@@ -63,7 +65,7 @@ class ChangeLog:
 
     def append(self, record: LogRecord) -> None:
         """Add a record, and drop those that exceed the limit. O(1) amortised"""
-        with self.condition:
+        with self.guard:
             self._records.append(record)
             self._size += len(record.data)
             self.end = record.end
@@ -81,12 +83,12 @@ class ChangeLog:
 
     def advance(self, offset: int, db: int) -> None:
         """Move the end to the applied position, over bytes without changes of wanted keys."""
-        with self.condition:
+        with self.guard:
             self.end, self.db = offset, db
 
     def begin(self, history: str, offset: int, db: int) -> None:
         """Begin at the position of new data."""
-        with self.condition:
+        with self.guard:
             self._records, self._size = [], 0
             self.start = self.end = offset
             self.db = db
@@ -96,22 +98,21 @@ class ChangeLog:
 
     def resume(self, position: ChangePosition) -> None:
         """Begin with the records that were appended before, at the position of stored data."""
-        with self.condition:
+        with self.guard:
             self.history, self.end, self.db = position.id, position.offset, position.db
             self.start = max(self.start, self._records[0].start) if self._records else position.offset
 
     def continued(self, history: str, offset: int) -> None:
         """Note that a history continues the current one at an offset."""
-        with self.condition:
+        with self.guard:
             self._earlier[self.history] = offset
             self.history = history
 
     def notify(self) -> None:
         """Wake the consumers."""
-        with self.condition:
-            self.condition.notify_all()
-            listeners = list(self.listeners)
-        for listener in listeners:
+        news, self.news = self.news, SteadyEvent()
+        news.set()
+        for listener in list(self.listeners):
             listener()
 
     def close(self) -> None:
@@ -128,7 +129,7 @@ class ChangeLog:
 
     def after(self, position: ChangePosition, most: int) -> Records:
         """Return up to `most` records that contain changes after the position. O(log n)"""
-        with self.condition:
+        with self.guard:
             held = not self.history or (self._knows(position) and position.offset >= self.start)
             first = bisect_right(self._records, position.offset, key=lambda record: record.end) if held else 0
             records = self._records[first : first + most] if held else []

@@ -150,9 +150,9 @@ class Changes(_Changes, Iterator[Change]):
                 continue
             if self._end.expired():
                 break
-            with log.condition:
-                if not consumer.has_news and not log.closed:
-                    log.condition.wait(_TURN)
+            news = log.news
+            if not consumer.has_news and not log.closed:
+                news.wait(_TURN)
             consumer.retry()
         consumer.close()
         raise StopIteration
@@ -205,8 +205,7 @@ async def wait_for_news(log: ChangeLog, has_news: Callable[[], bool], seconds: f
         else:
             news.set()
 
-    with log.condition:
-        log.listeners.add(listener)
+    log.listeners.add(listener)
     try:
         if not has_news() and not log.closed:
             async with time_limit(seconds):
@@ -214,8 +213,7 @@ async def wait_for_news(log: ChangeLog, has_news: Callable[[], bool], seconds: f
     except TimeoutError:
         pass
     finally:
-        with log.condition:
-            log.listeners.discard(listener)
+        log.listeners.discard(listener)
 
 
 __all__ = ["AsyncChanges", "ChangeConsumer", "Changes", "wait_for_news"]

@@ -35,6 +35,7 @@ from rillet.store.follow.recorder import Recorder
 from rillet.store.follow.resync_pace import ResyncPace
 from rillet.store.follow.snapshot_loading import SnapshotLoading
 from rillet.store.follow.stream_reader import VERSION, server_of
+from rillet.store.steady_event import SteadyEvent
 
 LOGGER = logger("attach")
 CONNECT_SECONDS = 5.0
@@ -75,14 +76,14 @@ class FollowLink:
         self.log = log
         self._directory = directory
         self.gate = threading.RLock()
-        self.synced = threading.Event()  # set while there is data
+        self.synced = SteadyEvent()  # set while there is data
         self.error = ""
         self.fatal: RilletError | None = None  # why it makes no sense to try again, of the first attempts
         self.full_syncs = self.resyncs = self.refused_commands = 0
         self._connection: Connection | None = None
         self._wanted = False
         self._loading: SnapshotLoading | None = None
-        self._stopping = threading.Event()
+        self._stopping = SteadyEvent()
         self._ticked = 0.0
         self._history = ""
         self._pace = ResyncPace()
@@ -113,9 +114,13 @@ class FollowLink:
         connection = self._connection
         if connection is not None:
             connection.interrupt()
-        if self._thread.is_alive() and self._thread is not threading.current_thread() and not _is_owned(self.gate):
+        if self._thread.is_alive() and not self.is_needed_here():
             self._thread.join()
         self.log.close()
+
+    def is_needed_here(self) -> bool:
+        """Return whether the link's thread is the caller, or would wait for the caller, which has paused it."""
+        return self._thread is threading.current_thread() or _is_owned(self.gate)
 
     def forget_in_child(self) -> None:
         """In a forked child: the data stays as it is; the parent has the link."""
@@ -123,7 +128,7 @@ class FollowLink:
         self.follower.state = NONE
         self.gate = threading.RLock()
         self.log.closed = True
-        self.log.condition = threading.Condition()
+        self.log.guard = threading.RLock()  # another thread of the parent may have held it
 
     def _run(self) -> None:
         while not self._stopping.is_set():

@@ -101,11 +101,14 @@ class FollowBackend(MemoryBackend):
             self.directory.forget_in_child()
         return transport
 
-    def close(self) -> None:
+    def _must_close_here(self) -> bool:
+        return self.link.is_needed_here() or super()._must_close_here()
+
+    def _close(self) -> None:
         self.link.close()
         if self.directory is not None:
             self.directory.close()
-        super().close()
+        super()._close()
 
     def __repr__(self) -> str:
         place = "in memory" if self.path is None else repr(self.path)
@@ -209,13 +212,15 @@ class Replica(Store):
 
     def _wait(self, reached: Any, what: str, timeout: Seconds | None) -> None:
         end, log = _deadline(timeout), self._link.log
-        with log.condition:
-            while not reached():
-                self._alive()
-                left = _left(end)
-                if left is not None and left <= 0:
-                    raise self._late(what)
-                log.condition.wait(0.25 if left is None else min(left, 0.25))
+        while True:
+            news = log.news
+            if reached():
+                return
+            self._alive()
+            left = _left(end)
+            if left is not None and left <= 0:
+                raise self._late(what)
+            news.wait(0.25 if left is None else min(left, 0.25))
 
     def _late(self, what: str) -> StoreTimeout:
         link = self._link.state()
@@ -249,7 +254,7 @@ class Replica(Store):
     def _consumer(self, after: ChangePosition | str | None) -> ChangeConsumer:
         self._alive()
         position = ChangePosition.parse(after) if isinstance(after, str) else after
-        with self._link.log.condition:
+        with self._link.log.guard:
             position = position or self._link.log.after(ChangePosition("", 0), 0).end
         return ChangeConsumer(self._link.log, self._link.address, self._follows.keys, position)
 

@@ -45,7 +45,7 @@ from rillet.store.allowed_commands import changes_connection
 from rillet.store.transports.in_process_pages import InProcessPages
 from rillet.store.transports.lock import has_turn
 from rillet.store.transports.shield import steady_names
-from rillet.store.transports.thread_sessions import ThreadSessions
+from rillet.store.transports.thread_sessions import SeparateSession, ThreadSessions
 from rillet.store.transports.transport import errors_among, only_reads
 from rillet.store.transports.undelivered import Undelivered, continues, executed, put_back_all
 from rillet.store.transports.wakeners import TaskWakener
@@ -197,7 +197,7 @@ class InProcessTransport(ThreadSessions):
                     return self._nested([argv])[0]
                 if changes_connection(argv):
                     session = self._leave_tasks()
-                raw, log, position = self._shielded(self._step, session, argv)
+                raw, log, position = self.shielded(self._step, session, argv)
             if position:
                 raw = self._once_safe(log, position, session, raw)
             return self._wait(session) if raw is None else raw
@@ -310,7 +310,7 @@ class InProcessTransport(ThreadSessions):
             return raw, log, 0 if log is None else log.write(began)
 
     def _execute_packed(self, session: Session, data: bytes, receiver: ReceiveBuffer | None) -> bytes:
-        raw, log, position = self._shielded(self._step_packed, session, data, receiver)
+        raw, log, position = self.shielded(self._step_packed, session, data, receiver)
         if position:
             raw = self._once_safe(log, position, session, raw)
             if receiver is not None and raw:  # the log failed, so `raw` is an error reply
@@ -374,31 +374,31 @@ class InProcessTransport(ThreadSessions):
         """Run a step of the engine, in this thread if nothing can interrupt its commands."""
         if self._inside():
             raise NestedCall(NESTED)
-        return self._briefly(step, *arguments) if steady else self._shielded(step, *arguments)
+        return self._briefly(step, *arguments) if steady else self.shielded(step, *arguments)
 
     @contextlib.contextmanager
     def exclusive(self, key: bytes) -> Iterator[Callable[[Sequence[list[bytes]]], list[Any]]]:
         """Yield a function that runs commands in a separate session; see Transport."""
-        session = self._briefly(self._open_session, ref(self._thread.presence))
+        separate = SeparateSession(self)
         try:
-            yield lambda commands: self._run_batch(session, commands)
+            yield lambda commands: self._run_batch(separate.session, commands)
+            self._briefly(separate.end)
         except BaseException:
-            self._shielded(self._end, session)  # after the batch, which the engine may still run: it needs its WATCH
+            self.shielded(separate.end)  # after the batch, which the engine may still run: it needs its WATCH
             raise
-        self._briefly(self._end, session)
 
     @contextlib.asynccontextmanager
     async def exclusive_async(
         self, key: bytes
     ) -> AsyncIterator[Callable[[Sequence[list[bytes]]], Awaitable[list[Any]]]]:
         """Yield a coroutine function that runs commands in a separate session."""
-        session = self._briefly(self._open_session, ref(self._thread.presence))
+        separate = SeparateSession(self)
         try:
-            yield lambda commands: self._run_batch_async(session, commands)
+            yield lambda commands: self._run_batch_async(separate.session, commands)
+            self._briefly(separate.end)
         except BaseException:
-            self._shielded(self._end, session)  # after the batch, which the engine may still run: it needs its WATCH
+            self.shielded(separate.end)  # after the batch, which the engine may still run: it needs its WATCH
             raise
-        self._briefly(self._end, session)
 
     # -- waiting ---------------------------------------------------------------------------------------
 

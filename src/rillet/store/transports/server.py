@@ -1,8 +1,8 @@
 """ServerTransport and AttachedTransport: a store behind a socket, reached by rillet.client.
 
-Each thread has separate connections, so SELECT, MULTI and WATCH belong to the thread, as in process. The connections of
-threads that ended are closed when another thread opens one. A bulk read (`page_source`) also has separate connections,
-because the caller may send commands between two batches.
+Each thread has separate connections, so SELECT, MULTI and WATCH belong to the thread, as in process. A bulk read
+(`page_source`) also has separate connections, because the caller may send commands between two batches. Only the thread
+or the call refers to its connections, so they are closed when it ends, even if an exception from outside interrupts it.
 
 With a `timeout`, a call raises StoreTimeout if the server does not answer within so many seconds, in addition to the
 time that the command itself waits. It is UnknownTimeout if a command was sent that does more than read. The connection
@@ -31,7 +31,7 @@ from rillet.protocol.reply_parser import ReplyError
 from rillet.store.transports.async_connection import TOO_MANY
 from rillet.store.transports.async_server import AsyncServerTransport
 from rillet.store.transports.cluster_routing import unless_redirected
-from rillet.store.transports.presence import OfThread, Presence
+from rillet.store.transports.presence import OfThread
 from rillet.store.transports.transport import (
     ERROR_CLASSES,
     AsyncTransport,
@@ -60,13 +60,16 @@ _MOST_NAMES = 1000  # in the cache of simple commands
 
 
 class _State:
-    """What a thread has: its connections, and whether one of its calls is under way."""
+    """What a thread has: its connections, and whether one of its calls is under way.
 
-    __slots__ = ("busy", "client", "spares")
+    torn: a call has begun and not ended; if none is under way, it was interrupted, and its replies are still unread.
+    """
+
+    __slots__ = ("busy", "client", "spares", "torn")
 
     def __init__(self) -> None:
         self.client: Servers | None = None
-        self.busy = False
+        self.busy = self.torn = False
         self.spares: list[Servers] = []  # connections for calls inside calls
 
 
@@ -90,7 +93,7 @@ class ServerTransport:
         self._simple: set[bytes] = set()  # names of commands for _exchange_one
         self._of_loops: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncTransport] = WeakKeyDictionary()
         self._thread = _ThreadConnections()
-        self._clients: dict[Servers, ReferenceType[Presence]] = {}  # with the presence of its thread
+        self._clients: dict[ReferenceType[Servers], None] = {}  # of threads and of calls, which alone keep them open
         self._guard = threading.RLock()  # a signal handler may need it inside a call that holds it
 
     # ---- connections ----
@@ -107,14 +110,21 @@ class ServerTransport:
         client = (self._thread.state or self._thread.own_state()).client
         if client is None:
             client = self.new_servers(bool(self.options.seeds()))  # one server: `connection` checks
-            with self._guard:
-                for other, thread in list(self._clients.items()):
-                    if thread() is None:
-                        self._clients.pop(other, None)  # a signal handler may have been faster
-                        other.close()
-                self._clients[client] = ref(self._thread.presence)
+            self._register(client)
             self._thread.own_state().client = client
         return client
+
+    def _register(self, client: Servers) -> None:
+        """Let `close` find a client; forget those that are no longer used."""
+        for other in list(self._clients):
+            if other() is None:
+                self._clients.pop(other, None)
+        self._clients[ref(client)] = None
+
+    def _registered(self) -> list[Servers]:
+        """Return the clients that are in use, and forget them."""
+        clients, self._clients = self._clients, {}
+        return [client for client in (one() for one in clients) if client is not None]
 
     def new_servers(self, checks_idle: bool = False) -> Servers:
         """Return a new client for this server or cluster, without connections yet; see Servers."""
@@ -156,16 +166,13 @@ class ServerTransport:
             raise StoreClosed("the store is closed")
         self.check_current()
         client = self.new_servers()
-        with self._guard:
-            self._clients[client] = ref(self._thread.presence)
+        self._register(client)
         try:
             yield client
         except ConnectorError as error:
             raise self.failed(error) from error
         finally:
-            with self._guard:
-                self._clients.pop(client, None)
-            client.close()
+            client.close_surely()
 
     @contextmanager
     def exclusive(self, key: bytes) -> Iterator[Callable[[Sequence[list[bytes]]], list[Any]]]:
@@ -196,9 +203,13 @@ class ServerTransport:
         """
         local = self._thread.state or self._thread.own_state()
         if not local.busy:
-            local.busy = True
+            if local.torn:
+                self._drop(local)
+            local.busy = local.torn = True
             try:
-                return function(*arguments)
+                result = function(*arguments)
+                local.torn = False
+                return result
             except BaseException as error:
                 self._raise_failed(error)
             finally:
@@ -215,15 +226,22 @@ class ServerTransport:
 
     def _raise_failed(self, error: BaseException) -> NoReturn:
         """Raise the exception for a call that failed with `error`."""
-        if isinstance(error, ConnectorError):
-            raise self.failed(error) from error
-        # Close the connection: the next call must not receive replies that belong to the interrupted call.
-        client, self._thread.own_state().client = self._thread.own_state().client, None
+        local = self._thread.own_state()
+        try:
+            if isinstance(error, ConnectorError):
+                local.torn = False
+                raise self.failed(error) from error
+            self._drop(local)
+            raise error
+        finally:
+            del error  # the traceback refers to this frame
+
+    def _drop(self, local: _State) -> None:
+        """Close the connections of an interrupted call: the next call must not receive replies that belong to it."""
+        client, local.client = local.client, None
+        local.torn = False
         if client is not None:
-            with self._guard:
-                self._clients.pop(client, None)
-            client.close()
-        raise error
+            client.close_surely()
 
     def server_name(self) -> str:
         """Return the server's name and place for messages."""
@@ -440,17 +458,14 @@ class ServerTransport:
 
     def _close_connections(self, lost: ConnectionLost | None = None) -> None:
         self._close_loops(lost)
-        with self._guard:
-            clients = list(self._clients)
-            self._clients.clear()
-        for client in clients:
+        for client in self._registered():
             client.interrupt()
             client.close()
 
     def forget_in_child(self) -> None:
         """Close a forked child's copies of the connections, which the parent keeps using."""
         self._of_loops = WeakKeyDictionary()  # the parent's event loops do not run here
-        clients, self._clients = self._clients, {}
+        clients = self._registered()
         self._guard = threading.RLock()  # another thread of the parent may have held it
         self.undelivered = Undelivered()  # also its guard; the parent hands out what it kept
         self._thread = _ThreadConnections()

@@ -111,6 +111,19 @@ class EngineThread:
             self.stop()
 
 
+def completed(function: Callable[..., Result], *arguments: Any) -> Result:
+    """Run a function in a new thread and return its result; an interrupt ends only the wait of the caller.
+
+    For Python code that waits and has locks, such as that of `threading` and `concurrent.futures`: an exception from
+    outside could leave the locks held.
+    """
+    thread = EngineThread()
+    try:
+        return thread.run(function, *arguments)
+    finally:
+        thread.stop()
+
+
 def _work(queues: dict[int, SimpleQueue[Any]], process: int, running: Any) -> None:
     """Run what comes through the queue, until None comes. End at once if another thread was faster."""
     own: SimpleQueue[Any] = SimpleQueue()
@@ -133,4 +146,4 @@ def _work(queues: dict[int, SimpleQueue[Any]], process: int, running: Any) -> No
     _engine_threads.discard(ident)
 
 
-__all__ = ["EngineThread", "steady_names"]
+__all__ = ["EngineThread", "completed", "steady_names"]

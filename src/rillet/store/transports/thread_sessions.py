@@ -10,6 +10,7 @@ and is compiled, in the caller's thread (rillet.store.transports.shield).
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 from weakref import ReferenceType, ref
@@ -157,15 +158,43 @@ class ThreadSessions:
         """
         return bool(self.lock._is_owned()) or has_turn(self.lock)
 
-    def _shielded(self, step: Callable[..., Result], *arguments: Any) -> Result:
+    def shielded(self, step: Callable[..., Result], *arguments: Any) -> Result:
         """Run a step of the engine so that no signal handler and no exception from outside can interrupt it."""
         if self.runs_here():
             return step(*arguments)
         return self._shield.run(step, *arguments)
 
+    def later(self, step: Callable[..., object], *arguments: Any) -> None:
+        """Let the engine's thread run a step soon, unless the store is closed; also called by finalizers."""
+        if not self.closed and not sys.is_finalizing():
+            self._shield.later(step, *arguments)
+
     def _briefly(self, step: Callable[..., Result], *arguments: Any) -> Result:
         """Run a step that executes no command, in the compiled build without a hand-over."""
-        return step(*arguments) if COMPILED_STEPS else self._shielded(step, *arguments)
+        return step(*arguments) if COMPILED_STEPS else self.shielded(step, *arguments)
 
 
-__all__ = ["ThreadSessions"]
+class SeparateSession:
+    """A session for one block of a thread. It ends also if an interrupted call has lost it."""
+
+    session: Any = None
+
+    def __init__(self, sessions: ThreadSessions) -> None:
+        self._sessions = sessions
+        sessions._briefly(self._open, ref(sessions._thread.presence))
+
+    def _open(self, thread: ReferenceType[Presence]) -> None:
+        self.session = self._sessions._open_session(thread)
+
+    def end(self) -> None:
+        """End the session, after the commands that the engine's thread still runs in it."""
+        session, self.session = self.session, None
+        if session is not None:
+            self._sessions._end(session)
+
+    def __del__(self) -> None:
+        if self.session is not None:
+            self._sessions.later(self.end)
+
+
+__all__ = ["SeparateSession", "ThreadSessions"]
