@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 import rillet
+from rillet.inspector.place import InspectedPlace
+from rillet.inspector.report import report as report_of
 from rillet.store.timeline import EXACT, timeline
 from tests.cli.test_observing import command, environment
 from tests.inspector.conftest import fill
@@ -121,3 +123,23 @@ def test_the_timeline_of_a_server_without_ranks() -> None:
         assert not found.exact
         assert abs(sum(found.counts) - len(large)) <= 50
         assert found.holes == [(found.edges[10], found.edges[49])]
+
+
+def test_names_of_any_length_in_a_report(tmp_path: Path) -> None:
+    """A long name is cut, with the whole name in the tooltip; an empty one is shown in words."""
+    long = "tenant:42:" + "long-name-" * 299
+    with rillet.open(tmp_path / "s.rillet") as store:
+        for name in ("", long):
+            store.stream(name).add({"f": "v"})
+            store.execute("XGROUP", "CREATE", name, name, "0")
+            store.execute("XREADGROUP", "GROUP", name, name, "STREAMS", name, ">")
+        place = InspectedPlace(store.path or "")
+        try:
+            text = report_of(place)
+        finally:
+            place.close()
+    found = parsed(text)
+    assert found.text.count("(empty name)") == 5  # both tables, the heading, the consumer, the pending entries
+    assert "long-name-long-name-long" in found.text
+    assert max(len(word) for word in found.text.split()) < 500
+    assert text.count(f'title="{long}"') >= 5

@@ -7,7 +7,8 @@
     keys      type and size of every key                                      pass after pass (scanning.KeyPass)
 
 One thread does one step, then pauses until its share of a core is kept (Budget). It works while somebody looks
-(`watch`), and stops otherwise. The kinds of work that are due take turns.
+(`watch`), and stops otherwise. The kinds of work that are due take turns. In the first minute, the keys wait until all
+streams were found.
 
 **The first pass is not at rest.** A user who opens the page waits for it, so until everything was read once, and for a
 minute at most, the sampler takes the share of a search.
@@ -195,7 +196,9 @@ class Sampler:
             due.append(self._find_streams)
         if keys := self._turn_of(now):
             due.append(lambda store: self._take_streams(store, keys))
-        if not self._keys_now.scan.complete or now >= self._next_pass:
+        # A user waits for the streams first.
+        early = not self._find_done.scan.complete and (self._first_until is None or now < self._first_until)
+        if not early and (not self._keys_now.scan.complete or now >= self._next_pass):
             due.append(self._take_keys)
         self._turn += 1
         return due[self._turn % len(due)] if due else self._take_nothing
