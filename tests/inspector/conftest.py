@@ -66,6 +66,7 @@ def inspect() -> Iterator[Open]:
 def driver() -> Iterator[Any]:
     found = browser()
     found.set_window_size(1360, 1043)
+    found.set_script_timeout(120)  # axe-core takes half a minute beside other tests
     yield found
     found.quit()
 
