@@ -378,8 +378,8 @@ def test_actions_run_what_was_confirmed(store: rillet.Store, inspect: Open) -> N
     assert commands[0] == "MULTI"
     assert commands[-1] == "EXEC"
     (letter,) = store.stream("dead")
-    assert letter["dead-letter-id"] == first[3]
-    assert letter["n"] == orders[first[3]]["n"]
+    origin = {"_stream": "orders", "_group": "billing", "_id": first[3], "_deliveries": "2"}
+    assert letter.fields == {**orders[first[3]].fields, **origin}
     before = len(orders)
     act(client, action="requeue", **about, ids=first[4:5])
     assert len(orders) == before + 1
@@ -398,6 +398,11 @@ def test_an_action_whose_data_changed_is_refused(store: rillet.Store, inspect: O
     shown = client.post("preview", **request)
     client.post("act", 409, **request, confirm="something else")
     assert "missing" in client.post("preview", 400, **{**request, "target": ""})["error"]
+    store.execute("SET", "text", "x")
+    assert "is a string, not a stream" in client.post("preview", 400, **{**request, "target": "text"})["error"]
+    handled = store.stream("orders").add({"n": 1})
+    error = client.post("preview", 400, **{**request, "ids": [str(handled)]})["error"]
+    assert error == f"{handled} are no longer pending in the group: a consumer has handled them"
     store.stream("orders").delete("1795000000000-0")
     assert "no longer exist" in client.post("act", 400, **request, confirm=shown["confirm"])["error"]
     assert len(store.stream("dead")) == 0

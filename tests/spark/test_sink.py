@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from datetime import UTC, datetime
 from typing import Any
 from zlib import crc32
 
@@ -57,12 +58,39 @@ def test_columns_become_fields(judge: Judge, url: str, once: str) -> None:
     write(rows, {**options, "stream": "all"})
     write(rows, {**options, "stream": "chosen", "fieldColumns": "timestamp, b"})
     write(rows, {**options, "stream": "named", "fields": '{"b": "letter", "a": "number"}'})
-    assert fields(judge, "all") == [{b"a": b"1", b"b": b"x"}, {b"b": b"y"}]
+    own = {b"id": b"9-9", b"timestamp": b"t"}  # no source has text in this column, so they are the user's
+    assert fields(judge, "all") == [{**own, b"a": b"1", b"b": b"x"}, {**own, b"timestamp": b"u", b"b": b"y"}]
     assert fields(judge, "chosen") == [{b"timestamp": b"t", b"b": b"x"}, {b"timestamp": b"u", b"b": b"y"}]
     assert fields(judge, "named") == [{b"letter": b"x", b"number": b"1"}, {b"letter": b"y"}]
     pairs = pa.array([[("k", "1"), ("l", None)], [("m", "2")]], pa.map_(pa.string(), pa.string()))
     write(table(fields=pairs, other=[1, 2]), {**options, "stream": "map"})
     assert fields(judge, "map") == [{b"k": b"1"}, {b"m": b"2"}]
+
+
+TIME = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+TIME_ID = f"{int(TIME.timestamp()) * 1000}-0"
+
+
+def test_columns_of_the_user_that_are_named_like_the_sources(judge: Judge, url: str) -> None:
+    rows = table(id=[7], timestamp=[TIME], stream=["a"], n=[1])  # a bigint id: not the source's
+    write(rows, {"url": url, "stream": "all"})
+    assert fields(judge, "all") == [
+        {b"id": b"7", b"timestamp": b"2026-01-02T03:04:05.000000Z", b"stream": b"a", b"n": b"1"}
+    ]
+    with pytest.raises(OptionError, match="the columns stream, timestamp may be .* fieldColumns, or .* drop"):
+        writer_of(table(timestamp=[TIME], stream=["a"], n=[1]), {"url": url, "stream": "s"})
+    for wrong in ({"id": ["order-7"]}, {"id": ["1-1"], "timestamp": [TIME]}, {"id": pa.array([None], pa.string())}):
+        with pytest.raises(ConnectorError, match="the columns id.* are left out .* fieldColumns, or .* drop"):
+            write(table(**wrong, n=[1]), {"url": url, "stream": "s"})
+    assert fields(judge, "s") == []
+    read = table(stream=["x"], id=[TIME_ID], id_ms=[1], id_seq=[0], timestamp=[TIME], n=[1])
+    write(read, {"url": url, "stream": "s"})
+    assert fields(judge, "s") == [{b"n": b"1"}]
+    pairs = pa.array([[("k", "1")]], pa.map_(pa.string(), pa.string()))
+    write(table(stream=["x"], id=[TIME_ID], timestamp=[TIME], fields=pairs), {"url": url, "stream": "map"})
+    assert fields(judge, "map") == [{b"k": b"1"}]
+    with pytest.raises(OptionError, match="no place for id: add them to the map"):
+        writer_of(table(id=[7], fields=pairs), {"url": url, "stream": "s"})
 
 
 def test_unwritable_columns_are_reported_before_the_first_row(url: str) -> None:

@@ -24,6 +24,8 @@ from rillet.errors import CommandError
 from rillet.inspector.console import join_words, reply_tree
 from rillet.inspector.place import InspectedPlace
 from rillet.inspector.text import from_text
+from rillet.store.dead_letters import letter
+from rillet.store.encoding import decode
 from rillet.store.store import Store
 from rillet.types.stream.id import StreamID
 
@@ -121,18 +123,24 @@ def _nack(place: InspectedPlace, store: Store, request: dict[str, Any]) -> list[
 
 
 def _copied(place: InspectedPlace, store: Store, request: dict[str, Any], target: bytes) -> list[list[bytes]]:
-    """Return the commands that add each entry to the target and acknowledge it."""
+    """Return the commands that add each pending entry to the target and acknowledge it."""
     key, group = _word(request, "key"), _word(request, "group")
     commands: list[list[bytes]] = []
-    gone = []
+    gone, settled = [], []
     for id in _ids(request):
         rows = store.run([b"XRANGE", key, id, id, b"COUNT", b"1"])
-        if not rows:
+        pending = store.run([b"XPENDING", key, group, id, id, b"1"])
+        if not pending:
+            settled.append(id.decode())
+        elif not rows:
             gone.append(id.decode())
-            continue
-        extra = [b"dead-letter-of", key, b"dead-letter-id", id, b"dead-letter-group", group]
-        commands.append([b"XADD", target, b"*", *rows[0][1], *(extra if target != key else [])])
+        elif target == key:
+            commands.append([b"XADD", key, b"*", *rows[0][1]])
+        else:
+            commands.append(letter(target, rows[0][1], key, group, id, int(pending[0][3])))
         commands.append([b"XACK", key, group, id])
+    if settled:
+        raise ValueError(f"{', '.join(settled[:5])} are no longer pending in the group: a consumer has handled them")
     if gone:
         raise ValueError(f"{', '.join(gone[:5])} no longer exist in the stream: acknowledge them instead")
     return commands if place.is_cluster and target != key else [[b"MULTI"], *commands, [b"EXEC"]]
@@ -142,6 +150,9 @@ def _dead_letter(place: InspectedPlace, store: Store, request: dict[str, Any]) -
     target = _new_word(request, "target")
     if target == _word(request, "key"):
         raise ValueError("'target' is the stream itself: use requeue to add the entries again")
+    kind = decode(store.run([b"TYPE", target]))
+    if kind not in ("stream", "none"):  # EXEC continues after a command that fails: the entries would be lost
+        raise ValueError(f"'target' {decode(target)!r} is a {kind}, not a stream")
     return _copied(place, store, request, target)
 
 

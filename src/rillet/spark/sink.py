@@ -84,6 +84,8 @@ class _Writer(InTask):
             first = next(iterator, None)
             sender, identity = self._sender(servers)
             with closing(sender):
+                if first is not None:
+                    self.layout.check(first)
                 for batch in iterator if first is None else chain((first,), iterator):
                     sender.send(batch)
                 require_all_rows()

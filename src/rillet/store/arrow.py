@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 from rillet.client.errors import ConnectorError
 from rillet.client.pages import UNLIMITED, PageRange, RangeReader
 from rillet.columns.column import COMPILED, NotPlain
+from rillet.columns.own_columns import INTEGER, OTHER, OWN_COLUMNS, TEXT, TIME, check_own_columns, own_columns
 from rillet.columns.row_builder import TooManyFields
 from rillet.columns.row_packing import RowPacker
 from rillet.commands.stream.arguments import Interval
@@ -43,7 +44,7 @@ BATCH = 16_384  # entries in a record batch
 PAGE = 2_500  # entries that one XRANGE requests
 CHUNK = 1 << 18
 _READS = [[b"XRANGE"]]  # the command of a bulk read may be repeated
-OWN_COLUMNS = ("stream", "id", "id_ms", "id_seq", "timestamp")
+REMEDY = "name the columns to write with columns=, or leave these out"
 
 
 def require_pyarrow(what: str) -> Any:
@@ -199,8 +200,11 @@ def add_arrow(
     chosen = fields_of(table.schema, id_column, columns)
     packer = RowPacker([b"XADD", stream.key, *options])
     batches = table if isinstance(table, pa.RecordBatchReader) else table.to_batches()
+    left_out = [] if columns is not None else left_out_of(table.schema, id_column)[0]
     added = 0
     for batch in batches:
+        if not added:
+            check_own_columns(left_out, batch, REMEDY)
         load(packer, batch, id_column, chosen)
         row = 0
         while row < batch.num_rows:
@@ -221,7 +225,11 @@ def fields_of(schema: Any, id_column: str | None, columns: Sequence[str] | None)
     if columns is None and "fields" in schema.names and _is_map(schema.field("fields").type):
         chosen = ["fields"]
     else:
-        chosen = [name for name in schema.names if name not in (*OWN_COLUMNS, id_column)]
+        left_out, unknown = left_out_of(schema, id_column)
+        if unknown and columns is None:
+            raise ValueError(f"the columns {', '.join(unknown)} may be those of entries that were read, which are not "
+                             f"written, or yours: {REMEDY}")  # fmt: skip
+        chosen = [name for name in schema.names if name not in (*left_out, id_column)]
         chosen = chosen if columns is None else list(columns)
     wrong = [f"there is no column {name!r}" for name in (*chosen, id_column) if name and name not in schema.names]
     for name in chosen:
@@ -236,6 +244,19 @@ def fields_of(schema: Any, id_column: str | None, columns: Sequence[str] | None)
     if wrong:
         raise ValueError("; ".join(wrong))
     return chosen
+
+
+def left_out_of(schema: Any, id_column: str | None) -> tuple[list[str], list[str]]:
+    """Return the columns that are left out as those of entries that were read, and those that may be the user's."""
+    import pyarrow.types as pt
+
+    def kind_of(kind: Any) -> str:
+        kind = kind.value_type if pt.is_dictionary(kind) else kind
+        if pt.is_string(kind) or pt.is_large_string(kind) or pt.is_string_view(kind):
+            return TEXT
+        return INTEGER if pt.is_int64(kind) else TIME if pt.is_timestamp(kind) else OTHER
+
+    return own_columns({field.name: kind_of(field.type) for field in schema}, (id_column,))
 
 
 def _is_map(kind: Any) -> bool:

@@ -42,6 +42,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
 from rillet.errors import CommandError, InvalidEntry, WrongType
 from rillet.real_time import monotonic
 from rillet.store.arguments import flag, whole_number
+from rillet.store.dead_letters import letter
 from rillet.store.durations import Seconds, milliseconds_in, seconds_in
 from rillet.store.encoding import decode, encode, encode_name
 from rillet.store.entry import T, stream_parts
@@ -496,8 +497,7 @@ def _bury(consumer: bytes, message: Message[Any], problem: InvalidEntry, key: by
 def dead_letter(key: bytes, message: Message[Any]) -> list[bytes]:
     """Return the XADD that writes a message to a dead-letter stream: its fields, and its origin."""
     group = message.group
-    return [b"XADD", key, b"*", *message.flat, b"_stream", group.stream.key, b"_group", group.key,
-            b"_id", message.raw_id, b"_deliveries", b"%d" % message.deliveries]  # fmt: skip
+    return letter(key, message.flat, group.stream.key, group.key, message.raw_id, message.deliveries)
 
 
 def _hand_out(prefetched: Prefetched, consumer: bytes, options: DeliveryOptions, end: End) -> Steps[bool]:

@@ -19,12 +19,12 @@ from rillet.spark.pipelines.dead_letters import pending, report
 from rillet.spark.pipelines.requeue import (
     CONSUMER,
     RequeueSummary,
-    own_fields,
     put_back,
     reprocess,
     requeue,
     requeue_task,
 )
+from rillet.store.dead_letters import own_fields
 from tests.cluster import Cluster
 from tests.judge import Judge
 
@@ -76,6 +76,9 @@ def test_only_the_metadata_of_a_letter_is_removed() -> None:
     tail = [b"_stream", b"s", b"_group", b"g", b"_id", b"1-1", b"_deliveries", b"4"]
     assert own_fields([b"_id", b"own", b"a", b"1", *tail]) == [b"_id", b"own", b"a", b"1"]
     assert own_fields([b"a", b"1", *tail, b"_reason", b"x"]) == [b"a", b"1"]
+    old = [b"dead-letter-of", b"s", b"dead-letter-id", b"1-1", b"dead-letter-group", b"g"]  # of earlier inspectors
+    assert own_fields([b"dead-letter-id", b"own", *old]) == [b"dead-letter-id", b"own"]
+    assert own_fields([b"a", b"1", *old, *tail]) == [b"a", b"1", *old]
     for kept in ([b"a", b"1"], [b"a", b"1", b"_reason", b"x"], tail):  # an entry has at least one field
         assert own_fields(kept) == kept
 
@@ -218,6 +221,8 @@ def test_both_tables_report_and_a_selection_is_requeued(spark: SparkSession, jud
     with judge.client() as client:
         client.execute_command("XADD", "billing.dead", "*", "a", "1", "_reason", "timeout", "_stream", "other")
         client.execute_command("XADD", "billing.dead", "*", "a", "2", "error", "no origin")
+        client.execute_command("XADD", "billing.dead", "*", "a", "3", "dead-letter-of", "third", "dead-letter-id",
+                               "1700000000000-0", "dead-letter-group", "g")  # fmt: skip
         client.execute_command("XREADGROUP", "GROUP", "billing", "w", "STREAMS", "events", ">")
         letters = package_function(spark, stream="billing.dead", url=url).persist()
         first = letters.orderBy("letter_id").first()
@@ -228,9 +233,16 @@ def test_both_tables_report_and_a_selection_is_requeued(spark: SparkSession, jud
         assert first["added"].timestamp() == 1_700_000_000
         assert first["age"] == "under a minute"
         groups = {(row["stream"], row["reason"]): row["entries"] for row in report(letters).collect()}
-        assert groups == {("events", "delivered too often"): 6, ("other", "timeout"): 1, (None, "no origin"): 1}
-        chosen = letters.where("fields['n'] < 2 OR stream IS NULL OR reason = 'timeout'")
-        assert reprocess(spark, chosen, url=url) == RequeueSummary(moved=3, nowhere=1)
+        assert groups == {
+            ("events", "delivered too often"): 6, ("other", "timeout"): 1, (None, "no origin"): 1,
+            ("third", "moved in the inspector"): 1,
+        }  # fmt: skip
+        (old,) = letters.where("stream = 'third'").collect()
+        assert (old["group"], old["id"], old["fields"]) == ("g", "1700000000000-0", {"a": "3"})
+        assert old["added"].timestamp() == 1_700_000_000
+        chosen = letters.where("fields['n'] < 2 OR stream IS NULL OR reason = 'timeout' OR stream = 'third'")
+        assert reprocess(spark, chosen, url=url) == RequeueSummary(moved=4, nowhere=1)
+        assert client.execute_command("XRANGE", "third", "-", "+")[0][1] == [b"a", b"3"]
         assert (client.xlen("events"), client.xlen("other"), client.xlen("billing.dead")) == (8, 1, 5)
         letters.unpersist()
         client.execute_command("XREADGROUP", "GROUP", "billing", "w", "STREAMS", "events", ">")

@@ -136,6 +136,31 @@ def test_nulls_in_a_map_delete_fields(place: Place) -> None:
         write(other, **options)
 
 
+def test_rows_without_a_value_are_counted(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    kind = pa.map_(pa.string(), pa.string())
+    nothing = pa.array([None, None, None], pa.string())
+    maps = pa.array([[("a", None)], None, []], kind)
+    counters = {"key": ["a", "b", "c"], "n": pa.array([None, None, 1], pa.int64())}
+    tables: list[tuple[int, Any, dict[str, Any]]] = [
+        (2, pa.table({"key": ["a", "b", "c"], "x": nothing, "y": pa.array([None, 1, None])}), {"type": "hash"}),
+        (3, pa.table({"key": ["a", "b", "c"], "fields": maps}), {"type": "hash"}),
+        (2, pa.table({"key": ["a", "b", "c"], "fields": maps}), {"type": "hash", "nulls": "delete"}),
+        (2, pa.table(counters), {"type": "hash", "addColumns": "n"}),
+        (3, pa.table({"key": ["a", "b", "c"], "value": nothing}), {"type": "string"}),
+        (3, pa.table({"key": ["a", "b", "c"], "member": nothing}), {"type": "set"}),
+        (0, pa.table({"key": ["a", "b", "c"], "value": nothing}), {"type": "string", "nulls": "delete"}),
+    ]  # fmt: skip
+    for number, (count, table, options) in enumerate(tables):
+        caplog.clear()
+        write(table, **place.options, **options, keyPrefix=f"{number}:")
+        text = f"rillet: {count} rows of the type {options['type']} have only nulls: nothing was written for their keys"
+        assert [record.message.partition(" (")[0] for record in caplog.records] == [text] * (count > 0)
+    strings = {**place.options, "type": "string", "keyPrefix": "s:"}
+    write(pa.table({"key": ["a", "b"], "value": ["1", "2"]}), **strings)
+    write(pa.table({"key": ["a", "b"], "value": [None, "3"]}), overwrite=True, **strings)
+    assert (place.call("GET", "s:a"), place.call("GET", "s:b")) == (None, b"3")
+
+
 def test_overwrite_replaces_the_table_and_nothing_else(place: Place) -> None:
     options = {**place.options, **USERS}
     write(numbered(range(N)), **options)

@@ -15,7 +15,8 @@
 
 A dead letter is a copy of an entry that a consumer gave up. A consumer of rillet
 (`messages(max_deliveries=..., dead_letters=...)`) appends the fields `_stream`, `_group`, `_id` and `_deliveries` to
-the copy. Dead letters of other libraries may lack these fields; requeuing them requires `to`, the name of the stream.
+the copy, as the inspector does (rillet.store.dead_letters). Dead letters of other libraries may lack these fields;
+requeuing them requires `to`, the name of the stream.
 """
 
 from __future__ import annotations
@@ -33,8 +34,9 @@ from rillet.spark.options import Options
 from rillet.spark.pipelines.cli_arguments import local_folder, source_arguments, source_errors, source_options
 from rillet.spark.pipelines.cli_common import DONE, counted, foreign_files, open_session, progress_bar
 from rillet.spark.pipelines.group_info import checked_options, milliseconds, pending_pages, streams_of, xinfo_groups
-from rillet.spark.pipelines.requeue import META, as_text, reprocess
+from rillet.spark.pipelines.requeue import as_text, reprocess
 from rillet.spark.pipelines.tables import table, watched
+from rillet.store.dead_letters import META, OLD_META
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -61,17 +63,21 @@ def dead_letters(spark: SparkSession, *, reasons: Iterable[str] = REASONS, **opt
     from pyspark.sql import functions as F
 
     now = _now(checked_options(options))
-    stated = [F.col("fields")[name] for name in reasons]
+    field = F.col("fields").getItem
+    stated = [field(name) for name in reasons]
     deliveries = F.expr("try_cast(fields['_deliveries'] AS BIGINT)")
     given_up = F.when(deliveries.isNotNull(), F.lit("delivered too often"))
-    meta = [name.decode() for name in META]
+    by_hand = F.when(field("dead-letter-of").isNotNull(), F.lit("moved in the inspector"))
+    identifier = F.coalesce(field("_id"), field("dead-letter-id"))
+    meta = [name.decode() for name in (*META, *OLD_META)]
     read = spark.read.format("rillet").options(**options).load()
     letters = read.select(
-        F.col("fields")["_stream"].alias("stream"), F.col("fields")["_group"].alias("group"),
-        F.col("fields")["_consumer"].alias("consumer"), F.col("fields")["_id"].alias("id"),
-        F.coalesce(*stated, given_up).alias("reason"), deliveries.alias("deliveries"),
+        F.coalesce(field("_stream"), field("dead-letter-of")).alias("stream"),
+        F.coalesce(field("_group"), field("dead-letter-group")).alias("group"),
+        field("_consumer").alias("consumer"), identifier.alias("id"),
+        F.coalesce(*stated, given_up, by_hand).alias("reason"), deliveries.alias("deliveries"),
         F.col("timestamp").alias("failed"),
-        F.expr("timestamp_millis(try_cast(split_part(fields['_id'], '-', 1) AS BIGINT))").alias("added"),
+        F.timestamp_millis(F.split_part(identifier, F.lit("-"), F.lit(1)).try_cast("bigint")).alias("added"),
         F.col("stream").alias("letter_stream"), F.col("id").alias("letter_id"),
         F.map_filter("fields", lambda name, _: ~name.isin(meta)).alias("fields"),
     )  # fmt: skip

@@ -37,11 +37,11 @@ from rillet.spark.pipelines.cli_common import PipelineError
 from rillet.spark.pipelines.group_info import STREAM_OPTIONS, checked_options
 from rillet.spark.pipelines.tables import by_id
 from rillet.spark.write.commits import record_key
+from rillet.store.dead_letters import own_fields
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-META = (b"_stream", b"_group", b"_id", b"_deliveries", b"_consumer", b"_reason", b"_error")
 CONSUMER = b"rillet-dead-letters"
 _BATCH = 100
 _TRIES = 1000
@@ -113,16 +113,6 @@ def requeue_task(options: Options, to: str | None, min_idle: int, rows: Iterable
 
 def _batch(rows: Iterator[Any]) -> list[Any]:
     return list(islice(rows, _BATCH))
-
-
-def own_fields(flat: list[bytes]) -> list[bytes]:
-    """Return the fields of a dead letter without the metadata fields at its end, the first of which is `_stream`."""
-    end = len(flat) - 2
-    while end > 0 and flat[end] in META:
-        if flat[end] == META[0]:
-            return flat[:end]
-        end -= 2
-    return flat
 
 
 def put_back(servers: Servers, letters: bytes, ids: list[bytes], target: bytes) -> RequeueSummary:

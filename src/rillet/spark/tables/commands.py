@@ -13,7 +13,7 @@
 
 mode("overwrite") of hashes and strings writes DEL before HSET, and SET without KEEPTTL, so that a key has nothing from
 before. A row with a null key is an error. A row without a value to write (a null member, value or element; a hash
-with only nulls) is left out.
+with only nulls) is left out; the driver logs a warning with the number of these rows.
 
 `TableLayout` checks the schema on the driver and loads record batches into a CommandPacker in tasks. Spark sends it
 with every task, so it is small.
@@ -65,6 +65,7 @@ class TableLayout:
         self.options = options
         self.overwrite = overwrite
         self.cluster = False  # set in tasks: whether each slot has its own transactions
+        self.without_value = 0  # rows of a task of which nothing was written
         kinds = {field.name: field.dataType for field in schema.fields}
         self.key = options.key_name
         self.with_bit = options.type == "bitmap" and "bit" in kinds
@@ -253,6 +254,7 @@ class TableLayout:
                 column = column.cast(pa.int64())
             arrays.append(column)
         made = pa.RecordBatch.from_arrays(arrays, self.columns())
+        self.without_value += self._count_without_value(made)
         if self.removes:
             return self._with_removed(made)
         if self.of_map or (options.type in ("hash", "string") and (options.nulls == "delete" or self.overwrite)):
@@ -266,6 +268,32 @@ class TableLayout:
         for name in wanted[1:]:
             used = pc.or_(used, pc.is_valid(made.column(name)))
         return made.filter(used)
+
+    def _values(self) -> list[str]:
+        """Return the columns with the values of a row."""
+        if self.options.type == "hash":
+            return ["fields"] if self.of_map else list(self.fields)
+        return ["offset" if self.options.type == "bitmap" else self.options.value_name]
+
+    def _count_without_value(self, batch: Any) -> int:
+        """Return how many rows have no value, and delete none."""
+        import pyarrow.compute as pc
+
+        columns = [batch.column(name) for name in self._values()]
+        if self.of_map:
+            (maps,) = columns
+            if not maps.items.null_count:
+                ends = maps.offsets
+                empty = pc.or_(pc.equal(ends[1:], ends[:-1]), pc.is_null(maps))
+                return int(pc.sum(empty).as_py() or 0)
+            return sum(not any(value is not None or self.removes for _, value in row or ()) for row in maps.to_pylist())
+        deletes = self.options.nulls == "delete" and not self.overwrite and self.options.type in ("hash", "string")
+        if deletes or any(column.null_count == 0 for column in columns):
+            return 0
+        used = pc.is_valid(columns[0])
+        for column in columns[1:]:
+            used = pc.or_(used, pc.is_valid(column))
+        return int(batch.num_rows) - int(pc.sum(used).as_py() or 0)
 
     def _with_removed(self, batch: Any) -> Any:
         """Return the rows with the column of removed names; each name gets a row, which follows the row of its map."""

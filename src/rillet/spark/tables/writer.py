@@ -63,11 +63,15 @@ _MERGES_BY_CORES = "spark.sql.adaptive.coalescePartitions.parallelismFirst"
 
 
 class TableRowsWritten(WriterCommitMessage):
-    """The message that a successful write task sends to the driver; hashes: of the keys, for mode overwrite."""
+    """The message that a successful write task sends to the driver.
 
-    def __init__(self, written: Written, hashes: bytes = b"") -> None:
+    hashes: of the keys, for mode overwrite. without_value: the rows of which nothing was written.
+    """
+
+    def __init__(self, written: Written, hashes: bytes = b"", without_value: int = 0) -> None:
         self.written = written
         self.hashes = hashes
+        self.without_value = without_value
 
 
 class _TableWriter(InTask):
@@ -99,6 +103,7 @@ class _TableWriter(InTask):
         with plainly(), Servers(self.options) as servers:
             servers.waits = True
             self.layout.cluster = servers.is_cluster
+            self.layout.without_value = 0
             identity: Identity | None = None
             sender: TableSender | TableTransactionSender
             if self.layout.transactional:
@@ -112,13 +117,22 @@ class _TableWriter(InTask):
                         continue
                     rows = self.layout.with_keys(batch)
                     if self.replaces:
-                        hashes.update(map(xxhash.xxh3_64_digest, rows.column(self.layout.key).to_pylist()))
+                        keys = rows.column(self.layout.key)
+                        if self.options.type == "string":  # a null replaces nothing: its key is deleted at the end
+                            keys = keys.filter(rows.column(self.options.value_name).is_valid())
+                        hashes.update(map(xxhash.xxh3_64_digest, keys.to_pylist()))
                     sender.send(rows)
                 require_all_rows()
-                return TableRowsWritten(Written(identity, sender.finish()), b"".join(hashes))
+                written = Written(identity, sender.finish())
+                return TableRowsWritten(written, b"".join(hashes), self.layout.without_value)
 
     def close(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Record in the commit records that the batch is complete."""
+        """Record in the commit records that the batch is complete; warn about rows without a value."""
+        empty = sum(message.without_value for message in messages if isinstance(message, TableRowsWritten))
+        if empty:
+            remedy = " (nulls=delete deletes them)" if self.options.type in ("hash", "string") else ""
+            log.warning("rillet: %d rows of the type %s have only nulls: nothing was written for their keys%s",
+                        empty, self.options.type, remedy)  # fmt: skip
         if self.layout.transactional and not self.skips:
             written = [message.written for message in messages if isinstance(message, TableRowsWritten)]
             with plainly(), Servers(self.options) as servers:

@@ -5,8 +5,10 @@ The columns that become fields, in this order of preference:
     fields = {"column": "field"}   these columns, under these names
     fieldColumns                   these columns, under their own names
     a map column `fields`          only the pairs of this map, so rows from the source can be written unchanged
-    otherwise                      all columns except the source's stream, id, id_ms, id_seq and timestamp, and
-                                   except the columns that idColumn and streamColumn name
+    otherwise                      all columns except those that idColumn and streamColumn name
+
+Rows that were read can be written back: the source's own columns are left out (columns/own_columns.py). A column that
+would be lost, and may be the user's, is an error that names it.
 
 The stream of a row:
 
@@ -30,15 +32,18 @@ from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from rillet.client.errors import ConnectorError
+from rillet.columns.own_columns import INTEGER, OTHER, OWN_COLUMNS, TEXT, TIME, check_own_columns, own_columns
 from rillet.columns.row_packing import RowPacker
 from rillet.columns.string_column import as_texts, texts
+from rillet.loggers import logger
 from rillet.spark.options import NO_STREAM, OptionError, Options
 from rillet.types.stream.id import StreamID
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
-OWN_COLUMNS = ("stream", "id", "id_ms", "id_seq", "timestamp")
+log = logger("spark")
+REMEDY = "name the columns to write with fieldColumns, or leave these out with drop()"
 
 
 class RowEncoder:
@@ -52,19 +57,39 @@ class RowEncoder:
         self.id_column = options.id_column
         self.part_column = options.partition_column
         self.stream_column = options.stream_column or (None if options.stream else "stream")
-        self.fields = _fields(options, kinds, self.stream_column)
-        named = (*self.fields, self.id_column, self.part_column, self.stream_column)
+        used = (self.id_column, self.part_column, self.stream_column)
+        aliased = [field.name for field in schema.fields if "field" in (field.metadata or {})]  # fields of an entry
+        self.left_out, unknown = _left_out(options, kinds, (*used, *aliased))
+        self.fields = _fields(options, kinds, (*self.left_out, *unknown, self.id_column, self.stream_column))
+        named = (*self.fields, *used)
         wrong = [f"there is no column {name!r}" for name in named if name and name not in kinds]
         if not options.stream and options.stream_column is None and "stream" not in kinds:
             wrong = [NO_STREAM, *wrong[:-1]]  # replaces: no column 'stream'
         if not self.fields:
             own = ", ".join(OWN_COLUMNS)
             wrong.append(f"there is no column to write; {own} are only written if fieldColumns names them")
+        elif unknown:
+            wrong.append(f"the columns {', '.join(unknown)} may be those of a source, which are not written, or yours: "
+                         f"{REMEDY}")  # fmt: skip
         self.of_map = list(self.fields) == ["fields"] and _is_map(kinds.get("fields"))
+        if self.of_map and not options.fields and not options.field_columns:
+            lost = [name for name in kinds if name not in ("fields", *self.left_out, *used)]
+            text = f"the map column 'fields' is the whole entry, so there is no place for {', '.join(lost)}"
+            if set(lost) & set(OWN_COLUMNS):
+                wrong.append(f"{text}: add them to the map, or {REMEDY}")
+            elif lost:
+                log.warning("rillet: %s: these columns are not written", text)
         for name in dict.fromkeys(name for name in named if name in kinds):
             wrong += _without_text(name, kinds[name], self.of_map)
         if wrong:
             raise OptionError("rillet: " + "; ".join(wrong))
+
+    def check(self, batch: Any) -> None:
+        """Raise ConnectorError if the columns of a record batch that are left out are not a source's. O(rows)"""
+        try:
+            check_own_columns(self.left_out, batch, REMEDY)
+        except ValueError as error:
+            raise ConnectorError(f"rillet: {error}") from None
 
     @property
     def single(self) -> bool:
@@ -134,15 +159,34 @@ class RowEncoder:
             packer.rows_of([texts(batch.column(name), field) for name, field in self.fields.items()], ids)
 
 
-def _fields(options: Options, kinds: dict[str, DataType], stream_column: str | None) -> dict[str, str]:
-    """Return the field name for each column to write."""
+def _left_out(
+    options: Options, kinds: dict[str, DataType], used: tuple[str | None, ...]
+) -> tuple[list[str], list[str]]:
+    """Return the source's columns, which are not written, and the columns that may be a source's or the user's."""
+    if options.fields or options.field_columns:
+        return [], []
+    left_out, unknown = own_columns({name: _kind_of(kind) for name, kind in kinds.items()}, used)
+    return ([*left_out, *unknown], []) if _is_map(kinds.get("fields")) else (left_out, unknown)
+
+
+def _kind_of(kind: DataType) -> str:
+    from pyspark.sql.types import LongType, StringType, TimestampNTZType, TimestampType
+
+    for found, types in ((TEXT, StringType), (INTEGER, LongType), (TIME, (TimestampType, TimestampNTZType))):
+        if isinstance(kind, types):
+            return found
+    return OTHER
+
+
+def _fields(options: Options, kinds: dict[str, DataType], others: tuple[str | None, ...]) -> dict[str, str]:
+    """Return the field name for each column to write; others: the columns that are not written by default."""
     if options.fields:
         return options.fields
     if options.field_columns:
         return {name: name for name in options.field_columns}
     if _is_map(kinds.get("fields")):
         return {"fields": "fields"}
-    return {name: name for name in kinds if name not in (*OWN_COLUMNS, options.id_column, stream_column)}
+    return {name: name for name in kinds if name not in others}
 
 
 def _is_map(kind: DataType | None) -> bool:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from rillet.errors import CommandError, InvalidEntry, WrongType
 from rillet.real_time import monotonic
 from rillet.store.aio.message import AsyncMessage, new_messages, old_messages
+from rillet.store.dead_letters import letter
 from rillet.store.delivery import CURRENT, PAGE, Command, Commands, DeliveryOptions, End, Result, _units
 from rillet.store.durations import Seconds, milliseconds_in
 from rillet.store.encoding import decode, encode, encode_name
@@ -326,8 +327,7 @@ def _bury(consumer: bytes, message: AsyncMessage[Any], problem: InvalidEntry, ke
 def dead_letter(key: bytes, message: AsyncMessage[Any]) -> list[bytes]:
     """Return the XADD that writes a message to a dead-letter stream: its fields, and its origin."""
     group = message.group
-    return [b"XADD", key, b"*", *message.flat, b"_stream", group.stream.key, b"_group", group.key,
-            b"_id", message.raw_id, b"_deliveries", b"%d" % message.deliveries]  # fmt: skip
+    return letter(key, message.flat, group.stream.key, group.key, message.raw_id, message.deliveries)
 
 
 def _hand_out(prefetched: Prefetched, consumer: bytes, options: DeliveryOptions, end: End) -> Steps[bool]:

@@ -361,10 +361,11 @@ class AsyncStream(Generic[T]):
         """Append each row of a table as an entry and return how many. O(rows)
 
         table: Arrow's Table, RecordBatch or RecordBatchReader, a DataFrame of pandas or polars. Columns become fields;
-        a map column named `fields` contains the fields. Nulls are omitted, and so are the columns stream, id, id_ms,
-        id_seq and timestamp unless `columns` names them. id_column contains the IDs, or timestamps. Rows are sent in
-        chunks. The error for a rejected row names the row; earlier chunks are added, later chunks are not sent.
-        maxlen, minid, approximate, limit, ref_policy: as for `add`.
+        a map column named `fields` contains the fields. Nulls are omitted, and so are the columns of to_arrow (stream,
+        id, id_ms, id_seq, timestamp) unless `columns` names them. Such columns of other types are written, and
+        ValueError names those that may be yours (rillet.columns.own_columns). id_column contains the IDs, or
+        timestamps. Rows are sent in chunks. The error for a rejected row names the row; earlier chunks are added, later
+        chunks are not sent. maxlen, minid, approximate, limit, ref_policy: as for `add`.
         """
         return await self.store.in_thread(Stream(self.store.synchronous, self.key).add_arrow, table,
                                           id_column=id_column, columns=columns, maxlen=maxlen, minid=minid,

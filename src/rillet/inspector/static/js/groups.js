@@ -88,7 +88,7 @@ function Workbench({ stream, group, place, values, reload }) {
         ${next ? html`<p class="row"><button type="button" onClick=${() => load(next, pages)}>More</button></p>` : null}</div>
         ${shown ? html`<${EntryDetail} stream=${stream} id=${shown} onClose=${() => show(null)} />` : null}</div>
     </div>
-    ${action ? html`<${Action} name=${action} request=${request} place=${place} onDone=${finished} onClose=${() => setAction(null)} initial=${action === "dead-letter" ? `${stream}:dead` : ""} />` : null}
+    ${action ? html`<${Action} name=${action} request=${request} place=${place} onDone=${finished} onClose=${() => setAction(null)} initial=${action === "dead-letter" ? `${stream}.dead` : ""} />` : null}
   <//>`;
 }
 
