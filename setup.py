@@ -10,7 +10,9 @@ Switches (environment):
   RILLET_C_DIR=folder          write the C files to this folder (default: build/c)
 
 The build compiles all modules or none: compiled modules rely on the class layout of each other, so if one fails, the
-interpreted package is installed. The build never writes an extension into src, so an editable install is interpreted.
+interpreted package is installed, from a wheel for all systems (py3-none-any). pip keeps the wheels that it builds from
+a source distribution, so a later install compiles only with --no-cache-dir. The build never writes an extension into
+src, so an editable install is interpreted.
 """
 
 from __future__ import annotations
@@ -34,8 +36,8 @@ LISTED: tuple[str, ...] = _MODULES["COMPILED"]
 PLAIN: tuple[str, ...] = _MODULES["PLAIN"]
 NOTICE = (
     "rillet: could not be compiled, so the interpreted package is installed: the same results, slower.\n"
-    "rillet: for the compiled one install a C compiler and the Python headers (Debian: gcc python3-dev), "
-    "then reinstall.\n"
+    "rillet: for the compiled one install a C compiler and the Python headers (Debian: gcc python3-dev), then run:\n"
+    "rillet: pip install --force-reinstall --no-deps --no-cache-dir rillet\n"
     "rillet: the reason was: {reason}"
 )
 DIRECTIVES = {
@@ -122,7 +124,10 @@ class BuildExtensions(build_ext):  # type: ignore[misc]
                 raise
             for path in _extensions_in(Path(self.build_lib) / "rillet"):
                 path.unlink()
-            self.extensions = []
+            self.extensions = self.distribution.ext_modules = []
+            wheel = self.distribution.get_command_obj("bdist_wheel", create=False)
+            if wheel is not None:
+                wheel.root_is_pure = True
             reason = str(error).strip() or type(error).__name__
             note.parent.mkdir(parents=True, exist_ok=True)
             note.write_text(reason.splitlines()[0][:200] + "\n")

@@ -13,7 +13,8 @@ All processes open one directory. The first of them owns it; if it is killed, an
 else coordinates them. Four rules make every process expendable:
 
 **Orders are added once.** If the owner is killed during `add`, its outcome is unknown. `idmp` gives the store the
-number of the order, so `submit` can repeat the call, or run again from the beginning.
+number of the order, so `submit` can repeat the call, or run again from the beginning. The store remembers the last
+REMEMBERED numbers for a day (by default 100 numbers for 100 seconds), so `submit` accepts no more orders at a time.
 
 **Messages are acknowledged last.** A worker that is killed leaves its messages pending. Another worker claims them
 after CLAIM_IDLE seconds, so every order is handled at least once. An order that fails stays pending too: that is the
@@ -48,6 +49,7 @@ from rillet.store import Message, Store
 WORKERS, KILLS = 4, 10
 CLAIM_IDLE = 0.5  # seconds after which an order that is not acknowledged is delivered again; real handlers need more
 MAX_DELIVERIES = 8
+REMEMBERED = 10_000  # orders that the store recognizes if they are added again within a day; Redis's maximum
 FLAKY_FAILURES = 2
 # What the cards of the demonstration do: the bank rejects every 10th order, and the first attempts of every 7th.
 DECLINED_EVERY, FLAKY_EVERY = 10, 7
@@ -94,8 +96,7 @@ class Bank:
 
 def open_store(path: Path) -> Store:
     """Open the service's directory. Every process passes the same settings, because each may become the owner."""
-    # The store remembers the numbers of the last 10,000 orders for a day, so that `submit` can be repeated.
-    return rillet.open(path / "store", stream_idmp_duration=86_400, stream_idmp_maxsize=10_000)
+    return rillet.open(path / "store", stream_idmp_duration=86_400, stream_idmp_maxsize=REMEMBERED)
 
 
 def card_of(number: int) -> str:
@@ -106,7 +107,9 @@ def card_of(number: int) -> str:
 
 
 def submit(path: Path, count: int) -> None:
-    """Add the orders 1 to `count`, each once, even if this function was interrupted and runs again."""
+    """Add the orders 1 to `count`, each once, even if this function was interrupted and runs again within a day."""
+    if count > REMEMBERED:
+        raise SystemExit(f"at most {REMEMBERED:,} orders at a time: the store recognizes the last {REMEMBERED:,}")
     with open_store(path) as store:
         orders = store.stream("orders")
         for number in range(1, count + 1):

@@ -12,7 +12,8 @@
     GET  /status          {"hooks": ..., "pending": ..., "dead": ...}
 
 The store is a directory beside the application; there is no other service. The response 202 means that the hook is on
-disk. Senders repeat a delivery that was not confirmed: `idmp` recognizes the repetition and returns the same ID. A
+disk. Senders repeat a delivery that was not confirmed: `idmp` recognizes the repetition and returns the same ID, if it
+is one of the source's last 10,000 deliveries and comes within a day (by default: 100 deliveries, 100 seconds). A
 browser that loses its connection sends the ID of the last event that it saw, so it misses nothing.
 
 With several processes (`uvicorn --workers 4`) each process opens the directory; they share the stream and the group.
@@ -166,7 +167,8 @@ def main() -> None:
     secret = os.environ.get("WEBHOOK_SECRET")
     if not secret:
         parser.error("set the environment variable WEBHOOK_SECRET to the secret that the senders sign with")
-    with rillet.open(options.path, appendfsync="always") as store:
+    with rillet.open(options.path, appendfsync="always", stream_idmp_duration=86_400,
+                     stream_idmp_maxsize=10_000) as store:  # fmt: skip
         app = create(store, secret)
         uvicorn.run(app, port=options.port, log_level="warning", timeout_graceful_shutdown=1)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -227,8 +229,10 @@ def test_an_embedded_store_is_read_and_written_by_its_path(spark: SparkSession, 
         assert frame.selectExpr("sum(n)").collect()[0][0] == 500 * 499 // 2
         frame.write.format("rillet").mode("append").option("path", path).option("stream", "copy").save()
         assert len(store.stream("copy")) == 500
-    # Nobody owns it now: a worker of Spark does, for as long as it lives.
+    # No process owns it now: a worker of Spark starts an owner process.
     assert spark.read.format("rillet").option("path", path).option("stream", "copy").load().count() == 500
+    owner = json.loads((tmp_path / "events.rillet" / "owner.json").read_text())
+    assert owner["pid"] != os.getpid()
 
 
 def test_a_batch_keeps_its_tasks_on_another_number_of_cores(

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rillet.store import Store
 
 _TLS_OPTIONS = ("caFile", "certFile", "keyFile", "tlsVerify")
+_GRACE = 2.0  # seconds: between the steps of a job no worker may be there
 _stores: dict[str, Store] = {}  # by path: stores that stay open until this process ends
 
 
@@ -44,14 +45,18 @@ def url_problems(values: Mapping[str, str]) -> list[str]:
 
 
 def owner_address(path: str) -> Address:
-    """Return the Unix socket of the process that owns a store; without an owner, make this process the owner."""
+    """Return the Unix socket of the process that owns a store; without an owner, start an owner process.
+
+    Spark ends its workers with signals and os._exit, so a worker could not close a store that it owns. An owner process
+    closes it when the last worker has ended.
+    """
     import rillet.store
 
     if path not in _stores:
-        _stores[path] = rillet.store.open(path)
+        _stores[path] = rillet.store.open(path, owner="process", owner_grace=_GRACE)
     try:
         _stores[path].execute("PING")
-    except StoreError:  # the former owner has ended: attach to the next one, or become the owner
+    except StoreError:  # the former owner has ended: attach to the next one, or start it
         _stores[path].execute("PING")
     socket = _stores[path].socket
     if socket is None:

@@ -14,8 +14,9 @@ moment. All commands only read. `rillet stats` and `rillet groups` print the rec
 **Lag.** A server computes it from counters. The edges of the stream are exact with every server: a group at or after
 the last entry has lag 0, and one before the first entry has all of them ahead. Between the edges a rillet store counts
 (RILLET.XRANK), and Redis 8 and Valkey return an exact number or none. None has a reason: an entry ahead was deleted, or
-the server has no count of the entries before; `lag_note` has it. Redis 7 also counts entries that were removed before the group
-reached them. So its number is exact only if nothing was ever removed from the stream; else `lag_exact` is False.
+the server has no count of the entries before; `lag_note` has it. Redis 7 also counts entries that were removed before
+the group reached them. So its number is exact only if nothing was ever removed from the stream; else `lag_exact` is
+False.
 
 **Memory.** rillet measures each structure (RILLET.XMEMORY). Redis and Valkey return a total only, which MEMORY USAGE
 estimates from five nodes; `memory.note` says so, and the parts are None.
