@@ -6,8 +6,8 @@
         message.ack()
 
 A delivered message is pending until it is acknowledged. If its consumer dies, another consumer claims the message once
-it has been idle for `claim_idle` seconds. A message that was delivered more than `max_deliveries` times goes to the
-dead-letter stream instead: its fields, followed by its origin in the fields _stream, _group, _id and _deliveries.
+it has been idle for `claim_idle` seconds. A message that was handed out `max_deliveries` times goes to the dead-letter
+stream instead: its fields, followed by its origin in the fields _stream, _group, _id and _deliveries.
 
 **Creation.** A Group is a name: figures of a missing group raise NoGroup, and change nothing. The first read or claim
 through a Group creates the group, and the stream, if they are missing; so does `create()`. Later reads do not create it
@@ -302,15 +302,20 @@ class MessageReader(Generic[T]):
 
         count: the most messages that one command reads. batch: yield lists of up to that many messages instead of
         single ones; a list has what one command returned, so it may be shorter.
+        prefetch: the most messages that are read and wait to be handed out; by default 16 with claim_idle or
+        max_deliveries, else `count`. With these two, a loop reads ahead only over a socket, and only while its handlers
+        are fast. Its messages stay its own as long as each handler takes less than claim_idle.
         block: seconds that a read waits for new messages, 0 without limit, None to poll without waiting.
         claim_idle: seconds after which pending messages of other consumers are stale; None claims nothing.
-        max_deliveries, dead_letters: a message delivered more often goes to that stream and is acknowledged. Without
+        max_deliveries, dead_letters: a message that was handed out so often without being acknowledged goes to that
+        stream, and is acknowledged. A message that was only read ahead was not handed out. Without
         such a stream, on_exhausted="drop" acknowledges it. ValueError if neither is given. The dead letters are also
         the place of invalid messages if on_invalid of the stream is "dead_letter".
         stop_when_empty: end when no message is left instead of waiting for more.
-        stop: an event or a function; when it is set or returns True, end after the current message or batch. Messages
-        that were read and not yielded are given back: they stay pending, their delivery count is as before the read,
-        and others may claim them. A waiting read notices it within a second.
+        stop: an event or a function; when it is set or returns True, end after the current message or batch. A waiting
+        read notices it within a second.
+        However the loop ends, messages that were read and not yielded are given back: they stay pending, their delivery
+        count is as before the read, and others may claim them at once.
         timeout: end after that many seconds without a message.
         While a server is away, the iteration waits for it, then continues with the pending messages.
         InvalidEntry: raised once for each invalid message of a typed stream whose on_invalid is "raise". The message
