@@ -133,6 +133,7 @@ class InProcessChannels:
     def _open(self) -> None:
         with self._transport.lock:
             self._session = self._transport.open_session(self._arrival)
+            self._transport.end_with(self, self._session, self._transport.end_lost, self._session)
 
     @property
     def on_arrival(self) -> Callable[[], None] | None:
@@ -203,10 +204,6 @@ class InProcessChannels:
             if session is not None:
                 self._transport.close_session(session)
         self._arrival()
-
-    def __del__(self) -> None:
-        if self._session is not None:
-            self._transport.later(self._end)
 
 
 class ServerChannels:

@@ -57,7 +57,7 @@ class EngineSocket:
         self._arrived = SteadyEvent()
         self._timeout: float | None = None
         self._ready = bytearray()
-        self._session = RedisSession(transport, self._arrived.set)
+        self._session = RedisSession(transport, self._arrived.set, self)
 
     def sendall(self, data: bytes) -> None:
         """Run the commands that are complete after these bytes."""
@@ -139,11 +139,6 @@ class EngineSocket:
     def close(self) -> None:
         """End the session."""
         self._session.end(bool(self._ready))
-
-    def __del__(self) -> None:
-        # An interrupted call may have lost its connection.
-        if hasattr(self, "_session"):
-            self._session.end_later()
 
     def fileno(self) -> int:
         """Return -1: there is no file descriptor."""

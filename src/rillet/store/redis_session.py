@@ -61,7 +61,8 @@ class _CallbackWakener(Wakener):
 class RedisSession:
     """A session of the engine; `on_wake` is called, from any thread, when the session has output or has ended."""
 
-    def __init__(self, transport: InProcessTransport, on_wake: Callable[[], None]) -> None:
+    def __init__(self, transport: InProcessTransport, on_wake: Callable[[], None], owner: Any = None) -> None:
+        """Open a session. owner: the frontend, with which the session ends, unless `on_wake` refers to it."""
         self.transport = transport
         self._parser = CommandParser()
         self._on_wake = on_wake
@@ -70,13 +71,15 @@ class RedisSession:
         self._sent: list[bytes] = []
         self._replied: list[bytes] = []
         self._session: Any = None
-        transport.shielded(self._open)
+        transport.shielded(self._open, owner)
 
-    def _open(self) -> None:
+    def _open(self, owner: Any) -> None:
         with self.transport.lock:
             self._session = self.transport.open_session(self._wakener)
             self._session.transport = self  # CLIENT KILL closes the session through it, and CLIENT PAUSE applies
             self._parser.authenticated = not self._session.state & UNAUTHENTICATED
+            if owner is not None:
+                self.transport.end_with(owner, self._session, self._end, True)
 
     @property
     def ended(self) -> bool:
@@ -184,11 +187,6 @@ class RedisSession:
         unread: the frontend has replies that no caller will read. What their commands took is put back.
         """
         self.transport.shielded(self._end, unread)
-
-    def end_later(self) -> None:
-        """End the session soon; a finalizer calls this, perhaps inside a command."""
-        if self._session is not None:
-            self.transport.later(self._end, True)
 
     def _end(self, unread: bool) -> None:
         with self.transport.lock:

@@ -25,8 +25,10 @@ import _thread
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from queue import SimpleQueue
 from typing import Any, TypeVar
+from weakref import ReferenceType, ref
 
 from rillet import commands
 from rillet.runtime.registry import TABLE
@@ -83,6 +85,13 @@ class EngineThread:
             function(*arguments)
             return
         self._queue().put((function, arguments, [], _thread.allocate_lock()))
+
+    def when_freed(self, owner: Any, function: Callable[..., Any], *arguments: Any) -> ReferenceType[Any]:
+        """Return a weak reference, while which exists the thread runs a function as soon as `owner` is freed.
+
+        The reference calls C code only: Python drops exceptions from outside that come in a finalizer.
+        """
+        return ref(owner, partial(self._queue().put, (function, arguments, [], _thread.allocate_lock())))
 
     def _queue(self) -> SimpleQueue[Any]:
         """Return the queue of this process's thread; start the thread first if it does not run.

@@ -10,7 +10,6 @@ and is compiled, in the caller's thread (rillet.store.transports.shield).
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 from weakref import ReferenceType, ref
@@ -59,6 +58,7 @@ class ThreadSessions:
         self._thread = _OfThread()
         self._sessions: dict[Session, ReferenceType[Presence]] = {}  # with the presence of its thread
         self._extra_sessions: dict[Session, None] = {}
+        self._owners: dict[Session, ReferenceType[Any]] = {}  # of sessions that end with their owner
         self._shield = EngineThread()
 
     def session(self) -> Session:
@@ -125,12 +125,27 @@ class ThreadSessions:
 
     def close_session(self, session: Session) -> None:
         """Close a session that `open_session` returned. The caller must hold the lock."""
+        self._owners.pop(session, None)
         if self._extra_sessions.pop(session, self) is None:
             self.engine.close_session(session)
+
+    def end_with(self, owner: Any, session: Session, end: Callable[..., object], *arguments: Any) -> None:
+        """Let the engine's thread call `end` when the owner of a session is freed: an interrupted call has lost it.
+
+        The arguments must not refer to the owner.
+        """
+        self._owners[session] = self._shield.when_freed(owner, end, *arguments)
+
+    def end_lost(self, session: Session) -> None:
+        """Close a session that has lost its owner."""
+        with self.lock:
+            self._end(session)
+            self.close_session(session)
 
     def _end(self, session: Session) -> None:
         """Close a session."""
         with self.lock:
+            self._owners.pop(session, None)
             if self._sessions.pop(session, None) is not None:
                 self.engine.close_session(session)
 
@@ -164,11 +179,6 @@ class ThreadSessions:
             return step(*arguments)
         return self._shield.run(step, *arguments)
 
-    def later(self, step: Callable[..., object], *arguments: Any) -> None:
-        """Let the engine's thread run a step soon, unless the store is closed; also called by finalizers."""
-        if not self.closed and not sys.is_finalizing():
-            self._shield.later(step, *arguments)
-
     def _briefly(self, step: Callable[..., Result], *arguments: Any) -> Result:
         """Run a step that executes no command, in the compiled build without a hand-over."""
         return step(*arguments) if COMPILED_STEPS else self.shielded(step, *arguments)
@@ -184,17 +194,15 @@ class SeparateSession:
         sessions._briefly(self._open, ref(sessions._thread.presence))
 
     def _open(self, thread: ReferenceType[Presence]) -> None:
-        self.session = self._sessions._open_session(thread)
+        session = self._sessions._open_session(thread)
+        self._sessions.end_with(self, session, self._sessions.end_lost, session)
+        self.session = session
 
     def end(self) -> None:
         """End the session, after the commands that the engine's thread still runs in it."""
         session, self.session = self.session, None
         if session is not None:
             self._sessions._end(session)
-
-    def __del__(self) -> None:
-        if self.session is not None:
-            self._sessions.later(self.end)
 
 
 __all__ = ["SeparateSession", "ThreadSessions"]
