@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import logging
+import signal
 import sys
 import threading
 import time
@@ -22,6 +23,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import rillet
+from rillet.errors import StoreClosed
 from rillet.store import Store
 from tests.cluster import Cluster, running_cluster
 from tests.judge import redis_binary
@@ -221,3 +223,36 @@ def check(place: Place, call: Callable[[], object], most: int = MOST) -> None:
 def test_a_call_that_is_interrupted_in_each_place(place: Place, kind: Callable[[Store], Callable[[], object]]) -> None:
     place.store.stream("s").add({"n": 1})
     check(place, kind(place.store))
+
+
+def test_a_signal_handler_closes_the_subscription_in_which_its_thread_waits(place: Place) -> None:
+    subscribed = place.store.subscribe("channel")
+    before = signal.signal(signal.SIGALRM, lambda *_: subscribed.close())
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        with pytest.raises(StoreClosed):
+            subscribed.get(LIMIT)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert place.store.publish("channel", "x") == 0
+
+
+@pytest.mark.parametrize("where", ["memory", "owner", "attached"])
+def test_a_close_that_was_interrupted_is_repeated(tmp_path: Path, where: str) -> None:
+    def opened() -> Store:
+        return rillet.open() if where == "memory" else rillet.open(tmp_path / "store")
+
+    first = opened() if where == "attached" else None
+    at, more = 1, True
+    while more:
+        store = opened()
+        assert store.execute("ECHO", "x") == b"x"
+        assert store.owner == (first is None)
+        with quiet():
+            more = interrupted(at, store.close)
+        store.close()
+        with pytest.raises(StoreClosed):
+            store.execute("ECHO", "x")
+        at += by_speed(1, 7)
+    if first is not None:
+        first.close()
