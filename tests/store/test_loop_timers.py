@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import socket
 import threading
 from functools import partial
 
@@ -116,3 +117,24 @@ def test_the_timer_of_a_closed_loop_is_dropped() -> None:
     loop.close()
     asyncio.run(sleep(0.03))
     assert not timer.cancelled  # nobody called it
+
+
+def test_what_has_arrived_comes_before_a_timer() -> None:
+    """A loop that was busy beyond a limit first reads what arrived meanwhile, as with its own timers."""
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        one, other = socket.socketpair()
+        order: list[str] = []
+        with one, other:
+            one.setblocking(False)
+            loop.add_reader(one, lambda: order.append(one.recv(10).decode()))
+            call_later(loop, 0.01, lambda: order.append("timer"))
+            other.send(b"data")
+            threading.Event().wait(0.1)  # the loop is busy, and both are due
+            while len(order) < 2:
+                await asyncio.sleep(0)
+            loop.remove_reader(one)
+        assert order == ["data", "timer"]
+
+    asyncio.run(main())

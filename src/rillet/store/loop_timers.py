@@ -32,6 +32,9 @@ from typing import Any
 from rillet.real_time import monotonic
 
 _MANY = 1024  # timers that may wait for the thread, or that the heap may hold, before the cancelled ones are removed
+# A loop that was busy reads what arrived in its next turn, after the calls that wait. So a limit of time that was
+# reached meanwhile is looked at after that, as by the loop's own timers.
+_TURNS = 2
 
 
 class LoopTimer:
@@ -62,9 +65,13 @@ class LoopTimer:
         """Let the loop call the function soon; called by the thread of the timers."""
         if self._function is not None:
             with contextlib.suppress(RuntimeError):  # the loop was closed
-                self._loop.call_soon_threadsafe(self._call)
+                self._loop.call_soon_threadsafe(self._call, _TURNS)
 
-    def _call(self) -> None:
+    def _call(self, turns: int) -> None:
+        """Call the function after a number of turns of the loop."""
+        if turns:
+            self._loop.call_soon(self._call, turns - 1)
+            return
         function, self._function = self._function, None
         if function is not None:
             function()
