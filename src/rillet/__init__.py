@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         ExecAbort,
         IncompatibleOwner,
         InvalidEntry,
+        InvalidID,
         InvalidObj,
         InvalidValue,
         Loading,
@@ -132,7 +133,7 @@ __version__ = "0.1.0"
 
 _ERRORS = """
     Busy BusyGroup BusyKey ChangesLost ClusterDown CommandError Corrupt ExecAbort IncompatibleOwner InvalidEntry
-    InvalidObj InvalidValue Loading LogCorrupt MasterDown Misconf ModuleFailure NestedCall NewerFormat NoAuth
+    InvalidID InvalidObj InvalidValue Loading LogCorrupt MasterDown Misconf ModuleFailure NestedCall NewerFormat NoAuth
     NoGroup NoPerm NoProto NoReplicas NoScript NotAStore NotBusy NotSent OutOfMemory OutcomeUnknown ProtocolError
     ReadOnly Redirect RilletError StoreBusy StoreClosed StoreError StoreTimeout TransactionConflict TryAgain
     Unblocked Unkillable UnknownTimeout WrongPass WrongType
@@ -214,6 +215,7 @@ __all__ = [
     "IDLike",
     "IncompatibleOwner",
     "InvalidEntry",
+    "InvalidID",
     "InvalidObj",
     "InvalidValue",
     "List",

@@ -10,6 +10,7 @@
     │   ├── WrongType  NoGroup  BusyGroup  BusyKey  NoAuth  WrongPass  NoProto  NoPerm
     │   ├── ExecAbort  Unblocked  Misconf  Loading  ReadOnly  NoScript  ClusterDown  TryAgain
     │   ├── OutOfMemory  InvalidObj  Busy  NotBusy  Unkillable  MasterDown  NoReplicas  Redirect
+    │   ├── InvalidID          a text that is not the ID of an entry; also a ValueError
     │   └── ModuleFailure      a module's code raised an exception, or ran too long
     └── StoreError             the store on disk cannot be opened or written
         ├── LogCorrupt  NotAStore  NewerFormat  StoreClosed  StoreBusy  IncompatibleOwner
@@ -95,6 +96,13 @@ class WrongType(CommandError):
 
     prefix = "WRONGTYPE"
     default = "Operation against a key holding the wrong kind of value"
+
+
+class InvalidID(CommandError, ValueError):
+    """A text is not the ID of an entry: every method that takes an ID raises this, before it sends a command.
+
+    An ID that the server rejects for another reason, such as one below the last ID of XADD, is a CommandError.
+    """
 
 
 class InvalidObj(CommandError):

@@ -162,7 +162,7 @@ def test_messages_refuses_to_drop_without_being_told(store: Store) -> None:
         ("max_deliveries", 0, "max_deliveries must be an int of at least 1, not 0"),
         ("batch", 1.5, "batch must be an int of at least 1, not 1.5"),
         ("count", None, "count must be an int of at least 1, not None"),
-        ("dead_letters", 5, "dead_letters must be str or bytes, not 5"),
+        ("dead_letters", 5, "dead_letters: a name must be str or bytes, not 5"),
         ("stop", 5, r"stop must be a function, or an event with is_set\(\), not 5"),
         ("stop_when_empty", "no", "stop_when_empty must be True or False, not 'no'"),
     ],

@@ -65,7 +65,7 @@ def test_the_timeout_of_a_store(tmp_path: Path) -> None:
         rillet.connect(f"unix://{store.socket}", timeout=LONG) as other,
     ):
         assert other.execute("PING") == b"PONG"
-    with pytest.raises(ValueError, match="timeout is a number of seconds above 0"):
+    with pytest.raises(ValueError, match="timeout must be a number of seconds above 0"):
         rillet.connect("redis://h", timeout=timedelta(0))
 
 

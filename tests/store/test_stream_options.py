@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rillet.errors import CommandError
+from rillet.errors import CommandError, InvalidID
 from rillet.store import Store, Stream
 from rillet.store.policies import IDS_PER_COMMAND
 from rillet.types.stream.id import StreamID
@@ -42,7 +42,7 @@ def test_one_entry_by_its_id(store: Store) -> None:
     stream.delete(6)
     assert 6 not in stream
     assert entry not in store.stream("none")
-    with pytest.raises(ValueError, match="not a stream ID: b'word'"):
+    with pytest.raises(InvalidID, match="id must be an ID: .*, not 'word'$"):
         assert "word" in stream
     with pytest.raises(TypeError, match="use range"):
         stream["1":"2"]  # type: ignore[index]

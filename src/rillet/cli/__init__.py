@@ -24,12 +24,15 @@ arguments together, so this parser skips the arguments of both.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 import rillet
+
+if TYPE_CHECKING:
+    import argparse
 
 SUBCOMMANDS = {
     "info": "show the build and the optional packages that are installed",
@@ -53,8 +56,23 @@ _MODULES = {"import": "import_data"}  # the names that Python reserves
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit status."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    """Run the command line and return its exit status; ^C and a closed pipe end it silently (rillet.cli.ends)."""
+    try:
+        try:
+            return _run(list(sys.argv[1:] if arguments is None else arguments))
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()
+    except BaseException as error:
+        from rillet.cli.ends import status_of
+
+        status = status_of(error)
+        if status is None:
+            raise
+        return status
+
+
+def _run(given: list[str]) -> int:
     if given[:1] in (["serve"], ["pipeline"]):
         own: int = import_module(f"rillet.cli.{given[0]}").run(given[1:])
         return own
@@ -74,6 +92,8 @@ def module_of(name: str) -> str:
 
 def _parser(name_given: str) -> argparse.ArgumentParser:
     """Return the parser, with the arguments of the given subcommand."""
+    import argparse  # here, so that ^C during an import is silent
+
     parser = argparse.ArgumentParser(prog="rillet", description="Redis Streams in Python.")
     speed = "compiled" if rillet.compiled() else "interpreted"
     parser.add_argument("--version", action="version", version=f"rillet {rillet.__version__} ({speed})")

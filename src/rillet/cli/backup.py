@@ -23,19 +23,16 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
-from rillet.cli.output import safe
+from rillet.cli.output import guarded
 from rillet.client.address import Address
-from rillet.errors import LogCorrupt, NewerFormat, RilletError
 from rillet.persistence.aof.end import moment
 from rillet.store.backup import Backup, back_up, back_up_server
 from rillet.store.server_backup import ServerData
 from rillet.units import size
 
-COPIED, DAMAGED, NOTHING = 0, 1, 2
+DAMAGED = 1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Copy the data and print a report; return the exit status."""
     yield_memory()
-    return guarded_copy(lambda: _run(options))
+    return guarded(lambda: _run(options), damaged=DAMAGED, place="the copy")
 
 
 def _run(options: argparse.Namespace) -> None:
@@ -68,25 +65,6 @@ def _restorable(made: Backup) -> str:
     if end.first < 0 or made.target.suffix == ".rdb":
         return "can be restored as a whole"
     return f"can be restored to any second from {moment(end.oldest)} on; the last one is {moment(end.last)}"
-
-
-def guarded_copy(work: Callable[[], None]) -> int:
-    """Run a backup or a restoration; print an error as one line; return the exit status."""
-    try:
-        work()
-    except (LogCorrupt, NewerFormat) as error:
-        print(f"rillet: {safe(str(error))}", file=sys.stderr)
-        return DAMAGED
-    except RilletError as error:
-        print(f"rillet: {safe(str(error).removeprefix('rillet: '))}", file=sys.stderr)
-        return NOTHING
-    except OSError as error:
-        print(f"rillet: {error.filename or 'the copy'}: {error.strerror}", file=sys.stderr)
-        return NOTHING
-    except KeyboardInterrupt:
-        print("rillet: interrupted; nothing was written", file=sys.stderr)
-        return NOTHING
-    return COPIED
 
 
 def print_report(made: Backup, source: str) -> None:

@@ -14,10 +14,10 @@ Exit status: 0 no damage (or repaired, or nothing lost), 1 damage, 2 nothing cou
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
-from rillet.errors import NewerFormat, NotAStore, RilletError, StoreError
+from rillet.cli.output import guarded
+from rillet.errors import NewerFormat, NotAStore, StoreError
 from rillet.persistence.checking import MANY_DATABASES, CheckReport, Damage, check, repair
 from rillet.persistence.rdb.reader import kept_of
 from rillet.persistence.rdb.writer import write_rdb
@@ -28,7 +28,7 @@ from rillet.store.directory import MARKER, check_marker
 from rillet.store.key_transfer import write_directory
 from rillet.store.progress import ProgressBar
 
-SOUND, DAMAGED, NOTHING = 0, 1, 2
+SOUND, DAMAGED = 0, 1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,25 +41,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Check the files, print the report, repair torn files on request; return the exit status."""
+    return guarded(lambda: _run(options), place=options.path)
+
+
+def _run(options: argparse.Namespace) -> int:
     path: Path = options.path
-    try:
-        if options.salvage is not None:
-            return _salvage(path, options.salvage, options.quiet)
+    if options.salvage is not None:
+        return _salvage(path, options.salvage, options.quiet)
+    report = _checked(path)
+    _print(report, options.quiet)
+    if options.repair and any(damage.torn for damage in report.damages):
+        for damage in report.damages:
+            if damage.torn:
+                copy = repair(path, damage)
+                print(f"repaired: {damage.path} was cut to {damage.offset} bytes; copy of the original: {copy}")
         report = _checked(path)
-        _print(report, options.quiet)
-        if options.repair and any(damage.torn for damage in report.damages):
-            for damage in report.damages:
-                if damage.torn:
-                    copy = repair(path, damage)
-                    print(f"repaired: {damage.path} was cut to {damage.offset} bytes; copy of the original: {copy}")
-            report = _checked(path)
-            _print(report, quiet=True)
-    except RilletError as error:
-        print(f"rillet: {error}", file=sys.stderr)
-        return NOTHING
-    except OSError as error:
-        print(f"rillet: {error.filename or path}: {error.strerror}", file=sys.stderr)
-        return NOTHING
+        _print(report, quiet=True)
     if report.sound:
         if not options.quiet:
             print("sound")

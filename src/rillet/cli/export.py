@@ -23,7 +23,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
-from rillet.errors import LogCorrupt, NewerFormat, RilletError, StoreError
+from rillet.cli.output import guarded
+from rillet.errors import LogCorrupt, StoreError
 from rillet.persistence.aof.loader import replay
 from rillet.persistence.aof.manifest import read_manifest
 from rillet.persistence.checking import MANY_DATABASES, NOT_LOADED, held
@@ -35,7 +36,7 @@ from rillet.runtime.settings import Settings
 from rillet.store.progress import ProgressBar
 from rillet.types.rdb.value import NEWEST_VERSION, can_write
 
-CARRIED, DAMAGED, NOTHING, LEFT_OUT = 0, 1, 2, 3
+CARRIED, DAMAGED, LEFT_OUT = 0, 1, 3
 
 _READERS = {
     9: "Redis 5.0 and newer, Valkey", 10: "Redis 7.0 and newer, Valkey", 11: "Redis 7.2 and newer, Valkey",
@@ -63,27 +64,26 @@ def _version(text: str) -> int:
 
 def run(options: argparse.Namespace) -> int:
     """Read the source, write the RDB file, print the omissions; return the exit status."""
+    return guarded(lambda: _run(options), damaged=DAMAGED, place=options.out)
+
+
+def _run(options: argparse.Namespace) -> int:
     source, out = options.source, options.out
-    try:
-        if out.exists() and not options.force:
-            raise StoreError(f"{out} exists; --force replaces it")
-        engine = Engine(Settings(databases=MANY_DATABASES))
-        engine.loading = True
-        with held(source):
-            with ProgressBar(f"{source.name}: reading") as bar:
-                size = read_source(source, engine, "skip" if options.skip_foreign else "keep", bar)
-            lost: list[Lost] = []
-            with ProgressBar(f"{out.name}: writing") as bar:
+    if out.exists() and not options.force:
+        raise StoreError(f"{out} exists; --force replaces it")
+    engine = Engine(Settings(databases=MANY_DATABASES))
+    engine.loading = True
+    with held(source):
+        with ProgressBar(f"{source.name}: reading") as bar:
+            size = read_source(source, engine, "skip" if options.skip_foreign else "keep", bar)
+        lost: list[Lost] = []
+        with ProgressBar(f"{out.name}: writing") as bar:
+            try:
                 keys = write_rdb(out, engine, version=options.rdb_version, lost=lost, disk=_ProgressDisk(bar, size))
-    except (LogCorrupt, NewerFormat) as error:
-        print(f"rillet: {error}", file=sys.stderr)
-        return DAMAGED
-    except RilletError as error:
-        print(f"rillet: {error}", file=sys.stderr)
-        return NOTHING
-    except OSError as error:
-        print(f"rillet: {out if _is_beside(error, out) else error.filename or out}: {error.strerror}", file=sys.stderr)
-        return NOTHING
+            except OSError as error:
+                if error.filename is not None and Path(error.filename).parent == out.parent:  # a temporary file
+                    error.filename = str(out)
+                raise
     for entry in lost:
         print(f"omitted from {_name(entry)}: {entry.what}")
     version = _version_of(out)
@@ -92,11 +92,6 @@ def run(options: argparse.Namespace) -> int:
         values = len({(entry.database, entry.key) for entry in lost})
         print(f"version {version} cannot store {values} values completely")
     return LEFT_OUT if lost and not options.lossy else CARRIED
-
-
-def _is_beside(error: OSError, out: Path) -> bool:
-    """Return whether an OSError concerns the temporary file that is written beside `out`."""
-    return error.filename is not None and Path(error.filename).parent == out.parent
 
 
 def _name(entry: Lost) -> str:

@@ -19,14 +19,14 @@ damaged or has data that rillet cannot read; 2 there is nothing to import, or th
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from contextlib import ExitStack, closing
 from pathlib import Path
 
 import rillet
 from rillet.cli.export import read_source
-from rillet.errors import LogCorrupt, NewerFormat, RilletError, StoreError
+from rillet.cli.output import guarded
+from rillet.errors import StoreError
 from rillet.persistence.checking import MANY_DATABASES, held
 from rillet.persistence.rdb.writer import Lost
 from rillet.real_time import monotonic
@@ -44,7 +44,7 @@ from rillet.store.key_transfer import (
 )
 from rillet.store.progress import ProgressBar
 
-COPIED, DAMAGED, NOTHING, LEFT_OUT = 0, 1, 2, 3
+COPIED, DAMAGED, LEFT_OUT = 0, 1, 3
 _NAMED = 20  # how many rejected keys are named
 
 
@@ -60,18 +60,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Copy the keys and print what was omitted; return the exit status."""
-    try:
+
+    def work() -> int:
         with ExitStack() as stack:
             return _Import(options, stack).run()
-    except (LogCorrupt, NewerFormat) as error:
-        print(f"rillet: {error}", file=sys.stderr)
-        return DAMAGED
-    except RilletError as error:
-        print(f"rillet: {str(error).removeprefix('rillet: ')}", file=sys.stderr)
-        return NOTHING
-    except OSError as error:
-        print(f"rillet: {error.filename or options.source}: {error.strerror}", file=sys.stderr)
-        return NOTHING
+
+    return guarded(work, damaged=DAMAGED, place=options.source)
 
 
 class _Import:

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from rillet.cli.output import guarded
+from rillet.cli.output import guarded, until_interrupted
 from rillet.errors import StoreError
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def require(*packages: str) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Serve the page until ^C; return the exit status."""
-    return guarded(lambda: _serve(options))
+    return guarded(lambda: until_interrupted(lambda: _serve(options)))
 
 
 def _serve(options: argparse.Namespace) -> None:

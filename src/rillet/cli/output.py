@@ -1,4 +1,4 @@
-"""Text for terminals, shared by `rillet stats`, `rillet groups` and `rillet tail`.
+"""Text for terminals and the ends of commands, shared by the subcommands.
 
 Names and values come from other programs, so each control character is written as an escape sequence: data cannot move
 the cursor or change colours.
@@ -6,31 +6,42 @@ the cursor or change colours.
 
 from __future__ import annotations
 
-import os
+import contextlib
 import sys
 from collections.abc import Callable, Sequence
 
-from rillet.errors import RilletError
+from rillet.cli.ends import interrupted
+from rillet.errors import LogCorrupt, NewerFormat, RilletError
 from rillet.types.stream.id import StreamID
 
 FAILED = 2
 
 
-def guarded(work: Callable[[], None]) -> int:
-    """Run a command until its end, ^C or a closed pipe; print an error as one line; return the exit status."""
+def guarded(work: Callable[[], int | None], *, damaged: int = FAILED, place: object = "the output") -> int:
+    """Run a command; print an error as one line; return the exit status.
+
+    damaged: the status for damaged files. place: what an OSError without a file name concerns. An interrupt and a
+    closed pipe are raised: `rillet.cli.main` ends the command.
+    """
     try:
-        work()
-        sys.stdout.flush()
-    except KeyboardInterrupt:
-        return 0
+        return work() or 0
     except BrokenPipeError:
-        # The reader, such as `head`, has ended. Python would report the pipe again when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except RilletError as error:
-        print(f"rillet: {safe(str(error))}", file=sys.stderr)
-        return FAILED
-    return 0
+        raise
+    except (RilletError, OSError) as error:
+        if interrupted(error):  # a clean-up after ^C failed
+            raise
+        if isinstance(error, OSError) and not isinstance(error, RilletError):
+            text = f"{error.filename or place}: {error.strerror or error}"
+        else:
+            text = str(error).removeprefix("rillet: ")
+        print(f"rillet: {safe(text)}", file=sys.stderr)
+        return damaged if isinstance(error, (LogCorrupt, NewerFormat)) else FAILED
+
+
+def until_interrupted(work: Callable[[], None]) -> None:
+    """Run a command that has no other end than ^C, which is its success."""
+    with contextlib.suppress(KeyboardInterrupt):
+        work()
 
 
 def safe(text: str) -> str:
@@ -81,4 +92,5 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], left: frozenset[in
     ]  # fmt: skip
 
 
-__all__ = ["FAILED", "guarded", "identity", "moment", "number", "safe", "table"]
+__all__ = ["FAILED", "guarded", "identity", "moment", "number", "safe", "table",
+           "until_interrupted"]  # fmt: skip

@@ -16,11 +16,10 @@ from collections.abc import Sequence
 from importlib import import_module
 from importlib.util import find_spec
 
+from rillet.cli.ends import INTERRUPTED, interrupted
 from rillet.errors import RilletError
 from rillet.spark.java import JavaMissing
 from rillet.spark.options import OptionError
-
-INTERRUPTED = 130  # 128 plus the number of SIGINT, as in a shell
 
 PIPELINES: dict[str, str] = {
     "archive": "write streams to Parquet files by date, each entry exactly once; optionally trim archived entries",
@@ -55,7 +54,7 @@ def run(given: Sequence[str]) -> int:
         return _run(given[0], given[1:])
     except BaseException as error:
         # Clean-up after Ctrl-C may raise another error, because Spark is interrupted too.
-        if not _interrupted(error):
+        if not interrupted(error):
             raise
         remedy = STOPPED.get(given[0])
         print("rillet: interrupted" + (f"; {remedy}" if remedy else ""), file=sys.stderr)
@@ -88,7 +87,7 @@ def _run(name: str, words: Sequence[str]) -> int:
         return WRONG
     except Exception as error:
         unexpected = not isinstance(error, (RilletError, OSError)) and not _of_spark(error)
-        if unexpected or _interrupted(error):
+        if unexpected or interrupted(error):
             raise
         print(f"rillet: {error_line(error)}", file=sys.stderr)
         return FAILED
@@ -97,13 +96,6 @@ def _run(name: str, words: Sequence[str]) -> int:
 
 def _of_spark(error: Exception) -> bool:
     return type(error).__module__.startswith(("py4j", "pyspark"))
-
-
-def _interrupted(error: BaseException | None) -> bool:
-    """Return whether an error is a KeyboardInterrupt or was caused by one."""
-    while error is not None and not isinstance(error, KeyboardInterrupt):
-        error = error.__cause__ or error.__context__
-    return error is not None
 
 
 def _require() -> None:

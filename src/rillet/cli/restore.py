@@ -22,7 +22,8 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
-from rillet.cli.backup import guarded_copy, print_report, yield_memory
+from rillet.cli.backup import DAMAGED, print_report, yield_memory
+from rillet.cli.output import guarded
 from rillet.persistence.aof.end import moment
 from rillet.store.backup import back_up
 
@@ -57,7 +58,7 @@ def second_of(text: str) -> int:
 def run(options: argparse.Namespace) -> int:
     """Restore, and print a report; return the exit status."""
     yield_memory()
-    return guarded_copy(lambda: _run(options))
+    return guarded(lambda: _run(options), damaged=DAMAGED, place="the copy")
 
 
 def _run(options: argparse.Namespace) -> None:

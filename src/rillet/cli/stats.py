@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from rillet.cli.output import guarded, identity, number, safe, table
+from rillet.cli.output import guarded, identity, number, safe, table, until_interrupted
 from rillet.store.stats import AGES, OLDER, PENDING, RELEASED, GroupStats, StoreStats, StreamStats
 from rillet.store.store import Store
 from rillet.store.visiting import Visit
@@ -48,7 +48,9 @@ def _seconds(text: str) -> float:
 
 def run(options: argparse.Namespace) -> int:
     """Print the report once, or repeatedly; return the exit status."""
-    return guarded(lambda: _print(options))
+    if options.watch is None:
+        return guarded(lambda: _print(options))
+    return guarded(lambda: until_interrupted(lambda: _print(options)))
 
 
 def _print(options: argparse.Namespace) -> None:

@@ -6,7 +6,7 @@ PLACE is the directory of a store, or a url, as for `rillet stats`. If no proces
 its files are printed, and new ones after a process opened it. --json prints one line of JSON for each entry:
 {"stream": ..., "id": ..., "time": ..., "fields": {...}}; a field that occurs twice has its last value.
 
-Exit status: 0, or 2 if the streams cannot be read.
+Exit status: 0, also after ^C; 2 if the streams cannot be read, or one does not exist at the end of --no-follow.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import time
 from datetime import datetime, timedelta
 from typing import Any
 
-from rillet.cli.output import guarded, moment, safe
+from rillet.cli.output import guarded, moment, safe, until_interrupted
 from rillet.errors import StoreError
 from rillet.store.encoding import decode
 from rillet.store.entry import Entry
@@ -67,7 +67,9 @@ def start_of(text: str) -> Start:
 
 def run(options: argparse.Namespace) -> int:
     """Print entries until ^C; return the exit status."""
-    return guarded(lambda: _tail(options))
+    if options.no_follow:
+        return guarded(lambda: _tail(options))
+    return guarded(lambda: until_interrupted(lambda: _tail(options)))
 
 
 def _tail(options: argparse.Namespace) -> None:
@@ -82,11 +84,25 @@ def _tail(options: argparse.Namespace) -> None:
             if found:
                 print(end="", flush=True)
             elif options.no_follow:
-                return
+                break
+        _require(visit.store(), names, exist=True)
+
+
+def _require(store: Store, names: list[str], *, exist: bool) -> None:
+    """Raise StoreError if a key is not a stream, or does not exist: without --no-follow, it may be created later."""
+    kinds = {name: store.type(name) for name in names}
+    for name, kind in kinds.items():
+        if kind not in (None, "stream"):
+            raise StoreError(f"{name!r} has the type {kind}: it is not a stream")
+    missing = [name for name, kind in kinds.items() if kind is None]
+    if exist and missing:
+        what = f"streams {', '.join(map(repr, missing))} do" if len(missing) > 1 else f"stream {missing[0]!r} does"
+        raise StoreError(f"the {what} not exist: `rillet stats` lists the streams")
 
 
 def _begin(store: Store, names: list[str], options: argparse.Namespace) -> dict[str, StreamID]:
     """Return the ID in each stream after which entries are printed."""
+    _require(store, names, exist=options.group is not None)
     if options.group is not None:
         return {name: _position(store, name, options.group) for name in names}
     if options.start is not None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 
 from rillet.cli.inspect import require
-from rillet.cli.output import guarded
+from rillet.cli.output import guarded, until_interrupted
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Show the figures until q or ^C; return the exit status."""
-    return guarded(lambda: _show(options.place))
+    return guarded(lambda: until_interrupted(lambda: _show(options.place)))
 
 
 def _show(where: str) -> None:

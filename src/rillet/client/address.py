@@ -110,6 +110,8 @@ class Address:
 def _read(url: str, strict: bool) -> Address:
     """Return the address of a url; raise ValueError with a text for the user if the url is malformed."""
     parts = urlsplit(url)
+    if parts.scheme != "unix" and "@" in parts.path + parts.fragment:
+        raise ValueError("url has an @ behind a / or #: in a password, write / as %2F, ? as %3F and # as %23")
     query = {name: values[-1] for name, values in parse_qs(parts.query, keep_blank_values=True).items()}
     userinfo, _, hosts = parts.netloc.rpartition("@")
     name, _, secret = userinfo.partition(":")
@@ -124,6 +126,8 @@ def _read(url: str, strict: bool) -> Address:
         return Address(unix=unquote(parts.path), db=_database(db), user=user, password=password)
     if kind not in ("redis", "rediss") or cluster not in ("", "cluster", "sentinel"):
         raise ValueError(FORMS)
+    if not hosts:
+        raise ValueError("url names no host: redis://host[:port][/db]")
     if cluster == "sentinel":
         service, _, named = parts.path.strip("/").partition("/")
         if not service:
@@ -156,11 +160,15 @@ def _tls(query: dict[str, str]) -> Tls:
 def _node(text: str, port: int = PORT) -> NodeAddress:
     parts: SplitResult = urlsplit("//" + text)
     if not parts.hostname:
-        raise ValueError(FORMS)
-    return NodeAddress(parts.hostname, port if parts.port is None else parts.port)
+        raise ValueError("url names no host before a port: redis://host[:port][/db]")
+    try:
+        given = parts.port
+    except ValueError:
+        raise ValueError(f"url has the port {text.rpartition(':')[2]!r}: it must be a number from 0 to 65535") from None
+    return NodeAddress(parts.hostname, port if given is None else given)
 
 
 def _database(text: str) -> int:
     if not text.isascii() or not text.isdigit():
-        raise ValueError(FORMS)
+        raise ValueError(f"url has the database {text!r}: it must be a number")
     return int(text)

@@ -17,7 +17,7 @@ from rillet.runtime.settings import Settings
 from rillet.server.acl_file import load_users
 from rillet.server.data_directory import serve_store
 from rillet.server.host import DurableHost
-from rillet.server.log_lines import WARNING, configure_log, say
+from rillet.server.log_lines import JOURNAL, WARNING, configure_log, say
 from rillet.server.metrics_http import MetricsListener
 from rillet.server.persistence import ServerPersistence
 from rillet.server.process import Process, adjust_files, daemonize
@@ -37,7 +37,8 @@ def main(arguments: Sequence[str]) -> int:
             loop_name = type(runner.get_loop()).__module__.partition(".")[0]
             return runner.run(_serve(configuration, folder, is_store, loop_name))
     except RilletError as error:
-        say(f"{error}; the server exits", WARNING)
+        if JOURNAL.is_separate:  # else the line is in the same place as this one
+            say(f"{error}; the server exits", WARNING)
         print(f"rillet: {error}", file=sys.stderr)
         return 1
 

@@ -71,6 +71,11 @@ class ServerLogger:
             with open(self.path, "ab"):
                 pass
 
+    @property
+    def is_separate(self) -> bool:
+        """Whether the log is elsewhere than the standard output."""
+        return self.path is not None or self.to_syslog
+
     def _line(self, text: str, level: int, now: float) -> str:
         """Return one line of the log, as `log-format` and `log-timestamp-format` require."""
         local = time.localtime(now)

@@ -6,9 +6,13 @@ A value of another type is a TypeError, a value out of bounds a ValueError. Noth
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable
+from numbers import Real
 from operator import index
 from typing import Any, TypeVar
+
+from rillet.store.encoding import encode
 
 T = TypeVar("T")
 
@@ -44,6 +48,65 @@ def integer_of(value: Any, name: str, least: int | None = None, most: int | None
     return b"%d" % whole_number(value, name, least, most)
 
 
+def encoded(value: Any, name: str) -> bytes:
+    """Return the bytes of a value that is str, bytes, int or float."""
+    try:
+        return encode(value)
+    except TypeError:
+        raise TypeError(f"{name} must be bytes, str, int or float, not {value!r:.200}") from None
+    except UnicodeEncodeError:
+        raise ValueError(f"{name} must be text that UTF-8 can encode, not {value!r:.200}") from None
+
+
+def words_of(args: Iterable[Any], name: str) -> list[bytes]:
+    """Return the words of a command as bytes."""
+    words = args if type(args) is tuple else list(items_of(args, name, "words"))
+    try:
+        return [encode(word) for word in words]
+    except (TypeError, UnicodeEncodeError):
+        return [encoded(word, f"one of {name}") for word in words]
+
+
+def number_of(value: Any, name: str, *, finite: bool = True) -> bytes:
+    """Return an int or float as the argument of a command; NaN is not a number."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{name} must be a number, not {value!r:.200}")
+    number = value if isinstance(value, int) else float(value)
+    if math.isnan(number) or (finite and math.isinf(number)):
+        raise ValueError(f"{name} must be a {'finite ' if finite else ''}number, not {value!r:.200}")
+    return encode(number)
+
+
+def score_bound(value: Any, name: str) -> bytes:
+    """Return a bound of scores: a number, or the text of one, with "(" before it if it is excluded."""
+    if not isinstance(value, (str, bytes)):
+        return number_of(value, name, finite=False)
+    raw = encoded(value, name)
+    try:
+        if not math.isnan(float(raw.removeprefix(b"("))):
+            return raw
+    except ValueError:
+        pass
+    raise ValueError(f"{name} must be a number, '-inf', '+inf', or text such as '(1.5', not {value!r:.200}")
+
+
+def lex_bound(value: Any, name: str) -> bytes:
+    """Return a bound of members: "-", "+", or a member after "[" or "("."""
+    if not isinstance(value, (str, bytes)):
+        raise TypeError(f"{name} must be str or bytes, not {value!r:.200}")
+    raw = encoded(value, name)
+    if raw not in (b"-", b"+") and raw[:1] not in (b"[", b"("):
+        raise ValueError(f"{name} must be '-', '+', or a member after '[' or '(', not {value!r:.200}")
+    return raw
+
+
+def text_bytes(value: Any, name: str) -> bytes:
+    """Return the bytes of str or bytes."""
+    if not isinstance(value, (str, bytes, bytearray, memoryview)):
+        raise TypeError(f"{name} must be str or bytes, not {value!r:.200}")
+    return encoded(value, name)
+
+
 def flag(value: Any, name: str) -> bool:
     """Return True or False; TypeError for another object, such as the text "no", which would count as true."""
     if value is True or value is False:
@@ -62,12 +125,18 @@ def one_of(value: Any, name: str, choices: Collection[str]) -> Any:
 
 
 def items_of(values: Iterable[T], name: str, what: str) -> Iterable[T]:
-    """Return an iterable of several values; TypeError for another object, and for a single text or bytes."""
+    """Return an iterable of names and the like; TypeError for another object, and for a single text or bytes."""
     if isinstance(values, (str, bytes, bytearray, memoryview)):
-        raise TypeError(f"{name} must be an iterable of {what}, such as a list, not a single one: [{values!r:.200}]")
+        raise TypeError(f"{name} must be an iterable of {what}, not a single one: pass [{values!r:.200}]")
+    return values_of(values, name, what)
+
+
+def values_of(values: Iterable[T], name: str, what: str = "values") -> Iterable[T]:
+    """Return an iterable of values; a text is one of its characters, as for Python's list.extend and set.update."""
     if not isinstance(values, Iterable):
         raise TypeError(f"{name} must be an iterable of {what}, not {values!r:.200}")
     return values
 
 
-__all__ = ["flag", "integer_of", "items_of", "one_of", "whole_number"]
+__all__ = ["encoded", "flag", "integer_of", "items_of", "lex_bound", "number_of", "one_of", "score_bound", "text_bytes",
+           "values_of", "whole_number", "words_of"]  # fmt: skip

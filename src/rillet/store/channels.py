@@ -35,6 +35,7 @@ from rillet.client.protocol import pack_all
 from rillet.errors import CommandError, OutcomeUnknown, StoreClosed, StoreError, StoreTimeout
 from rillet.protocol.reply_parser import INCOMPLETE, ReplyError, ReplyParser
 from rillet.real_time import monotonic
+from rillet.store.arguments import items_of
 from rillet.store.durations import Seconds, seconds_in
 from rillet.store.encoding import decode, encode_name
 from rillet.store.retries import Retries
@@ -322,6 +323,15 @@ def channels_of(transport: Transport) -> ChannelConnection:
     return ServerChannels(transport)
 
 
+_PARAMETERS = {b"SUBSCRIBE": "channels", b"PSUBSCRIBE": "patterns", b"SSUBSCRIBE": "shards"}
+
+
+def _encoded(kind: bytes, names: Names) -> list[bytes]:
+    """Return the names of channels or patterns as bytes."""
+    name = _PARAMETERS[kind]
+    return [encode_name(one, f"one of {name}") for one in items_of(names, name, "names")]
+
+
 class Subscription:
     """A subscription to channels, patterns and shard channels; an iterator of their messages.
 
@@ -347,7 +357,7 @@ class Subscription:
     def add(self, *channels: str | bytes, patterns: Names = (), shards: Names = ()) -> None:
         """Subscribe to more channels or patterns; return when the store has confirmed the subscriptions."""
         for kind, names in zip(_KINDS, (channels, patterns, shards), strict=True):
-            new = [encode_name(name) for name in names]
+            new = _encoded(kind, names)
             if new:
                 self._names[kind].update(dict.fromkeys(new))
                 self._command([kind, *dict.fromkeys(new)])
@@ -355,7 +365,7 @@ class Subscription:
     def remove(self, *channels: str | bytes, patterns: Names = (), shards: Names = ()) -> None:
         """Unsubscribe from channels or patterns; messages that have arrived can still be read."""
         for kind, names in zip(_KINDS, (channels, patterns, shards), strict=True):
-            gone = [name for name in map(encode_name, names) if name in self._names[kind]]
+            gone = [name for name in _encoded(kind, names) if name in self._names[kind]]
             for name in gone:
                 self._names[kind].pop(name, None)
             if gone:
@@ -452,7 +462,7 @@ class Subscription:
         """Return whether a message arrives within `timeout` seconds (None: wait without limit)."""
         if self._waiting:
             return True
-        until = None if timeout is None else monotonic() + seconds_in(timeout)
+        until = None if timeout is None else monotonic() + seconds_in(timeout, "timeout")
         with self._reading:
             while not self._waiting:
                 if not self._receive(None if until is None else max(until - monotonic(), 0.0)):

@@ -41,7 +41,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
 
 from rillet.errors import CommandError, InvalidEntry, WrongType
 from rillet.real_time import monotonic
-from rillet.store.arguments import flag, whole_number
+from rillet.store.arguments import flag, integer_of, whole_number
 from rillet.store.dead_letters import letter
 from rillet.store.durations import Seconds, milliseconds_in, seconds_in
 from rillet.store.encoding import decode, encode, encode_name
@@ -375,12 +375,12 @@ def read_options(
     consumer: Consumer[Any], count: int, block: Seconds | None, noack: bool, claim_idle: Seconds | None
 ) -> list[bytes]:
     """Return the XREADGROUP of a consumer up to its STREAMS."""
-    argv = [b"XREADGROUP", b"GROUP", consumer.group.key, consumer.key, b"COUNT", b"%d" % count]
+    argv = [b"XREADGROUP", b"GROUP", consumer.group.key, consumer.key, b"COUNT", integer_of(count, "count", 1)]
     if block is not None:
-        argv += [b"BLOCK", milliseconds_in(block)]
+        argv += [b"BLOCK", milliseconds_in(block, "block")]
     if claim_idle is not None:
-        argv += [b"CLAIM", milliseconds_in(claim_idle)]
-    if noack:
+        argv += [b"CLAIM", milliseconds_in(claim_idle, "claim_idle")]
+    if flag(noack, "noack"):
         argv.append(b"NOACK")
     return argv
 

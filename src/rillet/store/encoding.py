@@ -13,7 +13,8 @@ back unchanged. A bool or None has no standard text form, so both are rejected i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from datetime import date, datetime
 from typing import Any, TypeAlias
 
@@ -22,6 +23,7 @@ try:
 except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
     from rillet import _cython as cython
 
+from rillet.errors import InvalidID, InvalidValue
 from rillet.types.stream.id import StreamID
 
 Value: TypeAlias = "bytes | bytearray | memoryview | str | int | float"
@@ -65,22 +67,84 @@ def _encode_slowly(value: Any) -> bytes:
     raise TypeError(f"{type(value).__name__} cannot be stored: pass bytes, str, int or float")
 
 
-def encode_id(value: object) -> bytes:
-    """Return the text of an ID: a StreamID, "ms-seq", "ms", "$" and the like, or an int of milliseconds."""
-    if isinstance(value, float):
-        raise TypeError("an ID must be a StreamID, text, or an int of milliseconds, not a float")
+_AN_ID = "must be an ID: a StreamID, text such as '1700000000000-0', or an int of milliseconds"
+_DIGITS = re.compile(rb"[0-9]{1,20}(-[0-9]{1,20})?")
+_MOST = 2**64 - 1
+
+
+def encode_id(value: object, parameter: str = "id", words: frozenset[bytes] = frozenset()) -> bytes:
+    """Return the text of an ID: a StreamID, "ms-seq", "ms", or an int of milliseconds.
+
+    words: other accepted texts, such as "$"; with "(", an ID may follow it. TypeError, or InvalidID for another text.
+    """
+    if type(value) is StreamID:
+        return encode(value)
     if isinstance(value, datetime):
-        raise TypeError("a datetime is a time at which many entries may lie, not the ID of one: read them with range()")
+        raise TypeError(f"{parameter}: a datetime is a time at which many entries may lie, not the ID of one: read "
+                        "them with range()")  # fmt: skip
     if isinstance(value, date):
-        raise TypeError("a date has no time of day and no time zone: pass an aware datetime, such as "
+        raise TypeError(f"{parameter}: a date has no time of day and no time zone: pass an aware datetime, such as "
                         f"datetime({value.year}, {value.month}, {value.day}, tzinfo=UTC)")  # fmt: skip
-    return encode(value)
+    if isinstance(value, bool) or not isinstance(value, (StreamID, str, bytes, int)):
+        raise TypeError(f"{parameter} {_AN_ID}, not {value!r:.200}")
+    try:
+        raw = encode(value)
+    except ValueError:  # a surrogate
+        raise _invalid_id(value, parameter, words) from None
+    if not _is_id(raw) and raw not in words:
+        exclusive = raw[:1] == b"(" and b"(" in words
+        timed = raw[-2:] == b"-*" and b"*" in words
+        if not (exclusive and _is_id(raw[1:])) and not (timed and _is_id(raw[:-1] + b"0")):
+            raise _invalid_id(value, parameter, words)
+    return raw
 
 
-def encode_name(value: object, parameter: str = "a name") -> bytes:
+@cython.cfunc
+def _is_id(raw: bytes) -> cython.bint:
+    """Return whether a text is an ID, whose numbers have 64 bits."""
+    at: cython.Py_ssize_t
+    digits: cython.Py_ssize_t = 0
+    dash: cython.bint = False
+    for at in range(len(raw)):
+        if 48 <= raw[at] <= 57:
+            digits += 1
+        elif raw[at] == 45 and digits and not dash:
+            dash = True
+            digits = 0
+        else:
+            return False
+        if digits > 19:  # 64 bits have 20 digits at most
+            return _is_long_id(raw)
+    return digits > 0
+
+
+def _is_long_id(raw: bytes) -> bool:
+    return _DIGITS.fullmatch(raw) is not None and all(int(number) <= _MOST for number in raw.split(b"-"))
+
+
+def _invalid_id(value: object, parameter: str, words: frozenset[bytes]) -> InvalidID:
+    others = "".join(f", {decode(word)!r}" for word in sorted(words - {b"("}))
+    return InvalidID(f"Invalid stream ID specified as stream command argument: {parameter} {_AN_ID}{others}, "
+                     f"not {value!r:.200}")  # fmt: skip
+
+
+def located_encoder(write: Callable[[Any], bytes], key: bytes) -> Callable[[Any], bytes]:
+    """Return an encoder of values whose errors contain the key."""
+
+    def located(value: object) -> bytes:
+        try:
+            return write(value)
+        except (TypeError, InvalidValue, UnicodeEncodeError) as error:
+            kind = ValueError if isinstance(error, UnicodeEncodeError) else type(error)
+            raise kind(f"key {decode(key)!r}: {error}") from None
+
+    return located
+
+
+def encode_name(value: object, parameter: str = "name") -> bytes:
     """Return the bytes of a key's, group's or consumer's name; raise TypeError unless it is str or bytes."""
     if not isinstance(value, (str, bytes)):
-        raise TypeError(f"{parameter} must be str or bytes, not {value!r:.200}")
+        raise TypeError(f"{parameter}: a name must be str or bytes, not {value!r:.200}")
     return encode(value)
 
 
@@ -92,15 +156,18 @@ _OF_CLASSES = ("__dataclass_fields__", "__struct_fields__")
 def append_fields(argv: list[bytes], fields: object) -> cython.bint:
     """Append the fields and values of a mapping or of pairs to a command; raise ValueError if there are none."""
     before: cython.Py_ssize_t = len(argv)
-    if type(fields) is dict:
-        mapping: dict[object, object] = fields
-        for field, value in mapping.items():
-            argv.append(encode(field))
-            argv.append(encode(value))
-    else:
-        for field, value in pairs_of(fields):
-            argv.append(encode(field))
-            argv.append(encode(value))
+    try:
+        if type(fields) is dict:
+            mapping: dict[object, object] = fields
+            for field, value in mapping.items():
+                argv.append(encode(field))
+                argv.append(encode(value))
+        else:
+            for field, value in pairs_of(fields):
+                argv.append(encode(field))
+                argv.append(encode(value))
+    except (TypeError, UnicodeEncodeError) as error:
+        raise _in_field(error, argv, before) from None
     if len(argv) == before:
         raise ValueError("an entry must have at least one field")
     return True
@@ -118,7 +185,17 @@ def longest(argv: list[bytes]) -> cython.Py_ssize_t:
     return size
 
 
-def pairs_of(values: Any) -> Iterable[tuple[Any, Any]]:
+def _in_field(error: Exception, argv: list[bytes], before: int) -> Exception:
+    """Return an error with the stream of an XADD, and the field that could not be encoded after argv[before:]."""
+    done = len(argv) - before
+    place = f"the value of the field {decode(argv[-1])!r}: " if done % 2 else "the name of a field: "
+    if str(error).startswith(("fields: ", "fields is ")):  # of pairs_of
+        place = ""
+    kind = TypeError if isinstance(error, TypeError) else ValueError
+    return kind(f"stream {decode(argv[1])!r}: {place}{error}")
+
+
+def pairs_of(values: Any, parameter: str = "fields") -> Iterable[tuple[Any, Any]]:
     """Return the pairs of a mapping or of an iterable of pairs; raise TypeError for anything else."""
     if isinstance(values, Mapping):
         raw = getattr(values, "pairs", None)  # of an Entry: every field, also if a name occurs twice
@@ -126,15 +203,15 @@ def pairs_of(values: Any) -> Iterable[tuple[Any, Any]]:
     kind = type(values)
     if not isinstance(values, Iterable) and any(hasattr(kind, name) for name in _OF_CLASSES):
         raise TypeError(
-            f"{kind.__name__} is neither a mapping nor pairs: values of a class need the stream of their type, such as "
-            f"store.stream(name, type={kind.__name__})"
+            f"{parameter} is a {kind.__name__}, neither a mapping nor pairs: values of a class need the stream of "
+            f"their type, such as store.stream(name, type={kind.__name__})"
         )
     if isinstance(values, (str, bytes, bytearray, memoryview)) or not isinstance(values, Iterable):
-        raise TypeError(f"expected a mapping or pairs, got {values!r}")
+        raise TypeError(f"{parameter}: expected a mapping or pairs, got {values!r:.200}")
     pairs = list(values)
     for pair in pairs:
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-            raise TypeError(f"expected a mapping or pairs; {pair!r} is not a pair")
+            raise TypeError(f"{parameter}: expected a mapping or pairs; {pair!r:.200} is not a pair")
     return pairs
 
 

@@ -37,6 +37,7 @@ from rillet.errors import (
     StoreError,
     StoreTimeout,
 )
+from rillet.store.arguments import flag, integer_of, one_of
 from rillet.store.delivery import (
     STOP_CHECK,
     Commands,
@@ -99,7 +100,7 @@ class Group(Generic[T]):
         self.entries_read = entries_read
         self._creates = create  # whether the next read or claim creates a missing group
         self.store: Store = stream.store
-        self.key = encode_name(name)
+        self.key = encode_name(name, "name")
         self.name = decode(self.key)
 
     # -- messages --------------------------------------------------------------------------------------
@@ -116,8 +117,8 @@ class Group(Generic[T]):
         several.
         """
         acknowledged = 0
-        policy = policy_arguments(delete)
-        for some in chunks([encode_id(one) for one in ids]):
+        policy = policy_arguments(delete, "delete")
+        for some in chunks([encode_id(one, "one of ids") for one in ids]):
             if not policy:
                 acknowledged += int(self.store.run([b"XACK", self.stream.key, self.key, *some]))
                 continue
@@ -132,10 +133,11 @@ class Group(Generic[T]):
         deliveries: sets the delivery count to this number. force: also release entries that are not pending.
         """
         released = 0
-        options = [] if deliveries is None else [b"RETRYCOUNT", b"%d" % deliveries]
-        if force:
+        options = [] if deliveries is None else [b"RETRYCOUNT", integer_of(deliveries, "deliveries", 0)]
+        if flag(force, "force"):
             options.append(b"FORCE")
-        for some in chunks([encode_id(one) for one in ids]):
+        one_of(mode, "mode", ("fail", "silent", "fatal"))
+        for some in chunks([encode_id(one, "one of ids") for one in ids]):
             argv = [b"XNACK", self.stream.key, self.key, encode_name(mode), b"IDS", b"%d" % len(some), *some, *options]
             released += int(self.store.run(argv))
         return released
@@ -157,8 +159,8 @@ class Group(Generic[T]):
         return self._create(start, entries_read, mkstream, PATIENCE)
 
     def _create(self, start: Position, entries_read: int | None, mkstream: bool, patience: float) -> bool:
-        argv = [b"XGROUP", b"CREATE", self.stream.key, self.key, encode_after(start)]
-        if mkstream:
+        argv = [b"XGROUP", b"CREATE", self.stream.key, self.key, encode_after(start, "start")]
+        if flag(mkstream, "mkstream"):
             argv.append(b"MKSTREAM")
         created = True
         try:
@@ -175,7 +177,7 @@ class Group(Generic[T]):
 
     def set_id(self, id: Position, *, entries_read: int | None = None) -> None:
         """Set the ID after which the group delivers next (XGROUP SETID); entries_read: see `create`."""
-        argv = [b"XGROUP", b"SETID", self.stream.key, self.key, encode_after(id)]
+        argv = [b"XGROUP", b"SETID", self.stream.key, self.key, encode_after(id, "id")]
         self.store.run(argv + _entries_read(entries_read))
 
     def delete(self) -> bool:
@@ -194,11 +196,13 @@ class Group(Generic[T]):
         A missing group is created, as by a read.
         """
         self.create_missing()
-        return bool(self.store.run([b"XGROUP", b"CREATECONSUMER", self.stream.key, self.key, encode_name(name)]))
+        argv = [b"XGROUP", b"CREATECONSUMER", self.stream.key, self.key, encode_name(name, "name")]
+        return bool(self.store.run(argv))
 
     def delete_consumer(self, name: str | bytes) -> int:
         """Delete a consumer and its pending messages; return the number of these messages (XGROUP DELCONSUMER)."""
-        return int(self.store.run([b"XGROUP", b"DELCONSUMER", self.stream.key, self.key, encode_name(name)]))
+        argv = [b"XGROUP", b"DELCONSUMER", self.stream.key, self.key, encode_name(name, "name")]
+        return int(self.store.run(argv))
 
     # -- state -----------------------------------------------------------------------------------------
 
@@ -245,10 +249,11 @@ class Group(Generic[T]):
                         end: Position) -> list[bytes]:  # fmt: skip
         """Return the XPENDING command that `pending` sends."""
         argv = [b"XPENDING", self.stream.key, self.key]
-        if idle:  # an option since Redis 6.2
-            argv += [b"IDLE", milliseconds_in(idle)]
-        argv += [encode_position(start), encode_position(end), b"%d" % count]
-        return argv if consumer is None else [*argv, encode_name(consumer)]
+        at_least = milliseconds_in(idle, "idle")
+        if at_least != b"0":  # an option since Redis 6.2
+            argv += [b"IDLE", at_least]
+        argv += [encode_position(start, "start"), encode_position(end, "end"), integer_of(count, "count", 0)]
+        return argv if consumer is None else [*argv, encode_name(consumer, "consumer")]
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows; see rillet.store.html."""
@@ -261,7 +266,7 @@ class Group(Generic[T]):
 
 
 def _entries_read(number: int | None) -> list[bytes]:
-    return [] if number is None else [b"ENTRIESREAD", b"%d" % number]
+    return [] if number is None else [b"ENTRIESREAD", integer_of(number, "entries_read", 0)]
 
 
 class MessageReader(Generic[T]):
@@ -271,7 +276,7 @@ class MessageReader(Generic[T]):
     store: Store
 
     def __init__(self, name: str | bytes) -> None:
-        self.key = encode_name(name)
+        self.key = encode_name(name, "name")
         self.name = decode(self.key)
 
     def parts(self) -> Sequence[Consumer[T]]:
@@ -393,11 +398,11 @@ class Consumer(MessageReader[T]):
 
     def ack(self, *messages: Message[Any], delete: RefPolicy | None = None) -> int:
         """Acknowledge messages and return how many were pending; see Group.ack."""
-        return self.group.ack(*(message.raw_id for message in messages), delete=delete)
+        return self.group.ack(*map(_raw_id, messages), delete=delete)
 
     def nack(self, *messages: Message[Any], mode: str = "fail", deliveries: int | None = None) -> int:
         """Release messages, so that the next claim gets them first; return how many were pending; see Group.nack."""
-        return self.group.nack(*(message.raw_id for message in messages), mode=mode, deliveries=deliveries)
+        return self.group.nack(*map(_raw_id, messages), mode=mode, deliveries=deliveries)
 
     # -- reading ---------------------------------------------------------------------------------------
 
@@ -422,7 +427,7 @@ class Consumer(MessageReader[T]):
                      claim_idle: Seconds | None = None) -> list[bytes]:  # fmt: skip
         """Return the XREADGROUP command that `read` sends."""
         argv = read_options(self, count, block, noack, claim_idle)
-        return [*argv, b"STREAMS", self.group.stream.key, encode_after(after)]
+        return [*argv, b"STREAMS", self.group.stream.key, encode_after(after, "after")]
 
     def messages_of(self, reply: Any) -> list[Message[T]]:
         """Return the messages of a reply with new messages."""
@@ -441,8 +446,8 @@ class Consumer(MessageReader[T]):
 
     def claim_command(self, idle: Seconds, count: int, start: Position) -> list[bytes]:
         """Return the XAUTOCLAIM command that `claim` sends."""
-        return [b"XAUTOCLAIM", self.group.stream.key, self.group.key, self.key, milliseconds_in(idle),
-                encode_position(start), b"COUNT", b"%d" % count]  # fmt: skip
+        return [b"XAUTOCLAIM", self.group.stream.key, self.group.key, self.key, milliseconds_in(idle, "idle"),
+                encode_position(start, "start"), b"COUNT", integer_of(count, "count", 1)]  # fmt: skip
 
     def claim_all(self, idle: Seconds, *, count: int = 100) -> Iterator[Message[T]]:
         """Claim and yield all messages that were pending for `idle` seconds, in pages of `count` (XAUTOCLAIM)."""
@@ -477,20 +482,20 @@ class Consumer(MessageReader[T]):
         """
         options: list[bytes] = []
         if set_idle is not None:
-            options += [b"IDLE", milliseconds_in(set_idle)]
+            options += [b"IDLE", milliseconds_in(set_idle, "set_idle")]
         if delivered_at is not None:
-            options += [b"TIME", b"%d" % milliseconds_of(delivered_at)]
+            options += [b"TIME", b"%d" % milliseconds_of(delivered_at, "delivered_at")]
         if deliveries is not None:
-            options += [b"RETRYCOUNT", b"%d" % deliveries]
-        options += [b"FORCE"] if force else []
-        options += [b"JUSTID"] if just_ids else []
+            options += [b"RETRYCOUNT", integer_of(deliveries, "deliveries", 0)]
+        options += [b"FORCE"] if flag(force, "force") else []
+        options += [b"JUSTID"] if flag(just_ids, "just_ids") else []
         if last_id is not None:
-            options += [b"LASTID", encode_id(last_id)]
+            options += [b"LASTID", encode_id(last_id, "last_id")]
         claimed: list[Any] = []
-        for some in chunks([encode_id(one) for one in ids]):
+        for some in chunks([encode_id(one, "one of ids") for one in ids]):
             self.group.create_missing()
             claimed += self.store.run([b"XCLAIM", self.group.stream.key, self.group.key, self.key,
-                                       milliseconds_in(idle), *some, *options])  # fmt: skip
+                                       milliseconds_in(idle, "idle"), *some, *options])  # fmt: skip
         if just_ids:
             return [parse_id(raw_id) for raw_id in claimed]
         return drive(self.store, self._counted(old_messages(claimed, self.group)))
@@ -515,8 +520,15 @@ class Consumer(MessageReader[T]):
 def _by_group(messages: Sequence[Message[Any]]) -> dict[Group[Any], list[bytes]]:
     ids: dict[Group[Any], list[bytes]] = {}
     for message in messages:
-        ids.setdefault(message.group, []).append(message.raw_id)
+        raw_id = _raw_id(message)
+        ids.setdefault(message.group, []).append(raw_id)
     return ids
+
+
+def _raw_id(message: Message[Any]) -> bytes:
+    if not isinstance(message, Message):
+        raise TypeError(f"one of messages must be a Message of a consumer, not {message!r:.200}")
+    return message.raw_id
 
 
 class MultiConsumer(MessageReader[T]):

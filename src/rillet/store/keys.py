@@ -14,13 +14,16 @@ The class is separate from Store because its methods are named as types are: in 
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any, TypeVar, cast, overload
 
 from rillet.errors import StoreError
+from rillet.store.arguments import flag
 from rillet.store.codecs import Codec, raw, text, text_of
+from rillet.store.durations import milliseconds_in
 from rillet.store.encoding import decode, encode_name
 from rillet.store.stream import Stream
 from rillet.store.types.array import Array
@@ -31,7 +34,7 @@ from rillet.store.types.hyperloglog import HyperLogLog
 from rillet.store.types.list import List
 from rillet.store.types.set import Set
 from rillet.store.types.sorted_set import SortedSet
-from rillet.store.types.stored_key import milliseconds_of, ttl_of, unix_milliseconds_of
+from rillet.store.types.stored_key import ttl_of, unix_milliseconds_of
 from rillet.store.types.string import Counter, String
 
 V = TypeVar("V")
@@ -143,7 +146,7 @@ class KeyCommands(CommandRunner):
 
     def get_object(self, key: Name) -> AnyKey:
         """Return the object for the type of a key; KeyError if there is no key (TYPE). O(1)"""
-        kind = self.run([b"TYPE", encode_name(key)])
+        kind = self.run([b"TYPE", encode_name(key, "key")])
         if kind == b"none":
             raise KeyError(key)
         if kind == b"stream":
@@ -156,11 +159,11 @@ class KeyCommands(CommandRunner):
 
     def exists(self, key: Name) -> bool:
         """Return whether a key exists (EXISTS). O(1)"""
-        return bool(self.run([b"EXISTS", encode_name(key)]))
+        return bool(self.run([b"EXISTS", encode_name(key, "key")]))
 
     def type(self, key: Name) -> str | None:
         """Return the type of a key: "stream", "hash", "zset" ...; None if there is no key (TYPE). O(1)"""
-        kind = self.run([b"TYPE", encode_name(key)])
+        kind = self.run([b"TYPE", encode_name(key, "key")])
         return None if kind == b"none" else decode(kind)
 
     def expire(self, key: Name, seconds: float | timedelta) -> bool:
@@ -168,19 +171,20 @@ class KeyCommands(CommandRunner):
 
         The unit of Redis is a millisecond. A time of 0 or less deletes the key.
         """
-        return bool(self.run([b"PEXPIRE", encode_name(key), milliseconds_of(seconds)]))
+        argv = [b"PEXPIRE", encode_name(key, "key"), milliseconds_in(seconds, "seconds", -math.inf)]
+        return bool(self.run(argv))
 
     def expire_at(self, key: Name, moment: datetime) -> bool:
         """Let a key expire at a time with a zone; return whether it exists (PEXPIREAT). O(1)"""
-        return bool(self.run([b"PEXPIREAT", encode_name(key), unix_milliseconds_of(moment)]))
+        return bool(self.run([b"PEXPIREAT", encode_name(key, "key"), unix_milliseconds_of(moment, "moment")]))
 
     def persist(self, key: Name) -> bool:
         """Remove the expiry of a key; return whether it had one (PERSIST). O(1)"""
-        return bool(self.run([b"PERSIST", encode_name(key)]))
+        return bool(self.run([b"PERSIST", encode_name(key, "key")]))
 
     def ttl(self, key: Name) -> float | None:
         """Return the seconds until a key expires, None without an expiry; KeyError if there is no key (PTTL). O(1)"""
-        name = encode_name(key)
+        name = encode_name(key, "key")
         return ttl_of(self.run([b"PTTL", name]), name)
 
     def rename(self, key: Name, to: Name, *, replace: bool = True) -> bool:
@@ -188,16 +192,16 @@ class KeyCommands(CommandRunner):
 
         CommandError "ERR no such key" if there is no key. In a cluster both names must be in one slot.
         """
-        command = b"RENAME" if replace else b"RENAMENX"
-        return bool(self.run([command, encode_name(key), encode_name(to)]))
+        command = b"RENAME" if flag(replace, "replace") else b"RENAMENX"
+        return bool(self.run([command, encode_name(key, "key"), encode_name(to, "to")]))
 
     def copy(self, key: Name, to: Name, *, replace: bool = False) -> bool:
         """Copy a key with its expiry; return False if there is no key, or `to` exists (COPY). O(size)
 
         replace: delete `to` first. In a cluster both names must be in one slot.
         """
-        argv = [b"COPY", encode_name(key), encode_name(to)]
-        return bool(self.run([*argv, b"REPLACE"] if replace else argv))
+        argv = [b"COPY", encode_name(key, "key"), encode_name(to, "to")]
+        return bool(self.run([*argv, b"REPLACE"] if flag(replace, "replace") else argv))
 
     # -- operators -----------------------------------------------------------------------------------
 
@@ -208,7 +212,7 @@ class KeyCommands(CommandRunner):
         return self.get_object(key)
 
     def __delitem__(self, key: Name) -> None:
-        if not self.run([b"DEL", encode_name(key)]):
+        if not self.run([b"DEL", encode_name(key, "key")]):
             raise KeyError(key)
 
     def __iter__(self) -> Iterator[str]:

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from rillet.errors import StoreError
 from rillet.modules.loading import named_modules
+from rillet.store.arguments import flag, one_of
 from rillet.store.backend import DirectoryBackend, MemoryBackend, ServerBackend
 from rillet.store.directory import Directory
 from rillet.store.durations import Seconds, seconds_in
@@ -57,7 +58,9 @@ def open(path: str | os.PathLike[str] | None = None, *, appendfsync: Literal["al
     progress(bytes read, total bytes) is called while the log is replayed, in place of the bar that a terminal shows.
     Each write to the log has a checksum (aof_checksums=False writes the same bytes as redis-server).
     """
-    owner_grace, timeout = seconds_in(owner_grace), None if timeout is None else seconds_in(timeout)
+    owner_grace = seconds_in(owner_grace, "owner_grace")
+    timeout = None if timeout is None else seconds_in(timeout, "timeout")
+    _check_open(path, readonly, create, progress)
     of_modules = {name: settings.pop(name) for name in list(settings) if "." in name}
     in_memory = path is None or path == ":memory:" or readonly
     loaded = named_modules(modules, of_modules, shared=not in_memory)
@@ -73,8 +76,7 @@ def open(path: str | os.PathLike[str] | None = None, *, appendfsync: Literal["al
         if not create:
             raise ValueError("create=False needs the path of a directory")
         return Store(MemoryBackend(settings_of(MEMORY, {"appendfsync": appendfsync, **settings}), modules=loaded))
-    if appendfsync not in ("always", "everysec", "no"):
-        raise ValueError(f"appendfsync must be 'always', 'everysec' or 'no', not {appendfsync!r}")
+    one_of(appendfsync, "appendfsync", ("always", "everysec", "no"))
     if readonly and owner == "process":
         raise ValueError("readonly=True needs no owner: omit owner='process'")
     if readonly:
@@ -108,18 +110,28 @@ def connect(url: str, *, timeout: Seconds | None = TIMEOUT) -> Store:
     timeout: seconds within which the server must answer, in addition to the time that a call itself waits (`block`);
     None waits without limit. StoreTimeout if it does not, UnknownTimeout if a write was sent.
     """
-    timeout = None if timeout is None else seconds_in(timeout)
+    timeout = None if timeout is None else seconds_in(timeout, "timeout")
     _check_client_options("this", 0.0, timeout)
     return Store(ServerBackend(url, timeout), (_connected, url, {"timeout": timeout}))
 
 
+def _check_open(path: Any, readonly: Any, create: Any, progress: Any) -> None:
+    if path is not None and not isinstance(path, (str, bytes, os.PathLike)):
+        raise TypeError(f"path must be a str or a path, or None for a store in memory, not {path!r:.200}")
+    if path in ("", b""):
+        raise ValueError("path must be the path of a directory, or None for a store in memory, not ''")
+    flag(readonly, "readonly")
+    flag(create, "create")
+    if progress is not None and not callable(progress):
+        raise TypeError(f"progress must be a function of two numbers, or None, not {progress!r:.200}")
+
+
 def _check_client_options(owner: str, grace: float, timeout: float | None) -> None:
-    if owner not in ("this", "process"):
-        raise ValueError(f"owner must be 'this' or 'process', not {owner!r}")
+    one_of(owner, "owner", ("this", "process"))
     if not 0 <= grace < math.inf:
-        raise ValueError(f"owner_grace is a number of seconds, not {grace!r}")
+        raise ValueError(f"owner_grace must be a finite number of seconds, not {grace!r}")
     if timeout is not None and not 0 < timeout < math.inf:
-        raise ValueError(f"timeout is a number of seconds above 0, or None to wait without limit, not {timeout!r}")
+        raise ValueError(f"timeout must be a number of seconds above 0, or None to wait without limit, not {timeout!r}")
 
 
 def _open_existing(path: str, options: dict[str, Any]) -> Store:

@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, TypeAlias
 
-from rillet.store.encoding import Value, encode
-from rillet.store.positions import Position, encode_position
+from rillet.store.arguments import encoded, flag, integer_of
+from rillet.store.encoding import Value
+from rillet.store.positions import Position, encode_minid
 
 RefPolicy: TypeAlias = Literal["KEEPREF", "DELREF", "ACKED"]
 _POLICIES = {"KEEPREF": b"KEEPREF", "DELREF": b"DELREF", "ACKED": b"ACKED"}
@@ -21,13 +22,13 @@ _POLICIES = {"KEEPREF": b"KEEPREF", "DELREF": b"DELREF", "ACKED": b"ACKED"}
 IDS_PER_COMMAND = 1000  # so that a list of a million IDs does not block the server in one command
 
 
-def policy_arguments(policy: RefPolicy | None) -> list[bytes]:
+def policy_arguments(policy: RefPolicy | None, parameter: str = "ref_policy") -> list[bytes]:
     """Return the argument for a policy, none for None; raise ValueError for another text."""
     if policy is None:
         return []
-    word = _POLICIES.get(policy)
+    word = _POLICIES.get(policy) if isinstance(policy, str) else None
     if word is None:
-        raise ValueError(f"the policy for references must be 'KEEPREF', 'DELREF' or 'ACKED', not {policy!r}")
+        raise ValueError(f"{parameter} must be 'KEEPREF', 'DELREF' or 'ACKED', not {policy!r:.200}")
     return [word]
 
 
@@ -36,11 +37,11 @@ def trim_arguments(maxlen: int | None, minid: Position | None, approximate: bool
     if (maxlen is None) == (minid is None):
         passed = "neither was" if maxlen is None else "both were"
         raise ValueError(f"pass either maxlen or minid: {passed} passed")
-    operator = b"~" if approximate else b"="
-    argv = [b"MAXLEN", operator, b"%d" % maxlen] if maxlen is not None else []
+    operator = b"~" if flag(approximate, "approximate") else b"="
+    argv = [b"MAXLEN", operator, integer_of(maxlen, "maxlen", 0)] if maxlen is not None else []
     if minid is not None:
-        argv = [b"MINID", operator, encode_position(minid)]
-    return argv if limit is None else [*argv, b"LIMIT", b"%d" % limit]
+        argv = [b"MINID", operator, encode_minid(minid)]
+    return argv if limit is None else [*argv, b"LIMIT", integer_of(limit, "limit", 0)]
 
 
 def add_arguments(
@@ -48,7 +49,9 @@ def add_arguments(
     limit: int | None,
 ) -> list[bytes]:  # fmt: skip
     """Return the options of XADD between the key and the ID, without those of a producer."""
-    argv = policy_arguments(ref_policy) if create else [b"NOMKSTREAM", *policy_arguments(ref_policy)]
+    argv = [] if flag(create, "create") else [b"NOMKSTREAM"]
+    argv += policy_arguments(ref_policy)
+    flag(approximate, "approximate")
     if maxlen is not None or minid is not None:
         argv += trim_arguments(maxlen, minid, approximate, limit)
     elif limit is not None:
@@ -67,8 +70,8 @@ def producer_arguments(idmp: tuple[Value, Value] | None, idmpauto: Value | None)
         if not isinstance(idmp, (tuple, list)) or len(idmp) != 2:
             raise TypeError(f"pass idmp=(producer, message ID), not {idmp!r}")
         producer, message = idmp
-        return [b"IDMP", encode(producer), encode(message)]
-    return [] if idmpauto is None else [b"IDMPAUTO", encode(idmpauto)]
+        return [b"IDMP", encoded(producer, "the producer of idmp"), encoded(message, "the message ID of idmp")]
+    return [] if idmpauto is None else [b"IDMPAUTO", encoded(idmpauto, "idmpauto")]
 
 
 def message_ids_of(idmp: tuple[Value, Iterable[Value]]) -> Iterator[Value]:

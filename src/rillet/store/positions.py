@@ -24,37 +24,51 @@ from rillet.types.stream.id import MAX, StreamID
 Position: TypeAlias = IDLike | datetime
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# What is accepted beside an ID: "(" excludes the ID that follows it, "*" stands for what the server chooses.
+_RANGE = frozenset((b"-", b"+", b"("))
+_AFTER = frozenset((b"$", b"-", b"+", b">"))
+_NEW = frozenset((b"*",))
 _MILLISECOND = timedelta(milliseconds=1)
 
 
-def milliseconds_of(moment: datetime) -> int:
+def milliseconds_of(moment: datetime, parameter: str = "a time") -> int:
     """Return the milliseconds from 1970 to a datetime, rounded down; raise ValueError for a naive or earlier one."""
+    if not isinstance(moment, datetime):
+        raise TypeError(f"{parameter} must be an aware datetime, such as datetime.now(UTC), not {moment!r:.200}")
     if moment.tzinfo is None or moment.utcoffset() is None:
-        raise ValueError(f"{moment!r} has no time zone: pass an aware datetime, such as datetime.now(UTC)")
+        raise ValueError(f"{parameter}: {moment!r} has no time zone: pass an aware datetime, such as datetime.now(UTC)")
     ms = (moment - _EPOCH) // _MILLISECOND
     if ms < 0:
-        raise ValueError(f"{moment.isoformat()} is before 1970, where the IDs of streams begin: pass a later time")
+        raise ValueError(f"{parameter}: {moment.isoformat()} is before 1970, where the IDs of streams begin: "
+                         "pass a later time")  # fmt: skip
     return ms
 
 
-def encode_position(value: Position) -> bytes:
-    """Return the argument for the start or the end of a range, and for MINID."""
-    return b"%d" % milliseconds_of(value) if isinstance(value, datetime) else encode_id(value)
+def encode_position(value: Position, parameter: str = "position") -> bytes:
+    """Return the argument for the start or the end of a range."""
+    return b"%d" % milliseconds_of(value, parameter) if isinstance(value, datetime) \
+        else encode_id(value, parameter, _RANGE)  # fmt: skip
 
 
-def encode_after(value: Position) -> bytes:
+def encode_minid(value: Position, parameter: str = "minid") -> bytes:
+    """Return the argument for MINID."""
+    return b"%d" % milliseconds_of(value, parameter) if isinstance(value, datetime) else encode_id(value, parameter)
+
+
+def encode_after(value: Position, parameter: str = "after") -> bytes:
     """Return the argument for the position after which a command reads."""
     if not isinstance(value, datetime):
-        return encode_id(value)
-    ms = milliseconds_of(value)
+        return encode_id(value, parameter, _AFTER)
+    ms = milliseconds_of(value, parameter)
     return b"%d-%d" % (ms - 1, MAX) if ms else b"0-0"
 
 
-def encode_new_id(value: Position) -> bytes:
+def encode_new_id(value: Position, parameter: str = "id") -> bytes:
     """Return the argument for the ID of a new entry."""
-    return b"%d-*" % milliseconds_of(value) if isinstance(value, datetime) else encode_id(value)
+    return b"%d-*" % milliseconds_of(value, parameter) if isinstance(value, datetime) \
+        else encode_id(value, parameter, _NEW)  # fmt: skip
 
 
-def exact_id(value: IDLike) -> StreamID:
-    """Return the ID of one entry; a missing sequence number is 0, as in XDEL. Raise ValueError for other text."""
-    return value if type(value) is StreamID else StreamID.parse(encode_id(value))
+def exact_id(value: IDLike, parameter: str = "id") -> StreamID:
+    """Return the ID of one entry; a missing sequence number is 0, as in XDEL. InvalidID for other text."""
+    return value if type(value) is StreamID else StreamID.parse(encode_id(value, parameter))

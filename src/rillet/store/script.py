@@ -25,7 +25,8 @@ from hashlib import sha1
 from typing import Any
 
 from rillet.errors import CommandError
-from rillet.store.encoding import Value, encode, encode_name
+from rillet.store.arguments import encoded, flag, items_of, text_bytes
+from rillet.store.encoding import Value, encode_name
 from rillet.store.keys import CommandRunner
 
 
@@ -34,13 +35,12 @@ class Script:
 
     def __init__(self, store: CommandRunner, source: str | bytes) -> None:
         self._store = store
-        self.source = encode(source)
+        self.source = text_bytes(source, "source")
         self.sha = sha1(self.source, usedforsecurity=False).hexdigest()
 
     def __call__(self, keys: Iterable[str | bytes] = (), args: Iterable[Value] = ()) -> Any:
         """Run the script and return its value; raise CommandError if it fails. Cost: that of its commands."""
-        names = [encode_name(key) for key in keys]
-        words = [str(len(names)).encode(), *names, *(encode(arg) for arg in args)]
+        words = _words(keys, args)
         try:
             return self._store.run([b"EVALSHA", self.sha.encode(), *words])
         except CommandError as error:
@@ -54,13 +54,18 @@ class StoredFunction:
 
     def __init__(self, store: CommandRunner, name: str | bytes) -> None:
         self._store = store
-        self.name = encode_name(name)
+        self.name = encode_name(name, "name")
 
     def __call__(self, keys: Iterable[str | bytes] = (), args: Iterable[Value] = (), *, read_only: bool = False) -> Any:
         """Run the function and return its value; CommandError if it fails. read_only: only if it declares no-writes."""
-        names = [encode_name(key) for key in keys]
-        words = [self.name, str(len(names)).encode(), *names, *(encode(arg) for arg in args)]
-        return self._store.run([b"FCALL_RO" if read_only else b"FCALL", *words])
+        command = b"FCALL_RO" if flag(read_only, "read_only") else b"FCALL"
+        return self._store.run([command, self.name, *_words(keys, args)])
+
+
+def _words(keys: Iterable[str | bytes], args: Iterable[Value]) -> list[bytes]:
+    """Return the number of keys, the keys and the arguments."""
+    names = [encode_name(key, "one of keys") for key in items_of(keys, "keys", "keys")]
+    return [b"%d" % len(names), *names, *(encoded(arg, "one of args") for arg in items_of(args, "args", "arguments"))]
 
 
 __all__ = ["Script", "StoredFunction"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from rillet.store.arguments import flag, integer_of, items_of
 from rillet.store.durations import Seconds, milliseconds_in
 from rillet.store.encoding import decode, encode_name
 from rillet.store.entry import Entry, stream_parts
@@ -24,6 +25,9 @@ Positions: TypeAlias = "Mapping[Any, Position]"
 
 def read(store: Store, after: Positions, count: int | None, block: Seconds | None) -> dict[str, list[Entry[Any]]]:
     """Return the entries of each stream after its position, by the stream's name; see Store.read."""
+    if not isinstance(after, Mapping):
+        raise TypeError("after must be a mapping from streams to positions, such as {'orders': '0'}, "
+                        f"not {after!r:.200}")  # fmt: skip
     if not after:
         raise ValueError("pass at least one stream and the position after which to read it: {'orders': '0'}")
     found: dict[str, list[Entry[Any]]] = {}
@@ -36,19 +40,19 @@ def read(store: Store, after: Positions, count: int | None, block: Seconds | Non
 
 def read_commands(store: Store, after: Positions, count: int | None, block: Seconds | None) -> list[list[bytes]]:
     """Return the XREAD of several streams: one command, or one for each slot of a cluster."""
-    positions = {key_of(stream): encode_after(position) for stream, position in after.items()}
+    positions = {key_of(stream): encode_after(position, "a position in after") for stream, position in after.items()}
     argv = [b"XREAD"]
     if count is not None:
-        argv += [b"COUNT", b"%d" % count]
+        argv += [b"COUNT", integer_of(count, "count", 1)]
     if block is not None:
-        argv += [b"BLOCK", milliseconds_in(block)]
+        argv += [b"BLOCK", milliseconds_in(block, "block")]
     keys = by_slot(store, list(positions), block is not None)
     return [[*argv, b"STREAMS", *some, *(positions[key] for key in some)] for some in keys]
 
 
 def key_of(stream: StreamLike) -> bytes:
     """Return the key of a stream or of its name."""
-    return stream.key if isinstance(stream, Stream) else encode_name(stream)
+    return stream.key if isinstance(stream, Stream) else encode_name(stream, "a stream")
 
 
 def stream_of(store: Store, stream: StreamLike) -> Stream[Any]:
@@ -62,7 +66,7 @@ def consumer(
     store: Store, group: str | bytes, name: str | bytes, streams: Iterable[StreamLike], start: Position, create: bool
 ) -> MultiConsumer[Any]:  # fmt: skip
     """Return a consumer of the group of that name in each stream; see Store.consumer."""
-    if isinstance(streams, (str, bytes)):
-        raise TypeError(f"streams must be a list of names, not one name: pass [{streams!r}]")
-    by_key = {key_of(stream): stream_of(store, stream) for stream in streams}
+    flag(create, "create")
+    by_key = {key_of(stream): stream_of(store, stream) for stream in items_of(streams, "streams", "names or streams")}
+    encode_name(group, "group")
     return MultiConsumer([stream.group(group, start, create=create) for stream in by_key.values()], name)

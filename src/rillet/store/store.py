@@ -42,12 +42,13 @@ from rillet.store import several
 from rillet.store.aio import AsyncStore
 from rillet.store.allowed_commands import one_reply
 from rillet.store.argument_limits import UNLIMITED, check_lengths
+from rillet.store.arguments import encoded, flag, items_of, text_bytes, whole_number, words_of
 from rillet.store.backend import Backend, ServerBackend
 from rillet.store.channels import Names, Subscription
 from rillet.store.codecs import Codec
 from rillet.store.delivery import drive, observe
 from rillet.store.durations import Seconds
-from rillet.store.encoding import Value, decode, encode, encode_name, id_of_reply, longest, parse_id
+from rillet.store.encoding import Value, decode, encode_name, id_of_reply, longest, parse_id
 from rillet.store.entry import Entry
 from rillet.store.group import MultiConsumer
 from rillet.store.keys import KeyCommands
@@ -121,14 +122,14 @@ class Store(KeyCommands):
 
     def execute(self, *args: Value) -> Any:
         """Run any command and return its reply (bytes, int, list, None ...); raise an error reply."""
-        return self.run(self._accepted([encode(arg) for arg in args]))
+        return self.run(self._accepted(words_of(args, "args")))
 
     def execute_many(self, commands: Sequence[Sequence[Any]]) -> list[Any]:
         """Run commands in order, in one exchange and one write to the log; raise the first error at the end.
 
         They may be one transaction, from MULTI to EXEC.
         """
-        argvs = [[encode(arg) for arg in argv] for argv in commands]
+        argvs = [words_of(argv, "a command") for argv in items_of(commands, "commands", "commands")]
         whole = len(argvs) > 1 and (argvs[0], argvs[-1]) == ([b"MULTI"], [b"EXEC"])
         for argv in argvs[1:-1] if whole else argvs:
             self._accepted(argv)
@@ -224,7 +225,9 @@ class Store(KeyCommands):
         """Call function(transaction) in a transaction, again while other clients change the watched keys; return its
         result. TransactionConflict after `tries` calls.
         """
-        keys = list(watch)
+        keys, tries = list(items_of(watch, "watch", "keys")), whole_number(tries, "tries", 1)
+        if not callable(function):
+            raise TypeError(f"function must be a function of the transaction, not {function!r:.200}")
         while True:
             tries -= 1
             try:
@@ -315,11 +318,12 @@ class Store(KeyCommands):
         A cluster yields the keys of each master in turn. As with SCAN, a key may occur twice while a server resizes.
         """
         shards = self._transport.shards() if isinstance(self._transport, ClusterTransport) else [self.run]
-        extra = [] if kind is None else [b"TYPE", encode(kind)]
+        extra = [] if kind is None else [b"TYPE", encode_name(kind, "kind")]
+        glob = [b"MATCH", encode_name(pattern, "pattern"), b"COUNT", b"1000"]
         for run in shards:
             cursor, more = b"0", True
             while more:
-                cursor, names = raised(run([b"SCAN", cursor, b"MATCH", encode(pattern), b"COUNT", b"1000", *extra]))
+                cursor, names = raised(run([b"SCAN", cursor, *glob, *extra]))
                 yield from map(decode, names)
                 more = cursor != b"0"
 
@@ -331,7 +335,11 @@ class Store(KeyCommands):
         of a group that are read to sort them by age. memory: also measure the memory of each stream.
         CommandError for a name that is not a stream. O(keys + groups + pending messages)
         """
-        keys = {encode_name(name) for name in streams}
+        whole_number(pending, "pending", 0)
+        flag(memory, "memory")
+        if previous is not None and not isinstance(previous, StoreStats):
+            raise TypeError(f"previous must be an earlier result of stats(), not {previous!r:.200}")
+        keys = {encode_name(name, "one of streams") for name in streams}
         if not streams:
             for name in self.keys(kind="stream"):
                 keys.add(encode_name(name))
@@ -340,9 +348,10 @@ class Store(KeyCommands):
 
     def delete(self, *names: Value) -> int:
         """Delete keys; return how many existed."""
+        keys = [encoded(name, "one of names") for name in names]
         if isinstance(self.transport, ClusterTransport):  # a cluster rejects DEL with keys of several slots
-            return sum(self.execute_many([("DEL", name) for name in names]))
-        return int(self.execute("DEL", *names))
+            return sum(self.run_many([[b"DEL", key] for key in keys]))
+        return int(self.run([b"DEL", *keys])) if keys else 0
 
     # -- files -----------------------------------------------------------------------------------------
 
@@ -352,13 +361,16 @@ class Store(KeyCommands):
         The default path is dump.rdb in the store's directory. A store in a directory serves other calls meanwhile; a
         store in memory does not. After OSError or StoreError, an earlier file at the path is unchanged.
         """
+        if path is not None and not isinstance(path, (str, os.PathLike)):
+            raise TypeError(f"path must be a str or a path, not {path!r:.200}")
         return self._alive().save(self.execute, None if path is None else Path(path).absolute())
 
     # -- channels ------------------------------------------------------------------------------------
 
     def publish(self, channel: str | bytes, data: Value, *, shard: bool = False) -> int:
         """Send a message to the current subscribers of a channel; return their number. The message is not stored."""
-        return int(self.execute("SPUBLISH" if shard else "PUBLISH", encode_name(channel), data))
+        command = b"SPUBLISH" if flag(shard, "shard") else b"PUBLISH"
+        return int(self.run([command, encode_name(channel, "channel"), encoded(data, "data")]))
 
     def script(self, source: str | bytes) -> Script:
         """Return a Lua script as a function: `f(keys=[...], args=[...])`. It runs as one step (docs/scripts.md)."""
@@ -366,7 +378,8 @@ class Store(KeyCommands):
 
     def load_functions(self, source: str | bytes, *, replace: bool = False) -> str:
         """Load a library of Lua functions, and return its name (docs/functions.md). replace: also over an older one."""
-        words = [b"REPLACE", encode(source)] if replace else [encode(source)]
+        words = [b"REPLACE"] if flag(replace, "replace") else []
+        words.append(text_bytes(source, "source"))
         name: bytes = self.run([b"FUNCTION", b"LOAD", *words])
         return name.decode()
 
@@ -415,6 +428,11 @@ class Store(KeyCommands):
         in use. A store of `rillet.connect` is a server already: the result has its url, and nothing listens.
         """
         backend = self._alive()
+        whole_number(port, "port", 0, 65535)
+        if not isinstance(host, str):
+            raise TypeError(f"host must be the text of an address, not {host!r:.200}")
+        if unix is not None and not isinstance(unix, (str, os.PathLike)):
+            raise TypeError(f"unix must be the path of a socket, not {unix!r:.200}")
         if isinstance(backend, ServerBackend):
             if port or unix is not None:
                 raise StoreError(f"{self!r} is a server already: use store.url, or start a server on that address")

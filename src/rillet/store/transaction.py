@@ -31,7 +31,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 from rillet.errors import CommandError, NotSent, OutcomeUnknown, StoreError, TransactionConflict
 from rillet.store.allowed_commands import one_reply
 from rillet.store.argument_limits import check_lengths
-from rillet.store.encoding import Fields, Value, append_fields, decode, encode, encode_name, parse_id
+from rillet.store.arguments import items_of, words_of
+from rillet.store.encoding import Fields, Value, append_fields, decode, encode_name, parse_id
 from rillet.store.positions import Position, encode_new_id
 from rillet.store.retries import patiently, patiently_async
 from rillet.store.transports.transport import TRANSACTION_COMMANDS, Transport, check_ready, raised
@@ -79,7 +80,7 @@ class TransactionCommands:
     """The commands of one transaction; see the module."""
 
     def __init__(self, watch: Iterable[str | bytes]) -> None:
-        self._watch = [encode_name(key) for key in watch]
+        self._watch = [encode_name(key, "one of watch") for key in items_of(watch, "watch", "keys")]
         self._queue: list[Queued] = []
         self._open: bool | None = None  # None: before the block, True: in it, False: after it
 
@@ -91,7 +92,7 @@ class TransactionCommands:
 
     def execute(self, *args: Value) -> Queued:
         """Add any command."""
-        return self._add([encode(arg) for arg in args])
+        return self._add(words_of(args, "args"))
 
     @overload
     def add(self, stream: str | bytes, fields: Fields, id: Position = "*") -> Queued: ...
@@ -105,7 +106,7 @@ class TransactionCommands:
         fields: as for Stream.add, that is, a value of its type for a typed Stream. TypeError or InvalidValue otherwise.
         """
         form = getattr(stream, "form", None)
-        name = stream.key if isinstance(getattr(stream, "key", None), bytes) else encode_name(stream)
+        name = stream.key if isinstance(getattr(stream, "key", None), bytes) else encode_name(stream, "stream")
         argv = [b"XADD", name, encode_new_id(id)]
         if form is None:
             append_fields(argv, fields)

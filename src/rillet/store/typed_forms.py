@@ -18,7 +18,12 @@ def form_of(type: Any, codec: CodecName | Codec[Any]) -> Form[Any] | None:
     """Return the form of a type and a codec; None for neither. TypeError for a type that cannot be stored."""
     if type is None and codec == "fields":
         return None
-    return _named_form(type, codec) if isinstance(codec, str) else ValueForm(codec)
+    if isinstance(codec, str):
+        return _named_form(type, codec)
+    if not callable(getattr(codec, "encode", None)) or not callable(getattr(codec, "decode", None)):
+        raise TypeError("codec must be 'fields', 'json', 'msgpack', 'raw' or a codec of rillet.codecs, "
+                        f"not {codec!r:.200}")  # fmt: skip
+    return ValueForm(codec)
 
 
 @lru_cache(maxsize=1024)
@@ -44,7 +49,7 @@ def _fields_form(kind: Any) -> MadeForm:
             return TaggedForm(kind, members)
         raise TypeError(f"{kind} has no fields, because its types have no tags: use tagged Structs, or codec='json'")
     raise TypeError(
-        f"{name_of(kind)} has no fields: pass a dataclass, a msgspec Struct, a pydantic model or a TypedDict, "
+        f"type: {name_of(kind)} has no fields: pass a dataclass, a msgspec Struct, a pydantic model or a TypedDict, "
         "or a codec such as codec='json'"
     )
 

@@ -71,7 +71,7 @@ def test_expiry(store: Store) -> None:
     assert not store.persist("none")
     with pytest.raises(KeyError, match="none"):
         store.ttl("none")
-    with pytest.raises(ValueError, match="expected a time with a zone"):
+    with pytest.raises(ValueError, match="^moment must have a time zone"):
         store.expire_at("none", datetime(2030, 1, 1))
 
 
@@ -120,16 +120,16 @@ def test_arguments_of_a_wrong_type_change_nothing() -> None:
     with rillet.open() as store:
         target: Any = store
         calls: list[tuple[Any, str]] = [
-            (lambda: target.counter("k").incr(1.5), "'float' object cannot be interpreted as an integer"),
-            (lambda: target.hash("k").incr("f", 1.5), "'float' object cannot be interpreted as an integer"),
-            (lambda: target.list("k")[1.5], "'float' object cannot be interpreted as an integer"),
-            (lambda: target.set("k").pop_many(1.5), "'float' object cannot be interpreted as an integer"),
+            (lambda: target.counter("k").incr(1.5), "by must be an int, not 1.5"),
+            (lambda: target.hash("k").incr("f", 1.5), "by must be an int, not 1.5"),
+            (lambda: target.list("k")[1.5], "index must be an int, not 1.5"),
+            (lambda: target.set("k").pop_many(1.5), "count must be an int of at least 0, not 1.5"),
             (lambda: target.hash("k").update(5), "expected a mapping or pairs, got 5"),
             (lambda: target.hash("k").update("ab"), "expected a mapping or pairs, got 'ab'"),
             (lambda: target.hash("k").update([("a", "b", "c")]), r"\('a', 'b', 'c'\) is not a pair"),
-            (lambda: target.zset("k").update({"a": None}), "None has no standard text form"),
+            (lambda: target.zset("k").update({"a": None}), "the score of 'a' must be a number, not None"),
             (lambda: target.zset("k").add(["ab"]), "'ab' is not a pair"),
-            (lambda: target.expire("k", "5"), "a duration must be seconds or a timedelta, not '5'"),
+            (lambda: target.expire("k", "5"), "seconds must be seconds or a timedelta, not '5'"),
             (lambda: target.set("k") | 5, "unsupported operand type"),
         ]  # fmt: skip
         for call, text in calls:

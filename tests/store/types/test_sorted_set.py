@@ -64,7 +64,7 @@ def test_conditions_of_add(store: Store) -> None:
     assert scores == {"a": 4, "b": 4, "c": 3}
     with pytest.raises(CommandError, match="^ERR GT, LT, and/or NX options at the same time are not compatible$"):
         scores.add({"a": 1}, nx=True, gt=True)
-    with pytest.raises(CommandError, match="^ERR value is not a valid float$"):
+    with pytest.raises(ValueError, match="^the score of 'a' must be a number, not nan$"):
         scores["a"] = math.nan
 
 

@@ -59,8 +59,9 @@ def test_expiry_of_a_string(store: Store) -> None:
     for options in ({"expire": 1, "keep_expiry": True}, {"nx": True, "xx": True}):
         with pytest.raises(ValueError, match="^pass "):
             key.set_value("x", **options)
-    with pytest.raises(CommandError, match="^ERR invalid expire time in 'set' command$"):
-        key.set_value("x", expire=-1)
+    for wrong in (-1, 0):
+        with pytest.raises(ValueError, match=f"^expire must be .* 0 seconds, not {wrong}$"):
+            key.set_value("x", expire=wrong)
 
 
 def test_codecs(store: Store) -> None:

@@ -10,8 +10,10 @@ from typing import Any, Literal, overload
 
 from rillet.errors import CommandError
 from rillet.store.aio.stored_key import AsyncStoredKey
-from rillet.store.types.array import LAST, T, Texts, _conditions, _number
-from rillet.store.types.stored_key import PAGE, V, integer_of
+from rillet.store.arguments import flag, integer_of, items_of, one_of, values_of, whole_number
+from rillet.store.encoding import pairs_of
+from rillet.store.types.array import LAST, T, Texts, _both, _conditions, _indexes, _number
+from rillet.store.types.stored_key import PAGE, V
 
 
 class AsyncArray(AsyncStoredKey[V]):
@@ -40,7 +42,7 @@ class AsyncArray(AsyncStoredKey[V]):
     async def get(self, index: int, default: T) -> V | T: ...
     async def get(self, index: int, default: Any = None) -> Any:
         """Return the value at an index, or the default (ARGET). O(1)"""
-        raw = await self.store.run([b"ARGET", self.key, integer_of(index)])
+        raw = await self.store.run([b"ARGET", self.key, integer_of(index, "index", 0)])
         return default if raw is None else self._decode(raw)
 
     async def set_value(self, index: int, value: V) -> bool:
@@ -49,31 +51,32 @@ class AsyncArray(AsyncStoredKey[V]):
 
     async def _place(self, index: int) -> bytes:
         """Return an index as an argument; a negative one counts from the length."""
-        place = index
-        if index < 0:
-            place = index + await self.size()
+        place = whole_number(index, "index")
+        if place < 0:
+            place += await self.size()
         if place < 0:
             raise IndexError(f"the array {self.name!r} has no index {index}")
-        return integer_of(place)
+        return b"%d" % place
 
     # -- several values ------------------------------------------------------------------------------
 
     async def mget(self, indexes: Iterable[int]) -> list[V | None]:
         """Return the values at indexes, None for an empty one (ARMGET). O(indexes)"""
-        argv = [b"ARMGET", self.key, *map(integer_of, indexes)]
+        argv = [b"ARMGET", self.key, *_indexes(items_of(indexes, "indexes", "ints"))]
         return self._values(await self.store.run(argv)) if len(argv) > 2 else []
 
     async def update(self, values: Mapping[int, V] | Iterable[tuple[int, V]]) -> int:
         """Set the values at indexes, in one command; return how many indexes were empty (ARMSET). O(values)"""
-        pairs = values.items() if isinstance(values, Mapping) else values
+        pairs = pairs_of(values, "values")
         argv = [b"ARMSET", self.key]
         for index, value in pairs:
-            argv += [integer_of(index), self._encode(value)]
+            argv += [integer_of(index, "index", 0), self._encode(value)]
         return int(await self.store.run(argv)) if len(argv) > 2 else 0
 
     async def set_range(self, start: int, values: Iterable[V]) -> int:
         """Set values at the indexes from start on; return how many indexes were empty (ARSET). O(values)"""
-        argv = [b"ARSET", self.key, integer_of(start), *map(self._encode, values)]
+        argv = [b"ARSET", self.key, integer_of(start, "start", 0)]
+        argv += map(self._encode, values_of(values, "values"))
         return int(await self.store.run(argv)) if len(argv) > 3 else 0
 
     async def range(self, start: int, end: int) -> list[V | None]:
@@ -81,18 +84,18 @@ class AsyncArray(AsyncStoredKey[V]):
 
         Backwards if start > end. CommandError for more than a million indexes: use `items`.
         """
-        return self._values(await self.store.run([b"ARGETRANGE", self.key, integer_of(start), integer_of(end)]))
+        return self._values(await self.store.run([b"ARGETRANGE", self.key, *_both(start, end)]))
 
     async def remove(self, *indexes: int) -> int:
         """Delete the values at indexes; return how many there were (ARDEL). O(indexes)"""
-        return int(await self.store.run([b"ARDEL", self.key, *map(integer_of, indexes)])) if indexes else 0
+        return int(await self.store.run([b"ARDEL", self.key, *_indexes(indexes)])) if indexes else 0
 
     async def remove_range(self, start: int, end: int = LAST) -> int:
         """Delete the values from index start to end, both included; return how many there were (ARDELRANGE).
 
         O(values), whatever the distance of the indexes.
         """
-        return int(await self.store.run([b"ARDELRANGE", self.key, integer_of(start), integer_of(end)]))
+        return int(await self.store.run([b"ARDELRANGE", self.key, *_both(start, end)]))
 
     async def clear(self) -> None:
         """Delete the key (DEL). O(n)"""
@@ -109,7 +112,7 @@ class AsyncArray(AsyncStoredKey[V]):
 
     async def extend(self, values: Iterable[V]) -> None:
         """Set values at the indexes after the last insert, in one command (ARINSERT). O(values)"""
-        argv = [b"ARINSERT", self.key, *map(self._encode, values)]
+        argv = [b"ARINSERT", self.key, *map(self._encode, values_of(values, "values"))]
         if len(argv) > 2:
             await self.store.run(argv)
 
@@ -120,12 +123,12 @@ class AsyncArray(AsyncStoredKey[V]):
         """
         if not values:
             raise ValueError("push at least one value")
-        return int(await self.store.run([b"ARRING", self.key, integer_of(size), *map(self._encode, values)]))
+        return int(await self.store.run([b"ARRING", self.key, integer_of(size, "size", 1), *map(self._encode, values)]))
 
     async def last(self, count: int, *, newest_first: bool = False) -> list[V | None]:
         """Return the values at the last `count` indexes of insertion (ARLASTITEMS). O(count)"""
-        order = [b"REV"] if newest_first else []
-        return self._values(await self.store.run([b"ARLASTITEMS", self.key, integer_of(count), *order]))
+        order = [b"REV"] if flag(newest_first, "newest_first") else []
+        return self._values(await self.store.run([b"ARLASTITEMS", self.key, integer_of(count, "count", 0), *order]))
 
     async def next_index(self) -> int | None:
         """Return the index of the next insert; None if the last index is taken (ARNEXT). O(1)"""
@@ -134,7 +137,7 @@ class AsyncArray(AsyncStoredKey[V]):
 
     async def seek(self, index: int) -> bool:
         """Let the next insert be at an index; return False if there is no key (ARSEEK). O(1)"""
-        return bool(await self.store.run([b"ARSEEK", self.key, integer_of(index)]))
+        return bool(await self.store.run([b"ARSEEK", self.key, integer_of(index, "index", 0)]))
 
     # -- search --------------------------------------------------------------------------------------
 
@@ -146,7 +149,7 @@ class AsyncArray(AsyncStoredKey[V]):
         Each condition is a text or several. regex: POSIX extended syntax. Backwards if start > end.
         """
         conditions = _conditions(equals, contains, glob, regex, match_all, ignore_case, limit)
-        reply = await self.store.run([b"ARGREP", self.key, integer_of(start), integer_of(end), *conditions])
+        reply = await self.store.run([b"ARGREP", self.key, *_both(start, end), *conditions])
         return list(map(int, reply))
 
     async def find_items(self, *, equals: Texts = (), contains: Texts = (), glob: Texts = (), regex: Texts = (),
@@ -154,12 +157,12 @@ class AsyncArray(AsyncStoredKey[V]):
                          limit: int | None = None) -> dict[int, V]:  # fmt: skip
         """Do `find`, and return the indexes with their values (ARGREP WITHVALUES). O(n)"""
         conditions = _conditions(equals, contains, glob, regex, match_all, ignore_case, limit)
-        argv = [b"ARGREP", self.key, integer_of(start), integer_of(end), *conditions, b"WITHVALUES"]
+        argv = [b"ARGREP", self.key, *_both(start, end), *conditions, b"WITHVALUES"]
         return {int(index): self._decode(raw) for index, raw in await self.store.run(argv)}
 
     async def index(self, value: V, start: int = 0, end: int = LAST) -> int:
         """Return the first index from start to end, both included, of an equal value; else ValueError (ARGREP). O(n)"""
-        argv = [b"ARGREP", self.key, integer_of(start), integer_of(end), b"EXACT", self._encode(value)]
+        argv = [b"ARGREP", self.key, *_both(start, end), b"EXACT", self._encode(value)]
         found = await self.store.run([*argv, b"LIMIT", b"1"])
         if not found:
             raise ValueError(f"the array {self.name!r} does not contain {value!r}")
@@ -197,11 +200,11 @@ class AsyncArray(AsyncStoredKey[V]):
 
     async def combine_bits(self, operation: Literal["and", "or", "xor"], start: int = 0, end: int = LAST) -> int | None:
         """Return the bitwise combination of the values that are numbers; None if there are none (AROP). O(n)"""
-        reply = await self._operation(start, end, operation.upper().encode())
+        reply = await self._operation(start, end, one_of(operation, "operation", ("and", "or", "xor")).upper().encode())
         return None if reply is None else int(reply)
 
     async def _operation(self, start: int, end: int, *words: bytes) -> Any:
-        return await self.store.run([b"AROP", self.key, integer_of(start), integer_of(end), *words])
+        return await self.store.run([b"AROP", self.key, *_both(start, end), *words])
 
     # -- everything ----------------------------------------------------------------------------------
 
@@ -212,7 +215,7 @@ class AsyncArray(AsyncStoredKey[V]):
     async def info(self, *, full: bool = False) -> dict[str, float]:
         """Return the layout of the array by the names of ARINFO; {} if there is no key. O(1), if full O(slices)"""
         try:
-            reply = await self.store.run([b"ARINFO", self.key, *([b"FULL"] if full else [])])
+            reply = await self.store.run([b"ARINFO", self.key, *([b"FULL"] if flag(full, "full") else [])])
         except CommandError as error:
             if str(error) != "ERR no such key":
                 raise
@@ -222,15 +225,15 @@ class AsyncArray(AsyncStoredKey[V]):
 
     async def get_all(self) -> dict[int, V]:
         """Return all indexes with their values, as they are at one moment (ARSCAN). O(n)"""
-        reply = await self.store.run([b"ARSCAN", self.key, b"0", integer_of(LAST)])
+        reply = await self.store.run([b"ARSCAN", self.key, b"0", b"%d" % LAST])
         return {int(index): self._decode(raw) for index, raw in reply}
 
     async def pages(self, start: int = 0, end: int = LAST) -> AsyncIterator[list[tuple[int, V]]]:
         """Yield the indexes with a value and the values, in lists of a thousand; backwards if start > end (ARSCAN)."""
-        step = -1 if start > end else 1
+        step = -1 if whole_number(start, "start", 0) > whole_number(end, "end", 0) else 1
         more = True
         while more:
-            argv = [b"ARSCAN", self.key, integer_of(start), integer_of(end), b"LIMIT", integer_of(PAGE)]
+            argv = [b"ARSCAN", self.key, *_both(start, end), b"LIMIT", b"%d" % PAGE]
             page = [(int(index), self._decode(raw)) for index, raw in await self.store.run(argv)]
             yield page
             more = len(page) == PAGE and page[-1][0] != end

@@ -8,10 +8,25 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
-from rillet.store.aio.stored_key import AsyncStoredKey
+from rillet.store.aio.stored_key import AsyncStoredKey, key_in
+from rillet.store.arguments import integer_of, one_of, text_bytes
 from rillet.store.encoding import encode
-from rillet.store.types.bitmap import _BYTES, _LENGTHS, _WORDS, Operation, Overflow, Unit, _ones, _unit
-from rillet.store.types.stored_key import integer_of
+from rillet.store.types.bitmap import (
+    _BYTES,
+    _LENGTHS,
+    _OPERATIONS,
+    _OVERFLOWS,
+    _WORDS,
+    Operation,
+    Overflow,
+    Unit,
+    _bit,
+    _ends,
+    _field_offset,
+    _offsets,
+    _ones,
+    _unit,
+)
 
 
 class AsyncBitmap(AsyncStoredKey[bytes]):
@@ -26,21 +41,21 @@ class AsyncBitmap(AsyncStoredKey[bytes]):
 
     async def get_value(self, offset: int) -> bool:
         """Return the bit at an offset (GETBIT). O(1)"""
-        return bool(await self.store.run([b"GETBIT", self.key, integer_of(offset)]))
+        return bool(await self.store.run([b"GETBIT", self.key, integer_of(offset, "offset", 0)]))
 
     async def set_value(self, offset: int, bit: bool = True) -> bool:
         """Set the bit at an offset; return the old bit (SETBIT). O(1), O(new bytes) behind the end"""
-        return bool(await self.store.run([b"SETBIT", self.key, integer_of(offset), b"1" if bit else b"0"]))
+        return bool(await self.store.run([b"SETBIT", self.key, integer_of(offset, "offset", 0), _bit(bit)]))
 
     async def get_many(self, offsets: Iterable[int]) -> list[bool]:
         """Return the bits at offsets, in one command (BITFIELD). O(offsets)"""
-        words = [word for offset in offsets for word in (b"GET", b"u1", integer_of(offset))]
+        words = [word for offset in _offsets(offsets) for word in (b"GET", b"u1", offset)]
         return list(map(bool, await self.store.run([b"BITFIELD", self.key, *words]))) if words else []
 
     async def set_many(self, offsets: Iterable[int], bit: bool = True) -> list[bool]:
         """Set the bits at offsets, in one command; return the old bits (BITFIELD). O(offsets)"""
-        value = b"1" if bit else b"0"
-        words = [word for offset in offsets for word in (b"SET", b"u1", integer_of(offset), value)]
+        value = _bit(bit)
+        words = [word for offset in _offsets(offsets) for word in (b"SET", b"u1", offset, value)]
         return list(map(bool, await self.store.run([b"BITFIELD", self.key, *words]))) if words else []
 
     async def count(self, start: int = 0, end: int = -1, *, unit: Unit = "byte") -> int:
@@ -48,7 +63,7 @@ class AsyncBitmap(AsyncStoredKey[bytes]):
 
         A negative position counts from the end. unit="bit" needs Redis 7.0.
         """
-        return int(await self.store.run([b"BITCOUNT", self.key, integer_of(start), integer_of(end), *_unit(unit)]))
+        return int(await self.store.run([b"BITCOUNT", self.key, *_ends(start, end), *_unit(unit)]))
 
     async def position(self, bit: bool = True, start: int = 0, end: int | None = None, *,
                        unit: Unit = "byte") -> int | None:  # fmt: skip
@@ -56,9 +71,10 @@ class AsyncBitmap(AsyncStoredKey[bytes]):
 
         start, end: the first and the last byte or bit to examine. Without an end, the bits behind the bitmap are 0.
         """
-        argv = [b"BITPOS", self.key, b"1" if bit else b"0", integer_of(start)]
-        if end is not None or unit == "bit":
-            argv += [integer_of(-1 if end is None else end), *_unit(unit)]
+        argv = [b"BITPOS", self.key, _bit(bit), integer_of(start, "start")]
+        words = _unit(unit)
+        if end is not None or words:
+            argv += [b"-1" if end is None else integer_of(end, "end"), *words]
         found = int(await self.store.run(argv))
         return None if found < 0 else found
 
@@ -67,7 +83,7 @@ class AsyncBitmap(AsyncStoredKey[bytes]):
         start, more = 0, True
         while more:
             end = start + _BYTES
-            page: bytes = await self.store.run([b"GETRANGE", self.key, integer_of(start), integer_of(end - 1)])
+            page: bytes = await self.store.run([b"GETRANGE", self.key, integer_of(start, "start"), b"%d" % (end - 1)])
             yield list(_ones(page, 8 * start))
             start, more = end, len(page) == _BYTES
 
@@ -79,8 +95,9 @@ class AsyncBitmap(AsyncStoredKey[bytes]):
         diff: the bits of the first source that no other has; diff1: those of the others that the first does not have;
         andor: those of the first that another has; one: those that exactly one source has. These need Redis 8.2.
         """
-        keys = [source.key for source in sources]
-        return int(await self.store.run([b"BITOP", operation.upper().encode(), self.key, *keys]))
+        keys = [key_in(source, "one of sources", AsyncBitmap) for source in sources]
+        word = one_of(operation, "operation", _OPERATIONS)
+        return int(await self.store.run([b"BITOP", word.upper().encode(), self.key, *keys]))
 
     # -- integers ------------------------------------------------------------------------------------
 
@@ -89,22 +106,24 @@ class AsyncBitmap(AsyncStoredKey[bytes]):
 
         kind: i and u with a width, such as u8 or i64. offset: a bit, or "#3" for the fourth integer of this kind.
         """
-        return int((await self.store.run([b"BITFIELD", self.key, b"GET", encode(kind), encode(offset)]))[0])
+        argv = [b"BITFIELD", self.key, b"GET", text_bytes(kind, "kind"), _field_offset(offset)]
+        return int((await self.store.run(argv))[0])
 
     async def set_field(self, kind: str, offset: int | str, value: int, *, overflow: Overflow = "wrap") -> int | None:
         """Set the integer at an offset; return the old one, None if the new one does not fit (BITFIELD SET). O(1)"""
-        return await self._field(b"SET", kind, offset, value, overflow)
+        return await self._field(b"SET", kind, offset, integer_of(value, "value"), overflow)
 
     async def incr_field(self, kind: str, offset: int | str, by: int = 1, *, overflow: Overflow = "wrap") -> int | None:
         """Add to the integer at an offset; return the result (BITFIELD INCRBY). O(1)
 
         overflow: wrap around, sat: keep the nearest integer that fits, or fail: change nothing and return None.
         """
-        return await self._field(b"INCRBY", kind, offset, by, overflow)
+        return await self._field(b"INCRBY", kind, offset, integer_of(by, "by"), overflow)
 
-    async def _field(self, word: bytes, kind: str, offset: int | str, value: int, overflow: Overflow) -> int | None:
-        argv = [b"BITFIELD", self.key, b"OVERFLOW", overflow.upper().encode(), word, encode(kind), encode(offset)]
-        reply: list[int | None] = await self.store.run([*argv, integer_of(value)])
+    async def _field(self, word: bytes, kind: str, offset: int | str, value: bytes, overflow: Overflow) -> int | None:
+        mode = one_of(overflow, "overflow", _OVERFLOWS).upper().encode()
+        argv = [b"BITFIELD", self.key, b"OVERFLOW", mode, word, text_bytes(kind, "kind"), _field_offset(offset)]
+        reply: list[int | None] = await self.store.run([*argv, value])
         return reply[0]
 
     async def fields(self, *operations: tuple[Any, ...]) -> list[int | None]:
@@ -114,9 +133,13 @@ class AsyncBitmap(AsyncStoredKey[bytes]):
         after value or by.
         """
         argv = [b"BITFIELD", self.key]
-        for name, *words in operations:
+        for operation in operations:
+            if not isinstance(operation, (tuple, list)) or not operation:
+                raise TypeError(f"one of operations must be a tuple, such as ('get', 'u8', 0), not {operation!r:.200}")
+            name, *words = operation
             if name not in _LENGTHS or len(words) not in _LENGTHS[name]:
-                raise ValueError(f"expected get, set or incr with kind, offset and value, got {(name, *words)}")
+                raise ValueError("one of operations: expected get, set or incr with kind, offset and value, got "
+                                 f"{(name, *words)!r:.200}")  # fmt: skip
             if len(words) == 4:
                 argv += [b"OVERFLOW", encode(words.pop().upper())]
             elif name != "get":
@@ -138,7 +161,7 @@ class AsyncBitmap(AsyncStoredKey[bytes]):
 
     async def set_bytes(self, data: bytes) -> None:
         """Replace the bytes of the bitmap (SET). O(n)"""
-        await self.store.run([b"SET", self.key, data])
+        await self.store.run([b"SET", self.key, text_bytes(data, "data")])
 
     async def clear(self) -> None:
         """Delete the key (DEL). O(n)"""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from rillet.errors import CommandError, InvalidEntry, WrongType
 from rillet.real_time import monotonic
 from rillet.store.aio.message import AsyncMessage, new_messages, old_messages
+from rillet.store.arguments import flag, integer_of
 from rillet.store.dead_letters import letter
 from rillet.store.delivery import CURRENT, PAGE, Command, Commands, DeliveryOptions, End, Result, _units
 from rillet.store.durations import Seconds, milliseconds_in
@@ -205,12 +206,12 @@ def read_options(
     consumer: AsyncConsumer[Any], count: int, block: Seconds | None, noack: bool, claim_idle: Seconds | None
 ) -> list[bytes]:
     """Return the XREADGROUP of a consumer up to its STREAMS."""
-    argv = [b"XREADGROUP", b"GROUP", consumer.group.key, consumer.key, b"COUNT", b"%d" % count]
+    argv = [b"XREADGROUP", b"GROUP", consumer.group.key, consumer.key, b"COUNT", integer_of(count, "count", 1)]
     if block is not None:
-        argv += [b"BLOCK", milliseconds_in(block)]
+        argv += [b"BLOCK", milliseconds_in(block, "block")]
     if claim_idle is not None:
-        argv += [b"CLAIM", milliseconds_in(claim_idle)]
-    if noack:
+        argv += [b"CLAIM", milliseconds_in(claim_idle, "claim_idle")]
+    if flag(noack, "noack"):
         argv.append(b"NOACK")
     return argv
 

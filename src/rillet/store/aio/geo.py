@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from rillet.store.aio.stored_key import AsyncStoredKey
-from rillet.store.encoding import encode
-from rillet.store.types.geo import Coordinates, GeoPlace, Unit, _position
-from rillet.store.types.stored_key import MISSING, V, integer_of
+from rillet.store.aio.stored_key import AsyncStoredKey, key_in
+from rillet.store.arguments import flag, integer_of, number_of, one_of, values_of
+from rillet.store.types.geo import _UNITS, Coordinates, GeoPlace, Unit, _pair, _places, _position
+from rillet.store.types.stored_key import MISSING, V
 
 
 class AsyncGeo(AsyncStoredKey[V]):
@@ -21,14 +21,15 @@ class AsyncGeo(AsyncStoredKey[V]):
 
     async def add(self, member: V, longitude: float, latitude: float) -> bool:
         """Set the position of a member; return whether it is new (GEOADD). O(log n)"""
-        argv = [b"GEOADD", self.key, encode(longitude), encode(latitude), self._encode(member)]
+        place = number_of(longitude, "longitude"), number_of(latitude, "latitude")
+        argv = [b"GEOADD", self.key, *place, self._encode(member)]
         return bool(await self.store.run(argv))
 
     async def update(self, places: Iterable[tuple[V, float, float]]) -> int:
         """Set the positions of (member, longitude, latitude) in one command; return how many are new (GEOADD)."""
         argv = [b"GEOADD", self.key]
-        for member, longitude, latitude in places:
-            argv += (encode(longitude), encode(latitude), self._encode(member))
+        for member, longitude, latitude in _places(places):
+            argv += (number_of(longitude, "longitude"), number_of(latitude, "latitude"), self._encode(member))
         return int(await self.store.run(argv)) if len(argv) > 2 else 0
 
     async def position(self, member: V) -> Coordinates | None:
@@ -38,7 +39,7 @@ class AsyncGeo(AsyncStoredKey[V]):
 
     async def positions(self, members: Iterable[V]) -> list[Coordinates | None]:
         """Return the positions of members in order, None for a missing one (GEOPOS). O(members)"""
-        argv = [b"GEOPOS", self.key, *map(self._encode, members)]
+        argv = [b"GEOPOS", self.key, *map(self._encode, values_of(members, "members"))]
         return list(map(_position, await self.store.run(argv))) if len(argv) > 2 else []
 
     async def geohash(self, member: V) -> str | None:
@@ -48,7 +49,8 @@ class AsyncGeo(AsyncStoredKey[V]):
 
     async def distance(self, one: V, other: V, unit: Unit = "m") -> float | None:
         """Return the distance of two members, None if one is missing (GEODIST). O(1)"""
-        found = await self.store.run([b"GEODIST", self.key, self._encode(one), self._encode(other), encode(unit)])
+        name = one_of(unit, "unit", _UNITS).encode()
+        found = await self.store.run([b"GEODIST", self.key, self._encode(one), self._encode(other), name])
         return None if found is None else float(found)
 
     async def search(self, *, member: V = MISSING, at: tuple[float, float] | None = None, radius: float | None = None,
@@ -74,8 +76,8 @@ class AsyncGeo(AsyncStoredKey[V]):
         distances: store distances as scores instead of positions; read them with `store.zset(target.key)`.
         """
         words = self._search(member, at, radius, box, unit, count, any, farthest)
-        argv = [b"GEOSEARCHSTORE", target.key, self.key, *words]
-        return int(await self.store.run([*argv, b"STOREDIST"] if distances else argv))
+        argv = [b"GEOSEARCHSTORE", key_in(target, "target", AsyncGeo), self.key, *words]
+        return int(await self.store.run([*argv, b"STOREDIST"] if flag(distances, "distances") else argv))
 
     async def remove(self, *members: V) -> int:
         """Remove members; return how many existed (ZREM). O(log n) each"""
@@ -93,15 +95,21 @@ class AsyncGeo(AsyncStoredKey[V]):
             raise ValueError("pass member or at")
         if (radius is None) == (box is None):
             raise ValueError("pass radius or box")
-        if any and count is None:
+        if flag(any, "any") and count is None:
             raise ValueError("any needs a count")
-        words = [b"FROMMEMBER", self._encode(member)] if at is None else [b"FROMLONLAT", *map(encode, at)]
-        words += [b"BYBOX", *map(encode, box)] if box is not None else [b"BYRADIUS", encode(radius)]
-        words.append(encode(unit))
+        if at is None:
+            words = [b"FROMMEMBER", self._encode(member)]
+        else:
+            words = [b"FROMLONLAT", *_pair(at, "at", "(longitude, latitude)")]
+        if box is not None:
+            words += [b"BYBOX", *_pair(box, "box", "(width, height)")]
+        else:
+            words += [b"BYRADIUS", number_of(radius, "radius")]
+        words.append(one_of(unit, "unit", _UNITS).encode())
         if not any:
-            words.append(b"DESC" if farthest else b"ASC")
+            words.append(b"DESC" if flag(farthest, "farthest") else b"ASC")
         if count is not None:
-            words += [b"COUNT", integer_of(count)]
+            words += [b"COUNT", integer_of(count, "count", 1)]
         if any:
             words.append(b"ANY")
         return words

@@ -10,18 +10,11 @@ from datetime import datetime, timedelta
 from typing import Any, overload
 
 from rillet.store.aio.stored_key import AsyncStoredKey
-from rillet.store.encoding import decode, encode, encode_name, pairs_of
+from rillet.store.arguments import integer_of, items_of, number_of
+from rillet.store.durations import milliseconds_in
+from rillet.store.encoding import decode, encode_name, pairs_of
 from rillet.store.types.hash import Name, T, _flat_pairs, _options
-from rillet.store.types.stored_key import (
-    MISSING,
-    V,
-    integer_of,
-    milliseconds_of,
-    replies_of,
-    transaction,
-    ttl_of,
-    unix_milliseconds_of,
-)
+from rillet.store.types.stored_key import MISSING, V, expiry_of, replies_of, transaction, ttl_of, unix_milliseconds_of
 
 
 class AsyncHash(AsyncStoredKey[V]):
@@ -33,14 +26,14 @@ class AsyncHash(AsyncStoredKey[V]):
 
     async def get_value(self, field: Name) -> V:
         """Return the value of a field; KeyError if there is none (HGET). O(1)"""
-        raw = await self.store.run([b"HGET", self.key, encode_name(field)])
+        raw = await self.store.run([b"HGET", self.key, encode_name(field, "field")])
         if raw is None:
             raise KeyError(field)
         return self._decode(raw)
 
     async def set_value(self, field: Name, value: V) -> bool:
         """Set a field; return whether it is new (HSET). O(1)"""
-        return bool(await self.store.run([b"HSET", self.key, encode_name(field), self._encode(value)]))
+        return bool(await self.store.run([b"HSET", self.key, encode_name(field, "field"), self._encoded(field, value)]))
 
     @overload
     async def get(self, field: Name, default: None = None, /) -> V | None: ...
@@ -50,12 +43,12 @@ class AsyncHash(AsyncStoredKey[V]):
     async def get(self, field: Name, default: T, /) -> V | T: ...
     async def get(self, field: Name, default: Any = None, /) -> Any:
         """Return the value of a field, or the default (HGET). O(1)"""
-        raw = await self.store.run([b"HGET", self.key, encode_name(field)])
+        raw = await self.store.run([b"HGET", self.key, encode_name(field, "field")])
         return default if raw is None else self._decode(raw)
 
     async def setdefault(self, field: Name, default: V) -> V:
         """Set a field if it is missing; return its value (HSETNX, HGET). Atomic. O(1)"""
-        name, value = encode_name(field), self._encode(default)
+        name, value = encode_name(field, "field"), self._encoded(field, default)
         raw = None
         while raw is None:  # another client may delete the field between the two commands
             _, raw = await self.store.run_many([[b"HSETNX", self.key, name, value], [b"HGET", self.key, name]])
@@ -63,13 +56,20 @@ class AsyncHash(AsyncStoredKey[V]):
 
     async def add(self, field: Name, value: V) -> bool:
         """Set a field only if it is missing; return whether it was (HSETNX). O(1)"""
-        return bool(await self.store.run([b"HSETNX", self.key, encode_name(field), self._encode(value)]))
+        argv = [b"HSETNX", self.key, encode_name(field, "field"), self._encoded(field, value)]
+        return bool(await self.store.run(argv))
+
+    def _encoded(self, field: Name, value: V) -> bytes:
+        try:
+            return self._encode(value)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"the value of the field {field!r} of the {error}") from None
 
     async def contains(self, field: object) -> bool:
         """Return whether a field exists (HEXISTS). O(1)"""
         if not isinstance(field, (str, bytes)):
             return False
-        return bool(await self.store.run([b"HEXISTS", self.key, encode_name(field)]))
+        return bool(await self.store.run([b"HEXISTS", self.key, encode_name(field, "field")]))
 
     @overload
     async def pop(self, field: Name, /) -> V: ...
@@ -79,7 +79,7 @@ class AsyncHash(AsyncStoredKey[V]):
     async def pop(self, field: Name, default: T, /) -> V | T: ...
     async def pop(self, field: Name, default: Any = MISSING, /) -> Any:
         """Remove a field and return its value, or the default; KeyError without one (HGET, HDEL in MULTI). O(1)"""
-        name = encode_name(field)
+        name = encode_name(field, "field")
         commands = transaction([b"HGET", self.key, name], [b"HDEL", self.key, name])
         raw, _ = replies_of(await self.store.run_many(commands))
         if raw is None and default is MISSING:
@@ -103,17 +103,18 @@ class AsyncHash(AsyncStoredKey[V]):
 
     async def incr(self, field: Name, by: int = 1) -> int:
         """Add to the integer in a field, 0 if missing; return the result (HINCRBY). O(1)"""
-        return int(await self.store.run([b"HINCRBY", self.key, encode_name(field), integer_of(by)]))
+        return int(await self.store.run([b"HINCRBY", self.key, encode_name(field, "field"), integer_of(by, "by")]))
 
     async def incr_float(self, field: Name, by: float) -> float:
         """Add to the number in a field, 0 if missing; return the result (HINCRBYFLOAT). O(1)"""
-        return float(await self.store.run([b"HINCRBYFLOAT", self.key, encode_name(field), encode(by)]))
+        argv = [b"HINCRBYFLOAT", self.key, encode_name(field, "field"), number_of(by, "by")]
+        return float(await self.store.run(argv))
 
     # -- several fields ------------------------------------------------------------------------------
 
     async def mget(self, fields: Iterable[Name]) -> list[V | None]:
         """Return the values of several fields in order, None for a missing one (HMGET). O(fields)"""
-        names = [encode_name(field) for field in fields]
+        names = [encode_name(field, "field") for field in items_of(fields, "fields", "names")]
         if not names:
             return []
         raws = await self.store.run([b"HMGET", self.key, *names])
@@ -123,13 +124,14 @@ class AsyncHash(AsyncStoredKey[V]):
         """Set fields from a mapping, from pairs, or from keyword arguments, in one command (HSET). O(fields)"""
         argv = [b"HSET", self.key]
         for field, value in (*pairs_of(fields), *more.items()):
-            argv += (encode_name(field), self._encode(value))
+            argv += (encode_name(field, "a field"), self._encoded(field, value))
         if len(argv) > 2:
             await self.store.run(argv)
 
     async def remove(self, *fields: Name) -> int:
         """Remove fields; return how many existed (HDEL). O(fields)"""
-        return int(await self.store.run([b"HDEL", self.key, *map(encode_name, fields)])) if fields else 0
+        names = [encode_name(field, "one of fields") for field in fields]
+        return int(await self.store.run([b"HDEL", self.key, *names])) if names else 0
 
     async def clear(self) -> None:
         """Delete the key (DEL). O(fields)"""
@@ -150,15 +152,16 @@ class AsyncHash(AsyncStoredKey[V]):
         nx: only if no field exists; xx: only if all of them exist. O(fields)
         """
         argv = [b"HSETEX", self.key, *_options(expire, expire_at, keep_expiry, nx, xx)]
-        pairs = [(encode_name(field), self._encode(value)) for field, value in pairs_of(values)]
-        argv += (b"FIELDS", integer_of(len(pairs)))
+        given = pairs_of(values, "values")
+        pairs = [(encode_name(field, "a field"), self._encoded(field, value)) for field, value in given]
+        argv += (b"FIELDS", b"%d" % len(pairs))
         for pair in pairs:
             argv += pair
         return bool(await self.store.run(argv)) if pairs else True
 
     async def get_and_expire(self, fields: Iterable[Name], seconds: float | timedelta | None) -> list[V | None]:
         """Return the values of fields in order, and let the fields expire after that time, never if None (HGETEX)."""
-        expiry = [b"PERSIST"] if seconds is None else [b"PX", milliseconds_of(seconds)]
+        expiry = [b"PERSIST"] if seconds is None else [b"PX", expiry_of(seconds, "seconds")]
         return await self._values_of([b"HGETEX", self.key, *expiry], fields)
 
     async def get_and_delete(self, fields: Iterable[Name]) -> list[V | None]:
@@ -166,10 +169,10 @@ class AsyncHash(AsyncStoredKey[V]):
         return await self._values_of([b"HGETDEL", self.key], fields)
 
     async def _values_of(self, head: list[bytes], fields: Iterable[Name]) -> list[V | None]:
-        names = [encode_name(field) for field in fields]
+        names = [encode_name(field, "field") for field in items_of(fields, "fields", "names")]
         if not names:
             return []
-        raws = await self.store.run([*head, b"FIELDS", integer_of(len(names)), *names])
+        raws = await self.store.run([*head, b"FIELDS", b"%d" % len(names), *names])
         return [None if raw is None else self._decode(raw) for raw in raws]
 
     async def expire_field(self, field: Name, seconds: float | timedelta) -> bool:
@@ -177,11 +180,11 @@ class AsyncHash(AsyncStoredKey[V]):
 
         A time of 0 removes the field.
         """
-        return await self._field_result(b"HPEXPIRE", field, milliseconds_of(seconds)) > 0
+        return await self._field_result(b"HPEXPIRE", field, milliseconds_in(seconds, "seconds")) > 0
 
     async def expire_field_at(self, field: Name, moment: datetime) -> bool:
         """Let a field expire at a time with a zone; return whether it exists (HPEXPIREAT). O(1)"""
-        return await self._field_result(b"HPEXPIREAT", field, unix_milliseconds_of(moment)) > 0
+        return await self._field_result(b"HPEXPIREAT", field, unix_milliseconds_of(moment, "moment")) > 0
 
     async def persist_field(self, field: Name) -> bool:
         """Remove the expiry of a field; return whether it had one (HPERSIST). O(1)"""
@@ -189,11 +192,11 @@ class AsyncHash(AsyncStoredKey[V]):
 
     async def field_ttl(self, field: Name) -> float | None:
         """Return the seconds until a field expires, None without an expiry; KeyError if there is no field (HPTTL)."""
-        return ttl_of(await self._field_result(b"HPTTL", field), encode_name(field))
+        return ttl_of(await self._field_result(b"HPTTL", field), encode_name(field, "field"))
 
     async def _field_result(self, command: bytes, field: Name, *time: bytes) -> int:
         """Return the number with which a command replies for one field."""
-        return int((await self.store.run([command, self.key, *time, b"FIELDS", b"1", encode_name(field)]))[0])
+        return int((await self.store.run([command, self.key, *time, b"FIELDS", b"1", encode_name(field, "field")]))[0])
 
     # -- all fields ----------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ Made from store/keys.py by `python -m tools.make_aio`; edit that file, then run 
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Sequence
 from datetime import datetime, timedelta
@@ -21,10 +22,12 @@ from rillet.store.aio.set import AsyncSet
 from rillet.store.aio.sorted_set import AsyncSortedSet
 from rillet.store.aio.stream import AsyncStream
 from rillet.store.aio.string import AsyncCounter, AsyncString
+from rillet.store.arguments import flag
 from rillet.store.codecs import Codec, raw, text
+from rillet.store.durations import milliseconds_in
 from rillet.store.encoding import decode, encode_name
 from rillet.store.keys import _INTEGERS, Name, V
-from rillet.store.types.stored_key import milliseconds_of, ttl_of, unix_milliseconds_of
+from rillet.store.types.stored_key import ttl_of, unix_milliseconds_of
 
 AnyKey = (
     AsyncStream | AsyncHash[str] | AsyncSet[str] | AsyncSortedSet[str]
@@ -131,7 +134,7 @@ class AsyncKeyCommands(AsyncCommandRunner):
 
     async def get_object(self, key: Name) -> AnyKey:
         """Return the object for the type of a key; KeyError if there is no key (TYPE). O(1)"""
-        kind = await self.run([b"TYPE", encode_name(key)])
+        kind = await self.run([b"TYPE", encode_name(key, "key")])
         if kind == b"none":
             raise KeyError(key)
         if kind == b"stream":
@@ -144,11 +147,11 @@ class AsyncKeyCommands(AsyncCommandRunner):
 
     async def exists(self, key: Name) -> bool:
         """Return whether a key exists (EXISTS). O(1)"""
-        return bool(await self.run([b"EXISTS", encode_name(key)]))
+        return bool(await self.run([b"EXISTS", encode_name(key, "key")]))
 
     async def type(self, key: Name) -> str | None:
         """Return the type of a key: "stream", "hash", "zset" ...; None if there is no key (TYPE). O(1)"""
-        kind = await self.run([b"TYPE", encode_name(key)])
+        kind = await self.run([b"TYPE", encode_name(key, "key")])
         return None if kind == b"none" else decode(kind)
 
     async def expire(self, key: Name, seconds: float | timedelta) -> bool:
@@ -156,19 +159,20 @@ class AsyncKeyCommands(AsyncCommandRunner):
 
         The unit of Redis is a millisecond. A time of 0 or less deletes the key.
         """
-        return bool(await self.run([b"PEXPIRE", encode_name(key), milliseconds_of(seconds)]))
+        argv = [b"PEXPIRE", encode_name(key, "key"), milliseconds_in(seconds, "seconds", -math.inf)]
+        return bool(await self.run(argv))
 
     async def expire_at(self, key: Name, moment: datetime) -> bool:
         """Let a key expire at a time with a zone; return whether it exists (PEXPIREAT). O(1)"""
-        return bool(await self.run([b"PEXPIREAT", encode_name(key), unix_milliseconds_of(moment)]))
+        return bool(await self.run([b"PEXPIREAT", encode_name(key, "key"), unix_milliseconds_of(moment, "moment")]))
 
     async def persist(self, key: Name) -> bool:
         """Remove the expiry of a key; return whether it had one (PERSIST). O(1)"""
-        return bool(await self.run([b"PERSIST", encode_name(key)]))
+        return bool(await self.run([b"PERSIST", encode_name(key, "key")]))
 
     async def ttl(self, key: Name) -> float | None:
         """Return the seconds until a key expires, None without an expiry; KeyError if there is no key (PTTL). O(1)"""
-        name = encode_name(key)
+        name = encode_name(key, "key")
         return ttl_of(await self.run([b"PTTL", name]), name)
 
     async def rename(self, key: Name, to: Name, *, replace: bool = True) -> bool:
@@ -176,16 +180,16 @@ class AsyncKeyCommands(AsyncCommandRunner):
 
         CommandError "ERR no such key" if there is no key. In a cluster both names must be in one slot.
         """
-        command = b"RENAME" if replace else b"RENAMENX"
-        return bool(await self.run([command, encode_name(key), encode_name(to)]))
+        command = b"RENAME" if flag(replace, "replace") else b"RENAMENX"
+        return bool(await self.run([command, encode_name(key, "key"), encode_name(to, "to")]))
 
     async def copy(self, key: Name, to: Name, *, replace: bool = False) -> bool:
         """Copy a key with its expiry; return False if there is no key, or `to` exists (COPY). O(size)
 
         replace: delete `to` first. In a cluster both names must be in one slot.
         """
-        argv = [b"COPY", encode_name(key), encode_name(to)]
-        return bool(await self.run([*argv, b"REPLACE"] if replace else argv))
+        argv = [b"COPY", encode_name(key, "key"), encode_name(to, "to")]
+        return bool(await self.run([*argv, b"REPLACE"] if flag(replace, "replace") else argv))
 
     # -- operators -----------------------------------------------------------------------------------
 

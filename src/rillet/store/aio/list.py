@@ -10,9 +10,11 @@ from typing import Any, overload
 
 from rillet.errors import CommandError
 from rillet.store.aio.sortable import AsyncSortable
+from rillet.store.aio.stored_key import key_in
+from rillet.store.arguments import integer_of, one_of, values_of, whole_number
 from rillet.store.durations import Seconds
-from rillet.store.types.list import End, T, _pop_arguments, _position
-from rillet.store.types.stored_key import MISSING, PAGE, V, integer_of, seconds_of
+from rillet.store.types.list import _LISTS_ENDS, End, T, _ends, _pop_arguments, _position
+from rillet.store.types.stored_key import MISSING, PAGE, V, seconds_of
 
 
 class AsyncList(AsyncSortable[V]):
@@ -35,13 +37,13 @@ class AsyncList(AsyncSortable[V]):
 
     async def extend(self, values: Iterable[V]) -> None:
         """Add values at the right end, in one command (RPUSH). O(values)"""
-        argv = [b"RPUSH", self.key, *map(self._encode, values)]
+        argv = [b"RPUSH", self.key, *map(self._encode, values_of(values, "values"))]
         if len(argv) > 2:
             await self.store.run(argv)
 
     async def extendleft(self, values: Iterable[V]) -> None:
         """Add values at the left end, one after the other, so that the last one is first (LPUSH). O(values)"""
-        argv = [b"LPUSH", self.key, *map(self._encode, values)]
+        argv = [b"LPUSH", self.key, *map(self._encode, values_of(values, "values"))]
         if len(argv) > 2:
             await self.store.run(argv)
 
@@ -66,11 +68,11 @@ class AsyncList(AsyncSortable[V]):
 
     async def pop_many(self, count: int) -> list[V]:
         """Remove up to `count` values from the right end; return them, the last one first (RPOP). O(count)"""
-        return list(map(self._decode, await self.store.run([b"RPOP", self.key, integer_of(count)]) or ()))
+        return list(map(self._decode, await self.store.run([b"RPOP", self.key, integer_of(count, "count", 0)]) or ()))
 
     async def popleft_many(self, count: int) -> list[V]:
         """Remove up to `count` values from the left end; return them (LPOP). O(count)"""
-        return list(map(self._decode, await self.store.run([b"LPOP", self.key, integer_of(count)]) or ()))
+        return list(map(self._decode, await self.store.run([b"LPOP", self.key, integer_of(count, "count", 0)]) or ()))
 
     async def move(
         self, to: AsyncList[V], source: End = "left", target: End = "right", *, block: Seconds | None = None
@@ -79,9 +81,10 @@ class AsyncList(AsyncSortable[V]):
 
         If this list is empty, wait `block` seconds (0: without limit), then return None.
         """
-        argv = [b"LMOVE", self.key, to.key, source.upper().encode(), target.upper().encode()]
+        ends = one_of(source, "source", _LISTS_ENDS), one_of(target, "target", _LISTS_ENDS)
+        argv = [b"LMOVE", self.key, key_in(to, "to", AsyncList), *(end.upper().encode() for end in ends)]
         if block is not None:
-            argv = [b"BLMOVE", *argv[1:], seconds_of(block)]
+            argv = [b"BLMOVE", *argv[1:], seconds_of(block, "block")]
         raw = await self.store.run(argv)
         return None if raw is None else self._decode(raw)
 
@@ -96,7 +99,7 @@ class AsyncList(AsyncSortable[V]):
 
     async def get_value(self, index: int) -> V:
         """Return the value at an index, which may be negative; IndexError beyond the ends (LINDEX). O(index)"""
-        raw = await self.store.run([b"LINDEX", self.key, integer_of(index)])
+        raw = await self.store.run([b"LINDEX", self.key, integer_of(index, "index")])
         if raw is None:
             raise IndexError(f"the list {self.name!r} has no index {index}")
         return self._decode(raw)
@@ -104,7 +107,7 @@ class AsyncList(AsyncSortable[V]):
     async def set_value(self, index: int, value: V) -> None:
         """Replace the value at an index; IndexError beyond the ends (LSET). O(index)"""
         try:
-            await self.store.run([b"LSET", self.key, integer_of(index), self._encode(value)])
+            await self.store.run([b"LSET", self.key, integer_of(index, "index"), self._encode(value)])
         except CommandError as error:
             if str(error) not in ("ERR index out of range", "ERR no such key"):
                 raise
@@ -112,11 +115,11 @@ class AsyncList(AsyncSortable[V]):
 
     async def range(self, start: int = 0, end: int = -1) -> list[V]:
         """Return the values from index start to end, both included; -1 is the last (LRANGE). O(start + returned)"""
-        return list(map(self._decode, await self.store.run([b"LRANGE", self.key, integer_of(start), integer_of(end)])))
+        return list(map(self._decode, await self.store.run([b"LRANGE", self.key, *_ends(start, end)])))
 
     async def trim(self, start: int, end: int) -> None:
         """Keep only the values from index start to index end, both included (LTRIM). O(removed)"""
-        await self.store.run([b"LTRIM", self.key, integer_of(start), integer_of(end)])
+        await self.store.run([b"LTRIM", self.key, *_ends(start, end)])
 
     async def insert_before(self, pivot: V, value: V) -> int:
         """Insert a value before the first value that equals pivot; return the length (LINSERT). O(n)
@@ -138,7 +141,7 @@ class AsyncList(AsyncSortable[V]):
 
     async def remove(self, value: V, count: int = 1) -> int:
         """Remove the first `count` equal values, from the right if negative, all if 0; return how many (LREM). O(n)"""
-        return int(await self.store.run([b"LREM", self.key, integer_of(count), self._encode(value)]))
+        return int(await self.store.run([b"LREM", self.key, integer_of(count, "count"), self._encode(value)]))
 
     async def index(self, value: V, start: int = 0, stop: int | None = None) -> int:
         """Return the index of the first equal value; ValueError if there is none (LPOS). O(n)
@@ -148,7 +151,8 @@ class AsyncList(AsyncSortable[V]):
         if start == 0 and stop is None:
             found = await self.store.run([b"LPOS", self.key, self._encode(value)])
         else:
-            found = _position(await self.range(), value, start, stop)
+            first, last = whole_number(start, "start"), None if stop is None else whole_number(stop, "stop")
+            found = _position(await self.range(), value, first, last)
         if found is None:
             raise ValueError(f"the list {self.name!r} does not contain {value!r}")
         return int(found)
@@ -181,7 +185,7 @@ class AsyncList(AsyncSortable[V]):
         """Yield all values in order, in lists of a thousand (LRANGE)."""
         start, more = 0, True
         while more:
-            raws = await self.store.run([b"LRANGE", self.key, integer_of(start), integer_of(start + PAGE - 1)])
+            raws = await self.store.run([b"LRANGE", self.key, integer_of(start, "start"), b"%d" % (start + PAGE - 1)])
             yield list(map(self._decode, raws))
             start, more = start + PAGE, len(raws) == PAGE
 

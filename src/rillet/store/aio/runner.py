@@ -22,7 +22,7 @@ from rillet.store.aio.subscription import AsyncSubscription
 from rillet.store.allowed_commands import stateless
 from rillet.store.argument_limits import UNLIMITED, check_lengths
 from rillet.store.channels import Names
-from rillet.store.encoding import decode, encode, longest, parse_id
+from rillet.store.encoding import decode, encode_name, longest, parse_id
 from rillet.store.prefetch import Prefetched
 from rillet.store.recovery import Recovery
 from rillet.store.retries import FAILURES_OF_ONE, PATIENCE, Retries, again_async, patiently_async
@@ -133,11 +133,11 @@ class AsyncRunner:
 
         A cluster yields the keys of each master in turn. As with SCAN, a key may occur twice while a server resizes.
         """
-        extra = [] if kind is None else [b"TYPE", encode(kind)]
+        extra = [] if kind is None else [b"TYPE", encode_name(kind, "kind")]
         for run in await self._shards():
             cursor, more = b"0", True
             while more:
-                scan = [b"SCAN", cursor, b"MATCH", encode(pattern), b"COUNT", b"1000", *extra]
+                scan = [b"SCAN", cursor, b"MATCH", encode_name(pattern, "pattern"), b"COUNT", b"1000", *extra]
                 cursor, names = raised(await run(scan))
                 for raw in names:
                     yield decode(raw)

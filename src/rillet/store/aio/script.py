@@ -11,7 +11,9 @@ from typing import Any
 
 from rillet.errors import CommandError
 from rillet.store.aio.keys import AsyncCommandRunner
-from rillet.store.encoding import Value, encode, encode_name
+from rillet.store.arguments import flag, text_bytes
+from rillet.store.encoding import Value, encode_name
+from rillet.store.script import _words
 
 
 class AsyncScript:
@@ -19,13 +21,12 @@ class AsyncScript:
 
     def __init__(self, store: AsyncCommandRunner, source: str | bytes) -> None:
         self._store = store
-        self.source = encode(source)
+        self.source = text_bytes(source, "source")
         self.sha = sha1(self.source, usedforsecurity=False).hexdigest()
 
     async def __call__(self, keys: Iterable[str | bytes] = (), args: Iterable[Value] = ()) -> Any:
         """Run the script and return its value; raise CommandError if it fails. Cost: that of its commands."""
-        names = [encode_name(key) for key in keys]
-        words = [str(len(names)).encode(), *names, *(encode(arg) for arg in args)]
+        words = _words(keys, args)
         try:
             return await self._store.run([b"EVALSHA", self.sha.encode(), *words])
         except CommandError as error:
@@ -39,14 +40,13 @@ class AsyncStoredFunction:
 
     def __init__(self, store: AsyncCommandRunner, name: str | bytes) -> None:
         self._store = store
-        self.name = encode_name(name)
+        self.name = encode_name(name, "name")
 
     async def __call__(self, keys: Iterable[str | bytes] = (), args: Iterable[Value] = (), *,
                        read_only: bool = False) -> Any:  # fmt: skip
         """Run the function and return its value; CommandError if it fails. read_only: only if it declares no-writes."""
-        names = [encode_name(key) for key in keys]
-        words = [self.name, str(len(names)).encode(), *names, *(encode(arg) for arg in args)]
-        return await self._store.run([b"FCALL_RO" if read_only else b"FCALL", *words])
+        command = b"FCALL_RO" if flag(read_only, "read_only") else b"FCALL"
+        return await self._store.run([command, self.name, *_words(keys, args)])
 
 
 __all__ = ["AsyncScript", "AsyncStoredFunction"]

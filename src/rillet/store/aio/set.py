@@ -9,8 +9,10 @@ from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
 from rillet.store.aio.sortable import AsyncSortable
+from rillet.store.aio.stored_key import key_in
+from rillet.store.arguments import integer_of, values_of
 from rillet.store.types.set import T, _key
-from rillet.store.types.stored_key import V, integer_of
+from rillet.store.types.stored_key import V
 
 
 class AsyncSet(AsyncSortable[V]):
@@ -43,7 +45,7 @@ class AsyncSet(AsyncSortable[V]):
 
     async def contains_many(self, values: Iterable[V]) -> list[bool]:
         """Return for each value whether it is a member (SMISMEMBER). O(values)"""
-        argv = [b"SMISMEMBER", self.key, *map(self._encode, values)]
+        argv = [b"SMISMEMBER", self.key, *map(self._encode, values_of(values, "values"))]
         return [bool(reply) for reply in await self.store.run(argv)] if len(argv) > 2 else []
 
     async def pop(self) -> V:
@@ -55,7 +57,7 @@ class AsyncSet(AsyncSortable[V]):
 
     async def pop_many(self, count: int) -> set[V]:
         """Remove up to `count` random members and return them (SPOP). O(count)"""
-        return set(map(self._decode, await self.store.run([b"SPOP", self.key, integer_of(count)])))
+        return set(map(self._decode, await self.store.run([b"SPOP", self.key, integer_of(count, "count", 0)])))
 
     async def random(self) -> V | None:
         """Return a random member, which stays; None if the set is empty (SRANDMEMBER). O(1)"""
@@ -64,13 +66,11 @@ class AsyncSet(AsyncSortable[V]):
 
     async def random_many(self, count: int) -> list[V]:
         """Return up to `count` different random members, which stay (SRANDMEMBER). O(count)"""
-        if count < 0:
-            raise ValueError(f"count must not be negative, got {count}")
-        return list(map(self._decode, await self.store.run([b"SRANDMEMBER", self.key, integer_of(count)])))
+        return list(map(self._decode, await self.store.run([b"SRANDMEMBER", self.key, integer_of(count, "count", 0)])))
 
     async def move(self, value: V, to: AsyncSet[V]) -> bool:
         """Move a member to another set of the same store; return whether it existed (SMOVE). Atomic. O(1)"""
-        return bool(await self.store.run([b"SMOVE", self.key, to.key, self._encode(value)]))
+        return bool(await self.store.run([b"SMOVE", self.key, key_in(to, "to", AsyncSet), self._encode(value)]))
 
     async def clear(self) -> None:
         """Delete the key (DEL). O(members)"""
@@ -170,7 +170,7 @@ class AsyncSet(AsyncSortable[V]):
         """Return the others, with the members of each Set as a set of this process."""
         operands: list[Iterable[T]] = []
         for other in others:
-            operands.append(await other.members() if isinstance(other, AsyncSet) else other)
+            operands.append(await other.members() if isinstance(other, AsyncSet) else values_of(other, "another set"))
         return operands
 
     async def _combined(self, command: bytes, others: Iterable[Any]) -> set[V]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rillet.store.aio.stored_key import AsyncStoredKey
+from rillet.store.aio.stored_key import AsyncStoredKey, key_in
 from rillet.store.encoding import decode
 from rillet.store.types.sortable import _options, _patterns
 from rillet.store.types.stored_key import V
@@ -50,7 +50,8 @@ class AsyncSortable(AsyncStoredKey[V]):
 
         A key or field that does not exist is stored as an empty text.
         """
-        argv = [b"SORT", self.key, *_options(by, start, count, descending, alpha), *_patterns(get), b"STORE", to.key]
+        argv = [b"SORT", self.key, *_options(by, start, count, descending, alpha), *_patterns(get)]
+        argv += (b"STORE", key_in(to, "to", AsyncSortable))
         return int(await self.store.run(argv))
 
 

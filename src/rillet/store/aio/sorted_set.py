@@ -10,10 +10,21 @@ from itertools import chain
 from typing import Any, overload
 
 from rillet.store.aio.sortable import AsyncSortable
+from rillet.store.arguments import flag, integer_of, number_of, values_of
 from rillet.store.durations import Seconds
-from rillet.store.encoding import encode, pairs_of
-from rillet.store.types.sorted_set import Bound, T, _pop_arguments, _range_arguments
-from rillet.store.types.stored_key import MISSING, PAGE, V, integer_of, replies_of, transaction
+from rillet.store.encoding import pairs_of
+from rillet.store.types.sorted_set import (
+    _FLAGS,
+    Bound,
+    T,
+    _ends,
+    _members,
+    _pop_arguments,
+    _range_arguments,
+    _score,
+    _scores,
+)
+from rillet.store.types.stored_key import MISSING, PAGE, V, replies_of, transaction
 
 
 class AsyncSortedSet(AsyncSortable[V]):
@@ -35,7 +46,7 @@ class AsyncSortedSet(AsyncSortable[V]):
 
     async def set_value(self, member: V, score: float) -> bool:
         """Set the score of a member; return whether it is new (ZADD). O(log n)"""
-        return bool(await self.store.run([b"ZADD", self.key, encode(score), self._encode(member)]))
+        return bool(await self.store.run([b"ZADD", self.key, _score(score, member), self._encode(member)]))
 
     @overload
     async def get(self, member: V, default: None = None, /) -> float | None: ...
@@ -52,7 +63,7 @@ class AsyncSortedSet(AsyncSortable[V]):
         """Add a member if it is missing; return its score (ZADD NX, ZSCORE). Atomic. O(log n)"""
         name, score = self._encode(member), None
         while score is None:  # another client may remove the member between the two commands
-            add = [b"ZADD", self.key, b"NX", encode(default), name]
+            add = [b"ZADD", self.key, b"NX", number_of(default, "default", finite=False), name]
             _, score = await self.store.run_many([add, [b"ZSCORE", self.key, name]])
         return float(score)
 
@@ -65,11 +76,12 @@ class AsyncSortedSet(AsyncSortable[V]):
 
     async def incr(self, member: V, by: float = 1.0) -> float:
         """Add to the score of a member, 0 if missing; return the result (ZINCRBY). O(log n)"""
-        return float(await self.store.run([b"ZINCRBY", self.key, encode(by), self._encode(member)]))
+        argv = [b"ZINCRBY", self.key, number_of(by, "by", finite=False), self._encode(member)]
+        return float(await self.store.run(argv))
 
     async def rank(self, member: V, *, reverse: bool = False) -> int | None:
         """Return the position of a member, 0 for the lowest score; None if missing (ZRANK, ZREVRANK). O(log n)"""
-        command = b"ZREVRANK" if reverse else b"ZRANK"
+        command = b"ZREVRANK" if flag(reverse, "reverse") else b"ZRANK"
         rank: int | None = await self.store.run([command, self.key, self._encode(member)])
         return rank
 
@@ -96,20 +108,20 @@ class AsyncSortedSet(AsyncSortable[V]):
 
         nx: only add; xx: only update; gt, lt: update only to a higher or lower score; changed: count updates too.
         """
-        flags = ((nx, b"NX"), (xx, b"XX"), (gt, b"GT"), (lt, b"LT"), (changed, b"CH"))
-        argv = [b"ZADD", self.key, *(word for wanted, word in flags if wanted)]
+        flags = {"nx": nx, "xx": xx, "gt": gt, "lt": lt, "changed": changed}
+        argv = [b"ZADD", self.key, *(_FLAGS[name] for name, wanted in flags.items() if flag(wanted, name))]
         size = len(argv)
-        for member, score in pairs_of(members):
-            argv += (encode(score), self._encode(member))
+        for member, score in pairs_of(members, "members"):
+            argv += (_score(score, member), self._encode(member))
         return int(await self.store.run(argv)) if len(argv) > size else 0
 
     async def update(self, members: Any = (), /, **more: float) -> None:
         """Set the scores of members from a mapping, pairs, or keyword arguments, in one command (ZADD)."""
-        await self.add(chain(pairs_of(members), pairs_of(more)))
+        await self.add(chain(pairs_of(members, "members"), pairs_of(more)))
 
     async def mget(self, members: Iterable[V]) -> list[float | None]:
         """Return the scores of several members in order, None for a missing one (ZMSCORE). O(members)"""
-        argv = [b"ZMSCORE", self.key, *map(self._encode, members)]
+        argv = [b"ZMSCORE", self.key, *map(self._encode, values_of(members, "members"))]
         scores = await self.store.run(argv) if len(argv) > 2 else []
         return [None if score is None else float(score) for score in scores]
 
@@ -119,15 +131,15 @@ class AsyncSortedSet(AsyncSortable[V]):
 
     async def remove_range(self, start: int, end: int) -> int:
         """Remove the members from rank start to rank end; return how many (ZREMRANGEBYRANK). O(log n + removed)"""
-        return int(await self.store.run([b"ZREMRANGEBYRANK", self.key, integer_of(start), integer_of(end)]))
+        return int(await self.store.run([b"ZREMRANGEBYRANK", self.key, *_ends(start, end)]))
 
     async def remove_range_by_score(self, low: Bound = "-inf", high: Bound = "+inf") -> int:
         """Remove the members with scores from low to high; return how many (ZREMRANGEBYSCORE). O(log n + removed)"""
-        return int(await self.store.run([b"ZREMRANGEBYSCORE", self.key, encode(low), encode(high)]))
+        return int(await self.store.run([b"ZREMRANGEBYSCORE", self.key, *_scores(low, high)]))
 
     async def remove_range_by_lex(self, low: str | bytes = "-", high: str | bytes = "+") -> int:
         """Remove the members from low to high; see range_by_lex (ZREMRANGEBYLEX). O(log n + removed)"""
-        return int(await self.store.run([b"ZREMRANGEBYLEX", self.key, encode(low), encode(high)]))
+        return int(await self.store.run([b"ZREMRANGEBYLEX", self.key, *_members(low, high)]))
 
     async def clear(self) -> None:
         """Delete the key (DEL). O(members)"""
@@ -139,11 +151,11 @@ class AsyncSortedSet(AsyncSortable[V]):
 
     async def count(self, low: Bound = "-inf", high: Bound = "+inf") -> int:
         """Return the number of members with scores from low to high (ZCOUNT). O(log n)"""
-        return int(await self.store.run([b"ZCOUNT", self.key, encode(low), encode(high)]))
+        return int(await self.store.run([b"ZCOUNT", self.key, *_scores(low, high)]))
 
     async def count_lex(self, low: str | bytes = "-", high: str | bytes = "+") -> int:
         """Return the number of members from low to high; see range_by_lex (ZLEXCOUNT). O(log n)"""
-        return int(await self.store.run([b"ZLEXCOUNT", self.key, encode(low), encode(high)]))
+        return int(await self.store.run([b"ZLEXCOUNT", self.key, *_members(low, high)]))
 
     async def random(self) -> V | None:
         """Return a random member; None if the sorted set is empty (ZRANDMEMBER). O(1)"""
@@ -157,7 +169,7 @@ class AsyncSortedSet(AsyncSortable[V]):
 
         reverse: ranks count from the highest score.
         """
-        argv = [b"ZRANGE", self.key, integer_of(start), integer_of(end), *([b"REV"] if reverse else []), b"WITHSCORES"]
+        argv = [b"ZRANGE", self.key, *_ends(start, end), *([b"REV"] if flag(reverse, "reverse") else []), b"WITHSCORES"]
         return self._scored(await self.store.run(argv))
 
     async def range_by_score(self, low: Bound = "-inf", high: Bound = "+inf", *, offset: int = 0,
@@ -166,7 +178,7 @@ class AsyncSortedSet(AsyncSortable[V]):
 
         reverse: the highest score first. offset, count: skip members, and return at most `count`.
         """
-        argv = _range_arguments(self.key, b"BYSCORE", encode(low), encode(high), offset, count, reverse)
+        argv = _range_arguments(self.key, b"BYSCORE", *_scores(low, high), offset, count, reverse)
         return self._scored(await self.store.run([*argv, b"WITHSCORES"]))
 
     async def range_by_lex(self, low: str | bytes = "-", high: str | bytes = "+", *, offset: int = 0,
@@ -175,7 +187,7 @@ class AsyncSortedSet(AsyncSortable[V]):
 
         A bound is "-", "+", or the bytes of a member after "[" (included) or "(" (excluded): "[ann".
         """
-        argv = _range_arguments(self.key, b"BYLEX", encode(low), encode(high), offset, count, reverse)
+        argv = _range_arguments(self.key, b"BYLEX", *_members(low, high), offset, count, reverse)
         return list(map(self._decode, await self.store.run(argv)))
 
     # -- popping -------------------------------------------------------------------------------------
@@ -201,11 +213,11 @@ class AsyncSortedSet(AsyncSortable[V]):
 
     async def pop_min_many(self, count: int) -> list[tuple[V, float]]:
         """Remove up to `count` members with the lowest scores; return members and scores (ZPOPMIN)."""
-        return self._scored(await self.store.run([b"ZPOPMIN", self.key, integer_of(count)]))
+        return self._scored(await self.store.run([b"ZPOPMIN", self.key, integer_of(count, "count", 0)]))
 
     async def pop_max_many(self, count: int) -> list[tuple[V, float]]:
         """Remove up to `count` members with the highest scores; return members and scores (ZPOPMAX)."""
-        return self._scored(await self.store.run([b"ZPOPMAX", self.key, integer_of(count)]))
+        return self._scored(await self.store.run([b"ZPOPMAX", self.key, integer_of(count, "count", 0)]))
 
     async def popitem(self) -> tuple[V, float]:
         """Remove the member with the highest score, the last of the mapping; KeyError if there is none (ZPOPMAX)."""
@@ -232,10 +244,10 @@ class AsyncSortedSet(AsyncSortable[V]):
 
     async def pages(self, *, reverse: bool = False) -> AsyncIterator[list[tuple[V, float]]]:
         """Yield all members with their scores in order, in lists of a thousand (ZRANGE)."""
-        rev = [b"REV"] if reverse else []
+        rev = [b"REV"] if flag(reverse, "reverse") else []
         start, more = 0, True
         while more:
-            argv = [b"ZRANGE", self.key, integer_of(start), integer_of(start + PAGE - 1), *rev, b"WITHSCORES"]
+            argv = [b"ZRANGE", self.key, integer_of(start, "start"), b"%d" % (start + PAGE - 1), *rev, b"WITHSCORES"]
             page = self._scored(await self.store.run(argv))
             yield page
             start, more = start + PAGE, len(page) == PAGE

@@ -17,9 +17,10 @@ from rillet.store.aio.runner import AsyncRunner
 from rillet.store.aio.script import AsyncScript, AsyncStoredFunction
 from rillet.store.aio.several import StreamLike
 from rillet.store.aio.stream import AsyncStream
+from rillet.store.arguments import encoded, flag, items_of, text_bytes, whole_number, words_of
 from rillet.store.codecs import Codec
 from rillet.store.durations import Seconds
-from rillet.store.encoding import Value, decode, encode, encode_name
+from rillet.store.encoding import Value, decode, encode_name
 from rillet.store.entry import Entry
 from rillet.store.positions import Position
 from rillet.store.several import Positions
@@ -36,14 +37,14 @@ class AsyncStore(AsyncRunner, AsyncKeyCommands):
 
     async def execute(self, *args: Value) -> Any:
         """Run any command and return its reply (bytes, int, list, None ...); raise an error reply."""
-        return await self.run(self._accepted([encode(arg) for arg in args]))
+        return await self.run(self._accepted(words_of(args, "args")))
 
     async def execute_many(self, commands: Sequence[Sequence[Any]]) -> list[Any]:
         """Run commands in order, in one exchange and one write to the log; raise the first error at the end.
 
         They may be one transaction, from MULTI to EXEC.
         """
-        argvs = [[encode(arg) for arg in argv] for argv in commands]
+        argvs = [words_of(argv, "a command") for argv in items_of(commands, "commands", "commands")]
         whole = len(argvs) > 1 and (argvs[0], argvs[-1]) == ([b"MULTI"], [b"EXEC"])
         for argv in argvs[1:-1] if whole else argvs:
             self._accepted(argv)
@@ -131,7 +132,11 @@ class AsyncStore(AsyncRunner, AsyncKeyCommands):
         of a group that are read to sort them by age. memory: also measure the memory of each stream.
         CommandError for a name that is not a stream. O(keys + groups + pending messages)
         """
-        keys = {encode_name(name) for name in streams}
+        whole_number(pending, "pending", 0)
+        flag(memory, "memory")
+        if previous is not None and not isinstance(previous, StoreStats):
+            raise TypeError(f"previous must be an earlier result of stats(), not {previous!r:.200}")
+        keys = {encode_name(name, "one of streams") for name in streams}
         if not streams:
             async for name in self.keys(kind="stream"):
                 keys.add(encode_name(name))
@@ -140,15 +145,17 @@ class AsyncStore(AsyncRunner, AsyncKeyCommands):
 
     async def delete(self, *names: Value) -> int:
         """Delete keys; return how many existed."""
+        keys = [encoded(name, "one of names") for name in names]
         if isinstance(self.transport, ClusterTransport):  # a cluster rejects DEL with keys of several slots
-            return sum(await self.execute_many([("DEL", name) for name in names]))
-        return int(await self.execute("DEL", *names))
+            return sum(await self.run_many([[b"DEL", key] for key in keys]))
+        return int(await self.run([b"DEL", *keys])) if keys else 0
 
     # -- channels ------------------------------------------------------------------------------------
 
     async def publish(self, channel: str | bytes, data: Value, *, shard: bool = False) -> int:
         """Send a message to the current subscribers of a channel; return their number. The message is not stored."""
-        return int(await self.execute("SPUBLISH" if shard else "PUBLISH", encode_name(channel), data))
+        command = b"SPUBLISH" if flag(shard, "shard") else b"PUBLISH"
+        return int(await self.run([command, encode_name(channel, "channel"), encoded(data, "data")]))
 
     def script(self, source: str | bytes) -> AsyncScript:
         """Return a Lua script as a function: `f(keys=[...], args=[...])`. It runs as one step (docs/scripts.md)."""
@@ -156,7 +163,8 @@ class AsyncStore(AsyncRunner, AsyncKeyCommands):
 
     async def load_functions(self, source: str | bytes, *, replace: bool = False) -> str:
         """Load a library of Lua functions, and return its name (docs/functions.md). replace: also over an older one."""
-        words = [b"REPLACE", encode(source)] if replace else [encode(source)]
+        words = [b"REPLACE"] if flag(replace, "replace") else []
+        words.append(text_bytes(source, "source"))
         name: bytes = await self.run([b"FUNCTION", b"LOAD", *words])
         return name.decode()
 

@@ -5,13 +5,15 @@ Made from store/types/stored_key.py by `python -m tools.make_aio`; edit that fil
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Callable
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic
 
 from rillet.store.codecs import Codec, text
-from rillet.store.encoding import decode, encode, encode_name
-from rillet.store.types.stored_key import PAGE, V, _located, milliseconds_of, ttl_of, unix_milliseconds_of
+from rillet.store.durations import milliseconds_in
+from rillet.store.encoding import decode, encode_name, located_encoder
+from rillet.store.types.stored_key import PAGE, V, _located, ttl_of, unix_milliseconds_of
 
 if TYPE_CHECKING:
     from rillet.store.aio.store import AsyncStore
@@ -24,9 +26,11 @@ class AsyncStoredKey(Generic[V]):
 
     def __init__(self, store: AsyncStore, name: str | bytes, codec: Codec[V]) -> None:
         self.store = store
-        self.key = encode_name(name)
+        self.key = encode_name(name, "name")
         self.codec = codec
-        self._encode = codec.encode
+        if not callable(getattr(codec, "encode", None)) or not callable(getattr(codec, "decode", None)):
+            raise TypeError(f"codec must have encode and decode, as those of rillet.codecs have, not {codec!r:.200}")
+        self._encode: Callable[[V], bytes] = located_encoder(codec.encode, self.key)
         self._decode: Callable[[bytes], V] = codec.decode
         if codec is not text:
             self._decode = _located(codec.decode, self.key)
@@ -48,11 +52,11 @@ class AsyncStoredKey(Generic[V]):
 
     async def expire(self, seconds: float | timedelta) -> bool:
         """Let the key expire after that time; return whether the key exists (PEXPIRE). O(1)"""
-        return bool(await self.store.run([b"PEXPIRE", self.key, milliseconds_of(seconds)]))
+        return bool(await self.store.run([b"PEXPIRE", self.key, milliseconds_in(seconds, "seconds", -math.inf)]))
 
     async def expire_at(self, moment: datetime) -> bool:
         """Let the key expire at a time with a zone; return whether the key exists (PEXPIREAT). O(1)"""
-        return bool(await self.store.run([b"PEXPIREAT", self.key, unix_milliseconds_of(moment)]))
+        return bool(await self.store.run([b"PEXPIREAT", self.key, unix_milliseconds_of(moment, "moment")]))
 
     async def persist(self) -> bool:
         """Remove the expiry; return whether the key had one (PERSIST). O(1)"""
@@ -67,7 +71,7 @@ class AsyncStoredKey(Generic[V]):
     async def _scan(self, command: bytes, match: str | bytes | None = None) -> AsyncIterator[list[Any]]:
         """Yield the replies of HSCAN, SSCAN or ZSCAN, of about PAGE elements each."""
         cursor, more = b"0", True
-        glob = [] if match is None else [b"MATCH", encode(match)]
+        glob = [] if match is None else [b"MATCH", encode_name(match, "match")]
         while more:
             cursor, page = await self.store.run([command, self.key, cursor, *glob, b"COUNT", b"%d" % PAGE])
             yield page
@@ -87,4 +91,11 @@ def same_data(one: AsyncStoredKey[Any], other: object) -> bool:
     )
 
 
-__all__ = ["AsyncStoredKey", "same_data"]
+def key_in(other: Any, name: str, kind: type[AsyncStoredKey[Any]]) -> bytes:
+    """Return the key of another object of the same class; TypeError for anything else, such as its name."""
+    if not isinstance(other, kind):
+        raise TypeError(f"{name} must be a {kind.__name__} of the store, not {other!r:.200}")
+    return other.key
+
+
+__all__ = ["AsyncStoredKey", "key_in", "same_data"]

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
 from rillet.store.aio.group import AsyncGroup
+from rillet.store.arguments import flag, integer_of, items_of, whole_number
 from rillet.store.delivery import DeliveryOptions, End, Stop
 from rillet.store.durations import Seconds, milliseconds_in, seconds_in
 from rillet.store.encoding import IDLike, Value, append_fields, decode, encode_id, encode_name, parse_id
@@ -49,7 +50,7 @@ class AsyncStream(Generic[T]):
         self, store: AsyncStore, name: str | bytes, form: Form[T] | None = None, on_invalid: OnInvalid = "raise"
     ) -> None:
         self.store = store
-        self.key = encode_name(name)
+        self.key = encode_name(name, "name")
         self.name = decode(self.key)
         self.form = form
         self.on_invalid = on_invalid
@@ -81,7 +82,7 @@ class AsyncStream(Generic[T]):
         (Redis 8.6). A stream stores 100 message IDs per producer for 100 seconds, unless configure_idmp changes this.
         """
         argv = [b"XADD", self.key]
-        if not create or ref_policy is not None or maxlen is not None or minid is not None or limit is not None:
+        if not (create is True and approximate is True and ref_policy is maxlen is minid is limit is None):
             argv += add_arguments(create, ref_policy, maxlen, minid, approximate, limit)
         if idmp is not None or idmpauto is not None:
             argv += producer_arguments(idmp, idmpauto)
@@ -118,6 +119,7 @@ class AsyncStream(Generic[T]):
         producer and an iterable with the message ID of each entry.
         """
         start = [b"XADD", self.key, *add_arguments(create, ref_policy, maxlen, minid, approximate, limit)]
+        batch = whole_number(batch, "batch", 1)
         message_ids = None if idmp is None else message_ids_of(idmp)
         if message_ids is None or idmpauto is not None:
             start += producer_arguments(None if idmp is None else (idmp[0], b""), idmpauto)
@@ -127,7 +129,7 @@ class AsyncStream(Generic[T]):
         ids: list[StreamID | None] = []
         commands: list[list[bytes]] = []
         item: Any
-        for item in entries:
+        for item in items_of(entries, "entries", "entries"):
             argv = start.copy()
             if idmp is not None and message_ids is not None:
                 argv += producer_arguments((idmp[0], _next_of(message_ids)), None)
@@ -156,7 +158,7 @@ class AsyncStream(Generic[T]):
         """
         deleted = 0
         policy = policy_arguments(ref_policy)
-        for some in chunks([encode_id(one) for one in ids]):
+        for some in chunks([encode_id(one, "one of ids") for one in ids]):
             if not policy:
                 deleted += int(await self.store.run([b"XDEL", self.key, *some]))
                 continue
@@ -175,7 +177,7 @@ class AsyncStream(Generic[T]):
         if max_age is not None:
             if maxlen is not None or minid is not None:
                 raise ValueError("pass one of maxlen, minid and max_age: max_age was passed with another one")
-            age = seconds_in(max_age)
+            age = seconds_in(max_age, "max_age")
             seconds, microseconds = map(int, await self.store.run([b"TIME"]))
             minid = max(0, seconds * 1000 + microseconds // 1000 - round(age * 1000))
         elif maxlen is None and minid is None:
@@ -193,9 +195,9 @@ class AsyncStream(Generic[T]):
         """
         argv = [b"XCFGSET", self.key]
         if duration is not None:
-            argv += [b"IDMP-DURATION", b"%d" % round(seconds_in(duration))]
+            argv += [b"IDMP-DURATION", b"%d" % round(seconds_in(duration, "duration"))]
         if max_entries is not None:
-            argv += [b"IDMP-MAXSIZE", b"%d" % max_entries]
+            argv += [b"IDMP-MAXSIZE", integer_of(max_entries, "max_entries", 1, 10_000)]
         await self.store.run(argv)
 
     # -- reading -------------------------------------------------------------------------------------
@@ -212,11 +214,11 @@ class AsyncStream(Generic[T]):
         return await self._range(b"XREVRANGE", start, end, count)
 
     async def _range(self, command: bytes, start: Position, end: Position, count: int | None) -> list[Entry[T]]:
-        argv = [command, self.key, encode_position(start), encode_position(end)]
+        argv = [command, self.key, encode_position(start, "start"), encode_position(end, "end")]
         if count is None:
             return list(self.entries_of(await self.store.run(argv)))
         found: list[Entry[T]] = []
-        wanted = count
+        wanted = count = whole_number(count, "count", 0)
         while True:
             rows = await self.store.run([*argv, b"COUNT", b"%d" % wanted])
             found += self.entries_of(rows)
@@ -258,9 +260,9 @@ class AsyncStream(Generic[T]):
         """Return the XREAD command that `read` sends."""
         argv: list[bytes] = [b"XREAD"]
         if count is not None:
-            argv += [b"COUNT", b"%d" % count]
+            argv += [b"COUNT", integer_of(count, "count", 1)]
         if block is not None:
-            argv += [b"BLOCK", milliseconds_in(block)]
+            argv += [b"BLOCK", milliseconds_in(block, "block")]
         return [*argv, b"STREAMS", self.key, encode_after(after)]
 
     async def follow(self, after: Position = "$", block: Seconds = 1.0, *, stop: Stop | None = None,
@@ -286,8 +288,9 @@ class AsyncStream(Generic[T]):
     async def scan(self, start: Position = "-", end: Position = "+", *, reverse: bool = False,
                    page: int = BATCH) -> AsyncIterator[Entry[T]]:  # fmt: skip
         """Yield the entries from start to end, both included, or from end to start if `reverse`; `page` per command."""
-        name, first, last = b"XRANGE", encode_position(start), encode_position(end)
-        if reverse:
+        page = whole_number(page, "page", 1)
+        name, first, last = b"XRANGE", encode_position(start, "start"), encode_position(end, "end")
+        if flag(reverse, "reverse"):
             name, first, last = b"XREVRANGE", last, first
         while True:
             rows = await self.store.run([name, self.key, first, last, b"COUNT", b"%d" % page])
@@ -321,10 +324,10 @@ class AsyncStream(Generic[T]):
     async def info(self, full: bool = False, count: int | None = None) -> dict[str, Any]:
         """Return the fields of XINFO STREAM; full=True adds groups, consumers and pending entries."""
         argv: list[bytes] = [b"XINFO", b"STREAM", self.key]
-        if full:
+        if flag(full, "full"):
             argv.append(b"FULL")
             if count is not None:
-                argv += [b"COUNT", b"%d" % count]
+                argv += [b"COUNT", integer_of(count, "count", 0)]
         return named(await self.store.run(argv))
 
     # -- Arrow -----------------------------------------------------------------------------------------
@@ -389,7 +392,7 @@ class AsyncStream(Generic[T]):
         call. entries_read: the number of entries up to `start`. create: if False, a read of a missing group raises
         NoGroup.
         """
-        if create and encode_after(start) == b"$":
+        if flag(create, "create") and encode_after(start, "start") == b"$":
             start = await self.last_id()
         return AsyncGroup(self, name, start, entries_read, create)
 

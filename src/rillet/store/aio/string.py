@@ -8,8 +8,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from rillet.store.aio.stored_key import AsyncStoredKey
-from rillet.store.encoding import encode
-from rillet.store.types.stored_key import MISSING, V, integer_of, milliseconds_of
+from rillet.store.arguments import flag, integer_of, number_of, text_bytes
+from rillet.store.types.stored_key import MISSING, V, expiry_of
 from rillet.store.types.string import _condition, _options
 
 
@@ -71,7 +71,7 @@ class AsyncString(AsyncStoredKey[V]):
 
     async def get_and_expire(self, seconds: float | timedelta | None) -> V | None:
         """Return the value and let the key expire after that time, never if None (GETEX). Atomic."""
-        expiry = [b"PERSIST"] if seconds is None else [b"PX", milliseconds_of(seconds)]
+        expiry = [b"PERSIST"] if seconds is None else [b"PX", expiry_of(seconds, "seconds")]
         raw = await self.store.run([b"GETEX", self.key, *expiry])
         return None if raw is None else self._decode(raw)
 
@@ -79,11 +79,11 @@ class AsyncString(AsyncStoredKey[V]):
 
     async def append(self, data: str | bytes) -> int:
         """Add bytes, or text as UTF-8, at the end; return the length in bytes (APPEND). O(data)"""
-        return int(await self.store.run([b"APPEND", self.key, encode(data)]))
+        return int(await self.store.run([b"APPEND", self.key, text_bytes(data, "data")]))
 
     async def get_range(self, start: int = 0, end: int = -1) -> bytes:
         """Return the bytes from offset start to offset end, both included; -1 is the last (GETRANGE). O(returned)"""
-        raw: bytes = await self.store.run([b"GETRANGE", self.key, integer_of(start), integer_of(end)])
+        raw: bytes = await self.store.run([b"GETRANGE", self.key, integer_of(start, "start"), integer_of(end, "end")])
         return raw
 
     async def set_range(self, offset: int, data: str | bytes) -> int:
@@ -91,7 +91,8 @@ class AsyncString(AsyncStoredKey[V]):
 
         A gap between the end of the value and the offset becomes zero bytes.
         """
-        return int(await self.store.run([b"SETRANGE", self.key, integer_of(offset), encode(data)]))
+        argv = [b"SETRANGE", self.key, integer_of(offset, "offset", 0), text_bytes(data, "data")]
+        return int(await self.store.run(argv))
 
     async def size(self) -> int:
         """Return the length of the value in bytes, 0 if there is no key (STRLEN). O(1)"""
@@ -114,11 +115,11 @@ class AsyncCounter(AsyncStoredKey[int]):
 
     async def incr(self, by: int = 1) -> int:
         """Add to the number; return the result (INCRBY). O(1)"""
-        return int(await self.store.run([b"INCRBY", self.key, integer_of(by)]))
+        return int(await self.store.run([b"INCRBY", self.key, integer_of(by, "by")]))
 
     async def decr(self, by: int = 1) -> int:
         """Subtract from the number; return the result (DECRBY). O(1)"""
-        return int(await self.store.run([b"DECRBY", self.key, integer_of(by)]))
+        return int(await self.store.run([b"DECRBY", self.key, integer_of(by, "by")]))
 
     async def incr_within(self, by: int = 1, *, low: int | None = None, high: int | None = None, saturate: bool = False,
                           expire: float | timedelta | None = None, only_new_expiry: bool = False,
@@ -128,12 +129,12 @@ class AsyncCounter(AsyncStoredKey[int]):
         saturate: set the number to the bound instead of adding 0; expire: seconds until the key expires;
         only_new_expiry: only if the key has no expiry. It needs Redis 8.8.
         """
-        argv = [b"INCREX", self.key, b"BYINT", integer_of(by)]
-        argv += [b"LBOUND", integer_of(low)] if low is not None else []
-        argv += [b"UBOUND", integer_of(high)] if high is not None else []
-        argv += [b"SATURATE"] if saturate else []
-        argv += [b"PX", milliseconds_of(expire)] if expire is not None else []
-        argv += [b"ENX"] if only_new_expiry else []
+        argv = [b"INCREX", self.key, b"BYINT", integer_of(by, "by")]
+        argv += [b"LBOUND", integer_of(low, "low")] if low is not None else []
+        argv += [b"UBOUND", integer_of(high, "high")] if high is not None else []
+        argv += [b"SATURATE"] if flag(saturate, "saturate") else []
+        argv += [b"PX", expiry_of(expire, "expire")] if expire is not None else []
+        argv += [b"ENX"] if flag(only_new_expiry, "only_new_expiry") else []
         number, added = await self.store.run(argv)
         return int(number), int(added)
 
@@ -142,7 +143,7 @@ class AsyncCounter(AsyncStoredKey[int]):
 
         The number may then have a fraction: read it with get_float.
         """
-        return float(await self.store.run([b"INCRBYFLOAT", self.key, encode(by)]))
+        return float(await self.store.run([b"INCRBYFLOAT", self.key, number_of(by, "by")]))
 
     async def get_float(self) -> float:
         """Return the number, which may have a fraction (GET). O(1)"""

@@ -8,7 +8,9 @@ from typing import Any
 
 from rillet.errors import StoreError, StoreTimeout
 from rillet.modules.loading import named_modules
+from rillet.store.arguments import items_of, whole_number
 from rillet.store.durations import Seconds, seconds_in
+from rillet.store.encoding import decode, encode_name
 from rillet.store.follow.directory import FollowDirectory
 from rillet.store.follow.replica import FollowBackend, Replica
 from rillet.store.store_settings import MEMORY, settings_of
@@ -29,18 +31,19 @@ def follow(url: str, path: str | os.PathLike[str] | None = None, *, keys: Iterab
     timeout: seconds to wait for the first data, unless the directory holds some (StoreTimeout); None waits without
     limit, and 0 returns at once: until there is data, reads raise MasterDown. modules, settings: as for `rillet.open`.
     """
-    if isinstance(keys, str | bytes):
-        raise TypeError(f"keys is a list of globs, not one: keys=[{keys!r}]")
+    globs = [str(decode(encode_name(glob, "one of keys"))) for glob in items_of(keys, "keys", "globs")]
+    whole_number(backlog, "backlog", 0)
+    if path is not None and not isinstance(path, (str, bytes, os.PathLike)):
+        raise TypeError(f"path must be a str or a path, or None to keep the data in memory, not {path!r:.200}")
     options = options_of(url)
     if options.seeds():
         raise StoreError("a cluster has no common stream of changes: follow each of its masters (redis://host:port)")
-    seconds = None if timeout is None else seconds_in(timeout)
+    seconds = None if timeout is None else seconds_in(timeout, "timeout")
     of_modules = {name: settings.pop(name) for name in list(settings) if "." in name}
     loaded = named_modules(modules, of_modules, shared=False)
     given = settings_of(MEMORY, settings)
     if options.server.db >= given.databases:
         raise ValueError(f"the url selects database {options.server.db}; the setting databases is {given.databases}")
-    globs = list(keys)
     directory = None if path is None else FollowDirectory(os.path.expanduser(os.fsdecode(path)), globs)
     try:
         backend = FollowBackend(given, options.server, globs, directory, backlog, loaded)

@@ -26,6 +26,7 @@ from rillet.replication.filtering import KeyFilter
 from rillet.runtime.admission import READ_ONLY
 from rillet.runtime.settings import Settings
 from rillet.store.aio import AsyncStore
+from rillet.store.arguments import whole_number
 from rillet.store.backend import Execute, MemoryBackend
 from rillet.store.delivery import Stop
 from rillet.store.durations import Seconds, seconds_in
@@ -168,7 +169,7 @@ class Replica(Store):
 
     def wait(self, offset: int | ChangePosition, timeout: Seconds | None = None) -> None:
         """Wait until the data contains the stream up to an offset; StoreTimeout. StoreClosed if the store is closed."""
-        number = offset if isinstance(offset, int) else offset.offset
+        number = offset.offset if isinstance(offset, ChangePosition) else whole_number(offset, "offset")
         self._wait(lambda: self._has_reached(number), f"the offset {number}", timeout)
 
     def _has_reached(self, offset: int) -> bool:
@@ -307,7 +308,7 @@ class AsyncReplica(AsyncStore):
 
     async def wait(self, offset: int | ChangePosition, timeout: Seconds | None = None) -> None:
         """Wait until the data contains the stream up to an offset; see Replica.wait."""
-        number = offset if isinstance(offset, int) else offset.offset
+        number = offset.offset if isinstance(offset, ChangePosition) else whole_number(offset, "offset")
         await self._wait(lambda: self.synchronous._has_reached(number), f"the offset {number}", timeout)
 
     async def wait_synced(self, timeout: Seconds | None = None) -> ChangePosition:
@@ -347,7 +348,7 @@ def _named(there: ServerPosition | None) -> str:
 
 
 def _deadline(timeout: Seconds | None) -> float | None:
-    return None if timeout is None else monotonic() + seconds_in(timeout)
+    return None if timeout is None else monotonic() + seconds_in(timeout, "timeout")
 
 
 def _left(end: float | None) -> float | None:

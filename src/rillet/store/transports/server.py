@@ -51,6 +51,8 @@ _STATEFUL = frozenset((b"SELECT", b"MULTI", b"WATCH", b"AUTH", b"HELLO", b"CLIEN
 
 def options_of(url: str) -> ClientOptions:
     """Return the client's options for a url; raise StoreError if the url is malformed."""
+    if not isinstance(url, str):
+        raise TypeError(f"url must be a str, such as 'redis://localhost:6379', not {url!r:.200}")
     try:
         return ClientOptions.of(url, PATIENCE, strict=False)
     except AddressError as error:

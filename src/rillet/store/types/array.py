@@ -19,13 +19,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, TypeVar, overload
 
 from rillet.errors import CommandError
-from rillet.store.encoding import encode
-from rillet.store.types.stored_key import PAGE, StoredKey, V, integer_of, same_data
+from rillet.store.arguments import flag, integer_of, items_of, one_of, text_bytes, values_of, whole_number
+from rillet.store.encoding import pairs_of
+from rillet.store.types.stored_key import PAGE, StoredKey, V, same_data
 
 T = TypeVar("T")
 LAST = 2**64 - 2
 """The highest index."""
 Texts = str | bytes | Iterable[str | bytes]
+_PREDICATES = {"equals": b"EXACT", "contains": b"MATCH", "glob": b"GLOB", "regex": b"RE"}
 
 
 class Array(StoredKey[V]):
@@ -52,7 +54,7 @@ class Array(StoredKey[V]):
     def get(self, index: int, default: T) -> V | T: ...
     def get(self, index: int, default: Any = None) -> Any:
         """Return the value at an index, or the default (ARGET). O(1)"""
-        raw = self.store.run([b"ARGET", self.key, integer_of(index)])
+        raw = self.store.run([b"ARGET", self.key, integer_of(index, "index", 0)])
         return default if raw is None else self._decode(raw)
 
     def set_value(self, index: int, value: V) -> bool:
@@ -61,31 +63,32 @@ class Array(StoredKey[V]):
 
     def _place(self, index: int) -> bytes:
         """Return an index as an argument; a negative one counts from the length."""
-        place = index
-        if index < 0:
-            place = index + self.size()
+        place = whole_number(index, "index")
+        if place < 0:
+            place += self.size()
         if place < 0:
             raise IndexError(f"the array {self.name!r} has no index {index}")
-        return integer_of(place)
+        return b"%d" % place
 
     # -- several values ------------------------------------------------------------------------------
 
     def mget(self, indexes: Iterable[int]) -> list[V | None]:
         """Return the values at indexes, None for an empty one (ARMGET). O(indexes)"""
-        argv = [b"ARMGET", self.key, *map(integer_of, indexes)]
+        argv = [b"ARMGET", self.key, *_indexes(items_of(indexes, "indexes", "ints"))]
         return self._values(self.store.run(argv)) if len(argv) > 2 else []
 
     def update(self, values: Mapping[int, V] | Iterable[tuple[int, V]]) -> int:
         """Set the values at indexes, in one command; return how many indexes were empty (ARMSET). O(values)"""
-        pairs = values.items() if isinstance(values, Mapping) else values
+        pairs = pairs_of(values, "values")
         argv = [b"ARMSET", self.key]
         for index, value in pairs:
-            argv += [integer_of(index), self._encode(value)]
+            argv += [integer_of(index, "index", 0), self._encode(value)]
         return int(self.store.run(argv)) if len(argv) > 2 else 0
 
     def set_range(self, start: int, values: Iterable[V]) -> int:
         """Set values at the indexes from start on; return how many indexes were empty (ARSET). O(values)"""
-        argv = [b"ARSET", self.key, integer_of(start), *map(self._encode, values)]
+        argv = [b"ARSET", self.key, integer_of(start, "start", 0)]
+        argv += map(self._encode, values_of(values, "values"))
         return int(self.store.run(argv)) if len(argv) > 3 else 0
 
     def range(self, start: int, end: int) -> list[V | None]:
@@ -93,18 +96,18 @@ class Array(StoredKey[V]):
 
         Backwards if start > end. CommandError for more than a million indexes: use `items`.
         """
-        return self._values(self.store.run([b"ARGETRANGE", self.key, integer_of(start), integer_of(end)]))
+        return self._values(self.store.run([b"ARGETRANGE", self.key, *_both(start, end)]))
 
     def remove(self, *indexes: int) -> int:
         """Delete the values at indexes; return how many there were (ARDEL). O(indexes)"""
-        return int(self.store.run([b"ARDEL", self.key, *map(integer_of, indexes)])) if indexes else 0
+        return int(self.store.run([b"ARDEL", self.key, *_indexes(indexes)])) if indexes else 0
 
     def remove_range(self, start: int, end: int = LAST) -> int:
         """Delete the values from index start to end, both included; return how many there were (ARDELRANGE).
 
         O(values), whatever the distance of the indexes.
         """
-        return int(self.store.run([b"ARDELRANGE", self.key, integer_of(start), integer_of(end)]))
+        return int(self.store.run([b"ARDELRANGE", self.key, *_both(start, end)]))
 
     def clear(self) -> None:
         """Delete the key (DEL). O(n)"""
@@ -121,7 +124,7 @@ class Array(StoredKey[V]):
 
     def extend(self, values: Iterable[V]) -> None:
         """Set values at the indexes after the last insert, in one command (ARINSERT). O(values)"""
-        argv = [b"ARINSERT", self.key, *map(self._encode, values)]
+        argv = [b"ARINSERT", self.key, *map(self._encode, values_of(values, "values"))]
         if len(argv) > 2:
             self.store.run(argv)
 
@@ -132,12 +135,12 @@ class Array(StoredKey[V]):
         """
         if not values:
             raise ValueError("push at least one value")
-        return int(self.store.run([b"ARRING", self.key, integer_of(size), *map(self._encode, values)]))
+        return int(self.store.run([b"ARRING", self.key, integer_of(size, "size", 1), *map(self._encode, values)]))
 
     def last(self, count: int, *, newest_first: bool = False) -> list[V | None]:
         """Return the values at the last `count` indexes of insertion (ARLASTITEMS). O(count)"""
-        order = [b"REV"] if newest_first else []
-        return self._values(self.store.run([b"ARLASTITEMS", self.key, integer_of(count), *order]))
+        order = [b"REV"] if flag(newest_first, "newest_first") else []
+        return self._values(self.store.run([b"ARLASTITEMS", self.key, integer_of(count, "count", 0), *order]))
 
     def next_index(self) -> int | None:
         """Return the index of the next insert; None if the last index is taken (ARNEXT). O(1)"""
@@ -146,7 +149,7 @@ class Array(StoredKey[V]):
 
     def seek(self, index: int) -> bool:
         """Let the next insert be at an index; return False if there is no key (ARSEEK). O(1)"""
-        return bool(self.store.run([b"ARSEEK", self.key, integer_of(index)]))
+        return bool(self.store.run([b"ARSEEK", self.key, integer_of(index, "index", 0)]))
 
     # -- search --------------------------------------------------------------------------------------
 
@@ -158,7 +161,7 @@ class Array(StoredKey[V]):
         Each condition is a text or several. regex: POSIX extended syntax. Backwards if start > end.
         """
         conditions = _conditions(equals, contains, glob, regex, match_all, ignore_case, limit)
-        reply = self.store.run([b"ARGREP", self.key, integer_of(start), integer_of(end), *conditions])
+        reply = self.store.run([b"ARGREP", self.key, *_both(start, end), *conditions])
         return list(map(int, reply))
 
     def find_items(self, *, equals: Texts = (), contains: Texts = (), glob: Texts = (), regex: Texts = (),
@@ -166,12 +169,12 @@ class Array(StoredKey[V]):
                    limit: int | None = None) -> dict[int, V]:  # fmt: skip
         """Do `find`, and return the indexes with their values (ARGREP WITHVALUES). O(n)"""
         conditions = _conditions(equals, contains, glob, regex, match_all, ignore_case, limit)
-        argv = [b"ARGREP", self.key, integer_of(start), integer_of(end), *conditions, b"WITHVALUES"]
+        argv = [b"ARGREP", self.key, *_both(start, end), *conditions, b"WITHVALUES"]
         return {int(index): self._decode(raw) for index, raw in self.store.run(argv)}
 
     def index(self, value: V, start: int = 0, end: int = LAST) -> int:
         """Return the first index from start to end, both included, of an equal value; else ValueError (ARGREP). O(n)"""
-        argv = [b"ARGREP", self.key, integer_of(start), integer_of(end), b"EXACT", self._encode(value)]
+        argv = [b"ARGREP", self.key, *_both(start, end), b"EXACT", self._encode(value)]
         found = self.store.run([*argv, b"LIMIT", b"1"])
         if not found:
             raise ValueError(f"the array {self.name!r} does not contain {value!r}")
@@ -209,11 +212,11 @@ class Array(StoredKey[V]):
 
     def combine_bits(self, operation: Literal["and", "or", "xor"], start: int = 0, end: int = LAST) -> int | None:
         """Return the bitwise combination of the values that are numbers; None if there are none (AROP). O(n)"""
-        reply = self._operation(start, end, operation.upper().encode())
+        reply = self._operation(start, end, one_of(operation, "operation", ("and", "or", "xor")).upper().encode())
         return None if reply is None else int(reply)
 
     def _operation(self, start: int, end: int, *words: bytes) -> Any:
-        return self.store.run([b"AROP", self.key, integer_of(start), integer_of(end), *words])
+        return self.store.run([b"AROP", self.key, *_both(start, end), *words])
 
     # -- everything ----------------------------------------------------------------------------------
 
@@ -224,7 +227,7 @@ class Array(StoredKey[V]):
     def info(self, *, full: bool = False) -> dict[str, float]:
         """Return the layout of the array by the names of ARINFO; {} if there is no key. O(1), if full O(slices)"""
         try:
-            reply = self.store.run([b"ARINFO", self.key, *([b"FULL"] if full else [])])
+            reply = self.store.run([b"ARINFO", self.key, *([b"FULL"] if flag(full, "full") else [])])
         except CommandError as error:
             if str(error) != "ERR no such key":
                 raise
@@ -234,15 +237,15 @@ class Array(StoredKey[V]):
 
     def get_all(self) -> dict[int, V]:
         """Return all indexes with their values, as they are at one moment (ARSCAN). O(n)"""
-        reply = self.store.run([b"ARSCAN", self.key, b"0", integer_of(LAST)])
+        reply = self.store.run([b"ARSCAN", self.key, b"0", b"%d" % LAST])
         return {int(index): self._decode(raw) for index, raw in reply}
 
     def pages(self, start: int = 0, end: int = LAST) -> Iterator[list[tuple[int, V]]]:
         """Yield the indexes with a value and the values, in lists of a thousand; backwards if start > end (ARSCAN)."""
-        step = -1 if start > end else 1
+        step = -1 if whole_number(start, "start", 0) > whole_number(end, "end", 0) else 1
         more = True
         while more:
-            argv = [b"ARSCAN", self.key, integer_of(start), integer_of(end), b"LIMIT", integer_of(PAGE)]
+            argv = [b"ARSCAN", self.key, *_both(start, end), b"LIMIT", b"%d" % PAGE]
             page = [(int(index), self._decode(raw)) for index, raw in self.store.run(argv)]
             yield page
             more = len(page) == PAGE and page[-1][0] != end
@@ -309,18 +312,19 @@ def _conditions(equals: Texts, contains: Texts, glob: Texts, regex: Texts, match
                 limit: int | None) -> Iterator[bytes]:  # fmt: skip
     """Yield the predicates and options of ARGREP; raise ValueError if there is no predicate."""
     count = 0
-    for word, texts in ((b"EXACT", equals), (b"MATCH", contains), (b"GLOB", glob), (b"RE", regex)):
-        for text in [texts] if isinstance(texts, (str, bytes)) else texts:
+    given = {"equals": equals, "contains": contains, "glob": glob, "regex": regex}
+    for name, texts in given.items():
+        for one in [texts] if isinstance(texts, (str, bytes)) else items_of(texts, name, "texts"):
             count += 1
-            yield from (word, encode(text))
+            yield from (_PREDICATES[name], text_bytes(one, name))
     if not count:
         raise ValueError("pass a condition: equals, contains, glob or regex")
-    if match_all:
+    if flag(match_all, "match_all"):
         yield b"AND"
-    if ignore_case:
+    if flag(ignore_case, "ignore_case"):
         yield b"NOCASE"
     if limit is not None:
-        yield from (b"LIMIT", integer_of(limit))
+        yield from (b"LIMIT", integer_of(limit, "limit", 1))
 
 
 def _number(reply: Any) -> float | None:
@@ -329,6 +333,15 @@ def _number(reply: Any) -> float | None:
         return None
     number = float(reply)
     return int(reply) if reply.lstrip(b"-").isdigit() else number
+
+
+def _indexes(indexes: Iterable[int]) -> Iterator[bytes]:
+    return (integer_of(one, "one of indexes", 0) for one in indexes)
+
+
+def _both(start: int, end: int) -> tuple[bytes, bytes]:
+    """Return the first and the last index of a range as arguments."""
+    return integer_of(start, "start", 0), integer_of(end, "end", 0)
 
 
 __all__ = ["LAST", "Array"]

@@ -16,13 +16,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
+from rillet.store.arguments import integer_of, items_of, one_of, text_bytes
 from rillet.store.encoding import encode
-from rillet.store.types.stored_key import StoredKey, integer_of
+from rillet.store.types.stored_key import StoredKey, key_in
 
 Operation = Literal["and", "or", "xor", "not", "diff", "diff1", "andor", "one"]
 Overflow = Literal["wrap", "sat", "fail"]
 Unit = Literal["bit", "byte"]
 _BYTES = 8192  # of a page
+_OPERATIONS = ("and", "or", "xor", "not", "diff", "diff1", "andor", "one")
+_OVERFLOWS = ("wrap", "sat", "fail")
 
 
 class Bitmap(StoredKey[bytes]):
@@ -35,21 +38,21 @@ class Bitmap(StoredKey[bytes]):
 
     def get_value(self, offset: int) -> bool:
         """Return the bit at an offset (GETBIT). O(1)"""
-        return bool(self.store.run([b"GETBIT", self.key, integer_of(offset)]))
+        return bool(self.store.run([b"GETBIT", self.key, integer_of(offset, "offset", 0)]))
 
     def set_value(self, offset: int, bit: bool = True) -> bool:
         """Set the bit at an offset; return the old bit (SETBIT). O(1), O(new bytes) behind the end"""
-        return bool(self.store.run([b"SETBIT", self.key, integer_of(offset), b"1" if bit else b"0"]))
+        return bool(self.store.run([b"SETBIT", self.key, integer_of(offset, "offset", 0), _bit(bit)]))
 
     def get_many(self, offsets: Iterable[int]) -> list[bool]:
         """Return the bits at offsets, in one command (BITFIELD). O(offsets)"""
-        words = [word for offset in offsets for word in (b"GET", b"u1", integer_of(offset))]
+        words = [word for offset in _offsets(offsets) for word in (b"GET", b"u1", offset)]
         return list(map(bool, self.store.run([b"BITFIELD", self.key, *words]))) if words else []
 
     def set_many(self, offsets: Iterable[int], bit: bool = True) -> list[bool]:
         """Set the bits at offsets, in one command; return the old bits (BITFIELD). O(offsets)"""
-        value = b"1" if bit else b"0"
-        words = [word for offset in offsets for word in (b"SET", b"u1", integer_of(offset), value)]
+        value = _bit(bit)
+        words = [word for offset in _offsets(offsets) for word in (b"SET", b"u1", offset, value)]
         return list(map(bool, self.store.run([b"BITFIELD", self.key, *words]))) if words else []
 
     def count(self, start: int = 0, end: int = -1, *, unit: Unit = "byte") -> int:
@@ -57,16 +60,17 @@ class Bitmap(StoredKey[bytes]):
 
         A negative position counts from the end. unit="bit" needs Redis 7.0.
         """
-        return int(self.store.run([b"BITCOUNT", self.key, integer_of(start), integer_of(end), *_unit(unit)]))
+        return int(self.store.run([b"BITCOUNT", self.key, *_ends(start, end), *_unit(unit)]))
 
     def position(self, bit: bool = True, start: int = 0, end: int | None = None, *, unit: Unit = "byte") -> int | None:
         """Return the offset of the first bit of that value; None if there is none (BITPOS). O(n)
 
         start, end: the first and the last byte or bit to examine. Without an end, the bits behind the bitmap are 0.
         """
-        argv = [b"BITPOS", self.key, b"1" if bit else b"0", integer_of(start)]
-        if end is not None or unit == "bit":
-            argv += [integer_of(-1 if end is None else end), *_unit(unit)]
+        argv = [b"BITPOS", self.key, _bit(bit), integer_of(start, "start")]
+        words = _unit(unit)
+        if end is not None or words:
+            argv += [b"-1" if end is None else integer_of(end, "end"), *words]
         found = int(self.store.run(argv))
         return None if found < 0 else found
 
@@ -75,7 +79,7 @@ class Bitmap(StoredKey[bytes]):
         start, more = 0, True
         while more:
             end = start + _BYTES
-            page: bytes = self.store.run([b"GETRANGE", self.key, integer_of(start), integer_of(end - 1)])
+            page: bytes = self.store.run([b"GETRANGE", self.key, integer_of(start, "start"), b"%d" % (end - 1)])
             yield list(_ones(page, 8 * start))
             start, more = end, len(page) == _BYTES
 
@@ -87,8 +91,9 @@ class Bitmap(StoredKey[bytes]):
         diff: the bits of the first source that no other has; diff1: those of the others that the first does not have;
         andor: those of the first that another has; one: those that exactly one source has. These need Redis 8.2.
         """
-        keys = [source.key for source in sources]
-        return int(self.store.run([b"BITOP", operation.upper().encode(), self.key, *keys]))
+        keys = [key_in(source, "one of sources", Bitmap) for source in sources]
+        word = one_of(operation, "operation", _OPERATIONS)
+        return int(self.store.run([b"BITOP", word.upper().encode(), self.key, *keys]))
 
     # -- integers ------------------------------------------------------------------------------------
 
@@ -97,22 +102,24 @@ class Bitmap(StoredKey[bytes]):
 
         kind: i and u with a width, such as u8 or i64. offset: a bit, or "#3" for the fourth integer of this kind.
         """
-        return int(self.store.run([b"BITFIELD", self.key, b"GET", encode(kind), encode(offset)])[0])
+        argv = [b"BITFIELD", self.key, b"GET", text_bytes(kind, "kind"), _field_offset(offset)]
+        return int(self.store.run(argv)[0])
 
     def set_field(self, kind: str, offset: int | str, value: int, *, overflow: Overflow = "wrap") -> int | None:
         """Set the integer at an offset; return the old one, None if the new one does not fit (BITFIELD SET). O(1)"""
-        return self._field(b"SET", kind, offset, value, overflow)
+        return self._field(b"SET", kind, offset, integer_of(value, "value"), overflow)
 
     def incr_field(self, kind: str, offset: int | str, by: int = 1, *, overflow: Overflow = "wrap") -> int | None:
         """Add to the integer at an offset; return the result (BITFIELD INCRBY). O(1)
 
         overflow: wrap around, sat: keep the nearest integer that fits, or fail: change nothing and return None.
         """
-        return self._field(b"INCRBY", kind, offset, by, overflow)
+        return self._field(b"INCRBY", kind, offset, integer_of(by, "by"), overflow)
 
-    def _field(self, word: bytes, kind: str, offset: int | str, value: int, overflow: Overflow) -> int | None:
-        argv = [b"BITFIELD", self.key, b"OVERFLOW", overflow.upper().encode(), word, encode(kind), encode(offset)]
-        reply: list[int | None] = self.store.run([*argv, integer_of(value)])
+    def _field(self, word: bytes, kind: str, offset: int | str, value: bytes, overflow: Overflow) -> int | None:
+        mode = one_of(overflow, "overflow", _OVERFLOWS).upper().encode()
+        argv = [b"BITFIELD", self.key, b"OVERFLOW", mode, word, text_bytes(kind, "kind"), _field_offset(offset)]
+        reply: list[int | None] = self.store.run([*argv, value])
         return reply[0]
 
     def fields(self, *operations: tuple[Any, ...]) -> list[int | None]:
@@ -122,9 +129,13 @@ class Bitmap(StoredKey[bytes]):
         after value or by.
         """
         argv = [b"BITFIELD", self.key]
-        for name, *words in operations:
+        for operation in operations:
+            if not isinstance(operation, (tuple, list)) or not operation:
+                raise TypeError(f"one of operations must be a tuple, such as ('get', 'u8', 0), not {operation!r:.200}")
+            name, *words = operation
             if name not in _LENGTHS or len(words) not in _LENGTHS[name]:
-                raise ValueError(f"expected get, set or incr with kind, offset and value, got {(name, *words)}")
+                raise ValueError("one of operations: expected get, set or incr with kind, offset and value, got "
+                                 f"{(name, *words)!r:.200}")  # fmt: skip
             if len(words) == 4:
                 argv += [b"OVERFLOW", encode(words.pop().upper())]
             elif name != "get":
@@ -146,7 +157,7 @@ class Bitmap(StoredKey[bytes]):
 
     def set_bytes(self, data: bytes) -> None:
         """Replace the bytes of the bitmap (SET). O(n)"""
-        self.store.run([b"SET", self.key, data])
+        self.store.run([b"SET", self.key, text_bytes(data, "data")])
 
     def clear(self) -> None:
         """Delete the key (DEL). O(n)"""
@@ -183,7 +194,7 @@ _LENGTHS = {"get": (2,), "set": (3, 4), "incr": (3, 4)}
 
 def _unit(unit: Unit) -> list[bytes]:
     """Return the unit of a range as an argument; bytes are the default of every version."""
-    return [] if unit == "byte" else [b"BIT"]
+    return [] if one_of(unit, "unit", ("byte", "bit")) == "byte" else [b"BIT"]
 
 
 def _ones(data: bytes, base: int) -> Iterator[int]:
@@ -192,6 +203,27 @@ def _ones(data: bytes, base: int) -> Iterator[int]:
         for bit in range(8) if byte else ():
             if byte & 0x80 >> bit:
                 yield base + 8 * at + bit
+
+
+def _bit(bit: bool) -> bytes:
+    """Return a bit as an argument: a bool, 0 or 1."""
+    if bit not in (0, 1):
+        raise TypeError(f"bit must be True or False, not {bit!r:.200}")
+    return b"1" if bit else b"0"
+
+
+def _offsets(offsets: Iterable[int]) -> Iterator[bytes]:
+    return (integer_of(one, "one of offsets", 0) for one in items_of(offsets, "offsets", "ints"))
+
+
+def _field_offset(offset: int | str) -> bytes:
+    """Return the offset of an integer as an argument: a bit, or "#" and the number of the integer."""
+    return text_bytes(offset, "offset") if isinstance(offset, (str, bytes)) else integer_of(offset, "offset", 0)
+
+
+def _ends(start: int, end: int) -> tuple[bytes, bytes]:
+    """Return the first and the last index of a range as arguments."""
+    return integer_of(start, "start"), integer_of(end, "end")
 
 
 __all__ = ["Bitmap"]

@@ -14,13 +14,14 @@ by up to 0.5%.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Generic, Literal, NamedTuple
 
-from rillet.store.encoding import encode
-from rillet.store.types.stored_key import MISSING, StoredKey, V, integer_of
+from rillet.store.arguments import flag, integer_of, items_of, number_of, one_of, values_of
+from rillet.store.types.stored_key import MISSING, StoredKey, V, key_in
 
 Unit = Literal["m", "km", "ft", "mi"]
+_UNITS = ("m", "km", "ft", "mi")
 
 
 class Coordinates(NamedTuple):
@@ -45,14 +46,15 @@ class Geo(StoredKey[V]):
 
     def add(self, member: V, longitude: float, latitude: float) -> bool:
         """Set the position of a member; return whether it is new (GEOADD). O(log n)"""
-        argv = [b"GEOADD", self.key, encode(longitude), encode(latitude), self._encode(member)]
+        place = number_of(longitude, "longitude"), number_of(latitude, "latitude")
+        argv = [b"GEOADD", self.key, *place, self._encode(member)]
         return bool(self.store.run(argv))
 
     def update(self, places: Iterable[tuple[V, float, float]]) -> int:
         """Set the positions of (member, longitude, latitude) in one command; return how many are new (GEOADD)."""
         argv = [b"GEOADD", self.key]
-        for member, longitude, latitude in places:
-            argv += (encode(longitude), encode(latitude), self._encode(member))
+        for member, longitude, latitude in _places(places):
+            argv += (number_of(longitude, "longitude"), number_of(latitude, "latitude"), self._encode(member))
         return int(self.store.run(argv)) if len(argv) > 2 else 0
 
     def position(self, member: V) -> Coordinates | None:
@@ -62,7 +64,7 @@ class Geo(StoredKey[V]):
 
     def positions(self, members: Iterable[V]) -> list[Coordinates | None]:
         """Return the positions of members in order, None for a missing one (GEOPOS). O(members)"""
-        argv = [b"GEOPOS", self.key, *map(self._encode, members)]
+        argv = [b"GEOPOS", self.key, *map(self._encode, values_of(members, "members"))]
         return list(map(_position, self.store.run(argv))) if len(argv) > 2 else []
 
     def geohash(self, member: V) -> str | None:
@@ -72,7 +74,8 @@ class Geo(StoredKey[V]):
 
     def distance(self, one: V, other: V, unit: Unit = "m") -> float | None:
         """Return the distance of two members, None if one is missing (GEODIST). O(1)"""
-        found = self.store.run([b"GEODIST", self.key, self._encode(one), self._encode(other), encode(unit)])
+        name = one_of(unit, "unit", _UNITS).encode()
+        found = self.store.run([b"GEODIST", self.key, self._encode(one), self._encode(other), name])
         return None if found is None else float(found)
 
     def search(self, *, member: V = MISSING, at: tuple[float, float] | None = None, radius: float | None = None,
@@ -98,8 +101,8 @@ class Geo(StoredKey[V]):
         distances: store distances as scores instead of positions; read them with `store.zset(target.key)`.
         """
         words = self._search(member, at, radius, box, unit, count, any, farthest)
-        argv = [b"GEOSEARCHSTORE", target.key, self.key, *words]
-        return int(self.store.run([*argv, b"STOREDIST"] if distances else argv))
+        argv = [b"GEOSEARCHSTORE", key_in(target, "target", Geo), self.key, *words]
+        return int(self.store.run([*argv, b"STOREDIST"] if flag(distances, "distances") else argv))
 
     def remove(self, *members: V) -> int:
         """Remove members; return how many existed (ZREM). O(log n) each"""
@@ -117,18 +120,37 @@ class Geo(StoredKey[V]):
             raise ValueError("pass member or at")
         if (radius is None) == (box is None):
             raise ValueError("pass radius or box")
-        if any and count is None:
+        if flag(any, "any") and count is None:
             raise ValueError("any needs a count")
-        words = [b"FROMMEMBER", self._encode(member)] if at is None else [b"FROMLONLAT", *map(encode, at)]
-        words += [b"BYBOX", *map(encode, box)] if box is not None else [b"BYRADIUS", encode(radius)]
-        words.append(encode(unit))
+        if at is None:
+            words = [b"FROMMEMBER", self._encode(member)]
+        else:
+            words = [b"FROMLONLAT", *_pair(at, "at", "(longitude, latitude)")]
+        if box is not None:
+            words += [b"BYBOX", *_pair(box, "box", "(width, height)")]
+        else:
+            words += [b"BYRADIUS", number_of(radius, "radius")]
+        words.append(one_of(unit, "unit", _UNITS).encode())
         if not any:
-            words.append(b"DESC" if farthest else b"ASC")
+            words.append(b"DESC" if flag(farthest, "farthest") else b"ASC")
         if count is not None:
-            words += [b"COUNT", integer_of(count)]
+            words += [b"COUNT", integer_of(count, "count", 1)]
         if any:
             words.append(b"ANY")
         return words
+
+
+def _pair(pair: Any, name: str, parts: str) -> Iterator[bytes]:
+    if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+        raise TypeError(f"{name} must be {parts}, not {pair!r:.200}")
+    return (number_of(one, name) for one in pair)
+
+
+def _places(places: Iterable[tuple[Any, float, float]]) -> Iterator[tuple[Any, float, float]]:
+    for place in items_of(places, "places", "(member, longitude, latitude)"):
+        if not isinstance(place, (tuple, list)) or len(place) != 3:
+            raise TypeError(f"each of places must be (member, longitude, latitude), not {place!r:.200}")
+        yield place[0], place[1], place[2]
 
 
 def _position(reply: Any) -> Coordinates | None:

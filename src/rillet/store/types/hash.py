@@ -1,6 +1,6 @@
 """Hash: fields and values under one key, with the interface of a dict.
 
-    prices = store.hash("prices", codec=text_of(Decimal))
+    prices = store.hash("prices", codec=text_bytes(Decimal))
     prices["apple"] = Decimal("1.20")           HSET
     prices.update(pear="2.00", plum="0.80")     one HSET
     prices.setdefault("apple", Decimal(1))      HSETNX and HGET: atomic
@@ -26,13 +26,14 @@ from collections.abc import ItemsView, Iterable, Iterator, Mapping, MutableMappi
 from datetime import datetime, timedelta
 from typing import Any, TypeVar, overload
 
-from rillet.store.encoding import decode, encode, encode_name, pairs_of
+from rillet.store.arguments import flag, integer_of, items_of, number_of
+from rillet.store.durations import milliseconds_in
+from rillet.store.encoding import decode, encode_name, pairs_of
 from rillet.store.types.stored_key import (
     MISSING,
     StoredKey,
     V,
-    integer_of,
-    milliseconds_of,
+    expiry_of,
     replies_of,
     same_data,
     transaction,
@@ -54,14 +55,14 @@ class Hash(StoredKey[V], MutableMapping[str, V]):
 
     def get_value(self, field: Name) -> V:
         """Return the value of a field; KeyError if there is none (HGET). O(1)"""
-        raw = self.store.run([b"HGET", self.key, encode_name(field)])
+        raw = self.store.run([b"HGET", self.key, encode_name(field, "field")])
         if raw is None:
             raise KeyError(field)
         return self._decode(raw)
 
     def set_value(self, field: Name, value: V) -> bool:
         """Set a field; return whether it is new (HSET). O(1)"""
-        return bool(self.store.run([b"HSET", self.key, encode_name(field), self._encode(value)]))
+        return bool(self.store.run([b"HSET", self.key, encode_name(field, "field"), self._encoded(field, value)]))
 
     @overload
     def get(self, field: Name, default: None = None, /) -> V | None: ...
@@ -71,12 +72,12 @@ class Hash(StoredKey[V], MutableMapping[str, V]):
     def get(self, field: Name, default: T, /) -> V | T: ...
     def get(self, field: Name, default: Any = None, /) -> Any:
         """Return the value of a field, or the default (HGET). O(1)"""
-        raw = self.store.run([b"HGET", self.key, encode_name(field)])
+        raw = self.store.run([b"HGET", self.key, encode_name(field, "field")])
         return default if raw is None else self._decode(raw)
 
     def setdefault(self, field: Name, default: V) -> V:
         """Set a field if it is missing; return its value (HSETNX, HGET). Atomic. O(1)"""
-        name, value = encode_name(field), self._encode(default)
+        name, value = encode_name(field, "field"), self._encoded(field, default)
         raw = None
         while raw is None:  # another client may delete the field between the two commands
             _, raw = self.store.run_many([[b"HSETNX", self.key, name, value], [b"HGET", self.key, name]])
@@ -84,13 +85,20 @@ class Hash(StoredKey[V], MutableMapping[str, V]):
 
     def add(self, field: Name, value: V) -> bool:
         """Set a field only if it is missing; return whether it was (HSETNX). O(1)"""
-        return bool(self.store.run([b"HSETNX", self.key, encode_name(field), self._encode(value)]))
+        argv = [b"HSETNX", self.key, encode_name(field, "field"), self._encoded(field, value)]
+        return bool(self.store.run(argv))
+
+    def _encoded(self, field: Name, value: V) -> bytes:
+        try:
+            return self._encode(value)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"the value of the field {field!r} of the {error}") from None
 
     def contains(self, field: object) -> bool:
         """Return whether a field exists (HEXISTS). O(1)"""
         if not isinstance(field, (str, bytes)):
             return False
-        return bool(self.store.run([b"HEXISTS", self.key, encode_name(field)]))
+        return bool(self.store.run([b"HEXISTS", self.key, encode_name(field, "field")]))
 
     @overload
     def pop(self, field: Name, /) -> V: ...
@@ -100,7 +108,7 @@ class Hash(StoredKey[V], MutableMapping[str, V]):
     def pop(self, field: Name, default: T, /) -> V | T: ...
     def pop(self, field: Name, default: Any = MISSING, /) -> Any:
         """Remove a field and return its value, or the default; KeyError without one (HGET, HDEL in MULTI). O(1)"""
-        name = encode_name(field)
+        name = encode_name(field, "field")
         commands = transaction([b"HGET", self.key, name], [b"HDEL", self.key, name])
         raw, _ = replies_of(self.store.run_many(commands))
         if raw is None and default is MISSING:
@@ -124,17 +132,18 @@ class Hash(StoredKey[V], MutableMapping[str, V]):
 
     def incr(self, field: Name, by: int = 1) -> int:
         """Add to the integer in a field, 0 if missing; return the result (HINCRBY). O(1)"""
-        return int(self.store.run([b"HINCRBY", self.key, encode_name(field), integer_of(by)]))
+        return int(self.store.run([b"HINCRBY", self.key, encode_name(field, "field"), integer_of(by, "by")]))
 
     def incr_float(self, field: Name, by: float) -> float:
         """Add to the number in a field, 0 if missing; return the result (HINCRBYFLOAT). O(1)"""
-        return float(self.store.run([b"HINCRBYFLOAT", self.key, encode_name(field), encode(by)]))
+        argv = [b"HINCRBYFLOAT", self.key, encode_name(field, "field"), number_of(by, "by")]
+        return float(self.store.run(argv))
 
     # -- several fields ------------------------------------------------------------------------------
 
     def mget(self, fields: Iterable[Name]) -> list[V | None]:
         """Return the values of several fields in order, None for a missing one (HMGET). O(fields)"""
-        names = [encode_name(field) for field in fields]
+        names = [encode_name(field, "field") for field in items_of(fields, "fields", "names")]
         if not names:
             return []
         raws = self.store.run([b"HMGET", self.key, *names])
@@ -144,13 +153,14 @@ class Hash(StoredKey[V], MutableMapping[str, V]):
         """Set fields from a mapping, from pairs, or from keyword arguments, in one command (HSET). O(fields)"""
         argv = [b"HSET", self.key]
         for field, value in (*pairs_of(fields), *more.items()):
-            argv += (encode_name(field), self._encode(value))
+            argv += (encode_name(field, "a field"), self._encoded(field, value))
         if len(argv) > 2:
             self.store.run(argv)
 
     def remove(self, *fields: Name) -> int:
         """Remove fields; return how many existed (HDEL). O(fields)"""
-        return int(self.store.run([b"HDEL", self.key, *map(encode_name, fields)])) if fields else 0
+        names = [encode_name(field, "one of fields") for field in fields]
+        return int(self.store.run([b"HDEL", self.key, *names])) if names else 0
 
     def clear(self) -> None:
         """Delete the key (DEL). O(fields)"""
@@ -170,15 +180,16 @@ class Hash(StoredKey[V], MutableMapping[str, V]):
         nx: only if no field exists; xx: only if all of them exist. O(fields)
         """
         argv = [b"HSETEX", self.key, *_options(expire, expire_at, keep_expiry, nx, xx)]
-        pairs = [(encode_name(field), self._encode(value)) for field, value in pairs_of(values)]
-        argv += (b"FIELDS", integer_of(len(pairs)))
+        given = pairs_of(values, "values")
+        pairs = [(encode_name(field, "a field"), self._encoded(field, value)) for field, value in given]
+        argv += (b"FIELDS", b"%d" % len(pairs))
         for pair in pairs:
             argv += pair
         return bool(self.store.run(argv)) if pairs else True
 
     def get_and_expire(self, fields: Iterable[Name], seconds: float | timedelta | None) -> list[V | None]:
         """Return the values of fields in order, and let the fields expire after that time, never if None (HGETEX)."""
-        expiry = [b"PERSIST"] if seconds is None else [b"PX", milliseconds_of(seconds)]
+        expiry = [b"PERSIST"] if seconds is None else [b"PX", expiry_of(seconds, "seconds")]
         return self._values_of([b"HGETEX", self.key, *expiry], fields)
 
     def get_and_delete(self, fields: Iterable[Name]) -> list[V | None]:
@@ -186,10 +197,10 @@ class Hash(StoredKey[V], MutableMapping[str, V]):
         return self._values_of([b"HGETDEL", self.key], fields)
 
     def _values_of(self, head: list[bytes], fields: Iterable[Name]) -> list[V | None]:
-        names = [encode_name(field) for field in fields]
+        names = [encode_name(field, "field") for field in items_of(fields, "fields", "names")]
         if not names:
             return []
-        raws = self.store.run([*head, b"FIELDS", integer_of(len(names)), *names])
+        raws = self.store.run([*head, b"FIELDS", b"%d" % len(names), *names])
         return [None if raw is None else self._decode(raw) for raw in raws]
 
     def expire_field(self, field: Name, seconds: float | timedelta) -> bool:
@@ -197,11 +208,11 @@ class Hash(StoredKey[V], MutableMapping[str, V]):
 
         A time of 0 removes the field.
         """
-        return self._field_result(b"HPEXPIRE", field, milliseconds_of(seconds)) > 0
+        return self._field_result(b"HPEXPIRE", field, milliseconds_in(seconds, "seconds")) > 0
 
     def expire_field_at(self, field: Name, moment: datetime) -> bool:
         """Let a field expire at a time with a zone; return whether it exists (HPEXPIREAT). O(1)"""
-        return self._field_result(b"HPEXPIREAT", field, unix_milliseconds_of(moment)) > 0
+        return self._field_result(b"HPEXPIREAT", field, unix_milliseconds_of(moment, "moment")) > 0
 
     def persist_field(self, field: Name) -> bool:
         """Remove the expiry of a field; return whether it had one (HPERSIST). O(1)"""
@@ -209,11 +220,11 @@ class Hash(StoredKey[V], MutableMapping[str, V]):
 
     def field_ttl(self, field: Name) -> float | None:
         """Return the seconds until a field expires, None without an expiry; KeyError if there is no field (HPTTL)."""
-        return ttl_of(self._field_result(b"HPTTL", field), encode_name(field))
+        return ttl_of(self._field_result(b"HPTTL", field), encode_name(field, "field"))
 
     def _field_result(self, command: bytes, field: Name, *time: bytes) -> int:
         """Return the number with which a command replies for one field."""
-        return int(self.store.run([command, self.key, *time, b"FIELDS", b"1", encode_name(field)])[0])
+        return int(self.store.run([command, self.key, *time, b"FIELDS", b"1", encode_name(field, "field")])[0])
 
     # -- all fields ----------------------------------------------------------------------------------
 
@@ -294,16 +305,16 @@ class _Values(ValuesView[V]):
 def _options(expire: float | timedelta | None, expire_at: datetime | None, keep_expiry: bool, nx: bool,
              xx: bool) -> Iterator[bytes]:  # fmt: skip
     """Yield the options of HSETEX; raise ValueError for more than one expiry, or nx with xx."""
-    if (expire is not None) + (expire_at is not None) + keep_expiry > 1:
+    if (expire is not None) + (expire_at is not None) + flag(keep_expiry, "keep_expiry") > 1:
         raise ValueError("pass one of expire, expire_at and keep_expiry")
-    if nx and xx:
+    if flag(nx, "nx") & flag(xx, "xx"):
         raise ValueError("pass nx or xx, not both: fields that must exist and not exist are never set")
     if nx or xx:
         yield b"FNX" if nx else b"FXX"
     if expire is not None:
-        yield from (b"PX", milliseconds_of(expire))
+        yield from (b"PX", expiry_of(expire, "expire"))
     if expire_at is not None:
-        yield from (b"PXAT", unix_milliseconds_of(expire_at))
+        yield from (b"PXAT", unix_milliseconds_of(expire_at, "expire_at"))
     if keep_expiry:
         yield b"KEEPTTL"
 

@@ -12,10 +12,11 @@ The elements themselves are not stored. The codec makes their bytes: equal bytes
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from rillet.store.types.stored_key import StoredKey, V
+from rillet.store.arguments import values_of
+from rillet.store.types.stored_key import StoredKey, V, key_in
 
 
 class HyperLogLog(StoredKey[V]):
@@ -29,15 +30,19 @@ class HyperLogLog(StoredKey[V]):
 
     def update(self, elements: Iterable[V]) -> bool:
         """Add the elements of an iterable in one command; return whether the count may have changed (PFADD)."""
-        return bool(self.store.run([b"PFADD", self.key, *map(self._encode, elements)]))
+        return self.add(*values_of(elements, "elements"))
 
     def count(self, *others: HyperLogLog[Any]) -> int:
         """Estimate the number of different elements of this key, or of this and others together (PFCOUNT). O(1)"""
-        return int(self.store.run([b"PFCOUNT", self.key, *(one.key for one in others)]))
+        return int(self.store.run([b"PFCOUNT", self.key, *_keys(others)]))
 
     def merge(self, *others: HyperLogLog[Any]) -> None:
         """Add the elements of others, creating the key (PFMERGE). O(others)"""
-        self.store.run([b"PFMERGE", self.key, *(one.key for one in others)])
+        self.store.run([b"PFMERGE", self.key, *_keys(others)])
+
+
+def _keys(others: Iterable[HyperLogLog[Any]]) -> Iterator[bytes]:
+    return (key_in(one, "one of others", HyperLogLog) for one in others)
 
 
 __all__ = ["HyperLogLog"]

@@ -22,12 +22,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, TypeVar, overload
 
 from rillet.errors import CommandError
+from rillet.store.arguments import integer_of, one_of, values_of, whole_number
 from rillet.store.durations import Seconds
 from rillet.store.types.sortable import Sortable
-from rillet.store.types.stored_key import MISSING, PAGE, V, integer_of, same_data, seconds_of
+from rillet.store.types.stored_key import MISSING, PAGE, V, key_in, same_data, seconds_of
 
 T = TypeVar("T")
 End = Literal["left", "right"]
+_LISTS_ENDS = ("left", "right")
 
 
 class List(Sortable[V], Sequence[V]):
@@ -48,13 +50,13 @@ class List(Sortable[V], Sequence[V]):
 
     def extend(self, values: Iterable[V]) -> None:
         """Add values at the right end, in one command (RPUSH). O(values)"""
-        argv = [b"RPUSH", self.key, *map(self._encode, values)]
+        argv = [b"RPUSH", self.key, *map(self._encode, values_of(values, "values"))]
         if len(argv) > 2:
             self.store.run(argv)
 
     def extendleft(self, values: Iterable[V]) -> None:
         """Add values at the left end, one after the other, so that the last one is first (LPUSH). O(values)"""
-        argv = [b"LPUSH", self.key, *map(self._encode, values)]
+        argv = [b"LPUSH", self.key, *map(self._encode, values_of(values, "values"))]
         if len(argv) > 2:
             self.store.run(argv)
 
@@ -79,11 +81,11 @@ class List(Sortable[V], Sequence[V]):
 
     def pop_many(self, count: int) -> list[V]:
         """Remove up to `count` values from the right end; return them, the last one first (RPOP). O(count)"""
-        return list(map(self._decode, self.store.run([b"RPOP", self.key, integer_of(count)]) or ()))
+        return list(map(self._decode, self.store.run([b"RPOP", self.key, integer_of(count, "count", 0)]) or ()))
 
     def popleft_many(self, count: int) -> list[V]:
         """Remove up to `count` values from the left end; return them (LPOP). O(count)"""
-        return list(map(self._decode, self.store.run([b"LPOP", self.key, integer_of(count)]) or ()))
+        return list(map(self._decode, self.store.run([b"LPOP", self.key, integer_of(count, "count", 0)]) or ()))
 
     def move(
         self, to: List[V], source: End = "left", target: End = "right", *, block: Seconds | None = None
@@ -92,9 +94,10 @@ class List(Sortable[V], Sequence[V]):
 
         If this list is empty, wait `block` seconds (0: without limit), then return None.
         """
-        argv = [b"LMOVE", self.key, to.key, source.upper().encode(), target.upper().encode()]
+        ends = one_of(source, "source", _LISTS_ENDS), one_of(target, "target", _LISTS_ENDS)
+        argv = [b"LMOVE", self.key, key_in(to, "to", List), *(end.upper().encode() for end in ends)]
         if block is not None:
-            argv = [b"BLMOVE", *argv[1:], seconds_of(block)]
+            argv = [b"BLMOVE", *argv[1:], seconds_of(block, "block")]
         raw = self.store.run(argv)
         return None if raw is None else self._decode(raw)
 
@@ -109,7 +112,7 @@ class List(Sortable[V], Sequence[V]):
 
     def get_value(self, index: int) -> V:
         """Return the value at an index, which may be negative; IndexError beyond the ends (LINDEX). O(index)"""
-        raw = self.store.run([b"LINDEX", self.key, integer_of(index)])
+        raw = self.store.run([b"LINDEX", self.key, integer_of(index, "index")])
         if raw is None:
             raise IndexError(f"the list {self.name!r} has no index {index}")
         return self._decode(raw)
@@ -117,7 +120,7 @@ class List(Sortable[V], Sequence[V]):
     def set_value(self, index: int, value: V) -> None:
         """Replace the value at an index; IndexError beyond the ends (LSET). O(index)"""
         try:
-            self.store.run([b"LSET", self.key, integer_of(index), self._encode(value)])
+            self.store.run([b"LSET", self.key, integer_of(index, "index"), self._encode(value)])
         except CommandError as error:
             if str(error) not in ("ERR index out of range", "ERR no such key"):
                 raise
@@ -125,11 +128,11 @@ class List(Sortable[V], Sequence[V]):
 
     def range(self, start: int = 0, end: int = -1) -> list[V]:
         """Return the values from index start to end, both included; -1 is the last (LRANGE). O(start + returned)"""
-        return list(map(self._decode, self.store.run([b"LRANGE", self.key, integer_of(start), integer_of(end)])))
+        return list(map(self._decode, self.store.run([b"LRANGE", self.key, *_ends(start, end)])))
 
     def trim(self, start: int, end: int) -> None:
         """Keep only the values from index start to index end, both included (LTRIM). O(removed)"""
-        self.store.run([b"LTRIM", self.key, integer_of(start), integer_of(end)])
+        self.store.run([b"LTRIM", self.key, *_ends(start, end)])
 
     def insert_before(self, pivot: V, value: V) -> int:
         """Insert a value before the first value that equals pivot; return the length (LINSERT). O(n)
@@ -151,7 +154,7 @@ class List(Sortable[V], Sequence[V]):
 
     def remove(self, value: V, count: int = 1) -> int:
         """Remove the first `count` equal values, from the right if negative, all if 0; return how many (LREM). O(n)"""
-        return int(self.store.run([b"LREM", self.key, integer_of(count), self._encode(value)]))
+        return int(self.store.run([b"LREM", self.key, integer_of(count, "count"), self._encode(value)]))
 
     def index(self, value: V, start: int = 0, stop: int | None = None) -> int:
         """Return the index of the first equal value; ValueError if there is none (LPOS). O(n)
@@ -161,7 +164,8 @@ class List(Sortable[V], Sequence[V]):
         if start == 0 and stop is None:
             found = self.store.run([b"LPOS", self.key, self._encode(value)])
         else:
-            found = _position(self.range(), value, start, stop)
+            first, last = whole_number(start, "start"), None if stop is None else whole_number(stop, "stop")
+            found = _position(self.range(), value, first, last)
         if found is None:
             raise ValueError(f"the list {self.name!r} does not contain {value!r}")
         return int(found)
@@ -194,7 +198,7 @@ class List(Sortable[V], Sequence[V]):
         """Yield all values in order, in lists of a thousand (LRANGE)."""
         start, more = 0, True
         while more:
-            raws = self.store.run([b"LRANGE", self.key, integer_of(start), integer_of(start + PAGE - 1)])
+            raws = self.store.run([b"LRANGE", self.key, integer_of(start, "start"), b"%d" % (start + PAGE - 1)])
             yield list(map(self._decode, raws))
             start, more = start + PAGE, len(raws) == PAGE
 
@@ -250,4 +254,9 @@ def _position(values: list[Any], value: object, start: int, stop: int | None) ->
 
 def _pop_arguments(command: bytes, key: bytes, block: Seconds | None) -> list[bytes]:
     """Return the command that pops, or its blocking form."""
-    return [command, key] if block is None else [b"B" + command, key, seconds_of(block)]
+    return [command, key] if block is None else [b"B" + command, key, seconds_of(block, "block")]
+
+
+def _ends(start: int, end: int) -> tuple[bytes, bytes]:
+    """Return the first and the last index of a range as arguments."""
+    return integer_of(start, "start"), integer_of(end, "end")

@@ -21,8 +21,9 @@ from collections.abc import Iterable, Iterator, MutableSet
 from collections.abc import Set as AbstractSet
 from typing import Any, TypeVar
 
+from rillet.store.arguments import integer_of, values_of
 from rillet.store.types.sortable import Sortable
-from rillet.store.types.stored_key import V, integer_of, same_data
+from rillet.store.types.stored_key import V, key_in, same_data
 
 T = TypeVar("T")
 
@@ -58,7 +59,7 @@ class Set(Sortable[V], MutableSet[V]):
 
     def contains_many(self, values: Iterable[V]) -> list[bool]:
         """Return for each value whether it is a member (SMISMEMBER). O(values)"""
-        argv = [b"SMISMEMBER", self.key, *map(self._encode, values)]
+        argv = [b"SMISMEMBER", self.key, *map(self._encode, values_of(values, "values"))]
         return [bool(reply) for reply in self.store.run(argv)] if len(argv) > 2 else []
 
     def pop(self) -> V:
@@ -70,7 +71,7 @@ class Set(Sortable[V], MutableSet[V]):
 
     def pop_many(self, count: int) -> set[V]:
         """Remove up to `count` random members and return them (SPOP). O(count)"""
-        return set(map(self._decode, self.store.run([b"SPOP", self.key, integer_of(count)])))
+        return set(map(self._decode, self.store.run([b"SPOP", self.key, integer_of(count, "count", 0)])))
 
     def random(self) -> V | None:
         """Return a random member, which stays; None if the set is empty (SRANDMEMBER). O(1)"""
@@ -79,13 +80,11 @@ class Set(Sortable[V], MutableSet[V]):
 
     def random_many(self, count: int) -> list[V]:
         """Return up to `count` different random members, which stay (SRANDMEMBER). O(count)"""
-        if count < 0:
-            raise ValueError(f"count must not be negative, got {count}")
-        return list(map(self._decode, self.store.run([b"SRANDMEMBER", self.key, integer_of(count)])))
+        return list(map(self._decode, self.store.run([b"SRANDMEMBER", self.key, integer_of(count, "count", 0)])))
 
     def move(self, value: V, to: Set[V]) -> bool:
         """Move a member to another set of the same store; return whether it existed (SMOVE). Atomic. O(1)"""
-        return bool(self.store.run([b"SMOVE", self.key, to.key, self._encode(value)]))
+        return bool(self.store.run([b"SMOVE", self.key, key_in(to, "to", Set), self._encode(value)]))
 
     def clear(self) -> None:
         """Delete the key (DEL). O(members)"""
@@ -185,7 +184,7 @@ class Set(Sortable[V], MutableSet[V]):
         """Return the others, with the members of each Set as a set of this process."""
         operands: list[Iterable[T]] = []
         for other in others:
-            operands.append(other.members() if isinstance(other, Set) else other)
+            operands.append(other.members() if isinstance(other, Set) else values_of(other, "another set"))
         return operands
 
     def _combined(self, command: bytes, others: Iterable[Any]) -> set[V]:

@@ -15,8 +15,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from rillet.store.arguments import flag, integer_of, whole_number
 from rillet.store.encoding import decode, encode_name
-from rillet.store.types.stored_key import StoredKey, V, integer_of
+from rillet.store.types.stored_key import StoredKey, V, key_in
 
 if TYPE_CHECKING:
     from rillet.store.types.list import List
@@ -55,7 +56,8 @@ class Sortable(StoredKey[V]):
 
         A key or field that does not exist is stored as an empty text.
         """
-        argv = [b"SORT", self.key, *_options(by, start, count, descending, alpha), *_patterns(get), b"STORE", to.key]
+        argv = [b"SORT", self.key, *_options(by, start, count, descending, alpha), *_patterns(get)]
+        argv += (b"STORE", key_in(to, "to", Sortable))
         return int(self.store.run(argv))
 
 
@@ -63,19 +65,20 @@ def _options(by: str | bytes | None, start: int, count: int | None, descending: 
              alpha: bool) -> Iterator[bytes]:  # fmt: skip
     """Yield the options of SORT."""
     if by is not None:
-        yield from (b"BY", encode_name(by))
-    if start or count is not None:
-        yield from (b"LIMIT", integer_of(start), b"-1" if count is None else integer_of(count))
-    if descending:
+        yield from (b"BY", encode_name(by, "by"))
+    first = whole_number(start, "start", 0)
+    if first or count is not None:
+        yield from (b"LIMIT", b"%d" % first, b"-1" if count is None else integer_of(count, "count", 0))
+    if flag(descending, "descending"):
         yield b"DESC"
-    if alpha:
+    if flag(alpha, "alpha"):
         yield b"ALPHA"
 
 
 def _patterns(get: Iterable[str | bytes]) -> Iterator[bytes]:
     """Yield a GET for each pattern."""
     for pattern in get:
-        yield from (b"GET", encode_name(pattern))
+        yield from (b"GET", encode_name(pattern, "one of get"))
 
 
 __all__ = ["Sortable"]

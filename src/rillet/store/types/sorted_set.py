@@ -21,22 +21,15 @@ from collections.abc import ItemsView, Iterable, Iterator, Mapping, MutableMappi
 from itertools import chain
 from typing import Any, TypeVar, overload
 
+from rillet.store.arguments import flag, integer_of, lex_bound, number_of, score_bound, values_of, whole_number
 from rillet.store.durations import Seconds
-from rillet.store.encoding import encode, pairs_of
+from rillet.store.encoding import pairs_of
 from rillet.store.types.sortable import Sortable
-from rillet.store.types.stored_key import (
-    MISSING,
-    PAGE,
-    V,
-    integer_of,
-    replies_of,
-    same_data,
-    seconds_of,
-    transaction,
-)
+from rillet.store.types.stored_key import MISSING, PAGE, V, replies_of, same_data, seconds_of, transaction
 
 T = TypeVar("T")
 Bound = float | str | bytes
+_FLAGS = {"nx": b"NX", "xx": b"XX", "gt": b"GT", "lt": b"LT", "changed": b"CH"}
 
 
 class SortedSet(Sortable[V], MutableMapping[V, float]):
@@ -56,7 +49,7 @@ class SortedSet(Sortable[V], MutableMapping[V, float]):
 
     def set_value(self, member: V, score: float) -> bool:
         """Set the score of a member; return whether it is new (ZADD). O(log n)"""
-        return bool(self.store.run([b"ZADD", self.key, encode(score), self._encode(member)]))
+        return bool(self.store.run([b"ZADD", self.key, _score(score, member), self._encode(member)]))
 
     @overload
     def get(self, member: V, default: None = None, /) -> float | None: ...
@@ -73,7 +66,7 @@ class SortedSet(Sortable[V], MutableMapping[V, float]):
         """Add a member if it is missing; return its score (ZADD NX, ZSCORE). Atomic. O(log n)"""
         name, score = self._encode(member), None
         while score is None:  # another client may remove the member between the two commands
-            add = [b"ZADD", self.key, b"NX", encode(default), name]
+            add = [b"ZADD", self.key, b"NX", number_of(default, "default", finite=False), name]
             _, score = self.store.run_many([add, [b"ZSCORE", self.key, name]])
         return float(score)
 
@@ -86,11 +79,12 @@ class SortedSet(Sortable[V], MutableMapping[V, float]):
 
     def incr(self, member: V, by: float = 1.0) -> float:
         """Add to the score of a member, 0 if missing; return the result (ZINCRBY). O(log n)"""
-        return float(self.store.run([b"ZINCRBY", self.key, encode(by), self._encode(member)]))
+        argv = [b"ZINCRBY", self.key, number_of(by, "by", finite=False), self._encode(member)]
+        return float(self.store.run(argv))
 
     def rank(self, member: V, *, reverse: bool = False) -> int | None:
         """Return the position of a member, 0 for the lowest score; None if missing (ZRANK, ZREVRANK). O(log n)"""
-        command = b"ZREVRANK" if reverse else b"ZRANK"
+        command = b"ZREVRANK" if flag(reverse, "reverse") else b"ZRANK"
         rank: int | None = self.store.run([command, self.key, self._encode(member)])
         return rank
 
@@ -117,20 +111,20 @@ class SortedSet(Sortable[V], MutableMapping[V, float]):
 
         nx: only add; xx: only update; gt, lt: update only to a higher or lower score; changed: count updates too.
         """
-        flags = ((nx, b"NX"), (xx, b"XX"), (gt, b"GT"), (lt, b"LT"), (changed, b"CH"))
-        argv = [b"ZADD", self.key, *(word for wanted, word in flags if wanted)]
+        flags = {"nx": nx, "xx": xx, "gt": gt, "lt": lt, "changed": changed}
+        argv = [b"ZADD", self.key, *(_FLAGS[name] for name, wanted in flags.items() if flag(wanted, name))]
         size = len(argv)
-        for member, score in pairs_of(members):
-            argv += (encode(score), self._encode(member))
+        for member, score in pairs_of(members, "members"):
+            argv += (_score(score, member), self._encode(member))
         return int(self.store.run(argv)) if len(argv) > size else 0
 
     def update(self, members: Any = (), /, **more: float) -> None:
         """Set the scores of members from a mapping, pairs, or keyword arguments, in one command (ZADD)."""
-        self.add(chain(pairs_of(members), pairs_of(more)))
+        self.add(chain(pairs_of(members, "members"), pairs_of(more)))
 
     def mget(self, members: Iterable[V]) -> list[float | None]:
         """Return the scores of several members in order, None for a missing one (ZMSCORE). O(members)"""
-        argv = [b"ZMSCORE", self.key, *map(self._encode, members)]
+        argv = [b"ZMSCORE", self.key, *map(self._encode, values_of(members, "members"))]
         scores = self.store.run(argv) if len(argv) > 2 else []
         return [None if score is None else float(score) for score in scores]
 
@@ -140,15 +134,15 @@ class SortedSet(Sortable[V], MutableMapping[V, float]):
 
     def remove_range(self, start: int, end: int) -> int:
         """Remove the members from rank start to rank end; return how many (ZREMRANGEBYRANK). O(log n + removed)"""
-        return int(self.store.run([b"ZREMRANGEBYRANK", self.key, integer_of(start), integer_of(end)]))
+        return int(self.store.run([b"ZREMRANGEBYRANK", self.key, *_ends(start, end)]))
 
     def remove_range_by_score(self, low: Bound = "-inf", high: Bound = "+inf") -> int:
         """Remove the members with scores from low to high; return how many (ZREMRANGEBYSCORE). O(log n + removed)"""
-        return int(self.store.run([b"ZREMRANGEBYSCORE", self.key, encode(low), encode(high)]))
+        return int(self.store.run([b"ZREMRANGEBYSCORE", self.key, *_scores(low, high)]))
 
     def remove_range_by_lex(self, low: str | bytes = "-", high: str | bytes = "+") -> int:
         """Remove the members from low to high; see range_by_lex (ZREMRANGEBYLEX). O(log n + removed)"""
-        return int(self.store.run([b"ZREMRANGEBYLEX", self.key, encode(low), encode(high)]))
+        return int(self.store.run([b"ZREMRANGEBYLEX", self.key, *_members(low, high)]))
 
     def clear(self) -> None:
         """Delete the key (DEL). O(members)"""
@@ -160,11 +154,11 @@ class SortedSet(Sortable[V], MutableMapping[V, float]):
 
     def count(self, low: Bound = "-inf", high: Bound = "+inf") -> int:
         """Return the number of members with scores from low to high (ZCOUNT). O(log n)"""
-        return int(self.store.run([b"ZCOUNT", self.key, encode(low), encode(high)]))
+        return int(self.store.run([b"ZCOUNT", self.key, *_scores(low, high)]))
 
     def count_lex(self, low: str | bytes = "-", high: str | bytes = "+") -> int:
         """Return the number of members from low to high; see range_by_lex (ZLEXCOUNT). O(log n)"""
-        return int(self.store.run([b"ZLEXCOUNT", self.key, encode(low), encode(high)]))
+        return int(self.store.run([b"ZLEXCOUNT", self.key, *_members(low, high)]))
 
     def random(self) -> V | None:
         """Return a random member; None if the sorted set is empty (ZRANDMEMBER). O(1)"""
@@ -178,7 +172,7 @@ class SortedSet(Sortable[V], MutableMapping[V, float]):
 
         reverse: ranks count from the highest score.
         """
-        argv = [b"ZRANGE", self.key, integer_of(start), integer_of(end), *([b"REV"] if reverse else []), b"WITHSCORES"]
+        argv = [b"ZRANGE", self.key, *_ends(start, end), *([b"REV"] if flag(reverse, "reverse") else []), b"WITHSCORES"]
         return self._scored(self.store.run(argv))
 
     def range_by_score(self, low: Bound = "-inf", high: Bound = "+inf", *, offset: int = 0, count: int | None = None,
@@ -187,7 +181,7 @@ class SortedSet(Sortable[V], MutableMapping[V, float]):
 
         reverse: the highest score first. offset, count: skip members, and return at most `count`.
         """
-        argv = _range_arguments(self.key, b"BYSCORE", encode(low), encode(high), offset, count, reverse)
+        argv = _range_arguments(self.key, b"BYSCORE", *_scores(low, high), offset, count, reverse)
         return self._scored(self.store.run([*argv, b"WITHSCORES"]))
 
     def range_by_lex(self, low: str | bytes = "-", high: str | bytes = "+", *, offset: int = 0,
@@ -196,7 +190,7 @@ class SortedSet(Sortable[V], MutableMapping[V, float]):
 
         A bound is "-", "+", or the bytes of a member after "[" (included) or "(" (excluded): "[ann".
         """
-        argv = _range_arguments(self.key, b"BYLEX", encode(low), encode(high), offset, count, reverse)
+        argv = _range_arguments(self.key, b"BYLEX", *_members(low, high), offset, count, reverse)
         return list(map(self._decode, self.store.run(argv)))
 
     # -- popping -------------------------------------------------------------------------------------
@@ -222,11 +216,11 @@ class SortedSet(Sortable[V], MutableMapping[V, float]):
 
     def pop_min_many(self, count: int) -> list[tuple[V, float]]:
         """Remove up to `count` members with the lowest scores; return members and scores (ZPOPMIN)."""
-        return self._scored(self.store.run([b"ZPOPMIN", self.key, integer_of(count)]))
+        return self._scored(self.store.run([b"ZPOPMIN", self.key, integer_of(count, "count", 0)]))
 
     def pop_max_many(self, count: int) -> list[tuple[V, float]]:
         """Remove up to `count` members with the highest scores; return members and scores (ZPOPMAX)."""
-        return self._scored(self.store.run([b"ZPOPMAX", self.key, integer_of(count)]))
+        return self._scored(self.store.run([b"ZPOPMAX", self.key, integer_of(count, "count", 0)]))
 
     def popitem(self) -> tuple[V, float]:
         """Remove the member with the highest score, the last of the mapping; KeyError if there is none (ZPOPMAX)."""
@@ -253,10 +247,10 @@ class SortedSet(Sortable[V], MutableMapping[V, float]):
 
     def pages(self, *, reverse: bool = False) -> Iterator[list[tuple[V, float]]]:
         """Yield all members with their scores in order, in lists of a thousand (ZRANGE)."""
-        rev = [b"REV"] if reverse else []
+        rev = [b"REV"] if flag(reverse, "reverse") else []
         start, more = 0, True
         while more:
-            argv = [b"ZRANGE", self.key, integer_of(start), integer_of(start + PAGE - 1), *rev, b"WITHSCORES"]
+            argv = [b"ZRANGE", self.key, integer_of(start, "start"), b"%d" % (start + PAGE - 1), *rev, b"WITHSCORES"]
             page = self._scored(self.store.run(argv))
             yield page
             start, more = start + PAGE, len(page) == PAGE
@@ -333,14 +327,32 @@ class _Scores(ValuesView[float]):
 def _range_arguments(key: bytes, by: bytes, low: bytes, high: bytes, offset: int, count: int | None,
                      reverse: bool) -> list[bytes]:  # fmt: skip
     """Return ZRANGE BYSCORE or BYLEX; with REV, Redis expects the higher bound first."""
-    argv = [b"ZRANGE", key, *((high, low) if reverse else (low, high)), by]
+    argv = [b"ZRANGE", key, *((high, low) if flag(reverse, "reverse") else (low, high)), by]
     if reverse:
         argv.append(b"REV")
-    if offset or count is not None:
-        argv += [b"LIMIT", integer_of(offset), integer_of(-1 if count is None else count)]
+    skipped = whole_number(offset, "offset", 0)
+    if skipped or count is not None:
+        argv += [b"LIMIT", b"%d" % skipped, b"-1" if count is None else integer_of(count, "count", 0)]
     return argv
 
 
 def _pop_arguments(command: bytes, key: bytes, block: Seconds | None) -> list[bytes]:
     """Return the command that pops, or its blocking form."""
-    return [command, key] if block is None else [b"B" + command, key, seconds_of(block)]
+    return [command, key] if block is None else [b"B" + command, key, seconds_of(block, "block")]
+
+
+def _score(score: float, member: object) -> bytes:
+    return number_of(score, f"the score of {member!r:.100}", finite=False)
+
+
+def _scores(low: Bound, high: Bound) -> tuple[bytes, bytes]:
+    return score_bound(low, "low"), score_bound(high, "high")
+
+
+def _members(low: str | bytes, high: str | bytes) -> tuple[bytes, bytes]:
+    return lex_bound(low, "low"), lex_bound(high, "high")
+
+
+def _ends(start: int, end: int) -> tuple[bytes, bytes]:
+    """Return the first and the last index of a range as arguments."""
+    return integer_of(start, "start"), integer_of(end, "end")

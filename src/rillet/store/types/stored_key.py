@@ -14,15 +14,15 @@ The methods follow three rules, so that an asyncio class can be derived from eac
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
-from operator import index
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from rillet.errors import InvalidValue
 from rillet.store.codecs import Codec, text
 from rillet.store.durations import Seconds, milliseconds_in, seconds_in
-from rillet.store.encoding import decode, encode, encode_name
+from rillet.store.encoding import decode, encode_name, located_encoder
 from rillet.store.transports.transport import raised
 
 if TYPE_CHECKING:
@@ -40,9 +40,11 @@ class StoredKey(Generic[V]):
 
     def __init__(self, store: Store, name: str | bytes, codec: Codec[V]) -> None:
         self.store = store
-        self.key = encode_name(name)
+        self.key = encode_name(name, "name")
         self.codec = codec
-        self._encode = codec.encode
+        if not callable(getattr(codec, "encode", None)) or not callable(getattr(codec, "decode", None)):
+            raise TypeError(f"codec must have encode and decode, as those of rillet.codecs have, not {codec!r:.200}")
+        self._encode: Callable[[V], bytes] = located_encoder(codec.encode, self.key)
         self._decode: Callable[[bytes], V] = codec.decode
         if codec is not text:
             self._decode = _located(codec.decode, self.key)
@@ -64,11 +66,11 @@ class StoredKey(Generic[V]):
 
     def expire(self, seconds: float | timedelta) -> bool:
         """Let the key expire after that time; return whether the key exists (PEXPIRE). O(1)"""
-        return bool(self.store.run([b"PEXPIRE", self.key, milliseconds_of(seconds)]))
+        return bool(self.store.run([b"PEXPIRE", self.key, milliseconds_in(seconds, "seconds", -math.inf)]))
 
     def expire_at(self, moment: datetime) -> bool:
         """Let the key expire at a time with a zone; return whether the key exists (PEXPIREAT). O(1)"""
-        return bool(self.store.run([b"PEXPIREAT", self.key, unix_milliseconds_of(moment)]))
+        return bool(self.store.run([b"PEXPIREAT", self.key, unix_milliseconds_of(moment, "moment")]))
 
     def persist(self) -> bool:
         """Remove the expiry; return whether the key had one (PERSIST). O(1)"""
@@ -83,7 +85,7 @@ class StoredKey(Generic[V]):
     def _scan(self, command: bytes, match: str | bytes | None = None) -> Iterator[list[Any]]:
         """Yield the replies of HSCAN, SSCAN or ZSCAN, of about PAGE elements each."""
         cursor, more = b"0", True
-        glob = [] if match is None else [b"MATCH", encode(match)]
+        glob = [] if match is None else [b"MATCH", encode_name(match, "match")]
         while more:
             cursor, page = self.store.run([command, self.key, cursor, *glob, b"COUNT", b"%d" % PAGE])
             yield page
@@ -115,21 +117,28 @@ def same_data(one: StoredKey[Any], other: object) -> bool:
     )
 
 
-def integer_of(number: int) -> bytes:
-    """Return an integer as an argument; raise TypeError for a float, which would lose its fraction."""
-    return b"%d" % index(number)
+def expiry_of(seconds: float | timedelta, name: str) -> bytes:
+    """Return the duration of an expiry in milliseconds, as the argument of a command that sets a value."""
+    milliseconds = milliseconds_in(seconds, name)
+    if milliseconds == b"0":
+        raise ValueError(f"{name} must be more than 0 seconds, not {seconds!r:.200}")
+    return milliseconds
 
 
-def milliseconds_of(seconds: float | timedelta) -> bytes:
-    """Return a duration in milliseconds as an argument; a positive duration is at least 1."""
-    return milliseconds_in(seconds)
-
-
-def unix_milliseconds_of(moment: datetime) -> bytes:
+def unix_milliseconds_of(moment: datetime, name: str) -> bytes:
     """Return a time as milliseconds since 1970; raise ValueError if it has no time zone."""
+    if not isinstance(moment, datetime):
+        raise TypeError(f"{name} must be a datetime with a time zone, not {moment!r:.200}")
     if moment.tzinfo is None:
-        raise ValueError(f"expected a time with a zone, got {moment!r}: use datetime.now(UTC) or .astimezone()")
+        raise ValueError(f"{name} must have a time zone: use datetime.now(UTC) or .astimezone(), not {moment!r}")
     return b"%d" % round(moment.timestamp() * 1000)
+
+
+def key_in(other: Any, name: str, kind: type[StoredKey[Any]]) -> bytes:
+    """Return the key of another object of the same class; TypeError for anything else, such as its name."""
+    if not isinstance(other, kind):
+        raise TypeError(f"{name} must be a {kind.__name__} of the store, not {other!r:.200}")
+    return other.key
 
 
 def ttl_of(reply: Any, key: bytes) -> float | None:
@@ -149,7 +158,8 @@ def replies_of(replies: list[Any]) -> list[Any]:
     return [raised(reply) for reply in replies[-1]]
 
 
-def seconds_of(block: Seconds) -> bytes:
+def seconds_of(block: Seconds, name: str) -> bytes:
     """Return the timeout of a blocking pop: seconds, 0 without limit; at least 1 ms, which is Redis's unit."""
-    seconds = seconds_in(block)
+    milliseconds_in(block, name)
+    seconds = seconds_in(block, name)
     return float.__repr__(float(seconds if seconds <= 0 else max(seconds, 0.001))).encode()

@@ -21,8 +21,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 
-from rillet.store.encoding import encode
-from rillet.store.types.stored_key import MISSING, StoredKey, V, integer_of, milliseconds_of, unix_milliseconds_of
+from rillet.store.arguments import flag, integer_of, number_of, text_bytes
+from rillet.store.types.stored_key import MISSING, StoredKey, V, expiry_of, unix_milliseconds_of
 
 
 class String(StoredKey[V]):
@@ -83,7 +83,7 @@ class String(StoredKey[V]):
 
     def get_and_expire(self, seconds: float | timedelta | None) -> V | None:
         """Return the value and let the key expire after that time, never if None (GETEX). Atomic."""
-        expiry = [b"PERSIST"] if seconds is None else [b"PX", milliseconds_of(seconds)]
+        expiry = [b"PERSIST"] if seconds is None else [b"PX", expiry_of(seconds, "seconds")]
         raw = self.store.run([b"GETEX", self.key, *expiry])
         return None if raw is None else self._decode(raw)
 
@@ -91,11 +91,11 @@ class String(StoredKey[V]):
 
     def append(self, data: str | bytes) -> int:
         """Add bytes, or text as UTF-8, at the end; return the length in bytes (APPEND). O(data)"""
-        return int(self.store.run([b"APPEND", self.key, encode(data)]))
+        return int(self.store.run([b"APPEND", self.key, text_bytes(data, "data")]))
 
     def get_range(self, start: int = 0, end: int = -1) -> bytes:
         """Return the bytes from offset start to offset end, both included; -1 is the last (GETRANGE). O(returned)"""
-        raw: bytes = self.store.run([b"GETRANGE", self.key, integer_of(start), integer_of(end)])
+        raw: bytes = self.store.run([b"GETRANGE", self.key, integer_of(start, "start"), integer_of(end, "end")])
         return raw
 
     def set_range(self, offset: int, data: str | bytes) -> int:
@@ -103,7 +103,8 @@ class String(StoredKey[V]):
 
         A gap between the end of the value and the offset becomes zero bytes.
         """
-        return int(self.store.run([b"SETRANGE", self.key, integer_of(offset), encode(data)]))
+        argv = [b"SETRANGE", self.key, integer_of(offset, "offset", 0), text_bytes(data, "data")]
+        return int(self.store.run(argv))
 
     def size(self) -> int:
         """Return the length of the value in bytes, 0 if there is no key (STRLEN). O(1)"""
@@ -126,11 +127,11 @@ class Counter(StoredKey[int]):
 
     def incr(self, by: int = 1) -> int:
         """Add to the number; return the result (INCRBY). O(1)"""
-        return int(self.store.run([b"INCRBY", self.key, integer_of(by)]))
+        return int(self.store.run([b"INCRBY", self.key, integer_of(by, "by")]))
 
     def decr(self, by: int = 1) -> int:
         """Subtract from the number; return the result (DECRBY). O(1)"""
-        return int(self.store.run([b"DECRBY", self.key, integer_of(by)]))
+        return int(self.store.run([b"DECRBY", self.key, integer_of(by, "by")]))
 
     def incr_within(self, by: int = 1, *, low: int | None = None, high: int | None = None, saturate: bool = False,
                     expire: float | timedelta | None = None, only_new_expiry: bool = False,
@@ -140,12 +141,12 @@ class Counter(StoredKey[int]):
         saturate: set the number to the bound instead of adding 0; expire: seconds until the key expires;
         only_new_expiry: only if the key has no expiry. It needs Redis 8.8.
         """
-        argv = [b"INCREX", self.key, b"BYINT", integer_of(by)]
-        argv += [b"LBOUND", integer_of(low)] if low is not None else []
-        argv += [b"UBOUND", integer_of(high)] if high is not None else []
-        argv += [b"SATURATE"] if saturate else []
-        argv += [b"PX", milliseconds_of(expire)] if expire is not None else []
-        argv += [b"ENX"] if only_new_expiry else []
+        argv = [b"INCREX", self.key, b"BYINT", integer_of(by, "by")]
+        argv += [b"LBOUND", integer_of(low, "low")] if low is not None else []
+        argv += [b"UBOUND", integer_of(high, "high")] if high is not None else []
+        argv += [b"SATURATE"] if flag(saturate, "saturate") else []
+        argv += [b"PX", expiry_of(expire, "expire")] if expire is not None else []
+        argv += [b"ENX"] if flag(only_new_expiry, "only_new_expiry") else []
         number, added = self.store.run(argv)
         return int(number), int(added)
 
@@ -154,7 +155,7 @@ class Counter(StoredKey[int]):
 
         The number may then have a fraction: read it with get_float.
         """
-        return float(self.store.run([b"INCRBYFLOAT", self.key, encode(by)]))
+        return float(self.store.run([b"INCRBYFLOAT", self.key, number_of(by, "by")]))
 
     def get_float(self) -> float:
         """Return the number, which may have a fraction (GET). O(1)"""
@@ -176,14 +177,14 @@ class Counter(StoredKey[int]):
 def _options(expire: float | timedelta | None, expire_at: datetime | None, keep_expiry: bool, nx: bool,
              xx: bool) -> Iterator[bytes]:  # fmt: skip
     """Yield the options of SET; raise ValueError for more than one expiry, or nx with xx."""
-    if (expire is not None) + (expire_at is not None) + keep_expiry > 1:
+    if (expire is not None) + (expire_at is not None) + flag(keep_expiry, "keep_expiry") > 1:
         raise ValueError("pass one of expire, expire_at and keep_expiry")
-    if nx and xx:
+    if flag(nx, "nx") & flag(xx, "xx"):
         raise ValueError("pass nx or xx, not both: a key that must exist and not exist is never set")
     if expire is not None:
-        yield from (b"PX", milliseconds_of(expire))
+        yield from (b"PX", expiry_of(expire, "expire"))
     if expire_at is not None:
-        yield from (b"PXAT", unix_milliseconds_of(expire_at))
+        yield from (b"PXAT", unix_milliseconds_of(expire_at, "expire_at"))
     if keep_expiry:
         yield b"KEEPTTL"
     if nx:
@@ -198,7 +199,7 @@ _COMPARISONS = (b"IFEQ", b"IFNE", b"IFDEQ", b"IFDNE")
 def _condition(encoded: Callable[[V], bytes], ifeq: V, ifne: V, ifdeq: str, ifdne: str) -> list[bytes]:
     """Return the comparison of SET or DELEX; raise ValueError for more than one."""
     given = [encoded(one) if one is not MISSING else None for one in (ifeq, ifne)]
-    given += [encode(one) if one else None for one in (ifdeq, ifdne)]
+    given += [text_bytes(one, name) if one != "" else None for name, one in (("ifdeq", ifdeq), ("ifdne", ifdne))]
     found = [word for pair in zip(_COMPARISONS, given, strict=True) if pair[1] is not None for word in pair]
     if len(found) > 2:
         raise ValueError("pass one of ifeq, ifne, ifdeq and ifdne")

@@ -1,0 +1,242 @@
+"""How commands end: ^C at any moment, and a reader of their output that ends first. Real processes and signals."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rillet
+from tests.cli.test_observing import command, environment, run
+
+pytestmark = pytest.mark.once
+
+DONE, DAMAGED, FAILED = 0, 1, 2
+INTERRUPTED, CLOSED_PIPE = 130, 141
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store that an interpreted build reads for some tenths of a second."""
+    path = tmp_path_factory.mktemp("ends") / "s.rillet"
+    with rillet.open(path) as store:
+        store.stream("orders").add_many([{"n": n, "customer": f"c {n}", "text": "x" * 100} for n in range(3_000)])
+        store.stream("orders").group("billing").consumer("one").read(100)
+        store.hash("h").update({str(n): "v" * 20 for n in range(1_000)})
+    return path
+
+
+@contextmanager
+def started(*arguments: object, stdout: Any = subprocess.PIPE) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(command(*arguments), env=environment(), stdout=stdout, stderr=subprocess.PIPE, text=True)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@contextmanager
+def started_main(*arguments: object) -> Iterator[subprocess.Popen[str]]:
+    """Start a command whose `main` begins now: Python itself reports an interrupt of its own start."""
+    code = "import sys; from rillet.cli import main; print('here', file=sys.stderr, flush=True); sys.exit(main())"
+    words = [command()[0], "-c", code, *map(str, arguments)]
+    process = subprocess.Popen(words, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stderr is not None
+        assert process.stderr.readline() == "here\n"
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def interrupted(process: subprocess.Popen[str]) -> tuple[int, str]:
+    process.send_signal(signal.SIGINT)
+    _, problem = process.communicate(timeout=60)
+    return process.returncode, problem
+
+
+# -- ^C -------------------------------------------------------------------------------------------------
+
+FILE_COMMANDS: dict[str, tuple[str, ...]] = {
+    "check": ("check", "SOURCE"),
+    "salvage": ("check", "SOURCE", "--salvage", "TARGET"),
+    "backup": ("backup", "SOURCE", "TARGET"),
+    "restore": ("restore", "SOURCE", "TARGET"),
+    "export": ("export", "SOURCE", "TARGET.rdb"),
+    "import": ("import", "SOURCE", "TARGET"),
+    "report": ("report", "SOURCE", "-o", "TARGET"),
+    "stats": ("stats", "SOURCE"),
+    "groups": ("groups", "SOURCE"),
+    "tail": ("tail", "SOURCE", "orders", "-n", "20000", "--no-follow"),
+    "completion": ("completion", "bash"),
+    "info": ("info",),
+}
+
+
+def words_of(name: str, folder: Path, place: Path) -> list[str]:
+    return [word.replace("SOURCE", str(folder)).replace("TARGET", str(place / "t")) for word in FILE_COMMANDS[name]]
+
+
+@pytest.mark.parametrize("name", FILE_COMMANDS)
+def test_an_interrupt_at_any_moment_is_silent(folder: Path, tmp_path: Path, name: str) -> None:
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    seconds, statuses = 0.02, []
+    while INTERRUPTED in statuses[-1:] or not statuses:
+        place = tmp_path / f"{seconds:.2f}"
+        place.mkdir()
+        with started_main(*words_of(name, folder, place)) as process:
+            time.sleep(seconds)
+            status, problem = interrupted(process)
+        assert problem == ""
+        assert status in (DONE, INTERRUPTED)
+        if status == INTERRUPTED and name != "salvage":  # complete, or nothing
+            assert [path for path in place.rglob("*") if path.is_file()] == []
+        statuses.append(status)
+        seconds *= 3
+        if seconds > 20:  # the machine is busy
+            break
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("backup", "URL", "t"), ("import", "URL", "t"), ("import", "FOLDER", "URL"), ("report", "URL"), ("stats", "URL"),
+     ("groups", "URL"), ("tail", "URL", "s", "--no-follow")],
+    ids=" ".join,
+)  # fmt: skip
+def test_an_interrupt_while_a_server_does_not_answer(folder: Path, tmp_path: Path, words: Sequence[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"redis://127.0.0.1:{silent.getsockname()[1]}"
+        names = {"URL": url, "FOLDER": str(folder), "t": str(tmp_path / "t")}
+        with started(*(names.get(word, word) for word in words)) as process:
+            silent.settimeout(60)
+            connection, _ = silent.accept()
+            connection.recv(1)
+            with connection:
+                assert interrupted(process) == (INTERRUPTED, "")
+
+
+@pytest.mark.parametrize("words", [("tail", "FOLDER", "orders"), ("stats", "FOLDER", "--watch", "0.1")], ids=" ".join)
+def test_commands_that_run_until_an_interrupt_succeed(folder: Path, words: Sequence[str]) -> None:
+    with started(*(str(folder) if word == "FOLDER" else word for word in words)) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline()
+        assert interrupted(process) == (DONE, "")
+
+
+def test_an_interrupt_of_a_server_is_a_shutdown(tmp_path: Path) -> None:
+    with started("serve", "--port", "0", "--dir", tmp_path) as process:
+        assert process.stdout is not None
+        while "listening" not in process.stdout.readline():
+            assert process.poll() is None
+        assert interrupted(process) == (DONE, "")
+
+
+# -- a closed pipe --------------------------------------------------------------------------------------
+
+
+def with_closed_pipe(*words: object, unbuffered: str) -> tuple[int, str]:
+    """Run a command whose reader has ended, as in `| head -0`."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        done = subprocess.run(command(*words), env={**environment(), "PYTHONUNBUFFERED": unbuffered}, stdout=writing,
+                              stderr=subprocess.PIPE, text=True, timeout=60)  # fmt: skip
+    finally:
+        os.close(writing)
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("name", FILE_COMMANDS)
+def test_a_closed_pipe_is_silent(folder: Path, tmp_path: Path, name: str) -> None:
+    unbuffered = "1" if len(name) % 2 else ""
+    ended = with_closed_pipe(*words_of(name, folder, tmp_path), unbuffered=unbuffered)
+    assert ended == (CLOSED_PIPE, "")
+
+
+@pytest.mark.parametrize("words", [("--help",), ("serve", "--help"), ("pipeline",)], ids=str)
+def test_the_help_of_a_closed_pipe(words: Sequence[str]) -> None:
+    assert with_closed_pipe(*words, unbuffered="") == (CLOSED_PIPE, "")
+
+
+def test_a_reader_that_ends_after_a_line(folder: Path) -> None:
+    with started("tail", folder, "orders", "-n", "20000") as process:  # it would run until ^C
+        assert process.stdout is not None
+        assert process.stdout.readline().count("customer=") == 1
+        process.stdout.close()
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+        assert process.wait(60) == CLOSED_PIPE
+
+
+# -- a name that does not exist -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("as_json", [(), ("--json",)])
+def test_a_stream_that_does_not_exist(folder: Path, as_json: Sequence[str]) -> None:
+    error = "rillet: the stream 'typo' does not exist: `rillet stats` lists the streams\n"
+    assert run("tail", folder, "typo", "--no-follow", *as_json, status=FAILED) == error
+    assert run("tail", folder, "typo", "--group", "billing", *as_json, status=FAILED) == error
+    assert "no stream 'typo'" in run("stats", folder, "typo", *as_json, status=FAILED)
+    assert "no stream 'typo'" in run("groups", folder, "orders", "typo", *as_json, status=FAILED)
+    error = run("tail", folder, "h", *as_json, status=FAILED)
+    assert error == "rillet: 'h' has the type hash: it is not a stream\n"
+
+
+def test_a_tail_prints_the_streams_that_exist(folder: Path) -> None:
+    words = command("tail", folder, "orders", "typo", "other", "-n", "2", "--no-follow")
+    done = subprocess.run(words, env=environment(), capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout.count("\n")) == (FAILED, 2)
+    assert done.stderr == "rillet: the streams 'typo', 'other' do not exist: `rillet stats` lists the streams\n"
+
+
+# -- rillet serve ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("--dir", "{place}/missing"), "the directory {place}/missing does not exist (--dir)"),
+        (("--prot", "1"), "prot"),
+        (("--port", "x"), "port"),
+        (("--port", "{port}"), "{port}"),
+        (("{place}/redis.conf",), "redis.conf"),
+        (("--dir", "{place}", "--dbfilename", "bad.rdb"), "bad.rdb"),
+        (("--dir", "{place}", "--logfile", "{place}/no/log"), "Can't open the log file"),
+        (("--unixsocket", "{place}/no/socket", "--port", "0"), "{place}/no/socket"),
+        (("--inspect-port", "x"), "--inspect-port needs the number of a port, not 'x'"),
+        (("--aclfile", "{place}/missing.acl"), "missing.acl"),
+        (("--loadmodule", "{place}/missing.py"), "missing.py"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_server_says_once_why_it_cannot_start(tmp_path: Path, words: Sequence[str], text: str) -> None:
+    (tmp_path / "bad.rdb").write_bytes(b"REDIS0011 is not the beginning of data")
+    with socket.create_server(("127.0.0.1", 0)) as used:
+        names = {"place": str(tmp_path), "port": str(used.getsockname()[1])}
+        done = subprocess.run(command("serve", *(word.format(**names) for word in words)), env=environment(),
+                              capture_output=True, text=True, timeout=60, cwd=tmp_path)  # fmt: skip
+    expected = text.format(**names)
+    assert done.returncode == 1
+    assert done.stderr.startswith("rillet: ")
+    assert (done.stderr.count("\n"), done.stderr.count(expected) > 0) == (1, True)
+    reason = done.stderr.removeprefix("rillet: ").strip()
+    assert reason not in done.stdout
+
+
+def test_the_reason_is_also_in_a_log_file(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as used:
+        words = command("serve", "--port", used.getsockname()[1], "--logfile", tmp_path / "log")
+        done = subprocess.run(words, env=environment(), capture_output=True, text=True, timeout=60)
+    reason = done.stderr.removeprefix("rillet: ").strip()
+    assert (tmp_path / "log").read_text().count(reason) == 1
