@@ -18,13 +18,14 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
-from typing import Any, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from rillet.errors import StoreError
 from rillet.store.arguments import flag
 from rillet.store.codecs import Codec, raw, text, text_of
 from rillet.store.durations import milliseconds_in
 from rillet.store.encoding import decode, encode_name
+from rillet.store.redis_names import missing_method, not_a_value
 from rillet.store.stream import Stream
 from rillet.store.types.array import Array
 from rillet.store.types.bitmap import Bitmap
@@ -84,8 +85,10 @@ class KeyCommands(CommandRunner):
     def set(self, name: Name) -> Set[str]: ...
     @overload
     def set(self, name: Name, *, codec: Codec[V]) -> Set[V]: ...
-    def set(self, name: Name, *, codec: Codec[Any] = text) -> Set[Any]:
-        """Return the set of that name; the codec is that of its members."""
+    def set(self, name: Name, *of_redis: Any, codec: Codec[Any] = text, **options: Any) -> Set[Any]:
+        """Return the set of that name; the codec is that of its members. TypeError for redis-py's set(name, value)."""
+        if of_redis or options:
+            raise not_a_value(self, name)
         return Set(cast(Any, self), name, codec)
 
     @overload
@@ -204,6 +207,11 @@ class KeyCommands(CommandRunner):
         return bool(self.run([*argv, b"REPLACE"] if flag(replace, "replace") else argv))
 
     # -- operators -----------------------------------------------------------------------------------
+
+    if not TYPE_CHECKING:  # else type checkers would accept every name
+
+        def __getattr__(self, name: str) -> Any:
+            raise missing_method(self, name)
 
     def __contains__(self, key: object) -> bool:
         return isinstance(key, (str, bytes)) and self.exists(key)

@@ -84,7 +84,8 @@ class Stream(Generic[T]):
         (Redis 8.6). A stream stores 100 message IDs per producer for 100 seconds, unless configure_idmp changes this.
         """
         argv = [b"XADD", self.key]
-        if not (create is True and approximate is True and ref_policy is maxlen is minid is limit is None):
+        trims = maxlen is not None or minid is not None or limit is not None
+        if trims or create is not True or approximate is not True or ref_policy is not None:
             argv += add_arguments(create, ref_policy, maxlen, minid, approximate, limit)
         if idmp is not None or idmpauto is not None:
             argv += producer_arguments(idmp, idmpauto)

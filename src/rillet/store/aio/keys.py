@@ -9,7 +9,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Sequence
 from datetime import datetime, timedelta
-from typing import Any, cast, overload
+from typing import TYPE_CHECKING, Any, cast, overload
 
 from rillet.errors import StoreError
 from rillet.store.aio.array import AsyncArray
@@ -27,6 +27,7 @@ from rillet.store.codecs import Codec, raw, text
 from rillet.store.durations import milliseconds_in
 from rillet.store.encoding import decode, encode_name
 from rillet.store.keys import _INTEGERS, Name, V
+from rillet.store.redis_names import missing_method, not_a_value
 from rillet.store.types.stored_key import ttl_of, unix_milliseconds_of
 
 AnyKey = (
@@ -72,8 +73,10 @@ class AsyncKeyCommands(AsyncCommandRunner):
     def set(self, name: Name) -> AsyncSet[str]: ...
     @overload
     def set(self, name: Name, *, codec: Codec[V]) -> AsyncSet[V]: ...
-    def set(self, name: Name, *, codec: Codec[Any] = text) -> AsyncSet[Any]:
-        """Return the set of that name; the codec is that of its members."""
+    def set(self, name: Name, *of_redis: Any, codec: Codec[Any] = text, **options: Any) -> AsyncSet[Any]:
+        """Return the set of that name; the codec is that of its members. TypeError for redis-py's set(name, value)."""
+        if of_redis or options:
+            raise not_a_value(self, name)
         return AsyncSet(cast(Any, self), name, codec)
 
     @overload
@@ -192,6 +195,11 @@ class AsyncKeyCommands(AsyncCommandRunner):
         return bool(await self.run([*argv, b"REPLACE"] if flag(replace, "replace") else argv))
 
     # -- operators -----------------------------------------------------------------------------------
+
+    if not TYPE_CHECKING:  # else type checkers would accept every name
+
+        def __getattr__(self, name: str) -> Any:
+            raise missing_method(self, name)
 
     def __aiter__(self) -> AsyncIterator[str]:
         """Yield all keys (SCAN); see `keys`."""
