@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         LogCorrupt,
         MasterDown,
         Misconf,
+        MissingExtra,
         ModuleFailure,
         NestedCall,
         NewerFormat,
@@ -133,10 +134,10 @@ __version__ = "0.1.0"
 
 _ERRORS = """
     Busy BusyGroup BusyKey ChangesLost ClusterDown CommandError Corrupt ExecAbort IncompatibleOwner InvalidEntry
-    InvalidID InvalidObj InvalidValue Loading LogCorrupt MasterDown Misconf ModuleFailure NestedCall NewerFormat NoAuth
-    NoGroup NoPerm NoProto NoReplicas NoScript NotAStore NotBusy NotSent OutOfMemory OutcomeUnknown ProtocolError
-    ReadOnly Redirect RilletError StoreBusy StoreClosed StoreError StoreTimeout TransactionConflict TryAgain
-    Unblocked Unkillable UnknownTimeout WrongPass WrongType
+    InvalidID InvalidObj InvalidValue Loading LogCorrupt MasterDown Misconf MissingExtra ModuleFailure NestedCall
+    NewerFormat NoAuth NoGroup NoPerm NoProto NoReplicas NoScript NotAStore NotBusy NotSent OutOfMemory
+    OutcomeUnknown ProtocolError ReadOnly Redirect RilletError StoreBusy StoreClosed StoreError StoreTimeout
+    TransactionConflict TryAgain Unblocked Unkillable UnknownTimeout WrongPass WrongType
 """
 _STORE = """
     Array Bitmap ChannelMessage Consumer ConsumerInfo Counter Entry Geo Group GroupInfo GroupStats Hash HyperLogLog
@@ -224,6 +225,7 @@ __all__ = [
     "MasterDown",
     "Message",
     "Misconf",
+    "MissingExtra",
     "ModuleFailure",
     "MultiConsumer",
     "NestedCall",

@@ -14,6 +14,7 @@
     │   └── ModuleFailure      a module's code raised an exception, or ran too long
     └── StoreError             the store on disk cannot be opened or written
         ├── LogCorrupt  NotAStore  NewerFormat  StoreClosed  StoreBusy  IncompatibleOwner
+        ├── MissingExtra       an optional package is not installed; also a ModuleNotFoundError
         ├── NotSent            the server or owner cannot be reached: nothing was executed
         ├── OutcomeUnknown     the connection broke after a command was sent: it may or may not have been executed
         │   └── UnknownTimeout no reply within `timeout`; also a StoreTimeout
@@ -312,6 +313,10 @@ class ChangesLost(StoreError):
 
 class TransactionConflict(StoreError):
     """Another client changed a watched key during a transaction; nothing was executed: run the transaction again."""
+
+
+class MissingExtra(StoreError, ModuleNotFoundError):
+    """A package that the call needs is not installed; the text has the command that installs it (rillet.extras)."""
 
 
 class NotSent(StoreError):

@@ -39,6 +39,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from rillet.extras import require
 from rillet.real_time import monotonic
 
 try:
@@ -47,10 +48,11 @@ try:
     from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        "rillet.opentelemetry needs opentelemetry-api, which is not installed: pip install 'rillet[opentelemetry]'",
-        name=error.name,
-    ) from None
+    try:
+        require("opentelemetry", "rillet.opentelemetry")
+    except ModuleNotFoundError as missing:
+        raise missing from error
+    raise
 
 import rillet
 from rillet.errors import CommandError

@@ -419,7 +419,7 @@ def test_one_clear_line_without_the_package() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60,
                           env={"PYTHONPATH": str(Path(rillet.__file__).parent.parent)})  # fmt: skip
     assert done.stderr.splitlines()[-1] == (
-        "ModuleNotFoundError: rillet.opentelemetry needs opentelemetry-api, which is not installed: "
+        "rillet.errors.MissingExtra: rillet.opentelemetry needs opentelemetry-api: "
         "pip install 'rillet[opentelemetry]'"
     )
 

@@ -13,14 +13,14 @@ Exit status: 0, or 2 without shtab.
 from __future__ import annotations
 
 import argparse
-import sys
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from rillet.cli.output import FAILED, guarded
+from rillet.cli.output import guarded
 from rillet.errors import RilletError
+from rillet.extras import require
 
 SHELLS = ("bash", "zsh", "fish", "tcsh")
 _VALUES = {"appendfsync": ("always", "everysec", "no"), "loglevel": ("debug", "verbose", "notice", "warning"),
@@ -34,14 +34,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the script; return the exit status."""
-    if find_spec("shtab") is None:
-        print("rillet: completion needs shtab: pip install 'rillet[completion]'", file=sys.stderr)
-        return FAILED
     return guarded(lambda: print(script(options.shell)))
 
 
 def script(shell: str) -> str:
     """Return the script for a shell; RilletError if the installed shtab does not support it."""
+    require("completion", "completion")
     import shtab
 
     if shell not in shtab.SUPPORTED_SHELLS:

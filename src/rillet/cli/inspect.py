@@ -19,11 +19,11 @@ import os
 import sys
 import threading
 from collections.abc import Callable
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from rillet.cli.output import guarded, until_interrupted
 from rillet.errors import StoreError
+from rillet.extras import require
 
 if TYPE_CHECKING:
     from rillet.inspector.serving import Inspector
@@ -52,20 +52,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--open", action="store_true", help="open the page in a browser")
 
 
-def require(*packages: str) -> None:
-    """Raise StoreError with the package to install if one is missing."""
-    missing = [name for name in packages if find_spec(name) is None]
-    if missing:
-        raise StoreError(f"this command needs {' and '.join(missing)}: pip install 'rillet[inspect]'")
-
-
 def run(options: argparse.Namespace) -> int:
     """Serve the page until ^C; return the exit status."""
     return guarded(lambda: until_interrupted(lambda: _serve(options)))
 
 
 def _serve(options: argparse.Namespace) -> None:
-    require("starlette", "uvicorn")
+    require("inspect", "this command")
     from rillet.inspector.place import DUMP_LIMIT, InspectedPlace
     from rillet.inspector.serving import LOOPBACK, Certificate, Inspector
 

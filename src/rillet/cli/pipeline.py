@@ -14,10 +14,10 @@ import argparse
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.util import find_spec
 
 from rillet.cli.ends import INTERRUPTED, interrupted
 from rillet.errors import RilletError
+from rillet.extras import require
 from rillet.spark.java import JavaMissing
 from rillet.spark.options import OptionError
 
@@ -63,7 +63,7 @@ def run(given: Sequence[str]) -> int:
 
 def _run(name: str, words: Sequence[str]) -> int:
     try:
-        _require()
+        require("spark", "rillet pipeline")
     except RilletError as error:
         print(f"rillet: {error}", file=sys.stderr)
         return 2
@@ -96,13 +96,6 @@ def _run(name: str, words: Sequence[str]) -> int:
 
 def _of_spark(error: Exception) -> bool:
     return type(error).__module__.startswith(("py4j", "pyspark"))
-
-
-def _require() -> None:
-    """Raise RilletError if a package of the extra `spark` is missing."""
-    missing = [name for name in ("pyspark", "pyarrow") if find_spec(name) is None]
-    if missing:
-        raise RilletError(f"pipelines need {' and '.join(missing)}: pip install 'rillet[spark]'")
 
 
 def _overview(given: Sequence[str]) -> int:

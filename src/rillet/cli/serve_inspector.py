@@ -22,8 +22,9 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from rillet.cli.inspect import KEY_PASS, PARENT, URL, require
+from rillet.cli.inspect import KEY_PASS, PARENT, URL
 from rillet.errors import RilletError
+from rillet.extras import require
 
 PORT, WRITE = "--inspect-port", "--inspect-write"
 _PAUSE = 0.1  # seconds between two tries to connect
@@ -68,7 +69,7 @@ class ServedInspector:
     """The process of the inspector: started when the server accepts connections, ended by `close`."""
 
     def __init__(self, settings: Any, port: str, write: bool) -> None:
-        require("starlette", "uvicorn")
+        require("inspect", PORT)
         if settings.daemonize:
             raise RilletError(f"{PORT} is for a server in the foreground: without --daemonize")
         self._settings, self._port, self._write = settings, port, write

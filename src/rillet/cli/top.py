@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import argparse
 
-from rillet.cli.inspect import require
 from rillet.cli.output import guarded, until_interrupted
+from rillet.extras import require
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,7 +24,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _show(where: str) -> None:
-    require("textual")
+    require("inspect", "this command")
     from rillet.inspector.place import InspectedPlace
     from rillet.inspector.top import Top
 

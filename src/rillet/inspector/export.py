@@ -19,7 +19,7 @@ from itertools import islice
 from typing import Any
 
 import rillet
-from rillet.errors import StoreError
+from rillet.extras import require
 from rillet.inspector.filters import FieldFilter, matches
 from rillet.inspector.place import InspectedPlace
 from rillet.inspector.text import to_text
@@ -129,10 +129,9 @@ def _cell(raw: bytes) -> str:
 
 def _parquet(place: InspectedPlace, key: bytes, start: str, end: str, filters: list[FieldFilter],
              most: int) -> Iterator[bytes]:  # fmt: skip
-    try:
-        from pyarrow import parquet
-    except ModuleNotFoundError as error:
-        raise StoreError("an export to Parquet needs pyarrow: pip install 'rillet[arrow]'") from error
+    require("arrow", "an export to Parquet")
+    from pyarrow import parquet
+
     table = _table(place, key, start, end, filters, most + 1)
     if table.num_rows > most:
         raise ValueError(f"a Parquet export has at most {most:,} entries: choose a range, or use csv or jsonl")

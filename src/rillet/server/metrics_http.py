@@ -11,10 +11,9 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Callable, Iterator
-from importlib.util import find_spec
 from typing import Any
 
-from rillet.errors import StoreError
+from rillet.extras import require
 from rillet.server.metrics import Metric, StreamFinder, families, figures
 from rillet.server.server import CannotListen, Server
 
@@ -35,9 +34,8 @@ class MetricsListener:
         self._finder = StreamFinder()
 
     async def start(self) -> None:
-        """Listen on the addresses of `bind`; CannotListen if that fails, StoreError without prometheus_client."""
-        if find_spec("prometheus_client") is None:
-            raise StoreError("metrics-port needs prometheus_client: pip install 'rillet[metrics]'")
+        """Listen on the addresses of `bind`; CannotListen if that fails, MissingExtra without prometheus_client."""
+        require("metrics", "metrics-port")
         port = self._server.settings.metrics_port
         for address in self._server.settings.bind.split():
             optional, host = address.startswith("-"), address.lstrip("-")

@@ -30,6 +30,7 @@ from rillet.columns.row_builder import TooManyFields
 from rillet.columns.row_packing import RowPacker
 from rillet.commands.stream.arguments import Interval
 from rillet.errors import CommandError, Corrupt, NotSent, OutcomeUnknown, StoreError
+from rillet.extras import require
 from rillet.protocol.reply_parser import ReplyError
 from rillet.store.positions import Position, encode_position
 from rillet.store.retries import Retries, patiently
@@ -48,11 +49,10 @@ REMEDY = "name the columns to write with columns=, or leave these out"
 
 
 def require_pyarrow(what: str) -> Any:
-    """Return pyarrow, or raise StoreError with the package to install."""
-    try:
-        import pyarrow
-    except ModuleNotFoundError as error:
-        raise StoreError(f"{what} needs pyarrow: pip install 'rillet[arrow]'") from error
+    """Return pyarrow, or raise MissingExtra with the package to install."""
+    require("arrow", what)
+    import pyarrow
+
     return pyarrow
 
 
@@ -83,19 +83,13 @@ def to_arrow(
 
 def to_pandas(table: Any, how: dict[str, Any]) -> Any:
     """Return a table as a pandas.DataFrame."""
-    try:
-        import pandas  # noqa: F401
-    except ModuleNotFoundError as error:
-        raise StoreError("to_pandas needs pandas: pip install 'rillet[pandas]'") from error
     return table.to_pandas(**how)
 
 
 def to_polars(table: Any) -> Any:
     """Return a table as a polars.DataFrame."""
-    try:
-        import polars
-    except ModuleNotFoundError as error:
-        raise StoreError("to_polars needs polars: pip install 'rillet[polars]'") from error
+    import polars
+
     return polars.from_arrow(table)
 
 

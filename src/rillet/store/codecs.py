@@ -72,6 +72,7 @@ from typing import (
 from uuid import UUID
 
 from rillet.errors import InvalidValue
+from rillet.extras import require
 from rillet.store.encoding import decode, encode
 
 V = TypeVar("V")
@@ -428,7 +429,7 @@ def json_of(type: Any) -> Codec[Any]: ...
 def json_of(type: Any) -> Codec[Any]:
     """Return the codec that writes JSON and reads it as values of a type, which it checks.
 
-    Dataclasses, TypedDicts, msgspec Structs and containers of them need msgspec; without it they raise ImportError.
+    Dataclasses, TypedDicts, msgspec Structs and containers of them need msgspec; without it they raise MissingExtra.
     """
     try:
         import msgspec
@@ -452,11 +453,10 @@ def msgpack_of(type: Any) -> Codec[Any]:
 
 
 def _msgspec(use: str) -> Any:
-    """Return the module msgspec; raise ImportError with the command that installs it."""
-    try:
-        import msgspec
-    except ModuleNotFoundError:
-        raise ImportError(f"{use} needs msgspec: pip install 'rillet[codecs]'") from None
+    """Return the module msgspec; raise MissingExtra with the command that installs it."""
+    require("codecs", use)
+    import msgspec
+
     return msgspec
 
 

@@ -14,7 +14,7 @@ import io
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from rillet.errors import StoreError
+from rillet.extras import require
 from rillet.store.positions import Position, milliseconds_of
 from rillet.store.stats import GroupStats
 from rillet.store.timeline import Timeline, timeline
@@ -29,11 +29,9 @@ _TIMES = range(946_684_800_000, 253_402_300_800_000)  # ms that are times since 
 
 
 def plot(stream: Stream[Any], start: Position | None = None, end: Position | None = None, buckets: int = 120) -> Any:
-    """Return the figure; StoreError without matplotlib. start, end: the part of the throughput, by default all."""
-    try:
-        from matplotlib.figure import Figure
-    except ModuleNotFoundError as error:
-        raise StoreError("a plot needs matplotlib: pip install 'rillet[pipelines]'") from error
+    """Return the figure; MissingExtra without matplotlib. start, end: the part of the throughput, by default all."""
+    require("pipelines", "a plot")
+    from matplotlib.figure import Figure
 
     class StreamFigure(Figure):
         """A figure that a notebook shows."""

@@ -22,7 +22,6 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from importlib.util import find_spec
 from pathlib import Path
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, overload
@@ -37,6 +36,7 @@ from rillet.errors import (
     StoreTimeout,
     TransactionConflict,
 )
+from rillet.extras import require
 from rillet.protocol.reply_parser import parse_all
 from rillet.store import several
 from rillet.store.aio import AsyncStore
@@ -402,7 +402,7 @@ class Store(KeyCommands):
         Only socket_timeout has another default: None, so that a blocking command waits as long as its own timeout.
         """
         self._alive()
-        _require_redis_py("store.redis()")
+        require("redis", "store.redis()")
         from rillet.store.redis_py import client_of
 
         return client_of(self, **options)
@@ -414,7 +414,7 @@ class Store(KeyCommands):
         The client works in any number of event loops; each has its own connections.
         """
         self._alive()
-        _require_redis_py("store.redis_async()")
+        require("redis", "store.redis_async()")
         from rillet.store.redis_async import async_client_of
 
         return async_client_of(self, **options)
@@ -573,12 +573,6 @@ class Store(KeyCommands):
 
     def __repr__(self) -> str:
         return f"Store({self._backend!r})" if self._backend is not None else "Store(closed)"
-
-
-def _require_redis_py(call: str) -> None:
-    if find_spec("redis") is None:
-        raise ModuleNotFoundError(f"{call} needs redis-py, which is not installed: pip install 'rillet[redis]'",
-                                  name="redis")  # fmt: skip
 
 
 _open_stores: weakref.WeakSet[Store] = weakref.WeakSet()

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, cast, overload
 
+from rillet.extras import require
 from rillet.store.arguments import flag, integer_of, items_of, whole_number
 from rillet.store.delivery import DeliveryOptions, End, Stop
 from rillet.store.durations import Seconds, milliseconds_in, seconds_in
@@ -371,6 +372,7 @@ class Stream(Generic[T]):
     def to_pandas(self, start: Position = "-", end: Position = "+", *, count: int | None = None, schema: Any = None,
                   columns: Sequence[str] | None = None, fields: str = "infer", **how: Any) -> Any:  # fmt: skip
         """Return a pandas.DataFrame; see to_arrow. Further arguments go to pyarrow's Table.to_pandas."""
+        require("pandas", "to_pandas")
         from rillet.store.arrow import to_pandas
 
         return to_pandas(self.to_arrow(start, end, count=count, schema=schema, columns=columns, fields=fields), how)
@@ -378,6 +380,7 @@ class Stream(Generic[T]):
     def to_polars(self, start: Position = "-", end: Position = "+", *, count: int | None = None, schema: Any = None,
                   columns: Sequence[str] | None = None, fields: str = "infer") -> polars.DataFrame:  # fmt: skip
         """Return a polars.DataFrame; see to_arrow."""
+        require("polars", "to_polars")
         from rillet.store.arrow import to_polars
 
         table = self.to_arrow(start, end, count=count, schema=schema, columns=columns, fields=fields)

@@ -313,8 +313,8 @@ def test_without_msgspec() -> None:
         "{'a': [1, None, 'ü']}",
         "5.0 5 None",
         "InvalidValue: Expected int; got b'true'",
-        "ImportError: json_of(list[int]) needs msgspec: pip install 'rillet[codecs]'",
-        "ImportError: MessagePack needs msgspec: pip install 'rillet[codecs]'",
+        "MissingExtra: json_of(list[int]) needs msgspec: pip install 'rillet[codecs]'",
+        "MissingExtra: MessagePack needs msgspec: pip install 'rillet[codecs]'",
         "TypeError: object has no JSON form without msgspec: pip install 'rillet[codecs]'",
     ]
 

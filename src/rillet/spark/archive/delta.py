@@ -47,11 +47,12 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rillet.extras import require
 from rillet.spark.archive.files import ArchiveError, sync
 from rillet.spark.archive.manifest import ArchiveChange, ArchiveManifest, FileTable, Part
 from rillet.spark.archive.merging import Mergeable
 from rillet.spark.archive.parquet_reader import ArchiveTask
-from rillet.spark.archive.targets import DeltaStorage, day_text, delta_storage, require_delta
+from rillet.spark.archive.targets import DeltaStorage, day_text, delta_storage
 from rillet.types.stream.id import StreamID
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ class DeltaArchive:
         self, path: str | Path, storage_options: Mapping[str, str] | None = None, *, merge_schema: bool = False,
         at: Callable[[str], None] = lambda step: None,
     ) -> None:  # fmt: skip
-        require_delta()
+        require("delta", "an archive in Delta tables")
         self.path = str(path)
         self.storage = delta_storage(path, storage_options)
         self.merge_schema = merge_schema

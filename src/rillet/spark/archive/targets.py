@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
-from rillet.errors import RilletError
+from rillet.extras import require
 from rillet.spark.archive.files import ArchiveError, sync
 from rillet.spark.archive.manifest import Part
 
@@ -29,18 +29,6 @@ if TYPE_CHECKING:
     from deltalake.fs import DeltaStorageHandler
 
 CHUNK = 8 << 20
-
-
-class DeltaMissing(RilletError):
-    """The package `deltalake` is not installed; the message names the extra."""
-
-
-def require_delta() -> None:
-    """Raise DeltaMissing if the package deltalake cannot be imported."""
-    try:
-        import deltalake  # noqa: F401
-    except ModuleNotFoundError:
-        raise DeltaMissing("rillet: Delta Lake needs the package deltalake: pip install 'rillet[delta]'") from None
 
 
 class FileTarget(Protocol):
@@ -121,7 +109,7 @@ class DeltaStorage:
 
     def handler(self) -> DeltaStorageHandler:
         """Return the table's file operations; paths are relative to the table."""
-        require_delta()
+        require("delta", "an archive in Delta tables")
         from deltalake.fs import DeltaStorageHandler
 
         return DeltaStorageHandler(self.uri, self.storage_options)

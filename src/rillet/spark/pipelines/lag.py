@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 from rillet.client.errors import ConnectorError
 from rillet.client.servers import Servers
+from rillet.extras import require
 from rillet.spark.option_types import timeout, whole_number
 from rillet.spark.pipelines.cli_arguments import local_folder, source_arguments, source_errors, source_options
-from rillet.spark.pipelines.cli_common import DONE, FAILED, PipelineError, counted, open_session, progress_bar
+from rillet.spark.pipelines.cli_common import DONE, FAILED, counted, open_session, progress_bar
 from rillet.spark.pipelines.group_info import checked_options, or_all_streams, streams_of
 from rillet.spark.pipelines.lag_sampling import MOST_PENDING, Samples, sample, schema, watch
 from rillet.spark.pipelines.tables import in_time, table
@@ -99,11 +100,10 @@ def chart(samples: DataFrame, target: str | Path, most: int = SHOWN) -> list[str
 
 def _draw(names: list[str], rows: list[Any], target: Path) -> None:
     """Draw the lag chart with three panels (lag, pending entries, age) and a line for each group."""
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise PipelineError("rillet: a chart needs matplotlib: pip install matplotlib") from error
+    require("pipelines", "a chart")
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
     counts = any(row["lag"] is not None for row in rows)
     panels = (
         ("lag", 1, "entries behind") if counts else ("behind_ms", 1000, "seconds behind"),
