@@ -90,7 +90,8 @@ def words_of(name: str, folder: Path, place: Path) -> list[str]:
 @pytest.mark.parametrize("name", FILE_COMMANDS)
 def test_an_interrupt_at_any_moment_is_silent(folder: Path, tmp_path: Path, name: str) -> None:
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    seconds, statuses = 0.02, []
+    seconds = 0.02
+    statuses: list[int] = []
     while INTERRUPTED in statuses[-1:] or not statuses:
         place = tmp_path / f"{seconds:.2f}"
         place.mkdir()
