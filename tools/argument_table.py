@@ -1,8 +1,9 @@
 """Write src/rillet/commands/server/argument_table.py from the replies of running servers to COMMAND DOCS.
 
+    RILLET_REDIS_7_2=... RILLET_REDIS_7_4=... RILLET_REDIS_8_0=... RILLET_REDIS_8_2=... \\
     RILLET_REDIS_8_6=... RILLET_NEWER_REDIS=... RILLET_VALKEY=... python -m tools.argument_table
 
-It starts the four servers of the tests, reads the argument trees, and writes a line for each command in the notation of
+It starts the servers of the tests, reads the argument trees, and writes a line for each command in the notation of
 `argument_trees.py`. Another line follows only where the tree of a server is not that of the line before without newer
 options. Run it for a new version of a server; then read the difference, and add arguments without a version to
 `HIDDEN`.
@@ -17,11 +18,11 @@ from typing import Any
 
 from rillet.commands.server.argument_trees import TYPES, DocumentedArgument, choose, known_to, parse
 from rillet.types.compat import COMPATS, Compat
-from tests.judge import required_binary, running_redis
+from tests.judge import PEERS, required_binary, running_redis
 
 OUTPUT = Path(__file__).resolve().parents[1] / "src/rillet/commands/server/argument_table.py"
-SERVERS = ("7.0", "8.6", "newest", "valkey")
-FIRST = {"7.0": "7.0", "8.6": "7.2", "newest": "8.8"}
+SERVERS = tuple(PEERS)
+FIRST = {"7.0": "7.0", "7.2": "7.2", "7.4": "7.4", "8.0": "8.0", "8.2": "8.2", "8.6": "8.4", "newest": "8.8"}
 """The first version with the tree of a tested server, if an older one differs."""
 # The version of arguments that servers describe without a version: command -> name of the argument -> version.
 HIDDEN = {

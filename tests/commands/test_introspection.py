@@ -15,7 +15,7 @@ from rillet.runtime.settings import PARAMETERS, SettingError
 from rillet.types.compat import COMPATS
 from tests.commands.ends import Bench
 from tests.differential.wire import Redis, read
-from tests.judge import Judge
+from tests.judge import PEERS, Judge
 
 
 @pytest.fixture
@@ -245,7 +245,7 @@ def test_command_list_filters_by_category_and_pattern(bench: Bench) -> None:
     assert bench("COMMAND", "LIST", "FILTERBY", "MODULE", "x") == []
 
 
-@pytest.mark.parametrize("compat", ["7.0", "8.6", "newest", "valkey"])
+@pytest.mark.parametrize("compat", PEERS)
 def test_help_equals_the_servers(compat: str, peer_of: Callable[[str], Judge]) -> None:
     """HELP of every container; CLUSTER HELP is an error without cluster mode."""
     bench = Bench(compat=compat)

@@ -13,7 +13,7 @@ import pytest
 
 from tests.commands.ends import Bench
 from tests.differential.wire import Redis, read
-from tests.judge import Judge
+from tests.judge import PEERS, Judge
 
 pytestmark = pytest.mark.once
 COMMANDS = ("CLIENT INFO", "CLIENT TRACKINGINFO", "MEMORY STATS", "HELLO", "CLUSTER INFO", "XINFO STREAM s")
@@ -30,7 +30,7 @@ def names(reply: Any) -> list[Any]:
     return [re.split("[=:]", word)[0] for word in text.split()]
 
 
-@pytest.mark.parametrize("compat", ["7.0", "8.6", "newest", "valkey"])
+@pytest.mark.parametrize("compat", PEERS)
 def test_the_fields_are_those_of_the_server(peer_of: Callable[[str], Judge], compat: str) -> None:
     bench = Bench(compat=compat)
     with Redis(peer_of(compat).port) as server:

@@ -238,7 +238,7 @@ def _as_log(one: Bare, folder: Path) -> None:
 
 # -- what came with later servers ------------------------------------------------------------------------
 
-MAKERS = {"7.0": 10, "7.2": 11, "7.4": 11, "8.0": 11, "8.6": 13, "newest": 14, "valkey": 11}
+MAKERS = {"7.0": 10, "7.2": 11, "7.4": 11, "8.0": 11, "8.2": 11, "8.6": 13, "newest": 14, "valkey": 11}
 """The version of a file with all that such a server's commands can make: the oldest that carries it."""
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.differential.wire import Redis, read
-from tests.judge import Judge
+from tests.judge import PEERS, Judge
 from tests.server.harness import Running, running
 
 # Fields that only rillet has.
@@ -34,7 +34,7 @@ def everything(client: Redis) -> dict[str, list[str]]:
     return fields(read(client.run([b"INFO", b"everything"])[0]))
 
 
-@pytest.mark.parametrize("compat", ["7.0", "8.6", "newest", "valkey"])
+@pytest.mark.parametrize("compat", PEERS)
 def test_every_field_of_the_server_exists(tmp_path: Path, peer_of: Callable[[str], Judge], compat: str) -> None:
     with (running(tmp_path, "--compat", compat) as server, Redis(server.port) as ours,
           Redis(peer_of(compat).port) as peer):  # fmt: skip

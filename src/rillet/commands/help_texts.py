@@ -4,7 +4,7 @@
      GETNAME                 a line of every server
     v   * NAME <client-name> a line of some servers, which its first character selects:
 
-    n  since 7.2, and in Valkey     4  since 7.4     5  since 7.4, and in Valkey     o  before 7.2
+    n  since 7.2, and in Valkey     4  since 7.4     5  since 7.4, and in Valkey     o  before 7.4
     r  in Redis                     v  in Valkey
 
 Each reply has a first and a last line that all containers share (networking.c: addReplyHelp). Tests compare the replies
@@ -395,7 +395,9 @@ def _shown(mark: str, compat: Compat) -> bool:
         return compat.valkey == (mark == "v")
     if mark in "45":
         return compat.knows(74) or (compat.valkey and mark == "5")
-    return mark == " " or compat.knows(72) == (mark == "n")
+    if mark == "o":
+        return not compat.knows(74) and not compat.valkey
+    return mark == " " or compat.knows(72)
 
 
 @lru_cache(maxsize=64)

@@ -25,13 +25,13 @@ io-threads-always-active no V hidden
 min-io-threads-avoid-copy-reply 7 V hidden
 prefetch-batch-max-size 16 V
 lookahead 16 86 R
-vset-force-single-threaded-execution no 80 R
+vset-force-single-threaded-execution no 82 R
 """
 _CPULISTS = """
-server-cpulist - 72
-bio-cpulist - 72
-aof-rewrite-cpulist - 72
-bgsave-cpulist - 72
+server-cpulist - 74
+bio-cpulist - 74
+aof-rewrite-cpulist - 74
+bgsave-cpulist - 74
 """
 _EVENT_LOOP = """
 max-new-connections-per-cycle 10 74

@@ -120,7 +120,7 @@ class MemoryFigures:
             "used_memory": used, "used_memory_human": human(used), "used_memory_rss": resident,
             "used_memory_rss_human": human(resident), "used_memory_peak": figures["peak"],
             "used_memory_peak_human": human(figures["peak"]),
-            **({"used_memory_peak_time": figures["peak_ms"] // 1000} if newer else {}),
+            **({"used_memory_peak_time": figures["peak_ms"] // 1000} if compat.knows(82) and not compat.valkey else {}),
             "used_memory_peak_perc": f"{figures['peak_percent']:.2f}%", "used_memory_overhead": figures["overhead"],
             "used_memory_startup": figures["startup"], "used_memory_dataset": figures["dataset"],
             "used_memory_dataset_perc": f"{figures['dataset_percent']:.2f}%", "allocator_allocated": used,
@@ -144,7 +144,7 @@ class MemoryFigures:
             **dict.fromkeys(_VALKEY_SLOT_BUFFERS if compat.valkey else (), 0),
             "mem_aof_buffer": figures["log"], "mem_allocator": "python",
             **({"mem_overhead_db_hashtable_rehashing": figures["rehashing"]}
-               if compat.knows(80) or compat.valkey else {}),
+               if compat.knows(74) or compat.valkey else {}),
             "active_defrag_running": engine.defrag.running, "lazyfree_pending_objects": engine.lazyfree.pending,
             "lazyfreed_objects": engine.lazyfree.freed,
         }  # fmt: skip

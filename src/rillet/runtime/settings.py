@@ -296,7 +296,7 @@ _LOG = [
     boolean("aof-load-truncated", "Whether an incomplete command at the end of the log is cut off; no: do not start",
             True),
     integer("aof-load-corrupt-tail-max-size", "Longest invalid end of the log that is cut off, in bytes",
-            0, 0, LONG_MAX, since=82, valkey=False),
+            0, 0, LONG_MAX, since=84, valkey=False),
     boolean("aof-use-rdb-preamble", "Whether a rewritten log begins with an RDB file instead of commands", True),
     boolean("aof-timestamp-enabled", "Whether the log contains timestamps", False),
     boolean("aof-rewrite-incremental-fsync", "Whether a log that is rewritten is synced every 4 MB", True),

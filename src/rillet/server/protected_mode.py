@@ -30,7 +30,7 @@ _VALKEY = {"name": "Running in", "to": ", you", "to_it": "", "it": "it's", "file
 def denied(compat: Compat) -> bytes:
     """Return the error that a client from another host gets."""
     words = _VALKEY if compat.valkey else _REDIS
-    set_up = "Set up an" if compat.valkey or compat.knows(74) else "Setup a an"
+    set_up = "Set up an" if compat.knows(72) else "Setup a an"
     return _DENIED.format(**words, set_up=set_up).encode()
 
 

@@ -122,7 +122,7 @@ def client_line(session: Session, caller: Session) -> bytes:
         line += [b" io-thread=", 0]
     # A command counts when it ends.
     done = session.commands - (session is caller or session.blocked is not None) - in_exec
-    if compat.knows(80) or compat.valkey:
+    if compat.knows(82) or compat.valkey:
         line += [b" tot-net-in=", getattr(transport, "received", 0), b" tot-net-out=", getattr(transport, "sent", 0),
                  b" tot-cmds=", done]  # fmt: skip
     if compat.knows(88):

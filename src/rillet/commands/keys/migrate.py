@@ -37,13 +37,16 @@ class _Options(NamedTuple):
 
 
 def key_positions(argv: list[bytes]) -> list[int]:
-    """Return the positions of the keys: the third argument, or those after KEYS (db.c: migrateGetKeys)."""
-    if len(argv) > 6 and not argv[3]:
+    """Return the positions of the keys: the third argument, or those after KEYS (db.c: migrateGetKeys).
+
+    A key in both places is a syntax error; such a call has no keys.
+    """
+    if len(argv) > 6:
         at = 6
         while at < len(argv):
             word = argv[at].lower()
             if word == b"keys":
-                return list(range(at + 1, len(argv)))
+                return [] if argv[3] else list(range(at + 1, len(argv))) or [3]
             at += {b"auth": 2, b"auth2": 3}.get(word, 1)
     return [3]
 

@@ -549,7 +549,9 @@ xdel key id...
 xdelex key [condition<KEEPREF | DELREF | ACKED>] IDS:ids<numids/integer id...>
 xgroup
 xgroup|create key groupname id<id | new_id='$'> [MKSTREAM] [ENTRIESREAD:entries_read/integer]
-  7.2 key group id-selector<id | new-id='$'> [MKSTREAM] [ENTRIESREAD:entriesread/integer"entries-read"]
+  7.2 key group id-selector<id | new-id='$'> [MKSTREAM] [ENTRIESREAD:entries-read/integer]
+  7.4 key group id-selector<id | new-id='$'> [MKSTREAM] [ENTRIESREAD:entriesread/integer"entries-read"]
+  valkey key group id-selector<id | new-id='$'> [MKSTREAM] [ENTRIESREAD:entriesread/integer"entries-read"]
 xgroup|createconsumer key groupname consumername
   7.2 key group consumer
 xgroup|delconsumer key groupname consumername

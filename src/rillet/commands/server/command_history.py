@@ -2,7 +2,8 @@
 
     =command
     6.2.0 text        in Redis from 7.0 on that is not older than the version, and in Valkey up to 7.2
-    n 6.2.0 text      only in lists since 7.2: the tables of 7.0 lack it
+    n 6.2.0 text      only in lists since 7.4, and in Valkey: the older tables lack it
+    l 7.2.0 text      only in lists of Redis since 8.0
     r 8.4.0 text      only in Redis
     v 9.0.0 text      only in Valkey, and the version is Valkey's
 """
@@ -19,7 +20,7 @@ _HISTORY = """\
 7.0.0 shows selectors; patterns of keys and channels are rules instead of lists
 v 9.1.0 shows rules of databases
 =acl|log
-n 7.2.0 entries have an ID and two timestamps
+7.2.0 entries have an ID and two timestamps
 =acl|setuser
 6.2.0 patterns of channels
 7.0.0 selectors, and permissions to read or write keys
@@ -62,8 +63,8 @@ v 9.0.0 filters NAME, IDLE, FLAGS, LIB-NAME, LIB-VER, DB, CAPA and IP, and all f
 6.2.0 fields `argv-mem`, `tot-mem`, `laddr` and `redir`; filter ID
 7.0.0 fields `resp`, `multi-mem`, `rbs` and `rbp`
 7.0.3 field `ssub`
-r 7.2.0 fields `lib-name` and `lib-ver`
-r 7.4.0 field `watch`
+l 7.2.0 fields `lib-name` and `lib-ver`
+l 7.4.0 field `watch`
 r 8.0.0 field `io-thread`
 v 8.0.0 type PRIMARY, with MASTER as its older name
 v 8.1.0 filters USER, ADDR, LADDR, SKIPME and MAXAGE
@@ -201,13 +202,13 @@ r 8.2.0 options KEEPREF, DELREF and ACKED
 =xgroup|setid
 7.0.0 option ENTRIESREAD
 =xinfo|consumers
-n 7.2.0 field `inactive`; `idle` counts from the last attempt
+7.2.0 field `inactive`; `idle` counts from the last attempt
 =xinfo|groups
 7.0.0 fields `entries-read` and `lag`
 =xinfo|stream
 6.0.0 option FULL
 7.0.0 fields `max-deleted-entry-id`, `entries-added`, `recorded-first-entry-id`, `entries-read` and `lag`
-n 7.2.0 field `active-time`; `seen-time` is the last attempt
+7.2.0 field `active-time`; `seen-time` is the last attempt
 r 8.6.0 fields `idmp-duration`, `idmp-maxsize`, `pids-tracked`, `iids-tracked`, `iids-added` and `iids-duplicates`
 r 8.8.0 field `nacked-count` with FULL
 =xpending
@@ -234,13 +235,13 @@ r 8.8.0 AGGREGATE COUNT
 =zrangebyscore
 2.0.0 option WITHSCORES
 =zrank
-n 7.2.0 option WITHSCORE
+7.2.0 option WITHSCORE
 =zrem
 2.4.0 several members
 =zrevrangebyscore
 2.1.6 `min` and `max` may be excluded
 =zrevrank
-n 7.2.0 option WITHSCORE
+7.2.0 option WITHSCORE
 =zscan
 v 8.0.0 option NOSCORES
 =zunion
@@ -275,6 +276,8 @@ def history_of(name: str, compat: Compat) -> list[list[bytes]]:
 
 
 def _lists(selector: str, version: str, compat: Compat) -> bool:
-    if (selector == "r" and compat.valkey) or (selector == "n" and not compat.knows(72)):
+    if selector == "n" and not (compat.knows(74) or compat.valkey):
+        return False
+    if (selector in ("r", "l") and compat.valkey) or (selector == "l" and not compat.knows(80)):
         return False
     return compat.knows(level_of(version))

@@ -154,7 +154,7 @@ def memory(engine: Any) -> Facts:
 def persistence(engine: Any) -> Facts:
     """Return INFO persistence; a host with files and child processes overrides the values."""
     compat = engine.settings.compat
-    saves = {"rdb_saves": 0, **({"rdb_saves_consecutive_failures": 0} if compat.knows(82) else {})}
+    saves = {"rdb_saves": 0, **({"rdb_saves_consecutive_failures": 0} if compat.knows(84) else {})}
     forks = {"module_fork_in_progress": 0, "module_fork_last_cow_size": 0}
     if compat.valkey:
         forks["slot_migration_fork_in_progress"] = 0
@@ -252,7 +252,7 @@ def _thread_fields(compat: Compat) -> dict[str, int]:
     names = ["reads_processed", "writes_processed"]
     if compat.valkey:
         names += ["freed_objects", "accept_processed", "poll_processed"]
-    if _both_since(compat, 80):
+    if _both_since(compat, 82):
         names += ["total_prefetch_batches", "total_prefetch_entries"]
     return {f"io_threaded_{name}": 0 for name in names}
 

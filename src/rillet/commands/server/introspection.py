@@ -176,7 +176,8 @@ _LATER_TIPS = {
     "randomkey": "request_policy:all_shards response_policy:special nondeterministic_output",
     "scan": "nondeterministic_output request_policy:special response_policy:special",
 }  # fmt: skip
-_VALKEY_TIPS = {"httl": "", "hpttl": "", "cluster|syncslots": ""}
+_VALKEY_TIPS = {"cluster|syncslots": ""}
+_NO_TIPS_BEFORE_8_0 = frozenset(("httl", "hpttl"))  # in Valkey, too
 _REDIS_TIPS = {"cluster|syncslots": "nondeterministic_output"}
 _VALKEY_ACCESS = {
     "hsetex": "RW insert",
@@ -185,13 +186,19 @@ _VALKEY_ACCESS = {
 }  # fmt: skip
 # Flags that a command gains (+) or loses (-) in Redis since a level, and Valkey from its level 7.2 on.
 _LATER_FLAGS = (
-    (72, "-noscript", "blmove blpop brpop brpoplpush bzpopmax bzpopmin wait"), (72, "+blocking", "wait"),
+    (72, "-noscript", "blmove blpop brpop brpoplpush bzpopmax bzpopmin wait"), (74, "+blocking", "wait"),
     (72, "+loading", "cluster|shards cluster|slots"),
     (88, "+script_runner", "eval eval_ro evalsha evalsha_ro fcall fcall_ro"),
     (88, "+loading", "cluster|count-failure-reports cluster|info cluster|keyslot cluster|links cluster|myid "
                      "cluster|myshardid cluster|nodes cluster|replicas cluster|slaves"),
 )  # fmt: skip
+# The same for flags that Redis has, or lacks, until before a level.
+_EARLIER_FLAGS = (
+    (74, "-blocking", "waitaof"), (74, "+noscript", "waitaof"),
+    (80, "+denyoom", "hexpire hexpireat hpexpire hpexpireat"),
+)  # fmt: skip
 _VALKEY_FLAGS = (
+    ("+blocking", "wait"),
     ("+allow_busy", "client|caching client|capa client|getname client|getredir client|id client|no-evict "
                     "client|no-touch client|reply client|setinfo client|setname select"),
     ("+no_multi", "client|reply multi watch"),
@@ -206,6 +213,8 @@ def _flag_changes(compat: Compat) -> dict[str, list[str]]:
     """Return the flags that commands gain and lose in a server, each with its sign."""
     changes: dict[str, list[str]] = {}
     rows = [(change, names) for level, change, names in _LATER_FLAGS if compat.knows(level)]
+    if not compat.valkey:
+        rows += [(change, names) for level, change, names in _EARLIER_FLAGS if not compat.knows(level)]
     for change, names in (*rows, *(_VALKEY_FLAGS if compat.valkey else ())):
         for name in names.split():
             changes.setdefault(name, []).append(change)
@@ -265,7 +274,7 @@ def _access(entry: Command, compat: Compat | None = None) -> list[str]:
         return (entry.access or "RW access update").split(";")
     if compat is not None and compat.valkey and entry.fullname in _VALKEY_ACCESS:
         return _VALKEY_ACCESS[entry.fullname].split(";")
-    if compat is not None and entry.fullname == "sinterstore" and compat.knows(72):
+    if compat is not None and entry.fullname == "sinterstore" and (compat.knows(74) or compat.valkey):
         return ["OW update", "RO access"]
     return _ACCESS.get(entry.fullname, "RW" if entry.write else "RO").split(";")
 
@@ -314,6 +323,8 @@ def _key_specs(entry: Command, compat: Compat) -> ReplySet:
 def _tips(entry: Command, compat: Compat) -> list[bytes]:
     """Return the hints for proxies that a server shows."""
     tips = _TIPS.get(entry.fullname, "")
+    if entry.fullname in _NO_TIPS_BEFORE_8_0 and not compat.knows(80):
+        tips = ""
     if compat.knows(72):
         tips = _LATER_TIPS.get(entry.fullname, tips)
     tips = (_VALKEY_TIPS if compat.valkey else _REDIS_TIPS).get(entry.fullname, tips)

@@ -313,7 +313,7 @@ class Snapshots:
     def facts(self) -> dict[str, object]:
         """Return the fields of INFO persistence about the RDB file."""
         saving = self.saving
-        newer = {"rdb_saves_consecutive_failures": self.failures} if self.engine.settings.compat.knows(82) else {}
+        newer = {"rdb_saves_consecutive_failures": self.failures} if self.engine.settings.compat.knows(84) else {}
         return {
             "rdb_changes_since_last_save": self.engine.dirty, "rdb_bgsave_in_progress": int(saving),
             "rdb_last_save_time": self.last_save, "rdb_last_bgsave_status": self.status,
