@@ -371,6 +371,52 @@ return redis.call('save')
 return redis.call('shutdown')
 return redis.call('GET', 'k')
 return redis.call('GeT', 'k')
+return xpcall(1.5)
+return {xpcall(function() error('x') end, nil)}
+return {xpcall(function() error('x') end, setmetatable({}, {__call = function() return 1 end}))}
+xpcall()
+return setmetatable('10')
+return setmetatable({})
+setmetatable(setmetatable({}, {__metatable = 1}), {})
+return string.match('a', 'a', 'x')
+return string.gsub('a', 'a)', function() end)
+return {pcall(function() return string.find('a', '%') end)}
+return {pcall(function() string.gsub('a', '[a', {}) end)}
+return {pcall(function() local v = getmetatable() end)}
+for k in next, 'a' do end
+for k in next, nil do end
+return select('#', loadstring('return 1'))
+return select('#', pcall(error, {}))
+load()
+load('x', {})
+load(function() return {} end)
+return {load(function() return {} end)}
+coroutine.wrap()
+coroutine.wrap(next)
+return coroutine.wrap(pcall)
+return coroutine.resume(1)
+return coroutine.wrap(function() error('x') end)()
+return coroutine.wrap(function() error(5) end)()
+error('x', 3)
+error(cjson.null)
+return {pcall(error, cjson.null)}
+unpack()
+unpack({}, 'x')
+unpack({}, 1, 1e8)
+return select('#', unpack({}, 1, 1e15))
+return {pcall(function() return unpack({}, 1, 8000) end)}
+return select('#', unpack({}, -5, -3))
+table.insert()
+table.insert({}, 1, 2, 3)
+table.insert({}, 'x', 1)
+table.sort({2, 1}, 1)
+table.remove({}, 'x')
+math.random(0)
+math.random(1, 2, 3)
+math.random('x')
+return select('#', redis.set_repl(3))
+return {pcall(redis.setresp, 2)}
+return {loadstring('\27Lua', '@file')}
 """
 
 SANDBOX = r"""

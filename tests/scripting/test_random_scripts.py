@@ -1,10 +1,11 @@
-"""Random scripts against the real servers (tests.scripting.random_scripts)."""
+"""Random scripts against the real servers (tests.scripting.random_scripts, tests.scripting.random_bodies)."""
 
 from __future__ import annotations
 
 import pytest
 
 from tests.judge import PEERS
+from tests.scripting import random_bodies
 from tests.scripting.random_scripts import run
 
 
@@ -20,3 +21,16 @@ def test_random_scripts_get_the_servers_replies(compat: str, resp: int) -> None:
 @pytest.mark.parametrize("compat", PEERS)
 def test_many_random_scripts_get_the_servers_replies(compat: str) -> None:
     assert not run(compat, 20_000, 100)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("compat", PEERS)
+def test_random_lua_gets_the_servers_results_and_errors(compat: str) -> None:
+    assert not random_bodies.run(compat, 300, 1)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("compat", PEERS)
+def test_much_random_lua_gets_the_servers_results_and_errors(compat: str) -> None:
+    assert not random_bodies.run(compat, 20_000, 4)

@@ -525,7 +525,7 @@ class ScriptCalls(LuaCaller):
             text = _lua_number(text)
         return sha1(text if type(text) is bytes else b"", usedforsecurity=False).hexdigest().encode()
 
-    def log(self, *args: Any) -> None:
+    def log(self, *args: Any) -> tuple[()]:
         """Write a line to the server's log."""
         api = b"server" if self._is_valkey() else b"redis"
         if len(args) < 2:
@@ -540,8 +540,9 @@ class ScriptCalls(LuaCaller):
         words = [_lua_number(arg) if type(arg) in (int, float) else arg for arg in args[1:]]
         line = b" ".join([word for word in words if type(word) is bytes])
         self.engine.host.log_line(line.decode("utf-8", "surrogateescape"), _LEVELS[level])
+        return ()  # no value, where None would be nil
 
-    def setresp(self, *args: Any) -> None:
+    def setresp(self, *args: Any) -> tuple[()]:
         """Select the protocol of the replies that the script gets."""
         if len(args) != 1:
             name = b"server" if self._is_valkey() else b"redis"
@@ -551,6 +552,7 @@ class ScriptCalls(LuaCaller):
             raise self._interpreter.fault(b"ERR RESP version must be 2 or 3.")
         if self.running:
             self.session.out.resp = version
+        return ()
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
@@ -558,7 +560,7 @@ class ScriptCalls(LuaCaller):
         """Return the protocol that the script has selected."""
         return self.session.out.resp
 
-    def set_repl(self, *args: Any) -> None:
+    def set_repl(self, *args: Any) -> tuple[()]:
         """Select whether the following writes are logged and replicated."""
         name = b"server" if self._is_valkey() else b"redis"
         if len(args) != 1:
@@ -570,6 +572,7 @@ class ScriptCalls(LuaCaller):
                 b"ERR Invalid replication flags. Use REPL_AOF, REPL_REPLICA, REPL_ALL or REPL_NONE."
             )
         self._repl = targets
+        return ()
 
     def acl_check_cmd(self, *args: Any) -> bool:
         """Return whether the user of the script may run a command."""

@@ -18,7 +18,7 @@ from typing import Any
 
 from rillet.errors import CommandError
 from rillet.scripting.faults import UNCOUNTED, ScriptFault, taken
-from rillet.scripting.lua_libraries import install, keeper
+from rillet.scripting.lua_libraries import argument_checks, install, keeper
 from rillet.scripting.lua_reply import ReplyReader
 from rillet.scripting.lua_stack import LuaCaller, LuaStack
 from rillet.scripting.sandbox import SANDBOX
@@ -130,6 +130,7 @@ class Interpreter:
             b"handler": True,
             b"natives_in_c": natives_in_c,
             b"keep_frames": keeper(self.lua.execute),
+            b"checks": argument_checks(self.lua.execute),
         })  # fmt: skip
 
     def take_limit(self, limit: int) -> None:

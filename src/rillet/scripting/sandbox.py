@@ -34,7 +34,7 @@ local type, tostring, tonumber, select, unpack = type, tostring, tonumber, selec
 local error, rawget, rawset, rawequal, next, pairs, assert = error, rawget, rawset, rawequal, next, pairs, assert
 local raw_pcall, raw_xpcall, setmetatable, getmetatable = pcall, xpcall, setmetatable, getmetatable
 local raw_setfenv, raw_getfenv, raw_loadstring, raw_ipairs = setfenv, getfenv, loadstring, ipairs
-local getinfo, sethook = debug.getinfo, debug.sethook
+local getinfo, sethook, raw_metatable = debug.getinfo, debug.sethook, debug.getmetatable
 local concat, format, sub, match, gsub, byte = table.concat, string.format, string.sub, string.match, string.gsub,
   string.byte
 local find = string.find
@@ -53,13 +53,24 @@ end
 for name, callable in next, options.natives_in_c do native[name] = callable end
 local take, interrupt, double_text, count_error = native.taken, native.interrupt, native.double, native.count_error
 
+-- The checks of arguments, and the functions that are written in C in Redis.
+local checks = options.checks
+local raise, bad_argument, bad_type, in_c = checks.raise, checks.bad_argument, checks.bad_type, checks.public
+local to_string, to_integer, cast_int32 = checks.to_string, checks.to_integer, checks.cast_int32
+
 -- 1. Errors -------------------------------------------------------------------------------------------
 
 local SOURCE = "=[rillet]"
 
+local null  -- cjson.null, the only userdata of scripts
+
+local function is_exception(err)
+  return type(err) == "userdata" and err ~= null
+end
+
 -- Return the plain value of an error; a value of lupa if the exception must leave the script.
 local function plain(err)
-  if type(err) == "userdata" then
+  if is_exception(err) then
     local message, kind = take(err)
     if kind == nil then return err end
     if kind == 1 then return {err = message, ignore_error_stats_update = true} end
@@ -77,11 +88,11 @@ local function converted(ok, ...)
   local err = ...
   if type(err) == "userdata" or type(err) == "string" then
     err = plain(err)
-    if type(err) == "userdata" then error(err, 0) end
+    if is_exception(err) then error(err, 0) end
   elseif type(err) == "table" then
     local text = err.err
-    if type(text) == "string" or type(text) == "number" then err = text end
-    return false, err
+    if type(text) == "string" or type(text) == "number" then return false, text end
+    return false, err, text
   end
   if type(err) == "table" then err = err.err end
   return false, err
@@ -91,7 +102,7 @@ end
 local function passed(ok, ...)
   if ok then return true, ... end
   local err = plain((...))
-  if type(err) == "userdata" then error(err, 0) end
+  if is_exception(err) then error(err, 0) end
   return false, err
 end
 
@@ -100,17 +111,10 @@ local function pcall(...)
   return converted(raw_pcall(...))
 end
 
-local function xpcall(f, handler)
-  return passed(raw_xpcall(f, function(err)
-    err = plain(err)
-    if type(err) == "userdata" then return err end
-    return handler(err)
-  end))
-end
+local wrapped, guarded
 
-local wrapped
-
--- The frame that raised the error which the caller, an error handler, received: functions of this file count as C.
+-- The frame that raised the error which the caller, an error handler, received, and whether functions of this file were
+-- above it: they count as C.
 local function origin()
   local level = 3
   local frame = getinfo(level, "nSl")
@@ -118,24 +122,48 @@ local function origin()
     level = level + 1
     frame = getinfo(level, "nSl")
   end
+  local through = false
   while frame and frame.source == SOURCE do
-    -- coroutine.wrap's function calls `wrapped` as a tail call.
-    level = level + (getinfo(level, "f").func == wrapped and 2 or 1)
+    -- `wrapped` and `guarded` were called as tail calls.
+    local f = getinfo(level, "f").func
+    level = level + ((f == wrapped or f == guarded) and 2 or 1)
     frame = getinfo(level, "nSl")
+    through = true
   end
-  return frame
+  return frame, through
+end
+
+-- The plain value of an error that a function of this file raised, with the position of its call.
+local function located(err, frame, through)
+  if type(err) ~= "string" or sub(err, 1, 9) ~= "[rillet]:" then return plain(err) end
+  err = plain(err)
+  if through and frame and frame.currentline > 0 then
+    err = frame.short_src .. ":" .. frame.currentline .. ": " .. err
+  end
+  return err
+end
+
+local function without_handler(ok, ...)
+  if ok then return true, ... end
+  local err = plain((...))
+  if is_exception(err) then error(err, 0) end
+  return false, "error in error handling"
+end
+
+local function xpcall(f, handler)
+  if type(handler) ~= "function" then return without_handler(raw_pcall(f)) end
+  return passed(raw_xpcall(f, function(err)
+    err = located(err, origin())
+    if is_exception(err) then return err end
+    return handler(err)
+  end))
 end
 
 -- The handler of a script's own errors (Redis: __redis__err__handler).
 local function handler(err)
-  local frame = origin()
-  if type(err) == "string" and sub(err, 1, 9) == "[rillet]:" then
-    err = plain(err)
-    if frame and frame.currentline > 0 then err = frame.short_src .. ":" .. frame.currentline .. ": " .. err end
-  elseif type(err) == "userdata" then
-    err = plain(err)
-    if type(err) == "userdata" then return err end
-  end
+  local frame, through = origin()
+  err = located(err, frame, through)
+  if is_exception(err) then return err end
   if type(err) ~= "table" then err = {err = "ERR " .. tostring(err)} end
   if frame then
     err.source = frame.source
@@ -177,25 +205,39 @@ end
 local library = {}
 local MOST_RESULTS = 8000  -- LUAI_MAXCSTACK
 
--- The wrappers pass their arguments on as they came, so that Lua's own messages about them are right.
+-- Each wrapper checks its arguments first, in the order of Lua's own function: an error of that function would have the
+-- position of the wrapper.
+local function check_table(count, t)
+  if type(t) ~= "table" then bad_type(1, "table", t, count) end
+end
+
 function library.rawset(...)
-  if real_of[(...)] and select("#", ...) > 2 then error("Attempt to modify a readonly table", 0) end
+  local count = select("#", ...)
+  check_table(count, ...)
+  if count < 3 then bad_argument(count + 1, "value expected") end
+  if real_of[(...)] then error("Attempt to modify a readonly table", 0) end
   return rawset(...)
 end
 
 function library.rawget(...)
+  local count = select("#", ...)
+  check_table(count, ...)
+  if count < 2 then bad_argument(2, "value expected") end
   local real = real_of[(...)]
   if real then return rawget(real, select(2, ...)) end
   return rawget(...)
 end
 
 function library.next(...)
-  local real = real_of[(...)]
+  local t = ...
+  if type(t) ~= "table" then check_table(select("#", ...), t) end
+  local real = real_of[t]
   if real then return next(real, select(2, ...)) end
   return next(...)
 end
 
 function library.pairs(...)
+  check_table(select("#", ...), ...)
   if real_of[(...)] then return library.next, (...), nil end
   return pairs(...)
 end
@@ -205,6 +247,7 @@ local metatable_of_strings
 local globals_proxy = {}
 
 function library.getmetatable(...)
+  if select("#", ...) == 0 then bad_argument(1, "value expected") end
   local value = ...
   if type(value) == "string" then return metatable_of_strings end
   if real_of[value] then return globals_proxy[value] and metatable_of_globals or nil end
@@ -212,37 +255,42 @@ function library.getmetatable(...)
 end
 
 function library.setmetatable(...)
+  local t, new = ...
+  if type(t) ~= "table" or type(new) ~= "table" then
+    local count = select("#", ...)
+    check_table(count, t)
+    if count < 2 or new ~= nil then bad_argument(2, "nil or table expected") end
+  end
+  local old = raw_metatable(t)
+  if old and rawget(old, "__metatable") ~= nil and not real_of[t] then raise("cannot change a protected metatable") end
   if real_of[(...)] then error("Attempt to modify a readonly table", 0) end
   return setmetatable(...)
 end
 
-function library.xpcall(f, handle, ...)
-  return xpcall(f, handle)
+function library.xpcall(...)
+  if select("#", ...) < 2 then bad_argument(2, "value expected") end
+  return xpcall(...)
 end
 
 library.pcall = pcall
 library.tostring, library.assert, library.tonumber, library.rawequal = tostring, assert, tonumber, rawequal
 library.type, library.select, library.error = type, select, error
 
--- As C converts a number to an int; nil if it is none, or so large that the result has no meaning.
-local function as_int(value)
-  local number = tonumber(value)
-  if not number or number ~= number or number >= 2 ^ 53 or number <= -2 ^ 53 then return nil end
-  number = number < 0 and -floor(-number) or floor(number)
-  return (number + 2147483648) % 4294967296 - 2147483648
+-- luaL_checkint
+local function as_int(number, value, count)
+  return cast_int32(to_integer(number, value, count))
 end
 
 -- Lua 5.1 computes the number of results as an int, which overflows: unpack(t, 0, 2147483647) would end the process.
 function library.unpack(...)
-  local _, first, last = ...
-  if first ~= nil or last ~= nil then
-    local from, to = as_int(first == nil and 1 or first), as_int(last == nil and 0 or last)
-    if from == nil and tonumber(first) or to == nil and tonumber(last)
-        or from and to and last ~= nil and to - from >= MOST_RESULTS
-        or from and last == nil and from <= -MOST_RESULTS then
-      error("too many results to unpack", 2)
-    end
-  end
+  local t, first, last = ...
+  if first == nil and last == nil and type(t) == "table" and #t < MOST_RESULTS / 2 then return unpack(...) end
+  local count = select("#", ...)
+  check_table(count, t)
+  local from, to = 1, nil
+  if first ~= nil then from = as_int(2, first, count) end
+  if last ~= nil then to = as_int(3, last, count) else to = #t end
+  if from <= to and to - from + 1 + count > MOST_RESULTS then raise("too many results to unpack") end
   return unpack(...)
 end
 
@@ -259,32 +307,36 @@ end
 
 -- Return loadstring and load for scripts with these globals.
 local function loaders(globals)
-  local function loadstring(text, ...)
-    if type(text) == "number" then text = tostring(text) end
-    if type(text) == "string" and byte(text, 1) == 27 then
-      return nil, (... or text) .. ": bytecode is not allowed"
-    end
-    local chunk, message = raw_loadstring(text, ...)
-    if chunk then raw_setfenv(chunk, globals) end
-    return chunk, message
+  local function loadstring(...)
+    local count, text, name = select("#", ...), ...
+    text = to_string(1, text, count)
+    name = name == nil and text or to_string(2, name, count)
+    -- Bytecode is read as a source.
+    local is_bytecode = byte(text, 1) == 27
+    local chunk, message = raw_loadstring(is_bytecode and "\1" .. sub(text, 2) or text, name)
+    if is_bytecode then message = gsub(message, "char%(1%)", "char(27)", 1) end
+    if not chunk then return nil, message end
+    raw_setfenv(chunk, globals)
+    return chunk
   end
-  local function load(reader, name)
-    if type(reader) ~= "function" then
-      error("bad argument #1 to 'load' (function expected, got " .. type(reader) .. ")", 2)
-    end
+  local function load(...)
+    local count, reader, name = select("#", ...), ...
+    name = name == nil and "=(load)" or to_string(2, name, count)
+    if type(reader) ~= "function" then bad_type(1, "function", reader, count) end
     local pieces, count = {}, 0
     local ok, message = passed(raw_pcall(function()
       while true do
         local piece = reader()
         if piece == nil or piece == "" then return end
-        if type(piece) ~= "string" then error("reader function must return a string", 0) end
+        if type(piece) ~= "string" and type(piece) ~= "number" then raise("reader function must return a string") end
         count = count + 1
         pieces[count] = piece
       end
     end))
     if not ok then return nil, message end
-    return loadstring(concat(pieces), name or "=(load)")
+    return loadstring(concat(pieces), name)
   end
+  in_c[loadstring], in_c[load] = true, true
   return loadstring, load
 end
 
@@ -337,35 +389,94 @@ end
 -- Lua matches a pattern recursively: a longer pattern could exhaust the C stack of the process.
 local LONGEST = options.longest_pattern
 
-local function check_pattern(_, pattern)
-  if type(pattern) == "string" and #pattern > LONGEST then error("pattern too complex", 3) end
+local function check_strings(count, text, pattern)
+  to_string(1, text, count)
+  if #to_string(2, pattern, count) > LONGEST then raise("pattern too complex") end
+end
+
+-- Return results of Lua's own function; or raise its error with the position of the call.
+guarded = function(ok, ...)
+  if ok then return ... end
+  local err, frame = (...), getinfo(3, "Sl")
+  if type(err) == "string" and err ~= "not enough memory" and frame and frame.currentline > 0 then
+    err = frame.short_src .. ":" .. frame.currentline .. ": " .. err
+  end
+  error(err, 0)
 end
 
 local strings = copy(string_library)
 do
   local find, match, gmatch, gsub = strings.find, strings.match, strings.gmatch, strings.gsub
-  function strings.find(...) check_pattern(...) return find(...) end
-  function strings.match(...) check_pattern(...) return match(...) end
-  function strings.gmatch(...) check_pattern(...) return gmatch(...) end
-  function strings.gsub(...) check_pattern(...) return gsub(...) end
+  local function check_search(...)
+    local count, text, pattern, init = select("#", ...), ...
+    check_strings(count, text, pattern)
+    if init ~= nil then to_integer(3, init, count) end
+  end
+  local function is_search(text, pattern, init)
+    return init == nil and type(text) == "string" and type(pattern) == "string" and #pattern <= LONGEST
+  end
+  function strings.find(...)
+    if not is_search(...) then check_search(...) end
+    return guarded(raw_pcall(find, ...))
+  end
+  function strings.match(...)
+    if not is_search(...) then check_search(...) end
+    return guarded(raw_pcall(match, ...))
+  end
+  function strings.gmatch(...)
+    check_strings(select("#", ...), ...)
+    return gmatch(...)
+  end
+  function strings.gsub(...)
+    local count, text, pattern, new, most = select("#", ...), ...
+    check_strings(count, text, pattern)
+    if most ~= nil then to_integer(4, most, count) end
+    local kind = type(new)
+    if kind ~= "function" then
+      if kind ~= "string" and kind ~= "number" and kind ~= "table" then
+        bad_argument(3, "string/function/table expected")
+      end
+      return guarded(raw_pcall(gsub, ...))
+    end
+    -- An error of the function keeps its own position, so only the pattern is guarded.
+    local ok, message = raw_pcall(match, text, pattern)
+    if not ok then raise(message) end
+    return gsub(...)
+  end
   strings.gfind = strings.gmatch
 end
 
-local function check_table(t)
-  if real_of[t] then error("Attempt to modify a readonly table", 0) end
+local function check_writable(t, elements)
+  if real_of[t] and #real_of[t] >= elements then error("Attempt to modify a readonly table", 0) end
 end
 
 local tables = copy(table_library)
 do
   local insert, remove, sort = tables.insert, tables.remove, tables.sort
-  function tables.insert(...) check_table(...) return insert(...) end
+  function tables.insert(...)
+    local count, t, position = select("#", ...), ...
+    if type(t) ~= "table" then check_table(count, t) end
+    if count == 3 then
+      to_integer(2, position, count)
+    elseif count ~= 2 then
+      raise("wrong number of arguments to 'insert'")
+    end
+    if real_of[t] then check_writable(t, 0) end
+    return insert(...)
+  end
   -- A table without elements stays as it is, so there is nothing to refuse.
   function tables.remove(...)
-    if real_of[(...)] and #real_of[(...)] > 0 then check_table(...) end
+    local count, t, position = select("#", ...), ...
+    check_table(count, t)
+    if position ~= nil then to_integer(2, position, count) end
+    check_writable(t, 1)
     return remove(...)
   end
   function tables.sort(...)
-    if real_of[(...)] and #real_of[(...)] > 1 then check_table(...) end
+    local count, t, compare = select("#", ...), ...
+    check_table(count, t)
+    if compare ~= nil and type(compare) ~= "function" then bad_type(2, "function", compare, count) end
+    check_writable(t, 2)
     return sort(...)
   end
 end
@@ -383,44 +494,40 @@ local function random_number()
   return (x2 * 32768 + floor(x1 / 2)) % 2147483648 % 2147483647 / 2147483647
 end
 
-local function integer(value, position, name)
-  local number = tonumber(value)
-  if not number then
-    error("bad argument #" .. position .. " to '" .. name .. "' (number expected, got " ..
-          (value == nil and "no value" or type(value)) .. ")", 3)
-  end
-  number = number < 0 and -floor(-number) or floor(number)
-  return (number + 2147483648) % 4294967296 - 2147483648
-end
-
 function maths.random(...)
   local count = select("#", ...)
   local r = random_number()
   if count == 0 then return r end
   local low, high = 1, nil
   if count == 1 then
-    high = integer((...), 1, "random")
-    if high < 1 then error("bad argument #1 to 'random' (interval is empty)", 2) end
+    high = as_int(1, (...), 1)
+    if high < 1 then bad_argument(1, "interval is empty") end
     return floor(r * high) + 1
   elseif count == 2 then
-    low, high = integer((...), 1, "random"), integer((select(2, ...)), 2, "random")
-    if low > high then error("bad argument #2 to 'random' (interval is empty)", 2) end
+    low, high = as_int(1, (...), 2), as_int(2, (select(2, ...)), 2)
+    if low > high then bad_argument(2, "interval is empty") end
     return floor(r * (high - low + 1)) + low
   end
-  error("wrong number of arguments", 2)
+  raise("wrong number of arguments")
 end
 
-function maths.randomseed(seed)
-  seed = integer(seed, 1, "randomseed")
+function maths.randomseed(...)
+  local seed = as_int(1, (...), select("#", ...))
   x0, x1, x2 = 0x330E, seed % 65536, floor(seed / 65536) % 65536
 end
 
 local coroutines = copy(coroutine_library)
 local hook
 
-function coroutines.create(f, ...)
-  local thread = coroutine_library.create(f, ...)
+local function new_thread(f)
+  if type(f) ~= "function" or in_c[f] or getinfo(f, "S").what == "C" then bad_argument(1, "Lua function expected") end
+  local thread = coroutine_library.create(f)
   sethook(thread, hook, "", options.hook_period)
+  return thread
+end
+
+function coroutines.create(f)
+  local thread = new_thread(f)
   return thread
 end
 
@@ -430,23 +537,32 @@ local function passed_of(_, ok, ...)
   return passed(false, ...)
 end
 
-function coroutines.resume(...)
+local function resume(...)
   return passed_of((...), coroutine_library.resume(...))
+end
+
+function coroutines.resume(...)
+  if type((...)) ~= "thread" then bad_argument(1, "coroutine expected") end
+  return resume(...)
 end
 
 wrapped = function(ok, ...)
   if ok then return ... end
   local err = ...
-  if type(err) == "string" then error(err, 3) end
+  if type(err) == "string" or type(err) == "number" then error(tostring(err), 3) end
   error(err, 0)
 end
 
-function coroutines.wrap(f, ...)
-  local thread = coroutines.create(f, ...)
-  return function(...)
-    return wrapped(coroutines.resume(thread, ...))
+function coroutines.wrap(f)
+  local thread = new_thread(f)
+  local function resume_thread(...)
+    return wrapped(resume(thread, ...))
   end
+  in_c[resume_thread] = true
+  return resume_thread
 end
+
+for _, functions_of in raw_ipairs({library, strings, tables, maths, coroutines}) do checks.publish(functions_of) end
 
 local shared = {
   string = protect(strings), table = protect(tables), math = protect(maths), coroutine = protect(coroutines),
@@ -659,6 +775,8 @@ for _, name in raw_ipairs({"call", "pcall", "sha1hex", "log", "setresp", "set_re
   api_values[name] = native[name]
 end
 for name, value in next, options.constants do api_values[name] = value end
+checks.publish(api_values)
+in_c[wide_call], in_c[wide_pcall] = true, true
 
 -- 8. Environments, and the run of a script ----------------------------------------------------------------
 
@@ -762,6 +880,7 @@ end
 
 -- Add a library for all environments that follow, and for the globals of scripts.
 local function add_library(name, table)
+  if name == "cjson" then null = table.null end
   local proxy = protect(table)
   shared[name] = proxy
   rawset(real, name, proxy)

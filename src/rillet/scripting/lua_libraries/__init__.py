@@ -60,6 +60,11 @@ def install(run: Callable[..., Any], *, array_metatables: bool, valkey: bool, pr
     }
 
 
+def argument_checks(run: Callable[..., Any]) -> Any:
+    """Return the Lua functions that check arguments and raise errors as functions in C do: see `support`."""
+    return run(_LOADER, CHUNK_NAME)(support.SOURCE)
+
+
 def keeper(run: Callable[..., Any]) -> Any:
     """Return the Lua function that changes the tail calls of a chunk: see `tail_calls`."""
     return run(_LOADER, CHUNK_NAME)(tail_calls.SOURCE)

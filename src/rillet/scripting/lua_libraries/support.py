@@ -123,6 +123,7 @@ end
 
 return {
     raise = raise, bad_argument = bad_argument, bad_type = bad_type, to_string = to_string, to_number = to_number,
-    to_integer = to_integer, cast_int64 = cast_int64, cast_int32 = cast_int32, publish = publish, max_stack = 8000,
+    to_integer = to_integer, cast_int64 = cast_int64, cast_int32 = cast_int32, publish = publish, public = public,
+    max_stack = 8000,
 }
 """
