@@ -35,7 +35,7 @@ restart could still raise, but every other program that works on the group would
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
 
@@ -45,7 +45,7 @@ from rillet.store.arguments import flag, integer_of, whole_number
 from rillet.store.dead_letters import letter
 from rillet.store.durations import Seconds, milliseconds_in, seconds_in
 from rillet.store.encoding import decode, encode, encode_name
-from rillet.store.entry import T, stream_parts
+from rillet.store.entry import T, stream_part, stream_parts
 from rillet.store.message import Message, new_messages, old_messages
 from rillet.store.prefetch import PREFETCH, Pace, Post, Prefetched, Search
 from rillet.store.recovery import LOGGER
@@ -245,6 +245,8 @@ def delivery(consumers: Sequence[Consumer[Any]], options: DeliveryOptions, end: 
         yield from _own(consumer, options, end, prefetched)
     search = options.search(len(consumers))
     pace = options.pace()
+    alone = options.batch is None and options.counts
+    polls: dict[int, list[list[bytes]]] = {}  # the reads that do not wait, by their size
     empty = True
     while not end.requested():
         searched, stale = search.due(empty), False
@@ -253,10 +255,16 @@ def delivery(consumers: Sequence[Consumer[Any]], options: DeliveryOptions, end: 
             if end.requested():
                 return
         near = isinstance(consumers[0].store.transport, InProcessTransport)
-        size = 1 if near and options.batch is None and options.counts else pace.size
+        size = 1 if near and alone else pace.size
         fresh: list[Message[Any]] = []
         block = end.block() if searched and not stale else None
-        for argv in read_commands(consumers, size, block):
+        if block is not None:
+            reads = read_commands(consumers, size, block)
+        elif size in polls:
+            reads = polls[size]
+        else:
+            reads = polls[size] = read_commands(consumers, size, None)
+        for argv in reads:
             fresh += new_messages_of((yield argv), consumers)
         empty = not fresh
         if fresh:
@@ -385,8 +393,10 @@ def read_options(
     return argv
 
 
-def new_messages_of(reply: Any, consumers: Iterable[Consumer[T]]) -> list[Message[T]]:
+def new_messages_of(reply: Any, consumers: Sequence[Consumer[T]]) -> list[Message[T]]:
     """Return the messages of an XREADGROUP reply with several streams."""
+    if len(consumers) == 1:
+        return new_messages(stream_part(reply), consumers[0].group)
     groups = {consumer.group.stream.key: consumer.group for consumer in consumers}
     return [message for key, part in stream_parts(reply) for message in new_messages(part, groups[key])]
 

@@ -5,7 +5,7 @@ Made from store/delivery.py by `python -m tools.make_aio`; edit that file, then 
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from rillet.errors import CommandError, InvalidEntry, WrongType
@@ -16,7 +16,7 @@ from rillet.store.dead_letters import letter
 from rillet.store.delivery import CURRENT, PAGE, Command, Commands, DeliveryOptions, End, Result, _units
 from rillet.store.durations import Seconds, milliseconds_in
 from rillet.store.encoding import decode, encode, encode_name
-from rillet.store.entry import T, stream_parts
+from rillet.store.entry import T, stream_part, stream_parts
 from rillet.store.prefetch import Post, Prefetched, Search
 from rillet.store.recovery import LOGGER
 from rillet.store.retries import PATIENCE
@@ -82,6 +82,8 @@ def delivery(consumers: Sequence[AsyncConsumer[Any]], options: DeliveryOptions, 
         yield from _own(consumer, options, end, prefetched)
     search = options.search(len(consumers))
     pace = options.pace()
+    alone = options.batch is None and options.counts
+    polls: dict[int, list[list[bytes]]] = {}  # the reads that do not wait, by their size
     empty = True
     while not end.requested():
         searched, stale = search.due(empty), False
@@ -90,10 +92,16 @@ def delivery(consumers: Sequence[AsyncConsumer[Any]], options: DeliveryOptions, 
             if end.requested():
                 return
         near = isinstance(consumers[0].store.transport, InProcessTransport)
-        size = 1 if near and options.batch is None and options.counts else pace.size
+        size = 1 if near and alone else pace.size
         fresh: list[AsyncMessage[Any]] = []
         block = end.block() if searched and not stale else None
-        for argv in read_commands(consumers, size, block):
+        if block is not None:
+            reads = read_commands(consumers, size, block)
+        elif size in polls:
+            reads = polls[size]
+        else:
+            reads = polls[size] = read_commands(consumers, size, None)
+        for argv in reads:
             fresh += new_messages_of((yield argv), consumers)
         empty = not fresh
         if fresh:
@@ -216,8 +224,10 @@ def read_options(
     return argv
 
 
-def new_messages_of(reply: Any, consumers: Iterable[AsyncConsumer[T]]) -> list[AsyncMessage[T]]:
+def new_messages_of(reply: Any, consumers: Sequence[AsyncConsumer[T]]) -> list[AsyncMessage[T]]:
     """Return the messages of an XREADGROUP reply with several streams."""
+    if len(consumers) == 1:
+        return new_messages(stream_part(reply), consumers[0].group)
     groups = {consumer.group.stream.key: consumer.group for consumer in consumers}
     return [message for key, part in stream_parts(reply) for message in new_messages(part, groups[key])]
 
