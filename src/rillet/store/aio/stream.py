@@ -393,6 +393,8 @@ class AsyncStream(Generic[T]):
         call. entries_read: the number of entries up to `start`. create: if False, a read of a missing group raises
         NoGroup.
         """
+        if entries_read is not None:
+            whole_number(entries_read, "entries_read", 0)
         if flag(create, "create") and encode_after(start, "start") == b"$":
             start = await self.last_id()
         return AsyncGroup(self, name, start, entries_read, create)
