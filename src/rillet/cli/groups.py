@@ -41,7 +41,11 @@ def run(options: argparse.Namespace) -> int:
 def _print(options: argparse.Namespace) -> None:
     with visit(options.place) as store:
         stats = store.stats(*options.streams, pending=options.pending, memory=False)
+        if not options.json and not stats.streams:
+            print("no streams")
         for stream in stats.streams:
+            if not options.json and not stream.groups:
+                print(f"{safe(stream.name)}: no groups")
             for group in stream.groups:
                 entries = _oldest(store, stream, group, options.pending)[: max(options.lines, 0)]
                 if options.json:
