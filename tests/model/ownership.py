@@ -121,7 +121,7 @@ class Worker:
 
     def run(self) -> None:
         consumer = self.store.stream(self.work.stream).group("g", create=False).consumer(self.work.name)
-        iterator = iter(consumer.messages(stop=self.settled, **self.work.options()))  # type: ignore[call-overload]
+        iterator = iter(consumer.messages(stop=self.settled, **self.work.options()))
         vanishes_at = self.random.randrange(5) if self.work.vanishes else -1
         for found in iterator:
             some = found if self.work.batch else [found]
@@ -146,7 +146,7 @@ class Worker:
             stop.set()
 
         watching = asyncio.ensure_future(watch())
-        iterator = consumer.messages(stop=stop, **self.work.options())  # type: ignore[call-overload]
+        iterator: Any = consumer.messages(stop=stop, **self.work.options())
         async with contextlib.aclosing(iterator):
             async for found in iterator:
                 some = found if self.work.batch else [found]

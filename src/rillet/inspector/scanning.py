@@ -33,7 +33,7 @@ LARGEST = 20
 """The largest keys that are kept."""
 
 
-class KeyScan:
+class ScanSteps:
     """The position of one pass of SCAN over a server, or over each master of a cluster in turn."""
 
     def __init__(self, match: bytes | None = None, kind: str | None = None) -> None:
@@ -74,7 +74,7 @@ class StreamPass:
     """One pass over all keys that finds the streams, with their lengths; the longest ones are kept."""
 
     def __init__(self) -> None:
-        self.scan = KeyScan(kind="stream")
+        self.scan = ScanSteps(kind="stream")
         self.lengths: dict[bytes, int] = {}
         self.count = 0
 
@@ -113,7 +113,7 @@ class TypeFigures:
 class KeyPass:
     """One pass over all keys: figures by type, and the largest keys."""
 
-    scan: KeyScan = field(default_factory=KeyScan)
+    scan: ScanSteps = field(default_factory=ScanSteps)
     seen: int = 0
     types: dict[str, TypeFigures] = field(default_factory=dict)
     largest: dict[bytes, tuple[int, str]] = field(default_factory=dict)
@@ -150,4 +150,4 @@ def _replies(store: Store, commands: list[list[bytes]]) -> list[Any]:
     return [None if isinstance(reply, CommandError) else reply for reply in replies]
 
 
-__all__ = ["LARGEST", "STEP", "STREAMS", "KeyPass", "KeyScan", "StreamPass", "TypeFigures", "shards_of"]
+__all__ = ["LARGEST", "STEP", "STREAMS", "KeyPass", "ScanSteps", "StreamPass", "TypeFigures", "shards_of"]

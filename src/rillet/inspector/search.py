@@ -17,7 +17,7 @@ from rillet.errors import CommandError
 from rillet.inspector.budget import SEARCH_SHARE, pause_after
 from rillet.inspector.filters import FieldFilter, matches
 from rillet.inspector.place import InspectedPlace
-from rillet.inspector.scanning import STEP, KeyScan
+from rillet.inspector.scanning import STEP, ScanSteps
 from rillet.inspector.streams import entry_json
 from rillet.inspector.text import to_text
 from rillet.real_time import monotonic
@@ -59,7 +59,7 @@ def search_keys(place: InspectedPlace, pattern: bytes, kind: str | None,
     pace = _Pace(place, sleep)
     total = pace.step(lambda store: int(store.execute("DBSIZE")))
     found = 0
-    scan = KeyScan(pattern, kind)
+    scan = ScanSteps(pattern, kind)
     while not scan.complete:
         names = pace.step(scan.step)
         examined = round(scan.share * total)

@@ -300,7 +300,7 @@ class AsyncStoreConnection(Connection):
             super().__del__()
 
 
-class StorePool(ConnectionPool):
+class AsyncStorePool(ConnectionPool):
     """redis-py's pool of connections to a store; `end_sessions` closes them without an event loop."""
 
     def __init__(self, store: Store, **options: Any) -> None:
@@ -348,7 +348,7 @@ def _pool(store: Store, transport: Transport, options: dict[str, Any]) -> Connec
     """Return a pool of connections to the store's engine or server."""
     if isinstance(transport, ServerTransport) and not isinstance(transport, AttachedTransport):
         return ConnectionPool(**{**DEFAULTS, **parse_url(str(store.url)), **options})
-    return StorePool(store, **{**STORE_DEFAULTS, **options})
+    return AsyncStorePool(store, **{**STORE_DEFAULTS, **options})
 
 
 def _sentinel_client(transport: ServerTransport, options: dict[str, Any]) -> redis.asyncio.Redis:
@@ -370,4 +370,4 @@ def _cluster_client(url: str, **options: Any) -> Any:
     return LoopCluster.from_url(first, startup_nodes=[node_of(host, port) for host, port in others], **options)
 
 
-__all__ = ["AsyncStoreConnection", "EngineStream", "StorePool", "async_client_of"]
+__all__ = ["AsyncStoreConnection", "AsyncStorePool", "EngineStream", "async_client_of"]
