@@ -137,10 +137,9 @@ class DeliveryOptions:
     def pace(self) -> Pace:
         """Return how many new messages a read returns."""
         if self.batch is not None:
-            return Pace(self.batch, False)
-        if self.counts:
-            return Pace(min(self.count, self.prefetch or PREFETCH), True)
-        return Pace(min(self.count, self.prefetch or self.count), False)
+            return Pace(self.batch, self.batch, self.batch)
+        most = min(self.count, self.prefetch or (PREFETCH if self.counts else self.count))
+        return Pace(most, 1 if self.counts else most)
 
     def prefetched(self, consumer: bytes) -> Prefetched:
         """Return an empty queue for the messages that a loop of this consumer reads ahead."""

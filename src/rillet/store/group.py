@@ -365,7 +365,7 @@ class MessageReader(Generic[T]):
                             return
                         # What the command delivered is pending for this consumer: begin again with the pending ones.
                         steps.close()
-                        prefetched.messages.clear()
+                        prefetched.clear()
                         steps = delivery(self.parts(), options, end, prefetched)
                 elif isinstance(step, InvalidEntry):
                     yield step  # RaisingIterator raises it
@@ -375,6 +375,7 @@ class MessageReader(Generic[T]):
                     yield list(step)
         finally:
             steps.close()
+            self.store.loops.discard(prefetched)
             with contextlib.suppress(StoreError, CommandError):  # the store is closed, or the group is gone
                 drive(self.store, prefetched.give_back(), 0.0)
 

@@ -3,12 +3,13 @@
     XREADGROUP      one message is handed out, the others are prefetched; the server counts a delivery of each
     XCLAIM          RETRYCOUNT 0: the prefetched ones were not handed out yet         (if hand-outs are counted)
     XCLAIM          RETRYCOUNT 1 before each of them is handed out                    (if hand-outs are counted)
-    XPENDING, XCLAIM  renew all of them before a message is handed out, unless their leases are younger than 10 ms
+    XPENDING, XCLAIM  check and renew the message that is handed out, unless its lease is younger than 10 ms; and the
+                    others, if their leases are older than a tenth of claim_idle
     XCLAIM          RETRYCOUNT 0, IDLE claim_idle: gives them back when the loop ends
 
 **The lease** of a prefetched message is its idle time on the server: other workers claim a message that was idle for
 `claim_idle`. The loop sets the idle time to 0 before it hands out a message. So a worker keeps its prefetched messages
-as long as each of its handlers takes less than `claim_idle`, and a worker that died or hangs loses them.
+while its handlers take less than `claim_idle`, and a worker that died or hangs loses them.
 
 **The check.** XPENDING lists the messages that still belong to the loop, and XCLAIM renews those whose idle time has
 not become smaller since: if another consumer claims one in between, the server leaves it alone, and it is not handed
@@ -35,7 +36,8 @@ from rillet.real_time import monotonic
 from rillet.store.encoding import decode, parse_id
 from rillet.store.recovery import LOGGER
 
-RENEW_AFTER = 0.01  # seconds after which a lease is renewed before the next message is handed out
+CHECK_AFTER = 0.01  # seconds after which a message is checked before it is handed out
+RENEW_AFTER = 0.1  # seconds after which all leases are renewed, if claim_idle is not known
 AHEAD = 0.02  # seconds of work that a loop reads ahead
 SLOW_START = 8  # messages that are read one at a time before the loop reads ahead
 SEARCH_SHARE = 20  # a search that took t seconds is repeated after 20 t at the earliest
@@ -69,17 +71,15 @@ class GroupLike(Protocol):
 
 
 class Pace:
-    """How many messages the next read returns: as many as are handled in AHEAD seconds, from one to `most`.
+    """How many messages the next read returns: as many as are handled in AHEAD seconds, from `least` to `most`.
 
-    grows: begin with one message; otherwise `size` is always `most`.
+    first: the size of the first read.
     """
 
-    __slots__ = ("_grows", "_handled", "_since", "most", "size")
+    __slots__ = ("_handled", "_since", "least", "most", "size")
 
-    def __init__(self, most: int, grows: bool) -> None:
-        self.most = most
-        self.size = 1 if grows else most
-        self._grows = grows
+    def __init__(self, most: int, first: int, least: int = 1) -> None:
+        self.most, self.size, self.least = most, first, least
         self._handled = 0  # messages, up to SLOW_START
         self._since = 0.0
 
@@ -89,12 +89,10 @@ class Pace:
 
     def handled(self, number: int) -> None:
         """Note that so many messages were handled since the last read."""
-        if not self._grows:
-            return
         self._handled = min(SLOW_START, self._handled + number)
         each = (monotonic() - self._since) / number
         if each * self.size > AHEAD:
-            self.size = max(1, int(AHEAD / each))
+            self.size = max(self.least, int(AHEAD / each))
         elif self._handled == SLOW_START and each * self.size * 2 <= AHEAD:
             self.size = min(self.most, 2 * self.size)
 
@@ -133,15 +131,15 @@ class Prefetched:
     consumer: the name of the loop's consumer. counts: whether the server counts hand-outs instead of reads.
     """
 
-    __slots__ = ("__weakref__", "_claim_idle", "_consumer", "_counts", "_process", "_renew_after", "_since",
-                 "_uncounted", "_warned", "messages")  # fmt: skip
+    __slots__ = ("_claim_idle", "_consumer", "_counts", "_process", "_renew_after", "_since", "_uncounted", "_warned",
+                 "messages")  # fmt: skip
 
     def __init__(self, consumer: bytes, counts: bool, claim_idle: float | None) -> None:
         self.messages: deque[Any] = deque()
         self._consumer = consumer
         self._counts = counts
         self._claim_idle = claim_idle or 0.0
-        self._renew_after = min(RENEW_AFTER, claim_idle / 50) if claim_idle else RENEW_AFTER
+        self._renew_after = claim_idle / 10 if claim_idle else RENEW_AFTER
         self._since = 0.0  # when the leases of the messages began
         self._uncounted: set[int] = set()  # the id() of messages
         self._warned = False
@@ -164,15 +162,23 @@ class Prefetched:
 
         Their hand-outs are counted now, and the leases of all messages renewed, where that is due.
         """
+        if os.getpid() != self._process:  # in a forked child: they are the parent's
+            self.clear()
+            self._process = os.getpid()
         some = [self.messages.popleft() for _ in range(min(size, len(self.messages)))]
         new = [message for message in some if id(message) in self._uncounted]
         counts = [(same, _count(same, 1)) for same in _alike(new)]
-        if monotonic() - self._since >= self._renew_after:
-            others = [message for message in some if id(message) not in self._uncounted] + list(self.messages)
+        age = monotonic() - self._since
+        if age >= min(CHECK_AFTER, self._renew_after):
+            others = [message for message in some if id(message) not in self._uncounted]
+            renews = age >= self._renew_after
+            if renews:
+                others += self.messages
+                self._since = monotonic()
             kept = yield from self._renewed(counts + [(same, ()) for same in _alike(others)])
-            self._since = monotonic()
             some = [message for message in some if id(message) in kept]
-            self.messages = deque(message for message in self.messages if id(message) in kept)
+            if renews:
+                self._keep(kept)
         else:
             for same, options in counts:
                 reply = yield Post(self._claim(same, 0, options))
@@ -184,6 +190,16 @@ class Prefetched:
         self._uncounted.difference_update(map(id, new))
         return some
 
+    def clear(self) -> None:
+        """Forget the messages."""
+        self.messages.clear()
+        self._uncounted.clear()
+
+    def _keep(self, kept: set[int]) -> None:
+        """Forget the messages whose id() is not in the set."""
+        self.messages = deque(message for message in self.messages if id(message) in kept)
+        self._uncounted &= kept
+
     def give_back(self) -> Commands[None]:
         """Give the messages back to their groups, unless others have claimed them; they may still be handed out later.
 
@@ -191,7 +207,7 @@ class Prefetched:
         first, and are idle for claim_idle, so that others may claim them at once.
         """
         if os.getpid() != self._process:  # a forked child's copy: the loop belongs to the parent
-            self.messages.clear()
+            self.clear()
         counted = [message for message in self.messages if id(message) not in self._uncounted]
         idle = b"%d" % (1000 * self._claim_idle)
         kept = yield from self._renewed([
@@ -201,7 +217,7 @@ class Prefetched:
         ], ends=True)  # fmt: skip
         self._unhanded(counted)
         self._since = 0.0
-        self.messages = deque(message for message in self.messages if id(message) in kept)
+        self._keep(kept)
 
     # -- leases ------------------------------------------------------------------------------------------
 

@@ -110,7 +110,7 @@ class Store(KeyCommands):
             backend.close()
             raise
         self._workers: ThreadPoolExecutor | None = None
-        self.loops: weakref.WeakSet[Prefetched] = weakref.WeakSet()  # the loops over messages()
+        self.loops: set[Prefetched] = set()  # the loops over messages()
         self._subscriptions: weakref.WeakSet[Subscription] = weakref.WeakSet()
         self._servers: list[StoreServer] = []
         self._finalizer = weakref.finalize(self, backend.close)

@@ -331,7 +331,7 @@ class AsyncMessageReader(Generic[T]):
                             return
                         # What the command delivered is pending for this consumer: begin again with the pending ones.
                         steps.close()
-                        prefetched.messages.clear()
+                        prefetched.clear()
                         steps = delivery(self.parts(), options, end, prefetched)
                 elif isinstance(step, InvalidEntry):
                     yield step  # RaisingIterator raises it
@@ -342,6 +342,7 @@ class AsyncMessageReader(Generic[T]):
                     yield list(step)
         finally:
             steps.close()
+            self.store.loops.discard(prefetched)
             with contextlib.suppress(StoreError, CommandError):  # the store is closed, or the group is gone
                 await drive(self.store, prefetched.give_back(), 0.0)
 

@@ -15,7 +15,6 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
-from weakref import WeakSet
 
 from rillet.errors import TransactionConflict
 from rillet.store.aio.subscription import AsyncSubscription
@@ -84,7 +83,7 @@ class AsyncRunner:
         return raised(await self._execute(transport, argv))
 
     @property
-    def loops(self) -> WeakSet[Prefetched]:
+    def loops(self) -> set[Prefetched]:
         """The loops over messages(), of both APIs."""
         return self.synchronous.loops
 
