@@ -22,8 +22,6 @@ from tests.judge import Judge
 from tests.model.ownership import KINDS, OF_PROCESSES, world
 from tests.store.conftest import Frontend, only
 
-SOCKETS = only("attached", "redis")
-
 
 def _group(store: Store, messages: int) -> Group:
     stream = store.stream("jobs")
@@ -103,12 +101,11 @@ def test_what_another_consumer_owns_is_not_handed_out(store: Store) -> None:
     assert _pending(group) == [(1, "one", 1), (2, "one", 1), (3, "two", 2), (5, "two", 2)]
 
 
-@SOCKETS
 def test_messages_are_read_ahead_while_handlers_are_fast(store: Store) -> None:
     group = _group(store, 200)
     most = 0
     for message in group.consumer("one").messages(claim_idle=30, prefetch=10, stop_when_empty=True):
-        if message.id.ms % 5 == 0:
+        if message.id.ms % 9 == 0:
             waiting = [row for row in _pending(group) if row[0] != message.id.ms]
             most = max(most, len(waiting))
             assert {row[2] for row in waiting} <= {0}
@@ -130,7 +127,7 @@ WORKER = """
 import os, sys, time, rillet
 store = rillet.connect(sys.argv[1]) if "://" in sys.argv[1] else rillet.open(sys.argv[1])
 consumer = store.stream("jobs").group("workers", create=False).consumer("killed")
-for message in consumer.messages(claim_idle=60, max_deliveries=1, dead_letters="dead", prefetch=50):
+for message in consumer.messages(claim_idle=60, max_deliveries=int(sys.argv[3]), dead_letters="dead", prefetch=50):
     if message.id.ms == 41 and sys.argv[2] == "inside":
         print("inside", flush=True)
         time.sleep(100)
@@ -140,10 +137,11 @@ for message in consumer.messages(claim_idle=60, max_deliveries=1, dead_letters="
 """
 
 
-def _killed(where: str, how: str) -> None:
+def _killed(where: str, how: str, limit: int) -> None:
     source = os.pathsep.join((str(Path(rillet.__file__).parent.parent), str(Path(__file__).parents[2])))
     with subprocess.Popen(
-        [sys.executable, "-c", WORKER, where, how], env={**os.environ, "PYTHONPATH": source}, stdout=subprocess.PIPE
+        [sys.executable, "-c", WORKER, where, how, str(limit)], env={**os.environ, "PYTHONPATH": source},
+        stdout=subprocess.PIPE,
     ) as process:
         assert process.stdout is not None
         if how == "inside":
@@ -154,29 +152,34 @@ def _killed(where: str, how: str) -> None:
 
 @pytest.mark.once
 @pytest.mark.parametrize("how", ["inside", "after"])
+@pytest.mark.parametrize("limit", [1, 3])
 @pytest.mark.parametrize("kind", ["directory", "redis"])
 def test_only_the_message_in_the_handler_of_a_killed_worker_is_counted(
-    kind: str, how: str, tmp_path: Path, judge: Judge
+    kind: str, how: str, limit: int, tmp_path: Path, judge: Judge
 ) -> None:
     where = str(tmp_path / "store") if kind == "directory" else f"redis://127.0.0.1:{judge.port}"
     with rillet.open(where) if kind == "directory" else rillet.connect(where) as store:
         store.execute("FLUSHALL")
         group = _group(store, 60)
-        _killed(where, how)
+        _killed(where, how, limit)
         pending = _pending(group)
-        if how == "inside":
-            assert pending.pop(0) == (41, "killed", 1)
+        if how == "inside":  # a message in a fast handler may lack one count
+            number, consumer, counted = pending.pop(0)
+            assert (number, consumer) == (41, "killed")
+            assert counted in ([1] if limit == 1 else [0, 1])
         assert {row[2] for row in pending} <= {0}
         group.consumer("helper").claim_ids(*[row[0] for row in _pending(group)], just_ids=True, set_idle=100)
         left = [
             (message.id.ms, message.deliveries, message.ack())
             for message in group.consumer("next").messages(
-                claim_idle=60, max_deliveries=1, dead_letters="dead", stop_when_empty=True
+                claim_idle=60, max_deliveries=limit, dead_letters="dead", stop_when_empty=True
             )
         ]
-        assert left == [(number, 1, True) for number in range(42, 61)]
+        assert left[-19:] == [(number, 1, True) for number in range(42, 61)]
+        again = [] if how == "after" or limit == 1 else [(41, counted + 1, True)]
+        assert left[:-19] == again
         dead = [(letter["n"], letter["_deliveries"]) for letter in store.stream("dead")]
-        assert dead == ([("41", "1")] if how == "inside" else [])
+        assert dead == ([("41", "1")] if how == "inside" and limit == 1 else [])
 
 
 @only("memory", "redis")

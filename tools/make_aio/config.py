@@ -69,7 +69,7 @@ DOCSTRINGS |= {
 BASES = {"Store": ("AsyncRunner", "AsyncKeyCommands")}
 HAND_WRITTEN = {"AsyncRunner": f"{PACKAGE}.aio.runner"}
 # Methods that run a command although their bodies do not show it, and those that yield as they run commands.
-RUNNERS = {"run", "run_many", "id_of", "post"}
+RUNNERS = {"run", "run_many", "id_of"}
 YIELDERS = {("CommandRunner", "keys"), ("Store", "keys")}
 # Variables that have no annotation, and the class of their objects.
 VARIABLES = {

@@ -208,18 +208,9 @@ class Connection:
 
     def stale(self) -> bool:
         """Return whether the server has closed this idle connection; all replies must have been read before."""
-        while self._readable():
-            if not self._protocol.unread:
-                return True
-            try:
-                self._feed()
-            except ConnectionLost:
-                return True
-            self._protocol.next_reply()
-        return False
-
-    def _readable(self) -> bool:
-        return ready([self], 0) if self._poll is None else bool(self._poll.poll(0))
+        if self._poll is None:
+            return ready([self], 0)
+        return bool(self._poll.poll(0))
 
     # ---- sending and receiving bytes ----
 
@@ -232,10 +223,6 @@ class Connection:
             self._socket.sendall(data)
         except OSError as error:
             raise self._lost_at_send(error, len(data)) from error
-
-    def drop_reply(self) -> None:
-        """Drop the reply to the command that was sent last, when it arrives."""
-        self._protocol.unread += 1
 
     def exchange(self, data: bytes) -> Any:
         """Send one command that does not wait in the server, of at most ONE_CALL bytes, and return its reply.

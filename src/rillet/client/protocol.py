@@ -42,7 +42,6 @@ class ClientProtocol:
         self._parser = ReplyParser()
         self.feed: Callable[[bytes], object] = self._parser.feed  # passes received bytes to the parser
         self._opening: deque[str] = deque()
-        self.unread = 0  # replies that are dropped when they arrive, before the next one
 
     def open(self) -> bytes:
         """Return the commands with which the connection begins; may be empty."""
@@ -74,9 +73,6 @@ class ClientProtocol:
                 command = self._opening.popleft()
                 if isinstance(reply, ReplyError):
                     raise refused(self.address, command, str(reply))
-                reply = self._parser.next()
-            while self.unread and reply is not INCOMPLETE:
-                self.unread -= 1
                 reply = self._parser.next()
         except ProtocolError as error:
             hint = " (if the server requires TLS, the url begins with rediss://)" if self.address.tls is None else ""

@@ -47,11 +47,10 @@ from rillet.store.durations import Seconds, milliseconds_in, seconds_in
 from rillet.store.encoding import decode, encode, encode_name
 from rillet.store.entry import T, stream_part, stream_parts
 from rillet.store.message import Message, new_messages, old_messages
-from rillet.store.prefetch import PREFETCH, Pace, Post, Prefetched, Search
+from rillet.store.prefetch import PREFETCH, Pace, Prefetched, Search
 from rillet.store.recovery import LOGGER
 from rillet.store.retries import PATIENCE
 from rillet.store.slots import by_slot
-from rillet.store.transports.in_process import InProcessTransport
 from rillet.store.typed import InvalidField
 
 if TYPE_CHECKING:
@@ -61,7 +60,7 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 Command: TypeAlias = "list[bytes] | list[list[bytes]]"  # one command, or a transaction: from MULTI to EXEC
 Commands: TypeAlias = Generator[Command, Any, Result]  # yields commands, receives their replies, returns a result
-Step: TypeAlias = "Command | Post | tuple[Message[Any], ...] | InvalidEntry"
+Step: TypeAlias = "Command | tuple[Message[Any], ...] | InvalidEntry"
 Steps: TypeAlias = Generator[Step, Any, Result]
 
 STOP_CHECK = 1.0  # the most seconds after which a waiting consumer notices `stop`
@@ -139,6 +138,8 @@ class DeliveryOptions:
         if self.batch is not None:
             return Pace(self.batch, self.batch, self.batch)
         most = min(self.count, self.prefetch or (PREFETCH if self.counts else self.count))
+        if self.max_deliveries == 1:  # the message in the handler of a killed worker must have its count
+            most = 1
         return Pace(most, 1 if self.counts else most)
 
     def prefetched(self, consumer: bytes) -> Prefetched:
@@ -222,12 +223,7 @@ def observe(store: Store, commands: Commands[Result]) -> Result:
 
 
 def run_step(store: Store, command: Any, patience: float = PATIENCE) -> Any:
-    """Run a command or several; return the reply, or the replies. patience: see rillet.store.retries.
-
-    A Post returns None if its reply is still to come.
-    """
-    if isinstance(command, Post):
-        return store.post(command.argv)
+    """Run a command or a transaction; return the reply, or the replies. patience: see rillet.store.retries."""
     if isinstance(command[0], list):
         return store.run_many(command, patience)
     return store.run(command, patience)
@@ -244,7 +240,6 @@ def delivery(consumers: Sequence[Consumer[Any]], options: DeliveryOptions, end: 
         yield from _own(consumer, options, end, prefetched)
     search = options.search(len(consumers))
     pace = options.pace()
-    alone = options.batch is None and options.counts
     polls: dict[int, list[list[bytes]]] = {}  # the reads that do not wait, by their size
     empty = True
     while not end.requested():
@@ -253,8 +248,8 @@ def delivery(consumers: Sequence[Consumer[Any]], options: DeliveryOptions, end: 
             stale = yield from _stale(consumers, search, options, end, prefetched)
             if end.requested():
                 return
-        near = isinstance(consumers[0].store.transport, InProcessTransport)
-        size = 1 if near and alone else pace.size
+        yield from prefetched.count_handed()
+        size = pace.size
         fresh: list[Message[Any]] = []
         block = end.block() if searched and not stale else None
         if block is not None:
@@ -516,8 +511,17 @@ def _hand_out(prefetched: Prefetched, consumer: bytes, options: DeliveryOptions,
     """
     size = options.batch or 1
     handed = False
+    typed = any(message.group.stream.form is not None for message in prefetched.messages)
     while prefetched.messages and not end.requested():
-        some = yield from prefetched.next(size)
+        some = prefetched.next(size)
+        if some is None:
+            some = yield from prefetched.checked(size)
+        if not typed:
+            if some:
+                yield tuple(some)
+                handed = True
+                end.handed_out()
+            continue
         valid, problem = yield from _valid_before(consumer, some, options)
         if problem is not None:
             place = next(place for place, message in enumerate(some) if message is problem.entry)

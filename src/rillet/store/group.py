@@ -56,10 +56,9 @@ from rillet.store.delivery import (
 from rillet.store.durations import Seconds, milliseconds_in
 from rillet.store.encoding import IDLike, decode, encode_id, encode_name, parse_id
 from rillet.store.entry import T, stream_part
-from rillet.store.message import Message, new_messages, old_messages
+from rillet.store.message import Message, new_messages, old_messages, settle
 from rillet.store.policies import RefPolicy, chunks, policy_arguments
 from rillet.store.positions import Position, encode_after, encode_position, milliseconds_of
-from rillet.store.prefetch import Post
 from rillet.store.records import (
     ConsumerInfo,
     GroupInfo,
@@ -307,9 +306,9 @@ class MessageReader(Generic[T]):
 
         count: the most messages that one command reads. batch: yield lists of up to that many messages instead of
         single ones; a list has what one command returned, so it may be shorter.
-        prefetch: the most messages that are read and wait to be handed out; by default 16 with claim_idle or
-        max_deliveries, else `count`. With these two, a loop reads ahead only over a socket, and only while its handlers
-        are fast. Its messages stay its own as long as each handler takes less than claim_idle.
+        prefetch: the most messages that are read and wait to be handed out; by default 50 with claim_idle or
+        max_deliveries, else `count`. With these two, a loop reads ahead only while its handlers are fast. Its messages
+        stay its own while each handler takes less than claim_idle.
         block: seconds that a read waits for new messages, 0 without limit, None to poll without waiting.
         claim_idle: seconds after which pending messages of other consumers are stale; None claims nothing.
         max_deliveries, dead_letters: a message that was handed out so often without being acknowledged goes to that
@@ -350,7 +349,7 @@ class MessageReader(Generic[T]):
                 except StopIteration:
                     return
                 reply = None
-                if isinstance(step, (list, Post)):
+                if isinstance(step, list):
                     try:
                         for consumer in () if created else self.parts():
                             consumer.group.create_missing(STOP_CHECK)
@@ -399,10 +398,12 @@ class Consumer(MessageReader[T]):
 
     def ack(self, *messages: Message[Any], delete: RefPolicy | None = None) -> int:
         """Acknowledge messages and return how many were pending; see Group.ack."""
+        settle(messages)
         return self.group.ack(*map(_raw_id, messages), delete=delete)
 
     def nack(self, *messages: Message[Any], mode: str = "fail", deliveries: int | None = None) -> int:
         """Release messages, so that the next claim gets them first; return how many were pending; see Group.nack."""
+        settle(messages)
         return self.group.nack(*map(_raw_id, messages), mode=mode, deliveries=deliveries)
 
     # -- reading ---------------------------------------------------------------------------------------
@@ -564,6 +565,7 @@ class MultiConsumer(MessageReader[T]):
     def ack(self, *messages: Message[Any], delete: RefPolicy | None = None) -> int:
         """Acknowledge messages, with one command for each stream; return how many were pending; see Group.ack."""
         acknowledged = 0
+        settle(messages)
         for group, ids in _by_group(messages).items():
             acknowledged += group.ack(*ids, delete=delete)
         return acknowledged
@@ -571,6 +573,7 @@ class MultiConsumer(MessageReader[T]):
     def nack(self, *messages: Message[Any], mode: str = "fail", deliveries: int | None = None) -> int:
         """Release messages, with one command for each stream; return how many were pending; see Group.nack."""
         released = 0
+        settle(messages)
         for group, ids in _by_group(messages).items():
             released += group.nack(*ids, mode=mode, deliveries=deliveries)
         return released

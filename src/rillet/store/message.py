@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from rillet.errors import InvalidValue
@@ -20,7 +21,7 @@ class Message(Entry[T]):
     between the delivery before and this one; 0 for a new message; None unless `read(claim_idle=...)` returned it.
     """
 
-    __slots__ = ("deliveries", "group", "idle_ms")
+    __slots__ = ("deliveries", "group", "idle_ms", "settled")
 
     def __init__(self, raw_id: bytes, flat: list[bytes], group: Group[T], idle_ms: int | None = None,
                  deliveries: int = 1) -> None:  # fmt: skip
@@ -30,6 +31,7 @@ class Message(Entry[T]):
         self.group = group
         self.idle_ms = idle_ms
         self.deliveries = deliveries
+        self.settled = False  # whether an acknowledgement or a release was sent
 
     def _untyped(self) -> Any:
         if self.group.stream.form is None:
@@ -44,11 +46,19 @@ class Message(Entry[T]):
 
     def ack(self, *, delete: RefPolicy | None = None) -> bool:
         """Acknowledge the message (see Group.ack); return False if it was acknowledged before."""
+        self.settled = True
         return self.group.ack(self.raw_id, delete=delete) == 1
 
     def nack(self, mode: str = "fail", *, deliveries: int | None = None) -> bool:
         """Release the message (see Group.nack); return False if it is no longer pending."""
+        self.settled = True
         return self.group.nack(self.raw_id, mode=mode, deliveries=deliveries) == 1
+
+
+def settle(messages: Iterable[Message[Any]]) -> None:
+    """Note that an acknowledgement or a release of messages is sent."""
+    for message in messages:
+        message.settled = True
 
 
 def new_messages(reply: Any, group: Group[T]) -> list[Message[T]]:

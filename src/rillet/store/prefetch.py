@@ -1,11 +1,11 @@
 """Prefetched messages: those that a loop over messages() has read and not handed out yet, and how they stay its own.
 
-    XREADGROUP      one message is handed out, the others are prefetched; the server counts a delivery of each
-    XCLAIM          RETRYCOUNT 0: the prefetched ones were not handed out yet         (if hand-outs are counted)
-    XCLAIM          RETRYCOUNT 1 before each of them is handed out                    (if hand-outs are counted)
-    XPENDING, XCLAIM  check and renew the message that is handed out, unless its lease is younger than 10 ms; and the
-                    others, if their leases are older than a tenth of claim_idle
-    XCLAIM          RETRYCOUNT 0, IDLE claim_idle: gives them back when the loop ends
+    XREADGROUP        one message is handed out, the others are prefetched; the server counts a delivery of each
+    XCLAIM            RETRYCOUNT 0: the prefetched ones were not handed out yet            (if hand-outs are counted)
+    XPENDING, XCLAIM  check and renew the message that is handed out, and count that, if its lease is older than 10 ms;
+                      renew the others if their leases are older than a tenth of claim_idle
+    XPENDING, XCLAIM  before the next read: count the hand-outs of messages that were not acknowledged
+    XPENDING, XCLAIM  RETRYCOUNT 0, IDLE claim_idle: give the others back when the loop ends
 
 **The lease** of a prefetched message is its idle time on the server: other workers claim a message that was idle for
 `claim_idle`. The loop sets the idle time to 0 before it hands out a message. So a worker keeps its prefetched messages
@@ -15,14 +15,17 @@ while its handlers take less than `claim_idle`, and a worker that died or hangs 
 not become smaller since: if another consumer claims one in between, the server leaves it alone, and it is not handed
 out here. This needs no clock but the server's, and works on every version of Redis.
 
-**How many** messages are read ahead depends on the handlers: as many as they handle in AHEAD seconds, at first one. So
-the work is spread if handlers are slow, and the round trips are few if they are fast. In process nothing is read ahead,
-because a read is not slower than the XCLAIM that it replaces.
+**How many** messages are read ahead depends on the handlers: as many as they handle in AHEAD seconds. So the work is
+spread if handlers are slow, and the round trips are few if they are fast. If hand-outs are counted, the first messages
+are read one at a time.
 
-Rejected: a thread that renews the lease, because it renews also for a handler that hangs; a read of a hundred messages
-whose unhandled ones are counted as delivered, because a worker that is killed repeatedly makes dead letters of healthy
-messages; a count of deliveries with the acknowledgement of the message before, because a worker that ends between the
-two would have counted a delivery that did not happen.
+**What is counted.** Slow handlers: each hand-out, before it happens. Fast handlers: the hand-outs of messages that are
+acknowledged need no count, and the others are counted before the next read. A worker that is killed leaves prefetched
+messages with the count that they had, so healthy messages do not become dead letters. The message in its handler may
+lack one count if the handlers were fast; every later hand-out of that message is counted before it happens.
+Rejected: a command for each hand-out, which halves the rate of fast handlers; a count with the acknowledgement of the
+message before, because a worker that ends between the two would have counted a delivery that did not happen.
+Rejected for the leases: a thread that renews them, because it renews also for a handler that hangs.
 """
 
 from __future__ import annotations
@@ -41,19 +44,21 @@ RENEW_AFTER = 0.1  # seconds after which all leases are renewed, if claim_idle i
 AHEAD = 0.02  # seconds of work that a loop reads ahead
 SLOW_START = 8  # messages that are read one at a time before the loop reads ahead
 SEARCH_SHARE = 20  # a search that took t seconds is repeated after 20 t at the earliest
-PREFETCH = 16  # the default of messages(prefetch=...) if deliveries are counted
+PREFETCH = 50  # the default of messages(prefetch=...) if deliveries are counted
+
+_forks = 0  # of this process and its ancestors
+
+
+def _after_fork() -> None:
+    global _forks
+    _forks += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 Result = TypeVar("Result")
 Commands: TypeAlias = Generator[Any, Any, Result]
-
-
-class Post:
-    """A command whose reply is not needed: over a socket, the loop does not wait for it."""
-
-    __slots__ = ("argv",)
-
-    def __init__(self, argv: list[bytes]) -> None:
-        self.argv = argv
 
 
 class _Stream(Protocol):
@@ -131,8 +136,8 @@ class Prefetched:
     consumer: the name of the loop's consumer. counts: whether the server counts hand-outs instead of reads.
     """
 
-    __slots__ = ("_claim_idle", "_consumer", "_counts", "_process", "_renew_after", "_since", "_uncounted", "_warned",
-                 "messages")  # fmt: skip
+    __slots__ = ("_check_after", "_claim_idle", "_consumer", "_counts", "_forks", "_handed", "_renew_after", "_since",
+                 "_uncounted", "_warned", "messages")  # fmt: skip
 
     def __init__(self, consumer: bytes, counts: bool, claim_idle: float | None) -> None:
         self.messages: deque[Any] = deque()
@@ -140,60 +145,82 @@ class Prefetched:
         self._counts = counts
         self._claim_idle = claim_idle or 0.0
         self._renew_after = claim_idle / 10 if claim_idle else RENEW_AFTER
+        self._check_after = min(CHECK_AFTER, self._renew_after)
         self._since = 0.0  # when the leases of the messages began
         self._uncounted: set[int] = set()  # the id() of messages
+        self._handed: list[Any] = []  # messages that were handed out and not counted yet
         self._warned = False
-        self._process = os.getpid()
+        self._forks = _forks
 
     def fill(self, messages: Sequence[Any], size: int) -> Commands[None]:
         """Add messages that were just read or claimed; the first `size` are handed out next."""
         self.messages.extend(messages)
         self._since = monotonic()
         if self._counts and len(messages) > size:
-            for same in self._unhanded(messages[size:]):
-                yield Post(self._claim(same, 0, _count(same)))
+            for message in messages[size:]:
+                message.deliveries -= 1
+                self._uncounted.add(id(message))
+            for same in _alike(messages[size:]):
+                yield self._claim(same, 0, _count(same))
 
     def put_back(self, messages: Sequence[Any]) -> None:
         """Add messages again that `next` returned, to be handed out next."""
         self.messages.extendleft(reversed(messages))
 
-    def next(self, size: int) -> Commands[list[Any]]:
+    def next(self, size: int) -> list[Any] | None:
+        """Take out the next messages, up to `size`; return None if they must be checked."""
+        messages = self.messages
+        if monotonic() - self._since >= self._check_after or self._forks != _forks:
+            return None
+        some = [messages.popleft()] if size == 1 else [messages.popleft() for _ in range(min(size, len(messages)))]
+        if self._uncounted:
+            for message in some:
+                if id(message) in self._uncounted:
+                    self._uncounted.discard(id(message))
+                    message.deliveries += 1
+                    self._handed.append(message)
+        return some
+
+    def checked(self, size: int) -> Commands[list[Any]]:
         """Take out the next messages, up to `size`; return those that still belong to this loop.
 
-        Their hand-outs are counted now, and the leases of all messages renewed, where that is due.
+        Their hand-outs are counted, and the leases of all messages renewed if that is due.
         """
-        if os.getpid() != self._process:  # in a forked child: they are the parent's
+        if self._forks != _forks:  # in a forked child: they are the parent's
             self.clear()
-            self._process = os.getpid()
+            self._forks = _forks
         some = [self.messages.popleft() for _ in range(min(size, len(self.messages)))]
+        renews = monotonic() - self._since >= self._renew_after
         new = [message for message in some if id(message) in self._uncounted]
-        counts = [(same, _count(same, 1)) for same in _alike(new)]
-        age = monotonic() - self._since
-        if age >= min(CHECK_AFTER, self._renew_after):
-            others = [message for message in some if id(message) not in self._uncounted]
-            renews = age >= self._renew_after
-            if renews:
-                others += self.messages
-                self._since = monotonic()
-            kept = yield from self._renewed(counts + [(same, ()) for same in _alike(others)])
-            some = [message for message in some if id(message) in kept]
-            if renews:
-                self._keep(kept)
-        else:
-            for same, options in counts:
-                reply = yield Post(self._claim(same, 0, options))
-                if reply is not None and len(reply) < len(same):  # acknowledged meanwhile, or deleted
-                    gone = {id(message) for message in same if message.raw_id not in reply}
-                    some = [message for message in some if id(message) not in gone]
+        others = [message for message in some if id(message) not in self._uncounted]
+        if renews:
+            others += self.messages
+            self._since = monotonic()
+        calls: list[tuple[list[Any], Sequence[bytes]]] = [(same, _count(same, 1)) for same in _alike(new)]
+        kept = yield from self._renewed(calls + [(same, ()) for same in _alike(others)])
         for message in new:
             message.deliveries += 1
         self._uncounted.difference_update(map(id, new))
-        return some
+        if renews:
+            self._keep(kept)
+        return [message for message in some if id(message) in kept]
+
+    def count_handed(self) -> Commands[None]:
+        """Count the hand-outs of messages that are still to be counted and were not acknowledged."""
+        if not self._handed:
+            return
+        handed, self._handed = [message for message in self._handed if not message.settled], []
+        for message in handed:
+            message.deliveries -= 1  # the number on the server
+        yield from self._renewed([(same, _count(same, 1)) for same in _alike(handed)], ends=True)
+        for message in handed:
+            message.deliveries += 1
 
     def clear(self) -> None:
         """Forget the messages."""
         self.messages.clear()
         self._uncounted.clear()
+        self._handed.clear()
 
     def _keep(self, kept: set[int]) -> None:
         """Forget the messages whose id() is not in the set."""
@@ -206,27 +233,23 @@ class Prefetched:
         Their deliveries are as before the read. They stay pending for this consumer, so that its restart finds them
         first, and are idle for claim_idle, so that others may claim them at once.
         """
-        if os.getpid() != self._process:  # a forked child's copy: the loop belongs to the parent
+        if self._forks != _forks:  # a forked child's copy: the loop belongs to the parent
             self.clear()
+        yield from self.count_handed()
+        idle = b"IDLE", b"%d" % (1000 * self._claim_idle)
         counted = [message for message in self.messages if id(message) not in self._uncounted]
-        idle = b"%d" % (1000 * self._claim_idle)
-        kept = yield from self._renewed([
-            (same, (b"IDLE", idle, *_count(same, -1 if id(same[0]) not in self._uncounted else 0)))
-            for some in (counted, [message for message in self.messages if id(message) in self._uncounted])
-            for same in _alike(some)
-        ], ends=True)  # fmt: skip
-        self._unhanded(counted)
+        uncounted = [message for message in self.messages if id(message) in self._uncounted]
+        kept = yield from self._renewed(
+            [(same, (*idle, *_count(same, -1))) for same in _alike(counted)]
+            + [(same, (*idle, *_count(same))) for same in _alike(uncounted)], ends=True,
+        )  # fmt: skip
+        for message in counted:
+            message.deliveries -= 1
+            self._uncounted.add(id(message))
         self._since = 0.0
         self._keep(kept)
 
     # -- leases ------------------------------------------------------------------------------------------
-
-    def _unhanded(self, messages: Sequence[Any]) -> list[list[Any]]:
-        """Note that the server will not count the read of messages as a delivery; see _alike."""
-        for message in messages:
-            message.deliveries -= 1
-            self._uncounted.add(id(message))
-        return _alike(messages)
 
     def _claim(self, same: Sequence[Any], idle_ms: int, options: Sequence[bytes]) -> list[bytes]:
         """Return the XCLAIM that renews messages of one group if they were idle for so long."""
@@ -291,4 +314,4 @@ def _alike(messages: Iterable[Any]) -> list[list[Any]]:
     return list(found.values())
 
 
-__all__ = ["PREFETCH", "Pace", "Post", "Prefetched", "Search"]
+__all__ = ["PREFETCH", "Pace", "Prefetched", "Search"]

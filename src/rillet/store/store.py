@@ -150,10 +150,6 @@ class Store(KeyCommands):
             transport = self.replacement(transport, error, retries, [argv])
         return again(self, lambda other: raised(other.execute(argv)), [argv], transport, retries, FAILURES_OF_ONE)
 
-    def post(self, argv: list[bytes]) -> Any:
-        """Run one command without waiting for a socket: return None if its reply is still to come, and dropped then."""
-        return raised(self._transport.post(argv))
-
     def run_many(self, commands: Sequence[list[bytes]], patience: float = PATIENCE) -> list[Any]:
         """Run several commands whose arguments are bytes; see `execute_many` and `run`."""
         check_lengths(self._transport, commands)

@@ -17,18 +17,17 @@ from rillet.store.delivery import CURRENT, PAGE, Command, Commands, DeliveryOpti
 from rillet.store.durations import Seconds, milliseconds_in
 from rillet.store.encoding import decode, encode, encode_name
 from rillet.store.entry import T, stream_part, stream_parts
-from rillet.store.prefetch import Post, Prefetched, Search
+from rillet.store.prefetch import Prefetched, Search
 from rillet.store.recovery import LOGGER
 from rillet.store.retries import PATIENCE
 from rillet.store.slots import by_slot
-from rillet.store.transports.in_process import InProcessTransport
 from rillet.store.typed import InvalidField
 
 if TYPE_CHECKING:
     from rillet.store.aio.group import AsyncConsumer
     from rillet.store.aio.store import AsyncStore
 
-Step: TypeAlias = "Command | Post | tuple[AsyncMessage[Any], ...] | InvalidEntry"
+Step: TypeAlias = "Command | tuple[AsyncMessage[Any], ...] | InvalidEntry"
 Steps: TypeAlias = Generator[Step, Any, Result]
 
 
@@ -60,12 +59,7 @@ async def observe(store: AsyncStore, commands: Commands[Result]) -> Result:
 
 
 async def run_step(store: AsyncStore, command: Any, patience: float = PATIENCE) -> Any:
-    """Run a command or several; return the reply, or the replies. patience: see rillet.store.retries.
-
-    A Post returns None if its reply is still to come.
-    """
-    if isinstance(command, Post):
-        return await store.post(command.argv)
+    """Run a command or a transaction; return the reply, or the replies. patience: see rillet.store.retries."""
     if isinstance(command[0], list):
         return await store.run_many(command, patience)
     return await store.run(command, patience)
@@ -82,7 +76,6 @@ def delivery(consumers: Sequence[AsyncConsumer[Any]], options: DeliveryOptions, 
         yield from _own(consumer, options, end, prefetched)
     search = options.search(len(consumers))
     pace = options.pace()
-    alone = options.batch is None and options.counts
     polls: dict[int, list[list[bytes]]] = {}  # the reads that do not wait, by their size
     empty = True
     while not end.requested():
@@ -91,8 +84,8 @@ def delivery(consumers: Sequence[AsyncConsumer[Any]], options: DeliveryOptions, 
             stale = yield from _stale(consumers, search, options, end, prefetched)
             if end.requested():
                 return
-        near = isinstance(consumers[0].store.transport, InProcessTransport)
-        size = 1 if near and alone else pace.size
+        yield from prefetched.count_handed()
+        size = pace.size
         fresh: list[AsyncMessage[Any]] = []
         block = end.block() if searched and not stale else None
         if block is not None:
@@ -348,8 +341,17 @@ def _hand_out(prefetched: Prefetched, consumer: bytes, options: DeliveryOptions,
     """
     size = options.batch or 1
     handed = False
+    typed = any(message.group.stream.form is not None for message in prefetched.messages)
     while prefetched.messages and not end.requested():
-        some = yield from prefetched.next(size)
+        some = prefetched.next(size)
+        if some is None:
+            some = yield from prefetched.checked(size)
+        if not typed:
+            if some:
+                yield tuple(some)
+                handed = True
+                end.handed_out()
+            continue
         valid, problem = yield from _valid_before(consumer, some, options)
         if problem is not None:
             place = next(place for place, message in enumerate(some) if message is problem.entry)

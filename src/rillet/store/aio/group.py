@@ -30,7 +30,7 @@ from rillet.store.aio.delivery import (
     run_step,
     valued,
 )
-from rillet.store.aio.message import AsyncMessage, new_messages, old_messages
+from rillet.store.aio.message import AsyncMessage, new_messages, old_messages, settle
 from rillet.store.arguments import flag, integer_of, one_of
 from rillet.store.delivery import STOP_CHECK, Commands, DeliveryOptions, End, Stop
 from rillet.store.durations import Seconds, milliseconds_in
@@ -39,7 +39,6 @@ from rillet.store.entry import T, stream_part
 from rillet.store.group import _NO_KEY, _entries_read
 from rillet.store.policies import RefPolicy, chunks, policy_arguments
 from rillet.store.positions import Position, encode_after, encode_position, milliseconds_of
-from rillet.store.prefetch import Post
 from rillet.store.records import (
     ConsumerInfo,
     GroupInfo,
@@ -273,9 +272,9 @@ class AsyncMessageReader(Generic[T]):
 
         count: the most messages that one command reads. batch: yield lists of up to that many messages instead of
         single ones; a list has what one command returned, so it may be shorter.
-        prefetch: the most messages that are read and wait to be handed out; by default 16 with claim_idle or
-        max_deliveries, else `count`. With these two, a loop reads ahead only over a socket, and only while its handlers
-        are fast. Its messages stay its own as long as each handler takes less than claim_idle.
+        prefetch: the most messages that are read and wait to be handed out; by default 50 with claim_idle or
+        max_deliveries, else `count`. With these two, a loop reads ahead only while its handlers are fast. Its messages
+        stay its own while each handler takes less than claim_idle.
         block: seconds that a read waits for new messages, 0 without limit, None to poll without waiting.
         claim_idle: seconds after which pending messages of other consumers are stale; None claims nothing.
         max_deliveries, dead_letters: a message that was handed out so often without being acknowledged goes to that
@@ -316,7 +315,7 @@ class AsyncMessageReader(Generic[T]):
                 except StopIteration:
                     return
                 reply = None
-                if isinstance(step, (list, Post)):
+                if isinstance(step, list):
                     try:
                         for consumer in () if created else self.parts():
                             await consumer.group.create_missing(STOP_CHECK)
@@ -366,10 +365,12 @@ class AsyncConsumer(AsyncMessageReader[T]):
 
     async def ack(self, *messages: AsyncMessage[Any], delete: RefPolicy | None = None) -> int:
         """Acknowledge messages and return how many were pending; see AsyncGroup.ack."""
+        settle(messages)
         return await self.group.ack(*map(_raw_id, messages), delete=delete)
 
     async def nack(self, *messages: AsyncMessage[Any], mode: str = "fail", deliveries: int | None = None) -> int:
         """Release messages, so that the next claim gets them first; return how many were pending; see Group.nack."""
+        settle(messages)
         return await self.group.nack(*map(_raw_id, messages), mode=mode, deliveries=deliveries)
 
     # -- reading ---------------------------------------------------------------------------------------
@@ -534,6 +535,7 @@ class AsyncMultiConsumer(AsyncMessageReader[T]):
     async def ack(self, *messages: AsyncMessage[Any], delete: RefPolicy | None = None) -> int:
         """Acknowledge messages, with one command for each stream; return how many were pending; see AsyncGroup.ack."""
         acknowledged = 0
+        settle(messages)
         for group, ids in _by_group(messages).items():
             acknowledged += await group.ack(*ids, delete=delete)
         return acknowledged
@@ -541,6 +543,7 @@ class AsyncMultiConsumer(AsyncMessageReader[T]):
     async def nack(self, *messages: AsyncMessage[Any], mode: str = "fail", deliveries: int | None = None) -> int:
         """Release messages, with one command for each stream; return how many were pending; see AsyncGroup.nack."""
         released = 0
+        settle(messages)
         for group, ids in _by_group(messages).items():
             released += await group.nack(*ids, mode=mode, deliveries=deliveries)
         return released

@@ -5,6 +5,7 @@ Made from store/message.py by `python -m tools.make_aio`; edit that file, then r
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from rillet.errors import InvalidValue
@@ -23,7 +24,7 @@ class AsyncMessage(Entry[T]):
     between the delivery before and this one; 0 for a new message; None unless `read(claim_idle=...)` returned it.
     """
 
-    __slots__ = ("deliveries", "group", "idle_ms")
+    __slots__ = ("deliveries", "group", "idle_ms", "settled")
 
     def __init__(self, raw_id: bytes, flat: list[bytes], group: AsyncGroup[T], idle_ms: int | None = None,
                  deliveries: int = 1) -> None:  # fmt: skip
@@ -33,6 +34,7 @@ class AsyncMessage(Entry[T]):
         self.group = group
         self.idle_ms = idle_ms
         self.deliveries = deliveries
+        self.settled = False  # whether an acknowledgement or a release was sent
 
     def _untyped(self) -> Any:
         if self.group.stream.form is None:
@@ -47,11 +49,19 @@ class AsyncMessage(Entry[T]):
 
     async def ack(self, *, delete: RefPolicy | None = None) -> bool:
         """Acknowledge the message (see AsyncGroup.ack); return False if it was acknowledged before."""
+        self.settled = True
         return await self.group.ack(self.raw_id, delete=delete) == 1
 
     async def nack(self, mode: str = "fail", *, deliveries: int | None = None) -> bool:
         """Release the message (see AsyncGroup.nack); return False if it is no longer pending."""
+        self.settled = True
         return await self.group.nack(self.raw_id, mode=mode, deliveries=deliveries) == 1
+
+
+def settle(messages: Iterable[AsyncMessage[Any]]) -> None:
+    """Note that an acknowledgement or a release of messages is sent."""
+    for message in messages:
+        message.settled = True
 
 
 def new_messages(reply: Any, group: AsyncGroup[T]) -> list[AsyncMessage[T]]:
@@ -74,4 +84,4 @@ def old_messages(reply: Any, group: AsyncGroup[T]) -> list[AsyncMessage[T]]:
     return [AsyncMessage(one[0], one[1] or [], group) for one in reply or () if one is not None]
 
 
-__all__ = ["AsyncMessage", "new_messages", "old_messages"]
+__all__ = ["AsyncMessage", "new_messages", "old_messages", "settle"]

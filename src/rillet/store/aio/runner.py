@@ -75,13 +75,6 @@ class AsyncRunner:
 
         return await again_async(store, attempt, [argv], transport, retries, FAILURES_OF_ONE)
 
-    async def post(self, argv: list[bytes]) -> Any:
-        """Run one command without waiting for a socket; see Store.post."""
-        transport = self.synchronous.transport
-        if isinstance(transport, ServerTransport):
-            return raised(await transport.for_loop().post(argv))
-        return raised(await self._execute(transport, argv))
-
     @property
     def loops(self) -> set[Prefetched]:
         """The loops over messages(), of both APIs."""

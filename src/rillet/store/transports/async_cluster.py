@@ -102,10 +102,6 @@ class AsyncClusterTransport:
             )  # fmt: skip
         return found
 
-    async def post(self, argv: list[bytes]) -> Any:
-        """Run one command and return its reply: the node may redirect it."""
-        return await self.execute(argv)
-
     async def _restore(self, restoring: Sequence[Steps]) -> None:
         """Put back what a cancelled command took: to the node that owns the slot now."""
         for steps in restoring:

@@ -165,7 +165,7 @@ class AsyncConnection(asyncio.Protocol):
             self._watch()
         self._waiting.append(future)
         if not self._output:
-            self._loop.call_soon(self.flush)
+            self._loop.call_soon(self._flush)
         self._output.append(data)
         return future
 
@@ -191,11 +191,8 @@ class AsyncConnection(asyncio.Protocol):
         self._fail(TimedOut(f"rillet: {self.address} did not answer within {self._timeout:g} s"))
         self._transport.abort()
 
-    def flush(self) -> None:
-        """Write the commands of this turn of the loop."""
+    def _flush(self) -> None:
         data, self._output = self._output, []
-        if not data:
-            return
         if not self.closed and self._hangup is not None and self._hangup.poll(0):
             self._fail_unsent(len(data))  # the event loop will find the end of the connection in its next turn
         elif not self.closed:

@@ -215,14 +215,6 @@ class AsyncServerTransport:
             self._simple.add(name)
         return True
 
-    async def post(self, argv: list[bytes]) -> None:
-        """Send one command at once; its reply is dropped when it arrives."""
-        shared = await self._share()
-        if shared.writable is not None:
-            await shared.ready()
-        shared.call(pack_command(argv))
-        shared.flush()
-
     async def execute_many(self, argvs: Sequence[list[bytes]], asking: bool = False) -> list[Any]:
         """Run commands in one exchange and return their replies. asking: of a transaction; see `execute`."""
         if not argvs:

@@ -60,10 +60,6 @@ class ClusterTransport(ServerTransport):
                 replies.append(ask(argv))
         return joined(argv, replies)
 
-    def post(self, argv: list[bytes]) -> Any:
-        """Send one command to the node of its key, and return its reply: the node may redirect it."""
-        return self.execute(argv)
-
     def shards(self) -> list[Callable[[list[bytes]], Any]]:
         """Return for each master a function that runs a command there."""
         return [partial(self._ask, connection) for connection in self.masters()]

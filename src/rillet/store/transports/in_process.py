@@ -245,10 +245,6 @@ class InProcessTransport(ThreadSessions):
         kept = self.undelivered.take(argv)
         return parse_all(self.execute_raw(argv))[0] if kept is None else kept
 
-    def post(self, argv: list[bytes]) -> Any:
-        """Run one command and return its parsed reply."""
-        return self.execute(argv)
-
     def execute_many(self, commands: Sequence[list[bytes]]) -> list[Any]:
         """Run commands under one lock and one write of the log; a blocking command replies as if it had timed out."""
         if not commands:

@@ -348,13 +348,6 @@ class ServerTransport:
         except UnknownTimeout as error:
             raise self.as_read(error, [argv]) from error.__cause__
 
-    def post(self, argv: list[bytes]) -> None:
-        """Send one command; its reply is dropped when it arrives, before the reply to the next command."""
-        self._call(self._post, pack_command(argv))
-
-    def _post(self, data: bytes) -> None:
-        self._sent(data).drop_reply()
-
     def _exchange_one(self, data: bytes) -> Any:
         """Send one command that neither waits nor leaves state, on this thread's connection; return the reply.
 

@@ -53,12 +53,6 @@ class Transport(Protocol):
     def execute(self, argv: list[bytes]) -> Any:
         """Run one command and return its reply; an error reply is returned, not raised."""
 
-    def post(self, argv: list[bytes]) -> Any:
-        """Send one command that neither blocks nor takes data, and return None; or its reply, if it is there at once.
-
-        A reply that arrives later is dropped.
-        """
-
     def execute_many(self, commands: Sequence[list[bytes]]) -> list[Any]:
         """Run commands in order, pipelined over a network, and return their replies."""
 
@@ -86,9 +80,6 @@ class AsyncTransport(Protocol):
 
     def execute(self, argv: list[bytes]) -> Awaitable[Any]:
         """Run one command and return its reply; an error reply is returned, not raised."""
-
-    def post(self, argv: list[bytes]) -> Awaitable[Any]:
-        """Send one command, and return None or its reply; see Transport.post."""
 
     def execute_many(self, argvs: Sequence[list[bytes]]) -> Awaitable[list[Any]]:
         """Run commands in order, pipelined, and return their replies."""
