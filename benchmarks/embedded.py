@@ -1,6 +1,8 @@
 """The library in process, against redis-py with hiredis and a real server: one call at a time.
 
-XADD of five fields, and the classes for the other types: each row runs the same command on both sides.
+XADD of five fields, and the classes for the other types: each row runs the same command on both sides. Workers with
+handlers that only acknowledge: messages() against a loop of redis-py that reads a hundred at a time, and the loop that
+shares its messages (claim_idle, max_deliveries) against the one that does not.
 """
 
 from __future__ import annotations
@@ -81,6 +83,49 @@ def _type_figures(port: int, rounds: int, scale: float, mode: str) -> list[Figur
     return figures
 
 
+def _filled(store: Any, count: int) -> Any:
+    store.delete("work")
+    stream = store.stream("work")
+    stream.group("g").create("0")
+    stream.add_many(FIELDS for _ in range(count))
+    return stream.group("g").consumer("w")
+
+
+def _messages(store: Any, count: int, **options: Any) -> float:
+    consumer = _filled(store, count)
+    started = time.perf_counter()
+    for message in consumer.messages(stop_when_empty=True, **options):
+        message.ack()
+    return count / (time.perf_counter() - started)
+
+
+def _redis_py_worker(port: int, count: int) -> float:
+    with rillet.connect(f"redis://127.0.0.1:{port}") as store, redis.Redis(host="127.0.0.1", port=port) as client:
+        _filled(store, count)
+        started = time.perf_counter()
+        while reply := client.xreadgroup("g", "w", {"work": ">"}, count=100):
+            for message, _ in reply[0][1]:
+                client.xack("work", "g", message)
+        return count / (time.perf_counter() - started)
+
+
+def _worker_figures(port: int, rounds: int, scale: float, mode: str) -> list[Figure]:
+    shared: dict[str, Any] = {"claim_idle": 30, "max_deliveries": 5, "dead_letters": "dead"}
+    few, many = max(500, int(5_000 * scale)), max(2_000, int(50_000 * scale))
+    what = "messages(claim_idle, max_deliveries) and ack"
+    with rillet.open() as memory, rillet.connect(f"redis://127.0.0.1:{port}") as connected:
+        server = alternate(
+            rounds, lambda: _redis_py_worker(port, few), lambda: _messages(connected, few, **shared)
+        )
+        process = alternate(rounds, lambda: _redis_py_worker(port, few), lambda: _messages(memory, many, **shared))
+        plain = alternate(rounds, lambda: _messages(memory, many), lambda: _messages(memory, many, **shared))
+    return [
+        Figure(f"{what}, over redis-server", "redis-py + hiredis", *server, "messages/s", None, mode),
+        Figure(f"{what}, in process", "redis-py + hiredis", *process, "messages/s", None, mode),
+        Figure(f"{what}, in process", "messages() and ack", *plain, "messages/s", None, mode),
+    ]
+
+
 def run(rounds: int, scale: float) -> list[Figure]:
     """Measure in this process, in its build."""
     mode = "compiled" if rillet.compiled() else "interpreted"
@@ -91,10 +136,12 @@ def run(rounds: int, scale: float) -> list[Figure]:
             lambda: _stream_add(max(5_000, int(300_000 * scale))),
         )
         types = _type_figures(port, rounds, scale, mode)
+        workers = _worker_figures(port, rounds, scale, mode)
     goal = 45.0 if mode == "compiled" else None
     return [
         Figure(
             "Stream.add, 5 fields, in process, one at a time", "redis-py + hiredis", peer, own, "entries/s", goal, mode
         ),
         *types,
+        *workers,
     ]

@@ -47,7 +47,11 @@ class Message(Entry[T]):
     def ack(self, *, delete: RefPolicy | None = None) -> bool:
         """Acknowledge the message (see Group.ack); return False if it was acknowledged before."""
         self.settled = True
-        return self.group.ack(self.raw_id, delete=delete) == 1
+        group = self.group
+        if delete is not None:
+            return group.ack(self.raw_id, delete=delete) == 1
+        acknowledged: int = group.store.run([b"XACK", group.stream.key, group.key, self.raw_id])
+        return acknowledged == 1
 
     def nack(self, mode: str = "fail", *, deliveries: int | None = None) -> bool:
         """Release the message (see Group.nack); return False if it is no longer pending."""

@@ -50,7 +50,11 @@ class AsyncMessage(Entry[T]):
     async def ack(self, *, delete: RefPolicy | None = None) -> bool:
         """Acknowledge the message (see AsyncGroup.ack); return False if it was acknowledged before."""
         self.settled = True
-        return await self.group.ack(self.raw_id, delete=delete) == 1
+        group = self.group
+        if delete is not None:
+            return await group.ack(self.raw_id, delete=delete) == 1
+        acknowledged: int = await group.store.run([b"XACK", group.stream.key, group.key, self.raw_id])
+        return acknowledged == 1
 
     async def nack(self, mode: str = "fail", *, deliveries: int | None = None) -> bool:
         """Release the message (see AsyncGroup.nack); return False if it is no longer pending."""
