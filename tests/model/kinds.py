@@ -108,7 +108,7 @@ class World:
 
     def prepare(self, keys: Keys) -> None:
         """Create what the actors of a round expect."""
-        self.store.stream(keys.stream).group(GROUP)
+        self.store.stream(keys.stream).group(GROUP).create()
 
     def kill(self, source: random.Random) -> None:
         """Kill the process that owns the data; return when it has ended, and when the next one has begun."""

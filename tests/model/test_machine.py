@@ -38,7 +38,7 @@ class OneCaller(RuleBasedStateMachine):
         self.history = History()
         self.number = 0
         self.store = self.open()
-        self.store.stream(self.keys.stream).group(GROUP)
+        self.store.stream(self.keys.stream).group(GROUP).create()
         self.callers = {
             is_async: Choices("task" if is_async else "thread", self.keys, random.Random(0), is_async)
             for is_async in (False, True)

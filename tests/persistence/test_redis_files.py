@@ -206,8 +206,8 @@ def test_records_between_keys_are_read(tmp_path: Path) -> None:
     (b"\xfe\x03\x1d\x01a",
      "the key 'a' \\(database 3\\) holds a rate limit; "
      "this version reads strings, lists, sets, hashes, sorted sets, arrays and streams"),
-    (b"\x07\x01m\x00", "holds a module value"),
-    (b"\xf7\x00", "offset 9: data of a module"),
+    (b"\x07\x01m\x00", "holds a value of the module type 'AAAAAAAAA'"),
+    (b"\xf7\x00", "offset 9: data of the module type 'AAAAAAAAA'"),
     (b"\xfe\x20", "database 32"),
 ])  # fmt: skip
 def test_an_unsupported_type_is_named(tmp_path: Path, body: bytes, told: str) -> None:

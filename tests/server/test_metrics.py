@@ -148,7 +148,7 @@ def test_blocked_clients(scraped: Scraped) -> None:
 
 def test_openmetrics(scraped: Scraped) -> None:
     scraped.store.stream('a "name"\n\\').add({"n": 1})
-    scraped.store.stream(b"\xff\x00").group("g")
+    scraped.store.stream(b"\xff\x00").group("g").create()
     status, kind, text = fetch(scraped.port, **OPENMETRICS)
     assert (status, kind.partition(";")[0]) == (200, "application/openmetrics-text")
     assert text.endswith("# EOF\n")
@@ -196,7 +196,7 @@ def test_scrapes_at_the_same_time(scraped: Scraped) -> None:
 def test_a_limit_for_streams(scraped: Scraped) -> None:
     scraped.store.execute("CONFIG", "SET", "metrics-streams", 3)
     for number in range(5):
-        scraped.store.stream(f"s{number}").group("g")
+        scraped.store.stream(f"s{number}").group("g").create()
     names = [labels for name, labels in scraped.samples() if name == "rillet_stream_length"]
     assert len(names) == 3
     assert scraped.value("streams_complete") == 0

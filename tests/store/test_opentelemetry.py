@@ -183,7 +183,7 @@ def test_an_error(store: Store, telemetry: Telemetry) -> None:
 
 def test_other_commands_make_nothing(store: Store, telemetry: Telemetry) -> None:
     store.execute("SET", "k", "v")
-    store.stream("s").group("g")
+    store.stream("s").group("g").create()
     store.stats()
     list(store.keys())
     store.stream("s").trim(maxlen=0)

@@ -189,7 +189,7 @@ def test_a_value_of_a_class_names_the_stream_that_it_needs() -> None:
     class Order:
         total: int
 
-    remedy = r"Order is neither a mapping nor pairs: .* store\.stream\(name, type=Order\)"
+    remedy = r"Order, neither a mapping nor pairs: .* store\.stream\(name, type=Order\)"
     with rillet.open() as store:
         transaction = store.transaction()
         with transaction, pytest.raises(TypeError, match=remedy):

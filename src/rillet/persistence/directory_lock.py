@@ -42,7 +42,7 @@ class DirectoryLock:
         try:
             descriptor = open_to_lock(lambda: _open(folder))
         except FileNotFoundError:
-            folder.mkdir(exist_ok=True)
+            folder.mkdir(parents=True, exist_ok=True)
             descriptor = open_to_lock(lambda: _open(folder))
         if self._descriptor >= 0 and os.path.samestat(os.fstat(descriptor), os.fstat(self._descriptor)):
             close_lock(descriptor)

@@ -231,11 +231,17 @@ class StoreTransaction(TransactionCommands):
             if error is None:
                 replies = self._send(self._commands())
             self._close(kind, error, trace)
-        except BaseException as lost:
-            self._close(*sys.exc_info())
-            if not watched or not isinstance(lost, (NotSent, OutcomeUnknown)):
-                raise
-            self._lost(lost)
+        except BaseException as failed:
+            try:
+                self._close(*sys.exc_info())
+            except (NotSent, OutcomeUnknown) as lost:  # what the connection makes of a failed exchange
+                if not watched:
+                    raise
+                self._lost(lost)
+            else:
+                if not watched or not isinstance(failed, (NotSent, OutcomeUnknown)):
+                    raise
+                self._lost(failed)
         if error is None:
             self._finish(replies)
 
