@@ -127,7 +127,7 @@ def test_a_hook_that_always_fails_becomes_a_dead_letter(
     while not len(dead):
         rillet_clock.advance(app.RETRY)
     (letter,) = dead
-    assert (letter["body"], letter["_deliveries"]) == ("poison", str(app.ATTEMPTS + 1))
+    assert (letter["body"], letter["_deliveries"]) == ("poison", str(app.ATTEMPTS))
     assert handler.calls.empty()
 
 

@@ -128,7 +128,7 @@ def test_every_shell_has_a_script(shell: str) -> None:
 
 
 def test_one_clear_line_without_shtab(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("rillet.cli.completion.find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "shtab", None)
     assert main(["completion", "bash"]) == 2
     assert capsys.readouterr().err == "rillet: completion needs shtab: pip install 'rillet[completion]'\n"
 

@@ -99,7 +99,7 @@ def test_an_interrupt_at_any_moment_is_silent(folder: Path, tmp_path: Path, name
             time.sleep(seconds)
             status, problem = interrupted(process)
         assert problem == ""
-        assert status in (DONE, INTERRUPTED)
+        assert status in (DONE, INTERRUPTED, -signal.SIGINT)  # the last: while Python ends
         if status == INTERRUPTED and name != "salvage":  # complete, or nothing
             assert [path for path in place.rglob("*") if path.is_file()] == []
         statuses.append(status)

@@ -255,7 +255,7 @@ def test_a_closed_pipe_is_the_end(folder: Path) -> None:
             store.stream("orders").add({"n": "more" * 100})
             threading.Event().wait(0.05)
     assert tail.stderr is not None
-    assert (tail.wait(60), tail.stderr.read()) == (0, "")
+    assert (tail.wait(60), tail.stderr.read()) == (141, "")
     tail.stderr.close()
 
 

@@ -26,8 +26,9 @@ def test_the_url_names_the_sentinels_and_the_service() -> None:
     assert address.tls is not None
     assert not address.tls.verify
     assert "secret" not in repr(Address.parse("redis+sentinel://:secret@a/b?sentinel_password=secret"))
-    for url, reason in (("redis+sentinel://a", "names no service"), ("redis+sentinel:///x", "url is neither"),
-                        ("redis+sentinel://a/x/y", "url is neither"), ("redis+sentinel://a/x?y=1", "unknown parameter"),
+    for url, reason in (("redis+sentinel://a", "names no service"), ("redis+sentinel:///x", "url names no host"),
+                        ("redis+sentinel://a/x/y", "has the database 'y'"),
+                        ("redis+sentinel://a/x?y=1", "unknown parameter"),
                         ("redis+other://a/x", "url is neither")):  # fmt: skip
         with pytest.raises(AddressError, match=reason):
             Address.parse(url)

@@ -319,7 +319,7 @@ def test_addresses_and_users(tmp_path: Path) -> None:
             replica.execute("GET", "a")
         with pytest.raises(StoreError, match="cluster"):
             rillet.follow("redis+cluster://127.0.0.1:1")
-        with pytest.raises(TypeError, match="list of globs"):
+        with pytest.raises(TypeError, match="an iterable of globs"):
             rillet.follow("redis://127.0.0.1:1", keys="a*")
 
 
