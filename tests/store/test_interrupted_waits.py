@@ -30,7 +30,8 @@ from tests.judge import redis_binary
 from tests.model.interrupts import AtPlace, Interrupt, quiet
 from tests.variants import by_speed
 
-pytestmark = [pytest.mark.once, pytest.mark.long]
+pytestmark = [
+    pytest.mark.long,
     pytest.mark.skipif(sys.platform == "win32", reason="Unix sockets"),
     # Python closes the socket of an interrupted connect, and cannot raise an exception in a finalizer.
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
