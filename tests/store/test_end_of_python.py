@@ -18,7 +18,7 @@ import rillet
 store = rillet.open()
 
 def suspended():
-    with store.transaction("k") as transaction:
+    with store.transaction(["k"]) as transaction:
         yield
         print("continued")
 

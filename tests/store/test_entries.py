@@ -117,5 +117,5 @@ def test_a_time_as_a_position() -> None:
     with pytest.raises(TypeError, match="a datetime is a time at which many entries may lie"):
         encode_id(moment)
     assert exact_id("5") == exact_id(5) == exact_id(b"5-0") == StreamID(5, 0)
-    with pytest.raises(ValueError, match="not a stream ID"):
+    with pytest.raises(ValueError, match="must be an ID"):
         exact_id("(5-1")
