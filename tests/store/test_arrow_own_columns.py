@@ -31,6 +31,8 @@ def test_columns_named_like_those_of_to_arrow(store: Store) -> None:
         ({"stream": ["a"]}, "the columns stream may be"),
         ({"id": ["order-7"]}, "the id 'order-7' is not that of an entry: name the columns"),
         ({"id": ["1-1"], "timestamp": [TIME]}, "a timestamp is not the time of the id '1-1'"),
+        ({"id": [""], "timestamp": [TIME]}, "a timestamp is not the time of the id ''"),
+        ({"id": pa.array([None], pa.string()), "timestamp": [TIME]}, "the id None is not that of an entry"),
     ]
     for columns, text in refused:
         with pytest.raises(ValueError, match=text):
@@ -38,3 +40,6 @@ def test_columns_named_like_those_of_to_arrow(store: Store) -> None:
     assert len(copy) == 2
     copy.add_arrow(pa.table({"timestamp": [TIME], "n": [1]}), columns=["timestamp", "n"])
     assert len(copy) == 3
+    # An INSERT must name every column of its table: an empty text for the ID has no value that could be lost.
+    assert copy.add_arrow(pa.table({"id": [""], "timestamp": pa.array([None], pa.timestamp("ms")), "n": [2]})) == 1
+    assert [entry.fields for entry in copy][3:] == [{"n": "2"}]

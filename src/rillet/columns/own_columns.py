@@ -19,7 +19,7 @@ from typing import Any
 
 TEXT, INTEGER, TIME, OTHER = "text", "integer", "time", "other"
 OWN_COLUMNS = {"stream": TEXT, "id": TEXT, "id_ms": INTEGER, "id_seq": INTEGER, "timestamp": TIME}
-_ID = "^([0-9]{1,20}-[0-9]{1,20})?$"  # without a value, nothing is lost
+_ID = "^([0-9]{1,20}-[0-9]{1,20})?$"  # an empty text, as INSERT needs one, loses nothing
 
 
 def own_columns(kinds: Mapping[str, str], named: Iterable[str | None] = ()) -> tuple[list[str], list[str]]:
@@ -43,15 +43,17 @@ def check_own_columns(left_out: Iterable[str], batch: Any, remedy: str) -> None:
     if "id" not in batch.schema.names or not batch.num_rows or not {"id", "timestamp"} & set(left_out):
         return
     ids = batch.column("id").cast(pa.string())
-    wrong = pc.index(pc.fill_null(pc.match_substring_regex(ids, _ID), True), False).as_py()
+    wrong = pc.index(pc.fill_null(pc.match_substring_regex(ids, _ID), False), False).as_py()
     if wrong >= 0:
         raise ValueError(f"the columns {', '.join(left_out)} are left out as those of entries that were read, but the "
                          f"id {ids[wrong].as_py()!r} is not that of an entry: {remedy}")  # fmt: skip
     if "timestamp" in left_out:
         times = batch.column("timestamp").cast(pa.timestamp("ms"), safe=False).cast(pa.int64())
-        ms = pc.list_element(pc.split_pattern(ids, "-"), 0).cast(pa.uint64()).cast(pa.int64(), safe=False)
-        same = pc.equal(times, ms)
-        wrong = pc.index(pc.fill_null(same, True), False).as_py()
+        # Without an ID, a time is not the source's.
+        parts = pc.split_pattern(pc.if_else(pc.equal(ids, ""), None, ids), "-")
+        ms = pc.list_element(parts, 0).cast(pa.uint64()).cast(pa.int64(), safe=False)
+        same = pc.or_kleene(pc.is_null(times), pc.fill_null(pc.equal(times, ms), False))
+        wrong = pc.index(same, False).as_py()
         if wrong >= 0:
             raise ValueError(f"the columns {', '.join(left_out)} are left out as those of entries that were read, but "
                              f"a timestamp is not the time of the id {ids[wrong].as_py()!r}: {remedy}")  # fmt: skip
