@@ -59,7 +59,7 @@ def test_a_message_given_back_is_delivered_again(group: Group) -> None:
     assert group.nack(1, 2, 9, force=True) == 2
     assert group.nack(1, mode="fatal") == 1
     assert group.pending()[0].deliveries == (1 << 63) - 1
-    with pytest.raises(CommandError, match="mode must be SILENT, FAIL, or FATAL"):
+    with pytest.raises(ValueError, match="mode must be 'fail', 'silent' or 'fatal', not 'loud'"):
         group.nack(1, mode="loud")
 
 

@@ -140,3 +140,17 @@ def test_a_subscription_that_another_thread_reads(store: Store) -> None:
             assert message is not None
             texts.append(message.data)
         assert texts == ([] if store.owner and store.path is None else ["from the child"]) + ["from the parent"]
+
+
+def test_prefetched_messages_stay_with_the_parent(store: Store) -> None:
+    group = store.stream("jobs").group("workers")
+    store.stream("jobs").add_many({"n": number} for number in range(3))
+    messages = group.consumer("one").messages(stop_when_empty=True)
+    assert next(messages)["n"] == "0"
+
+    def work() -> None:
+        assert list(messages) == []
+
+    assert status_of(forked(work)) == 0
+    assert [(pending.consumer, pending.deliveries) for pending in group.pending()] == [("one", 1)] * 3
+    assert [message["n"] for message in messages] == ["1", "2"]

@@ -56,7 +56,7 @@ from rillet.store.delivery import (
 from rillet.store.durations import Seconds, milliseconds_in
 from rillet.store.encoding import IDLike, decode, encode_id, encode_name, parse_id
 from rillet.store.entry import T, stream_part
-from rillet.store.message import Message, new_messages, old_messages, settle
+from rillet.store.message import Message, new_messages, old_messages
 from rillet.store.policies import RefPolicy, chunks, policy_arguments
 from rillet.store.positions import Position, encode_after, encode_position, milliseconds_of
 from rillet.store.records import (
@@ -341,7 +341,6 @@ class MessageReader(Generic[T]):
         self.store.loops.add(prefetched)
         steps = delivery(self.parts(), options, end, prefetched)
         reply: Any = None
-        created = False
         try:
             while True:
                 try:
@@ -351,9 +350,8 @@ class MessageReader(Generic[T]):
                 reply = None
                 if isinstance(step, list):
                     try:
-                        for consumer in () if created else self.parts():
+                        for consumer in self.parts():
                             consumer.group.create_missing(STOP_CHECK)
-                        created = True
                         reply = run_step(self.store, step, STOP_CHECK)
                     except StoreTimeout:
                         raise
@@ -398,13 +396,11 @@ class Consumer(MessageReader[T]):
 
     def ack(self, *messages: Message[Any], delete: RefPolicy | None = None) -> int:
         """Acknowledge messages and return how many were pending; see Group.ack."""
-        settle(messages)
-        return self.group.ack(*map(_raw_id, messages), delete=delete)
+        return self.group.ack(*map(_settled_id, messages), delete=delete)
 
     def nack(self, *messages: Message[Any], mode: str = "fail", deliveries: int | None = None) -> int:
         """Release messages, so that the next claim gets them first; return how many were pending; see Group.nack."""
-        settle(messages)
-        return self.group.nack(*map(_raw_id, messages), mode=mode, deliveries=deliveries)
+        return self.group.nack(*map(_settled_id, messages), mode=mode, deliveries=deliveries)
 
     # -- reading ---------------------------------------------------------------------------------------
 
@@ -522,14 +518,16 @@ class Consumer(MessageReader[T]):
 def _by_group(messages: Sequence[Message[Any]]) -> dict[Group[Any], list[bytes]]:
     ids: dict[Group[Any], list[bytes]] = {}
     for message in messages:
-        raw_id = _raw_id(message)
+        raw_id = _settled_id(message)
         ids.setdefault(message.group, []).append(raw_id)
     return ids
 
 
-def _raw_id(message: Message[Any]) -> bytes:
+def _settled_id(message: Message[Any]) -> bytes:
+    """Return the ID of a message that is acknowledged or released now, and note this."""
     if not isinstance(message, Message):
         raise TypeError(f"one of messages must be a Message of a consumer, not {message!r:.200}")
+    message.settled = True
     return message.raw_id
 
 
@@ -565,7 +563,6 @@ class MultiConsumer(MessageReader[T]):
     def ack(self, *messages: Message[Any], delete: RefPolicy | None = None) -> int:
         """Acknowledge messages, with one command for each stream; return how many were pending; see Group.ack."""
         acknowledged = 0
-        settle(messages)
         for group, ids in _by_group(messages).items():
             acknowledged += group.ack(*ids, delete=delete)
         return acknowledged
@@ -573,7 +570,6 @@ class MultiConsumer(MessageReader[T]):
     def nack(self, *messages: Message[Any], mode: str = "fail", deliveries: int | None = None) -> int:
         """Release messages, with one command for each stream; return how many were pending; see Group.nack."""
         released = 0
-        settle(messages)
         for group, ids in _by_group(messages).items():
             released += group.nack(*ids, mode=mode, deliveries=deliveries)
         return released

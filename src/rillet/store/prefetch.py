@@ -30,14 +30,16 @@ Rejected for the leases: a thread that renews them, because it renews also for a
 
 from __future__ import annotations
 
-import os
 from collections import deque
-from collections.abc import Generator, Iterable, Sequence
-from typing import Any, Protocol, TypeAlias, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rillet.real_time import monotonic
 from rillet.store.encoding import decode, parse_id
 from rillet.store.recovery import LOGGER
+
+if TYPE_CHECKING:
+    from rillet.store.delivery import Commands
 
 CHECK_AFTER = 0.01  # seconds after which a message is checked before it is handed out
 RENEW_AFTER = 0.1  # seconds after which all leases are renewed, if claim_idle is not known
@@ -45,20 +47,6 @@ AHEAD = 0.02  # seconds of work that a loop reads ahead
 SLOW_START = 8  # messages that are read one at a time before the loop reads ahead
 SEARCH_SHARE = 20  # a search that took t seconds is repeated after 20 t at the earliest
 PREFETCH = 50  # the default of messages(prefetch=...) if deliveries are counted
-
-_forks = 0  # of this process and its ancestors
-
-
-def _after_fork() -> None:
-    global _forks
-    _forks += 1
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
-
-Result = TypeVar("Result")
-Commands: TypeAlias = Generator[Any, Any, Result]
 
 
 class _Stream(Protocol):
@@ -136,7 +124,7 @@ class Prefetched:
     consumer: the name of the loop's consumer. counts: whether the server counts hand-outs instead of reads.
     """
 
-    __slots__ = ("_check_after", "_claim_idle", "_consumer", "_counts", "_forks", "_handed", "_renew_after", "_since",
+    __slots__ = ("_check_after", "_claim_idle", "_consumer", "_counts", "_handed", "_renew_after", "_since",
                  "_uncounted", "_warned", "messages")  # fmt: skip
 
     def __init__(self, consumer: bytes, counts: bool, claim_idle: float | None) -> None:
@@ -150,7 +138,6 @@ class Prefetched:
         self._uncounted: set[int] = set()  # the id() of messages
         self._handed: list[Any] = []  # messages that were handed out and not counted yet
         self._warned = False
-        self._forks = _forks
 
     def fill(self, messages: Sequence[Any], size: int) -> Commands[None]:
         """Add messages that were just read or claimed; the first `size` are handed out next."""
@@ -170,7 +157,7 @@ class Prefetched:
     def next(self, size: int) -> list[Any] | None:
         """Take out the next messages, up to `size`; return None if they must be checked."""
         messages = self.messages
-        if monotonic() - self._since >= self._check_after or self._forks != _forks:
+        if monotonic() - self._since >= self._check_after:
             return None
         some = [messages.popleft()] if size == 1 else [messages.popleft() for _ in range(min(size, len(messages)))]
         if self._uncounted:
@@ -186,9 +173,6 @@ class Prefetched:
 
         Their hand-outs are counted, and the leases of all messages renewed if that is due.
         """
-        if self._forks != _forks:  # in a forked child: they are the parent's
-            self.clear()
-            self._forks = _forks
         some = [self.messages.popleft() for _ in range(min(size, len(self.messages)))]
         renews = monotonic() - self._since >= self._renew_after
         new = [message for message in some if id(message) in self._uncounted]
@@ -217,7 +201,7 @@ class Prefetched:
             message.deliveries += 1
 
     def clear(self) -> None:
-        """Forget the messages."""
+        """Forget the messages: those of a loop that begins again, and in a forked child those of its parent."""
         self.messages.clear()
         self._uncounted.clear()
         self._handed.clear()
@@ -233,8 +217,6 @@ class Prefetched:
         Their deliveries are as before the read. They stay pending for this consumer, so that its restart finds them
         first, and are idle for claim_idle, so that others may claim them at once.
         """
-        if self._forks != _forks:  # a forked child's copy: the loop belongs to the parent
-            self.clear()
         yield from self.count_handed()
         idle = b"IDLE", b"%d" % (1000 * self._claim_idle)
         counted = [message for message in self.messages if id(message) not in self._uncounted]
@@ -274,19 +256,9 @@ class Prefetched:
         return kept
 
     def _listed(self, same: Sequence[Any], ends: bool) -> Commands[list[tuple[Any, int]]]:
-        """Return those messages of one group that nobody has touched since, with their idle times in ms."""
+        """Return those messages of one group that are unchanged on the server, with their idle times in ms."""
         group = same[0].group
-        ids = sorted((message.raw_id for message in same), key=parse_id)
-        listing = [b"XPENDING", group.stream.key, group.key]
-        start, size = ids[0], len(same) + 8
-        found: dict[bytes, tuple[int, int]] = {}
-        while True:
-            # The consumer may have other pending messages between these, so the list may need several replies.
-            rows = yield [*listing, start, ids[-1], b"%d" % size, self._consumer]
-            found.update((row[0], (int(row[2]), int(row[3]))) for row in rows)
-            if len(rows) < size:
-                break
-            start = b"(" + rows[-1][0]
+        found = yield from still_pending(same, self._consumer)
         own = [(message, *found[message.raw_id]) for message in same if message.raw_id in found]
         if not ends and any(message.deliveries != count for message, _, count in own):
             self._warn(group)
@@ -299,6 +271,24 @@ class Prefetched:
                 "two live readers of the group %r of %r have the name %r and receive each other's messages: give each "
                 "its own name", decode(group.key), decode(group.stream.key), decode(self._consumer),
             )  # fmt: skip
+
+
+def still_pending(same: Sequence[Any], consumer: bytes) -> Commands[dict[bytes, tuple[int, int]]]:
+    """Return the idle time in ms and the deliveries of those messages of one group that are pending for a consumer."""
+    group = same[0].group
+    missing = {message.raw_id for message in same}
+    ids = sorted(missing, key=parse_id)
+    start, size = ids[0], len(ids) + 1
+    found: dict[bytes, tuple[int, int]] = {}
+    while missing:
+        # The consumer may have other pending messages between these, so the list may need several replies.
+        rows = yield [b"XPENDING", group.stream.key, group.key, start, ids[-1], b"%d" % size, consumer]
+        found.update((raw_id, (int(idle), int(times))) for raw_id, _, idle, times in rows)
+        if len(rows) < size:
+            break
+        missing.difference_update(found)
+        start = b"(" + rows[-1][0]
+    return found
 
 
 def _count(same: Sequence[Any], more: int = 0) -> tuple[bytes, bytes]:
@@ -314,4 +304,4 @@ def _alike(messages: Iterable[Any]) -> list[list[Any]]:
     return list(found.values())
 
 
-__all__ = ["PREFETCH", "Pace", "Prefetched", "Search"]
+__all__ = ["PREFETCH", "Pace", "Prefetched", "Search", "still_pending"]

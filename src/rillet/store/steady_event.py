@@ -3,7 +3,7 @@
 A signal handler that raises, or another thread (PyThreadState_SetAsyncExc), may interrupt Python code between any two
 steps. `threading.Event` and `threading.Condition` are Python code around a lock: an exception between the lock's
 acquisition and the block that releases it leaves the lock held, and the next thread that sets the event, or waits for
-it, waits forever. So does a signal handler that sets an event in the middle of its own thread's `set`.
+it, waits forever. So does a signal handler that sets an event in the middle of the same thread's `set`.
 
 A SteadyEvent has no lock. Each waiting thread sleeps on a lock of the interpreter that no other thread acquires, and
 `set` releases these locks. A lock of the interpreter is safe in a `with` statement as well: Python raises exceptions

@@ -542,6 +542,8 @@ class Store(KeyCommands):
         if self._backend is not None:
             self._transport = self._backend.after_fork()
             self._workers = None
+            for prefetched in self.loops:
+                prefetched.clear()
             for subscription in list(self._subscriptions):
                 subscription.after_fork()
 

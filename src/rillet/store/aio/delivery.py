@@ -17,7 +17,7 @@ from rillet.store.delivery import CURRENT, PAGE, Command, Commands, DeliveryOpti
 from rillet.store.durations import Seconds, milliseconds_in
 from rillet.store.encoding import decode, encode, encode_name
 from rillet.store.entry import T, stream_part, stream_parts
-from rillet.store.prefetch import Prefetched, Search
+from rillet.store.prefetch import Prefetched, Search, still_pending
 from rillet.store.recovery import LOGGER
 from rillet.store.retries import PATIENCE
 from rillet.store.slots import by_slot
@@ -76,7 +76,6 @@ def delivery(consumers: Sequence[AsyncConsumer[Any]], options: DeliveryOptions, 
         yield from _own(consumer, options, end, prefetched)
     search = options.search(len(consumers))
     pace = options.pace()
-    polls: dict[int, list[list[bytes]]] = {}  # the reads that do not wait, by their size
     empty = True
     while not end.requested():
         searched, stale = search.due(empty), False
@@ -85,16 +84,8 @@ def delivery(consumers: Sequence[AsyncConsumer[Any]], options: DeliveryOptions, 
             if end.requested():
                 return
         yield from prefetched.count_handed()
-        size = pace.size
         fresh: list[AsyncMessage[Any]] = []
-        block = end.block() if searched and not stale else None
-        if block is not None:
-            reads = read_commands(consumers, size, block)
-        elif size in polls:
-            reads = polls[size]
-        else:
-            reads = polls[size] = read_commands(consumers, size, None)
-        for argv in reads:
+        for argv in read_commands(consumers, pace.size, end.block() if searched and not stale else None):
             fresh += new_messages_of((yield argv), consumers)
         empty = not fresh
         if fresh:
@@ -229,26 +220,11 @@ def counted(consumer: AsyncConsumer[Any], messages: list[AsyncMessage[T]]) -> Co
     """Set the delivery counts of old messages (XPENDING); return the messages that still belong to the consumer."""
     if not messages:
         return messages
-    first, last = min(messages, key=_id_of), max(messages, key=_id_of)
-    counts: dict[bytes, int] = {}
-    missing = {message.raw_id for message in messages}
-    start, size = first.raw_id, len(messages) + 1
-    while missing:
-        # The consumer may have other pending messages between these, so the list may need several replies.
-        page = yield consumer.group.pending_command(size, consumer.key, 0.0, start, last.raw_id)
-        counts.update((raw_id, int(times)) for raw_id, _, _, times in page)
-        if len(page) < size:
-            break
-        missing.difference_update(counts)
-        start = b"(" + page[-1][0]
-    kept = [message for message in messages if message.raw_id in counts]
+    found = yield from still_pending(messages, consumer.key)
+    kept = [message for message in messages if message.raw_id in found]
     for message in kept:
-        message.deliveries = counts[message.raw_id]
+        _, message.deliveries = found[message.raw_id]
     return kept
-
-
-def _id_of(message: AsyncMessage[Any]) -> Any:
-    return message.id
 
 
 def valued(consumer: bytes, messages: list[AsyncMessage[T]]) -> Commands[list[AsyncMessage[T]]]:
@@ -346,13 +322,7 @@ def _hand_out(prefetched: Prefetched, consumer: bytes, options: DeliveryOptions,
         some = prefetched.next(size)
         if some is None:
             some = yield from prefetched.checked(size)
-        if not typed:
-            if some:
-                yield tuple(some)
-                handed = True
-                end.handed_out()
-            continue
-        valid, problem = yield from _valid_before(consumer, some, options)
+        valid, problem = (yield from _valid_before(consumer, some, options)) if typed else (some, None)
         if problem is not None:
             place = next(place for place, message in enumerate(some) if message is problem.entry)
             prefetched.put_back(some[place + 1 :])

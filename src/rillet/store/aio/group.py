@@ -30,7 +30,7 @@ from rillet.store.aio.delivery import (
     run_step,
     valued,
 )
-from rillet.store.aio.message import AsyncMessage, new_messages, old_messages, settle
+from rillet.store.aio.message import AsyncMessage, new_messages, old_messages
 from rillet.store.arguments import flag, integer_of, one_of
 from rillet.store.delivery import STOP_CHECK, Commands, DeliveryOptions, End, Stop
 from rillet.store.durations import Seconds, milliseconds_in
@@ -307,7 +307,6 @@ class AsyncMessageReader(Generic[T]):
         self.store.loops.add(prefetched)
         steps = delivery(self.parts(), options, end, prefetched)
         reply: Any = None
-        created = False
         try:
             while True:
                 try:
@@ -317,9 +316,8 @@ class AsyncMessageReader(Generic[T]):
                 reply = None
                 if isinstance(step, list):
                     try:
-                        for consumer in () if created else self.parts():
+                        for consumer in self.parts():
                             await consumer.group.create_missing(STOP_CHECK)
-                        created = True
                         reply = await run_step(self.store, step, STOP_CHECK)
                     except StoreTimeout:
                         raise
@@ -365,13 +363,11 @@ class AsyncConsumer(AsyncMessageReader[T]):
 
     async def ack(self, *messages: AsyncMessage[Any], delete: RefPolicy | None = None) -> int:
         """Acknowledge messages and return how many were pending; see AsyncGroup.ack."""
-        settle(messages)
-        return await self.group.ack(*map(_raw_id, messages), delete=delete)
+        return await self.group.ack(*map(_settled_id, messages), delete=delete)
 
     async def nack(self, *messages: AsyncMessage[Any], mode: str = "fail", deliveries: int | None = None) -> int:
         """Release messages, so that the next claim gets them first; return how many were pending; see Group.nack."""
-        settle(messages)
-        return await self.group.nack(*map(_raw_id, messages), mode=mode, deliveries=deliveries)
+        return await self.group.nack(*map(_settled_id, messages), mode=mode, deliveries=deliveries)
 
     # -- reading ---------------------------------------------------------------------------------------
 
@@ -492,14 +488,16 @@ class AsyncConsumer(AsyncMessageReader[T]):
 def _by_group(messages: Sequence[AsyncMessage[Any]]) -> dict[AsyncGroup[Any], list[bytes]]:
     ids: dict[AsyncGroup[Any], list[bytes]] = {}
     for message in messages:
-        raw_id = _raw_id(message)
+        raw_id = _settled_id(message)
         ids.setdefault(message.group, []).append(raw_id)
     return ids
 
 
-def _raw_id(message: AsyncMessage[Any]) -> bytes:
+def _settled_id(message: AsyncMessage[Any]) -> bytes:
+    """Return the ID of a message that is acknowledged or released now, and note this."""
     if not isinstance(message, AsyncMessage):
         raise TypeError(f"one of messages must be a Message of a consumer, not {message!r:.200}")
+    message.settled = True
     return message.raw_id
 
 
@@ -535,7 +533,6 @@ class AsyncMultiConsumer(AsyncMessageReader[T]):
     async def ack(self, *messages: AsyncMessage[Any], delete: RefPolicy | None = None) -> int:
         """Acknowledge messages, with one command for each stream; return how many were pending; see AsyncGroup.ack."""
         acknowledged = 0
-        settle(messages)
         for group, ids in _by_group(messages).items():
             acknowledged += await group.ack(*ids, delete=delete)
         return acknowledged
@@ -543,7 +540,6 @@ class AsyncMultiConsumer(AsyncMessageReader[T]):
     async def nack(self, *messages: AsyncMessage[Any], mode: str = "fail", deliveries: int | None = None) -> int:
         """Release messages, with one command for each stream; return how many were pending; see AsyncGroup.nack."""
         released = 0
-        settle(messages)
         for group, ids in _by_group(messages).items():
             released += await group.nack(*ids, mode=mode, deliveries=deliveries)
         return released
