@@ -338,7 +338,7 @@ class MessageReader(Generic[T]):
     def _handed_out(self, options: DeliveryOptions) -> Iterator[Any]:
         end = End(options)
         prefetched = options.prefetched(self.key)
-        self.store.loops.add(prefetched)
+        self.store._loops.add(prefetched)
         steps = delivery(self.parts(), options, end, prefetched)
         reply: Any = None
         try:
@@ -372,7 +372,7 @@ class MessageReader(Generic[T]):
                     yield list(step)
         finally:
             steps.close()
-            self.store.loops.discard(prefetched)
+            self.store._loops.discard(prefetched)
             with contextlib.suppress(StoreError, CommandError):  # the store is closed, or the group is gone
                 drive(self.store, prefetched.give_back(), 0.0)
 

@@ -110,7 +110,7 @@ class Store(KeyCommands):
             backend.close()
             raise
         self._workers: ThreadPoolExecutor | None = None
-        self.loops: set[Prefetched] = set()  # the loops over messages()
+        self._loops: set[Prefetched] = set()  # the loops over messages()
         self._subscriptions: weakref.WeakSet[Subscription] = weakref.WeakSet()
         self._servers: list[StoreServer] = []
         self._finalizer = weakref.finalize(self, backend.close)
@@ -516,7 +516,7 @@ class Store(KeyCommands):
         backend = self._backend
         if backend is None:
             return
-        for prefetched in list(self.loops):
+        for prefetched in list(self._loops):
             with contextlib.suppress(StoreError, CommandError):
                 drive(self, prefetched.give_back(), 0.0)
         _open_stores.discard(self)
@@ -542,7 +542,7 @@ class Store(KeyCommands):
         if self._backend is not None:
             self._transport = self._backend.after_fork()
             self._workers = None
-            for prefetched in self.loops:
+            for prefetched in self._loops:
                 prefetched.clear()
             for subscription in list(self._subscriptions):
                 subscription.after_fork()

@@ -304,7 +304,7 @@ class AsyncMessageReader(Generic[T]):
     async def _handed_out(self, options: DeliveryOptions) -> AsyncIterator[Any]:
         end = End(options)
         prefetched = options.prefetched(self.key)
-        self.store.loops.add(prefetched)
+        self.store._loops.add(prefetched)
         steps = delivery(self.parts(), options, end, prefetched)
         reply: Any = None
         try:
@@ -339,7 +339,7 @@ class AsyncMessageReader(Generic[T]):
                     yield list(step)
         finally:
             steps.close()
-            self.store.loops.discard(prefetched)
+            self.store._loops.discard(prefetched)
             with contextlib.suppress(StoreError, CommandError):  # the store is closed, or the group is gone
                 await drive(self.store, prefetched.give_back(), 0.0)
 

@@ -76,9 +76,9 @@ class AsyncRunner:
         return await again_async(store, attempt, [argv], transport, retries, FAILURES_OF_ONE)
 
     @property
-    def loops(self) -> set[Prefetched]:
+    def _loops(self) -> set[Prefetched]:
         """The loops over messages(), of both APIs."""
-        return self.synchronous.loops
+        return self.synchronous._loops
 
     async def run_many(self, commands: Sequence[list[bytes]], patience: float = PATIENCE) -> list[Any]:
         """Run several commands whose arguments are bytes; see `execute_many` and `run`."""
