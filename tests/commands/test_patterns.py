@@ -60,5 +60,6 @@ def test_a_pattern_of_60_000_bytes_costs_no_more_than_one_of_600(prefix: bytes) 
         )
         used[classes] = [lines(bench, *words) for words in commands]
     short, long = used.values()
-    # A hundred lines: the order of a hash table differs.
-    assert [later - first > 100 for first, later in zip(short, long, strict=True)] == [False] * len(short), used
+    # Each class that a matcher looks at costs a line, and there are 9,900 more of them. The order of a hash table may
+    # differ, and with it the steps of a lookup.
+    assert [later - first > 2000 for first, later in zip(short, long, strict=True)] == [False] * len(short), used

@@ -328,7 +328,7 @@ def test_asyncio(frontend: Frontend, telemetry: Telemetry) -> None:
         await orders.add({"n": 1})
         await orders.add_many([{"n": 2}, {"n": 3}])
         group = await orders.group("g")
-        async for message in group.consumer("c").messages(timeout=0.05, block=0.05):
+        async for message in group.consumer("c").messages(stop_when_empty=True):
             with process(message):
                 await message.ack()
         with pytest.raises(rillet.CommandError):
