@@ -303,7 +303,7 @@ def _warn_if_compilation_failed() -> None:
         warnings.warn(
             f"rillet runs interpreted: the same results, slower. pip could not compile it: {note.read_text().strip()}. "
             "Install a C compiler and the Python headers (Debian: gcc python3-dev), then run: "
-            "pip install --force-reinstall --no-deps --no-cache-dir rillet",
+            "pip install --force-reinstall --no-deps --no-cache-dir git+https://github.com/rillet/rillet",
             RuntimeWarning,
             stacklevel=3,
         )

@@ -98,7 +98,7 @@ def test_the_remedy_of_the_warning_works_although_pip_keeps_the_interpreted_whee
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "1")}
     told = subprocess.run([sys.executable, "-c", "import rillet; rillet.StreamID"], env=environment, cwd=tmp_path,
                           capture_output=True, text=True, check=True).stderr  # fmt: skip
-    remedy = re.search(r"then run: pip install (.*) rillet$", told, re.MULTILINE)
+    remedy = re.search(r"then run: pip install (.*) \S+$", told, re.MULTILINE)
     assert remedy is not None
     name = "types/stream/id"
     kept = pip_install(named, tmp_path / "2", RILLET_ONLY=name, **switches)
