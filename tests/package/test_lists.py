@@ -1,0 +1,85 @@
+"""The lists in the documents that the code could contradict: extras, packages, layers, folders, subcommands."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from typing import Any
+
+import pytest
+
+from rillet.cli import SUBCOMMANDS
+from tests.package.test_modes import ROOT
+
+pytestmark = pytest.mark.once
+
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
+DECLARED: dict[str, list[str]] = PROJECT["project"]["optional-dependencies"]
+GROUPS = ("dev", "docs", "frameworks")
+EXTRAS = {name: lines for name, lines in DECLARED.items() if name not in GROUPS}
+
+
+def page(path: str) -> str:
+    return (ROOT / path).read_text(encoding="utf-8")
+
+
+def groups() -> dict[str, list[str]]:
+    """Return the requirements of each group for development."""
+    declared = DECLARED | PROJECT.get("dependency-groups", {})
+    return {name: [line for line in declared[name] if isinstance(line, str)] for name in GROUPS}
+
+
+def packages(lines: list[str]) -> set[str]:
+    """Return the names of the packages in requirements, without rillet's own extras."""
+    return {re.split(r"[^\w.-]", line)[0] for line in lines} - {"rillet"}
+
+
+def everything(extra: str) -> set[str]:
+    """Return the packages of an extra and of those that it includes."""
+    included = [name for line in EXTRAS[extra] if line.startswith("rillet[") for name in line[7:-1].split(",")]
+    return packages(EXTRAS[extra]).union(*map(everything, included))
+
+
+def test_the_guide_lists_every_extra() -> None:
+    listed = re.findall(r"^\| (`rillet\[.*?) \|", page("docs/install.md"), re.MULTILINE)
+    assert sorted(re.findall(r"`rillet\[(\w+)\]`", " ".join(listed))) == sorted(EXTRAS)
+
+
+def test_the_extra_all_installs_every_extra() -> None:
+    assert everything("all") == set().union(*map(everything, EXTRAS))
+
+
+def test_every_package_has_a_reason() -> None:
+    note = page("docs/design/0002-dependencies.md")
+    extras, _, development = note.partition("## Development")
+    assert packages(PROJECT["project"]["dependencies"]) == {"xxhash"}
+    for name, lines in (EXTRAS | groups()).items():
+        part = development + page("docs/frameworks.md") if name in GROUPS else extras
+        assert f"`{name}`" in part, name
+        words = set(re.findall(r"[\w-]+", part.lower()))
+        assert sorted(packages(lines) - words) == [], name
+
+
+def test_every_package_of_the_note_is_required() -> None:
+    note = page("docs/design/0002-dependencies.md")
+    required = set().union(*map(packages, (EXTRAS | groups()).values()))
+    rows = [line.split(" | ") for line in note.splitlines() if line.startswith("| ") and "---" not in line]
+    named = {word for row in rows[1:] if row[0] != "| group" for word in re.findall(r"[\w-]+(?= >= )", row[1])}
+    assert len(named) > 15
+    assert named <= required
+
+
+def test_the_overview_shows_every_folder_and_subcommand() -> None:
+    layout = page("docs/design/overview.md").split("src/rillet/\n", 1)[1].split("```", 1)[0]
+    folders = {path.parent.name for path in (ROOT / "src" / "rillet").glob("*/__init__.py")}
+    assert set(re.findall(r"^  (\w+)/ ", layout, re.MULTILINE)) == folders
+    line = layout.split("  cli/ ", 1)[1]
+    assert set(re.findall(r"\w+", line)) - {"rillet"} == set(SUBCOMMANDS)
+
+
+def test_the_overview_has_the_layers_that_lint_checks() -> None:
+    contract = next(one for one in PROJECT["tool"]["importlinter"]["contracts"] if one["type"] == "layers")
+    layers = [" : ".join(sorted(line.split(" : "))) for line in reversed(contract["layers"])]
+    drawn = re.search(r"^`(errors .* < cli)`$", page("docs/design/overview.md"), re.MULTILINE)
+    assert drawn is not None
+    assert [" : ".join(sorted(part.split(" : "))) for part in drawn[1].split(" < ")] == layers
