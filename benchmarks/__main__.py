@@ -33,6 +33,7 @@ from benchmarks import (
     server,
     small_keys,
     streams,
+    transactions,
 )  # fmt: skip
 from benchmarks.harness import BUILDS, ROOT, Figure, report
 
@@ -40,8 +41,8 @@ SPARK = ("spark_read", "spark_follow", "spark_latency", "spark_write", "spark_ar
 """Modules with a function `figures(rounds, scale)`; the Spark parts import Spark when they run."""
 PARTS = (
     "server", "connections", "streams", "groups", "durability", "embedded", "interfaces", "owner_modes", "memory",
-    "defrag", "hash_tables", "small_keys", "data_commands", "scripts", "keyspace", "peers", "expiry", "eviction",
-    "lazyfree", "replication", "arrow",
+    "defrag", "hash_tables", "small_keys", "data_commands", "scripts", "transactions", "keyspace", "peers", "expiry",
+    "eviction", "lazyfree", "replication", "arrow",
     *SPARK,
 )  # fmt: skip
 
@@ -73,6 +74,8 @@ def measure(parts: list[str], rounds: int, scale: float, mode: str) -> list[Figu
         figures += data_commands.run(rounds, mode, scale)
     if "scripts" in parts:
         figures += scripts.run(rounds, mode, scale)
+    if "transactions" in parts:
+        figures += transactions.run(rounds, mode, scale)
     if "keyspace" in parts and mode == "compiled":
         figures += keyspace.run(min(rounds, 3), mode, scale)
     if "peers" in parts and mode == "compiled":

@@ -20,10 +20,10 @@ CPU = ": server's CPU"
 HEADLINES = (
     ("XADD 5 fields, -c 50 -P 64", "redis-server"),
     ("XADD 5 fields, -c 50 -P 1", "redis-server"),
+    ("MULTI, 100 XADD 5 fields, EXEC", "redis-server"),
     ("GET, -c 50 -P 64", "redis-server"),
     ("XRANGE of 100, -c 50 -P 1", "redis-server"),
     ("XREADGROUP COUNT 100 and XACK of them, 8 consumers", "redis-server"),
-    ("10,000 clients wait in XREADGROUP, XADD wakes one, p99", "redis-server"),
     ("bytes per pending entry, process growth", "redis-server"),
     ("XADD 5 fields, appendfsync everysec, -c 50 -P 64", "redis-server"),
     ("Stream.add, 5 fields, in process, one at a time", "redis-py + hiredis"),

@@ -1,4 +1,4 @@
-"""The lists in the documents that the code could contradict: extras, packages, layers, folders, subcommands."""
+"""The lists in the documents that the code could contradict: extras, packages, layers, subcommands, measured rows."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.table import BEGIN, END, HEADLINES
 from rillet.cli import SUBCOMMANDS
 from tests.package.test_modes import ROOT
 
@@ -83,3 +84,12 @@ def test_the_overview_has_the_layers_that_lint_checks() -> None:
     drawn = re.search(r"^`(errors .* < cli)`$", page("docs/design/overview.md"), re.MULTILINE)
     assert drawn is not None
     assert [" : ".join(sorted(part.split(" : "))) for part in drawn[1].split(" < ")] == layers
+
+
+def test_the_readme_has_ten_of_the_measured_rows() -> None:
+    tables = {path: page(path).split(BEGIN, 1)[1].split(END, 1)[0] for path in ("README.md", "docs/measured.md")}
+    short, full = ([line.split(" | ") for line in table.splitlines() if "**" in line] for table in tables.values())
+    assert [(row[0][2:], row[1]) for row in short] == list(HEADLINES)
+    assert len(short) == 10
+    known = {(row[0], row[1]): row[2:5] for row in full}
+    assert [[*row[2:4], row[4].removesuffix(" |")] for row in short] == [known[row[0], row[1]] for row in short]
