@@ -38,7 +38,8 @@ def copied(copy: Path) -> Path:
     """Copy what the build reads."""
     pytest.importorskip("setuptools")
     shutil.copytree(ROOT / "src", copy / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
-    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
+    (copy / "tools").mkdir()
+    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE", "MANIFEST.in", "tools/translator.py"):
         shutil.copy(ROOT / name, copy / name)
     return copy
 

@@ -82,7 +82,8 @@ def cython_names(tree: ast.Module, interpreted_only: bool = False) -> set[str]:
 def built_extensions(folder: Path) -> set[str]:
     """Return the extensions of this Python below a package folder, by their names in the list."""
     suffix = EXTENSION_SUFFIXES[0]
-    return {p.relative_to(folder).as_posix().removesuffix(suffix) for p in folder.rglob(f"*{suffix}")}
+    found = {p.relative_to(folder).as_posix().removesuffix(suffix) for p in folder.rglob(f"*{suffix}")}
+    return found - {"_cyutility"}  # Cython's utility code
 
 
 @pytest.mark.once
