@@ -176,7 +176,7 @@ aio: $(VENV)/packages.stamp
 
 # Three steps: run every example, build the site in strict mode, and search it in a browser if Chromium is installed.
 docs: $(COMPILED)/.stamp
-	@$(compiled) $(pytest) -q docs README.md tests/package/test_docs.py
+	@$(compiled) $(pytest) -q docs README.md $(addprefix tests/package/test_,docs.py lists.py published.py)
 	@NO_MKDOCS_2_WARNING=1 DISABLE_MKDOCS_2_WARNING=true PYTHONPATH=src $(BIN)/mkdocs build --quiet
 	@if command -v chromium >/dev/null && command -v chromedriver >/dev/null; then \
 	    $(BIN)/python tools/check_site.py build/site; \

@@ -17,7 +17,10 @@ To count again: python -m tests.conformance.test_fakeredis twin|fake|real COMPAT
 
 from __future__ import annotations
 
+import ast
+import fnmatch
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -101,6 +104,11 @@ RECORDED: dict[str, dict[str, Passed]] = {
     "newest": {
         "streams": Passed(197, 197, 197),
         "streams, Redis 8": Passed(160, 160, 160),
+        "hashes": Passed(80, 80, 80),
+        "expiry of hash fields": Passed(96, 96, 96),
+        "geo": Passed(52, 50, 50),
+        "ACL": Passed(20, 18, 20),
+        "asyncio": Passed(56, 56, 56),
     },
 }
 
@@ -219,7 +227,8 @@ CALLS = {
     "MSETEX, INCREX, DELEX, DIGEST": ["MSETEX 1 m v", "INCREX n", "DIGEST m", "DELEX m"],
     "HIMPORT": ["HIMPORT"],
     "modules: JSON and Bloom filters": ["JSON.SET j $ 1", "BF.ADD f a"],
-    "modules: time series, search ...": ["TS.ADD t * 1", "FT._LIST"],
+    "modules: time series, other filters and sketches, vector sets": ["TS.ADD t * 1", "CF.ADD c a", "VCARD v"],
+    "search": ["FT._LIST"],
 }  # fmt: skip
 
 
@@ -241,6 +250,55 @@ def runs(store: rillet.Store, call: str) -> bool:
             raise
         return False
     return True
+
+
+def only(name: str) -> list[str]:
+    """Return the commands that only one of the two has, as the page lists them; `*` stands for any end."""
+    page = (ROOT / "docs" / "instead-of-fakeredis.md").read_text(encoding="utf-8")
+    rows = page.split(f"| | only {name} |\n", 1)[1].split("\n\n", 1)[0].splitlines()[1:]
+    return [command.lower() for row in rows for command in re.findall("`([^`]+)`", row)]
+
+
+def commands_of_rillet() -> set[str]:
+    """Return the commands and subcommands of a store with both modules."""
+    with rillet.open(compat="newest", modules=["json", "bloom"]) as store:
+        listed = [name.decode() for name in store.execute("COMMAND", "LIST")]
+        entries = store.execute("COMMAND", "INFO")
+        inner = [sub[0].decode().replace("|", " ") for entry in entries for sub in entry[9]]
+    return {*listed, *inner}
+
+
+def commands_of_fakeredis(suite: Path) -> set[str]:
+    """Return the commands that fakeredis declares, also those of packages that are not installed."""
+    found: set[str] = set()
+    for module in (suite / "fakeredis").rglob("*.py"):
+        if module.parent.name == "server_specific_commands":  # those of Dragonfly
+            continue
+        nodes = ast.walk(ast.parse(module.read_text(encoding="utf-8")))
+        for function in (node for node in nodes if isinstance(node, ast.FunctionDef)):
+            for call in function.decorator_list:
+                if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "command":
+                    names = [ast.literal_eval(word.value) for word in call.keywords if word.arg == "name"]
+                    names = names[0] if names and isinstance(names[0], list) else names or [function.name]
+                    found.update(name.lower() for name in names)
+    return found
+
+
+def test_the_page_lists_commands_that_rillet_has_and_lacks() -> None:
+    known = commands_of_rillet()
+    assert [name for name in only("fakeredis") if fnmatch.filter(known, name)] == []
+    assert [name for name in only("rillet") if not fnmatch.filter(known, name)] == []
+
+
+@pytest.mark.environment(VARIABLE)
+def test_the_page_lists_what_fakeredis_has_and_lacks() -> None:
+    suite = source()
+    assert suite is not None
+    theirs, ours = commands_of_fakeredis(suite), commands_of_rillet()
+    listed = only("fakeredis")
+    assert [name for name in sorted(theirs - ours) if not any(fnmatch.fnmatch(name, one) for one in listed)] == []
+    assert [name for name in listed if not fnmatch.filter(theirs, name)] == []
+    assert [name for name in only("rillet") if fnmatch.filter(theirs, name)] == []
 
 
 def test_the_page_has_the_recorded_numbers() -> None:

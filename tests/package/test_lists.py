@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from benchmarks.table import BEGIN, END, HEADLINES
+from rillet import commands
 from rillet.cli import SUBCOMMANDS
+from rillet.runtime.registry import TABLE
 from tests.package.test_modes import ROOT
 
 pytestmark = pytest.mark.once
@@ -84,6 +86,14 @@ def test_the_overview_has_the_layers_that_lint_checks() -> None:
     drawn = re.search(r"^`(errors .* < cli)`$", page("docs/design/overview.md"), re.MULTILINE)
     assert drawn is not None
     assert [" : ".join(sorted(part.split(" : "))) for part in drawn[1].split(" < ")] == layers
+
+
+def test_unknown_commands_are_unknown() -> None:
+    commands.load()
+    rows = re.findall(r"^\| (.*) \| unknown command", page("docs/not-included.md"), re.MULTILINE)
+    names = {name.lower() for row in rows for name in re.findall(r"\b[A-Z]{3,}\b", row)}
+    assert {"blmovem", "vadd"} <= names
+    assert names & {command.fullname for command in TABLE} == set()
 
 
 def test_the_readme_has_ten_of_the_measured_rows() -> None:
