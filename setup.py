@@ -54,7 +54,7 @@ SHARED = "_cyutility"  # Cython's utility code, once for all modules
 NOTICE = (
     "rillet: could not be compiled, so the interpreted package is installed: the same results, slower.\n"
     "rillet: for the compiled one install a C compiler and the Python headers (Debian: gcc python3-dev), then run:\n"
-    "rillet: pip install --force-reinstall --no-deps --no-cache-dir rillet\n"
+    "rillet: pip install --force-reinstall --no-deps --no-cache-dir git+https://github.com/rillet/rillet\n"
     "rillet: the reason was: {reason}"
 )
 DIRECTIVES = {
@@ -318,5 +318,19 @@ def _extensions_in(folder: Path) -> list[Path]:
     return [*folder.rglob("*.so"), *folder.rglob("*.pyd")]
 
 
+def description() -> str:
+    """Return README.md with absolute links: a package index resolves no relative ones."""
+    text = Path("README.md").read_text(encoding="utf-8")
+    for before, kind in (("](", "blob"), ('src="', "raw")):
+        pattern = re.escape(before) + "(?!https?:|#)"
+        text = re.sub(pattern, f"{before}https://github.com/rillet/rillet/{kind}/main/", text)
+    return text
+
+
 if __name__ == "__main__":
-    setup(ext_modules=extensions(), cmdclass={"build_py": BuildSources, "build_ext": BuildExtensions})
+    setup(
+        ext_modules=extensions(),
+        cmdclass={"build_py": BuildSources, "build_ext": BuildExtensions},
+        long_description=description(),
+        long_description_content_type="text/markdown",
+    )

@@ -43,6 +43,7 @@ TEXTS = (
     Text("docs/install.md", f"{_REMEDY} {SOURCE}`", f"{_REMEDY} rillet`"),
     Text("docs/deployment.md", f'pip install "rillet[server] @ {SOURCE}"\n', 'pip install "rillet[server]"\n'),
     Text("src/rillet/__init__.py", f'"{_REMEDY} {SOURCE}"', f'"{_REMEDY} rillet"'),
+    Text("setup.py", f"{_REMEDY} {SOURCE}\\n", f"{_REMEDY} rillet\\n"),
     Text("pyproject.toml", f'Documentation = "{REPOSITORY}/tree/main/docs"\n', f'Documentation = "{SITE}"\n'),
     Text("mkdocs.yml", "site_url:  # the site does not exist yet\n", f"site_url: {SITE}\n"),
 )

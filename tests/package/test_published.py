@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
+import runpy
 
 import pytest
 
 from tests.package.test_docs import PAGES
 from tests.package.test_modes import ROOT
-from tools.published import PUBLISHED, SITE, SOURCE, TEXTS, rewritten
+from tools.published import PUBLISHED, REPOSITORY, SITE, SOURCE, TEXTS, rewritten
 
 pytestmark = pytest.mark.once
 
-FILES = [*PAGES, *(ROOT / name for name in ("pyproject.toml", "mkdocs.yml")),
+FILES = [*PAGES, *(ROOT / name for name in ("pyproject.toml", "mkdocs.yml", "setup.py")),
          *sorted((ROOT / "src").rglob("*.py"))]  # fmt: skip
 ONLY_THEN = re.compile(rf"pip install (?:-\S+ )*rillet(?![\w\[])|{re.escape(SITE)}")
 ONLY_UNTIL = re.compile(rf"{re.escape(SOURCE)}|not on the package index yet|the site does not exist yet")
@@ -42,3 +43,14 @@ def test_the_switch_can_be_turned_back() -> None:
     there = contents(True)
     assert there != contents(False)
     assert {path: rewritten(path, content, False) for path, content in there.items()} == contents(False)
+
+
+def test_the_description_on_the_index_has_absolute_links_to_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    text = runpy.run_path("setup.py")["description"]()
+    links = re.findall(r"""(?:\]\(|src=")([^)#"]+)""", text)
+    here = re.compile(rf"{REPOSITORY}/(?:blob|raw)/main/(.+)")
+    files = [found[1] for found in map(here.fullmatch, links) if found]
+    assert [link for link in links if not link.startswith("https://")] == []
+    assert len(files) > 20
+    assert [name for name in files if not (ROOT / name).exists()] == []
