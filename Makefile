@@ -13,13 +13,13 @@ SOURCES  := $(shell find src/rillet -name '*.py' -o -name '*.pxd' -o -type d ! -
 interpreted = PYTHONPATH="$(CURDIR)/src" RILLET_EXPECT=interpreted RILLET_NO_CYTHON=1
 compiled    = PYTHONPATH="$(CURDIR)/$(COMPILED)" RILLET_EXPECT=compiled \
               JAVA_HOME="$$(cat $(VENV)/java-home)" PYSPARK_PYTHON="$(CURDIR)/$(BIN)/python"
-pytest      = $(BIN)/python -m pytest --timeout=300 $(ARGS)
+pytest      = $(BIN)/python -m pytest --timeout=300 -q $(ARGS)
+# A worker for each core; one that has no tests left takes some of another. WORKERS=0 is one process.
+WORKERS     = auto
+spread      = -n $(WORKERS) --dist worksteal
 # The time of every test goes into build/; the slowest are printed.
 timed       = --durations=30 --durations-min=1 --junit-xml=build/times-$(1).xml
 # ARGS may select tests; a run to which none of them belongs (pytest exits with 5) is no failure then.
-# Times, processes, sockets and Spark beside six other runs: a test that fails runs a second time. The summary lists it as
-# RERUN: each such line is a defect of the test or of the code, to be looked at.
-twice       = --reruns 1 --reruns-delay 1 -r R
 SELECTED    = $(filter-out -%,$(ARGS))
 or-none     = $(if $(ARGS),|| [ $$? = 5 ])
 MINUTES     = 30
@@ -30,14 +30,13 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .PHONY: help setup demo inspect serve test test-fast test-interpreted test-spark test-compiled test-long wheel bench lint aio docs
 .PHONY: test-frameworks
-.PHONY: test-once test-once-store test-once-store-p test-once-server test-once-rest test-once-selected
 
 help:
 	@echo 'make setup      a virtual environment in .venv, the packages, the compiled build, a Java if there is none'
 	@echo 'make demo       a year of flights through a stream, consumer groups and Spark, to tables and a chart'
 	@echo 'make inspect    the inspector, a web page, on the flights of the demo; ARGS="--write" allows actions'
 	@echo 'make serve      a server on port 6379; another: make serve ARGS="--port 7000 --appendonly yes"'
-	@echo 'make test       everything, at both speeds (interpreted src, then the compiled build)'
+	@echo 'make test       everything on the compiled build, and a part interpreted (src)'
 	@echo 'make test-fast  what takes seconds, interpreted; one file: make test-fast ARGS=tests/structs'
 	@echo 'make test-long  fuzzers, kills and crash points for 30 minutes: MINUTES=480 for a night'
 	@echo 'make test-frameworks  rq, celery, BullMQ and more, unmodified, on rillet; in an environment of their own'
@@ -79,50 +78,23 @@ inspect: setup
 serve: $(COMPILED)/.stamp
 	@PYTHONPATH="$(CURDIR)/$(COMPILED)" $(BIN)/python -m rillet serve $(ARGS)
 
-# Seven runs at a time keep two cores busy: those that start servers and Spark often wait. The interpreted tests begin
-# while the compiler still works.
-test: $(VENV)/packages.stamp
-	@$(MAKE) --no-print-directory -j7 test-interpreted test-spark test-compiled test-once
+# Spark's tests share one JVM, so they are one process beside the others.
+test: setup
+	@$(MAKE) --no-print-directory test-interpreted
+	@$(MAKE) --no-print-directory -j2 test-compiled test-spark
 	@echo 'rillet: all tests passed at both speeds'
 
 test-interpreted: $(VENV)/packages.stamp
 	@echo '== interpreted: src, with Cython out of the way'
-	@$(interpreted) $(pytest) -q $(twice) -m 'not spark and not once and not long' $(call timed,interpreted) $(or-none)
-
-test-spark: setup
-	@echo '== Spark, on the compiled build'
-	@$(compiled) $(pytest) -q $(twice) -m 'spark and not long' $(call timed,spark) $(if $(SELECTED),,tests/spark) $(or-none)
+	@$(interpreted) $(pytest) $(spread) -m 'both and not long' $(call timed,interpreted) $(or-none)
 
 test-compiled: setup
 	@echo '== compiled: $(COMPILED)'
-	@$(compiled) $(pytest) -q $(twice) -m 'not spark and not once and not long' $(call timed,compiled) $(or-none)
+	@$(compiled) $(pytest) $(spread) -m 'not spark and not long' $(call timed,compiled) $(or-none)
 
-# The tests for which the speed makes no difference. They mostly wait, so four parts run side by side, unless ARGS
-# selects tests.
-once        = -q $(twice) -m 'once and not spark and not long' $(call timed,once-$(1))
-ONCE_STORE  = $(wildcard tests/store/test_[p-z]*.py)
-ONCE_SERVER = tests/server tests/persistence
-test-once: $(if $(SELECTED),test-once-selected,test-once-store test-once-store-p test-once-server test-once-rest)
-
-test-once-store: setup
-	@echo '== compiled, once: tests/store, a to o'
-	@$(compiled) $(pytest) $(call once,store) tests/store $(addprefix --ignore=,$(ONCE_STORE)) $(or-none)
-
-test-once-store-p: setup
-	@echo '== compiled, once: tests/store, p to z'
-	@$(compiled) $(pytest) $(call once,store-p) $(ONCE_STORE) $(or-none)
-
-test-once-server: setup
-	@echo '== compiled, once: $(ONCE_SERVER)'
-	@$(compiled) $(pytest) $(call once,server) $(ONCE_SERVER) $(or-none)
-
-test-once-rest: setup
-	@echo '== compiled, once: the other tests'
-	@$(compiled) $(pytest) $(call once,rest) $(addprefix --ignore=,tests/store $(ONCE_SERVER)) $(or-none)
-
-test-once-selected: setup
-	@echo '== compiled, once'
-	@$(compiled) $(pytest) $(call once,selected) $(or-none)
+test-spark: setup
+	@echo '== Spark, on the compiled build'
+	@$(compiled) $(pytest) -m 'spark and not long' $(call timed,spark) $(if $(SELECTED),,tests/spark) $(or-none)
 
 test-long: setup
 	@JAVA_HOME="$$(cat $(VENV)/java-home)" $(BIN)/python tools/test_long.py --minutes $(MINUTES) $(ARGS)
@@ -151,7 +123,7 @@ $(NODE)/.stamp:
 	@touch $@
 
 test-fast: $(VENV)/packages.stamp
-	@$(interpreted) $(pytest) -q -m 'not slow and not spark and not once and not long'
+	@$(interpreted) $(pytest) $(spread) -m '$(if $(SELECTED),,both and )not slow and not long and not spark' $(or-none)
 
 # A wheel and an sdist in dist/; the wheel is tried in a new environment.
 wheel: $(VENV)/packages.stamp
@@ -176,7 +148,7 @@ aio: $(VENV)/packages.stamp
 
 # Three steps: run every example, build the site in strict mode, and search it in a browser if Chromium is installed.
 docs: $(COMPILED)/.stamp
-	@$(compiled) $(pytest) -q docs README.md $(addprefix tests/package/test_,docs.py lists.py published.py)
+	@$(compiled) $(pytest) docs README.md $(addprefix tests/package/test_,docs.py lists.py published.py)
 	@NO_MKDOCS_2_WARNING=1 DISABLE_MKDOCS_2_WARNING=true PYTHONPATH=src $(BIN)/mkdocs build --quiet
 	@if command -v chromium >/dev/null && command -v chromedriver >/dev/null; then \
 	    $(BIN)/python tools/check_site.py build/site; \

@@ -1,12 +1,12 @@
 """Fixtures shared by all tests: the reference servers, and the build (interpreted or compiled) under test.
 
-`make test` runs the suite twice and names the build in the environment, so that a run that loads the other build fails:
+`make test` runs all tests on the compiled build, and those with the mark `both` on the interpreted one too. It names
+the build in the environment, so that a run that loads the other build fails:
 
     RILLET_EXPECT=compiled|interpreted   the build that must be imported
     RILLET_NO_CYTHON=1                   Cython cannot be imported, as on a user's machine
     RILLET_EXAMPLES=N                    examples of each property (30; interpreted 15), and the long sizes of
                                          tests.variants.by_speed: `make test-long` sets it
-    RILLET_ALL_SPEEDS=1                  also run interpreted what ONCE_FOLDERS and the pages run once
 
 Tests that need an optional server or suite are collected only where that server or suite is present. One line at the
 end of the run counts the tests that were left out and names the variables that enable them.
@@ -21,6 +21,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -42,15 +43,8 @@ LEFT_OUT = pytest.StashKey[Counter[str]]()
 # Fixtures that start the reference server of the compat among a test's parameters.
 PEER_FIXTURES = frozenset(("peer_of", "timed", "writer"))
 
-# Most modules that these folders test are interpreted in both builds, so the tests run once, on the compiled build.
-# BOTH_SPEEDS are the exceptions: they reach far into compiled modules, or depend on where Python runs signal handlers.
-ONCE_FOLDERS = ("store", "server", "cli")
-BOTH_SPEEDS = frozenset((
-    "test_streams.py", "test_groups.py", "test_consumers.py", "test_transactions.py", "test_waiting.py",
-    "test_turns.py", "test_stream_options.py", "test_expiry.py", "test_torn_commands.py", "test_reentrancy.py",
-    "test_interrupts.py", "test_cancellation.py", "test_hash.py", "test_list.py", "test_set.py",
-    "test_sorted_set.py", "test_string.py", "test_keys.py",
-))  # fmt: skip
+# All tests of these folders have the mark `both`; elsewhere a file has it, as a sample, in its `pytestmark`.
+BOTH_SPEEDS = tuple(TESTS / name for name in ("columns", "protocol", "structs", "types"))
 
 # The settings that tests change on a reference server.
 DEFAULTS = {
@@ -64,26 +58,30 @@ DEFAULTS = {
 }
 
 
-# No deadline for an example: its duration depends on the machine and its load. `make test` runs each property at both
-# speeds; `make test-long` sets a higher number of examples.
+# No deadline for an example: its duration depends on the machine and its load. `make test-long` sets a higher number of
+# examples.
 settings.register_profile("rillet", deadline=None, suppress_health_check=[HealthCheck.too_slow],
                           max_examples=int(os.environ.get("RILLET_EXAMPLES", "30" if COMPILED else "15")))  # fmt: skip
 settings.load_profile("rillet")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Skip the files of which `-m "not once"` leaves nothing: their import takes seconds."""
-    leaves = "not once" not in config.option.markexpr or "RILLET_ALL_SPEEDS" in os.environ
-    return True if not leaves and collection_path.is_file() and _runs_once(collection_path) else None
+    """Skip the files of which `-m "both ..."` leaves nothing: their import takes seconds."""
+    if not config.option.markexpr.startswith("both") or collection_path.is_dir() or _in_both(collection_path):
+        return None
+    marked = collection_path.suffix == ".py" and "mark.both" in collection_path.read_text(encoding="utf-8")
+    return None if marked else True
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark the tests of the folders that run at both speeds."""
+    if _in_both(item.path):
+        item.add_marker(pytest.mark.both)
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m selects by the marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark what runs once; deselect the tests whose optional server or suite is absent."""
-    if "RILLET_ALL_SPEEDS" not in os.environ:
-        for item in items:
-            if _runs_once(item.path):
-                item.add_marker(pytest.mark.once)
+    """Deselect the tests whose optional server or suite is absent."""
     kept: list[pytest.Item] = []
     absent: list[pytest.Item] = []
     for item in items:
@@ -95,12 +93,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=absent)
 
 
-def _runs_once(path: Path) -> bool:
-    """Return whether the tests of a file run at one speed: pages, examples, and most files of some folders."""
-    if not path.is_relative_to(TESTS):
-        return True
-    place = path.relative_to(TESTS).parts
-    return place[0] in ONCE_FOLDERS and path.name not in BOTH_SPEEDS
+def _in_both(path: Path) -> bool:
+    """Return whether a file is in a folder whose tests run at both speeds."""
+    return any(path.is_relative_to(folder) for folder in BOTH_SPEEDS)
 
 
 def _absent_variables(item: pytest.Item) -> set[str]:
@@ -117,6 +112,18 @@ def _absent_variables(item: pytest.Item) -> set[str]:
     for mark in item.iter_markers("environment"):
         absent.update(name for name in mark.args if name not in os.environ)
     return absent
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Send the number of tests that were left out to the process that prints the summary, if this one is its worker."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["left out"] = dict(session.config.stash[LEFT_OUT])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take what a worker sent; each worker collects the same tests."""
+    node.config.stash[LEFT_OUT] = Counter(getattr(node, "workeroutput", {}).get("left out", {}))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

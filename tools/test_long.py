@@ -81,10 +81,8 @@ JOBS = (
         interpreted=False),
     Job("replication", _module("tests.replication.matrix", "--rounds", "4"), interpreted=False),
     *(Job(f"properties-{folder}", _properties(folder)) for folder in PROPERTIES),
-    Job("ordinary", lambda _seed: ["-m", "pytest", "-q", "-m", "not once and not long and not spark", "--timeout=1800",
+    Job("ordinary", lambda _seed: ["-m", "pytest", "-q", "-m", "not long and not spark", "--timeout=1800",
                                    "tests/store", "tests/server", "tests/cli", "docs"]),
-    Job("once", lambda _seed: ["-m", "pytest", "-q", "-m", "once and not long and not spark", "--timeout=1800",
-                               "tests/store", "tests/server", "tests/cli"], interpreted=False),
     *(Job(f"long-{folder}", _marked(folder), interpreted=folder != "spark") for folder in MARKED),
 )  # fmt: skip
 
@@ -94,7 +92,6 @@ def environment(compiled: bool) -> dict[str, str]:
     build = COMPILED if compiled else ROOT / "src"
     own = {"PYTHONPATH": f"{build}{os.pathsep}{ROOT}", "RILLET_EXPECT": "compiled" if compiled else "interpreted"}
     own["RILLET_EXAMPLES"] = EXAMPLES
-    own["RILLET_ALL_SPEEDS"] = "1"
     return {**os.environ, **own, "PYSPARK_PYTHON": sys.executable, **({} if compiled else {"RILLET_NO_CYTHON": "1"})}
 
 

@@ -67,7 +67,7 @@ def test(folder: Path, speed: str, pyspark: str | None, arguments: list[str]) ->
     if speed == "interpreted":
         environment["RILLET_NO_CYTHON"] = "1"
     python = str(folder / "venv" / "bin" / "python")
-    marks = "not long" if pyspark else "not spark and not long" + (" and not once" if speed == "interpreted" else "")
+    marks = ("both and " if speed == "interpreted" else "") + ("not long" if pyspark else "not spark and not long")
     where = arguments or (["tests/spark"] if pyspark else ["tests", "--ignore=tests/spark"])
     command = [python, "-m", "pytest", "-q", "--timeout=900", "-m", marks, *where]
     environment["PYSPARK_PYTHON"] = python

@@ -32,7 +32,6 @@ from tests.server.harness import running
 
 Said = pytest.CaptureFixture[str]
 
-pytestmark = pytest.mark.once
 needs_redis = pytest.mark.skipif(redis_binary() is None, reason="redis-server is not installed")
 LOG = "appendonlydir/appendonly.aof.1.incr.aof"
 

@@ -19,10 +19,7 @@ from rillet.cli import SUBCOMMANDS, main
 from rillet.cli.completion import SHELLS, whole_parser
 from rillet.cli.pipeline import PIPELINES
 
-pytestmark = [
-    pytest.mark.once,
-    pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed"),
-]
+pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
 BASH = """
 source "$1"; shift
 COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMP_LINE="$*"; COMP_POINT=${#COMP_LINE}

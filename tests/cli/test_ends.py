@@ -17,8 +17,6 @@ import pytest
 import rillet
 from tests.cli.test_observing import command, environment, run
 
-pytestmark = pytest.mark.once
-
 DONE, DAMAGED, FAILED = 0, 1, 2
 INTERRUPTED, CLOSED_PIPE = 130, 141
 

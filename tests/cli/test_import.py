@@ -25,8 +25,6 @@ from tests.persistence.test_rdb_versions import FOREIGN, all_types
 
 Said = pytest.CaptureFixture[str]
 
-pytestmark = pytest.mark.once
-
 WORK = ["SET k v", "RPUSH l a b", "HSET h f v", "ZADD z 1 a", "SADD s a b", "XADD x 1-1 a 1", "XADD x 1-2 a 1",
         "XDEL x 1-2", "XGROUP CREATE x g 0", "XREADGROUP GROUP g c STREAMS x >",
         "SET soon v PXAT 90000000000000"]  # fmt: skip

@@ -22,8 +22,6 @@ from tests.cluster import running_cluster
 from tests.judge import redis_binary, running_redis
 from tests.store.process import Other
 
-pytestmark = pytest.mark.once
-
 PACKAGE = str(Path(rillet.__file__).parent.parent)
 
 

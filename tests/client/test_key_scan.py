@@ -16,7 +16,7 @@ from tests.cluster import Cluster, running_cluster
 from tests.judge import Judge, redis_binary, running_redis
 from tests.server.harness import running
 
-pytestmark = [pytest.mark.once, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture

@@ -62,7 +62,6 @@ def names(port: int) -> bytes:
     return b"*2\r\n$9\r\n127.0.0.1\r\n$%d\r\n%d\r\n" % (len(str(port)), port)
 
 
-@pytest.mark.once
 def test_the_first_sentinel_that_names_a_master_decides() -> None:
     with (
         running_redis() as master, running_redis("--replicaof", f"127.0.0.1 {master.port}") as replica,

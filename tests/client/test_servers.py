@@ -214,7 +214,6 @@ def test_nobody_there_and_nobody_who_answers() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.once
 def test_a_server_that_loads_is_waited_for() -> None:
     with running_redis() as server, server.client() as client, server.client() as other:
         pipe = client.pipeline(transaction=False)
@@ -243,7 +242,6 @@ def test_a_server_that_loads_is_waited_for() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.once
 def test_replicas_are_read_from_on_request() -> None:
     with (
         running_redis("--repl-diskless-sync-delay", "0") as master,
@@ -295,7 +293,6 @@ def running_tls(authority: Authority, *more: str) -> Iterator[tuple[Judge, int]]
 
 
 @pytest.mark.slow
-@pytest.mark.once
 def test_tls_checks_both_sides_and_the_host_name(authority: Authority) -> None:
     ca = {"caFile": authority.path("ca.crt")}
     own = {"certFile": authority.path("client.crt"), "keyFile": authority.path("client.key")}
@@ -317,7 +314,6 @@ def test_tls_checks_both_sides_and_the_host_name(authority: Authority) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.once
 def test_a_cluster_over_tls_whose_node_does_not_know_its_own_name(authority: Authority) -> None:
     own = {"certFile": authority.path("client.crt"), "keyFile": authority.path("client.key")}
     options = {"caFile": authority.path("ca.crt"), **own}

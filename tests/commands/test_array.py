@@ -18,6 +18,8 @@ from rillet.structs.regex import Backreference, RegexError, compile_regex
 from tests.differential.wire import Local
 from tests.keyspace.test_defrag import StepClock
 
+pytestmark = pytest.mark.both
+
 
 @pytest.fixture
 def local() -> Local:

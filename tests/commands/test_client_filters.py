@@ -93,7 +93,6 @@ LINES = [
 ]
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("compat", ["7.0", "8.6", "newest", "valkey"])
 def test_the_line_inside_exec_equals_the_servers(compat: str, peer_of: Callable[[str], Judge]) -> None:
     """The flags, the queue and the counted commands; also after scripts, whose commands count, and READONLY."""

@@ -18,7 +18,6 @@ from tests.differential.wire import Redis, read
 from tests.judge import PEERS, Judge
 from tools import argument_table
 
-pytestmark = pytest.mark.once
 SERVERS = tuple(PEERS)
 PeerOf = Callable[[str], Judge]
 

@@ -19,6 +19,8 @@ from rillet.types.rdb.value import dump
 from tests.commands.ends import NOW
 from tests.variants import by_speed
 
+pytestmark = pytest.mark.both
+
 LIMIT = 1 << 20
 ADD = [b"XADD", b"s", b"*", b"f", b"v"]
 

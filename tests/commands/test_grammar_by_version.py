@@ -157,7 +157,6 @@ def test_words_that_valkey_ignores(compat: str) -> None:
     assert reply == 0 or str(reply).startswith("ERR unknown subcommand or wrong number of arguments for 'UNBLOCK'")
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("compat", PEERS)
 def test_the_servers_agree(peer_of: Callable[[str], Judge], compat: str) -> None:
     """The servers give the replies of the tables above."""

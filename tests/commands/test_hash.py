@@ -22,6 +22,8 @@ from tests.differential.wire import Redis, tree
 from tests.judge import Judge, redis_binary, running_redis
 from tests.persistence.state import Opened
 
+pytestmark = pytest.mark.both
+
 needs_redis = pytest.mark.skipif(redis_binary() is None, reason="redis-server is not installed")
 
 

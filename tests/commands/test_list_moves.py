@@ -6,6 +6,8 @@ import pytest
 
 from tests.commands.ends import Bench
 
+pytestmark = pytest.mark.both
+
 
 @pytest.fixture
 def bench() -> Bench:

@@ -11,6 +11,8 @@ import pytest
 import rillet
 from tests.commands.ends import Bench
 
+pytestmark = pytest.mark.both
+
 
 def lines(bench: Bench, *words: bytes | str | int) -> int:
     """Return the lines of Python that a command executes."""

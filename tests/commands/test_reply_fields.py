@@ -15,7 +15,6 @@ from tests.commands.ends import Bench
 from tests.differential.wire import Redis, read
 from tests.judge import PEERS, Judge
 
-pytestmark = pytest.mark.once
 COMMANDS = ("CLIENT INFO", "CLIENT TRACKINGINFO", "MEMORY STATS", "HELLO", "CLUSTER INFO", "XINFO STREAM s")
 
 

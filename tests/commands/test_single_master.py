@@ -10,7 +10,6 @@ from tests.commands.ends import Bench
 from tests.differential.wire import Redis
 from tests.judge import Judge
 
-pytestmark = pytest.mark.once
 LINES = [
     "CLUSTER", "CLUSTER INFO", "CLUSTER MYID", "CLUSTER NODES", "CLUSTER SLOTS", "CLUSTER SHARDS", "CLUSTER HELP",
     "CLUSTER KEYSLOT a", "CLUSTER KEYSLOT {user}.x", "CLUSTER KEYSLOT a{}b{c}", "CLUSTER COUNTKEYSINSLOT 1",

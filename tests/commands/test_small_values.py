@@ -22,6 +22,8 @@ from tests.commands.test_fast_path import Log, Side, sent
 from tests.commands.test_string_fast_path import bits, calls
 from tests.variants import by_speed
 
+pytestmark = pytest.mark.both
+
 NEVER = 1 << 40
 BATCHES = by_speed(15, 4, 30)
 KEYS = [b"h", b"s", b"i", b"z", b"l", b"other", b"", b"k" * 70]

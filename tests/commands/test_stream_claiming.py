@@ -18,6 +18,8 @@ from tests.differential.test_stream_differential import same
 from tests.differential.wire import Local, Redis, read
 from tests.judge import Judge
 
+pytestmark = pytest.mark.both
+
 SYNTAX = "ERR syntax error"
 HOUR = 3_600_000
 

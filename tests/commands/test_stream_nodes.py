@@ -17,6 +17,8 @@ from rillet.types.stream.iterator import StreamIterator
 from tests.commands.ends import Bench
 from tests.variants import by_speed
 
+pytestmark = pytest.mark.both
+
 INVALID_ID = "ERR Invalid stream ID specified as stream command argument"
 NOT_POSITIVE = "ERR value is out of range, must be positive"
 NIL = b"-1"  # how `read` shows a null

@@ -8,6 +8,8 @@ from rillet.runtime.session_state import IN_MULTI
 from tests.commands.ends import Bench
 from tests.differential.wire import Local
 
+pytestmark = pytest.mark.both
+
 
 @pytest.fixture
 def bench() -> Bench:

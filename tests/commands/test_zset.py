@@ -16,6 +16,8 @@ from tests.commands.test_pubsub import compare
 from tests.judge import Judge, redis_binary, running_redis
 from tests.persistence.state import Opened, rewrite
 
+pytestmark = pytest.mark.both
+
 EVENTS = """
 ZADD z 1 a 2 b 3 c|ZADD z 1 a|ZADD z NX 5 a|ZADD z XX 5 nobody|ZADD z GT CH 9 a|ZADD z INCR 1 a|ZINCRBY z 0 a
 ZINCRBY z 1 new|ZADD nothing XX 1 a|ZREM z nobody|ZREM z a new|ZRANGESTORE y z 0 -1|ZRANGESTORE y z 5 9

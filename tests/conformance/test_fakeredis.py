@@ -185,7 +185,6 @@ CASES = [(compat, family) for compat, families in RECORDED.items() for family in
 
 
 @pytest.mark.slow
-@pytest.mark.once
 @pytest.mark.environment(VARIABLE)
 @pytest.mark.timeout(TIMEOUT + 60)
 @pytest.mark.parametrize(("compat", "family"), CASES)

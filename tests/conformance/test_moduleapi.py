@@ -57,7 +57,6 @@ def lay_out_twins(source: Path, folder: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.long
-@pytest.mark.once
 @pytest.mark.skipif(shutil.which("tclsh") is None, reason="tclsh is not installed (Debian: tcl)")
 @pytest.mark.timeout(TIMEOUT + 60)
 @pytest.mark.parametrize("unit", list(UNITS))

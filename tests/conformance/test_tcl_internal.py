@@ -225,7 +225,6 @@ _SUITE = pytest.mark.environment(*(() if SUITES["7.0"].source else (SUITES["7.0"
 
 
 @pytest.mark.slow
-@pytest.mark.once
 @pytest.mark.skipif(shutil.which("tclsh") is None, reason="tclsh is not installed (Debian: tcl)")
 @pytest.mark.timeout(TIMEOUT + 60)
 @pytest.mark.parametrize("unit", list(UNITS))
@@ -243,7 +242,6 @@ def test_a_unit_passes_as_many_tests_as_before(tmp_path: Path, unit: str) -> Non
 
 
 @pytest.mark.long
-@pytest.mark.once
 @pytest.mark.skipif(shutil.which("tclsh") is None, reason="tclsh is not installed (Debian: tcl)")
 @pytest.mark.timeout(TIMEOUT + 60)
 @pytest.mark.parametrize(("compat", "unit"), [(compat, unit) for compat, units in OF_EACH_SUITE for unit in units])

@@ -67,7 +67,6 @@ def certificates(folder: Path) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.once
 @pytest.mark.timeout(TIMEOUT + 60)
 @pytest.mark.environment(*(() if SUITE.source else (SUITE.variable,)))
 @pytest.mark.parametrize("unit", UNITS)

@@ -19,7 +19,6 @@ from tests.judge import PEERS, Judge, required_binary, running_redis
 from tests.variants import by_speed
 
 ROUNDS = by_speed(60, 25)
-pytestmark = pytest.mark.once
 
 
 @pytest.fixture(scope="module", params=PEERS)

@@ -14,6 +14,8 @@ from tests.differential.wire import Local, Redis
 from tests.judge import Judge
 from tests.variants import seeds
 
+pytestmark = pytest.mark.both
+
 STEPS = 1500
 SEEDS = seeds(3, 8)
 

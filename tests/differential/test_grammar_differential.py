@@ -20,7 +20,6 @@ CHANGED = [
 STEPS = by_speed(1600, 500, 20_000)
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("seed", seeds(2, 6))
 @pytest.mark.parametrize("compat", PEERS)
 def test_calls_fail_and_succeed_alike(peer_of: Callable[[str], Judge], compat: str, seed: int) -> None:

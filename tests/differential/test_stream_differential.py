@@ -24,6 +24,8 @@ from tests.differential.wire import Local, Redis, differ, is_time, read, tree
 from tests.judge import PEERS, Judge
 from tests.variants import long, seeds
 
+pytestmark = pytest.mark.both
+
 STEPS = int(os.environ.get("RILLET_DIFF_STEPS", "500"))
 SEEDS = int(os.environ.get("RILLET_DIFF_SEEDS", "4"))
 SHORT = SEEDS if "RILLET_DIFF_SEEDS" in os.environ else 2

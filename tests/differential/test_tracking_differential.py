@@ -14,7 +14,6 @@ CLIENTS = 4
 STEPS = by_speed(600, 250)
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("seed", seeds(2, 8))
 @pytest.mark.parametrize("compat", PEERS)
 def test_clients_receive_the_messages_of_the_real_server(compat: str, seed: int) -> None:

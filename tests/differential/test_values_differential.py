@@ -29,6 +29,8 @@ from tests.differential.wire import Local, Redis
 from tests.judge import PEERS, Judge
 from tests.variants import by_speed, seeds
 
+pytestmark = pytest.mark.both
+
 STEPS = by_speed(800, 250, 2000)
 SEEDS = seeds(2, 4)
 FRESH_SETS = (b"set-max-listpack-entries", b"set-max-listpack-value")

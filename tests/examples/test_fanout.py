@@ -8,7 +8,7 @@ import pytest
 
 from tests.examples.processes import LIMIT, start
 
-pytestmark = [pytest.mark.once, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 PROCESSES = pytest.param(2, marks=pytest.mark.skipif(sys.platform == "win32", reason="needs Unix sockets"))
 
 

@@ -19,7 +19,6 @@ from tests.examples.processes import LIMIT, kill, line_of, start
 from tests.waiting import until
 
 pytestmark = [
-    pytest.mark.once,
     pytest.mark.slow,
     pytest.mark.skipif(sys.platform == "win32", reason="needs Unix sockets and SIGKILL"),
 ]

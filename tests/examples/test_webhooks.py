@@ -21,7 +21,6 @@ from tests.waiting import until
 
 pytest.importorskip("uvicorn")
 pytestmark = [
-    pytest.mark.once,
     pytest.mark.slow,
     pytest.mark.skipif(sys.platform == "win32", reason="needs SIGKILL"),
 ]

@@ -22,8 +22,6 @@ from tests.inspector.conftest import Client, Open, fill, inspecting
 from tests.judge import redis_binary, running_redis
 from tests.package.test_modes import ROOT
 
-pytestmark = pytest.mark.once
-
 VALKEY = os.environ.get("RILLET_VALKEY")
 NEWER = os.environ.get("RILLET_NEWER_REDIS")
 PLACES = [

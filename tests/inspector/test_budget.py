@@ -17,8 +17,6 @@ from rillet.inspector.place import InspectedPlace
 from rillet.inspector.sampling import Sampler
 from rillet.inspector.search import search_entries, search_keys
 
-pytestmark = pytest.mark.once
-
 
 class Time:
     """A clock in place of `monotonic`."""

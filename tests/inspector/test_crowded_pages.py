@@ -22,7 +22,7 @@ from tests.inspector.pages import Pages, has_browser
 from tests.judge import redis_binary, running_redis
 
 pytestmark = [
-    pytest.mark.once, pytest.mark.long, pytest.mark.timeout(900),
+    pytest.mark.long, pytest.mark.timeout(900),
     pytest.mark.skipif(not has_browser(), reason="needs chromium and chromedriver"),
 ]  # fmt: skip
 

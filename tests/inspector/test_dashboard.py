@@ -14,8 +14,6 @@ from tests.package.test_modes import ROOT
 from tests.server.harness import running
 from tests.server.test_metrics import fetch
 
-pytestmark = pytest.mark.once
-
 yaml = pytest.importorskip("yaml")
 _METRIC = re.compile(r"\brillet_[a-z_]+")
 _LABELS = re.compile(r"(rillet_[a-z_]+)\{([^}]*)\}")

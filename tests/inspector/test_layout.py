@@ -27,8 +27,6 @@ from rillet.types.stream.id import StreamID
 from tests.judge import redis_binary, running_redis
 from tests.package.test_modes import ROOT
 
-pytestmark = pytest.mark.once
-
 
 def flat(text: str) -> str:
     return re.sub(r"\s+", " ", text)

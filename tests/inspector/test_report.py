@@ -18,8 +18,6 @@ from tests.inspector.conftest import fill
 from tests.inspector.test_security import hostile
 from tests.judge import redis_binary, running_redis
 
-pytestmark = pytest.mark.once
-
 
 class _Tags(HTMLParser):
     def __init__(self) -> None:

@@ -16,8 +16,6 @@ from rillet.inspector.security import HEADER, MOST_BODY
 from rillet.structs.listpack import Listpack
 from tests.inspector.conftest import Client, Open, fill, inspecting
 
-pytestmark = pytest.mark.once
-
 HOSTILE = {
     "html": b"<script>window.harmed = 1</script><img src=x onerror='window.harmed = 1'>",
     "control": b"\x00\x1b[2J\x07\r\n\x7f",

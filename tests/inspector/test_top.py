@@ -22,8 +22,6 @@ from tests.cli.test_observing import command, environment
 from tests.inspector.conftest import fill
 from tests.judge import free_port
 
-pytestmark = pytest.mark.once
-
 
 def rows(app: Top) -> list[list[str]]:
     table = app.query_one(DataTable)

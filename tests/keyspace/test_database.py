@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -12,6 +13,8 @@ from rillet.keyspace.clock import ManualClock
 from rillet.keyspace.database import Database, Watcher
 from rillet.types.string import new_string
 from tests.variants import by_speed
+
+pytestmark = pytest.mark.both
 
 
 def database() -> Database:

@@ -13,6 +13,8 @@ from rillet.runtime.settings import Settings
 from rillet.structs.dict import Dict
 from tests.differential.wire import Local
 
+pytestmark = pytest.mark.both
+
 NOW = 1_700_000_000_000
 
 

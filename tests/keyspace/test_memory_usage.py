@@ -65,7 +65,6 @@ print(after[0] - before[0], after[1] - before[1])
 """
 
 
-@pytest.mark.once
 @pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc")
 @pytest.mark.parametrize("name", [*LOADS][::4] + long(*(name for number, name in enumerate(LOADS) if number % 4)))

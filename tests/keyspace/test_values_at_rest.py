@@ -20,6 +20,8 @@ from tests.differential.test_generic_differential import OPTIONS, TEMPLATES, VAL
 from tests.differential.wire import Local
 from tests.variants import by_speed, seeds
 
+pytestmark = pytest.mark.both
+
 NEVER = 1 << 40
 NOW = 1_700_000_000_000
 VALUES_OF_A_TYPE = by_speed(1000, 400, 3000)

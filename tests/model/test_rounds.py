@@ -35,7 +35,6 @@ def test_rounds_in_this_process(kind: str, rounds: int) -> None:
     _run(kind, rounds, seed=100)
 
 
-@pytest.mark.once
 @pytest.mark.parametrize(
     ("kind", "rounds"), [("attached", 2), ("process", 2), ("redis", 3), ("serve", 3), ("restart", 2)]
 )

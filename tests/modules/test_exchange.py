@@ -14,7 +14,7 @@ from rillet.store.store import Store
 from tests.judge import Judge
 from tests.modules.redis_modules import NEEDS_COMPILER, NEEDS_SOURCE, genuine, twin
 
-pytestmark = [NEEDS_SOURCE, NEEDS_COMPILER, pytest.mark.once]
+pytestmark = [NEEDS_SOURCE, NEEDS_COMPILER]
 MODULES = (("datatype",), ("datatype2",), ("testrdb", "2"), ("blockonkeys",), ("test_lazyfree",))
 # Commands that create a value of each type; their replies are compared, too.
 LONG = "text that LZF compresses " * 40

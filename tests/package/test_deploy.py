@@ -25,7 +25,6 @@ from tests.package.test_modes import ROOT
 from tests.server.harness import TIMEOUT, connected, launch, running
 
 DEPLOY = ROOT / "deploy"
-pytestmark = pytest.mark.once
 
 
 def unit(name: str) -> dict[str, dict[str, list[str]]]:

@@ -12,7 +12,6 @@ import pytest
 import rillet
 from rillet.extras import EXTRAS, modules_of
 
-pytestmark = pytest.mark.once
 ROOT = Path(__file__).parents[2]
 
 # The extra, the module to hide, and a program that needs it.

@@ -14,7 +14,7 @@ import pytest
 from rillet._compiled import COMPILED
 from tests.package.test_modes import ROOT, built_extensions
 
-pytestmark = [pytest.mark.slow, pytest.mark.once]
+pytestmark = pytest.mark.slow
 
 NOTICE = "could not be compiled, so the interpreted package is installed"
 

@@ -6,15 +6,11 @@ import re
 import tomllib
 from typing import Any
 
-import pytest
-
 from benchmarks.table import BEGIN, END, HEADLINES
 from rillet import commands
 from rillet.cli import SUBCOMMANDS
 from rillet.runtime.registry import TABLE
 from tests.package.test_modes import ROOT
-
-pytestmark = pytest.mark.once
 
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
 DECLARED: dict[str, list[str]] = PROJECT["project"]["optional-dependencies"]

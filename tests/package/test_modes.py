@@ -16,6 +16,8 @@ import rillet
 from rillet import _cython
 from rillet._compiled import COMPILED, PLAIN, TYPED, by_speed
 
+pytestmark = pytest.mark.both
+
 ROOT = Path(__file__).resolve().parents[2]
 SRC = ROOT / "src" / "rillet"
 LOADED = Path(rillet.__file__).parent
@@ -86,18 +88,15 @@ def built_extensions(folder: Path) -> set[str]:
     return found - {"_cyutility"}  # Cython's utility code
 
 
-@pytest.mark.once
 def test_typed_modules_are_those_that_import_the_shim() -> None:
     assert sorted(TYPED) == sorted(typed_sources())
 
 
-@pytest.mark.once
 def test_plain_modules_exist_and_import_no_shim() -> None:
     assert [name for name in PLAIN if not (SRC / f"{name}.py").is_file()] == []
     assert set(PLAIN) & (set(TYPED) | set(typed_sources())) == set()
 
 
-@pytest.mark.once
 def test_a_pxd_stands_only_beside_a_listed_module() -> None:
     assert {p.relative_to(SRC).with_suffix("").as_posix() for p in SRC.rglob("*.pxd")} <= set(TYPED)
 
@@ -125,7 +124,6 @@ def test_the_mode_that_was_asked_for_is_the_one_that_loaded() -> None:
         assert set(compiled if expected == "compiled" else interpreted) == set(COMPILED)
 
 
-@pytest.mark.once
 def test_the_shim_has_every_name_that_the_sources_use() -> None:
     missing = {
         name: unknown
@@ -135,7 +133,6 @@ def test_the_shim_has_every_name_that_the_sources_use() -> None:
     assert missing == {}
 
 
-@pytest.mark.once
 def test_the_stub_has_every_name_that_the_sources_use() -> None:
     told: set[str] = set()
     for node in ast.parse((ROOT / "stubs" / "cython.pyi").read_text()).body:
@@ -157,12 +154,10 @@ def interpreted(code: str) -> str:
     return done.stdout.strip()
 
 
-@pytest.mark.once
 def test_sources_run_without_cython() -> None:
     assert interpreted(WITHOUT_CYTHON) == "ok"
 
 
-@pytest.mark.once
 def test_sources_run_with_cython_installed() -> None:
     """Cython's own `cython` module, where it is installed, means the same."""
     pytest.importorskip("Cython")
@@ -187,7 +182,6 @@ def test_the_shim_gives_back_what_it_is_given() -> None:
     assert isinstance(7.0, _cython.double)
 
 
-@pytest.mark.once
 def test_a_typed_module_has_no_loop_over_a_range_with_a_variable_step() -> None:
     """Cython makes a Python object of such a range (docs/design/0001)."""
     found = []

@@ -11,8 +11,6 @@ from tests.package.test_docs import PAGES
 from tests.package.test_modes import ROOT
 from tools.published import PUBLISHED, REPOSITORY, SITE, SOURCE, TEXTS, rewritten
 
-pytestmark = pytest.mark.once
-
 FILES = [*PAGES, *(ROOT / name for name in ("pyproject.toml", "mkdocs.yml", "setup.py")),
          *sorted((ROOT / "src").rglob("*.py"))]  # fmt: skip
 ONLY_THEN = re.compile(rf"pip install (?:-\S+ )*rillet(?![\w\[])|{re.escape(SITE)}")

@@ -5,10 +5,6 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-import pytest
-
-pytestmark = pytest.mark.once
-
 SRC = Path(__file__).resolve().parents[2] / "src" / "rillet"
 CLOCKS = {"monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns"}
 

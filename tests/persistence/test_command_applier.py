@@ -23,6 +23,8 @@ from tests.judge import free_port, redis_binary, running_redis
 from tests.server.harness import launch, running
 from tests.variants import seeds
 
+pytestmark = pytest.mark.both
+
 NOW = 1_700_000_000_000
 
 
@@ -123,7 +125,6 @@ def test_refused_commands_are_omitted_if_the_setting_permits_it() -> None:
     engine.check()
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("how", [{}, {"readonly": True}], ids=str)
 def test_a_store_omits_refused_commands_and_says_so(
     tmp_path: Path, how: dict[str, Any], caplog: pytest.LogCaptureFixture
@@ -148,7 +149,6 @@ def test_a_store_omits_refused_commands_and_says_so(
     assert "'XFUTURE s' was refused and omitted: ERR unknown command" in said[3]
 
 
-@pytest.mark.once
 def test_a_server_omits_refused_commands_as_redis_does(tmp_path: Path) -> None:
     """redis-server always omits them, except unknown commands."""
     data = log_with_refused_commands().replace(pack_command(BAD[3]), b"")

@@ -93,7 +93,6 @@ def test_an_rdb_file_keeps_the_times(tmp_path: Path, compat: str) -> None:
     assert times(again, compat) == before
 
 
-@pytest.mark.once
 def test_a_reopened_store_knows_the_times(tmp_path: Path) -> None:
     def pause() -> None:
         until = time.time_ns() // 1_000_000 + 2
@@ -120,7 +119,6 @@ def _runner(client: Client) -> Any:
     return lambda *words: read(client.call(" ".join(map(str, words))))
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("save", [False, True])
 def test_a_restarted_server_knows_the_times(tmp_path: Path, save: bool) -> None:
     options = ("--compat", "newest", "--appendonly", "no" if save else "yes")

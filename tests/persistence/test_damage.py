@@ -153,7 +153,6 @@ def test_a_command_without_a_name_is_rejected_with_its_offset(tmp_path: Path) ->
 
 
 @pytest.mark.slow
-@pytest.mark.once
 @pytest.mark.parametrize(("limit", "size"), [("1mb", 2 << 20), *long(("512mb", 513 << 20))])
 def test_a_log_may_contain_values_above_the_client_limits(tmp_path: Path, limit: str, size: int) -> None:
     with Opened(tmp_path / "log") as opened:

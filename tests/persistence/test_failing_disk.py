@@ -22,8 +22,6 @@ from rillet.store.transports.in_process import InProcessTransport
 from tests.persistence.state import Opened
 from tests.store.process import ROOT, repeat
 
-pytestmark = pytest.mark.once  # processes, sockets or files: the speed makes no difference
-
 # In a separate process, because the file size limit applies to the whole process.
 FULL = """
 import resource, signal, sys, warnings

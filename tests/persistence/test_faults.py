@@ -174,7 +174,6 @@ def total(request: pytest.FixtureRequest) -> Iterator[Figures]:
 
 
 @pytest.mark.slow
-@pytest.mark.once
 @pytest.mark.parametrize(("fsync", "preamble", "error", "times"), _variants())
 def test_any_failure_is_safe(fsync: str, preamble: str, error: int, times: int, total: Figures) -> None:
     plan = _plan(fsync, preamble)

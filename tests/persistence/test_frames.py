@@ -22,6 +22,8 @@ from rillet.runtime.settings import Settings
 from tests.judge import redis_binary, running_redis
 from tests.persistence.workload import state
 
+pytestmark = pytest.mark.both
+
 NOW = 1_700_000_000_000
 FILE = "appendonly.aof.1.incr.aof"
 

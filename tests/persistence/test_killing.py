@@ -98,7 +98,6 @@ def test_a_seed_repeats_its_chains() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.once
 @pytest.mark.parametrize("kind", ["server", "library"])
 def test_acknowledged_changes_survive_kills(kind: str, tmp_path: Path) -> None:
     # `python -m tests.persistence.killing --rounds 1000` is the long form of this.
@@ -113,7 +112,6 @@ def test_acknowledged_changes_survive_kills(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.once
 @pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
 @pytest.mark.parametrize("kind", ["server", "library"])
 def test_an_interrupted_run_leaves_no_process(kind: str, tmp_path: Path) -> None:

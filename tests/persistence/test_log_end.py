@@ -236,7 +236,6 @@ def test_the_single_file_of_an_old_server(tmp_path: Path) -> None:
     assert set(loaded(kept).databases[0].keys) == {b"old", b"a"}
 
 
-@pytest.mark.once
 @pytest.mark.skipif(CHECK_AOF is None, reason="redis-check-aof is not installed")
 def test_the_same_bytes_as_redis_check_aof(tmp_path: Path) -> None:
     assert CHECK_AOF is not None

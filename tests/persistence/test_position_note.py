@@ -86,7 +86,6 @@ def test_the_second_reader_of_a_buffer_gets_no_note() -> None:
     assert feed.take() == SET + NOTE
 
 
-@pytest.mark.once
 @pytest.mark.skipif(shutil.which("redis-check-aof") is None, reason="redis-check-aof is not installed")
 def test_redis_accepts_the_note(tmp_path: Path) -> None:
     path = tmp_path / "a.aof"

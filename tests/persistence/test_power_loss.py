@@ -45,7 +45,6 @@ def total(request: pytest.FixtureRequest) -> Iterator[Figures]:
 
 
 @pytest.mark.slow
-@pytest.mark.once
 @pytest.mark.parametrize(
     ("fsync", "preamble"),
     [("always", "yes"), ("everysec", "no"), *long(("always", "no"), ("everysec", "yes"), ("no", "yes"), ("no", "no"))],

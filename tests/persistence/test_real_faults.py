@@ -24,8 +24,6 @@ from tests.persistence.workload import state
 from tests.server.harness import Running, launch, running
 from tests.waiting import until
 
-pytestmark = pytest.mark.once
-
 LOG = ("--appendonly", "yes", "--save", "", "--auto-aof-rewrite-percentage", "0")
 REFUSED = b"-MISCONF Errors writing to the AOF file: "
 

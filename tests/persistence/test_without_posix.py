@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from rillet.server.server import UNIX_SOCKETS
 from tests.judge import free_port
 from tests.persistence.simulated_windows import PREAMBLE, run
-
-pytestmark = pytest.mark.once  # processes, sockets or files: the speed makes no difference
 
 
 def test_an_in_memory_store_works() -> None:

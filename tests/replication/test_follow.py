@@ -25,7 +25,6 @@ from tests.replication.load import Load, differences, info, lasts
 from tests.replication.proxy import Proxy
 from tests.server.harness import running
 
-pytestmark = [pytest.mark.once]
 COMPATS = ("7.0", "8.6", "newest", "valkey")
 SECONDS = 30
 

@@ -22,8 +22,6 @@ from tests.replication.proxy import Proxy
 from tests.replication.test_follow import SECONDS, client_of, master_of, url_of
 from tests.server.harness import running
 
-pytestmark = [pytest.mark.once]
-
 
 @pytest.fixture
 def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from tests.judge import free_port
 from tests.replication.nodes import until
 from tests.replication.sentinels import SERVICE, Deployment
 
-pytestmark = [pytest.mark.once, pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 SECONDS = 240
 
 

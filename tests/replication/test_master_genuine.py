@@ -90,7 +90,6 @@ def follow(folder: Path, compat: str, seed: int, steps: int, cuts: int, *argumen
             assert int(facts["sync_partial_ok"]) == cuts
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("compat", WAYS)
 def test_a_genuine_replica_has_the_same_data(tmp_path: Path, compat: str) -> None:
     follow(tmp_path, compat, 1, 600, 3, *WAYS[compat])
@@ -104,7 +103,6 @@ def test_a_genuine_replica_has_the_same_data_in_many_rounds(tmp_path: Path, comp
     follow(tmp_path, compat, seed, 3000, 6, *ways[seed % len(ways)])
 
 
-@pytest.mark.once
 def test_a_failover_hands_the_role_over_and_back(tmp_path: Path) -> None:
     with (running(tmp_path, "--compat", "7.0", "--save", "", "--repl-diskless-sync-delay", "0") as server,
           running_redis("--replicaof", f"127.0.0.1 {server.port}", "--repl-diskless-sync-delay",

@@ -15,7 +15,6 @@ from tests.replication.fake_replica import FakeReplica, loaded, words_of
 from tests.replication.nodes import until
 from tests.server.harness import Client, Running, connected, running
 
-pytestmark = pytest.mark.once
 AT_ONCE = ("--repl-diskless-sync-delay", "0", "--save", "", "--enable-debug-command", "yes")
 _TIME = re.compile(rb"1\d{12}")
 Start = Callable[..., tuple[Running, Client]]

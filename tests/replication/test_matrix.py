@@ -11,8 +11,6 @@ from tests.judge import required_binary
 from tests.replication.load import unlike
 from tests.replication.matrix import Matrix, all_pairs
 
-pytestmark = [pytest.mark.once]
-
 
 @pytest.mark.parametrize(("pair", "events"), [("7.0>rillet", 2), ("rillet>7.0>rillet", 1)])
 def test_a_short_round(pair: str, events: int, tmp_path: Path) -> None:

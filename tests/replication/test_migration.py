@@ -22,7 +22,6 @@ from tests.package.test_modes import ROOT
 from tests.replication.load import await_equal
 from tests.replication.test_replica_following import client_of
 
-pytestmark = pytest.mark.once
 _SECTION = re.compile(r"^## Move a live server without downtime\n(.*?)^## ", re.MULTILINE | re.DOTALL)
 _STEP = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 

@@ -161,7 +161,6 @@ def test_a_value_that_a_replica_cannot_hold_is_refused(
     assert master.calls == 1
 
 
-@pytest.mark.once
 def test_the_log_of_the_master_has_the_original_commands(tmp_path: Path) -> None:
     with running(tmp_path, "--appendonly", "yes", "--repl-compat", "7.0", "--repl-diskless-sync-delay", "0") as server:
         one = client(server.port)
@@ -234,7 +233,6 @@ def _pending(one: redis.Redis) -> list[Any]:
     return found
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("peer", ["7.0", "8.6", "valkey"])
 def test_an_older_replica_has_the_same_data(tmp_path: Path, peer: str) -> None:
     binary = required_binary(peer)
@@ -262,7 +260,6 @@ def _lines(path: Path, part: str) -> list[str]:
     return [line for line in path.read_text().splitlines() if part in line]
 
 
-@pytest.mark.once
 def test_a_replica_gets_an_error_instead_of_data_that_it_cannot_hold(tmp_path: Path) -> None:
     log = tmp_path / "replica.log"
     with running(tmp_path, "--save", "", "--repl-diskless-sync-delay", "0") as server:
@@ -284,7 +281,6 @@ def test_a_replica_gets_an_error_instead_of_data_that_it_cannot_hold(tmp_path: P
             assert replica.execute_command("GET", "later") == b"x"
 
 
-@pytest.mark.once
 def test_a_replica_that_does_not_answer_is_treated_as_the_oldest(tmp_path: Path) -> None:
     with (
         running(tmp_path, "--save", "", "--repl-diskless-sync-delay", "0") as server,
@@ -310,7 +306,6 @@ def _sends(one: redis.Redis, replica: redis.Redis) -> bool:
     return "cmdstat_hsetex" in fields(replica, "commandstats")
 
 
-@pytest.mark.once
 def test_a_server_in_the_middle_does_not_forward_what_its_replica_does_not_know(tmp_path: Path) -> None:
     with (running_redis(binary=required_binary("newest")) as top,
           running(tmp_path, "--save", "", "--repl-diskless-sync-delay", "0", "--replicaof",

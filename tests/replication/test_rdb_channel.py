@@ -16,7 +16,6 @@ from tests.replication.test_replica_following import client_of, logged, replica_
 from tests.server.harness import Running, running
 from tests.waiting import until
 
-pytestmark = [pytest.mark.once]
 WAYS = ("disabled", "on-empty-db", "swapdb", "flushdb")
 STARTED = "Starting to receive RDB and replication stream in parallel"
 APPLIED = "Successfully streamed replication buffer into the db"

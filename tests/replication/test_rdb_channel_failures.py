@@ -18,8 +18,6 @@ from tests.replication.test_rdb_channel import PATIENCE, STARTED, fill, follower
 from tests.replication.test_replica_following import client_of, logged, replica_of
 from tests.waiting import until
 
-pytestmark = [pytest.mark.once]
-
 
 def again(replica: redis.Redis, port: int) -> None:
     """Let a replica that has never synchronised, or no longer, connect at once."""

@@ -19,7 +19,6 @@ from tests.replication.load import Load, await_equal, differences, info, lasts
 from tests.replication.proxy import Proxy
 from tests.server.harness import Running, running
 
-pytestmark = [pytest.mark.once]
 COMPATS = ("7.0", "8.6", "newest", "valkey")
 
 

@@ -13,7 +13,7 @@ from tests.replication.test_replica_following import client_of, master_of, repli
 from tests.server.harness import Client, connected, running
 from tests.waiting import until
 
-pytestmark = [pytest.mark.once, pytest.mark.peer("valkey")]
+pytestmark = pytest.mark.peer("valkey")
 # Each line is a client of its own; commands that reveal times, addresses or sizes are left out.
 LINES = (
     ("SET a 1", "GET a", "PING", "CLIENT CAPA x", "SET a 1", "CLIENT CAPA x REDIRECT", "SET a 1", "GET a", "PING",

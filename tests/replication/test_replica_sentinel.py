@@ -14,7 +14,7 @@ from tests.judge import free_port
 from tests.replication.nodes import until
 from tests.replication.sentinels import SERVICE, Deployment, writers
 
-pytestmark = [pytest.mark.once, pytest.mark.long, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 FAILOVERS = int(os.environ.get("RILLET_FAILOVERS", "10"))
 
 

@@ -16,8 +16,6 @@ from tests.replication.test_replica_following import client_of, logged, master_o
 from tests.server.harness import running
 from tests.waiting import until
 
-pytestmark = [pytest.mark.once]
-
 
 def test_credentials_and_the_announced_address(tmp_path: Path) -> None:
     with master_of("7.0") as judge:

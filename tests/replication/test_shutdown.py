@@ -17,7 +17,6 @@ from tests.replication.test_replica_following import client_of, master_of, repli
 from tests.server.harness import Client, Running, running
 from tests.waiting import until
 
-pytestmark = pytest.mark.once
 MASTER = ("--compat", "7.0", "--repl-diskless-sync-delay", "0", "--enable-debug-command", "yes", "--hz", "100")
 FAILED = b"-ERR Errors trying to SHUTDOWN. Check logs.\r\n"
 

@@ -28,7 +28,6 @@ def words(*parts: str | bytes) -> list[bytes]:
     return [part if isinstance(part, bytes) else part.encode() for part in parts]
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("compat", PEERS)
 @pytest.mark.parametrize("resp", [2, 3])
 def test_every_reply_is_the_servers(compat: str, resp: int) -> None:
@@ -52,7 +51,6 @@ def test_every_reply_is_the_servers(compat: str, resp: int) -> None:
     assert not different, f"{len(different)} of them:\n" + "\n".join(different)
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("compat", ["7.0", "8.6", "newest"])
 def test_a_setting_allows_getfenv_and_setfenv(compat: str) -> None:
     allow = ("--lua-enable-deprecated-api", "yes")
@@ -84,7 +82,6 @@ ERRORS_OF_SCRIPTS = (
 )  # fmt: skip
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("compat", PEERS)
 def test_errors_of_scripts_are_counted_as_the_servers_count_them(compat: str) -> None:
     with running_redis(binary=required_binary(compat)) as server, Redis(server.port) as theirs:
@@ -112,7 +109,6 @@ MANY_ARGUMENTS = (
 )
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("compat", PEERS)
 def test_scripts_pass_many_arguments(compat: str) -> None:
     with running_redis(binary=required_binary(compat)) as server, Redis(server.port) as theirs:
@@ -122,7 +118,6 @@ def test_scripts_pass_many_arguments(compat: str) -> None:
             assert ours.run(argv) == theirs.run(argv)[0], script
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("compat", PEERS)
 def test_debug_allows_commands_that_scripts_may_not_call(compat: str) -> None:
     binary = required_binary(compat)

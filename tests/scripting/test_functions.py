@@ -107,7 +107,6 @@ def words(*parts: str | bytes) -> list[bytes]:
     return [part if isinstance(part, bytes) else part.encode() for part in parts]
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("compat", PEERS)
 @pytest.mark.parametrize("resp", [2, 3])
 def test_every_reply_is_the_servers(compat: str, resp: int) -> None:
@@ -241,7 +240,6 @@ def test_a_file_with_a_library_that_is_there_is_rejected(tmp_path: Path) -> None
     assert one("FCALL", "count", 0) == 1
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("preamble", ["yes", "no"])
 def test_a_store_keeps_its_functions(tmp_path: Path, preamble: str) -> None:
     """The log contains FUNCTION commands and the effects of functions; a rewrite contains the libraries."""
@@ -263,7 +261,6 @@ def test_a_store_keeps_its_functions(tmp_path: Path, preamble: str) -> None:
         assert client.execute_command("FCALL", "put", 1, "k", "x") == b"OK"
 
 
-@pytest.mark.once
 def test_logs_travel_between_servers(tmp_path: Path, judge: Judge) -> None:
     """A log of Redis with FUNCTION commands opens in a store, and the store's log in Redis."""
     arguments = ("--appendonly", "yes", "--appendfsync", "always")
@@ -322,7 +319,6 @@ def test_an_asyncio_store_loads_and_calls_functions() -> None:
         assert asyncio.run(_asynchronously(store)) == ("counters", 2)
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("options", [("--save", "3600 1"), ("--save", "", "--appendonly", "yes")])
 def test_a_server_finds_its_functions_after_a_restart(tmp_path: Path, options: tuple[str, ...]) -> None:
     for number in (5, 10):

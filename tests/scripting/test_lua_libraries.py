@@ -52,7 +52,6 @@ def interpreter() -> Interpreter:
     return Interpreter()
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("compat", list(PEERS))
 @pytest.mark.parametrize("seed", seeds(1, 11))
 def test_random_calls_give_the_results_of_the_server(compat: str, seed: int, peer_of: Callable[[str], Judge]) -> None:
@@ -176,7 +175,6 @@ def test_limits_of_the_stack(interpreter: Interpreter) -> None:
     assert results == list(cases.values())
 
 
-@pytest.mark.once
 def test_an_error_of_a_returned_call_names_its_line(judge: Judge) -> None:
     """`return cjson.decode(x)` is a tail call, which would lose the caller's frame."""
     one = Local(Engine(Settings(compat="7.0")), 2)

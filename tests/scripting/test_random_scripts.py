@@ -9,7 +9,6 @@ from tests.scripting import random_bodies
 from tests.scripting.random_scripts import run
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("resp", [2, 3])
 @pytest.mark.parametrize("compat", PEERS)
 def test_random_scripts_get_the_servers_replies(compat: str, resp: int) -> None:
@@ -23,7 +22,6 @@ def test_many_random_scripts_get_the_servers_replies(compat: str) -> None:
     assert not run(compat, 20_000, 100)
 
 
-@pytest.mark.once
 def test_random_lua_gets_the_servers_results_and_errors() -> None:
     assert not random_bodies.run("7.0", 300, 1)
 

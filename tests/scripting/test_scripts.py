@@ -18,6 +18,8 @@ from rillet.store.store import Store
 from tests.differential.wire import Local
 from tests.scripting.cases import CRASHES
 
+pytestmark = pytest.mark.both
+
 SHA_OF_RETURN_1 = b"e0e1f9fabfc9d4800c877a703b823ac0578ff8db"
 
 

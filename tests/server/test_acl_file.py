@@ -15,7 +15,7 @@ from tests.differential.wire import Local
 from tests.judge import redis_binary, running_redis
 from tests.server.harness import connected, launch, running
 
-pytestmark = [pytest.mark.once, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 NEEDS_REDIS = pytest.mark.skipif(redis_binary() is None, reason="redis-server is not installed")
 USERS = """user alice on >secret ~a* resetchannels -@all +get
 

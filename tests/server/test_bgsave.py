@@ -23,8 +23,6 @@ from tests.server.harness import LOOPS, Client, Running, running
 from tests.variants import long
 from tests.waiting import until
 
-pytestmark = pytest.mark.once
-
 ENDS = ("SIGTERM", "SIGINT", "SHUTDOWN", "SHUTDOWN SAVE", "SHUTDOWN NOSAVE")
 COMMON = ("--compat", "7.0", "--save", "", "--enable-protected-configs", "yes", "--enable-debug-command", "yes")
 # Microseconds that a child sleeps at each key: longer than any test.

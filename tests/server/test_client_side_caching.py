@@ -11,8 +11,6 @@ from redis.cache import CacheConfig
 from tests.server.conftest import skip_without
 from tests.server.harness import LOOPS, Running, running
 
-pytestmark = pytest.mark.once
-
 
 def test_redis_py_caches_replies_until_a_key_changes(server: Running) -> None:
     other = redis.Redis(port=server.port, decode_responses=True)

@@ -15,8 +15,6 @@ from tests.differential.wire import Redis, read
 from tests.judge import running_redis
 from tests.server.harness import running
 
-pytestmark = pytest.mark.once  # processes, sockets or files: the speed makes no difference
-
 # What the harness sets, what says where a server is, and what is not here and says so (runtime/settings.py).
 OWN = frozenset(
     "port bind dir tcp-backlog enable-protected-configs enable-debug-command save appendonly".split()

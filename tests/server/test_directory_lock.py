@@ -14,8 +14,6 @@ from rillet.persistence.directory_lock import DirectoryLock
 from tests.server.harness import running
 from tests.server.test_lifecycle import LOG, refused
 
-pytestmark = pytest.mark.once
-
 # If the system does not report a lock's holder (no /proc), the error names "another process".
 WHO = "is in use: (process {}|another process) writes the log there"
 

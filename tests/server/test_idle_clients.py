@@ -47,7 +47,6 @@ def _growth(port: int, pid: int) -> float:
         return (_resident(pid) - before) / MANY
 
 
-@pytest.mark.once
 @pytest.mark.skipif(not rillet.compiled(), reason="the sizes of compiled classes")
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="no /proc")
 def test_memory_of_clients_that_only_connected(tmp_path: Path) -> None:
@@ -58,7 +57,6 @@ def test_memory_of_clients_that_only_connected(tmp_path: Path) -> None:
         assert _growth(server.port, server.process.pid) < 1.6 * theirs
 
 
-@pytest.mark.once
 def test_half_open_connections_do_not_harm_others(server: Running, client: Client) -> None:
     """A part of a command waits for its rest; clients that vanish meanwhile are forgotten."""
     assert client.call("SET k v") == b"+OK\r\n"
@@ -79,7 +77,6 @@ def test_half_open_connections_do_not_harm_others(server: Running, client: Clien
     assert client.call("GET k") == b"$1\r\nv\r\n"
 
 
-@pytest.mark.once
 def test_a_client_is_rejected_when_nearly_all_files_are_in_use(tmp_path: Path) -> None:
     """Files that are not clients count, too: here the process has opened 100 of 300 before it serves."""
     files = "import os, resource; resource.setrlimit(resource.RLIMIT_NOFILE, (300, 300)); " \

@@ -14,8 +14,6 @@ from tests.server.conftest import skip_without
 from tests.server.harness import LOOPS, TIMEOUT, Client, Running, launch, running
 from tests.variants import long
 
-pytestmark = pytest.mark.once
-
 LOG = ("--appendonly", "yes")
 
 

@@ -5,11 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
-import pytest
-
 from tests.server.harness import Client, running
-
-pytestmark = pytest.mark.once
 
 
 def size(client: Client) -> int:

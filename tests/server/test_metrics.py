@@ -223,7 +223,6 @@ def failed(arguments: list[str], before: str = "pass") -> str:
     return errors
 
 
-@pytest.mark.once
 def test_one_clear_line_without_prometheus_client(tmp_path: Path) -> None:
     hide = "import importlib.util as u; f = u.find_spec; u.find_spec = lambda n, *a: None if 'prom' in n else f(n, *a)"
     arguments = ["--port", str(free_port()), "--dir", str(tmp_path), "--metrics-port", str(free_port())]
@@ -232,7 +231,6 @@ def test_one_clear_line_without_prometheus_client(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.once
 def test_a_port_in_use(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -240,7 +238,6 @@ def test_a_port_in_use(tmp_path: Path) -> None:
     assert f"Failed listening on port {port} (metrics): 127.0.0.1: Address already in use" in errors
 
 
-@pytest.mark.once
 def test_a_store_refuses_the_setting() -> None:
     with pytest.raises(ValueError, match="rillet serve"):
         rillet.open(metrics_port=9121)
@@ -292,7 +289,6 @@ def turns_of_a_scrape(
     return turns, examined, samples
 
 
-@pytest.mark.once
 def test_many_keys_are_examined_in_slices_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics, "KEYS", 10_000)
     monkeypatch.setattr(metrics, "_KEYS_A_SLICE", 2000)
@@ -310,7 +306,6 @@ def test_many_keys_are_examined_in_slices_up_to_a_limit(monkeypatch: pytest.Monk
     assert found["rillet_streams_complete", ()] == 0
 
 
-@pytest.mark.once
 def test_streams_are_looked_for_again_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
     monkeypatch.setattr("rillet.server.metrics.monotonic", lambda: now)
@@ -348,7 +343,6 @@ def test_streams_are_looked_for_again_in_time(monkeypatch: pytest.MonkeyPatch) -
         asyncio.run(scrapes(Server(store.transport.engine)))  # type: ignore[attr-defined]
 
 
-@pytest.mark.once
 def test_many_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     def fill(store: rillet.Store) -> None:
         for number in range(60):
@@ -360,7 +354,6 @@ def test_many_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found["rillet_streams_complete", ()] == 0
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("compat", ["7.0", "valkey", "newest"])
 def test_a_lag_is_exact(compat: str) -> None:
     for seed in range(40):

@@ -24,7 +24,6 @@ from tests.server.harness import TIMEOUT, connected, launch, running
 from tests.server.test_refused_values import STREAMS
 from tests.structs.dump_payload import sealed
 
-pytestmark = pytest.mark.once  # processes: the speed makes no difference
 linux = pytest.mark.skipif(sys.platform != "linux", reason="a feature of Linux")
 
 

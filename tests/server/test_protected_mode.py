@@ -22,10 +22,7 @@ from tests.replication.fake_replica import FakeReplica
 from tests.server.conftest import skip_without
 from tests.server.harness import LOOPS, TIMEOUT, Client, running
 
-pytestmark = [
-    pytest.mark.once,  # processes and sockets: the speed makes no difference
-    pytest.mark.skipif(sys.platform != "linux", reason="network namespaces and /proc"),
-]
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="network namespaces and /proc")
 # Addresses that only this run of the tests uses.
 _HERE, _THERE = (f"10.213.{os.getpid() % 250}.{number}" for number in (1, 2))
 # Connects from the namespace, and prints the reply to a PING, and after DENIED all bytes until the end.

@@ -13,8 +13,6 @@ from rillet.runtime.settings import OutputLimit
 from tests.server.conftest import skip_without
 from tests.server.harness import LOOPS, TIMEOUT, Client, Running, field, running
 
-pytestmark = pytest.mark.once  # processes, sockets or files: the speed makes no difference
-
 
 def subscribe(client: Client, line: str, resp: int = 2) -> None:
     """Send a subscribe command for one name and read its confirmation."""

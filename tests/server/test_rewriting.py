@@ -15,8 +15,6 @@ import pytest
 from tests.judge import redis_binary, running_redis
 from tests.server.harness import Client, Running, running
 
-pytestmark = pytest.mark.once
-
 LOG = ("--appendonly", "yes", "--auto-aof-rewrite-percentage", "0", "--save", "", "--enable-debug-command", "yes")
 STARTED = b"+Background append only file rewriting started\r\n"
 SCHEDULED = b"+Background append only file rewriting scheduled\r\n"

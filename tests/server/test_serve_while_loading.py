@@ -25,8 +25,6 @@ from rillet.server.server import Server
 from tests.judge import free_port
 from tests.server.harness import Client, connected, line_of
 
-pytestmark = pytest.mark.once  # processes, sockets or files: the speed makes no difference
-
 LOADING = b"-LOADING Redis is loading the dataset in memory\r\n"
 
 

@@ -11,8 +11,6 @@ from rillet.protocol.command_parser import pack_command
 from tests.judge import Judge
 from tests.server.harness import TIMEOUT, Client, Running, field
 
-pytestmark = pytest.mark.once  # processes, sockets or files: the speed makes no difference
-
 
 def test_a_client_can_use_resp2_and_resp3(client: Client) -> None:
     assert client.call("PING") == b"+PONG\r\n"

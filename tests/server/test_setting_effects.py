@@ -206,7 +206,6 @@ def test_settings_of_absent_features_keep_their_default() -> None:
         assert bench("CONFIG", "SET", name, "nonsense").endswith(reason) or not entry.mutable
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("compat", PEERS)
 def test_the_settings_are_those_of_the_server(tmp_path: Path, compat: str) -> None:
     """CONFIG GET * shows every setting of the server of `compat`, with its default, and rillet's own."""
@@ -300,7 +299,6 @@ def test_large_files_are_synced_while_they_are_written(tmp_path: Path, preamble:
             assert disk.syncs == syncs
 
 
-@pytest.mark.once
 def test_a_rewrite_keeps_the_old_files(tmp_path: Path) -> None:
     for value, left in (("yes", 4), ("no", 2)):
         folder = tmp_path / value
@@ -313,7 +311,6 @@ def test_a_rewrite_keeps_the_old_files(tmp_path: Path) -> None:
         assert len([path for path in (folder / "appendonlydir").iterdir() if path.suffix != ".manifest"]) == left
 
 
-@pytest.mark.once
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc")
 def test_syncs_pause_during_a_rewrite(tmp_path: Path) -> None:
     """A rewrite runs for seconds; WAITAOF waits for the sync of each second."""
@@ -334,14 +331,12 @@ def test_syncs_pause_during_a_rewrite(tmp_path: Path) -> None:
             client.rewritten()
 
 
-@pytest.mark.once
 def test_idle_clients_are_disconnected(tmp_path: Path) -> None:
     with running(tmp_path, "--timeout", "1", "--hz", "100") as server, server.client() as client:
         assert client.call("PING") == b"+PONG\r\n"
         assert client.rest() == b""
 
 
-@pytest.mark.once
 def test_the_access_list(tmp_path: Path) -> None:
     """acl-pubsub-default, acllog-max-len and aclfile."""
     bench = Bench()
@@ -360,7 +355,6 @@ def test_the_access_list(tmp_path: Path) -> None:
         assert client.call("AUTH alice x") == b"+OK\r\n"
 
 
-@pytest.mark.once
 def test_a_script_that_runs_for_too_long(tmp_path: Path) -> None:
     """busy-reply-threshold: other clients get BUSY and may stop it. lua-memory-limit: a script gets an error."""
     pytest.importorskip("lupa")

@@ -9,8 +9,6 @@ import pytest
 from tests.server.harness import Client, Running, running
 from tests.server.test_bgsave import ended
 
-pytestmark = pytest.mark.once
-
 DEBUG = ("--enable-debug-command", "yes")
 STREAM = """
 XADD s 1-1 a 1

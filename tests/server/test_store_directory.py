@@ -11,8 +11,6 @@ from rillet.cli import main
 from tests.server.harness import running
 from tests.server.test_lifecycle import LOG, refused
 
-pytestmark = pytest.mark.once
-
 
 @pytest.fixture
 def store(tmp_path: Path) -> Path:

@@ -24,8 +24,6 @@ from tests.judge import free_port, running_redis
 from tests.server.conftest import skip_without
 from tests.server.harness import LOOPS, TIMEOUT, Client, Running, connected, launch, running
 
-pytestmark = pytest.mark.once  # processes and sockets: the speed makes no difference
-
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:

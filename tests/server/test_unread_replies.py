@@ -12,8 +12,6 @@ import pytest
 from rillet.protocol.command_parser import pack_command
 from tests.server.harness import Client, Running, field, running
 
-pytestmark = pytest.mark.once  # processes, sockets or files: the speed makes no difference
-
 WORD = 60_000
 COUNT = 500
 

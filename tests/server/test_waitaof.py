@@ -15,8 +15,6 @@ from tests.differential.wire import Local, Redis
 from tests.judge import PEERS, required_binary, running_redis
 from tests.server.harness import running
 
-pytestmark = pytest.mark.once  # processes, sockets or files: the speed makes no difference
-
 WORDS = """
     WAITAOF 0 0 0                  SET a 1                        WAITAOF 0 0 0                  WAITAOF 0 1 10
     WAITAOF 1 0 0                  WAITAOF 2 0 0                  WAITAOF -1 0 0                 WAITAOF 0 -1 0

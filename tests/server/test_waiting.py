@@ -139,7 +139,6 @@ def test_client_pause_write_postpones_writes(server: Running, client: Client) ->
         assert [two.reply() for _ in range(3)] == [b"+QUEUED\r\n", b"*1\r\n:2\r\n", b":3\r\n"]
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("compat", PEERS)
 def test_a_pause_holds_no_refused_command_back(tmp_path: Path, compat: str) -> None:
     """Errors of the user's rights, of the arity and of missing replicas come at once, as in the server of `compat`."""

@@ -18,13 +18,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ENTRIES = 50_000
-BOTH_SPEEDS = ("test_reading_nodes.py", "test_page_reader.py")
-
-
-def pytest_itemcollected(item: pytest.Item) -> None:
-    """Run the rest of what is here once: rillet.spark is not compiled, and tests/columns has what is at both speeds."""
-    if item.path.name not in BOTH_SPEEDS:
-        item.add_marker(pytest.mark.once)
 
 
 @pytest.fixture(scope="session")
@@ -37,9 +30,11 @@ def spark() -> Iterator[SparkSession]:
         pytest.skip(str(missing))
     from rillet.spark import session
 
-    # Few shuffle partitions and a quick JIT: the data here is small.
+    # Few shuffle partitions and a quick JIT: the data here is small. By default, Spark waits fifteen seconds for a
+    # Python process to connect: too few under load.
     started = session("local[2]", "rillet tests", spark_sql_shuffle_partitions="2", spark_driver_memory="1g",
-                      spark_driver_extraJavaOptions=SMALL_JAVA)  # fmt: skip
+                      spark_driver_extraJavaOptions=SMALL_JAVA,
+                      spark_python_authenticate_socketTimeout="250s")  # fmt: skip
     started.sparkContext.setLogLevel("OFF")
     yield started
     started.stop()

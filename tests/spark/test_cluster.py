@@ -27,7 +27,7 @@ from tests.cluster import MASTERS, Cluster, running_cluster  # noqa: E402
 from tests.judge import required_binary  # noqa: E402
 from tests.spark.calls import Query, stopped  # noqa: E402, F401
 
-pytestmark = [pytest.mark.slow, pytest.mark.once, pytest.mark.usefixtures("stopped")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("stopped")]
 
 SCHEMA = pa.schema([("stream", pa.string()), ("n", pa.int64())])
 SPARK_SCHEMA = StructType().add("stream", "string").add("n", "long")

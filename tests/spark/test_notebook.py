@@ -87,7 +87,6 @@ def replies(said: str, command: str) -> list[dict[str, str]]:
     return found
 
 
-@pytest.mark.flaky(reruns=3, reruns_delay=5)  # Spark gives a Python process fifteen seconds, too few under load
 @pytest.mark.parametrize("place", ["store", *long("redis")])
 def test_routes_as_hashes(
     place: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -327,7 +327,6 @@ def read_while_killed(port: int, kill: Callable[[], object], pauses: Pauses, **m
     assert 0 < middle < LARGE
 
 
-@pytest.mark.once
 def test_a_redis_that_is_killed_in_the_middle_of_a_page_and_comes_back_costs_a_pause(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -356,7 +355,6 @@ def test_a_redis_that_is_killed_in_the_middle_of_a_page_and_comes_back_costs_a_p
                 process.wait()
 
 
-@pytest.mark.once
 def test_a_rillet_server_that_is_killed_in_the_middle_of_a_page_and_comes_back_costs_a_pause(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -16,16 +16,11 @@ from tests.judge import Judge
 from tests.store.process import Other
 
 KINDS = ("memory", "owner", "attached", "twin", "socket", "redis")
-ONCE = ("attached", "twin", "socket")  # they reach an owner through its socket: tried in one build
-
-
-def _parameters(kinds: tuple[str, ...]) -> list[Any]:
-    return [pytest.param(kind, marks=pytest.mark.once if kind in ONCE else ()) for kind in kinds]
 
 
 def only(*kinds: str) -> pytest.MarkDecorator:
     """Return a mark that runs a test with `frontend` or `store` for these kinds only."""
-    return pytest.mark.parametrize("frontend", _parameters(kinds), indirect=True)
+    return pytest.mark.parametrize("frontend", kinds, indirect=True)
 
 
 IN_PROCESS = only("memory", "owner")
@@ -45,7 +40,7 @@ def _url(judge: Judge) -> str:
     return f"redis://127.0.0.1:{judge.port}/0"
 
 
-@pytest.fixture(params=_parameters(KINDS))
+@pytest.fixture(params=KINDS)
 def frontend(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Frontend]:
     with ExitStack() as stack:
         yield _make(request, request.param, tmp_path / "store.rillet", stack)

@@ -15,8 +15,6 @@ import pytest
 
 import rillet
 
-pytestmark = pytest.mark.once
-
 WRONG: list[Any] = [None, "10", -1, 1.5, math.nan, b"", object(), []]
 # Valid arguments, for all methods and for one.
 VALID: dict[str, Any] = {

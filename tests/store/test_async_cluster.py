@@ -17,10 +17,7 @@ from tests.cluster import MASTERS, Cluster, running_cluster
 from tests.judge import redis_binary
 
 SECONDS = 60
-pytestmark = [
-    pytest.mark.once,
-    pytest.mark.skipif(redis_binary() is None, reason="redis-server is not installed"),
-]
+pytestmark = pytest.mark.skipif(redis_binary() is None, reason="redis-server is not installed")
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,6 @@ from rillet.store import Store, backend
 from tests.cluster import MASTERS, Cluster, running_cluster
 from tests.judge import redis_binary
 
-pytestmark = pytest.mark.once
-
 
 @pytest.fixture(scope="module")
 def nodes() -> Iterator[Cluster]:

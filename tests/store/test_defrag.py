@@ -12,8 +12,6 @@ import rillet
 from rillet.store import Store
 from tests.server.harness import running
 
-pytestmark = pytest.mark.once  # threads, files, a process
-
 COUNT = 3000
 
 

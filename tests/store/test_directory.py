@@ -18,8 +18,6 @@ import rillet
 from rillet.errors import NewerFormat, NotAStore, StoreError
 from tests.store.process import ROOT, Other
 
-pytestmark = pytest.mark.once  # processes, sockets or files: the speed makes no difference
-
 
 def test_a_new_store_and_its_files(tmp_path: Path) -> None:
     path = tmp_path / "events.rillet"

@@ -212,7 +212,6 @@ def test_retries_are_those_of_every_loop(frontend: Frontend) -> None:
     one_after_the_other(main)
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("api", ["redis_async", "aio"])
 @pytest.mark.parametrize("run", [one_after_the_other, at_the_same_time, in_plain_loops])
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")

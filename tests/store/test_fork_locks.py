@@ -12,10 +12,7 @@ import pytest
 
 import rillet
 
-pytestmark = [
-    pytest.mark.once,
-    pytest.mark.skipif(not hasattr(os, "fork"), reason="this operating system has no fork"),
-]
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this operating system has no fork")
 
 # Forks at a moment inside Directory.lock, prints the child's PID, and ends as if it was killed. The child lives on.
 _PARENT = """

@@ -20,7 +20,6 @@ from rillet.store import Store
 from rillet.store import store as store_module
 
 pytestmark = [
-    pytest.mark.once,
     pytest.mark.skipif(not hasattr(os, "fork"), reason="this operating system has no fork"),
     pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning"),
 ]

@@ -8,13 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 import rillet
 from tests.package.test_docs import programs
 from tests.store.process import ROOT
-
-pytestmark = pytest.mark.once
 
 WORKER = """
 import signal, sys, threading

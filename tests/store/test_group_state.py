@@ -60,7 +60,6 @@ def _work(store: Store, seed: int) -> None:
             store.execute("XAUTOCLAIM", "s", rnd.choice("gh"), "other", 0, 0, "COUNT", 2)
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("compat", COMPATS)
 def test_a_restart_keeps_the_counters_of_groups(tmp_path: Path, compat: str) -> None:
     for seed in range(4):
@@ -72,7 +71,6 @@ def test_a_restart_keeps_the_counters_of_groups(tmp_path: Path, compat: str) -> 
             assert _groups(store) == before, seed
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("preamble", [True, False])
 def test_a_rewritten_log_keeps_the_counters_of_groups(tmp_path: Path, preamble: bool) -> None:
     with rillet.open(tmp_path / "s", compat="7.0", aof_use_rdb_preamble=preamble) as store:
@@ -83,7 +81,6 @@ def test_a_rewritten_log_keeps_the_counters_of_groups(tmp_path: Path, preamble: 
         assert _groups(store) == before
 
 
-@pytest.mark.once
 @pytest.mark.skipif(redis_binary() is None, reason="redis-server is not installed")
 @pytest.mark.parametrize("rewritten", [False, True])
 def test_redis_loads_the_counters_of_groups(tmp_path: Path, rewritten: bool) -> None:
@@ -99,7 +96,6 @@ def test_redis_loads_the_counters_of_groups(tmp_path: Path, rewritten: bool) -> 
         assert client.execute_command("XINFO", "GROUPS", "s") == before
 
 
-@pytest.mark.once
 def test_the_log_has_one_counter_for_each_read(tmp_path: Path) -> None:
     with rillet.open(tmp_path / "s", compat="7.2") as store:
         for number in range(1, 101):

@@ -19,7 +19,7 @@ from tests.store.process import Other
 from tests.variants import by_speed
 
 pytestmark = [
-    pytest.mark.once, pytest.mark.skipif(sys.platform == "win32", reason="Unix sockets"),
+    pytest.mark.skipif(sys.platform == "win32", reason="Unix sockets"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),  # an interrupt in a finalizer
 ]  # fmt: skip
 

@@ -16,6 +16,8 @@ from rillet.store.transports import in_process as local_module
 from rillet.store.transports.in_process import InProcessTransport
 from rillet.store.transports.lock import COMPILED_STEPS
 
+pytestmark = pytest.mark.both
+
 
 class _Interrupts:
     """Raises KeyboardInterrupt where Python looks for signals, in the n-th such place of

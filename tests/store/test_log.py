@@ -25,8 +25,6 @@ from tests.judge import redis_binary, running_redis
 from tests.store.owner_processes import lives
 from tests.waiting import until
 
-pytestmark = pytest.mark.once  # processes, sockets or files: the speed makes no difference
-
 WRITERS = 8
 
 

@@ -18,8 +18,6 @@ from tests.cluster import running_cluster
 from tests.judge import redis_binary
 from tests.store.process import Other
 
-pytestmark = pytest.mark.once
-
 Lines = list[tuple[str, int, str]]
 
 

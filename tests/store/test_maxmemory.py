@@ -20,7 +20,6 @@ KINDS: dict[str, Callable[..., rillet.Store]] = {
     "directory": lambda path, **settings: rillet.open(path, **settings),
     "process": lambda path, **settings: rillet.open(path, owner="process", owner_grace=0.2, **settings),
 }
-pytestmark = pytest.mark.once
 
 
 @pytest.fixture(params=list(KINDS))

@@ -413,7 +413,6 @@ def test_the_system_and_the_address(frontend: Frontend, telemetry: Telemetry, re
     assert (telemetry.span().attributes or {})["messaging.system"] == "valkey"
 
 
-@pytest.mark.once
 def test_one_clear_line_without_the_package() -> None:
     code = "import sys; sys.modules['opentelemetry'] = None; import rillet.opentelemetry"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60,
@@ -424,7 +423,6 @@ def test_one_clear_line_without_the_package() -> None:
     )
 
 
-@pytest.mark.once
 def test_opening_a_store_does_not_import_opentelemetry() -> None:
     code = "import sys, rillet; rillet.open().stream('s').add({'n': 1}); print('opentelemetry' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60,

@@ -19,7 +19,7 @@ from rillet.store.aio import AsyncStore
 from rillet.store.transports.server import AttachedTransport
 from tests.store.owner_processes import announced_pid, await_end, end
 
-pytestmark = [pytest.mark.once, pytest.mark.skipif(sys.platform == "win32", reason="needs Unix sockets")]
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs Unix sockets")
 
 WORKER = """
 import pathlib, sys, rillet

@@ -29,10 +29,7 @@ from tests.store.owner_processes import announced_pid, await_end, end, owner_pro
 from tests.store.process import Other
 from tests.variants import by_speed
 
-pytestmark = [
-    pytest.mark.once,
-    pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="finds processes in /proc"),
-]
+pytestmark = pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="finds processes in /proc")
 GRACE = 0.2
 SPANS = by_speed(6, 6, 12)  # times that each process opens the store
 

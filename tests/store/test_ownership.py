@@ -150,7 +150,6 @@ def _killed(where: str, how: str, limit: int) -> None:
         process.wait(60)
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("how", ["inside", "after"])
 @pytest.mark.parametrize("limit", [1, 3])
 @pytest.mark.parametrize("kind", ["directory", "redis"])
@@ -213,7 +212,6 @@ def test_closing_the_store_gives_prefetched_messages_back(frontend: Frontend) ->
 
 
 @pytest.mark.slow
-@pytest.mark.once
 @pytest.mark.parametrize("kind", KINDS)
 def test_random_workers(kind: str, tmp_path: Path) -> None:
     with world(kind, tmp_path) as made:

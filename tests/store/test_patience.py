@@ -25,7 +25,6 @@ from tests.cluster import Cluster, running_cluster
 from tests.judge import free_port, redis_binary
 from tests.server.restarted import RestartedServer
 
-pytestmark = pytest.mark.once
 SECONDS = 100
 
 

@@ -18,8 +18,6 @@ from rillet.types.stream.id import StreamID
 from tests.store.conftest import only
 from tests.store.process import Other, repeat
 
-pytestmark = pytest.mark.once
-
 
 def test_several_processes_add_at_once(tmp_path: Path) -> None:
     others = [Other(tmp_path / "store") for _ in range(3)]

@@ -15,8 +15,6 @@ import pytest
 import rillet
 from rillet.cli import main
 
-pytestmark = pytest.mark.once  # processes, sockets or files: the speed makes no difference
-
 # Adds an entry in a store and is killed with it open.
 _DIES = """
 import os, signal, sys, rillet

@@ -312,7 +312,6 @@ def test_on_uvloop() -> None:
         runner.run(main())
 
 
-@pytest.mark.once
 def test_a_cluster(request: pytest.FixtureRequest) -> None:
     from tests.cluster import running_cluster
     from tests.judge import redis_binary

@@ -23,7 +23,7 @@ from tests.store.conftest import IN_PROCESS, Frontend, only
 
 fcntl = pytest.importorskip("fcntl")
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="sets an interval timer")
+pytestmark = [pytest.mark.both, pytest.mark.skipif(sys.platform == "win32", reason="sets an interval timer")]
 
 
 @contextlib.contextmanager

@@ -17,8 +17,6 @@ from tests.server.harness import TIMEOUT, launch, line_of, running
 from tests.server.test_lifecycle import LOG, refused
 from tests.server.test_serve_while_loading import starting
 
-pytestmark = pytest.mark.once
-
 
 def _use(path: Path) -> None:
     """Read and write through an attached store, by each of its interfaces."""

@@ -16,8 +16,6 @@ from rillet.errors import NotSent, OutcomeUnknown
 from tests.judge import free_port, redis_binary
 from tests.server.restarted import RestartedServer
 
-pytestmark = pytest.mark.once
-
 KINDS = [
     pytest.param("redis", marks=pytest.mark.skipif(not redis_binary(), reason="needs redis-server")),
     "rillet",

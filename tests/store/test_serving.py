@@ -177,7 +177,6 @@ def test_a_dropped_store_stops_serving() -> None:
         probe.connect(("127.0.0.1", int(url.rpartition(":")[2].partition("/")[0])))
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("by", ["tcp", "unix"])
 def test_a_store_that_is_attached_to_a_server(tmp_path: Path, by: str) -> None:
     from tests.server.harness import running

@@ -19,8 +19,6 @@ from rillet.store.snapshots import StoreSnapshots, copy_file
 from tests.judge import running_redis
 from tests.store.process import Other
 
-pytestmark = pytest.mark.once  # processes, sockets or files: the speed makes no difference
-
 
 def seen_by_redis(path: Path) -> dict[bytes, bytes]:
     """Return the DUMP of every key that redis-server finds in the file."""

@@ -27,7 +27,7 @@ from rillet.store.transports.shield import CALL_THE_HOST, steady_names
 from rillet.types.compat import NEWEST
 from tests.variants import by_speed
 
-pytestmark = [pytest.mark.once, pytest.mark.skipif(not COMPILED_STEPS, reason="interpreted, no command is steady")]
+pytestmark = pytest.mark.skipif(not COMPILED_STEPS, reason="interpreted, no command is steady")
 
 MOMENTS = by_speed(5, 5, 12)  # interpreted calls of one command at which an exception comes, at most
 MANY = [str(number) for number in range(600)]

@@ -18,8 +18,6 @@ import pytest
 import rillet
 from rillet.loggers import SteadyLogger, logger
 
-pytestmark = pytest.mark.once
-
 
 class Interrupt(BaseException):
     """An exception that comes from outside."""

@@ -16,7 +16,6 @@ from rillet.store.step_threads import EvictionThread, LazyFreeThread, StepThread
 from rillet.store.transports.in_process import InProcessTransport
 from tests.waiting import until
 
-pytestmark = pytest.mark.once
 LIMIT = 250 * 1024
 KEYS = 4000
 

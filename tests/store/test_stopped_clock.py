@@ -85,7 +85,6 @@ def test_a_store_opens_and_closes(tmp_path: Path, held: Callable[[], Any]) -> No
         assert len(store.stream("kept")) == 1
 
 
-@pytest.mark.once
 def test_waits_on_a_cluster_end(cluster_url: str) -> None:
     with freeze_time(LONG_AGO), rillet.connect(cluster_url) as store:
         waits(store)

@@ -101,7 +101,6 @@ def test_memory_as_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         assert store.path == str(tmp_path / ":memory:")
 
 
-@pytest.mark.once
 @pytest.mark.skipif(sys.platform == "win32", reason="needs Unix sockets")
 def test_an_attached_store_warns_of_settings_that_do_not_apply(tmp_path: Path) -> None:
     with rillet.open(tmp_path, compat="7.2", hz=20) as owner:

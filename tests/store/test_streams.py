@@ -14,6 +14,8 @@ from rillet.store.transports.transport import raised
 from rillet.types.stream.id import StreamID
 from tests.store.conftest import Frontend
 
+pytestmark = pytest.mark.both
+
 
 def test_add_gives_rising_ids_and_range_gives_the_entries(store: Store) -> None:
     orders = store.stream("orders")

@@ -20,7 +20,7 @@ from rillet.store.transports.in_process import InProcessTransport
 from tests.variants import by_speed
 
 # An exception from outside may come in a finalizer, which reports it.
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+pytestmark = [pytest.mark.both, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
 SIZE = 200  # elements of one command
 ROUNDS = by_speed(20, 10)
 
@@ -156,7 +156,6 @@ assert store.execute("ZCARD", "z") == store.execute("EXISTS", "z")
 """
 
 
-@pytest.mark.once
 @pytest.mark.skipif(sys.platform == "win32", reason="sets an interval timer")
 def test_a_signal_handler_raises_in_the_first_command_that_formats_a_score() -> None:
     for delay in ("0.00002", "0.00004", "0.00008", "0.00015"):

@@ -21,10 +21,7 @@ from rillet.errors import IncompatibleOwner
 from rillet.persistence.announcement import OLDEST, PROTOCOL
 from tests.store.owner_processes import announced_pid, await_end
 
-pytestmark = [
-    pytest.mark.once,
-    pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="finds processes in /proc"),
-]
+pytestmark = pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="finds processes in /proc")
 OWN = """
 import sys, rillet
 options = {"owner": "process", "owner_grace": 0} if sys.argv[2] == "process" else {}

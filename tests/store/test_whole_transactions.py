@@ -18,10 +18,7 @@ from rillet.store.transports.in_process import InProcessTransport
 from rillet.store.transports.lock import COMPILED_STEPS
 
 # An exception may come in a generator that ends, which reports it.
-pytestmark = [
-    pytest.mark.once,
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 TRANSACTION = [["MULTI"], ["XADD", "one", "*", "f", "v"], ["INCR", "count"], ["RPUSH", "list", "v"],
                ["XADD", "two", "*", "f", "v"], ["EXEC"]]  # fmt: skip
 

@@ -350,7 +350,6 @@ def test_show_draws_one_line_for_each_branch() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.once
 def test_a_million_sixteen_byte_keys_take_bounded_memory() -> None:
     """Keys as in a stream: milliseconds and sequence. Measured: 156 bytes per key compiled, 221 interpreted."""
     resident = Path("/proc/self/statm")

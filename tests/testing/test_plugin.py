@@ -14,8 +14,6 @@ import pytest
 import rillet
 from tests.package.test_modes import ROOT
 
-pytestmark = pytest.mark.once
-
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 

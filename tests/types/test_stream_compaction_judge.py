@@ -15,7 +15,7 @@ from rillet.keyspace.defrag import IDLE
 from rillet.store import Store
 from tests.judge import Judge, redis_binary, running_redis
 
-pytestmark = [pytest.mark.once, pytest.mark.skipif(redis_binary() is None, reason="redis-server is not installed")]
+pytestmark = pytest.mark.skipif(redis_binary() is None, reason="redis-server is not installed")
 
 
 def _fill(store: Store, seed: int) -> None:

@@ -23,8 +23,6 @@ from rillet.spark.read.history import HistoryTask
 from rillet.types.stream.id import StreamID
 from tests.spark.pipelines.test_archive_delta import in_table, written
 
-pytestmark = pytest.mark.once
-
 
 class Disk:
     """Records the paths that are synced; a sync of a path that contains `broken` fails."""

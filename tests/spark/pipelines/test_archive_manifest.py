@@ -17,8 +17,6 @@ from rillet.spark.archive.manifest import ArchiveManifest, FileTable, Part, base
 from rillet.types.stream.id import StreamID
 from tests.variants import long
 
-pytestmark = pytest.mark.once
-
 STEPS = ("staged", "drafted", "committed", "placed", "merged", "exchanged", "settled", "pruned")
 
 

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 Said = pytest.CaptureFixture[str]
 
 
-@pytest.mark.once
 def test_the_command_without_a_name_lists_the_pipelines(capsys: Said) -> None:
     assert main(["pipeline", "--help"]) == 0
     shown = capsys.readouterr().out
@@ -36,7 +35,6 @@ def test_the_command_without_a_name_lists_the_pipelines(capsys: Said) -> None:
     assert capsys.readouterr().err.startswith("rillet: unknown pipeline 'archives'\n")
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("name", list(PIPELINES))
 def test_each_pipeline_has_help_and_reports_all_wrong_arguments(name: str, capsys: Said) -> None:
     pytest.importorskip("pyspark")
@@ -54,7 +52,6 @@ def test_each_pipeline_has_help_and_reports_all_wrong_arguments(name: str, capsy
     assert "--conf is 'x': expected NAME=VALUE" in err
 
 
-@pytest.mark.once
 def test_wrong_arguments_and_wrong_combinations_are_reported(tmp_path: Path, capsys: Said) -> None:
     pytest.importorskip("pyspark")
 
@@ -105,7 +102,6 @@ def test_wrong_arguments_and_wrong_combinations_are_reported(tmp_path: Path, cap
     assert "--to is 'a': the source and the target are the same stream; --checkpoint is missing (or --batch)" in err
 
 
-@pytest.mark.once
 def test_an_unreachable_server_is_reported_before_a_jvm_starts(
     capsys: Said, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -124,7 +120,6 @@ def test_an_unreachable_server_is_reported_before_a_jvm_starts(
     assert capsys.readouterr().err == f"rillet: there is no store at {tmp_path / 'none'}\n"
 
 
-@pytest.mark.once
 def test_a_target_at_the_same_server_uses_the_source_s_connection_options() -> None:
     pytest.importorskip("pyspark")
     from rillet.spark.pipelines import cli_arguments
@@ -149,7 +144,6 @@ def keyboard() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
-@pytest.mark.once
 @pytest.mark.usefixtures("keyboard")
 def test_an_interrupted_command_exits_with_130(capsys: Said, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Ctrl-C may arrive directly, or as the cause of another error. While the JVM starts, it is deferred."""
@@ -186,7 +180,6 @@ def test_an_interrupted_command_exits_with_130(capsys: Said, monkeypatch: pytest
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-@pytest.mark.once
 def test_off_a_terminal_the_progress_bar_writes_a_log_line_every_five_seconds() -> None:
     now = [0.0]
     log = io.StringIO()
@@ -203,7 +196,6 @@ def test_off_a_terminal_the_progress_bar_writes_a_log_line_every_five_seconds() 
     )
 
 
-@pytest.mark.once
 def test_numbers_have_nouns_and_errors_are_one_line() -> None:
     assert counted(1, "entry", "entries") == "1 entry"
     assert counted(2000, "file") == "2,000 files"

@@ -31,8 +31,6 @@ from tests.judge import Judge
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.once
-
 
 # In the package, the function hides the module of the same name.
 MODULE = sys.modules["rillet.spark.pipelines.dead_letters"]

@@ -26,8 +26,6 @@ from tests.spark.calls import server
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.once
-
 # In the package, the function hides the module of the same name.
 MODULE = sys.modules["rillet.spark.pipelines.lag"]
 START = 1_700_000_000_000

@@ -30,8 +30,6 @@ from tests.judge import Judge, running_redis
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.once
-
 START = 1_700_000_000_000
 CONSUMERS_NOTE = "commands cannot copy the times when consumers were last seen and active"
 

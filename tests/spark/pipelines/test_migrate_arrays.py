@@ -12,7 +12,7 @@ from rillet.client.errors import ConnectorError
 from tests.judge import Judge
 from tests.spark.pipelines.test_migrate_keys import call, migrated, total
 
-pytestmark = [pytest.mark.once, pytest.mark.peer]
+pytestmark = pytest.mark.peer
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from rillet.spark.table_options import parse_table
 from tests.cluster import running_cluster
 from tests.judge import Judge, redis_binary, running_redis
 
-pytestmark = [pytest.mark.slow, pytest.mark.once]
+pytestmark = pytest.mark.slow
 N = 300
 FAR = 4_000_000_000_000
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytest.importorskip("pyarrow")
-pytestmark = pytest.mark.once
-
 MODULE = sys.modules["rillet.spark.pipelines.snapshot"]
 
 

@@ -10,8 +10,6 @@ import pytest
 
 from rillet.spark.pipelines.tables import in_bytes, in_time, table, watched
 
-pytestmark = pytest.mark.once
-
 
 def test_columns_of_numbers_are_aligned_right() -> None:
     shown = table(("group", "lag", "note"), [("billing", 1234, "x"), ("g", None, "long"), ("h", 5, "")])

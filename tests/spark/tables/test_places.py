@@ -29,7 +29,7 @@ from tests.judge import Judge, redis_binary, running_redis  # noqa: E402
 from tests.server.harness import running  # noqa: E402
 from tests.spark.tables.tables import reader, rows, write  # noqa: E402
 
-pytestmark = [pytest.mark.slow, pytest.mark.once]
+pytestmark = pytest.mark.slow
 N = 700
 
 

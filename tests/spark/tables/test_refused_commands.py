@@ -17,7 +17,7 @@ from rillet.spark.tables import senders  # noqa: E402
 from tests.judge import redis_binary, running_redis  # noqa: E402
 from tests.spark.tables.tables import write  # noqa: E402
 
-pytestmark = [pytest.mark.slow, pytest.mark.once]
+pytestmark = pytest.mark.slow
 WRITES = (b"DEL", b"HSET", b"HDEL", b"SET", b"RPUSH", b"ZADD", b"PEXPIRE", b"HINCRBY")
 
 

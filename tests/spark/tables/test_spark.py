@@ -114,7 +114,6 @@ def test_other_types_there_and_back(spark: SparkSession, place: dict[str, Any]) 
     assert [tuple(row) for row in table(spark, place, type="zset", keyPrefix="zset:").collect()] == [("k1", "v", 1.0)]
 
 
-@pytest.mark.flaky(reruns=3, reruns_delay=5)  # Spark gives a Python process fifteen seconds, too few under load
 def test_a_stream_is_enriched_and_counted_once(spark: SparkSession, place: dict[str, Any], tmp_path: Path) -> None:
     tiers = spark.createDataFrame([(n, f"tier {n}", n) for n in range(5)], "id int, name string, level int")
     written(tiers, place, type="hash", keyColumn="id", keyPrefix="tier:")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,17 +12,12 @@ import rillet
 from rillet.store import Store
 from tests.cluster import Cluster, running_cluster
 from tests.judge import Judge, redis_binary
-from tests.store.conftest import KINDS, ONCE, Frontend, _make
-
-
-def _parameters(kinds: tuple[str, ...]) -> list[Any]:
-    once = (*ONCE, "cluster")
-    return [pytest.param(kind, marks=pytest.mark.once if kind in once else ()) for kind in kinds]
+from tests.store.conftest import KINDS, Frontend, _make
 
 
 def only(*kinds: str) -> pytest.MarkDecorator:
     """Return a mark that runs a test with `frontend` or `store` for these kinds only."""
-    return pytest.mark.parametrize("frontend", _parameters(kinds), indirect=True)
+    return pytest.mark.parametrize("frontend", kinds, indirect=True)
 
 
 @pytest.fixture(scope="session")
@@ -45,7 +39,7 @@ def _connected(request: pytest.FixtureRequest, kind: str) -> Store:
     return store
 
 
-@pytest.fixture(params=_parameters((*KINDS, "resp3", "cluster")))
+@pytest.fixture(params=(*KINDS, "resp3", "cluster"))
 def frontend(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Frontend]:
     with ExitStack() as stack:
         if request.param in ("resp3", "cluster"):
