@@ -13,6 +13,7 @@ import signal
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any, TypeVar
@@ -46,6 +47,8 @@ class AtPlace(Undisturbed):
     cannot happen.
     """
 
+    kind: type[BaseException] = Interrupt
+
     def __init__(self, choose: Callable[[], int]) -> None:
         self._choose = choose
         self._left = 0
@@ -69,7 +72,7 @@ class AtPlace(Undisturbed):
             if self._left == 0:
                 sys.setprofile(None)
                 self.sent = True
-                raise Interrupt
+                raise self.kind
 
 
 class FromThread(Undisturbed):
@@ -148,6 +151,26 @@ class FromHandler(Undisturbed):
         signal.signal(signal.SIGALRM, self._before)
 
 
+def in_time(call: Callable[[], object], limit: float) -> None:
+    """Make a call in another thread; AssertionError if it does not end within `limit` seconds."""
+    problems: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            call()
+        except BaseException as error:
+            problems.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(limit)
+    if thread.is_alive():
+        frame = sys._current_frames()[thread.ident or 0]
+        raise AssertionError("a call hangs:\n" + "".join(traceback.format_stack(frame)))
+    for problem in problems:
+        raise problem
+
+
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
     """Do not print interrupts that come in a callback of the collector, where Python cannot raise them."""
@@ -159,4 +182,4 @@ def quiet() -> Iterator[None]:
         sys.unraisablehook = before
 
 
-__all__ = ["AtPlace", "FromHandler", "FromThread", "Interrupt", "Undisturbed", "quiet"]
+__all__ = ["AtPlace", "FromHandler", "FromThread", "Interrupt", "Undisturbed", "in_time", "quiet"]

@@ -14,30 +14,30 @@ import signal
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
 
 import pytest
+import redis
 
 import rillet
 from rillet.errors import StoreClosed
 from rillet.store import Store
 from tests.cluster import Cluster, running_cluster
 from tests.judge import redis_binary
-from tests.model.interrupts import AtPlace, Interrupt, quiet
+from tests.model.interrupts import AtPlace, Interrupt, in_time, quiet
 from tests.variants import by_speed
 
 pytestmark = [
-    pytest.mark.long,
     pytest.mark.skipif(sys.platform == "win32", reason="Unix sockets"),
     # Python closes the socket of an interrupted connect, and cannot raise an exception in a finalizer.
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 LIMIT = 20.0  # seconds after which a call hangs
-MOST = by_speed(400, 100, 4000)  # places of a call that are tried
+_REDIS_PY = str(Path(redis.__file__).parent)
+MOST = by_speed(60, 25, 400)  # places of a call that are tried
 
 
 class Place(NamedTuple):
@@ -136,7 +136,7 @@ def redis_py(store: Store) -> Callable[[], object]:
         with client.pipeline() as pipeline:
             pipeline.incr("{k}a")
             assert pipeline.execute() == [2]
-        assert client.blpop(["empty"], timeout=0.01) is None
+        assert client.blpop(["empty"], timeout=0.001) is None
 
     client = store.redis()
     return call
@@ -155,31 +155,15 @@ def redis_py_messages(store: Store) -> Callable[[], object]:
 
 
 class _Places(AtPlace):
-    """Places outside `logging`, whose locks redis-py and asyncio use as well (rillet.loggers)."""
+    """Places without those of locks that are not the store's: of `logging`, and of the events of redis-py's PubSub."""
 
     def _look(self, frame: FrameType, event: str, argument: Any) -> None:
-        if frame.f_code.co_filename != logging.__file__:
+        caller: FrameType | None = frame
+        while caller is not None and caller.f_code.co_filename == threading.__file__:
+            caller = caller.f_back
+        foreign = caller is not frame and caller is not None and caller.f_code.co_filename.startswith(_REDIS_PY)
+        if frame.f_code.co_filename != logging.__file__ and not foreign:
             super()._look(frame, event, argument)
-
-
-def in_time(call: Callable[[], object]) -> None:
-    """Make a call in another thread, which must end."""
-    problems: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            call()
-        except BaseException as error:
-            problems.append(error)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(LIMIT)
-    if thread.is_alive():
-        frame = sys._current_frames()[thread.ident or 0]
-        pytest.fail("a call hangs:\n" + "".join(traceback.format_stack(frame)))
-    for problem in problems:
-        raise problem
 
 
 def interrupted(at: int, call: Callable[[], object]) -> bool:
@@ -201,14 +185,14 @@ def places_of(call: Callable[[], object]) -> int:
 def check(place: Place, call: Callable[[], object], most: int = MOST) -> None:
     """Interrupt a call in its places; then it must not hang, and no client may be left."""
     call()
-    in_time(call)
+    in_time(call, LIMIT)
     gc.collect()
     before = place.clients()
     with quiet():
         step, at = max(places_of(call) // most, 1), 1
         while interrupted(at, call):
             at += step
-    in_time(call)
+    in_time(call, LIMIT)
     call()
     assert at > 1 or rillet.compiled()
     gc.collect()  # redis-py has cycles of references

@@ -134,7 +134,7 @@ class InProcessChannels:
     def _open(self) -> None:
         with self._transport.lock:
             self._session = self._transport.open_session(self._arrival)
-            self._transport.end_with(self, self._session, self._transport.end_lost, self._session)
+            self._transport.end_with(self, self._session, self._transport.end_lost, [self._session])
 
     @property
     def on_arrival(self) -> Callable[[], None] | None:

@@ -77,9 +77,10 @@ class ThreadSessions:
 
     def _new_session(self, thread: ReferenceType[Presence]) -> Session:
         """Open a session of a thread. The caller must hold the lock."""
+        wakener = ThreadWakener(self.engine)  # interpreted: an interrupt comes before there is a session
         session = self.engine.session()
         session.db = self.engine.databases[self.database]
-        session.on_wake = ThreadWakener(self.engine)
+        session.on_wake = wakener
         self._sessions[session] = thread
         return session
 
@@ -136,11 +137,12 @@ class ThreadSessions:
         """
         self._owners[session] = self._shield.when_freed(owner, end, *arguments)
 
-    def end_lost(self, session: Session) -> None:
-        """Close a session that has lost its owner."""
+    def end_lost(self, opened: list[Session]) -> None:
+        """Close the session that an owner opened and has lost, if it had opened one."""
         with self.lock:
-            self._end(session)
-            self.close_session(session)
+            for session in opened:
+                self._end(session)
+                self.close_session(session)
 
     def _end(self, session: Session) -> None:
         """Close a session."""
@@ -180,7 +182,7 @@ class ThreadSessions:
         return self._shield.run(step, *arguments)
 
     def _briefly(self, step: Callable[..., Result], *arguments: Any) -> Result:
-        """Run a step that executes no command, in the compiled build without a hand-over."""
+        """Run a step that executes no command and no interpreted code, in the compiled build without a hand-over."""
         return step(*arguments) if COMPILED_STEPS else self.shielded(step, *arguments)
 
 
@@ -191,11 +193,14 @@ class SeparateSession:
 
     def __init__(self, sessions: ThreadSessions) -> None:
         self._sessions = sessions
-        sessions._briefly(self._open, ref(sessions._thread.presence))
+        opened: list[Session] = []
+        lost = sessions._shield.when_freed(self, sessions.end_lost, opened)  # interpreted, so before there is a session
+        sessions._briefly(self._open, ref(sessions._thread.presence), opened, lost)
 
-    def _open(self, thread: ReferenceType[Presence]) -> None:
+    def _open(self, thread: ReferenceType[Presence], opened: list[Session], lost: ReferenceType[Any]) -> None:
         session = self._sessions._open_session(thread)
-        self._sessions.end_with(self, session, self._sessions.end_lost, session)
+        opened.append(session)
+        self._sessions._owners[session] = lost
         self.session = session
 
     def end(self) -> None:
