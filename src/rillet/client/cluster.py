@@ -56,9 +56,16 @@ class Topology:
         """Return the shard that owns the slot of a key; None if no shard does."""
         return self.owners[slot_of(key)]
 
-    def shards(self) -> list[Shard]:
-        """Return all shards that own slots, in the order of their first slot; O(slots)."""
-        return list(dict.fromkeys(owner for owner in self.owners if owner is not None))
+    def shards(self) -> dict[Shard, int]:
+        """Return all shards that own slots, each with its first slot, in this order; O(slots)."""
+        found: dict[Shard, int] = {}
+        previous = None
+        for slot, owner in enumerate(self.owners):
+            if owner is not previous:  # a hash for each slot would take ten times as long
+                previous = owner
+                if owner is not None:
+                    found.setdefault(owner, slot)
+        return found
 
     def nodes(self) -> Iterator[NodeAddress]:
         """Yield every node of the map, masters first."""

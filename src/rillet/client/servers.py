@@ -178,8 +178,7 @@ class Servers:
         if not self._seeds:
             yield self._reach(None)
             return
-        owners = self._map().owners
-        for slot in {owner: slot for slot, owner in enumerate(owners) if owner is not None}.values():
+        for slot in self._map().shards().values():
             yield self._reach(slot)
 
     @property

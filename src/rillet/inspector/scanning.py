@@ -12,7 +12,6 @@ SCAN may return a key twice while the server resizes its table. So streams and s
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,7 +19,7 @@ from rillet.errors import CommandError
 from rillet.store.encoding import decode
 from rillet.store.retries import patiently
 from rillet.store.store import Store
-from rillet.store.transports.cluster import ClusterTransport
+from rillet.store.transports.cluster import ClusterTransport, shards_of
 from rillet.store.transports.transport import Transport, check_ready, raised
 
 STEP = 100
@@ -62,12 +61,6 @@ class ScanSteps:
 def _reversed(cursor: int) -> float:
     """Return the share of a table before a cursor of SCAN."""
     return int(f"{cursor & (1 << 64) - 1:064b}"[::-1], 2) / 2**64
-
-
-def shards_of(store: Store) -> list[Callable[[list[bytes]], Any]]:
-    """Return a function for each master of a cluster that runs a command there; of a server, one."""
-    transport = store.transport
-    return transport.shards() if isinstance(transport, ClusterTransport) else [store.run]
 
 
 class StreamPass:
@@ -150,4 +143,4 @@ def _replies(store: Store, commands: list[list[bytes]]) -> list[Any]:
     return [None if isinstance(reply, CommandError) else reply for reply in replies]
 
 
-__all__ = ["LARGEST", "STEP", "STREAMS", "KeyPass", "ScanSteps", "StreamPass", "TypeFigures", "shards_of"]
+__all__ = ["LARGEST", "STEP", "STREAMS", "KeyPass", "ScanSteps", "StreamPass", "TypeFigures"]

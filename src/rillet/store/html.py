@@ -23,7 +23,7 @@ from rillet.errors import RilletError
 from rillet.store.encoding import decode, parse_id
 from rillet.store.entry import named
 from rillet.store.records import groups_of
-from rillet.store.transports.cluster import ClusterTransport
+from rillet.store.transports.cluster import shards_of
 from rillet.store.transports.transport import raised
 from rillet.types.stream.id import StreamID
 
@@ -70,11 +70,9 @@ def _store(store: Store) -> str:
 
 def _some_streams(store: Store) -> tuple[list[bytes], bool]:
     """Return the keys of some streams, and whether these are all."""
-    transport = store.transport
-    shards = transport.shards() if isinstance(transport, ClusterTransport) else [lambda argv: store.execute(*argv)]
     found: list[bytes] = []
     pages = 0
-    for run in shards:
+    for run in shards_of(store):
         cursor = b"0"
         while True:
             cursor, names = raised(run([b"SCAN", cursor, b"COUNT", b"%d" % _PAGE, b"TYPE", b"stream"]))

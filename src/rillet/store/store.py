@@ -62,7 +62,7 @@ from rillet.store.several import Positions, StreamLike
 from rillet.store.stats import PENDING, StoreStats, survey
 from rillet.store.stream import Stream
 from rillet.store.transaction import StoreTransaction
-from rillet.store.transports.cluster import ClusterTransport
+from rillet.store.transports.cluster import ClusterTransport, shards_of
 from rillet.store.transports.in_process import InProcessTransport
 from rillet.store.transports.transport import (
     NoConnection,
@@ -313,10 +313,9 @@ class Store(KeyCommands):
 
         A cluster yields the keys of each master in turn. As with SCAN, a key may occur twice while a server resizes.
         """
-        shards = self._transport.shards() if isinstance(self._transport, ClusterTransport) else [self.run]
         extra = [] if kind is None else [b"TYPE", encode_name(kind, "kind")]
         glob = [b"MATCH", encode_name(pattern, "pattern"), b"COUNT", b"1000"]
-        for run in shards:
+        for run in shards_of(self):
             cursor, more = b"0", True
             while more:
                 cursor, names = raised(run([b"SCAN", cursor, *glob, *extra]))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rillet import commands
 from rillet.client.connection import Connection
@@ -29,6 +29,9 @@ from rillet.store.transports.cluster_routing import (
 )
 from rillet.store.transports.server import ServerTransport
 from rillet.store.transports.transport import errors_among
+
+if TYPE_CHECKING:
+    from rillet.store.store import Store
 
 
 class ClusterTransport(ServerTransport):
@@ -120,4 +123,10 @@ class ClusterTransport(ServerTransport):
         return errors_among(replies)
 
 
-__all__ = ["ClusterTransport"]
+def shards_of(store: Store) -> list[Callable[[list[bytes]], Any]]:
+    """Return a function for each master of a cluster that runs a command there; for another store, one function."""
+    transport = store.transport
+    return transport.shards() if isinstance(transport, ClusterTransport) else [store.run]
+
+
+__all__ = ["ClusterTransport", "shards_of"]
