@@ -41,7 +41,6 @@ ABSENT = {
     "Store.redis": "a synchronous client: use redis_async",
     "Store.replace_transport": "part of how Store runs commands",
     "Store.replacement": "part of how Store runs commands",
-    "Store.workers": "the threads of the asyncio API itself",
     **{f"{name}.{view}": VIEW for name in ("Hash", "SortedSet") for view in ("keys", "items", "values")},
     "Subscription.after_fork": "the Store does this",
     "Subscription.connection": "part of how Subscription waits",

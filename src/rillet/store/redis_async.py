@@ -45,6 +45,7 @@ from rillet.store.redis_session import Ran, RedisSession
 from rillet.store.transports.cluster import ClusterTransport
 from rillet.store.transports.in_process import InProcessTransport
 from rillet.store.transports.server import AttachedTransport, ServerTransport
+from rillet.store.transports.task_threads import in_thread, in_thread_of
 from rillet.store.transports.transport import Transport
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ class EngineStream:
         self._closed = False
         # Replies that wait for a sync of the log, in order.
         self._unsynced: deque[Ran] = deque()
+        self._syncing: asyncio.Task[None] | None = None
         self._session = RedisSession(transport, self._wake)
 
     # -- the writer ----------------------------------------------------------------------------------
@@ -207,8 +209,9 @@ class EngineStream:
             ran = self._unsynced[0]
             try:
                 if not ran.settled:
-                    waiting = self.loop.run_in_executor(None, ran.log.wait, ran.position)
-                    waiting.add_done_callback(self._synced)
+                    syncing = in_thread_of(self._session.transport.disk, ran.log.wait, ran.position)
+                    self._syncing = self.loop.create_task(syncing)
+                    self._syncing.add_done_callback(self._synced)
                     return
                 self._buffer += ran.replies
                 self._unsynced.popleft()
@@ -217,7 +220,7 @@ class EngineStream:
                 self._unsynced.clear()
         self._finish_waiting()
 
-    def _synced(self, waited: asyncio.Future[None]) -> None:
+    def _synced(self, waited: asyncio.Task[None]) -> None:
         if not waited.cancelled():
             waited.exception()  # `settled` raises the same error
         if not self._closed:
@@ -263,7 +266,7 @@ class AsyncStoreConnection(Connection):
             try:
                 return await self._open_socket(there)
             except OSError:
-                await asyncio.get_running_loop().run_in_executor(None, find_owner, self._store)
+                await in_thread(find_owner, self._store)
             there = transport_of(self._store)
         if isinstance(there, Address):
             await self._open_socket(there)

@@ -14,7 +14,6 @@ directory has another way to continue: it attaches to the next owner, or becomes
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 from rillet.errors import CommandError, StoreError
 from rillet.real_time import monotonic
 from rillet.store.loop_timers import sleep
+from rillet.store.transports.task_threads import in_thread
 from rillet.store.transports.transport import NOT_READY, NotReady, Transport
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ async def patiently_async(store: Store, attempt: Callable[[Transport], Awaitable
         return await attempt(transport)
     except FAILURES as error:
         retries = Retries(patience)
-        transport = await asyncio.to_thread(store.replacement, transport, error, retries, commands)
+        transport = await in_thread(store.replacement, transport, error, retries, commands)
     return await again_async(store, attempt, commands, transport, retries, FAILURES)
 
 
@@ -111,7 +111,7 @@ async def again_async(store: Store, attempt: Callable[[Transport], Awaitable[Res
         try:
             return await attempt(transport)
         except failures as error:
-            transport = await asyncio.to_thread(store.replacement, transport, error, retries, commands)
+            transport = await in_thread(store.replacement, transport, error, retries, commands)
 
 
 __all__ = [

@@ -21,7 +21,6 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, overload
@@ -83,9 +82,6 @@ if TYPE_CHECKING:
 
     from rillet.opentelemetry import Instrumentation
 
-# The most threads for asyncio calls that need one: several commands in turn, a cluster, building a table.
-_MAX_WORKERS = 512
-_workers_guard = threading.Lock()
 Result = TypeVar("Result")
 
 
@@ -109,7 +105,6 @@ class Store(KeyCommands):
         except BaseException:
             backend.close()
             raise
-        self._workers: ThreadPoolExecutor | None = None
         self._loops: set[Prefetched] = set()  # the loops over messages()
         self._subscriptions: weakref.WeakSet[Subscription] = weakref.WeakSet()
         self._servers: list[StoreServer] = []
@@ -475,14 +470,6 @@ class Store(KeyCommands):
         engine = transport.engine
         return engine.aof is not None and engine.settings.appendfsync == "always"
 
-    def workers(self) -> ThreadPoolExecutor:
-        """Return the thread pool for asyncio calls that would block the event loop."""
-        with _workers_guard:
-            self._alive()
-            if self._workers is None:
-                self._workers = ThreadPoolExecutor(_MAX_WORKERS, thread_name_prefix="rillet-aio")
-            return self._workers
-
     @property
     def transport(self) -> Transport:
         """The transport to the engine."""
@@ -523,11 +510,7 @@ class Store(KeyCommands):
             subscription.close()
         for served in self._servers:
             served.close()
-        try:
-            backend.close()
-        finally:
-            if self._workers is not None:
-                self._workers.shutdown(wait=False)
+        backend.close()
         self._finalizer.detach()
         self._backend = None
 
@@ -540,7 +523,6 @@ class Store(KeyCommands):
         """In a forked child: stop using the parent's files and sockets."""
         if self._backend is not None:
             self._transport = self._backend.after_fork()
-            self._workers = None
             for prefetched in self._loops:
                 prefetched.clear()
             for subscription in list(self._subscriptions):
@@ -592,8 +574,6 @@ def _after_fork_in_parent() -> None:
 
 
 def _after_fork() -> None:
-    global _workers_guard
-    _workers_guard = threading.Lock()  # another thread of the parent may have held it
     _forks.clear()
     for store in list(_open_stores):
         store.after_fork()

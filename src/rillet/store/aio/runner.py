@@ -10,7 +10,6 @@ With `appendfsync="always"` a task is suspended until its change is on disk; one
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
@@ -31,6 +30,8 @@ from rillet.store.transports.async_cluster import AsyncClusterTransport
 from rillet.store.transports.cluster import ClusterTransport
 from rillet.store.transports.in_process import InProcessTransport
 from rillet.store.transports.server import ServerTransport
+from rillet.store.transports.shield import EngineThread
+from rillet.store.transports.task_threads import in_thread, in_thread_of
 from rillet.store.transports.transport import Transport, all_raised, raised
 from rillet.types.stream.id import StreamID
 
@@ -68,12 +69,16 @@ class AsyncRunner:
             return raised(await self._execute(transport, argv))
         except FAILURES_OF_ONE as error:
             retries = Retries(patience)
-            transport = await asyncio.to_thread(store.replacement, transport, error, retries, [argv])
+            transport = await in_thread(store.replacement, transport, error, retries, [argv])
 
         async def attempt(other: Transport) -> Any:
             return raised(await self._execute(other, argv))
 
         return await again_async(store, attempt, [argv], transport, retries, FAILURES_OF_ONE)
+
+    async def in_thread(self, function: Callable[P, Result], *args: P.args, **kwargs: P.kwargs) -> Result:
+        """Run a function in a thread; a cancelled task does not stop it."""
+        return await in_thread(function, *args, **kwargs)
 
     @property
     def _loops(self) -> set[Prefetched]:
@@ -104,19 +109,14 @@ class AsyncRunner:
             return transport.execute_async(argv)
         if isinstance(transport, ServerTransport):
             return transport.for_loop().execute(argv)
-        return self.in_thread(transport.execute, argv)
+        return in_thread(transport.execute, argv)
 
     def _execute_many(self, transport: Transport, commands: Sequence[list[bytes]]) -> Awaitable[list[Any]]:
         if isinstance(transport, InProcessTransport):
             return transport.execute_many_async(commands)
         if isinstance(transport, ServerTransport):
             return transport.for_loop().execute_many(commands)
-        return self.in_thread(transport.execute_many, commands)
-
-    async def in_thread(self, function: Callable[P, Result], *args: P.args, **kwargs: P.kwargs) -> Result:
-        """Run a function in a worker thread of the store; a cancelled task does not stop it."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self.synchronous.workers(), lambda: function(*args, **kwargs))
+        return in_thread(transport.execute_many, commands)
 
     # -- keys ------------------------------------------------------------------------------------------
 
@@ -180,7 +180,7 @@ class AsyncRunner:
         """Subscribe to channels, to globs of channel names, and to shard channels; see AsyncSubscription."""
         store = self.synchronous
         if store.may_wait:
-            plain = await self.in_thread(store.subscribe, *channels, patterns=patterns, shards=shards)
+            plain = await in_thread(store.subscribe, *channels, patterns=patterns, shards=shards)
         else:
             plain = store.subscribe(*channels, patterns=patterns, shards=shards)
         return AsyncSubscription(self, plain)
@@ -189,12 +189,12 @@ class AsyncRunner:
 
     async def save(self, path: str | os.PathLike[str] | None = None) -> Path:
         """Write a snapshot of all data to an RDB file; see Store.save. A worker thread writes it."""
-        return await self.in_thread(self.synchronous.save, path)
+        return await in_thread(self.synchronous.save, path)
 
     async def serve(self, port: int = 0, *, host: str = "127.0.0.1",
                     unix: str | os.PathLike[str] | None = None) -> StoreServer:  # fmt: skip
         """Serve this store on a socket, in a thread; see Store.serve. Close the result with its `close`."""
-        return await self.in_thread(self.synchronous.serve, port, host=host, unix=unix)
+        return await in_thread(self.synchronous.serve, port, host=host, unix=unix)
 
     def redis_async(self, **options: Any) -> AsyncRedis:
         """Return a redis.asyncio client for this store; see Store.redis_async."""
@@ -234,7 +234,7 @@ class AsyncRunner:
 
     async def close(self) -> None:
         """Write the unwritten part of the log and release the directory; later calls raise StoreClosed."""
-        await asyncio.to_thread(self.synchronous.close)
+        await in_thread_of(EngineThread(), self.synchronous.close)
 
     async def __aenter__(self) -> Self:
         return self

@@ -13,6 +13,7 @@ from rillet.errors import StoreClosed
 from rillet.store.channels import ChannelConnection, ChannelMessage, InProcessChannels, Names, Subscription
 from rillet.store.durations import Seconds, seconds_in
 from rillet.store.loop_timers import time_limit
+from rillet.store.transports.task_threads import in_thread
 from rillet.store.transports.transport import NoConnection
 from rillet.store.transports.wakeners import waker
 
@@ -31,7 +32,7 @@ class AsyncSubscription:
     async def _call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         if not self.store.synchronous.may_wait:
             return function(*args, **kwargs)
-        return await self.store.in_thread(function, *args, **kwargs)
+        return await in_thread(function, *args, **kwargs)
 
     async def add(self, *channels: str | bytes, patterns: Names = (), shards: Names = ()) -> None:
         """Subscribe to more channels or patterns; see Subscription.add."""

@@ -23,6 +23,7 @@ from rillet.store.delivery import DeliveryOptions, End
 from rillet.store.follow.change_log import ChangeLog, LogRecord
 from rillet.store.follow.stream_reader import StreamLost, StreamReader
 from rillet.store.loop_timers import time_limit
+from rillet.store.transports.task_threads import in_thread
 
 _RECORDS = 64  # that a consumer takes at once
 _TURN = 0.25  # seconds until a waiting consumer looks at its `stop` again
@@ -174,7 +175,7 @@ class AsyncChanges(_Changes, AsyncIterator[Change]):
                 return change
             if consumer.has_news:
                 if consumer.may_wait:
-                    await asyncio.to_thread(consumer.poll)
+                    await in_thread(consumer.poll)
                 else:
                     consumer.poll()
                 continue

@@ -6,7 +6,6 @@ server, the state of its link, the changes, and methods that wait.
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import time
 from collections.abc import Iterator
@@ -39,6 +38,7 @@ from rillet.store.loop_timers import sleep
 from rillet.store.memory_host import MemoryHost
 from rillet.store.store import Store
 from rillet.store.transports.in_process import InProcessTransport
+from rillet.store.transports.task_threads import in_thread
 
 if TYPE_CHECKING:
     from typing import Self
@@ -316,7 +316,7 @@ class AsyncReplica(AsyncStore):
         replica, end = self.synchronous, _deadline(timeout)
         while True:
             await self._wait(lambda: replica.connected and replica._link.synced.is_set(), "the server", _left(end))
-            there = await asyncio.to_thread(replica._server_position, end)
+            there = await in_thread(replica._server_position, end)
             await self._wait(functools.partial(replica._may_contain, there), _named(there), _left(end))
             if replica._contains(there):
                 return replica.position

@@ -32,6 +32,7 @@ from rillet.runtime.registry import TABLE
 from rillet.store.loop_timers import LoopTimer, call_later, time_limit
 from rillet.store.transports.async_cancellation import Cancellations
 from rillet.store.transports.async_connection import AsyncConnection, NeverSent, connected
+from rillet.store.transports.task_threads import in_thread
 from rillet.store.transports.undelivered import Steps, Undelivered, takes, takes_any
 
 _ASKING = pack_command([b"ASKING"])
@@ -97,7 +98,7 @@ class AsyncServerTransport:
         try:
             async with self._connecting, time_limit(self._timeout):
                 # Sentinels are asked in another thread; any other address is there at once.
-                address = await self._loop.run_in_executor(None, self._address) if self._asks else self._address()
+                address = await in_thread(self._address) if self._asks else self._address()
                 connection = await connected(address, self._loop, self._timeout)
                 try:
                     await connection.introduced()

@@ -30,7 +30,6 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 from weakref import ref
 
@@ -44,7 +43,8 @@ from rillet.runtime.session import Session
 from rillet.store.allowed_commands import changes_connection
 from rillet.store.transports.in_process_pages import InProcessPages
 from rillet.store.transports.lock import has_turn
-from rillet.store.transports.shield import steady_names
+from rillet.store.transports.shield import EngineThread, steady_names
+from rillet.store.transports.task_threads import in_thread_of
 from rillet.store.transports.thread_sessions import SeparateSession, ThreadSessions
 from rillet.store.transports.transport import errors_among, only_reads
 from rillet.store.transports.undelivered import Undelivered, continues, executed, put_back_all
@@ -65,8 +65,7 @@ class InProcessTransport(ThreadSessions):
         super().__init__(engine, lock)
         self.undelivered = Undelivered()
         self._steady = steady_names()
-        self._disk: ThreadPoolExecutor | None = None
-        self._syncing: Future[None] | None = None
+        self.disk = EngineThread()  # syncs the log for tasks
 
     # -- interrupted calls -----------------------------------------------------------------------------
 
@@ -546,16 +545,10 @@ class InProcessTransport(ThreadSessions):
         return raw
 
     async def _settled(self, log: Any, position: int) -> None:
-        """Wait until the log is synced past the offset. One thread syncs for all tasks of all event loops."""
+        """Wait until the log is synced past the offset. One thread waits for all tasks."""
         while not log.settled(position):
-            syncing = self._syncing
-            if syncing is None or syncing.done():
-                with self.lock:
-                    if self._disk is None:
-                        self._disk = ThreadPoolExecutor(1, "rillet-disk")
-                syncing = self._syncing = self._disk.submit(log.wait, log.size)
             with contextlib.suppress(Misconf):
-                await asyncio.shield(asyncio.wrap_future(syncing))
+                await in_thread_of(self.disk, log.wait, position)
 
     # -- closing ---------------------------------------------------------------------------------------
 
@@ -563,7 +556,6 @@ class InProcessTransport(ThreadSessions):
         """In a forked child with a copy of the engine: use a new lock, and forget the parent's other threads."""
         self.lock = lock
         self.undelivered.after_fork()
-        self._disk = self._syncing = None
         self.forget_dead_threads()  # the session of a thread that ended would still receive entries
 
     def close(self) -> None:
@@ -577,8 +569,7 @@ class InProcessTransport(ThreadSessions):
                 self.close_session(session)
                 session.on_wake()
         self._shield.stop()
-        if self._disk is not None:
-            self._disk.shutdown(wait=False)
+        self.disk.stop()
 
 
 def _for_each(replies: list[Any], count: int) -> list[Any]:
