@@ -151,14 +151,10 @@ def transport_of(store: Store) -> InProcessTransport | Address:
     Raise ConnectionRefusedError if the store is closed.
     """
     transport = store.transport
-    if isinstance(transport, InProcessTransport):
-        if transport.closed:
-            raise ConnectionRefusedError("the store is closed")
-        return transport
-    assert isinstance(transport, AttachedTransport)
+    assert isinstance(transport, (InProcessTransport, AttachedTransport))
     if transport.closed:
         raise ConnectionRefusedError("the store is closed")
-    return transport.options.server
+    return transport if isinstance(transport, InProcessTransport) else transport.options.server
 
 
 def find_owner(store: Store) -> None:

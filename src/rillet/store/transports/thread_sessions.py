@@ -26,7 +26,7 @@ Result = TypeVar("Result")
 
 
 class _State:
-    """What a thread has: its session, whether one of its calls is under way, and whether it runs encoded commands."""
+    """A thread's session, whether one of its calls is under way, and whether it runs encoded commands."""
 
     __slots__ = ("apart", "busy", "draining", "of_tasks", "session")
 
@@ -106,6 +106,7 @@ class ThreadSessions:
         return self.session()
 
     def forget_dead_threads(self) -> None:
+        """Close the sessions of threads that have ended. The caller must hold the lock. O(threads)"""
         for session, thread in list(self._sessions.items()):
             if thread() is None:
                 self._end(session)
