@@ -13,7 +13,7 @@ SOURCES  := $(shell find src/rillet -name '*.py' -o -name '*.pxd' -o -type d ! -
 interpreted = PYTHONPATH="$(CURDIR)/src" RILLET_EXPECT=interpreted RILLET_NO_CYTHON=1
 compiled    = PYTHONPATH="$(CURDIR)/$(COMPILED)" RILLET_EXPECT=compiled \
               JAVA_HOME="$$(cat $(VENV)/java-home)" PYSPARK_PYTHON="$(CURDIR)/$(BIN)/python"
-pytest      = $(BIN)/python -m pytest --timeout=300 -q $(ARGS)
+pytest      = $(BIN)/python -m pytest --timeout=600 -q $(ARGS)
 # A worker for each core; one that has no tests left takes some of another. WORKERS=0 is one process.
 WORKERS     = auto
 spread      = -n $(WORKERS) --dist worksteal
@@ -37,7 +37,7 @@ help:
 	@echo 'make inspect    the inspector, a web page, on the flights of the demo; ARGS="--write" allows actions'
 	@echo 'make serve      a server on port 6379; another: make serve ARGS="--port 7000 --appendonly yes"'
 	@echo 'make test       everything on the compiled build, and a part interpreted (src)'
-	@echo 'make test-fast  what takes seconds, interpreted; one file: make test-fast ARGS=tests/structs'
+	@echo 'make test-fast  a minute, interpreted; one folder: make test-fast ARGS=tests/structs'
 	@echo 'make test-long  fuzzers, kills and crash points for 30 minutes: MINUTES=480 for a night'
 	@echo 'make test-frameworks  rq, celery, BullMQ and more, unmodified, on rillet; in an environment of their own'
 	@echo 'make bench      speed against redis-server, as ratios: a table, and JSON in build/'

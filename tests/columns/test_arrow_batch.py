@@ -45,6 +45,7 @@ REJECTED = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("type_", "kind"), KINDS, ids=str)
 def test_every_supported_type_has_a_kind(type_: Any, kind: int) -> None:
     assert kind_of(type_) == kind
@@ -86,6 +87,7 @@ def test_metadata_that_names_no_text_is_ignored() -> None:
     assert decode(reply([(1, 2, [(b"n", b"value")])]), schema).to_pylist() == [{"n": "value"}]
 
 
+@pytest.mark.slow
 @given(ENTRIES)
 def test_large_strings_and_plain_ones_hold_the_same(entries: list[Entry]) -> None:
     fields = [("user", pa.string(), pa.large_string()), ("n", pa.binary(), pa.large_binary())]
@@ -95,6 +97,7 @@ def test_large_strings_and_plain_ones_hold_the_same(entries: list[Entry]) -> Non
     assert [column.type for column in large.columns] == [type_ for _, _, type_ in fields]
 
 
+@pytest.mark.slow
 @given(ENTRIES, st.integers(0, 6))
 def test_a_batch_leaves_out_the_entry_that_has_not_arrived(entries: list[Entry], cut: int) -> None:
     rows = rows_for(DEFAULT, b"events")

@@ -55,6 +55,7 @@ def test_a_seed_and_a_case_name_an_input(target: str) -> None:
     assert fuzz_columns.describe(3, case).startswith(target)
 
 
+@pytest.mark.slow
 def test_half_of_the_inputs_get_past_the_first_check() -> None:
     """Input that is always rejected at its first byte reaches no code."""
     ends: list[str] = []

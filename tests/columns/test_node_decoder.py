@@ -55,6 +55,7 @@ def table(
     return pa.Table.from_batches(batches, schema)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(ENTRIES, st.sampled_from([DEFAULT, TYPED]), st.integers(1, 4))
 def test_nodes_and_replies_give_the_same_columns(entries: list[Entry], schema: Any, max_rows: int) -> None:
@@ -63,6 +64,7 @@ def test_nodes_and_replies_give_the_same_columns(entries: list[Entry], schema: A
     assert as_rows(from_nodes) == as_rows(decode(reply(entries), schema))
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(ENTRIES, st.data())
 def test_a_range_excludes_its_start_and_deleted_entries(entries: list[Entry], data: st.DataObject) -> None:
@@ -86,6 +88,7 @@ def test_nodes_as_bytes_give_the_rows_of_the_stream(entries: list[Entry]) -> Non
     assert table(nodes_of(shipped), DEFAULT).equals(table(stream, DEFAULT))
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(ENTRIES.filter(len), st.data())
 def test_corrupt_nodes_are_rejected_or_decoded(entries: list[Entry], data: st.DataObject) -> None:
@@ -107,6 +110,7 @@ def test_a_key_that_is_not_an_id_is_corrupt() -> None:
         nodes_of([(b"short", b"")])
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=60)
 @given(mixed(), st.sampled_from(MODES), st.integers(1, 9))
 def test_nodes_and_replies_have_the_same_bad_values(entries: list[Entry], mode: str, node_max_entries: int) -> None:
@@ -126,6 +130,7 @@ def test_nodes_and_replies_have_the_same_bad_values(entries: list[Entry], mode: 
         assert record_batch(rows, modes.SCHEMA).to_pylist() == expected
 
 
+@pytest.mark.slow
 def test_a_batch_ends_when_the_names_in_its_map_reach_the_limit() -> None:
     """A node holds its names once, and the map repeats them in every row: 4 KB of names make 50 MB of rows."""
     stream = filled([(1, n, [(b"n" * 4000, b"")]) for n in range(1, 12_500)], node_max_entries=0, node_max_bytes=0)
@@ -218,6 +223,7 @@ def test_every_wrong_element_is_corrupt(at: int, item: int | bytes, message: str
         read_node(node_of(*items))
 
 
+@pytest.mark.slow
 def test_a_node_that_is_cut_at_any_byte_is_corrupt() -> None:
     items: list[int | bytes] = [
         2,
@@ -292,6 +298,7 @@ def test_a_batch_is_full_at_its_limits_and_loses_nothing(max_rows: int, max_byte
     assert result + record_batch(rows, NUMBERED).column(0).to_pylist() == list(range(1, 60))
 
 
+@pytest.mark.slow
 @given(ENTRIES, st.data())
 def test_a_decoder_made_after_its_last_id_continues(entries: list[Entry], data: st.DataObject) -> None:
     entries = rising(entries)
@@ -326,6 +333,7 @@ def test_entries_with_the_masters_fields_are_read_with_deletions_between(
     assert table(stream, schema, max_rows=1 << 20, exact=False).to_pylist() == expected
 
 
+@pytest.mark.slow
 @given(ENTRIES, st.integers(1, 5))
 def test_entries_trimmed_from_the_head_are_gone(entries: list[Entry], length: int) -> None:
     entries = rising(entries)

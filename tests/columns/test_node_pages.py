@@ -54,6 +54,7 @@ def paged(replies: bytes, schema: Any, pieces: list[int], count: int = 1, max_ro
     return pa.Table.from_batches(batches, schema), heads
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=50)
 @given(ENTRIES, ENTRIES, st.sampled_from([DEFAULT, TYPED]), st.lists(st.integers(1, 50), max_size=40))
 def test_pages_in_pieces_give_the_rows_of_the_stream(
@@ -65,6 +66,7 @@ def test_pages_in_pieces_give_the_rows_of_the_stream(
     assert heads == [((7, 8), None), (None, (1, 2))]
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=50)
 @given(ENTRIES.filter(len), st.data())
 def test_pages_of_corrupt_nodes_are_rejected_or_decoded(entries: list[Entry], data: st.DataObject) -> None:
@@ -98,6 +100,7 @@ def test_an_error_reply_raises_its_text() -> None:
 ENTRIES_OF_A_PAGE: list[Entry] = [(n, 0, [(b"n", b"%d" % n), (b"user", b"\r\n$3\r\n")]) for n in range(1, 8)]
 
 
+@pytest.mark.slow
 def test_a_page_that_is_split_at_any_byte_is_the_whole_page() -> None:
     stream = filled(ENTRIES_OF_A_PAGE)
     data = page(stream, b"7-0", b"1-0")

@@ -74,6 +74,7 @@ def as_rows(table: Any) -> list[dict[str, Any]]:
     return [{name: "NaN" if value != value else value for name, value in row.items()} for row in rows]
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(ENTRIES, st.lists(st.integers(1, 60), max_size=30), st.integers(1, 5))
 def test_default_columns_equal_the_model(entries: list[Entry], pieces: list[int], max_rows: int) -> None:
@@ -81,6 +82,7 @@ def test_default_columns_equal_the_model(entries: list[Entry], pieces: list[int]
     assert as_rows(table) == expected_default(b"events", entries)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(ENTRIES)
 def test_typed_columns_take_the_last_field_of_their_name(entries: list[Entry]) -> None:
@@ -293,6 +295,7 @@ def test_a_reply_that_is_not_xranges_is_a_protocol_error(data: bytes) -> None:
         decode(data + b"\r\n" * 4, DEFAULT)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(ENTRIES, st.data())
 def test_mutated_replies_never_read_outside(entries: list[Entry], data: st.DataObject) -> None:
@@ -361,6 +364,7 @@ def test_a_reply_in_equal_pieces_is_the_whole_reply(schema: Any, size: int) -> N
     assert as_rows(decode(data, schema, [size] * len(data))) == as_rows(decode(data, schema))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("schema", [DEFAULT, TYPED], ids=["default", "typed"])
 def test_a_reply_that_is_split_at_any_byte_is_the_whole_reply(schema: Any) -> None:
     data = reply(SAMPLE)
@@ -369,6 +373,7 @@ def test_a_reply_that_is_split_at_any_byte_is_the_whole_reply(schema: Any) -> No
         assert as_rows(decode(data, schema, [split])) == whole, split
 
 
+@pytest.mark.slow
 def test_two_replies_that_are_split_at_any_byte_are_two_replies() -> None:
     data = reply(SAMPLE[:2]) + reply(SAMPLE[2:])
     for split in range(len(data) + 1):
@@ -384,6 +389,7 @@ def test_two_replies_that_are_split_at_any_byte_are_two_replies() -> None:
         assert as_rows(pa.Table.from_batches([record_batch(rows, DEFAULT)])) == expected_default(b"events", SAMPLE)
 
 
+@pytest.mark.slow
 def test_every_prefix_of_a_reply_waits_for_more() -> None:
     data = reply(SAMPLE)
     for size in range(len(data)):

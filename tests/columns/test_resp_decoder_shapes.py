@@ -57,6 +57,7 @@ def outcome(data: bytes, schema: Any, pieces: list[int], learning: bool) -> tupl
     return as_rows(pa.Table.from_batches([batch])), f"{end} {decoder.last_ms}-{decoder.last_seq}"
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(alike(), PIECES, st.integers(1, 5))
 def test_entries_with_the_same_fields_equal_the_model(entries: list[Entry], pieces: list[int], max_rows: int) -> None:
@@ -64,6 +65,7 @@ def test_entries_with_the_same_fields_equal_the_model(entries: list[Entry], piec
     assert as_rows(table) == expected_default(b"events", entries)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(alike(), PIECES, st.sampled_from([DEFAULT, TYPED, pa.schema([("n", pa.int64())]), pa.schema([])]))
 def test_decoding_by_shape_equals_decoding_by_names(entries: list[Entry], pieces: list[int], schema: Any) -> None:
@@ -71,6 +73,7 @@ def test_decoding_by_shape_equals_decoding_by_names(entries: list[Entry], pieces
     assert outcome(data, schema, pieces, True) == outcome(data, schema, [], False)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(alike(), PIECES, st.sampled_from([DEFAULT, TYPED]), st.data())
 def test_damaged_bytes_have_the_same_outcome_by_shape_and_by_names(
@@ -251,6 +254,7 @@ def test_shapes_beyond_the_remembered_ones_are_decoded_by_names(count: int) -> N
     assert as_rows(decode(reply(entries), DEFAULT)) == expected_default(b"events", entries)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fields", [1, 2, 63, 64, 65, 128, 300])
 def test_entries_of_many_fields_are_decoded_by_shape_or_by_names(fields: int) -> None:
     entries: list[Entry] = [(n, 0, [(b"f%d" % i, b"%d" % (i * n)) for i in range(fields)]) for n in (1, 2, 3)]

@@ -271,6 +271,7 @@ def test_discovered_fields_are_null_in_the_rows_before(feed: Any) -> None:
     assert result == [["1", "3", None, None], [None, "2", None, None], [None, None, None, "\ufffd"]]
 
 
+@pytest.mark.slow
 @FEEDS
 def test_too_many_discovered_fields_are_an_error(feed: Any) -> None:
     rows = RowBuilder(b"k")

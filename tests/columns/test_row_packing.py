@@ -197,6 +197,7 @@ ROUND_TRIPS: list[tuple[Any, st.SearchStrategy[Any]]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("type_", "cells"), ROUND_TRIPS, ids=lambda value: str(value)[:20])
 @given(data=st.data())
 def test_values_that_are_written_are_read_back_by_the_same_type(
@@ -212,6 +213,7 @@ def test_values_that_are_written_are_read_back_by_the_same_type(
     assert batch.column(1).to_pylist() == ["x"] * len(array)
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.dictionaries(st.text(max_size=6), st.text(max_size=12), min_size=1, max_size=6), min_size=1, max_size=15

@@ -127,6 +127,7 @@ def test_regular_expressions(pattern: bytes, text: bytes, found: bool) -> None:
     assert compile_regex(pattern).matches(text) is found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("pattern", "message"),
     [

@@ -115,6 +115,7 @@ def sent(argv: list[bytes], chance: random.Random) -> bytes:
     return data
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("log", ["none", "log", "log with timestamps"])
 @pytest.mark.parametrize("seed", range(8))
 def test_a_batch_of_commands_has_the_effects_of_the_single_commands(seed: int, log: str) -> None:
@@ -190,6 +191,7 @@ def test_a_blocked_client_is_served_between_two_commands() -> None:
     assert side.engine.databases[0].peek(b"s").length == 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("state", [[b"MULTI"], [b"CLIENT", b"REPLY", b"OFF"]])
 def test_a_session_in_multi_or_with_replies_off_does_not_use_the_fast_path(state: list[bytes]) -> None:
     side = Side()

@@ -39,6 +39,7 @@ def filled(**settings: Any) -> Bench:
 # -- replies ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("resp", [2, 3])
 @pytest.mark.parametrize("key", ["small", "large", "nothing"])
 @pytest.mark.parametrize("count", [None, 0, 1, 4, 9, 70, 1000, -1, -7, -2500])
@@ -196,6 +197,7 @@ def values_of(run: Callable[..., object]) -> list[object]:
     return [run("DEBUG", "DIGEST-VALUE", *keys), *(run("OBJECT", "ENCODING", key) for key in keys)]
 
 
+@pytest.mark.slow
 def test_a_log_restores_the_values(tmp_path: Path) -> None:
     with Opened(tmp_path) as opened:
         opened.engine.settings.set_text("enable-debug-command", "yes")
@@ -207,6 +209,7 @@ def test_a_log_restores_the_values(tmp_path: Path) -> None:
         opened.engine.check()
 
 
+@pytest.mark.slow
 @needs_redis
 @pytest.mark.parametrize("compat", ["7.0", "newest"])
 def test_files_go_to_redis_and_back(tmp_path: Path, compat: str) -> None:

@@ -31,6 +31,7 @@ def lines(bench: Bench, *words: bytes | str | int) -> int:
     return count
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(rillet.compiled(), reason="compiled functions execute no lines of Python")
 @pytest.mark.parametrize("prefix", [b"", b"*", b"x*"])
 def test_a_pattern_of_60_000_bytes_costs_no_more_than_one_of_600(prefix: bytes) -> None:

@@ -125,6 +125,7 @@ def sides(compat: str, log: bool, **settings: object) -> tuple[Side, Side, Side]
     return three[0], three[1], three[2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", SETTINGS)
 @pytest.mark.parametrize(("compat", "log"), [("7.0", True), ("newest", False), ("newest", True), ("valkey", True)])
 def test_values_at_rest_change_as_objects_do(compat: str, log: bool, settings: dict[str, int]) -> None:

@@ -516,6 +516,7 @@ def test_the_greatest_min_idle_time_does_not_overflow() -> None:
 # -- the last entry ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compat", ["7.4", "newest", "valkey"])
 def test_a_client_that_waits_for_the_last_entry_gets_only_the_last_one(compat: str) -> None:
     """If the stream is empty, the client blocks, and then gets only the last of the added entries."""

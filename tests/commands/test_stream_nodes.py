@@ -82,6 +82,7 @@ def change(bench: Bench, chance: random.Random) -> None:
         bench("DEBUG", "RELOAD")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_pages_ranks_and_positions_agree_with_xrange_after_random_changes(seed: int) -> None:
     chance = random.Random(seed)
@@ -132,6 +133,7 @@ def test_a_page_has_at_least_count_entries_and_the_start_of_the_next_page() -> N
     assert bench("RILLET.XRANK", "s", "4", "5", "-", "+") == [2, 3, 0, 38]
 
 
+@pytest.mark.slow
 def test_the_size_of_a_reply_is_bounded_whatever_the_count(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench()
     for number in range(1, 6):

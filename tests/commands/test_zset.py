@@ -143,6 +143,7 @@ def _pairs(flat: list[bytes]) -> list[tuple[bytes, bytes]]:
     return list(zip(flat[::2], flat[1::2], strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", ENCODED)
 def test_random_members_are_distinct_unless_the_count_is_negative(key: str) -> None:
     random.seed(4)

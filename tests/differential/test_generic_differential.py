@@ -162,6 +162,7 @@ def run(pair: Pair, seed: int, steps: int) -> None:
             pair.local.engine.check()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_replies_are_equal(pair: Pair, seed: int) -> None:
     run(pair, seed, STEPS)

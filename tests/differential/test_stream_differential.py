@@ -133,6 +133,7 @@ def compare_state(local: Local, redis: Redis, context: str) -> None:
         assert blank[0] == blank[1], f"{context}\nDUMP {key!r}\nours   {blank[0]!r}\ntheirs {blank[1]!r}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(SHORT, SEEDS, FIRST_SEED))
 @pytest.mark.parametrize("compat", PEERS)
 def test_replies_and_state_are_the_server_s(peer_of: Callable[[str], Judge], compat: str, seed: int) -> None:
@@ -215,6 +216,7 @@ def test_corners_that_were_found(peer_of: Callable[[str], Judge], compat: str, c
                 engine.check()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compat", PEERS)
 def test_nodes_at_exactly_the_limit(peer_of: Callable[[str], Judge], compat: str) -> None:
     """Whether a second entry still fits is decided at the same byte, for every size of both."""
@@ -235,6 +237,7 @@ def test_nodes_at_exactly_the_limit(peer_of: Callable[[str], Judge], compat: str
     assert {read(reply)[3] for reply in ours[2::3]} == {1, 2}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compat", PEERS)
 def test_a_node_of_more_elements_than_its_header_can_count(peer_of: Callable[[str], Judge], compat: str) -> None:
     """A listpack counts to 65,534; beyond, everything is found by walking it."""

@@ -295,12 +295,14 @@ def run(kind: Kind, redis: Redis, compat: str, seed: int, steps: int) -> None:
     pair.compare(f"seed {seed}, the end")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("name", KINDS)
 def test_replies_and_values_are_equal(peer: tuple[Redis, str], name: str, seed: int) -> None:
     run(KINDS[name], *peer, seed, STEPS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("name", ["hashes", "zsets", "arrays"])
 def test_payloads_are_taken_by_the_other_side(peer: tuple[Redis, str], name: str, seed: int) -> None:
@@ -323,6 +325,7 @@ def test_payloads_are_taken_by_the_other_side(peer: tuple[Redis, str], name: str
                 pair.compare(f"seed {seed}, step {step}, RESTORE of {key!r}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(1, 2, 300))
 @pytest.mark.parametrize(
     ("name", "least"),

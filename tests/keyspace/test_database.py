@@ -65,6 +65,7 @@ def test_a_new_value_loses_the_expiry_unless_it_is_kept() -> None:
     assert one.get_expire(b"k") == -1
 
 
+@pytest.mark.slow
 def test_live_keys_skip_gaps_and_expired_keys() -> None:
     one = database()
     names = [b"key:%d" % n for n in range(5000)]
@@ -150,6 +151,7 @@ def whole_scan(one: Database, count: int) -> list[bytes]:
     return found
 
 
+@pytest.mark.slow
 @given(st.integers(1, 40), st.integers(0, 200), st.randoms(use_true_random=False))
 @settings(max_examples=by_speed(30, 15, 40))
 def test_a_scan_returns_every_permanent_key(count: int, size: int, chooser: random.Random) -> None:
@@ -215,7 +217,7 @@ class Walks(RuleBasedStateMachine):
         self.one.check()
 
 
-TestWalks = Walks.TestCase
+TestWalks = pytest.mark.slow(Walks.TestCase)
 
 
 def test_an_expired_key_is_missing_but_stays_while_it_may_not_be_deleted() -> None:

@@ -95,6 +95,7 @@ def test_a_value_that_grew_stays_awake_and_frees_its_bytes() -> None:
     one.check()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [0, 1, 10])
 def test_the_oldest_values_rest_first(limit: int) -> None:
     one = database(limit)
@@ -137,6 +138,7 @@ def test_a_created_value_rests_even_if_others_may_stay_awake() -> None:
     assert one.keys.arena.dead == 0  # the bytes extend the newest item
 
 
+@pytest.mark.slow
 def test_the_walk_finds_values_that_became_small() -> None:
     one = database()
     for number in range(600):
@@ -157,6 +159,7 @@ def test_the_walk_finds_values_that_became_small() -> None:
     one.check()
 
 
+@pytest.mark.slow
 def test_the_walk_frees_the_lists_of_objects_that_rest() -> None:
     one, count = database(), by_speed(9000, 3000)
     for number in range(count):
@@ -224,6 +227,7 @@ def filled(count: int = VALUES_OF_A_TYPE) -> Local:
     return local
 
 
+@pytest.mark.slow
 def test_few_values_stay_awake() -> None:
     local = filled()
     one = local.session.db
@@ -241,6 +245,7 @@ READS = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_reads_of_any_type_wake_nothing() -> None:
     local = filled(20)
     one = local.session.db

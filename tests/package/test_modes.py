@@ -16,8 +16,6 @@ import rillet
 from rillet import _cython
 from rillet._compiled import COMPILED, PLAIN, TYPED, by_speed
 
-pytestmark = pytest.mark.both
-
 ROOT = Path(__file__).resolve().parents[2]
 SRC = ROOT / "src" / "rillet"
 LOADED = Path(rillet.__file__).parent
@@ -88,6 +86,7 @@ def built_extensions(folder: Path) -> set[str]:
     return found - {"_cyutility"}  # Cython's utility code
 
 
+@pytest.mark.slow
 def test_typed_modules_are_those_that_import_the_shim() -> None:
     assert sorted(TYPED) == sorted(typed_sources())
 
@@ -107,6 +106,7 @@ def test_there_is_no_second_implementation() -> None:
     assert foreign == []
 
 
+@pytest.mark.both
 def test_built_extensions_are_the_listed_ones() -> None:
     built = built_extensions(LOADED)
     if os.environ.get("RILLET_EXPECT") == "compiled":
@@ -115,6 +115,7 @@ def test_built_extensions_are_the_listed_ones() -> None:
         assert built <= set(COMPILED)
 
 
+@pytest.mark.both
 def test_the_mode_that_was_asked_for_is_the_one_that_loaded() -> None:
     expected = os.environ.get("RILLET_EXPECT")
     compiled, interpreted = by_speed()
@@ -124,6 +125,7 @@ def test_the_mode_that_was_asked_for_is_the_one_that_loaded() -> None:
         assert set(compiled if expected == "compiled" else interpreted) == set(COMPILED)
 
 
+@pytest.mark.slow
 def test_the_shim_has_every_name_that_the_sources_use() -> None:
     missing = {
         name: unknown
@@ -133,6 +135,7 @@ def test_the_shim_has_every_name_that_the_sources_use() -> None:
     assert missing == {}
 
 
+@pytest.mark.slow
 def test_the_stub_has_every_name_that_the_sources_use() -> None:
     told: set[str] = set()
     for node in ast.parse((ROOT / "stubs" / "cython.pyi").read_text()).body:
@@ -154,10 +157,12 @@ def interpreted(code: str) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.slow
 def test_sources_run_without_cython() -> None:
     assert interpreted(WITHOUT_CYTHON) == "ok"
 
 
+@pytest.mark.slow
 def test_sources_run_with_cython_installed() -> None:
     """Cython's own `cython` module, where it is installed, means the same."""
     pytest.importorskip("Cython")
@@ -182,6 +187,7 @@ def test_the_shim_gives_back_what_it_is_given() -> None:
     assert isinstance(7.0, _cython.double)
 
 
+@pytest.mark.slow
 def test_a_typed_module_has_no_loop_over_a_range_with_a_variable_step() -> None:
     """Cython makes a Python object of such a range (docs/design/0001)."""
     found = []

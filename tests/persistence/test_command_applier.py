@@ -149,6 +149,7 @@ def test_a_store_omits_refused_commands_and_says_so(
     assert "'XFUTURE s' was refused and omitted: ERR unknown command" in said[3]
 
 
+@pytest.mark.slow
 def test_a_server_omits_refused_commands_as_redis_does(tmp_path: Path) -> None:
     """redis-server always omits them, except unknown commands."""
     data = log_with_refused_commands().replace(pack_command(BAD[3]), b"")
@@ -202,6 +203,7 @@ def test_an_incomplete_transaction_is_not_executed() -> None:
     assert playback.transaction is None
 
 
+@pytest.mark.slow
 def test_an_incomplete_last_command_is_ignored(tmp_path: Path) -> None:
     """The commands before it are executed, and the reported end of the log is after them."""
     before, last = b"".join(adds(5)), adds(1, first=70)[0]

@@ -118,6 +118,7 @@ def test_a_large_frame_is_read() -> None:
     assert _read(data)[0] == data
 
 
+@pytest.mark.slow
 def test_damage_is_rejected_and_a_torn_end_is_cut_off(tmp_path: Path) -> None:
     before = _log(tmp_path)
     assert _state_of(tmp_path) == before

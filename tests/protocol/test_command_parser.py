@@ -123,6 +123,7 @@ def test_unusual_counts_are_accepted(number: bytes) -> None:
     assert error(b"*" + number + b"\r\n") is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("head", "filler", "text"),
     [
@@ -285,6 +286,7 @@ def test_random_bytes_of_all_values_give_commands_or_one_error() -> None:
         assert commands([bytes(data)]) == commands(singly(bytes(data)))
 
 
+@pytest.mark.slow
 def test_a_large_string_in_small_chunks_arrives_whole_in_bounded_memory() -> None:
     # Copying the buffered bytes at every chunk would take thousands of times longer.
     size, chunk = 32 << 20, bytes(range(256)) * 16

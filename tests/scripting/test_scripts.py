@@ -161,6 +161,7 @@ def test_numbers_of_keys(local: Local) -> None:
     assert local("command", "getkeys", "eval", "x", 2, "a", "b", "c") == [b"a", b"b"]
 
 
+@pytest.mark.slow
 def test_memory_is_limited_and_freed() -> None:
     local = Local(Engine(Settings(compat="7.0", lua_memory_limit="4mb")))
     fill = "local t = {} while true do t[#t + 1] = string.rep('x', 20000) .. #t end"
@@ -177,6 +178,7 @@ def test_memory_is_limited_and_freed() -> None:
     assert local("eval", "return 5", 0) == 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("script", [
     "local function f() return f() + 1 end return f()",
     "return string.rep('(', 3000):find(string.rep('(', 3000))",
@@ -210,6 +212,7 @@ def test_a_hostile_script_gets_an_answer_and_leaves_the_interpreter_whole(local:
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("script", CRASHES)
 def test_scripts_that_end_a_real_server_get_an_answer(local: Local, script: str) -> None:
     assert local.run([b"eval", script.encode(), b"0"])
@@ -299,6 +302,7 @@ def test_redis_py_registers_scripts_and_locks(store: Store) -> None:
     assert client.get("a lock") is None
 
 
+@pytest.mark.slow
 def test_without_lupa_the_error_names_the_extra() -> None:
     code = """
 import sys

@@ -81,6 +81,7 @@ def test_bytes_that_are_no_text_survive(store: Store) -> None:
     assert again.range()[1].pairs == entry.pairs
 
 
+@pytest.mark.slow
 def test_ranges_and_iteration_return_entries_in_order(store: Store) -> None:
     stream = store.stream("s")
     stream.add_many((f"{n}-0", {"n": n}) for n in range(1, 2501))
@@ -189,6 +190,7 @@ def test_keys_streams_and_plain_commands_see_the_same_data(store: Store) -> None
     assert "redis_version" in store.info()
 
 
+@pytest.mark.slow
 def test_execute_many_returns_all_replies(store: Store) -> None:
     """More than what sockets hold, there and back."""
     texts = [b"%d" % n * 200 for n in range(20_000)]

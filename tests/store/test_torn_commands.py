@@ -77,6 +77,7 @@ def _opened(path: Path) -> Iterator[Store]:
         yield store
 
 
+@pytest.mark.slow
 def test_exceptions_sent_to_a_thread(tmp_path: Path) -> None:
     stop = threading.Event()
     with _opened(tmp_path / "s") as store:
@@ -106,6 +107,7 @@ def test_exceptions_sent_to_a_thread(tmp_path: Path) -> None:
         _assert_whole(store)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="sets an interval timer")
 def test_signal_handlers_that_raise(tmp_path: Path) -> None:
     raised = 0
@@ -156,6 +158,7 @@ assert store.execute("ZCARD", "z") == store.execute("EXISTS", "z")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="sets an interval timer")
 def test_a_signal_handler_raises_in_the_first_command_that_formats_a_score() -> None:
     for delay in ("0.00002", "0.00004", "0.00008", "0.00015"):

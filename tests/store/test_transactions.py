@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import re
 import threading
 
 import pytest
@@ -33,9 +34,26 @@ def test_an_exception_in_the_block_discards_the_commands(store: Store) -> None:
     assert store.execute("GET", "k") is None
 
 
+def _counted(store: Store) -> set[str]:
+    """Return the names of the commands that the server has executed since the last call."""
+    counted = set(re.findall(r"^cmdstat_(\w+)", store.execute("INFO", "commandstats").decode(), re.MULTILINE))
+    assert store.execute("CONFIG", "RESETSTAT") == b"OK"
+    return counted
+
+
 def test_an_empty_transaction_sends_nothing(store: Store) -> None:
-    with store.transaction(), store.transaction(watch=["k"]):
+    _counted(store)
+    with store.transaction() as transaction:
+        transaction.execute("PING")
+    assert _counted(store) >= {"multi", "ping", "exec"}
+    idle = _counted(store)
+    with store.transaction():
         pass
+    assert _counted(store) == idle
+    with store.transaction(watch=["k"]):
+        pass
+    assert "watch" in (sent := _counted(store))
+    assert sent.isdisjoint(("multi", "exec"))
 
 
 def test_a_watched_key_that_changes_prevents_the_execution(frontend: Frontend) -> None:

@@ -139,6 +139,7 @@ def test_the_number_of_no_entry(n: int) -> None:
             call(n)
 
 
+@pytest.mark.slow
 def test_keys_between_skips_gaps() -> None:
     table = Dict(values=True)
     names = [b"%d" % n for n in range(10_000)]
@@ -252,6 +253,7 @@ def test_a_pause_stops_the_rehash() -> None:
     table.check()
 
 
+@pytest.mark.slow
 def test_rehash_for_stops_at_its_limit() -> None:
     table = numbered(by_speed(40000, 6000))
     settle(table)
@@ -306,6 +308,7 @@ def scan_all(table: Dict, between: Callable[[], object] = lambda: None, count: i
         between()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(8, 20))
 def test_a_scan_returns_what_exists_during_all_of_it(seed: int) -> None:
     chance = random.Random(seed)
@@ -342,6 +345,7 @@ def test_the_cursor_counts_with_reversed_bits() -> None:
 # -- memory -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_deletions_free_memory() -> None:
     count = 40_000
     last = range(count - count // 40, count)
@@ -365,6 +369,7 @@ def test_deletions_free_memory() -> None:
     assert table.memory_bytes() < full / 30
 
 
+@pytest.mark.slow
 def test_values_that_change_their_size_reuse_memory() -> None:
     table = Dict(values=True)
     for i in range(by_speed(200_000, 30_000)):
@@ -385,6 +390,7 @@ def with_many_gaps() -> Dict:
     return table
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", [b"at rest", ["awake"], None])
 def test_a_change_of_a_value_moves_no_entry(value: object) -> None:
     """The last entries do not move into gaps when a value changes: their numbers are valid until a deletion."""
@@ -402,6 +408,7 @@ def test_a_change_of_a_value_moves_no_entry(value: object) -> None:
         table.check()
 
 
+@pytest.mark.slow
 def test_a_detached_dict_is_freed_in_steps() -> None:
     table = Dict(objects=True)
     for i in range(10000):
@@ -424,6 +431,7 @@ def test_a_detached_dict_is_freed_in_steps() -> None:
     assert old.get(b"again") == [1]
 
 
+@pytest.mark.slow
 def test_the_buckets_of_a_dict_without_entries_are_freed_in_steps() -> None:
     count = by_speed(40000, 9000)
     table = numbered(count)
@@ -438,6 +446,7 @@ def test_the_buckets_of_a_dict_without_entries_are_freed_in_steps() -> None:
     table.check()
 
 
+@pytest.mark.slow
 def test_a_copy_has_no_second_table() -> None:
     table = numbered(40000)
     settle(table)
@@ -450,6 +459,7 @@ def test_a_copy_has_no_second_table() -> None:
     assert used < 1.1 * twin.memory_bytes()
 
 
+@pytest.mark.slow
 def test_clear_and_reuse() -> None:
     table = numbered(5000)
     table.clear()
@@ -473,6 +483,7 @@ def test_a_copy_is_independent() -> None:
     assert all(twin.get(b"%d" % i) == b"v%d" % i and twin.number(twin.find(b"%d" % i)) == i for i in range(100))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", fuzz_dict.KINDS)
 def test_cases_of_the_fuzzer(kind: str) -> None:
     steps, largest = by_speed(8000, 700, 20_000), by_speed(3000, 500)
@@ -578,7 +589,7 @@ class DictMachine(RuleBasedStateMachine):
         }
 
 
-TestDictMachine = DictMachine.TestCase
+TestDictMachine = pytest.mark.slow(DictMachine.TestCase)
 TestDictMachine.settings = settings(
     max_examples=15, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
 )

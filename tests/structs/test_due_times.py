@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -54,6 +55,7 @@ def test_names_with_one_time_are_found_together() -> None:
     assert {when for _, when in due.items()[:500]} == {1000}
 
 
+@pytest.mark.slow
 def test_many_names_leave_in_the_order_of_their_times() -> None:
     due = DueTimes()
     for at in range(2000):

@@ -163,6 +163,7 @@ def segments(chance: random.Random) -> bytes:
     return b"".join(element() for _ in range(chance.randint(1, 9)))
 
 
+@pytest.mark.slow
 def test_random_patterns_select_the_keys_channels_and_settings_of_a_real_server(judge: Judge) -> None:
     chance = random.Random(11)
     names = sorted({bytes(chance.choices(b"aabbABc-]^\xff\x00*?[\\", k=chance.randint(1, 9))) for _ in range(300)})

@@ -278,6 +278,7 @@ def test_merge_returns_a_new_listpack_and_changes_neither_input() -> None:
     assert (first.to_bytes(), second.to_bytes()) == before
 
 
+@pytest.mark.slow
 def test_the_count_becomes_unknown_at_65535_and_known_after_counting() -> None:
     lp = Listpack(200_000)
     for _ in range(65534):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -119,5 +120,5 @@ class ListpackMachine(RuleBasedStateMachine):
         assert backward[::-1] == self.model
 
 
-TestListpack = ListpackMachine.TestCase
+TestListpack = pytest.mark.slow(ListpackMachine.TestCase)
 TestListpack.settings = settings(max_examples=by_speed(25, 15, 60), stateful_step_count=30, deadline=None)

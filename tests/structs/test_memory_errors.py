@@ -83,6 +83,7 @@ def test_a_dict_is_unchanged_if_memory_runs_out(scarce: Scarce) -> None:
     assert scarce.failures > 20
 
 
+@pytest.mark.slow
 def test_rehashing_goes_on_after_memory_ran_out(scarce: Scarce) -> None:
     """The buckets of a large table are in several blocks, so one chain goes to several of them."""
     table = Dict()
@@ -103,6 +104,7 @@ def test_rehashing_goes_on_after_memory_ran_out(scarce: Scarce) -> None:
     assert scarce.failures > 2
 
 
+@pytest.mark.slow
 def test_a_skiplist_is_unchanged_if_memory_runs_out(scarce: Scarce) -> None:
     table = Dict(numbers=True, newest=True)
     ranked = Skiplist()

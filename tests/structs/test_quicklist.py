@@ -108,7 +108,7 @@ class Model(RuleBasedStateMachine):
 
 
 Model.TestCase.settings = settings(max_examples=by_speed(30, 15, 60), stateful_step_count=40)
-TestModel = Model.TestCase
+TestModel = pytest.mark.slow(Model.TestCase)
 
 
 def test_a_node_is_limited_by_bytes_or_by_elements() -> None:
@@ -181,6 +181,7 @@ def test_a_large_element_gets_its_own_node(classic: bool) -> None:
     assert [node.is_plain() for node in one.chain()] == ([False] * 3 if classic else [False, True, False])
 
 
+@pytest.mark.slow
 def test_a_dropped_quicklist_is_freed_at_once_and_without_recursion() -> None:
     """The chain is a reference cycle; the destructor unlinks it instead of leaving it to the collector."""
 

@@ -43,6 +43,7 @@ def pairs(skiplist: Skiplist, table: Dict) -> Pairs:
     return [(score, member) for member, score in skiplist.iterate(table)]
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_it_behaves_as_a_sorted_list(data: st.DataObject) -> None:
     skiplist, table = empty()
@@ -80,6 +81,7 @@ def test_it_behaves_as_a_sorted_list(data: st.DataObject) -> None:
         assert skiplist.below(table, score, True) == sum(one <= score for one in scores)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_many_nodes_are_split_merged_and_moved(seed: int) -> None:
     """Grow over several blocks and shrink again, by members and by ranges; in rising, falling or random order."""
@@ -153,6 +155,7 @@ def test_a_member_that_keeps_its_position_is_not_searched_again() -> None:
     skiplist.check(table)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [600, SIZE])
 def test_a_search_passes_a_logarithmic_number_of_nodes(count: int) -> None:
     """A search passes three nodes on average in each of the log4(nodes) levels."""
@@ -176,6 +179,7 @@ def test_deleting_a_range_does_not_search_for_each_member() -> None:
     assert len(table) == len(skiplist) == 800
 
 
+@pytest.mark.slow
 def test_entries_that_move_in_the_dict_keep_their_place() -> None:
     skiplist, table = filled(3000, each=100)
     model = pairs(skiplist, table)
@@ -192,6 +196,7 @@ def test_entries_that_move_in_the_dict_keep_their_place() -> None:
     assert pairs(skiplist, table) == model
 
 
+@pytest.mark.slow
 def test_each_level_has_a_quarter_of_the_nodes_below_it() -> None:
     skiplist, _ = filled(2 * SIZE)
     assert 2 <= skiplist.level < MAX_LEVEL
@@ -226,6 +231,7 @@ def test_a_copy_is_independent() -> None:
     assert len(skiplist) == len(twin) == 500
 
 
+@pytest.mark.slow
 def test_no_step_allocates_more_than_a_block() -> None:
     skiplist, table = filled(1000, each=1)
     tracemalloc.start()
@@ -240,6 +246,7 @@ def test_no_step_allocates_more_than_a_block() -> None:
         tracemalloc.stop()
 
 
+@pytest.mark.slow
 def test_a_list_is_freed_in_blocks() -> None:
     skiplist, _ = filled(2 * SIZE)
     blocks = len(skiplist.blocks)

@@ -5,6 +5,7 @@ tests/differential/test_values_differential.py compares the layout with Redis's 
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -106,7 +107,7 @@ class Model(RuleBasedStateMachine):
 
 
 Model.TestCase.settings = settings(max_examples=by_speed(20, 8, 50))
-TestModel = Model.TestCase
+TestModel = pytest.mark.slow(Model.TestCase)
 
 
 @given(VALUES)

@@ -144,7 +144,7 @@ class GroupsAndModel(RuleBasedStateMachine):
             assert (self.stream.pending.first_reference(number, number) >= 0) == pending
 
 
-TestGroupsAndModel = GroupsAndModel.TestCase
+TestGroupsAndModel = pytest.mark.slow(GroupsAndModel.TestCase)
 TestGroupsAndModel.settings = settings(max_examples=by_speed(40, 20, 80), stateful_step_count=40, deadline=None)
 
 
@@ -167,6 +167,7 @@ def test_the_names_of_groups_and_consumers_are_unique() -> None:
     assert stream.find_group(b"g") is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(1, 3))
 def test_thousands_of_entries_are_acknowledged_in_any_order(seed: int) -> None:
     random_ = random.Random(seed)
@@ -209,6 +210,7 @@ def test_thousands_of_entries_are_acknowledged_in_any_order(seed: int) -> None:
     assert [len(consumer.index.pages) for consumer in consumers] == [0, 0, 0]
 
 
+@pytest.mark.slow
 def test_nearly_empty_pages_are_merged() -> None:
     for ids in (range(10_000), range(9_999, -1, -1)):
         group = Group(b"g", 0, 0, 0)
@@ -313,6 +315,7 @@ def test_the_delivery_count_saturates_or_wraps() -> None:
     assert group.table.delivery_count(slot) == 0
 
 
+@pytest.mark.slow
 def test_a_deleted_stream_is_freed_without_the_garbage_collector() -> None:
     gc.collect()
     gc.disable()

@@ -109,6 +109,7 @@ class Bench:
             assert times == sorted(times)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(1, 4))
 def test_pages_and_table_equal_a_dict_after_random_operations(seed: int) -> None:
     bench = Bench(seed)

@@ -111,6 +111,7 @@ def test_many_arguments_create_a_hashtable_at_once_since_7_2(compat: str, encodi
     assert len(value) == 1
 
 
+@pytest.mark.slow
 def test_a_scan_returns_every_permanent_field() -> None:
     """Fields that exist during the whole scan are returned despite other changes, and the scan ends."""
     source = random.Random(3)
@@ -234,6 +235,7 @@ def test_malformed_hashes_are_rejected(both: Both, name: str) -> None:
     assert both.ask("RESTORE", "bad", 0, sealed(REFUSED[name])) == ("Bad data format", "Bad data format")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PAYLOADS)
 def test_damaged_bytes_are_rejected_or_give_a_valid_hash(name: str) -> None:
     """Any accepted bytes give a hash that satisfies its invariants and can be written again."""

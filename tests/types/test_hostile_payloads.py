@@ -273,6 +273,7 @@ def test_entries_below_the_id_of_their_node_are_accepted() -> None:
     bench.engine.check()
 
 
+@pytest.mark.slow
 def test_pending_entries_in_descending_order_load_in_linear_time() -> None:
     """With a quadratic algorithm this test would exceed the time limit of the suite."""
     many = range(10_000, 0, -1)
@@ -287,6 +288,7 @@ def test_pending_entries_in_descending_order_load_in_linear_time() -> None:
     stream.groups[b"g"].check()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(1, 2, 101))
 def test_mutated_payloads_of_streams_do_no_harm(seed: int) -> None:
     fuzzer = Fuzzer(seed)
@@ -295,6 +297,7 @@ def test_mutated_payloads_of_streams_do_no_harm(seed: int) -> None:
     assert fuzzer.counts["accepted"] > 50
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(1, 2, 103))
 def test_mutated_payloads_of_every_type_do_no_harm(seed: int) -> None:
     fuzzer = Fuzzer(seed, every=True)

@@ -48,6 +48,7 @@ def outcome(data: bytes, helper: WorkerThread | None) -> Any:
     return bytes(out.out), reader.position, reader.checksum_so_far()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("nodes", [1, 15, 16, 17, 100, 1023, 1024, 1025, MANY])
 @pytest.mark.parametrize("compressible", [True, False])
 def test_two_threads_load_the_same_stream_as_one(nodes: int, compressible: bool) -> None:
@@ -60,6 +61,7 @@ def test_two_threads_load_the_same_stream_as_one(nodes: int, compressible: bool)
         helper.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(1, 4))
 def test_two_threads_reject_damage_like_one(seed: int) -> None:
     source, data = random.Random(seed), stream_of(60, seed, seed % 2 == 0)

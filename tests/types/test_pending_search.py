@@ -45,6 +45,7 @@ SPREADS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SPREADS)
 def test_ids_on_many_pages_can_be_searched(name: str) -> None:
     """Three thousand IDs on a dozen pages are searched before and after some are acknowledged."""

@@ -183,6 +183,7 @@ def test_malformed_values_are_rejected(both: Both, name: str) -> None:
     assert both.ask("RESTORE", "bad", 0, sealed(REFUSED[name])) == ("Bad data format", "Bad data format")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*PAYLOADS, *SINCE_72])
 def test_damaged_bytes_are_rejected_or_give_a_valid_value(name: str) -> None:
     """Any accepted bytes give a value that satisfies its invariants and can be written again."""
@@ -204,6 +205,7 @@ def test_damaged_bytes_are_rejected_or_give_a_valid_value(name: str) -> None:
         assert type(again) is type(value)
 
 
+@pytest.mark.slow
 def test_only_valid_ziplists_are_read() -> None:
     assert read_ziplist(ziplist(TEXTS)) == TEXTS
     many = [b"%d" % number for number in range(70_000)]

@@ -35,6 +35,7 @@ def _runner(client: redis.Redis) -> Callable[..., Any]:
     return run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compat", PEERS)
 def test_a_payload_of_a_server_is_read_and_written_back_unchanged(compat: str, peer_of: PeerOf) -> None:
     with peer_of(compat).client() as client:
@@ -51,6 +52,7 @@ def test_a_payload_of_a_server_is_read_and_written_back_unchanged(compat: str, p
             assert ours("DEBUG", "DIGEST-VALUE", "s") == run(b"DEBUG", b"DIGEST-VALUE", b"s"), seed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", PEERS)
 def test_every_server_with_the_type_reads_the_default_payload(source: str, peer_of: PeerOf) -> None:
     with peer_of(source).client() as client:

@@ -116,6 +116,7 @@ def test_unordered_listpacks_are_rejected(name: str) -> None:
     assert bench("RESTORE", "bad", 0, sealed(DISORDERED[name])) == "ERR Bad data format"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PAYLOADS)
 def test_damaged_bytes_are_rejected_or_give_a_valid_sorted_set(name: str) -> None:
     """Any accepted bytes give a sorted set that satisfies its invariants and can be written again."""

@@ -144,7 +144,7 @@ class StreamAndModel(RuleBasedStateMachine):
         assert (stream.edge_ms, stream.edge_seq) == max(self.model, default=(0, 0))
 
 
-TestStreamAndModel = StreamAndModel.TestCase
+TestStreamAndModel = pytest.mark.slow(StreamAndModel.TestCase)
 TestStreamAndModel.settings = settings(max_examples=by_speed(30, 15, 40), stateful_step_count=40, deadline=None)
 
 

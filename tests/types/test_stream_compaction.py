@@ -177,7 +177,7 @@ class CompactedAndNot(RuleBasedStateMachine):
 
 
 CompactedAndNot.TestCase.settings = settings(max_examples=by_speed(20, 10, 30), stateful_step_count=30)
-TestCompactedAndNot = CompactedAndNot.TestCase
+TestCompactedAndNot = pytest.mark.slow(CompactedAndNot.TestCase)
 
 
 def compacted(stream: Stream, node_max_bytes: int = 4096, node_max_entries: int = 100) -> StreamCompactor:
@@ -201,6 +201,7 @@ def buffers(stream: Stream) -> int:
     return sum(len(lp.buf) for _, lp in stream.rax.items())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keep", [2, 3, 10, 50])
 def test_it_becomes_as_small_as_a_stream_without_the_entries(keep: int) -> None:
     stream, kept = filled(3000), range(keep, 3001, keep)
@@ -217,6 +218,7 @@ def test_it_becomes_as_small_as_a_stream_without_the_entries(keep: int) -> None:
     assert (again.moved, again.freed) == (0, 0)
 
 
+@pytest.mark.slow
 def test_a_measurement_estimates_the_gain() -> None:
     stream = filled(5000)
     quiet = StreamCompactor(stream)

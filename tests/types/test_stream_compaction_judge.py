@@ -62,6 +62,7 @@ def _opened(path: Path | None, compat: str, seed: int) -> Store:
     return store
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compat", ["7.0", "newest"])
 def test_restore(peer_of: Callable[[str], Judge], compat: str) -> None:
     with _opened(None, compat, 1) as store:
@@ -83,6 +84,7 @@ def test_restore(peer_of: Callable[[str], Judge], compat: str) -> None:
         client.close()
 
 
+@pytest.mark.slow
 def test_the_log(tmp_path: Path) -> None:
     """Approximate trims remove whole nodes, so they remove other entries after a compaction; the log has the result."""
     with _opened(tmp_path / "s", "7.0", 2) as store:
@@ -96,6 +98,7 @@ def test_the_log(tmp_path: Path) -> None:
         assert _content(client.execute_command) == before
 
 
+@pytest.mark.slow
 def test_the_rdb_file(tmp_path: Path) -> None:
     with _opened(None, "7.0", 3) as store:
         _compact(store)

@@ -61,6 +61,7 @@ def act(chance: random.Random, streams: tuple[Stream, Stream], node_entries: int
     return [0, 0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("node_entries", [1, 4, 100, 300])
 @pytest.mark.parametrize("seed", seeds(1, 4))
 def test_a_stream_with_caches_equals_one_without(seed: int, node_entries: int) -> None:
@@ -76,6 +77,7 @@ def test_a_stream_with_caches_equals_one_without(seed: int, node_entries: int) -
             kept.check()
 
 
+@pytest.mark.slow
 def test_a_node_that_is_head_and_tail_keeps_its_caches_correct() -> None:
     """The count of the only node grows by a byte at 128, which moves the cached positions."""
     stream, plain = Stream(), Stream()

@@ -22,6 +22,7 @@ from rillet.types.stream.id import (
 u64 = st.one_of(st.integers(0, MAX), st.sampled_from([0, 1, MAX - 1, MAX, 1 << 63, (1 << 63) - 1, (1 << 63) + 1]))
 
 
+@pytest.mark.slow
 @given(u64, u64)
 def test_every_form_of_an_id_converts_back(ms: int, seq: int) -> None:
     key = encode_key(ms, seq)

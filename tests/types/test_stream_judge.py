@@ -122,6 +122,7 @@ def next_id(rnd: random.Random, last: tuple[int, int]) -> tuple[int, int]:
     return min(MAX, ms + rnd.choice([1, 1, 20, 1000, 1 << 33])), rnd.choice([0, 0, 3, 1 << 62, MAX - 5])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(4, 14))
 def test_random_commands_give_the_same_bytes(server: redis.Redis, seed: int) -> None:
     rnd = random.Random(seed)
@@ -171,6 +172,7 @@ def test_the_counts_of_unlimited_nodes_reach_every_integer_size(server: redis.Re
     twin.range((0, 0), (MAX, MAX))
 
 
+@pytest.mark.slow
 def test_the_count_of_a_node_can_take_three_bytes(server: redis.Redis) -> None:
     twin = Twin(server, 0, 0)
     twin.add(1, 0, [b"f", b"v"])
@@ -197,6 +199,7 @@ def read_group(stream: Stream, group: Group, consumer: bytes, count: int) -> int
     return given
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(3, 10))
 def test_groups_have_the_same_counters_and_pending_entries(server: redis.Redis, seed: int) -> None:
     rnd = random.Random(seed)

@@ -221,13 +221,21 @@ def test_errors_are_one_line(spark: SparkSession, place: dict[str, Any]) -> None
 
 
 @pytest.mark.parametrize("place", ["redis"], indirect=True)
-def test_the_examples_of_the_guide_run(spark: SparkSession, place: dict[str, Any]) -> None:
+def test_the_examples_of_the_guide_run(
+    spark: SparkSession, place: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The examples check their results; the table that one shows and what is left on the server are compared here."""
     guide = Path(__file__).parents[3] / "docs" / "spark-tables.md"
     with Servers(parse_table({**place, "type": "keys"})) as servers:
         servers.call(b"", b"FLUSHALL")
     names: dict[str, Any] = {"spark": spark}
     for program in re.findall(r"^```python\n(.*?)^```$", guide.read_text(), re.MULTILINE | re.DOTALL):
         exec(compile(program.replace("redis://localhost:6379", place["url"]), guide.name, "exec"), names)
+    shown = re.findall(r"^\| *([\w:]+)\|(\w+)\|", capsys.readouterr().out, re.MULTILINE)
+    assert sorted(shown) == [("name", "type"), ("user:1", "hash"), ("user:2", "hash")]
+    assert call(place, "HGETALL", "user:1") == [b"name", b"Ada", b"age", b"36"]
+    assert call(place, "ZRANGE", "board:week", "0", "-1", "WITHSCORES") == [b"Grace", b"7", b"Ada", b"12.5"]
+    assert call(place, "XLEN", "orders") == 4
 
 
 @pytest.mark.parametrize("place", ["redis"], indirect=True)
