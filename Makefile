@@ -32,7 +32,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: test-frameworks
 
 help:
-	@echo 'make setup      a virtual environment in .venv, the packages, the compiled build, a Java if there is none'
+	@echo 'make setup      a virtual environment in .venv for tests and lint, the compiled build, a Java if there is none'
 	@echo 'make demo       a year of flights through a stream, consumer groups and Spark, to tables and a chart'
 	@echo 'make inspect    the inspector, a web page, on the flights of the demo; ARGS="--write" allows actions'
 	@echo 'make serve      a server on port 6379; another: make serve ARGS="--port 7000 --appendonly yes"'
@@ -48,34 +48,50 @@ help:
 	@echo
 	@echo 'demo, inspect, serve, test and bench call setup when it is due, so each works on a fresh clone by itself.'
 
-# ---- setup: four steps, each with a stamp ----------------------------------------------------------------------------
+# ---- setup: steps, each with a stamp. Those of a task run side by side -------------------------------------------------
 
-setup: $(VENV)/packages.stamp $(COMPILED)/.stamp $(VENV)/java-home
+# The environment of the demo is a part of that for development.
+DEMO     := $(VENV)/$(if $(wildcard $(VENV)/packages.stamp),packages,demo).stamp
+BUILT    := $(COMPILED)/.stamp $(VENV)/java-home
+beside   = @$(MAKE) --no-print-directory -j3
+
+setup:
+	$(beside) $(VENV)/packages.stamp $(BUILT)
 	@echo "rillet is set up: $$($(BIN)/rillet --version)"
 
 $(VENV)/bin/python:
 	@tools/setup venv
 
-$(VENV)/packages.stamp: pyproject.toml tools/constraints.txt | $(VENV)/bin/python
-	@tools/setup packages
+$(VENV)/demo.stamp: pyproject.toml tools/constraints.txt | $(VENV)/bin/python
+	@tools/setup packages demo
 	@touch $@
 
-$(COMPILED)/.stamp: $(SOURCES) | $(VENV)/packages.stamp
+$(VENV)/packages.stamp: pyproject.toml tools/constraints.txt | $(VENV)/bin/python
+	@tools/setup packages dev
+	@touch $@
+
+$(VENV)/docs.stamp: pyproject.toml tools/constraints.txt | $(VENV)/packages.stamp
+	@tools/setup packages docs
+	@touch $@
+
+$(COMPILED)/.stamp: $(SOURCES) | $(VENV)/bin/python
 	@tools/setup compile
 	@mkdir -p $(COMPILED) && touch $@
 
-$(VENV)/java-home: | $(VENV)/packages.stamp
+$(VENV)/java-home: | $(VENV)/bin/python
 	@tools/setup java
 
 # ---- tasks -----------------------------------------------------------------------------------------------------------
 
-demo: setup
+demo:
+	$(beside) $(DEMO) $(BUILT)
 	@$(compiled) $(BIN)/python -m examples.flights $(ARGS)
 
 inspect: setup
 	@$(compiled) $(BIN)/python -m examples.flights.inspected build/inspect/flights.rillet $(ARGS)
 
-serve: $(COMPILED)/.stamp
+serve:
+	$(beside) $(DEMO) $(COMPILED)/.stamp
 	@PYTHONPATH="$(CURDIR)/$(COMPILED)" $(BIN)/python -m rillet serve $(ARGS)
 
 # Spark's tests share one JVM, so they are one process beside the others.
@@ -113,7 +129,8 @@ test-frameworks: $(COMPILED)/.stamp $(FRAMEWORKS)/.stamp $(NODE)/.stamp
 $(FRAMEWORKS)/.stamp: pyproject.toml | $(VENV)/bin/python
 	@$(BIN)/python -m venv $(FRAMEWORKS)
 	@$(FRAMEWORKS)/bin/python -m pip install --quiet --upgrade pip setuptools
-	@$(FRAMEWORKS)/bin/python tools/extra.py frameworks | $(FRAMEWORKS)/bin/python -m pip install --quiet --requirement /dev/stdin
+	@$(BIN)/python tools/extra.py server redis | \
+	    $(FRAMEWORKS)/bin/python -m pip install --quiet --group frameworks --requirement /dev/stdin
 	@touch $@
 
 $(NODE)/.stamp:
@@ -147,7 +164,7 @@ aio: $(VENV)/packages.stamp
 	@$(BIN)/python -m tools.make_aio
 
 # Three steps: run every example, build the site in strict mode, and search it in a browser if Chromium is installed.
-docs: $(COMPILED)/.stamp
+docs: $(COMPILED)/.stamp $(VENV)/docs.stamp
 	@$(compiled) $(pytest) docs README.md $(addprefix tests/package/test_,docs.py lists.py published.py)
 	@NO_MKDOCS_2_WARNING=1 DISABLE_MKDOCS_2_WARNING=true PYTHONPATH=src $(BIN)/mkdocs build --quiet
 	@if command -v chromium >/dev/null && command -v chromedriver >/dev/null; then \

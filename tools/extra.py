@@ -1,6 +1,6 @@
-"""Print the packages of an extra of pyproject.toml, one a line, with those of the extras that it includes.
+"""Print the packages of extras of pyproject.toml, one a line, with those of the extras that they include.
 
-    python tools/extra.py frameworks | pip install --requirement /dev/stdin
+    python tools/extra.py server redis | pip install --requirement /dev/stdin
 
 pip installs an extra only together with the package, so it would build rillet.
 """
@@ -28,4 +28,4 @@ def packages(extra: str) -> set[str]:
 
 
 if __name__ == "__main__":
-    print("\n".join(sorted(packages(sys.argv[1]))))
+    print("\n".join(sorted(set().union(*map(packages, sys.argv[1:])))))

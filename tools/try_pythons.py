@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 OLDEST = (3, 11)
 CANDIDATES = ("3.11", "3.12", "3.13", "3.14", "3.15")
 EXTRAS = (
-    "server", "metrics", "opentelemetry", "completion", "crc", "codecs", "redis", "arrow", "pandas", "polars", "dev",
+    "server", "metrics", "opentelemetry", "completion", "crc", "codecs", "redis", "arrow", "pandas", "polars", "inspect",
 )  # fmt: skip
 ALSO = ("rich", "selenium", "xxhash")  # what tests of the demo, of the site and of the formats import
 
@@ -39,9 +39,11 @@ def find_python(version: str) -> str | None:
 
 
 def packages(pyspark: str | None) -> list[str]:
-    """Return what the suite needs, from the extras of pyproject.toml."""
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    """Return what the suite needs, from the extras and groups of pyproject.toml."""
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    extras, groups = declared["project"]["optional-dependencies"], declared["dependency-groups"]
     listed = {one for extra in EXTRAS for one in extras[extra] if not one.startswith("rillet[")}
+    listed.update(one for group in ("build", "test") for one in groups[group] if isinstance(one, str))
     return [*sorted(listed), *ALSO, *([f"pyspark=={pyspark}"] if pyspark else [])]
 
 

@@ -13,9 +13,7 @@ from rillet.runtime.registry import TABLE
 from tests.package.test_modes import ROOT
 
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
-DECLARED: dict[str, list[str]] = PROJECT["project"]["optional-dependencies"]
-GROUPS = ("dev", "docs", "frameworks")
-EXTRAS = {name: lines for name, lines in DECLARED.items() if name not in GROUPS}
+EXTRAS: dict[str, list[str]] = PROJECT["project"]["optional-dependencies"]
 
 
 def page(path: str) -> str:
@@ -24,8 +22,8 @@ def page(path: str) -> str:
 
 def groups() -> dict[str, list[str]]:
     """Return the requirements of each group for development."""
-    declared = DECLARED | PROJECT.get("dependency-groups", {})
-    return {name: [line for line in declared[name] if isinstance(line, str)] for name in GROUPS}
+    declared = PROJECT["dependency-groups"]
+    return {name: [line for line in lines if isinstance(line, str)] for name, lines in declared.items()}
 
 
 def packages(lines: list[str]) -> set[str]:
@@ -53,7 +51,7 @@ def test_every_package_has_a_reason() -> None:
     extras, _, development = note.partition("## Development")
     assert packages(PROJECT["project"]["dependencies"]) == {"xxhash"}
     for name, lines in (EXTRAS | groups()).items():
-        part = development + page("docs/frameworks.md") if name in GROUPS else extras
+        part = development + page("docs/frameworks.md") if name in groups() else extras
         assert f"`{name}`" in part, name
         words = set(re.findall(r"[\w-]+", part.lower()))
         assert sorted(packages(lines) - words) == [], name
