@@ -21,7 +21,8 @@ ROOT = Path(__file__).resolve().parents[1]
 OLDEST = (3, 11)
 CANDIDATES = ("3.11", "3.12", "3.13", "3.14", "3.15")
 EXTRAS = (
-    "server", "metrics", "opentelemetry", "completion", "crc", "codecs", "redis", "arrow", "pandas", "polars", "inspect",
+    "server", "metrics", "opentelemetry", "completion", "crc", "codecs", "redis", "arrow", "pandas", "polars",
+    "inspect",
 )  # fmt: skip
 ALSO = ("rich", "selenium", "xxhash")  # what tests of the demo, of the site and of the formats import
 
