@@ -29,7 +29,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo inspect serve test test-fast test-interpreted test-spark test-compiled test-long wheel bench lint aio docs
-.PHONY: test-frameworks
+.PHONY: test-frameworks test-servers
 
 help:
 	@echo 'make setup      a virtual environment in .venv for tests and lint, the compiled build, a Java if there is none'
@@ -39,6 +39,7 @@ help:
 	@echo 'make test       everything on the compiled build, and a part interpreted (src)'
 	@echo 'make test-fast  a minute, interpreted; one folder: make test-fast ARGS=tests/structs'
 	@echo 'make test-long  fuzzers, kills and crash points for 30 minutes: MINUTES=480 for a night'
+	@echo 'make test-servers  the tests that need newer servers; tools/servers builds these'
 	@echo 'make test-frameworks  rq, celery, BullMQ and more, unmodified, on rillet; in an environment of their own'
 	@echo 'make bench      speed against redis-server, as ratios: a table, and JSON in build/'
 	@echo 'make lint       ruff, mypy, import-linter, codespell'
@@ -111,6 +112,10 @@ test-compiled: setup
 test-spark: setup
 	@echo '== Spark, on the compiled build'
 	@$(compiled) $(pytest) -m 'spark and not long' $(call timed,spark) $(if $(SELECTED),,tests/spark) $(or-none)
+
+# The tests that `make test` leaves out where their servers and suites are absent: tools/servers builds them.
+test-servers: setup
+	@$(compiled) $(pytest) $(spread) -m '(peer or environment) and not long' $(call timed,servers) $(or-none)
 
 test-long: setup
 	@JAVA_HOME="$$(cat $(VENV)/java-home)" $(BIN)/python tools/test_long.py --minutes $(MINUTES) $(ARGS)

@@ -81,11 +81,13 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before -m selects by the marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect the tests whose optional server or suite is absent."""
+    """Mark the tests that need an optional server, and deselect those whose server or suite is absent."""
     kept: list[pytest.Item] = []
     absent: list[pytest.Item] = []
     for item in items:
-        variables = _absent_variables(item)
+        servers, variables = _needs(item)
+        if servers:
+            item.add_marker(pytest.mark.peer)
         (absent if variables else kept).append(item)
         config.stash[LEFT_OUT].update(variables)
     items[:] = kept
@@ -98,8 +100,8 @@ def _in_both(path: Path) -> bool:
     return any(path.is_relative_to(folder) for folder in BOTH_SPEEDS)
 
 
-def _absent_variables(item: pytest.Item) -> set[str]:
-    """Return the environment variables that the test needs and that are not set."""
+def _needs(item: pytest.Item) -> tuple[bool, set[str]]:
+    """Return whether the test needs an optional server, and the environment variables that it needs and lacks."""
     wanted: set[str] = set()
     marks = list(item.iter_markers("peer"))
     if marks or not PEER_FIXTURES.isdisjoint(getattr(item, "fixturenames", ())):
@@ -108,16 +110,18 @@ def _absent_variables(item: pytest.Item) -> set[str]:
             wanted.update(word for word in (value if isinstance(value, tuple) else (value,)) if isinstance(word, str))
     for mark in marks:
         wanted.update(mark.args)
-    absent = {PEERS[compat] for compat in wanted & PEERS.keys() if PEERS[compat] and peer_binary(compat) is None}
+    servers = {compat for compat in wanted & PEERS.keys() if PEERS[compat]}
+    absent = {PEERS[compat] for compat in servers if peer_binary(compat) is None}
     for mark in item.iter_markers("environment"):
         absent.update(name for name in mark.args if name not in os.environ)
-    return absent
+    return bool(servers), absent
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Send the number of tests that were left out to the process that prints the summary, if this one is its worker."""
+    counts = session.config.stash[LEFT_OUT]
     if hasattr(session.config, "workeroutput"):
-        session.config.workeroutput["left out"] = dict(session.config.stash[LEFT_OUT])
+        session.config.workeroutput["left out"] = dict(counts)
 
 
 @pytest.hookimpl(optionalhook=True)
