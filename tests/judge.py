@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
@@ -78,7 +79,7 @@ def running_redis(*arguments: str, binary: str | None = None, conf: Path | None 
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def await_ready(port: int, process: subprocess.Popen[bytes]) -> None:
+def await_ready(port: int, process: subprocess.Popen[Any]) -> None:
     """Return when the server answers a PING; AssertionError if it ended, or after a minute."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:

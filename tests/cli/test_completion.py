@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-import rillet
 from rillet.cli import SUBCOMMANDS, main
 from rillet.cli.completion import SHELLS, whole_parser
 from rillet.cli.pipeline import PIPELINES
+from tests.forked import ended
 
 pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
 BASH = """
@@ -30,11 +30,9 @@ printf '%s\\n' "${COMPREPLY[@]}"
 
 
 def printed(shell: str) -> str:
-    command = [sys.executable, "-m", "rillet", "completion", shell]
-    environment = {**os.environ, "PYTHONPATH": str(Path(rillet.__file__).parent.parent)}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
-    assert (done.returncode, done.stderr) == (0, "")
-    return done.stdout
+    status, output, errors = ended("completion", shell)
+    assert (status, errors) == (0, "")
+    return output
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 import rillet
-from tests.cli.test_observing import command, environment, run
+from tests.cli.test_observing import run
+from tests.forked import Forked, ended
 
 DONE, DAMAGED, FAILED = 0, 1, 2
 INTERRUPTED, CLOSED_PIPE = 130, 141
@@ -33,8 +34,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @contextmanager
-def started(*arguments: object, stdout: Any = subprocess.PIPE) -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen(command(*arguments), env=environment(), stdout=stdout, stderr=subprocess.PIPE, text=True)
+def started(*arguments: object, **how: Any) -> Iterator[Forked]:
+    process = Forked(arguments, **how)
     try:
         yield process
     finally:
@@ -42,22 +43,7 @@ def started(*arguments: object, stdout: Any = subprocess.PIPE) -> Iterator[subpr
         process.communicate()
 
 
-@contextmanager
-def started_main(*arguments: object) -> Iterator[subprocess.Popen[str]]:
-    """Start a command whose `main` begins now: Python itself reports an interrupt of its own start."""
-    code = "import sys; from rillet.cli import main; print('here', file=sys.stderr, flush=True); sys.exit(main())"
-    words = [command()[0], "-c", code, *map(str, arguments)]
-    process = subprocess.Popen(words, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    try:
-        assert process.stderr is not None
-        assert process.stderr.readline() == "here\n"
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def interrupted(process: subprocess.Popen[str]) -> tuple[int, str]:
+def interrupted(process: Forked) -> tuple[int, str]:
     process.send_signal(signal.SIGINT)
     _, problem = process.communicate(timeout=60)
     return process.returncode, problem
@@ -85,6 +71,13 @@ def words_of(name: str, folder: Path, place: Path) -> list[str]:
     return [word.replace("SOURCE", str(folder)).replace("TARGET", str(place / "t")) for word in FILE_COMMANDS[name]]
 
 
+def complete(name: str, place: Path) -> bool:
+    """Return whether the target is whole: the interrupt came between its last step and the end of the process."""
+    if name == "report":
+        return (place / "t").read_text().rstrip().endswith("</html>")
+    return ended("check", place / ("t.rdb" if name == "export" else "t"))[0] == DONE
+
+
 @pytest.mark.parametrize("name", FILE_COMMANDS)
 def test_an_interrupt_at_any_moment_is_silent(folder: Path, tmp_path: Path, name: str) -> None:
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
@@ -93,13 +86,16 @@ def test_an_interrupt_at_any_moment_is_silent(folder: Path, tmp_path: Path, name
     while INTERRUPTED in statuses[-1:] or not statuses:
         place = tmp_path / f"{seconds:.2f}"
         place.mkdir()
-        with started_main(*words_of(name, folder, place)) as process:
+        words = words_of(name, folder, place)
+        with started(*words, function="tests.cli.announced:main", stdout=subprocess.DEVNULL) as process:
+            assert process.stderr is not None
+            assert process.stderr.readline() == "here\n"
             time.sleep(seconds)
             status, problem = interrupted(process)
         assert problem == ""
         assert status in (DONE, INTERRUPTED, -signal.SIGINT)  # the last: while Python ends
-        if status == INTERRUPTED and name != "salvage":  # complete, or nothing
-            assert [path for path in place.rglob("*") if path.is_file()] == []
+        if status == INTERRUPTED and name != "salvage":
+            assert not any(path.is_file() for path in place.rglob("*")) or complete(name, place)
         statuses.append(status)
         seconds *= 3
         if seconds > 20:  # the machine is busy
@@ -149,11 +145,10 @@ def with_closed_pipe(*words: object, unbuffered: str) -> tuple[int, str]:
     reading, writing = os.pipe()
     os.close(reading)
     try:
-        done = subprocess.run(command(*words), env={**environment(), "PYTHONUNBUFFERED": unbuffered}, stdout=writing,
-                              stderr=subprocess.PIPE, text=True, timeout=60)  # fmt: skip
+        status, _, problem = ended(*words, environment={"PYTHONUNBUFFERED": unbuffered}, stdout=writing)
     finally:
         os.close(writing)
-    return done.returncode, done.stderr
+    return status, problem
 
 
 @pytest.mark.parametrize("name", FILE_COMMANDS)
@@ -193,10 +188,9 @@ def test_a_stream_that_does_not_exist(folder: Path, as_json: Sequence[str]) -> N
 
 
 def test_a_tail_prints_the_streams_that_exist(folder: Path) -> None:
-    words = command("tail", folder, "orders", "typo", "other", "-n", "2", "--no-follow")
-    done = subprocess.run(words, env=environment(), capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stdout.count("\n")) == (FAILED, 2)
-    assert done.stderr == "rillet: the streams 'typo', 'other' do not exist: `rillet stats` lists the streams\n"
+    status, output, problem = ended("tail", folder, "orders", "typo", "other", "-n", "2", "--no-follow")
+    assert (status, output.count("\n")) == (FAILED, 2)
+    assert problem == "rillet: the streams 'typo', 'other' do not exist: `rillet stats` lists the streams\n"
 
 
 # -- rillet serve ---------------------------------------------------------------------------------------
@@ -223,19 +217,17 @@ def test_a_server_says_once_why_it_cannot_start(tmp_path: Path, words: Sequence[
     (tmp_path / "bad.rdb").write_bytes(b"REDIS0011 is not the beginning of data")
     with socket.create_server(("127.0.0.1", 0)) as used:
         names = {"place": str(tmp_path), "port": str(used.getsockname()[1])}
-        done = subprocess.run(command("serve", *(word.format(**names) for word in words)), env=environment(),
-                              capture_output=True, text=True, timeout=60, cwd=tmp_path)  # fmt: skip
+        status, output, problem = ended("serve", *(word.format(**names) for word in words), cwd=tmp_path)
     expected = text.format(**names)
-    assert done.returncode == 1
-    assert done.stderr.startswith("rillet: ")
-    assert (done.stderr.count("\n"), done.stderr.count(expected) > 0) == (1, True)
-    reason = done.stderr.removeprefix("rillet: ").strip()
-    assert reason not in done.stdout
+    assert status == 1
+    assert problem.startswith("rillet: ")
+    assert (problem.count("\n"), problem.count(expected) > 0) == (1, True)
+    reason = problem.removeprefix("rillet: ").strip()
+    assert reason not in output
 
 
 def test_the_reason_is_also_in_a_log_file(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as used:
-        words = command("serve", "--port", used.getsockname()[1], "--logfile", tmp_path / "log")
-        done = subprocess.run(words, env=environment(), capture_output=True, text=True, timeout=60)
-    reason = done.stderr.removeprefix("rillet: ").strip()
+        _, _, problem = ended("serve", "--port", used.getsockname()[1], "--logfile", tmp_path / "log")
+    reason = problem.removeprefix("rillet: ").strip()
     assert (tmp_path / "log").read_text().count(reason) == 1

@@ -6,8 +6,6 @@ import json
 import os
 import pty
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,34 +17,23 @@ import pytest
 import rillet
 from rillet.cli import main
 from tests.cluster import running_cluster
+from tests.forked import Forked, ended
 from tests.judge import redis_binary, running_redis
 from tests.store.process import Other
-
-PACKAGE = str(Path(rillet.__file__).parent.parent)
-
-
-def command(*arguments: object) -> list[str]:
-    return [sys.executable, "-m", "rillet", *map(str, arguments)]
-
-
-def environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": PACKAGE, "PYTHONUNBUFFERED": "1"}
 
 
 def run(*arguments: object, status: int = 0) -> str:
     """Run the command to its end; return its output, or the text of its error."""
-    done = subprocess.run(command(*arguments), env=environment(), capture_output=True, text=True, timeout=60)
-    assert done.returncode == status, done.stderr
-    assert "Traceback" not in done.stderr
-    return done.stdout if status == 0 else done.stderr
+    found, output, problem = ended(*arguments)
+    assert found == status, problem
+    assert "Traceback" not in problem
+    return output if status == 0 else problem
 
 
 @contextmanager
 def running(*arguments: object) -> Iterator[Any]:
     """Start the command, and yield a function that returns its next line; ^C must end it cleanly."""
-    process = subprocess.Popen(
-        command(*arguments), env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    process = Forked(arguments)
     assert process.stdout is not None
     watchdog = threading.Timer(60, process.kill)
     watchdog.start()
@@ -114,8 +101,8 @@ def test_a_directory_that_another_process_owns(folder: Path) -> None:
 
 
 def test_a_directory_that_a_server_uses(folder: Path) -> None:
-    serving = command("serve", "--port", "0", "--unixsocket", folder / "s.sock", "--dir", folder, "--appendonly", "yes")
-    with subprocess.Popen(serving, env=environment(), stdout=subprocess.PIPE, text=True) as server:
+    serving = ("serve", "--port", "0", "--unixsocket", folder / "s.sock", "--dir", folder, "--appendonly", "yes")
+    with Forked(serving, stderr=None) as server:
         assert server.stdout is not None
         try:
             while "Ready to accept" not in server.stdout.readline():
@@ -170,8 +157,7 @@ def test_watch_follows_a_directory_from_owner_to_owner(folder: Path) -> None:
 
 def test_watch_redraws_a_terminal(folder: Path) -> None:
     terminal, end = pty.openpty()
-    watch = subprocess.Popen(command("stats", folder, "orders", "--watch", "0.05"), env=environment(), stdout=end,
-                             stderr=subprocess.PIPE, text=True)  # fmt: skip
+    watch = Forked(["stats", folder, "orders", "--watch", "0.05"], stdout=end)
     os.close(end)
     shown = b""
     while shown.count(b"\x1b[H\x1b[J") < 3:
@@ -182,9 +168,9 @@ def test_watch_redraws_a_terminal(folder: Path) -> None:
 
 
 def test_a_server_with_a_password_that_uses_the_directory(folder: Path) -> None:
-    serving = command("serve", "--port", "0", "--unixsocket", folder / "s.sock", "--dir", folder, "--appendonly", "yes",
-                      "--requirepass", "secret")  # fmt: skip
-    with subprocess.Popen(serving, env=environment(), stdout=subprocess.PIPE, text=True) as server:
+    serving = ("serve", "--port", "0", "--unixsocket", folder / "s.sock", "--dir", folder, "--appendonly", "yes",
+               "--requirepass", "secret")  # fmt: skip
+    with Forked(serving, stderr=None) as server:
         assert server.stdout is not None
         try:
             while "Ready to accept" not in server.stdout.readline():
@@ -239,10 +225,7 @@ def test_where_tail_begins(
 
 
 def test_a_closed_pipe_is_the_end(folder: Path) -> None:
-    tail = subprocess.Popen(
-        command("tail", folder, "orders", "-n", "200"), env=environment(), stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+    tail = Forked(["tail", folder, "orders", "-n", "200"])
     assert tail.stdout is not None
     tail.stdout.readline()
     tail.stdout.close()

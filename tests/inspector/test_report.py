@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import rillet
 from rillet.inspector.place import InspectedPlace
 from rillet.inspector.report import report as report_of
 from rillet.store.timeline import EXACT, timeline
-from tests.cli.test_observing import command, environment
+from tests.forked import ended
 from tests.inspector.conftest import fill
 from tests.inspector.test_security import hostile
 from tests.judge import redis_binary, running_redis
@@ -49,9 +48,9 @@ def parsed(text: str) -> _Tags:
 
 
 def report(where: Path | str, target: Path) -> _Tags:
-    done = subprocess.run(command("report", where, "-o", target), env=environment(), capture_output=True, text=True,
-                          timeout=120, check=True)  # fmt: skip
-    assert "report is in" in done.stdout
+    status, output, errors = ended("report", where, "-o", target)
+    assert status == 0, errors
+    assert "report is in" in output
     return parsed(target.read_text())
 
 
@@ -81,10 +80,9 @@ def test_a_report_is_safe_and_needs_nothing_else(tmp_path: Path) -> None:
 def test_a_report_that_cannot_be_written(tmp_path: Path) -> None:
     with rillet.open(tmp_path / "s.rillet") as store:
         fill(store)
-    done = subprocess.run(command("report", tmp_path / "s.rillet", "-o", tmp_path / "missing/out.html"),
-                          env=environment(), capture_output=True, text=True, timeout=120)  # fmt: skip
-    assert done.returncode == 2
-    assert "cannot be written" in done.stderr
+    status, _, errors = ended("report", tmp_path / "s.rillet", "-o", tmp_path / "missing/out.html")
+    assert status == 2
+    assert "cannot be written" in errors
 
 
 def test_a_plot_has_the_numbers_of_the_timeline() -> None:

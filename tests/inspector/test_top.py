@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 import signal
 import ssl
-import subprocess
 from pathlib import Path
 
 import httpx
@@ -18,7 +16,7 @@ import rillet
 from rillet.inspector import scanning
 from rillet.inspector.place import InspectedPlace
 from rillet.inspector.top import Top
-from tests.cli.test_observing import command, environment
+from tests.forked import Forked, ended
 from tests.inspector.conftest import fill
 from tests.judge import free_port
 
@@ -144,10 +142,7 @@ def test_the_numbers_are_those_of_the_page(tmp_path: Path) -> None:
 def test_inspect_as_a_process(tmp_path: Path) -> None:
     with rillet.open(tmp_path / "s.rillet") as store:
         fill(store)
-    process = subprocess.Popen(
-        command("inspect", tmp_path / "s.rillet", "--port", "0"), env=environment(), stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+    process = Forked(["inspect", tmp_path / "s.rillet", "--port", "0"])
     try:
         assert process.stdout is not None
         assert "read-only" in process.stdout.readline()
@@ -171,14 +166,13 @@ def test_inspect_as_a_process(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["inspect", "top"])
 def test_a_place_that_does_not_exist(tmp_path: Path, name: str) -> None:
-    done = subprocess.run(command(name, tmp_path / "missing"), env={**os.environ, **environment()},
-                          capture_output=True, text=True, timeout=60)  # fmt: skip
-    assert done.returncode == 2
-    assert "does not exist" in done.stderr
-    assert "Traceback" not in done.stderr
+    status, _, errors = ended(name, tmp_path / "missing")
+    assert status == 2
+    assert "does not exist" in errors
+    assert "Traceback" not in errors
 
 
-def told_by(server: subprocess.Popen[str]) -> tuple[str, str]:
+def told_by(server: Forked) -> tuple[str, str]:
     """Return the address and the token that the inspector of a server prints; the password is in no line."""
     assert server.stdout is not None
     told = ""
@@ -193,9 +187,8 @@ def told_by(server: subprocess.Popen[str]) -> tuple[str, str]:
 
 @pytest.mark.parametrize("end", [pytest.param(signal.SIGTERM, marks=pytest.mark.long), signal.SIGKILL])
 def test_the_page_of_a_server(tmp_path: Path, end: int) -> None:
-    serving = command("serve", "--port", free_port(), "--dir", tmp_path, "--requirepass", "p@ss:/", "--inspect-port", 0)
-    pipe = subprocess.PIPE
-    with subprocess.Popen(serving, env=environment(), text=True, stdout=pipe, stderr=pipe) as server:
+    serving = ("serve", "--port", free_port(), "--dir", tmp_path, "--requirepass", "p@ss:/", "--inspect-port", 0)
+    with Forked(serving) as server:
         assert server.stdout is not None
         base, token = told_by(server)
         with httpx.Client(base_url=base, headers={"authorization": f"Bearer {token}"}, trust_env=False) as client:
@@ -217,13 +210,12 @@ def test_the_page_of_a_server_with_tls_only(tmp_path: Path) -> None:
 
     authority = make_authority(tmp_path)
     port = free_port()
-    serving = command(
+    serving = (
         "serve", "--port", 0, "--tls-port", port, "--dir", tmp_path, "--requirepass", "p@ss:/", "--inspect-port", 0,
         "--tls-cert-file", authority.path("server.crt"), "--tls-key-file", authority.path("server.key"),
         "--tls-ca-cert-file", authority.path("ca.crt"),
     )  # fmt: skip
-    pipe = subprocess.PIPE
-    with subprocess.Popen(serving, env=environment(), text=True, stdout=pipe, stderr=pipe) as server:
+    with Forked(serving) as server:
         try:
             base, token = told_by(server)
             headers = {"authorization": f"Bearer {token}"}
@@ -248,13 +240,11 @@ def test_a_certificate_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("no certificate")
     with rillet.open(tmp_path / "s.rillet"):
         for file, problem in (("missing", "No such file or directory"), ("text", "cannot be used as the certificate")):
-            done = subprocess.run(
-                command("inspect", tmp_path / "s.rillet", "--port", 0, "--tls-cert-file", tmp_path / file),
-                env={**os.environ, **environment()}, capture_output=True, text=True, timeout=60)  # fmt: skip
-            assert (done.returncode, problem in done.stderr, "Traceback" in done.stderr) == (2, True, False)
+            words = ("inspect", tmp_path / "s.rillet", "--port", 0, "--tls-cert-file", tmp_path / file)
+            status, _, errors = ended(*words)
+            assert (status, problem in errors, "Traceback" in errors) == (2, True, False)
 
 
-def test_a_wrong_port_of_the_page(tmp_path: Path) -> None:
-    done = subprocess.run(command("serve", "--port", "0", "--inspect-port", "x"), env=environment(),
-                          capture_output=True, text=True, timeout=60)  # fmt: skip
-    assert (done.returncode, done.stderr) == (1, "rillet: --inspect-port needs the number of a port, not 'x'\n")
+def test_a_wrong_port_of_the_page() -> None:
+    status, _, errors = ended("serve", "--port", "0", "--inspect-port", "x")
+    assert (status, errors) == (1, "rillet: --inspect-port needs the number of a port, not 'x'\n")

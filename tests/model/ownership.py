@@ -38,9 +38,9 @@ from typing import Any
 import rillet
 from rillet.store import Store
 from tests.cluster import running_cluster
+from tests.forked import BOTH, ROOT, Forked
 from tests.judge import running_redis
 
-ROOT = Path(__file__).resolve().parents[2]
 KINDS = ("memory", "owner", "attached", "redis", "cluster", "processes", "server")
 OF_PROCESSES = ("processes", "server")
 CLAIM_IDLE = 0.5
@@ -175,12 +175,8 @@ class Process:
     """A worker in another process, which does one Work after the other."""
 
     def __init__(self, where: str) -> None:
-        folder = str(Path(rillet.__file__).parent.parent)
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join((folder, str(ROOT)))}
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.model.ownership", "work", where], env=environment, cwd=ROOT, text=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        )  # fmt: skip
+        self.process = Forked([where], function="tests.model.ownership:work_of_process", stdin=subprocess.PIPE,
+                              stderr=None, environment={"PYTHONPATH": BOTH}, cwd=ROOT)  # fmt: skip
         assert self.process.stdout is not None
         self.process.stdout.readline()
 
@@ -206,8 +202,9 @@ class Process:
         self.process.stdout.close()
 
 
-def work_forever(where: str) -> None:
-    with opened(where) as store:
+def work_of_process() -> None:
+    """Do one work for each line of the input; the argument is the store's place."""
+    with opened(sys.argv[1]) as store:
         print("ready", flush=True)
         for line in sys.stdin:
             Worker(store, Work(**json.loads(line)))()
@@ -368,9 +365,6 @@ def world(kind: str, folder: Path) -> Iterator[World]:
 
 def main() -> int:
     """Run rounds of all kinds in turn; print what contradicts the rules; return 1 if there is any."""
-    if sys.argv[1:2] == ["work"]:
-        work_forever(sys.argv[2])
-        return 0
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)

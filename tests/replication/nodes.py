@@ -13,19 +13,19 @@ import os
 import random
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import redis
 
+from tests.forked import Forked
 from tests.judge import peer_binary
 from tests.replication.load import info
 from tests.replication.proxy import Proxy
 
 PATIENCE = 300.0  # seconds; a busy machine may take a minute to start a server
-_CODE = "import sys; from rillet.cli import main; sys.exit(main())"
 
 
 _PORTS = range(10_000, 32_000)  # below those that the system gives to the other ends of connections
@@ -65,7 +65,7 @@ class Node:
         self.port = _lasting_port()
         self.link: Proxy | None = None
         self.master: Node | None = None
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[Any] | None = None
         self._client: redis.Redis | None = None
         folder.mkdir(parents=True)
 
@@ -81,14 +81,14 @@ class Node:
                  *self.options]  # fmt: skip
         if self.link is not None:
             words += ["--replicaof", f"127.0.0.1 {self.link.port}"]
-        if self.kind == "rillet":
-            command = [sys.executable, "-c", _CODE, "serve", "--compat", self.compat, *words]
-        else:
-            binary = peer_binary(self.kind)
-            assert binary is not None
-            command = [binary, *words]
         with open(self.folder / "output", "ab") as output:
-            self.process = subprocess.Popen(command, cwd=self.folder, stdout=output, stderr=output)
+            if self.kind == "rillet":
+                words = ["serve", "--compat", self.compat, *words]
+                self.process = Forked(words, cwd=self.folder, stdout=output, stderr=output)
+            else:
+                binary = peer_binary(self.kind)
+                assert binary is not None
+                self.process = subprocess.Popen([binary, *words], cwd=self.folder, stdout=output, stderr=output)
         self._client = None
         until(self._is_ready, f"{self} starts")
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import shutil
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,12 +24,12 @@ import redis
 from redis.sentinel import Sentinel
 
 import rillet
+from tests.forked import Forked
 from tests.judge import free_port, redis_binary
 from tests.replication.nodes import until
 
 SERVICE = "orders"
 DOWN_AFTER_MS, FAILOVER_MS = 2000, 5000
-_CODE = "import sys; from rillet.cli import main; sys.exit(main())"
 
 
 def sentinel_command() -> list[str]:
@@ -46,7 +45,7 @@ class Deployment:
         self.folder, self.kinds = folder, kinds
         self.ports = [free_port() for _ in kinds]
         self.watchers = [free_port() for _ in range(3)]
-        self.processes: dict[int, subprocess.Popen[bytes]] = {}  # by port
+        self.processes: dict[int, subprocess.Popen[Any]] = {}  # by port
 
     def __enter__(self) -> Deployment:
         try:
@@ -75,7 +74,11 @@ class Deployment:
 
     def _run(self, port: int, folder: Path, command: list[str]) -> None:
         with open(folder / "output", "ab") as output:
-            process = self.processes[port] = subprocess.Popen(command, cwd=folder, stdout=output, stderr=output)
+            process: subprocess.Popen[Any] = (
+                Forked(command[1:], cwd=folder, stdout=output, stderr=output)
+                if command[0] == "rillet" else subprocess.Popen(command, cwd=folder, stdout=output, stderr=output)
+            )  # fmt: skip
+            self.processes[port] = process
 
         def answers() -> bool:
             assert process.poll() is None, f"{command[0]} ended at its start: {(folder / 'output').read_text()}"
@@ -98,9 +101,7 @@ class Deployment:
         """Start a server, as a replica of another one or alone: the sentinels make it follow."""
         folder, port = self.folder / str(number), self.ports[number]
         folder.mkdir(parents=True, exist_ok=True)
-        how = [str(redis_binary())]
-        if self.kinds[number] == "rillet":
-            how = [sys.executable, "-c", _CODE, "serve", "--compat", "7.0"]
+        how = ["rillet", "serve", "--compat", "7.0"] if self.kinds[number] == "rillet" else [str(redis_binary())]
         more = [] if master is None else ["--replicaof", f"127.0.0.1 {self.ports[master]}"]
         self._run(port, folder, [*how, "--port", str(port), "--save", "", "--repl-diskless-sync-delay", "0",
                                  "--logfile", str(folder / "log"), *more])  # fmt: skip

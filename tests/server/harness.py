@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rillet.protocol.command_parser import pack_command
+from tests.forked import Forked
 from tests.judge import free_port
 
 LOOPS = ("uvloop", "asyncio")
@@ -26,9 +27,13 @@ TIMEOUT = 60.0
 _LAUNCH = "import sys; {before}; from rillet.cli import main; sys.exit(main())"
 
 
-def launch(arguments: list[str], *, loop: str = "uvloop", before: str = "pass") -> subprocess.Popen[str]:
-    """Start `rillet serve`; its output is read from the pipes."""
-    steps = [before]
+def launch(
+    arguments: list[str], *, loop: str = "uvloop", before: str = "", fresh: bool = False
+) -> subprocess.Popen[str]:
+    """Start `rillet serve`; its output is read from the pipes. `fresh`, and code `before`: in a new Python."""
+    if not fresh and not before:
+        return Forked(["serve", *arguments], hidden=["uvloop"] if loop == "asyncio" else [])
+    steps = [before or "pass"]
     if loop == "asyncio":
         steps.append("sys.modules['uvloop'] = None")
     if os.environ.get("RILLET_NO_CYTHON"):
@@ -94,10 +99,13 @@ def _listening(process: subprocess.Popen[str]) -> list[str]:
 
 
 @contextmanager
-def running(folder: Path, *arguments: str, loop: str = "uvloop", before: str = "pass") -> Iterator[Running]:
+def running(
+    folder: Path, *arguments: str, loop: str = "uvloop", before: str = "", fresh: bool = False
+) -> Iterator[Running]:
     """Start a server, and stop it at the end if it still runs; fail if its stderr has a traceback."""
     port = free_port()
-    with launch(["--port", str(port), "--dir", str(folder), *arguments], loop=loop, before=before) as process:
+    words = ["--port", str(port), "--dir", str(folder), *arguments]
+    with launch(words, loop=loop, before=before, fresh=fresh) as process:
         try:
             server = Running(process, port, folder, _listening(process))
             yield server

@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
-import rillet
+from tests.forked import Forked
 from tests.judge import await_ready, free_port, redis_binary
-
-# An interpreted build runs without Cython, as the process of the test does.
-_RILLET = """
-import os, sys
-if os.environ.get("RILLET_NO_CYTHON"):
-    sys.modules["cython"] = None
-from rillet.cli import main
-sys.exit(main(sys.argv[1:]))
-"""
 
 
 class RestartedServer:
@@ -40,13 +30,12 @@ class RestartedServer:
 
     def start(self, *options: str, wait: bool = True) -> None:
         """Start the server, and wait until it has loaded its log."""
-        program = [str(redis_binary())] if self.kind == "redis" else [sys.executable, "-c", _RILLET, "serve"]
+        words = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder), "--save", "",
+                 "--appendonly", "yes", "--appendfsync", "always", *options]  # fmt: skip
         with self.log.open("ab") as errors:
-            self.process = subprocess.Popen(
-                [*program, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder), "--save", "",
-                 "--appendonly", "yes", "--appendfsync", "always", *options],
-                stdout=subprocess.DEVNULL, stderr=errors,
-                env={**os.environ, "PYTHONPATH": str(Path(rillet.__file__).parent.parent)},
+            self.process: subprocess.Popen[Any] = (
+                Forked(["serve", *words], stdout=subprocess.DEVNULL, stderr=errors) if self.kind == "rillet"
+                else subprocess.Popen([str(redis_binary()), *words], stdout=subprocess.DEVNULL, stderr=errors)
             )  # fmt: skip
         if wait:
             await_ready(self.port, self.process)

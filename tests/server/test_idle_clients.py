@@ -53,7 +53,7 @@ def test_memory_of_clients_that_only_connected(tmp_path: Path) -> None:
     """At most 1.6 times that of redis-server; `python -m benchmarks connections` measures more clients."""
     with running_redis() as judge:
         theirs = _growth(judge.port, judge.process.pid)
-    with running(tmp_path) as server:
+    with running(tmp_path, fresh=True) as server:
         assert _growth(server.port, server.process.pid) < 1.6 * theirs
 
 

@@ -106,7 +106,7 @@ def test_the_watchdog_of_systemd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 @linux
 def test_upstart_gets_its_signal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UPSTART_JOB", "rillet")
-    with launch(["--port", str(free_port()), "--dir", str(tmp_path), "--supervised", "upstart"]) as process:
+    with launch(["--port", str(free_port()), "--dir", str(tmp_path), "--supervised", "upstart"], fresh=True) as process:
         _pid, status = os.waitpid(process.pid, os.WUNTRACED)
         assert os.WIFSTOPPED(status)
         os.kill(process.pid, signal.SIGCONT)
@@ -120,9 +120,9 @@ def _title(pid: int) -> str:
 
 @linux
 def test_the_title_of_the_process(tmp_path: Path) -> None:
-    with running(tmp_path, "--set-proc-title", "no") as server:
+    with running(tmp_path, "--set-proc-title", "no", fresh=True) as server:
         assert "rillet.cli" in _title(server.process.pid)
-    with running(tmp_path, "--bind", "127.0.0.1") as server, server.client() as client:
+    with running(tmp_path, "--bind", "127.0.0.1", fresh=True) as server, server.client() as client:
         assert _title(server.process.pid) == f"rillet 127.0.0.1:{server.port}"
         assert client.call("CONFIG SET proc-title-template {port}:{{x}:{config-file}") == b"+OK\r\n"
         assert _title(server.process.pid) == f"{server.port}:{{x}}:-"

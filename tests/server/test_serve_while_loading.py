@@ -7,7 +7,6 @@ import contextlib
 import os
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -22,6 +21,7 @@ from rillet.runtime.settings import Settings
 from rillet.server.host import ServerHost
 from rillet.server.serve_while_loading import LoadingPhase, Progress
 from rillet.server.server import Server
+from tests.forked import Forked
 from tests.judge import free_port
 from tests.server.harness import Client, connected, line_of
 
@@ -42,8 +42,7 @@ def big_log(folder: Path, commands: int, size: int = 800) -> None:
 def starting(folder: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
     """A server as soon as it accepts connections."""
     port = free_port()
-    command = [sys.executable, "-m", "rillet", "serve", "--port", str(port), "--dir", str(folder), *arguments]
-    with subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+    with Forked(["serve", "--port", port, "--dir", folder, *arguments], stderr=subprocess.STDOUT) as process:
         try:
             assert "PID: " in line_of(process)
             yield process, port

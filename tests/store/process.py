@@ -1,4 +1,4 @@
-"""A second process with a store of its own, driven through its standard input: run as `python -m tests.store.process`.
+"""A second process with a store of its own, driven through its standard input.
 
 A line in is a Python expression over `store` and `path`; a line out is its repr, or "!" and the exception's. The
 process ends with its input, without closing the store unless it is told to.
@@ -15,20 +15,15 @@ from pathlib import Path
 from typing import Any
 
 import rillet
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.forked import BOTH, ROOT, Forked
 
 
 class Other:
     """Another process; `ask` waits for the answer, `tell` and `answer` are its halves."""
 
     def __init__(self, path: Path | str, **options: Any) -> None:
-        folder = str(Path(rillet.__file__).parent.parent)
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join((folder, str(ROOT)))}
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.store.process", str(path), repr(options)],
-            env=environment, cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        )  # fmt: skip
+        self.process = Forked([path, repr(options)], function="tests.store.process:main", stdin=subprocess.PIPE,
+                              stderr=None, environment={"PYTHONPATH": BOTH}, cwd=ROOT)  # fmt: skip
         self.opened = self.answer()
 
     def tell(self, expression: str) -> None:
@@ -70,7 +65,7 @@ def repeat(call: Callable[[], object]) -> None:
         call()
 
 
-def _main() -> None:
+def main() -> None:
     try:
         store = rillet.open(sys.argv[1], **ast.literal_eval(sys.argv[2]))
         print(repr(store), flush=True)
@@ -84,7 +79,3 @@ def _main() -> None:
         except Exception as error:
             print(repr(f"!{error!r}"), flush=True)
     os._exit(0)
-
-
-if __name__ == "__main__":
-    _main()
