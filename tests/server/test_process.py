@@ -139,7 +139,7 @@ def _oom_score(pid: int) -> int:
 def test_the_score_for_the_oom_killer(tmp_path: Path) -> None:
     """Relative and absolute scores, those of a child, and the score after `no`."""
     with running(tmp_path, "--oom-score-adj", "absolute", "--oom-score-adj-values", "10", "20", "700",
-                 "--rdb-key-save-delay", "2000000", "--save", "") as server, server.client() as client:  # fmt: skip
+                 "--rdb-key-save-delay", "60000000", "--save", "") as server, server.client() as client:  # fmt: skip
         pid = server.process.pid
         assert _oom_score(pid) == 10
         client.call("SET k v")
