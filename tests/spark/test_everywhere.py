@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-PLACES = ("store", "cluster", *long("redis", "rillet"))  # most other tests read a redis-server
+PLACES = ("cluster", *long("store", "redis", "rillet"))  # most other tests read a redis-server, some a store
 ENTRIES = 3000
 FIRST_MS = 1_700_000_000_000
 COLUMNS = "stream string, id string, n long, name string"

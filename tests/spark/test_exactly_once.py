@@ -398,6 +398,7 @@ def in_order(judge: Judge, stream: str) -> list[int]:
 
 
 @pytest.mark.spark
+@pytest.mark.long
 def test_workers_and_the_driver_are_killed_and_every_row_is_there_once(
     spark: SparkSession, judge: Judge, url: str, tmp_path: Path
 ) -> None:

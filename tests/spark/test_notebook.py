@@ -87,7 +87,7 @@ def replies(said: str, command: str) -> list[dict[str, str]]:
     return found
 
 
-@pytest.mark.parametrize("place", ["store", *long("redis")])
+@pytest.mark.parametrize("place", long("store", "redis"))
 def test_routes_as_hashes(
     place: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

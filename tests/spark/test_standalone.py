@@ -67,6 +67,7 @@ def submit(standalone: Standalone, plan: dict[str, Any], *words: str) -> dict[st
     return told
 
 
+@pytest.mark.long
 def test_source_sink_and_archive_on_several_executors_and_nodes(
     standalone: Standalone, cluster: Cluster, tmp_path: Path
 ) -> None:

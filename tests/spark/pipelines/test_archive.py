@@ -356,6 +356,7 @@ def test_ids_beyond_the_year_9999_have_no_date() -> None:
     assert [(day, rows.num_rows) for _, day, rows in runs(ends)] == [(0, 1), (None, 1)]
 
 
+@pytest.mark.long
 def test_a_new_driver_completes_the_commit_of_a_killed_one(
     spark: SparkSession, judge: Judge, url: str, tmp_path: Path
 ) -> None:

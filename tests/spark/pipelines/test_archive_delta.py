@@ -108,7 +108,7 @@ def run(archive: DeltaArchive, job: Callable[..., Any], url: str, **options: str
 STEPS = ["created", "written", "staged", "drafted", "transacting", "transacted", "committed", "merged"]
 
 
-KILLS = [("folder", step) for step in STEPS] + [("s3", "transacted"), ("s3", "merged")]
+KILLS = [("folder", step) for step in STEPS] + [("s3", "transacted")]
 
 
 @pytest.mark.parametrize(
