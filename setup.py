@@ -267,9 +267,10 @@ class Progress:
             if now - self._printed < 5 and self._weights:
                 return
             self._printed = now
-            seconds = (now - self._started) / (self._lines - self._left) * self._left
-            done = self._all - len(self._weights)
-            print(f"rillet: {done} of {self._all} modules compiled, {seconds:.0f} s left", flush=True)
+            built, count = self._lines - self._left, self._all - len(self._weights)
+            # Before a tenth is done, the modules that are half done falsify the rate.
+            left = f", {(now - self._started) / built * self._left:.0f} s left" if 10 * built > self._lines else ""
+            print(f"rillet: {count} of {self._all} modules compiled{left}", flush=True)
 
 
 def _job(extension: Extension) -> dict[str, Any]:
