@@ -18,7 +18,7 @@ from tests.judge import running_redis
 from tests.persistence.state import STREAMS, WORK
 from tests.variants import by_speed
 
-STEP = by_speed(11, 19, 2)  # between two damaged bytes
+STEP = by_speed(19, 29, 2)  # between two damaged bytes
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
@@ -82,7 +82,7 @@ def test_every_length_of_a_torn_log_is_sound_or_torn(tmp_path: Path) -> None:
     commands = whole * 2 + transaction + b"#TS:1700000000\r\n" + whole
     ends = {0, len(whole), 2 * len(whole), len(commands) - len(whole), len(commands),
             2 * len(whole) + len(transaction)}  # fmt: skip
-    for size in range(1, len(commands) + 1, by_speed(3, 9, 1)):
+    for size in range(1, len(commands) + 1, by_speed(5, 9, 1)):
         log.write_bytes(commands[:size])
         report = check(log)
         if size in ends:
@@ -103,7 +103,7 @@ def test_damage_in_a_log_is_reported_with_its_offset_and_not_repaired(store: Pat
     found = re.finditer(rb"[*$]\d+\r\n|(?<=[^\d\n])\r\n", whole[:400])
     frame = [at for one in found for at in range(*one.span())]
     assert len(frame) > 100
-    for at in frame[:: by_speed(5, 9, 1)]:
+    for at in frame[:: by_speed(9, 13, 1)]:
         log.write_bytes(whole[:at] + b"!" + whole[at + 1 :])
         report = check(store)
         assert not report.sound, at

@@ -67,7 +67,7 @@ print(after[0] - before[0], after[1] - before[1])
 
 @pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc")
-@pytest.mark.parametrize("name", [*LOADS][::4] + long(*(name for number, name in enumerate(LOADS) if number % 4)))
+@pytest.mark.parametrize("name", [*LOADS][::7] + long(*(name for number, name in enumerate(LOADS) if number % 7)))
 def test_used_memory_grows_as_the_process_does(name: str) -> None:
     if not compiled():
         pytest.skip("interpreted objects have other sizes")

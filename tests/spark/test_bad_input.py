@@ -59,12 +59,22 @@ def query(spark: SparkSession, url: str, checkpoint: Path, stream: str = "events
 
 
 def test_errors_of_a_batch_read_are_one_sentence(spark: SparkSession, judge: Judge, url: str) -> None:
-    port = judge.port
+    with judge.client() as client:
+        client.execute_command("XADD", "events", "1-0", "n", "x")
+    where = f"127.0.0.1:{judge.port}"
+    assert sentence(batch(spark, url, "absent")) == f"rillet: there is no stream 'absent' at {where}"
+    assert "unknown option fooo" in sentence(batch(spark, url, fooo="1"))
+    assert "'n'" in sentence(batch(spark, url, mode="FAILFAST"))  # in a task
+    over = spark.range(1).write.format("rillet").mode("overwrite").options(url=url, stream="events")
+    assert sentence(over.save) == "rillet: a stream can only be appended to: use mode('append')"
+
+
+@pytest.mark.long
+def test_more_errors_of_a_batch_read(spark: SparkSession, judge: Judge, url: str) -> None:
+    where = f"127.0.0.1:{judge.port}"
     with judge.client() as client:
         client.execute_command("XADD", "events", "1-0", "n", "x")
         client.execute_command("SET", "text", "1")
-    where = f"127.0.0.1:{port}"
-    assert sentence(batch(spark, url, "absent")) == f"rillet: there is no stream 'absent' at {where}"
     assert "WRONGTYPE" in (told := sentence(batch(spark, url, "text")))
     assert "'text'" in told
     assert where in told
@@ -72,14 +82,10 @@ def test_errors_of_a_batch_read_are_one_sentence(spark: SparkSession, judge: Jud
     assert f"TLS with {where} failed" in sentence(batch(spark, f"rediss://{where}", timeout="500ms"))
     nobody = free_port()
     assert f"no server answers at 127.0.0.1:{nobody}" in sentence(batch(spark, f"redis://127.0.0.1:{nobody}"))
-    assert "unknown option fooo" in sentence(batch(spark, url, fooo="1"))
-    assert "'n'" in sentence(batch(spark, url, mode="FAILFAST"))  # in a task
     required = spark.read.format("rillet").schema("absent long not null").options(url=url, stream="events")
     assert "column 'absent' is declared NOT NULL" in sentence(required.load().collect)
     interval = spark.read.format("rillet").schema("n interval").options(url=url, stream="events")
     assert "the schema does not fit a stream: " in sentence(interval.load().collect)
-    over = spark.range(1).write.format("rillet").mode("overwrite").options(url=url, stream="events")
-    assert sentence(over.save) == "rillet: a stream can only be appended to: use mode('append')"
 
 
 def test_errors_of_a_streaming_query_are_one_sentence(
@@ -89,17 +95,24 @@ def test_errors_of_a_streaming_query_are_one_sentence(
     with judge.client() as client:
         for n in range(1, 4):
             client.execute_command("XADD", "events", f"{n}-0", "n", n)
-            client.execute_command("XADD", "other", f"{n}-0", "n", n)
-        assert "no stream 'absent'" in sentence(query(spark, url, tmp_path / "absent", "absent"))
         told = sentence(query(spark, url, tmp_path / "ends", endingOffsets="5-0"))  # before there is a reader
         assert told == "rillet: these options are not allowed for a streaming read: endingOffsets"
         query(spark, url, tmp_path / "c")()
-        told = sentence(query(spark, url, tmp_path / "c", "other"))
-        assert told == "rillet: the checkpoint belongs to the stream 'events', but the query reads the stream 'other'"
         client.execute_command("XADD", "events", "9-0", "n", 9)
         client.execute_command("XTRIM", "events", "MAXLEN", "0")
         told = sentence(query(spark, url, tmp_path / "c"))
         assert told.startswith(f"rillet: 1 entry was lost before being read: the stream 'events' at {where}")
+
+
+@pytest.mark.long
+def test_more_errors_of_a_streaming_query(spark: SparkSession, judge: Judge, url: str, tmp_path: Path) -> None:
+    with judge.client() as client:
+        for stream in ("events", "other"):
+            client.execute_command("XADD", stream, "1-0", "n", 1)
+        assert "no stream 'absent'" in sentence(query(spark, url, tmp_path / "absent", "absent"))
+        query(spark, url, tmp_path / "c")()
+        told = sentence(query(spark, url, tmp_path / "c", "other"))
+        assert told == "rillet: the checkpoint belongs to the stream 'events', but the query reads the stream 'other'"
         client.execute_command("DEL", "events")
         client.execute_command("SET", "events", "text")
         assert "WRONGTYPE" in sentence(query(spark, url, tmp_path / "c"))
