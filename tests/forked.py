@@ -26,6 +26,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -33,6 +34,8 @@ if os.environ.get("RILLET_NO_CYTHON"):
     sys.modules["cython"] = None  # type: ignore[assignment]
 
 import rillet
+from rillet.cli import SUBCOMMANDS, module_of
+from rillet.runtime.engine import Engine
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = str(Path(rillet.__file__).parent.parent)
@@ -188,12 +191,14 @@ def _begin(request: dict[str, Any], streams: list[int]) -> Callable[[], int | No
     sys.argv[1:] = request["words"]
     sys.modules.update(dict.fromkeys(request["hidden"]))
     module, _, name = request["function"].partition(":")
-    function: Callable[[], int | None] = getattr(__import__(module, fromlist=[name]), name)
+    function: Callable[[], int | None] = getattr(import_module(module), name)
     return function
 
 
 def _main() -> NoReturn:
-
+    for module in ("rillet.server.app", "rillet.store.opening", *map(module_of, SUBCOMMANDS)):
+        import_module(module)
+    Engine()  # imports the commands
     gc.collect()
     gc.freeze()  # a collection in a child would copy all pages
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # ^C ends the test, whose end is the helper's
