@@ -14,8 +14,9 @@ interpreted = PYTHONPATH="$(CURDIR)/src" RILLET_EXPECT=interpreted RILLET_NO_CYT
 compiled    = PYTHONPATH="$(CURDIR)/$(COMPILED)" RILLET_EXPECT=compiled \
               JAVA_HOME="$$(cat $(VENV)/java-home)" PYSPARK_PYTHON="$(CURDIR)/$(BIN)/python"
 pytest      = $(BIN)/python -m pytest --timeout=600 -q $(ARGS)
-# A worker for each core; one that has no tests left takes some of another. WORKERS=0 is one process.
-WORKERS     = auto
+# A worker that has no tests left takes some of another. WORKERS=0 is one process.
+CORES      := $(shell getconf _NPROCESSORS_ONLN)
+WORKERS     = $(CORES)
 spread      = -n $(WORKERS) --dist worksteal
 # The time of every test goes into build/; the slowest are printed.
 timed       = --durations=30 --durations-min=1 --junit-xml=build/times-$(1).xml
@@ -105,6 +106,8 @@ test-interpreted: $(VENV)/packages.stamp
 	@echo '== interpreted: src, with Cython out of the way'
 	@$(interpreted) $(pytest) $(spread) -m 'both and not long' $(call timed,interpreted) $(or-none)
 
+# Two workers for each core: those that test servers and processes often wait.
+test-compiled: WORKERS = $(shell expr 2 '*' $(CORES))
 test-compiled: setup
 	@echo '== compiled: $(COMPILED)'
 	@$(compiled) $(pytest) $(spread) -m 'not spark and not long' $(call timed,compiled) $(or-none)
