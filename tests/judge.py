@@ -5,7 +5,9 @@ A harness never talks to a server that it did not start, so a stray FLUSHALL cos
 
 from __future__ import annotations
 
+import contextlib
 import os
+import random
 import shutil
 import socket
 import subprocess
@@ -22,11 +24,15 @@ import redis
 
 
 def free_port() -> int:
-    """Return a TCP port on 127.0.0.1 that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """Return a TCP port on 127.0.0.1 that nobody listens on.
+
+    It is none of those that the system gives to outgoing connections: another test could have it before the server.
+    """
+    while True:
+        port = random.SystemRandom().randrange(10_000, 22_000)  # the bus of a cluster listens 10,000 above
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def redis_binary() -> str | None:

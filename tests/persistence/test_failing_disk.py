@@ -19,8 +19,9 @@ import rillet
 from rillet.errors import Misconf, StoreError
 from rillet.store import Store
 from rillet.store.transports.in_process import InProcessTransport
+from tests.forked import ROOT
 from tests.persistence.state import Opened
-from tests.store.process import ROOT, repeat
+from tests.store.process import repeat
 
 # In a separate process, because the file size limit applies to the whole process.
 FULL = """

@@ -110,6 +110,15 @@ def test_sessions_share_what_is_empty_and_nothing_else(engine_sessions: tuple[Se
     assert not one.db.watched_keys
 
 
+def test_the_commands_of_a_script_count_for_its_session_alone(engine_sessions: tuple[Session, Session]) -> None:
+    pytest.importorskip("lupa")
+    one, other = engine_sessions
+    for _ in range(2):
+        one.engine.execute(one, [b"EVAL", b"redis.call('PING') return redis.call('PING')", b"0"])
+    assert one.extra == {"of_scripts": 4}
+    assert other.extra == {}
+
+
 @pytest.fixture
 def engine_sessions() -> tuple[Session, Session]:
     """Two sessions of one engine."""

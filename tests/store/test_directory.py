@@ -16,7 +16,8 @@ import pytest
 
 import rillet
 from rillet.errors import NewerFormat, NotAStore, StoreError
-from tests.store.process import ROOT, Other
+from tests.forked import ROOT
+from tests.store.process import Other
 
 
 def test_a_new_store_and_its_files(tmp_path: Path) -> None:

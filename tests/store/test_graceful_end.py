@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 import rillet
+from tests.forked import ROOT
 from tests.package.test_docs import programs
-from tests.store.process import ROOT
 
 WORKER = """
 import signal, sys, threading

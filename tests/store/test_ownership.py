@@ -217,3 +217,22 @@ def test_random_workers(kind: str, tmp_path: Path) -> None:
     with world(kind, tmp_path) as made:
         for seed in range(2 if kind in OF_PROCESSES else 4):
             assert made.round(seed, tmp_path).problems == []
+
+
+def test_a_refused_claim_is_listed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server refuses a claim if its clock was set back between the two commands; the message is still the loop's."""
+    with rillet.open() as store:
+        group = _group(store, 3)
+        assert len(group.consumer("c").read(count=3)) == 3
+        run, refused = store.run, []
+
+        def run_with_one_refusal(argv: list[bytes], *options: Any) -> Any:
+            if argv[0] == b"XCLAIM" and not refused:
+                refused.append(argv[5])
+                argv = [*argv[:4], b"%d" % (int(argv[4]) + 60_000), *argv[5:]]
+            return run(argv, *options)
+
+        monkeypatch.setattr(store, "run", run_with_one_refusal)
+        handled = [message.id.ms for message in group.consumer("c").messages(stop_when_empty=True) if message.ack()]
+        assert refused == [b"1-0"]
+        assert handled == [1, 2, 3]

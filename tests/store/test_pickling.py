@@ -19,8 +19,8 @@ import pytest
 import rillet
 from rillet import errors
 from rillet.store import Consumer, Counter, Hash, Message, Store, Stream
+from tests.forked import ROOT
 from tests.store.conftest import Frontend, only
-from tests.store.process import ROOT
 
 SENT = only("owner", "attached", "socket", "redis")
 METHODS = [method for method in ("spawn", "fork") if method in get_all_start_methods()]

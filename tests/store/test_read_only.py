@@ -22,10 +22,11 @@ from rillet.runtime.registry import TABLE
 from rillet.store import Store
 from rillet.store.read_only import OpenFiles
 from rillet.types.compat import NEWEST
+from tests.forked import ROOT
 from tests.judge import redis_binary, running_redis
 from tests.server.harness import running
 from tests.server.test_lifecycle import LOG
-from tests.store.process import ROOT, Other
+from tests.store.process import Other
 
 TEXT = "^READONLY You can't write against a read only replica.$"
 NEEDS_REDIS = pytest.mark.skipif(redis_binary() is None, reason="redis-server is not installed")

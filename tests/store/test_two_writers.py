@@ -15,8 +15,9 @@ import rillet
 from rillet.errors import Misconf, StoreBusy
 from rillet.persistence import foreign_server
 from rillet.store import Store
+from tests.forked import ROOT
 from tests.judge import redis_binary, running_redis
-from tests.store.process import ROOT, Other
+from tests.store.process import Other
 from tests.waiting import until
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*writes are refused from now on:RuntimeWarning")

@@ -188,7 +188,7 @@ class ScriptCalls(LuaCaller):
         if ran:
             # Commands of the client, but not words of its requests (CLIENT LIST: tot-cmds, avg-pipeline-len-sum).
             caller.commands += ran
-            caller.extra["of_scripts"] = caller.extra.get("of_scripts", 0) + ran
+            caller.remember("of_scripts", caller.extra.get("of_scripts", 0) + ran)
         self.caller = None
         self.session.out.truncate(0)
         if self.busy:

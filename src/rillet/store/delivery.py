@@ -265,6 +265,7 @@ def delivery(consumers: Sequence[Consumer[Any]], options: DeliveryOptions, end: 
 def _own(consumer: Consumer[Any], options: DeliveryOptions, end: End, prefetched: Prefetched) -> Steps[None]:
     """Hand out the messages that are pending for the consumer from before."""
     start = b"-"
+    repeated = False
     while not end.requested():
         rows = yield consumer.group.pending_command(PAGE, consumer.key, 0.0, start, "+")
         if not rows:
@@ -274,6 +275,10 @@ def _own(consumer: Consumer[Any], options: DeliveryOptions, end: End, prefetched
             messages = yield from _taken(consumer, some, min(int(row[2]) for row in some), options)
             yield from prefetched.fill(messages, len(messages))
             yield from _hand_out(prefetched, consumer.key, options, end)
+            # One that was refused belongs to another consumer, or the server's clock was set back: list it again.
+            repeated = not messages and not repeated
+            if repeated:
+                break
             start = b"(" + some[-1][0]
             if end.stopped or monotonic() > current:  # others may have claimed the next ones: list them again
                 break
