@@ -224,7 +224,8 @@ def test_a_refused_claim_is_listed_again(monkeypatch: pytest.MonkeyPatch) -> Non
     with rillet.open() as store:
         group = _group(store, 3)
         assert len(group.consumer("c").read(count=3)) == 3
-        run, refused = store.run, []
+        run = store.run
+        refused: list[bytes] = []
 
         def run_with_one_refusal(argv: list[bytes], *options: Any) -> Any:
             if argv[0] == b"XCLAIM" and not refused:
