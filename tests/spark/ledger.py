@@ -43,7 +43,6 @@ import contextlib
 import json
 import os
 import random
-import socket
 import subprocess
 import sys
 import tempfile
@@ -259,11 +258,10 @@ class ClusterOfThree:
 
 def free_ports(count: int) -> list[int]:
     """Return different TCP ports on 127.0.0.1 that nobody listens on."""
-    with contextlib.ExitStack() as held:
-        probes = [held.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [probe.getsockname()[1] for probe in probes]
+    found: set[int] = set()
+    while len(found) < count:
+        found.add(free_port())
+    return list(found)
 
 
 def append(client: Any, key: str, numbers: list[int]) -> None:
