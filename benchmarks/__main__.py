@@ -31,24 +31,24 @@ from benchmarks import (
     replication,
     scripts,
     server,
+    situations,
     small_keys,
     streams,
-    transactions,
 )  # fmt: skip
-from benchmarks.harness import BUILDS, ROOT, Figure, report
+from benchmarks.harness import BUILDS, ROOT, Figure, loaded, report
 
 SPARK = ("spark_read", "spark_follow", "spark_latency", "spark_write", "spark_archive", "spark_tables")
 """Modules with a function `figures(rounds, scale)`; the Spark parts import Spark when they run."""
 PARTS = (
     "server", "connections", "streams", "groups", "durability", "embedded", "interfaces", "owner_modes", "memory",
-    "defrag", "hash_tables", "small_keys", "data_commands", "scripts", "transactions", "keyspace", "peers", "expiry",
+    "defrag", "hash_tables", "small_keys", "data_commands", "scripts", "situations", "keyspace", "peers", "expiry",
     "eviction", "lazyfree", "replication", "arrow",
     *SPARK,
 )  # fmt: skip
 
 
-def measure(parts: list[str], rounds: int, scale: float, mode: str) -> list[Figure]:
-    """Run the parts in the build `mode` and return their figures."""
+def measure(parts: list[str], rounds: int, scale: float, mode: str, cells: list[str]) -> list[Figure]:
+    """Run the parts in the build `mode` and return their figures; `cells` selects those of `situations`."""
     figures: list[Figure] = []
     if "server" in parts:
         figures += server.run(rounds, mode, scale)
@@ -74,8 +74,8 @@ def measure(parts: list[str], rounds: int, scale: float, mode: str) -> list[Figu
         figures += data_commands.run(rounds, mode, scale)
     if "scripts" in parts:
         figures += scripts.run(rounds, mode, scale)
-    if "transactions" in parts:
-        figures += transactions.run(rounds, mode, scale)
+    if "situations" in parts and mode == "compiled":
+        figures += situations.run(rounds, scale, cells)
     if "keyspace" in parts and mode == "compiled":
         figures += keyspace.run(min(rounds, 3), mode, scale)
     if "peers" in parts and mode == "compiled":
@@ -125,7 +125,7 @@ def _other_build(arguments: argparse.Namespace) -> list[Figure]:
             stdout=subprocess.DEVNULL,
         )
         rows = json.loads(target.read_text())["figures"]
-    return [Figure(**{key: value for key, value in row.items() if key != "ratio"}) for row in rows]
+    return loaded(rows)
 
 
 def main() -> None:
@@ -137,16 +137,19 @@ def main() -> None:
     parser.add_argument("--scale", type=float, default=1.0, help="factor for the work of every case")
     parser.add_argument("--interpreted", action="store_true", help="also measure the interpreted build")
     parser.add_argument("--build", choices=tuple(BUILDS), default="compiled")
+    parser.add_argument("--cells", action="append", default=[], help='the cells of situations: "MULTI *, KEA"')
     parser.add_argument("--json", type=Path, default=ROOT / "build" / "benchmarks.json")
     arguments = parser.parse_args()
     parts = arguments.part or arguments.only.split(",")
     unknown = set(parts) - set(PARTS)
     if unknown:
         parser.error(f"unknown parts: {', '.join(sorted(unknown))}")
-    figures = measure(parts, arguments.rounds, arguments.scale, arguments.build)
+    figures = measure(parts, arguments.rounds, arguments.scale, arguments.build, arguments.cells)
     if arguments.interpreted:
         figures += _other_build(arguments)
     report(figures, arguments.json)
+    if "situations" in parts:
+        print("", *situations.tables(figures), sep="\n\n")
 
 
 if __name__ == "__main__":

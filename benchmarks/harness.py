@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from tests.judge import free_port, redis_binary
 
@@ -163,6 +164,11 @@ def resident_bytes(pid: int) -> int:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+def loaded(rows: Sequence[dict[str, Any]]) -> list[Figure]:
+    """Return the figures that `report` wrote as JSON."""
+    return [Figure(**{key: value for key, value in row.items() if key != "ratio"}) for row in rows]
+
+
 def report(figures: Sequence[Figure], target: Path) -> None:
     """Print the table and write the figures as JSON."""
     head = ("what", "build", "against", "peer", "rillet", "unit", "ratio", "at least", "reached")
@@ -184,6 +190,7 @@ __all__ = [
     "Figure",
     "alternate",
     "cpu_us",
+    "loaded",
     "named_server",
     "redis_benchmark",
     "redis_server",

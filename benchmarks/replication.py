@@ -28,7 +28,7 @@ _STREAMS = 10
 _COMMANDS = 1_000_000
 _LONGEST = 600.0  # seconds
 _FIELDS = ["f1", "value-1", "f2", "value-2", "f3", "value-3"]
-_AT_ONCE = ("--repl-diskless-sync-delay", "0", "--client-output-buffer-limit", "replica 0 0 0")
+AT_ONCE = ("--repl-diskless-sync-delay", "0", "--client-output-buffer-limit", "replica 0 0 0")
 KINDS = {
     "XADD": [["XADD", "bench", "*", *_FIELDS]],
     "SET": [["-r", "100000", "SET", "key:__rand_int__", "value-of-16-byte"]],
@@ -60,7 +60,7 @@ def _is_up(replica: redis.Redis) -> bool:
     return b"master_link_status:up" in replica.execute_command("INFO", "replication")
 
 
-def _follow(replica: int, master: int) -> float:
+def follow(replica: int, master: int) -> float:
     """Make a server follow another one; return the seconds of the full synchronisation."""
     one = _client(replica)
     began = time.perf_counter()
@@ -77,14 +77,14 @@ def _leave(replica: int) -> None:
 
 def _rate(replica: int, master: int, entries: int) -> float:
     """Return the entries a second of one full synchronisation."""
-    seconds = _follow(replica, master)
+    seconds = follow(replica, master)
     _leave(replica)
     return entries / seconds
 
 
 def _full(rounds: int, mode: str, scale: float) -> Iterator[Figure]:
     entries = max(int(_ENTRIES * scale) // _STREAMS, 2_000) * _STREAMS
-    with (redis_server(*_AT_ONCE) as (theirs, _), rillet_server(mode, *_AT_ONCE) as (ours, _),
+    with (redis_server(*AT_ONCE) as (theirs, _), rillet_server(mode, *AT_ONCE) as (ours, _),
           redis_server() as (replica, _), rillet_server(mode) as (own_replica, _)):  # fmt: skip
         for number in range(_STREAMS):
             for port in (theirs, ours):
@@ -103,11 +103,11 @@ def _load(port: int, kind: str, count: int) -> None:
 
 def _following(rounds: int, mode: str, scale: float) -> Iterator[Figure]:
     count = max(int(_COMMANDS * scale), 20_000)
-    with (redis_server(*_AT_ONCE) as (master, _), redis_server() as (theirs, their_pid),
+    with (redis_server(*AT_ONCE) as (master, _), redis_server() as (theirs, their_pid),
           rillet_server(mode) as (ours, own_pid)):  # fmt: skip
         one = redis.Redis(host="127.0.0.1", port=master, protocol=2, single_connection_client=True)
         for port in (theirs, ours):
-            _follow(port, master)
+            follow(port, master)
         for kind in KINDS:
             peers, own, rates = [], [], []
             for _ in range(rounds):
@@ -141,13 +141,13 @@ def _feeding(rounds: int, mode: str, scale: float) -> Iterator[Figure]:
     for _ in range(rounds):
         for kind in kept:
             with contextlib.ExitStack() as stack:
-                masters = {"theirs": stack.enter_context(redis_server(*_AT_ONCE)),
-                           "ours": stack.enter_context(rillet_server(mode, *_AT_ONCE))}  # fmt: skip
+                masters = {"theirs": stack.enter_context(redis_server(*AT_ONCE)),
+                           "ours": stack.enter_context(rillet_server(mode, *AT_ONCE))}  # fmt: skip
                 alone = {name: _cost(*master, kind, count) for name, master in masters.items()}
                 for name, (port, pid) in masters.items():
                     replicas = [stack.enter_context(redis_server())[0] for _ in range(2)]
                     for replica in replicas:
-                        _follow(replica, port)
+                        follow(replica, port)
                     kept[kind][name].append(alone[name] / _cost(port, pid, kind, count))
                     for replica in replicas:
                         _leave(replica)
@@ -162,4 +162,4 @@ def run(rounds: int, mode: str, scale: float) -> list[Figure]:
     return [*_full(rounds, mode, scale), *_following(rounds, mode, scale), *_feeding(rounds, mode, scale)]
 
 
-__all__ = ["run"]
+__all__ = ["AT_ONCE", "follow", "run"]

@@ -3,7 +3,8 @@
     python -m benchmarks.table                  those of the last `make bench`, and no others
     python -m benchmarks.table a.json b.json    those of these runs (`--json`); the other rows stay
 
-docs/measured.md gets every row. README.md gets ten: the most common cases, whether rillet leads or not.
+docs/measured.md gets every row, and the cells of `situations` as tables. README.md gets ten rows: the most common
+cases, whether rillet leads or not.
 """
 
 from __future__ import annotations
@@ -13,14 +14,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness import ROOT
+from benchmarks.harness import ROOT, loaded
+from benchmarks.situations import is_cell, tables
 
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
+CELLS_BEGIN, CELLS_END = "<!-- situations: begin -->", "<!-- situations: end -->"
 CPU = ": server's CPU"
 HEADLINES = (
     ("XADD 5 fields, -c 50 -P 64", "redis-server"),
     ("XADD 5 fields, -c 50 -P 1", "redis-server"),
-    ("MULTI, 100 XADD 5 fields, EXEC", "redis-server"),
+    ("MULTI XADD, ordinary: CPU of a command", "redis-server"),
     ("GET, -c 50 -P 64", "redis-server"),
     ("XRANGE of 100, -c 50 -P 1", "redis-server"),
     ("XREADGROUP COUNT 100 and XACK of them, 8 consumers", "redis-server"),
@@ -51,7 +54,7 @@ def all_rows(measured: dict[str, Any]) -> str:
         "|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
-        if row["mode"] != "compiled":
+        if row["mode"] != "compiled" or (is_cell(row["what"]) and (row["what"], row["peer_name"]) not in HEADLINES):
             continue
         beside = slow.get((row["what"], row["peer_name"]))
         cells = (
@@ -104,12 +107,26 @@ def main(files: list[str]) -> None:
     """Replace the tables of README.md and docs/measured.md, or only the rows of these files."""
     runs = [json.loads(Path(name).read_text()) for name in files or [str(ROOT / "build" / "benchmarks.json")]]
     for page, table in ((ROOT / "README.md", headlines), (ROOT / "docs" / "measured.md", all_rows)):
-        head, _, rest = page.read_text().partition(BEGIN)
-        body, _, tail = rest.partition(END)
-        body = body.strip("\n")
+        text = page.read_text()
+        body = between(text, BEGIN, END)
         for run in runs:
             body = merged(body, table(run)) if files else table(run)
-        page.write_text(f"{head}{BEGIN}\n{body}\n{END}{tail}")
+        page.write_text(replaced(text, BEGIN, END, body))
+    for run in runs:
+        if any(is_cell(row["what"]) for row in run["figures"]):
+            cells = "\n\n".join(tables(loaded(run["figures"])))
+            page.write_text(replaced(page.read_text(), CELLS_BEGIN, CELLS_END, cells))
+
+
+def between(text: str, begin: str, end: str) -> str:
+    """Return the part of a page between two markers."""
+    return text.partition(begin)[2].partition(end)[0].strip("\n")
+
+
+def replaced(text: str, begin: str, end: str, body: str) -> str:
+    """Return a page with another part between two markers."""
+    head, _, rest = text.partition(begin)
+    return f"{head}{begin}\n{body}\n{end}{rest.partition(end)[2]}"
 
 
 if __name__ == "__main__":
