@@ -19,9 +19,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rillet.commands.server.introspection import key_access
 from rillet.protocol.command_parser import pack_command
 from rillet.replication.changes import Unit, entry_of
+from rillet.runtime.key_specifications import key_access
 from rillet.runtime.registry import Command
 from rillet.structs.glob import matches
 from rillet.types.compat import Compat

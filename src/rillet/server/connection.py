@@ -41,7 +41,7 @@ except ModuleNotFoundError:  # Cython is not installed: run interpreted
 from rillet.errors import Misconf
 from rillet.protocol.command_parser import CommandParser
 from rillet.protocol.reply_writer import ReplyWriter
-from rillet.runtime.acl.providers import PROVIDERS
+from rillet.runtime.client_line import client_line
 from rillet.runtime.engine import Engine
 from rillet.runtime.session import Session
 from rillet.runtime.session_state import REPLICA, SUBSCRIBED, UNAUTHENTICATED
@@ -395,7 +395,7 @@ class ClientConnection:
             master = "primary" if self.engine.settings.compat.valkey else "master"
             self.engine.host.log_line(f"== CRITICAL == This {master} is sending an error to its replica: '{error}' "
                                       f"after processing the command '{name}'")  # fmt: skip
-        line = PROVIDERS.client_line(session).decode("utf-8", "backslashreplace")
+        line = client_line(session, session).decode("utf-8", "backslashreplace")
         self.engine.host.log_line(f"Replica generated a reply to command '{name}', disconnecting it: {line}")
         self.close()
         return False

@@ -17,8 +17,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from rillet.commands.server.introspection import key_access
 from rillet.replication.changes import entry_of
+from rillet.runtime.key_specifications import key_access
 from rillet.runtime.registry import Command
 from rillet.types.compat import COMPATS
 

@@ -11,9 +11,8 @@ from typing import Any
 from rillet.commands.arguments import integer, subcommand_error, syntax_error, timeout_ms
 from rillet.commands.connection import command
 from rillet.commands.connection.client_filters import client_type, listed, parse_filters, type_of
-from rillet.commands.connection.client_line import client_line
 from rillet.errors import CommandError, Unblocked
-from rillet.runtime.acl.providers import PROVIDERS
+from rillet.runtime.client_line import client_line
 from rillet.runtime.session import Session
 
 _CONNECTION_FLAGS = "noscript loading stale"
@@ -118,6 +117,3 @@ def client_unpause(session: Session, argv: list[bytes]) -> None:
     """Resume the clients that CLIENT PAUSE holds back."""
     session.engine.host.unpause()
     session.out.ok()
-
-
-PROVIDERS.client_line = lambda session: client_line(session, session)

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 from rillet.commands.arguments import integer, small_integer, syntax_error, text
-from rillet.commands.connection.client_line import FLAG_LETTERS, flag_letters
 from rillet.errors import CommandError
+from rillet.runtime.client_line import FLAG_LETTERS, flag_letters
 from rillet.runtime.session import Session
 from rillet.runtime.session_state import MASTER, REPLICA, SUBSCRIBED
 from rillet.types.string import string2ll

@@ -11,6 +11,7 @@ from rillet.commands.arguments import integer, syntax_error, text
 from rillet.commands.connection import command
 from rillet.commands.replies import ReplySet, write_tree
 from rillet.errors import CommandError
+from rillet.runtime.client_line import redirection
 from rillet.runtime.session import Session
 from rillet.runtime.tracking import ClientTracking
 
@@ -133,12 +134,6 @@ def client_caching(session: Session, argv: list[bytes]) -> None:
 def client_getredir(session: Session, argv: list[bytes]) -> None:
     """Return the ID of the connection that receives the invalidation messages; 0: this one, -1: tracking is off."""
     session.out.integer(redirection(session))
-
-
-def redirection(session: Session) -> int:
-    """Return the ID of the session that receives the messages; 0: the session itself, -1: tracking is off."""
-    state: ClientTracking | None = session.tracking
-    return state.redirect if state is not None and state.on else -1
 
 
 @command("client|trackinginfo", arity=2, flags=_CONNECTION_FLAGS, since="6.2.0", complexity="O(1)")

@@ -8,6 +8,7 @@
                              ├─ channel patterns
                              └─ databases        Valkey
 
+    categories.py  the categories of a command
     commands.py    CommandSet: which position a command has, and the commands of each category
     selector.py    one selector: applies a rule, describes itself, decides about a call
     user.py        a user: applies a rule, describes itself, decides about a call
@@ -15,7 +16,6 @@
     file.py        the lines of an aclfile, and `user` lines of a redis.conf
     log.py         ACL LOG
     control.py     AccessControl: the users of one engine, and what happens to sessions when they change
-    providers.py   what the commands tell this package about themselves
 
 Most sessions belong to a user with all permissions. Such a session lacks the flag RESTRICTED (session_state.py), and
 the engine does not call this package. Nothing here does input or output.

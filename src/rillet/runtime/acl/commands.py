@@ -14,7 +14,7 @@ not counted, so that the description is Redis's.
 
 from __future__ import annotations
 
-from rillet.runtime.acl.providers import PROVIDERS
+from rillet.runtime.acl.categories import categories, category_names
 from rillet.runtime.registry import TABLE, Command
 from rillet.types.compat import Compat
 
@@ -35,7 +35,7 @@ class CommandSet:
     def __init__(self, compat: Compat, modules: dict[bytes, Command] | None = None, databases: int = 16) -> None:
         self.compat = compat
         self.databases = databases
-        self.categories: tuple[str, ...] = PROVIDERS.category_names(compat)
+        self.categories: tuple[str, ...] = category_names(compat)
         # Position -> name; name -> position; position of a container -> the bits of its subcommands.
         self._names: dict[int, bytes] = {}
         self._by_name: dict[bytes, int] = {}
@@ -57,7 +57,7 @@ class CommandSet:
         for one in (entry, *parts):
             # In Redis 7.0, categories do not include the commands of modules.
             skipped = one.module and not self.compat.knows(72)
-            found = () if skipped else PROVIDERS.categories(one, self.compat)
+            found = [] if skipped else categories(one, self.compat)
             self._add(one.fullname.lower().encode(), one.index, tuple(found), not one.fullname.startswith("rillet."))
 
     def _add(self, name: bytes, position: int, categories: tuple[str, ...], counted: bool = True) -> None:

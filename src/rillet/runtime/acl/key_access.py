@@ -1,16 +1,17 @@
 """The keys, channels and databases that a call uses, and how it uses the keys.
 
-The access flags come from the declaration's key specifications (`PROVIDERS.accesses`): "RW access update" reads and
-writes, "OW update" only writes. A specification with neither flag needs no permission but for the key's name, such as
-TYPE and EXISTS. The flags of a few commands depend on their arguments (Redis: variable_flags).
+`runtime/key_specifications.py` has the flags: "RW access update" reads and writes, "OW update" only writes. A
+specification with neither flag needs no permission but for the key's name, such as TYPE and EXISTS.
 """
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
-from rillet.runtime.acl.providers import PROVIDERS
 from rillet.runtime.acl.selector import READ, WRITE
+from rillet.runtime.key_specifications import KEYWORD_SEARCH, call_flags
+from rillet.types.compat import Compat
 from rillet.types.string import string2ll
 
 _WRITES = frozenset(("insert", "update", "delete"))
@@ -20,9 +21,10 @@ _SUBSCRIBE = {"subscribe": False, "ssubscribe": False, "psubscribe": True}
 _PUBLISH = frozenset(("publish", "spublish"))
 
 
-def _flags(access: str) -> int:
-    """Return READ and WRITE for the text of a key specification."""
-    words = access.split()
+@cache
+def _access(flags: str) -> int:
+    """Return READ and WRITE for the flags of a key specification."""
+    words = flags.split()
     return (READ if "access" in words else 0) | (0 if _WRITES.isdisjoint(words) else WRITE)
 
 
@@ -31,59 +33,23 @@ def has_keys(entry: Any) -> bool:
     return "not_key" not in entry.flags and (entry.keys[0] != 0 or entry.get_keys is not None)
 
 
-def keys_of(entry: Any, argv: list[bytes]) -> list[tuple[int, int]]:
+def keys_of(entry: Any, argv: list[bytes], compat: Compat) -> list[tuple[int, int]]:
     """Return the position of each key in argv, and READ, WRITE or both (getKeysFromCommandWithSpecs)."""
     if not has_keys(entry):
         return []
-    positions = _after_streams(argv, _STREAMS[entry.fullname]) if entry.fullname in _STREAMS else []
+    positions = _after_keyword(argv, *KEYWORD_SEARCH[entry.fullname]) if entry.fullname in KEYWORD_SEARCH else []
     positions = positions or entry.key_positions(argv)
-    varying = _VARYING.get(entry.fullname)
-    if varying is not None:
-        return [(at, varying(argv, index)) for index, at in enumerate(positions)]
-    accesses = [_flags(access) for access in PROVIDERS.accesses(entry)]
-    if not accesses:
-        return []
+    accesses = [_access(flags) for flags in call_flags(entry, argv, compat)]
     last = len(accesses) - 1
     return [(at, accesses[min(index, last)]) for index, at in enumerate(positions)]
 
 
-# Commands whose keys follow the word STREAMS, and where the search for it starts.
-_STREAMS = {"xread": 1, "xreadgroup": 4}
-
-
-def _after_streams(argv: list[bytes], start: int) -> list[int]:
-    """Return the first half of the positions after STREAMS, also if their number is odd (getKeysUsingKeySpecs)."""
+def _after_keyword(argv: list[bytes], keyword: bytes, start: int) -> list[int]:
+    """Return the first half of the positions after a keyword, also if their number is odd (getKeysUsingKeySpecs)."""
     for at in range(start, len(argv) - 1):
-        if argv[at].lower() == b"streams":
+        if argv[at].upper() == keyword:
             return list(range(at + 1, at + 1 + (len(argv) - at - 1) // 2))
     return []
-
-
-def _set(argv: list[bytes], _index: int) -> int:
-    """SET reads only with GET (db.c: setGetKeys)."""
-    return READ | WRITE if any(word.lower() == b"get" for word in argv[3:]) else WRITE
-
-
-def _bitfield(argv: list[bytes], _index: int) -> int:
-    """BITFIELD writes, unless all its operations are GET (db.c: bitfieldGetKeys)."""
-    at = 2
-    while at < len(argv):
-        word, left = argv[at].lower(), len(argv) - at - 1
-        if word == b"get" and left >= 2:
-            at += 3
-        elif word == b"overflow" and left >= 1:
-            at += 2
-        else:
-            return READ | WRITE
-    return READ
-
-
-def _sort(_argv: list[bytes], index: int) -> int:
-    """SORT reads its first key and overwrites the key of STORE (db.c: sortGetKeys)."""
-    return WRITE if index else READ
-
-
-_VARYING = {"set": _set, "bitfield": _bitfield, "sort": _sort}
 
 
 # -- channels -----------------------------------------------------------------------------------------

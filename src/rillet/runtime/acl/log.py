@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rillet.runtime.acl.providers import PROVIDERS
 from rillet.runtime.acl.user import DENIED_CHANNEL, DENIED_COMMAND, DENIED_DATABASE, DENIED_KEY
+from rillet.runtime.client_line import client_line
 
 _SAME_MS = 60_000
 _SEARCHED = 10
@@ -61,7 +61,7 @@ class AclLog:
 
     def _record(self, session: Any, reason: bytes, context: bytes, item: bytes, user: bytes) -> None:
         now = self._engine.clock.now_ms()
-        client = PROVIDERS.client_line(session)
+        client = client_line(session, session)
         for at, entry in enumerate(self.entries[:_SEARCHED]):
             if (entry.reason, entry.context, entry.item, entry.user) == (reason, context, item, user) and (
                 abs(entry.updated_ms - now) <= _SAME_MS

@@ -174,7 +174,7 @@ class User:
         keys: list[tuple[int, int]] | None = None
         for selector in self.selectors:
             if not selector.all_keys and keys is None:
-                keys = keys_of(entry, argv)
+                keys = keys_of(entry, argv, self.commands.compat)
             denied, word = _denial(selector, entry, argv, db, keys or [])
             if not denied:
                 return 0, 0
@@ -184,7 +184,7 @@ class User:
 
     def reads_every_key(self, entry: Any, argv: list[bytes], db: int) -> bool:
         """Return whether a selector permits the call and also to read all keys (for SORT with BY or GET)."""
-        keys = keys_of(entry, argv)
+        keys = keys_of(entry, argv, self.commands.compat)
         return any(
             selector.permits_every_key(READ) and not _denial(selector, entry, argv, db, keys)[0]
             for selector in self.selectors

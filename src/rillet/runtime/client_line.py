@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from rillet.commands.connection.tracking import redirection
 from rillet.protocol.reply_writer import INITIAL_CAPACITY
 from rillet.runtime.memory import session_bytes
 from rillet.runtime.session import Session
@@ -58,6 +57,12 @@ def flag_letters(session: Session, compat: Compat) -> bytes:
         if is_set:
             letters += letter
     return letters or b"N"
+
+
+def redirection(session: Session) -> int:
+    """Return the ID of the session that receives the messages; 0: the session itself, -1: tracking is off."""
+    state: ClientTracking | None = session.tracking
+    return state.redirect if state is not None and state.on else -1
 
 
 def client_memory(session: Session) -> int:
@@ -132,4 +137,4 @@ def client_line(session: Session, caller: Session) -> bytes:
     return b"".join([part if isinstance(part, bytes) else str(part).encode() for part in line])
 
 
-__all__ = ["FLAG_LETTERS", "client_line", "client_memory", "flag_letters"]
+__all__ = ["FLAG_LETTERS", "client_line", "client_memory", "flag_letters", "redirection"]
