@@ -415,12 +415,18 @@ def test_commands_of_modules_follow_the_rules() -> None:
     bench = Bench(compat="newest")
     user, future = user_of(bench, "~a +@read"), user_of(bench, "~* +@all -get", "future")
     assert user("acltest.read", "a").startswith("ERR unknown command")
+    beside = Bench(compat="newest")
+    assert beside.engine.acl.commands() is bench.engine.acl.commands()  # computed once
     modules_of(bench.engine).load(module, "acltest", [])
     assert user("acltest.read", "a") == b"a"
+    assert b"acltest.read" in bench("ACL", "CAT", "read")
+    assert b"acltest.read" not in beside("ACL", "CAT", "read")
     assert user("acltest.read", "b") == "NOPERM No permissions to access a key"
     assert future("acltest.read", "b") == b"b"
     bench("ACL", "SETUSER", "u", "-acltest.read")
     assert user("acltest.read", "a").startswith("NOPERM")
+    modules_of(bench.engine).unload("acltest")
+    assert bench.engine.acl.commands() is beside.engine.acl.commands()
 
 
 def test_genpass_and_cat(bench: Bench) -> None:

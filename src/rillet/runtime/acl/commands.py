@@ -10,12 +10,16 @@ subcommands of a container in it (acl.c: ACLSetSelectorCommandBitsForCategory ca
 
 The number of commands in each category decides how Redis 7.0 describes a user. rillet's own commands (`rillet.*`) are
 not counted, so that the description is Redis's.
+
+The set of a version takes milliseconds to compute, so all engines share it (`command_set`). Modules extend a copy.
 """
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from rillet.runtime.acl.categories import categories, category_names
-from rillet.runtime.registry import TABLE, Command
+from rillet.runtime.registry import TABLE, Command, load_commands
 from rillet.types.compat import Compat
 
 _FIRST_ABSENT = 4096
@@ -27,12 +31,12 @@ _ABSENT = {
 
 
 class CommandSet:
-    """The commands of one version, with those of the loaded modules."""
+    """The commands of one version."""
 
-    __slots__ = ("_applied", "_by_name", "_members", "_names", "_parts", "categories", "compat", "counted", "data",
+    __slots__ = ("_applied", "_by_name", "_members", "_names", "_parts", "categories", "compat", "counted",
                  "databases")  # fmt: skip
 
-    def __init__(self, compat: Compat, modules: dict[bytes, Command] | None = None, databases: int = 16) -> None:
+    def __init__(self, compat: Compat, databases: int = 16) -> None:
         self.compat = compat
         self.databases = databases
         self.categories: tuple[str, ...] = category_names(compat)
@@ -46,11 +50,22 @@ class CommandSet:
         self._applied = dict.fromkeys(self.categories, 0)
         for entry in TABLE.known(compat):
             self._add_command(entry)
-        for entry in (modules or {}).values():
-            self._add_command(entry)
         self._add_absent()
-        # The commands that use the data of a database.
-        self.data = self._members["keyspace"] | self._members["read"] | self._members["write"]
+
+    def with_modules(self, modules: dict[bytes, Command]) -> CommandSet:
+        """Return a copy with the commands of modules."""
+        other: CommandSet = object.__new__(CommandSet)
+        other.compat, other.databases, other.categories = self.compat, self.databases, self.categories
+        other._names, other._by_name, other._parts = dict(self._names), dict(self._by_name), dict(self._parts)
+        other._members, other.counted, other._applied = dict(self._members), dict(self.counted), dict(self._applied)
+        for entry in modules.values():
+            other._add_command(entry)
+        return other
+
+    @property
+    def data(self) -> int:
+        """The commands that use the data of a database."""
+        return self._members["keyspace"] | self._members["read"] | self._members["write"]
 
     def _add_command(self, entry: Command) -> None:
         parts = [one for one in (entry.subcommands or {}).values() if one.known_to(self.compat)]
@@ -119,4 +134,11 @@ class CommandSet:
         return self._applied.get(category.lower())
 
 
-__all__ = ["CommandSet"]
+@lru_cache(maxsize=16)
+def command_set(compat: Compat, databases: int) -> CommandSet:
+    """Return the commands of a version, without modules; nothing may change them."""
+    load_commands()
+    return CommandSet(compat, databases)
+
+
+__all__ = ["CommandSet", "command_set"]

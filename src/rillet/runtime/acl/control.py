@@ -18,7 +18,7 @@ from __future__ import annotations
 from typing import Any
 
 from rillet.errors import CommandError, NoPerm, WrongPass
-from rillet.runtime.acl.commands import CommandSet
+from rillet.runtime.acl.commands import CommandSet, command_set
 from rillet.runtime.acl.file import read_users
 from rillet.runtime.acl.log import AUTH, REASONS, TLS_CERTIFICATE, AclLog
 from rillet.runtime.acl.rules import RuleError, UnmatchedParenthesis, c_string, has_blanks, merged
@@ -67,7 +67,8 @@ class AccessControl:
         compat = self._engine.settings.compat
         now = (compat, 0 if modules is None else tuple(modules))
         if self._commands is None or self._made_for != now:
-            self._commands = CommandSet(compat, modules, self._engine.settings.databases)
+            commands = command_set(compat, self._engine.settings.databases)
+            self._commands = commands.with_modules(modules) if modules else commands
             self._made_for = now
         return self._commands
 
