@@ -144,6 +144,8 @@ def main() -> None:
     unknown = set(parts) - set(PARTS)
     if unknown:
         parser.error(f"unknown parts: {', '.join(sorted(unknown))}")
+    if not situations.selected(arguments.cells):
+        parser.error(f"no cell matches {', '.join(arguments.cells)}")
     figures = measure(parts, arguments.rounds, arguments.scale, arguments.build, arguments.cells)
     if arguments.interpreted:
         figures += _other_build(arguments)

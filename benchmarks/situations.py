@@ -9,10 +9,10 @@ contains a hundred commands: plain, between MULTI and EXEC, or as ten calls of a
 One connection sends a pipeline and waits for its replies. The keys are few, and each pipeline of a command that adds
 elements begins with a command that removes them, so no value grows except XADD's stream.
 
-Each column of each round starts its servers anew, so no situation leaves a trace in another one. The servers alternate
-row by row, because the speed of a shared machine changes by the second. A third server, an ordinary rillet, alternates
-with them: a second table compares rillet with itself, a situation with none, MULTI and Lua with the plain pipeline.
-A thread reads the output for other clients.
+Each column of each round starts its servers anew, so no situation leaves a trace in another one. The servers take
+several turns for a row, because the speed of a shared machine changes by the second. A third server, an ordinary
+rillet, alternates with them: a second table compares rillet with itself, a situation with none, MULTI and Lua with the
+plain pipeline. A thread reads the output for other clients.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ from benchmarks.server import FIVE_FIELDS
 _PIPELINE = 100  # commands
 _CALLS = 10  # of one script
 _COMMANDS = 100_000  # that a cell measures in a round
+_TURNS = 3  # of the servers, for a cell in a round
+_WARMING = 10  # pipelines before each turn
 GOAL = 1.0
 LIMIT = 1.3  # times the ordinary cost, where a situation must cost little
 _SUFFIX = ": CPU of a command"
@@ -169,8 +171,9 @@ def cost(server: Server, situation: Situation, row: Row, pipelines: int) -> floa
     with Wire(port) as wire:
         for burst in (b"".join(before) + script, packed):
             _succeed(wire, burst)
-        began = cpu_us(pid)
-        for _ in range(pipelines):
+        for number in range(_WARMING + pipelines):
+            if number == _WARMING:
+                began = cpu_us(pid)
             wire.wait(wire.send(packed))
         return (cpu_us(pid) - began) / (pipelines * _PIPELINE)
 
@@ -225,12 +228,12 @@ def _reading(wire: Wire) -> Iterator[None]:
 
 def run(rounds: int, scale: float, cells: Sequence[str] = ()) -> list[Figure]:
     """Measure the cells whose names match a pattern, or the core."""
-    pipelines = max(1, int(_COMMANDS * scale) // _PIPELINE)
+    pipelines = max(1, int(_COMMANDS * scale) // (_PIPELINE * _TURNS))
     measured: dict[tuple[Situation, Row], list[tuple[float, float, float]]] = {}
     for _ in range(rounds):
         for situation, rows in selected(cells).items():
             with _servers(situation) as (peer, own, ordinary):
-                for row in rows:
+                for row in [row for row in rows for _ in range(_TURNS)]:
                     costs = (
                         cost(peer, situation, row, pipelines),
                         cost(own, situation, row, pipelines),
@@ -313,4 +316,4 @@ def _table(caption: str, values: dict[str, float]) -> str:
     return "\n".join(lines)
 
 
-__all__ = ["is_cell", "run", "tables"]
+__all__ = ["is_cell", "run", "selected", "tables"]
