@@ -10,7 +10,7 @@ from importlib import import_module
 
 # The modules that declare commands, by package.
 MODULES = {
-    "connection": ("auth", "connection", "client", "tracking", "client_admin", "monitor", "transactions"),
+    "connection": ("auth", "connection", "ping", "client", "tracking", "client_admin", "monitor", "transactions"),
     "keys": ("delete", "lookup", "scan", "copy", "expire", "object", "dump", "migrate", "sort", "shape"),
     "string": ("get_set", "ranges", "counters", "lcs", "conditional_delete", "increx"),
     "bitmap": ("bits", "fields"),

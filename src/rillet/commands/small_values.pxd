@@ -1,10 +1,8 @@
 cimport cython
 from rillet.keyspace.database cimport Database
 from rillet.keyspace.rest_buffer cimport RestBuffer
-from rillet.protocol.command_parser cimport CommandParser
-from rillet.protocol.propagation_buffer cimport PropagationBuffer
 from rillet.protocol.reply_writer cimport ReplyWriter
-from rillet.runtime.fast_path cimport FastPath
+from rillet.runtime.implementation cimport Implementation
 from rillet.runtime.session cimport Session
 from rillet.structs.argument_spans cimport ArgumentSpans
 from rillet.structs.dict cimport Dict
@@ -17,13 +15,10 @@ cdef Py_ssize_t HEADER
 cdef Py_ssize_t MOST_WORDS
 cdef long long NOT_INT
 
-cdef class SmallValuePath(FastPath):
+cdef class SmallValuePath(Implementation):
     cdef bytes name
-    cdef bint prepare(self, Session session, ArgumentSpans words) except -1
     cdef bint one(self, Session session, Database db, ArgumentSpans words) except -1
-    cdef bint record(self, PropagationBuffer feed, ArgumentSpans words) except -1
     cpdef bint execute(self, Session session, list[bytes] argv) except -1
-    cdef bint may_write(self, Database db) except -1
     cdef Py_ssize_t find(self, Database db, ArgumentSpans words) except -3
     cdef int read(self, Database db, ArgumentSpans words) except -3
     cdef int open(self, Database db, ArgumentSpans words) except -3

@@ -17,13 +17,11 @@ try:
 except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
     from rillet import _cython as cython
 
-from rillet.keyspace import lru, rest_buffer
+from rillet.keyspace import rest_buffer
 from rillet.keyspace.database import Database
 from rillet.keyspace.rest_buffer import RestBuffer
-from rillet.protocol.command_parser import CommandParser
-from rillet.protocol.propagation_buffer import PropagationBuffer
 from rillet.protocol.reply_writer import ReplyWriter
-from rillet.runtime.fast_path import FastPath
+from rillet.runtime.implementation import Implementation
 from rillet.runtime.session import Session
 from rillet.structs.argument_spans import ArgumentSpans
 from rillet.structs.dict import Dict
@@ -45,11 +43,10 @@ NOT_INT = -(2**63)
 MOST_WORDS = 512
 """Arguments of a command that can create a value that rests."""
 _INTSET = cython.declare(cython.int, rest_buffer.INTSET)
-_LRM = cython.declare(cython.int, lru.LRM)
 
 
 @cython.cclass
-class SmallValuePath(FastPath):
+class SmallValuePath(Implementation):
     """The fast path of a command on one small value; `name` is the command's name in lower case."""
 
     __slots__ = ("name",)
@@ -57,60 +54,17 @@ class SmallValuePath(FastPath):
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def prepare(self, session: Session, words: ArgumentSpans) -> cython.bint:
-        """Rewrite the words to those that are executed and logged; return False to leave the call to the handler."""
-        return True
-
-    @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def one(self, session: Session, db: Database, words: ArgumentSpans) -> cython.bint:
         """Execute the call in `words`: change, reply, count in `session.dirty`; or return False without any effect."""
         raise NotImplementedError
 
-    @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def record(self, feed: PropagationBuffer, words: ArgumentSpans) -> cython.bint:
-        """Append the call in `words`, which has changed data, to the log; at most two arguments differ from `words`."""
-        feed.header(words.count)
-        return feed.words(words.at, words.size, 0, words.count)
-
     @cython.ccall
     @cython.exceptval(-1, check=False)
-    def run(
-        self,
-        session: Session,
-        parser: CommandParser,
-        words: ArgumentSpans,
-        feed: PropagationBuffer | None,
-        limit: cython.Py_ssize_t,
-    ) -> cython.Py_ssize_t:
-        """Run consecutive calls that the fast path supports; return how many. A call that changes data is logged."""
-        db: Database = session.db
-        ran: cython.Py_ssize_t = 0
-        before: cython.longlong
-        while True:
-            before = session.dirty
-            self.ran = ran + 1
-            if not self.prepare(session, words):
-                break
-            if feed is not None:
-                feed.reserve_words(words.at, words.size, words.count)
-            try:
-                if not self.one(session, db, words):
-                    break
-            finally:  # also after MemoryError, when a part of the call may have taken effect
-                if feed is not None and session.dirty != before:
-                    feed.begin(db.index, db.clock.now_ms() if feed.timestamps else 0)
-                    self.record(feed, words)
-            parser.step()
-            ran += 1
-            if session.out.used > limit:
-                break
-            words.count = parser.scan(words.at, words.size, words.room)
-            if not words.is_option(0, self.name):
-                break
-        self.ran = ran
-        return ran
+    def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
+        """Execute the call on the bytes of the value, or with the handler."""
+        if not session.db.notifies and self.one(session, session.db, words):
+            return True
+        return self.run_list(session, words)
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
@@ -124,15 +78,6 @@ class SmallValuePath(FastPath):
         return self.one(session, db, words)
 
     # -- for subclasses ------------------------------------------------------------------------------
-
-    @cython.cfunc
-    @cython.inline
-    @cython.exceptval(-1, check=False)
-    def may_write(self, db: Database) -> cython.bint:
-        """Return whether a change of a key has no effect but on its value: nothing is attached to keys."""
-        if db.watched_keys or db.tracking is not None or db.blocking_keys:
-            return False
-        return db.on_new is None and db.access.mode != _LRM
 
     @cython.cfunc
     @cython.exceptval(-3, check=False)
@@ -166,8 +111,6 @@ class SmallValuePath(FastPath):
     @cython.exceptval(-3, check=False)
     def open(self, db: Database, words: ArgumentSpans) -> cython.int:
         """Unpack the key's value into the buffer, for a command that changes it; return its tag, MISSING or UNUSUAL."""
-        if not self.may_write(db):
-            return -2
         n: cython.Py_ssize_t = self.find(db, words)
         return -1 if n == MISSING else self._unpack(db, n)
 
@@ -236,7 +179,7 @@ class SmallValuePath(FastPath):
             self.put_back(db, words)
         else:
             self.touch(db, db.buffer.entry)
-        session.dirty += removed
+        session.changed(words, removed)
         return session.out.integer(removed)
 
     @cython.cfunc
@@ -290,8 +233,12 @@ class SmallValuePath(FastPath):
         else:
             n = keys.add_hashed(words.at[1], words.size[1], bytes(buffer.rest[:size]), size, buffer.hash)
         if db.access.stamp >= 0:
-            return keys.put_lru(n, db.access.stamp)
-        return db.access.start(keys, n) if new else db.access.touch(keys, n)
+            keys.put_lru(n, db.access.stamp)
+        elif new:
+            db.access.start(keys, n)
+        else:
+            db.access.touch(keys, n)
+        return not new or not db.blocking_keys or db.signal_ready(words.get(1))
 
 
 @cython.cfunc

@@ -3,8 +3,9 @@ from rillet.keyspace.clock cimport Clock
 from rillet.keyspace.lru cimport AccessClock
 from rillet.keyspace.memory_usage cimport Ledger
 from rillet.keyspace.rest_buffer cimport RestBuffer
+from rillet.structs.argument_spans cimport ArgumentSpans
 from rillet.structs.dict cimport Dict
-from rillet.structs.dict_table cimport GrowthGate
+from rillet.structs.dict_table cimport GrowthGate, hash_bytes
 from rillet.structs.due_times cimport DueTimes
 from rillet.types.at_rest cimport awaken, string_at_rest, to_rest
 from rillet.types.stream.value cimport Stream
@@ -39,6 +40,7 @@ cdef class Database:
     cdef public object on_overwritten
     cdef public object on_unlinked
     cdef public object tracking
+    cdef public bint notifies
     cdef public object may_expire
     cdef public object may_delete
     cdef public object lazy
@@ -62,6 +64,12 @@ cdef class Database:
     cpdef bint touch_modified(self, bytes key) except -1
     cpdef Py_ssize_t find(self, bytes key) except -2
     cpdef Py_ssize_t find_read(self, bytes key) except -2
+    cpdef Py_ssize_t locate(self, ArgumentSpans words, Py_ssize_t index=*) except -2
+    cpdef Py_ssize_t locate_read(self, ArgumentSpans words, Py_ssize_t index=*) except -2
+    cdef Py_ssize_t _locate(self, ArgumentSpans words, Py_ssize_t index) except -2
+    cpdef bint keep_bytes(self, ArgumentSpans words, Py_ssize_t n, Py_ssize_t size) except -1
+    cpdef bint keep_object(self, ArgumentSpans words, Py_ssize_t n, object value) except -1
+    cdef bint _added(self, ArgumentSpans words, Py_ssize_t n) except -1
     cpdef Py_ssize_t find_untouched(self, bytes key, bint notify=*) except -2
     cpdef object view(self, bytes key)
     cpdef object view_read(self, bytes key)

@@ -50,6 +50,7 @@ from rillet.keyspace.clock import Clock
 from rillet.keyspace.lru import AccessClock
 from rillet.keyspace.memory_usage import Ledger
 from rillet.keyspace.rest_buffer import RestBuffer
+from rillet.structs.argument_spans import ArgumentSpans
 from rillet.structs.dict import Dict
 from rillet.structs.dict_table import GrowthGate
 from rillet.structs.due_times import DueTimes
@@ -59,6 +60,9 @@ from rillet.types.hash import Hash
 from rillet.types.module import ModuleValue
 from rillet.types.stream.value import Stream
 from rillet.types.string import RAW, String, fits, new_string
+
+if not cython.compiled:  # the compiled module gets this C function from its .pxd file
+    from rillet.structs.dict_table import hash_bytes
 
 # A value of Database.notify_before: no key is given an expiry before this time.
 NEVER_DUE = -(2**63)
@@ -124,7 +128,7 @@ class Database:
         "on_unlinked",
         "may_delete", "hits", "misses", "expires_cursor", "average_ttl", "access", "lazy", "lazy_server_del", "awake",
         "awake_limit", "_first_awake", "_rested", "buffer", "created", "ledger", "embeds_expiry",
-        "tracking",
+        "tracking", "notifies",
     )  # fmt: skip
     keys: Dict
     expires: Dict
@@ -162,6 +166,8 @@ class Database:
         self.on_missed: Callable[[Any, bytes], None] | None = None
         self.on_new: Callable[[Any, bytes], None] | None = None
         self.on_overwritten: Callable[[Any, bytes, object, object], None] | None = None
+        # Whether keyspace events are published (Engine.notify_events).
+        self.notifies = False
         # The tracking of the engine (runtime/tracking.py) while a client may have cached a key, else None.
         self.tracking: Any = None
         # Called with a key and its value of a module's type when the key is deleted or gets another value.
@@ -219,6 +225,93 @@ class Database:
         else:
             self.hits += 1
         return n
+
+    # -- the key of a command whose arguments are spans; a value at rest is unpacked into `buffer` ----
+
+    @cython.ccall
+    @cython.exceptval(-2, check=False)
+    def locate(self, words: ArgumentSpans, index: cython.Py_ssize_t = 1) -> cython.Py_ssize_t:
+        """Do `find` for the key in an argument (lookupKeyWrite). O(1)"""
+        keys: Dict = self.keys
+        n: cython.Py_ssize_t = self._locate(words, index)
+        if n >= 0:
+            if self.access.stamp >= 0:
+                keys.put_lru(n, self.access.stamp)
+            else:
+                self.access.touch(keys, n)
+        return n
+
+    @cython.ccall
+    @cython.exceptval(-2, check=False)
+    def locate_read(self, words: ArgumentSpans, index: cython.Py_ssize_t = 1) -> cython.Py_ssize_t:
+        """Do `locate` and count a keyspace hit or miss for INFO (lookupKeyRead). O(1)"""
+        n: cython.Py_ssize_t = self.locate(words, index)
+        if n >= 0:
+            self.hits += 1
+        elif self.on_missed is None:
+            self.misses += 1
+        else:
+            self.count_read(words.get(index), False)
+        return n
+
+    @cython.cfunc
+    @cython.exceptval(-2, check=False)
+    def _locate(self, words: ArgumentSpans, index: cython.Py_ssize_t) -> cython.Py_ssize_t:
+        expires: Dict = self.expires
+        at: cython.p_const_uchar = words.at[index]
+        size: cython.Py_ssize_t = words.size[index]
+        h: cython.uint = hash_bytes(at, size)
+        self.buffer.hash = h
+        n: cython.Py_ssize_t = self.keys.find_hashed(at, size, h)
+        if n >= 0 and (expires.used0 != 0 or expires.used1 != 0):
+            due: cython.Py_ssize_t = expires.find_hashed(at, size, h)
+            if due >= 0 and expires.number(due) < self.clock.now_ms() and self.expire_if_needed(words.get(index)):
+                return -1
+        return n
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def keep_bytes(
+        self, words: ArgumentSpans, n: cython.Py_ssize_t, size: cython.Py_ssize_t
+    ) -> cython.bint:
+        """Make the first bytes of `buffer.rest` the value of the key in words[1]: of entry n, a new one if n < 0. O(size)
+
+        `locate` has looked up the key. The value of an existing entry rests.
+        """
+        keys: Dict = self.keys
+        rest: cython.p_uchar = self.buffer.rest
+        if not cython.compiled:
+            rest = bytes(self.buffer.rest[:size])
+        if n >= 0:
+            return keys.set_value_span(n, rest, size)
+        n = keys.add_hashed(words.at[1], words.size[1], rest, size, self.buffer.hash)
+        return self._added(words, n)
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def keep_object(self, words: ArgumentSpans, n: cython.Py_ssize_t, value: object) -> cython.bint:
+        """Make an object the value of the key in words[1], as `keep_bytes` does; it rests later if it is small."""
+        key: bytes = words.get(1)
+        if n >= 0:
+            self.keys.set_entry_value(n, value)
+        else:
+            n = self.keys.add_or_find(key)
+            self.keys.set_entry_value(n, value)
+            self._added(words, n)
+        self.created.append(key)
+        return self.ledger.note(value)
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _added(self, words: ArgumentSpans, n: cython.Py_ssize_t) -> cython.bint:
+        """Update what is attached to a new key."""
+        if self.access.stamp >= 0:
+            self.keys.put_lru(n, self.access.stamp)
+        else:
+            self.access.start(self.keys, n)
+        if self.on_new is not None:
+            self.on_new(self, words.get(1))
+        return not self.blocking_keys or self.signal_ready(words.get(1))
 
     @cython.ccall
     @cython.exceptval(-2, check=False)

@@ -32,6 +32,8 @@ cdef class RestBuffer:
     cdef readonly int list_size
     cdef readonly int list_depth
     cdef readonly long long list_threshold
+    cdef readonly long long stream_bytes
+    cdef readonly long long stream_entries
     cdef int load(self, Dict keys, Py_ssize_t n) except -1
     cdef bint start(self, int tag) except -1
     cdef bint start_list(self) except -1

@@ -67,7 +67,8 @@ class RestBuffer:
 
     __slots__ = (
         "compact", "entry", "first", "full", "hash", "hash_entries", "hash_value", "head", "intset_entries", "last",
-        "list_depth", "list_size", "list_threshold", "numbers", "packed", "rest", "set_entries", "set_value", "words",
+        "list_depth", "list_size", "list_threshold", "numbers", "packed", "rest", "set_entries", "set_value",
+        "stream_bytes", "stream_entries", "words",
         "zset_classic", "zset_entries", "zset_value", "_numbers", "_width",
     )  # fmt: skip
     _numbers: Any
@@ -101,6 +102,8 @@ class RestBuffer:
         self.list_size = max(-5, min(limits.list_max_listpack_size, 32767))
         self.list_depth = max(0, min(limits.list_compress_depth, 65535))
         self.list_threshold = limits.quicklist_packed_threshold
+        self.stream_bytes = limits.stream_node_max_bytes
+        self.stream_entries = limits.stream_node_max_entries
 
     # -- from and to the bytes at rest ---------------------------------------------------------------
 

@@ -1,5 +1,6 @@
 cimport cython
 from rillet.protocol.read_buffer cimport ReadBuffer
+from rillet.structs.argument_spans cimport ArgumentSpans
 
 cdef Py_ssize_t plain_line(const unsigned char *buf, Py_ssize_t pos, Py_ssize_t size) noexcept
 
@@ -16,13 +17,10 @@ cdef class CommandParser(ReadBuffer):
     cdef public bint exact  # beside the next one: two of these share a word
     cdef public bint authenticated
     cdef Py_ssize_t scan_stop
-
-    cdef Py_ssize_t after
-    cdef Py_ssize_t first
+    cdef readonly Py_ssize_t after
+    cdef Py_ssize_t began
     cpdef object next(self)
-    cdef int first_size(self) except -2
-    cdef bint first_is(self, bytes name) except -1
-    cdef Py_ssize_t scan(self, const unsigned char **at, Py_ssize_t *size, Py_ssize_t room) except -1
+    cdef Py_ssize_t scan(self, ArgumentSpans words) except -1
     cdef bint step(self) except -1
     cdef bint pass_notes(self) except -1
     cdef object _parse(self)

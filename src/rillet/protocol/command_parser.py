@@ -52,6 +52,7 @@ except ModuleNotFoundError:  # Cython is not installed: run interpreted
 from rillet.errors import ProtocolError
 from rillet.protocol.read_buffer import ReadBuffer
 from rillet.protocol.reply_writer import pack_command
+from rillet.structs.argument_spans import ArgumentSpans
 
 __all__ = ["CommandParser", "QueryBufferExceeded", "pack_command", "split_args", "unlimited_parser"]
 
@@ -171,7 +172,7 @@ class CommandParser(ReadBuffer):
 
     __slots__ = ("argv", "argc", "held", "missing", "bulk_len", "authenticated", "proto_max_bulk_len",
                  "max_multibulk_len",
-                 "query_buffer_limit", "exact", "scan_stop", "after", "first")  # fmt: skip
+                 "query_buffer_limit", "exact", "scan_stop", "after", "began")  # fmt: skip
     argv: Any
     argc: cython.Py_ssize_t
     missing: cython.Py_ssize_t
@@ -183,7 +184,7 @@ class CommandParser(ReadBuffer):
     exact: cython.bint
     scan_stop: cython.Py_ssize_t
     after: cython.Py_ssize_t
-    first: cython.Py_ssize_t
+    began: cython.Py_ssize_t
 
     def __init__(self) -> None:
         ReadBuffer.__init__(self)
@@ -202,7 +203,8 @@ class CommandParser(ReadBuffer):
         # `scan` finds no command that begins at this position or after it: its caller first has other work.
         self.scan_stop = 2**62
         self.after = 0
-        self.first = 0
+        # Where the command began that `step` has passed last.
+        self.began = 0
 
     @property
     def max_inline_len(self) -> int:
@@ -231,56 +233,13 @@ class CommandParser(ReadBuffer):
         return None
 
     @cython.cfunc
-    @cython.exceptval(-2, check=False)
-    def first_size(self) -> cython.int:
-        """Return the length of the command name of the multibulk command at pos, up to 19, otherwise -1.
-
-        With a few comparisons, this and `first_is` select the commands for which a `scan` is worthwhile.
-        """
-        data: bytes = self.data
-        buf: cython.p_const_uchar = data
-        end: cython.Py_ssize_t = self.size - 6  # CR LF $ digit CR LF
-        at: cython.Py_ssize_t = self.pos + 1
-        if at >= end or buf[at - 1] != 42 or self.missing > 0:
-            return -1
-        while at < end and 48 <= buf[at] <= 57:
-            at += 1
-        if buf[at] != 13 or buf[at + 2] != 36:
-            return -1
-        size: cython.int = buf[at + 3] - 48
-        self.first = at + 6
-        if size == 1 and buf[at + 4] != 13:
-            size = buf[at + 4] - 38
-            at += 1
-            self.first = at + 6
-            if size < 10 or size > 19:
-                return -1
-        if buf[at + 4] != 13:
-            return -1
-        return size if 0 <= size <= 19 and end + 6 - self.first >= size else -1
-
-    @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def first_is(self, name: bytes) -> cython.bint:
-        """Return whether the name located by `first_size` begins with the lower-case name, ignoring case."""
-        buf: cython.p_const_uchar = self.data
-        i: cython.Py_ssize_t
-        if self.first > self.size - len(name):
-            return False
-        for i in range(len(name)):
-            # Setting bit 0x20 maps only letters to lower-case letters.
-            if buf[self.first + i] | 0x20 != name[i]:
-                return False
-        return True
+    def scan(self, words: ArgumentSpans) -> cython.Py_ssize_t:
+        """Locate the arguments of the multibulk command at pos in `words`, and return their number.
 
-    @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def scan(self, at: cython.pp_const_uchar, size: cython.p_Py_ssize_t, room: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """Locate up to `room` arguments of the multibulk command at pos, and return the number of its arguments.
-
-        Return 0 if the command is incomplete or not in Redis's own form; `next` handles these and finds errors.
-        Return 0 also at `scan_stop`. The parser's position is unchanged until `step`. The addresses (interpreted:
-        copies) are valid until the next `feed`.
+        Return 0 if the command is incomplete, not in Redis's own form, or larger than the room in `words`; `next`
+        handles these and finds errors. Return 0 also at `scan_stop`. The parser's position is unchanged until `step`.
+        The addresses (interpreted: copies) are valid until the next `feed`.
         """
         data: bytes = self.data
         buf: cython.p_const_uchar = data
@@ -290,12 +249,15 @@ class CommandParser(ReadBuffer):
         count: cython.Py_ssize_t
         length: cython.Py_ssize_t
         index: cython.Py_ssize_t
+        words.begin(True)
         if pos >= end or pos >= self.scan_stop or buf[pos] != 42 or self.missing > 0 or not self.authenticated:
             return 0
         line = plain_line(buf, pos, end)
         count = line >> 4
-        if count > room or count > self.max_multibulk_len:
+        if count > words.room or count > self.max_multibulk_len:
             return 0
+        at: cython.pp_const_uchar = words.at
+        size: cython.p_Py_ssize_t = words.size
         pos += line & 15
         for index in range(count):
             if end - pos < 6 or buf[pos] != 36:  # $0 CR LF CR LF
@@ -322,12 +284,14 @@ class CommandParser(ReadBuffer):
             size[index] = length
             pos += length + 2
         self.after = pos
+        words.count = count
         return count
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def step(self) -> cython.bint:
         """Advance past the command that `scan` located and past the log annotations that follow it."""
+        self.began = self.pos
         self.pos = self.after
         if self.exact:
             self.pass_notes()

@@ -1,5 +1,6 @@
 cimport cython
 from rillet.protocol.reply_writer cimport ReplyWriter, count_digits
+from rillet.structs.argument_spans cimport ArgumentSpans
 
 
 @cython.final
@@ -18,12 +19,14 @@ cdef class PropagationBuffer:
     cpdef bint note_time(self, long long second) except -1
     cpdef bint reserve(self, list[bytes] argv) except -1
     cpdef bint reserve_transaction(self, list commands) except -1
-    cdef bint reserve_words(self, const unsigned char **at, Py_ssize_t *size, Py_ssize_t count) except -1
+    cpdef bint reserve_spans(self, ArgumentSpans words) except -1
     cpdef bint command(self, list[bytes] argv) except -1
     cpdef bint deletions(self, bytes name, list[bytes] keys) except -1
     cpdef bint raw(self, bytes data) except -1
     cpdef bint header(self, Py_ssize_t count) except -1
-    cdef bint words(self, const unsigned char **at, Py_ssize_t *size, Py_ssize_t start, Py_ssize_t stop) except -1
+    cpdef bint spans(self, ArgumentSpans words) except -1
+    cdef bint _single(self, ArgumentSpans words, Py_ssize_t start, Py_ssize_t stop) except -1
+    cdef bint _adjacent(self, ArgumentSpans words, Py_ssize_t start, Py_ssize_t stop) except -1
     cpdef bint number(self, long long value) except -1
     cpdef bint stream_id(self, unsigned long long ms, unsigned long long seq) except -1
     cpdef bytes take(self)

@@ -7,13 +7,13 @@
 The engine appends the effects of each command. The owner of the log (rillet.persistence.aof.log) takes the bytes before
 replies are sent. The buffer does not depend on files, so it can serve a file or a replica.
 
-`command` appends a command from a list of arguments. `header`, `words`, `number` and `stream_id` build a command from
-parts: `words` copies adjacent arguments, including their length headers, from the bytes that the client sent. Both ways
-produce the same bytes, because the parser's `scan` accepts only commands in Redis's own form (other clients may
-terminate a line or an argument with other bytes than CR LF).
+`command` appends a command from a list of arguments, `spans` one from `ArgumentSpans`: it copies adjacent arguments,
+including their length headers, from the bytes that the client sent. Both produce the same bytes, because the parser's
+`scan` accepts only commands in Redis's own form (other clients may terminate a line or an argument with other bytes
+than CR LF).
 
-A command is whole in the buffer or not there: `command` and `deletions` reserve memory first, and a caller that builds
-a command from parts calls `reserve_words` before it changes anything. A MemoryError then leaves no part of a command.
+A command is whole in the buffer or not there: `command` and `deletions` reserve memory first, and the engine calls
+`reserve_spans` before a command changes anything. A MemoryError then leaves no part of a command.
 
 A second reader, the replication stream, receives the same commands without the times. It calls `pull`, at its own pace;
 `take` keeps what was not pulled. `for_replicas` appends a command that this reader alone receives:
@@ -41,6 +41,7 @@ except ModuleNotFoundError:  # Cython is not installed: run interpreted
     from rillet import _cython as cython
 
 from rillet.protocol.reply_writer import ReplyWriter
+from rillet.structs.argument_spans import ArgumentSpans
 
 if not cython.compiled:  # the compiled module gets this C function from its .pxd file
     from rillet.protocol.reply_writer import count_digits
@@ -162,16 +163,19 @@ class PropagationBuffer:
             need += _BEFORE + _size(argv)
         return self.out.reserve(need)
 
-    @cython.cfunc
+    @cython.ccall
     @cython.exceptval(-1, check=False)
-    def reserve_words(
-        self, at: cython.pp_const_uchar, size: cython.p_Py_ssize_t, count: cython.Py_ssize_t
-    ) -> cython.bint:
-        """Reserve memory for a located command, with what `begin` puts before it. Two arguments may change."""
-        if not cython.compiled:
-            words: Any = at
-            return self.out.reserve(_BEFORE + sum(_ARGUMENT + len(word) for word in words[:count]))
-        return self.out.reserve(_BEFORE + (at[count - 1] - at[0]) + size[count - 1])
+    def reserve_spans(self, words: ArgumentSpans) -> cython.bint:
+        """Reserve memory for a command, with what `begin` puts before it. Three arguments may be replaced by numbers."""
+        i: cython.Py_ssize_t
+        need: cython.Py_ssize_t = _BEFORE
+        if cython.compiled:
+            if words.received and words.count:
+                need += words.at[words.count - 1] - words.at[0] + words.size[words.count - 1]
+                return self.out.reserve(need)
+        for i in range(words.count):
+            need += _ARGUMENT + words.size[i]
+        return self.out.reserve(need)
 
     # -- commands ------------------------------------------------------------------------------------
 
@@ -213,24 +217,43 @@ class PropagationBuffer:
         """Start a command of `count` arguments. Append the arguments next."""
         return self.out.array(count)
 
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def spans(self, words: ArgumentSpans) -> cython.bint:
+        """Append the command in `words`."""
+        self.out.array(words.count)
+        if not words.received:
+            return self._single(words, 0, words.count)
+        if words.replaced < 0:
+            return self._adjacent(words, 0, words.count)
+        self._adjacent(words, 0, words.replaced)
+        self._single(words, words.replaced, words.last_replaced + 1)
+        return self._adjacent(words, words.last_replaced + 1, words.count)
+
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def words(
-        self, at: cython.pp_const_uchar, size: cython.p_Py_ssize_t, start: cython.Py_ssize_t, stop: cython.Py_ssize_t
-    ) -> cython.bint:
-        """Append the arguments from `start` up to `stop` of the command that CommandParser.scan located."""
+    def _single(self, words: ArgumentSpans, start: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.bint:
+        """Append arguments one by one."""
         i: cython.Py_ssize_t
+        for i in range(start, stop):
+            if cython.compiled:
+                self.out.bulk_span(words.at[i], words.size[i])
+            else:
+                self.out.bulk(bytes(words.at[i]))
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _adjacent(self, words: ArgumentSpans, start: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.bint:
+        """Append adjacent arguments of received bytes, with their headers."""
         if not cython.compiled:
-            word: Any
-            for i in range(start, stop):
-                word = at[i]
-                self.out.bulk(word)
-            return True
+            return self._single(words, start, stop)
         if start >= stop:
             return True
         last: cython.Py_ssize_t = stop - 1
-        before: cython.Py_ssize_t = count_digits(size[start]) + 3  # the first argument's length header: $ digits CR LF
-        return self.out.append_span(at[start] - before, before + (at[last] - at[start]) + size[last] + 2)
+        before: cython.Py_ssize_t = count_digits(words.size[start]) + 3  # the length header: $ digits CR LF
+        at: cython.p_const_uchar = words.at[start] - before
+        return self.out.append_span(at, before + (words.at[last] - words.at[start]) + words.size[last] + 2)
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
@@ -253,6 +276,10 @@ class PropagationBuffer:
             self._hold()
             self.pulled = 0
         return self.out.take()
+
+    def copy(self) -> bytes:
+        """Return all bytes, which stay. O(bytes)"""
+        return bytes(self.out.buf[: self.out.used])
 
     # -- the second reader ---------------------------------------------------------------------------
 

@@ -1,9 +1,11 @@
 cimport cython
 from rillet.protocol.command_parser cimport CommandParser
+from rillet.protocol.reply_writer cimport ReplyWriter
 from rillet.runtime.engine cimport Engine
 from rillet.runtime.propagation cimport Propagation
 from rillet.runtime.registry cimport Command
 from rillet.runtime.session cimport Session
+from rillet.structs.argument_spans cimport ArgumentSpans
 
 @cython.final
 cdef class Applier:
@@ -18,6 +20,7 @@ cdef class Applier:
     cdef public bint ack_wanted
     cdef readonly object transaction
     cdef object on_refused
+    cdef ArgumentSpans words
     cdef list _chunks
     cdef long long _kept
     cpdef bint feed(self, bytes chunk) except -1
@@ -27,4 +30,4 @@ cdef class Applier:
     cdef bint _take(self, list[bytes] argv) except -1
     cdef bint _run(self, list[bytes] argv) except -1
     cdef bint _run_all(self, list whole) except -1
-    cdef bint _drop_reply(self, list[bytes] argv) except -1
+    cdef bint _drop_reply(self, list[bytes] argv, Py_ssize_t at) except -1

@@ -1,6 +1,6 @@
 """Applies the stream of changes of a master while its bytes arrive.
 
-    chunk ── CommandParser ──► commands with a fast path ──► Engine.replay      many per call
+    chunk ── CommandParser ──► single commands ──► Engine.run_next      those of the same name in one call
                            ├─► MULTI ... EXEC            ──► kept until EXEC, then one change
                            ├─► REPLCONF GETACK           ──► `ack_wanted`
                            └─► the others                ──► Engine.execute
@@ -30,14 +30,17 @@ except ModuleNotFoundError:  # Cython is not installed: run interpreted
 from rillet.errors import ProtocolError
 from rillet.protocol.command_parser import CommandParser, unlimited_parser
 from rillet.replication.errors import LinkError
+from rillet.protocol.reply_writer import ReplyWriter
 from rillet.runtime.engine import Engine
 from rillet.runtime.propagation import Propagation
 from rillet.runtime.registry import Command
 from rillet.runtime.replication import ReplicationState
 from rillet.runtime.session import Session
+from rillet.structs.argument_spans import ArgumentSpans
 
 # The first letters of MULTI, EXEC and REPLCONF, which this module handles itself.
 _MARKED = cython.declare(bytes, b"mMeErR")
+_APART = cython.declare(tuple, (b"multi", b"exec", b"replconf"))
 _STAR = cython.declare(cython.int, 42)
 _MINUS = cython.declare(cython.int, 45)
 
@@ -48,7 +51,7 @@ class Applier:
     """Applies a stream that begins at `offset` in a session of the master; on_refused(text) reports a difference."""
 
     __slots__ = ("session", "engine", "parser", "offset", "here", "fed", "commands", "refused", "ack_wanted",
-                 "transaction", "on_refused", "_chunks", "_kept")  # fmt: skip
+                 "transaction", "on_refused", "words", "_chunks", "_kept")  # fmt: skip
     session: Session
     engine: Engine
     parser: CommandParser
@@ -60,6 +63,7 @@ class Applier:
     ack_wanted: cython.bint
     transaction: Any  # list[list[bytes]] | None
     on_refused: Any
+    words: ArgumentSpans
     _chunks: list[bytes]
     _kept: cython.longlong
 
@@ -75,6 +79,7 @@ class Applier:
         self.ack_wanted = False
         self.transaction = None
         self.on_refused = on_refused
+        self.words = ArgumentSpans()
         # The received bytes that are not forwarded yet, and their number.
         self._chunks = []
         self._kept = 0
@@ -104,13 +109,16 @@ class Applier:
         """Apply the complete commands; `start` is the position of the chunk."""
         here: cython.longlong = self.here
         at: cython.longlong
-        ran: cython.Py_ssize_t
+        ran: cython.longlong
         argv: list[bytes] | None
         while here < self.fed:
             ran = 0
             if self.transaction is None:
-                ran = self.engine.replay(self.session, self.parser)
+                ran = self.engine.run_next(self.session, self.parser, self.words, _APART)
                 self.commands += ran
+                if self.engine.failed_at >= 0:
+                    self._drop_reply(self.words.sent(), self.engine.failed_at)
+                self.session.out.truncate(0)
             if ran == 0:
                 at = here - start
                 if at >= 0 and chunk[at] != _STAR:
@@ -184,7 +192,7 @@ class Applier:
     def _run(self, argv: list[bytes]) -> cython.bint:
         self.engine.execute(self.session, argv)
         if self.session.out.used > 0:
-            self._drop_reply(argv)
+            self._drop_reply(argv, 0)
         self.commands += 1
         return True
 
@@ -205,7 +213,7 @@ class Applier:
                 else:
                     engine.call(self.session, entry, argv)
                     if self.session.out.used > 0:
-                        self._drop_reply(argv)
+                        self._drop_reply(argv, 0)
                 self.commands += 1
         finally:
             propagation.depth -= 1
@@ -217,14 +225,14 @@ class Applier:
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def _drop_reply(self, argv: list[bytes]) -> cython.bint:
-        """Empty the output; an error reply is a difference between master and replica."""
-        session: Session = self.session
-        if session.out.buf[0] == _MINUS:
-            reason = session.out.take().strip(b"-\r\n").decode("utf-8", "backslashreplace")
+    def _drop_reply(self, argv: list[bytes], at: cython.Py_ssize_t) -> cython.bint:
+        """Empty the output; an error reply, which begins at `at`, is a difference between master and replica."""
+        out: ReplyWriter = self.session.out
+        if out.buf[at] == _MINUS:
+            reason = bytes(out.buf[at : out.used]).strip(b"-\r\n").decode("utf-8", "backslashreplace")
+            out.truncate(0)
             self._retry(argv, reason)
-        session.out.truncate(0)
-        return True
+        return out.truncate(0)
 
     def _retry(self, argv: list[bytes], reason: str) -> None:
         """Run a command that the engine refused because `compat` does not know it, or report the difference."""

@@ -1,7 +1,9 @@
 """Admission: whether a command may run now, is queued, or is refused (Redis: server.c, processCommand).
 
-The engine runs a command directly if neither the session nor the command is special. Otherwise `admit` makes the checks
-in Redis's order, and writes the reply of a command that does not run.
+The flags of the session and the conditions of the engine are one integer (runtime/session_state.py), which is 0 in the
+ordinary case: then the engine runs a command that exists and has the right number of arguments. Otherwise `admit` takes
+the rows of RULES in Redis's order. The first row that applies decides, and the reply of a command that does not run is
+written here.
 """
 
 from __future__ import annotations
@@ -14,53 +16,153 @@ except ModuleNotFoundError:  # Cython is not installed: run interpreted
     from rillet import _cython as cython
 
 from rillet.errors import CommandError, ExecAbort, Loading, Misconf, NoAuth, NoReplicas, OutOfMemory, ReadOnly, Redirect
-from rillet.runtime.registry import Command
+from rillet.runtime.command_queue import CommandQueue
+from rillet.runtime.registry import (
+    ARITY_GREW, AT_ONCE, ENDS_MULTI, IS_EXEC, IS_PING, LOADS, MUTES, NEEDS_MEMORY, NO_AUTH, NO_MULTI, SUBSCRIBES,
+    USES_KEYSPACE, WHILE_BUSY, WHILE_SUBSCRIBED, WRITES, Command,
+)  # fmt: skip
 from rillet.runtime.replica import redirect, refuse_stale, refuse_write
 from rillet.runtime.session import Session
-from rillet.runtime.session_state import IN_MULTI, MONITOR, REPLICA, RESTRICTED, SUBSCRIBED, TRUSTED, UNAUTHENTICATED
+from rillet.runtime.session_state import (
+    BUSY, FOLLOWS, FULL, IN_MULTI, LOADING, MONITOR, PAUSED, REFUSING, REPLICA, RESTRICTED, SUBSCRIBED, UNAUTHENTICATED,
+)  # fmt: skip
+from rillet.structs.argument_spans import ArgumentSpans
 from rillet.types.compat import Compat
 
 # The value of Engine.refusal for a store that is open read-only; other values are texts of MISCONF errors.
 READ_ONLY = "read-only"
 # The value of Engine.refusal while fewer than min-replicas-to-write replicas are in time.
 FEW_REPLICAS = "few-replicas"
-# Commands that run inside MULTI instead of being queued.
-_NOT_QUEUED = frozenset((b"exec", b"discard", b"multi", b"watch", b"quit", b"reset"))
-# Commands that a RESP2 session with subscriptions may run.
-_WHILE_SUBSCRIBED = frozenset(
-    (b"ping", b"subscribe", b"ssubscribe", b"psubscribe", b"unsubscribe", b"sunsubscribe", b"punsubscribe", b"quit",
-     b"reset")
-)  # fmt: skip
-# Commands that need memory in Redis 8.6 and newer, but not in older versions and Valkey.
-_SUBSCRIBING = ("subscribe", "psubscribe", "ssubscribe")
-# Flags of commands that a replica may not run, and a session with MONITOR (server.c: CLIENT_SLAVE includes it).
-_KEYSPACE = frozenset(("write", "readonly", "may_replicate"))
 # First words of the lines of an HTTP request, which a web page can make a browser send to the server. The connection is
 # closed without a reply (server.c: securityWarningCommand).
 _HTTP = frozenset((b"post", b"host:"))
 
 
+# Verdicts.
+_LOG_IN, _NOT_IN_MULTI, _ASK_USER, _REDIRECT, _NO_ROOM, _REFUSE, _READ_ONLY, _SUBSCRIBED = 1, 2, 3, 4, 5, 6, 7, 8
+_STALE, _LOAD, _WAIT_FOR_SCRIPT, _NO_KEYSPACE, _HOLD, _QUEUE = 9, 10, 11, 12, 13, 14
+
+
+@cython.final
+@cython.cclass
+class Rule:
+    """A row of the table: while a flag of `when` is set, it concerns commands with a trait of `only` and none of `but`.
+
+    only: 0 for all commands.
+    """
+
+    __slots__ = ("but", "only", "verdict", "when")
+
+    def __init__(self, when: int, only: int, but: int, verdict: int) -> None:
+        self.when = when
+        self.only = only
+        self.but = but
+        self.verdict = verdict
+
+
+RULES: list[Rule] = [
+    #    while                     commands with     but not with             verdict
+    Rule(UNAUTHENTICATED,          0,                NO_AUTH,                 _LOG_IN),
+    Rule(IN_MULTI,                 NO_MULTI | MUTES, 0,                       _NOT_IN_MULTI),
+    Rule(RESTRICTED,               0,                0,                       _ASK_USER),
+    Rule(FOLLOWS,                  0,                0,                       _REDIRECT),
+    Rule(FULL,                     0,                0,                       _NO_ROOM),
+    Rule(REFUSING,                 WRITES | IS_PING | IS_EXEC, 0,             _REFUSE),
+    Rule(FOLLOWS,                  0,                0,                       _READ_ONLY),
+    Rule(SUBSCRIBED,               0,                WHILE_SUBSCRIBED,        _SUBSCRIBED),
+    Rule(FOLLOWS,                  0,                0,                       _STALE),
+    Rule(LOADING,                  0,                LOADS,                   _LOAD),
+    Rule(BUSY,                     0,                WHILE_BUSY,              _WAIT_FOR_SCRIPT),
+    Rule(MONITOR | REPLICA,        USES_KEYSPACE,    0,                       _NO_KEYSPACE),
+    Rule(PAUSED,                   0,                0,                       _HOLD),
+    Rule(IN_MULTI,                 0,                AT_ONCE,                 _QUEUE),
+]  # fmt: skip
+
+
 @cython.ccall
 @cython.exceptval(-1, check=False)
-def admit(engine: Any, session: Session, entry: Command | None, argv: list[bytes]) -> cython.bint:
-    """Return whether the command runs now; if not, it is queued, refused (its reply is written), or held back."""
-    if entry is None and argv[0].lower() in _HTTP:
-        session.enter("close")
-        return False
-    in_multi: cython.bint = session.state & IN_MULTI != 0
+def admit(
+    engine: Any, session: Session, entry: Command | None, words: ArgumentSpans, flags: cython.int
+) -> cython.bint:
+    """Return whether the command runs now; if not, it is queued, refused (its reply is written), or held back.
+
+    flags: those of the session, and the conditions of the engine that concern the session.
+    """
+    rule: Rule
+    rules: list[Rule] = RULES
     try:
-        _check(engine, session, entry, argv)
+        if entry is None:
+            if words.get(0).lower() in _HTTP:
+                session.enter("close")
+                return False
+            raise CommandError(_unknown_command(words.to_list(), engine.settings.compat))
+        if entry.subcommands is not None and words.count > 1:
+            raise CommandError(f"unknown subcommand '{_text(words.get(1)[:128])}'. Try {entry.name.upper()} HELP.")
+        if not entry.accepts(words.count) or (
+            entry.traits & ARITY_GREW and not entry.accepts_in(words.count, engine.settings.compat)
+        ):
+            raise CommandError(f"wrong number of arguments for '{entry.fullname}' command")
+        for rule in rules:
+            if not flags & rule.when or (rule.only and not entry.traits & rule.only) or entry.traits & rule.but:
+                continue
+            if rule.verdict == 14:
+                if session.queue:
+                    session.queue.add(entry, words)
+                else:
+                    queue: CommandQueue = CommandQueue()
+                    queue.add(entry, words)
+                    session.queue = queue
+                session.command = entry
+                return session.out.raw(b"+QUEUED\r\n") and False
+            if not _decide(engine, session, entry, words, rule.verdict):
+                return False
     except CommandError as error:
-        if not (isinstance(error, Redirect) and engine.hold_during_failover(session, argv)):
+        if not (isinstance(error, Redirect) and engine.hold_during_failover(session, words.to_list())):
             _refuse(engine, session, entry, error)
         return False
-    if engine.paused and engine.postpone(session, entry, argv):
-        return False
-    if in_multi and entry is not None and entry.fullname.encode() not in _NOT_QUEUED:
-        session.enqueue(entry, argv)
-        session.command = entry
-        session.out.simple(b"QUEUED")
-        return False
+    return True
+
+
+def _decide(engine: Any, session: Session, entry: Command, words: ArgumentSpans, verdict: int) -> bool:
+    """Raise the error of a verdict that applies; return whether the command may go on."""
+    compat: Compat = engine.settings.compat
+    if verdict == _LOG_IN:
+        raise NoAuth()
+    if verdict == _NOT_IN_MULTI:
+        if entry.traits & NO_MULTI or compat.valkey:
+            name = f"'{entry.fullname}' " if compat.valkey else ""
+            raise CommandError(f"Command {name}not allowed inside a transaction")
+    elif verdict == _ASK_USER:
+        engine.acl.check(session, entry, words.to_list())
+    elif verdict == _REDIRECT:
+        if "redirects" in session.extra:
+            redirect(engine, session, entry, words.to_list())
+    elif verdict == _NO_ROOM:
+        if _needs_memory(session, entry):
+            raise OutOfMemory()
+    elif verdict == _REFUSE:
+        if entry.fullname != "exec" or any(queued.write for queued in queued_entries(session)):
+            _refuse_write(engine.refusal, entry)
+    elif verdict == _READ_ONLY:
+        refuse_write(engine, session, entry, words.to_list())
+    elif verdict == _SUBSCRIBED:
+        if session.out.resp == 2:
+            raise CommandError(
+                f"Can't execute '{entry.fullname}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET "
+                "are allowed in this context"
+            )
+    elif verdict == _STALE:
+        refuse_stale(engine, session, entry)
+    elif verdict == _LOAD:
+        raise Loading()
+    elif verdict == _WAIT_FOR_SCRIPT:
+        raise engine.busy_error()
+    elif verdict == _NO_KEYSPACE:
+        session.command = entry  # the log names it
+        raise CommandError("Replica can't interact with the keyspace")
+    else:
+        assert verdict == _HOLD
+        return not engine.postpone(session, entry, words.to_list())
     return True
 
 
@@ -77,45 +179,6 @@ def _refuse(engine: Any, session: Session, entry: Command | None, error: Command
     session.reply_error(session.out.mark(), error)
 
 
-def _check(engine: Any, session: Session, entry: Command | None, argv: list[bytes]) -> None:
-    """Raise the first error of Redis's processCommand that applies to the command."""
-    if entry is None:
-        raise CommandError(_unknown_command(argv, engine.settings.compat))
-    if entry.subcommands is not None and len(argv) > 1:
-        raise CommandError(f"unknown subcommand '{_text(argv[1][:128])}'. Try {entry.name.upper()} HELP.")
-    if not entry.accepts_in(len(argv), engine.settings.compat):
-        raise CommandError(f"wrong number of arguments for '{entry.fullname}' command")
-    if session.state & UNAUTHENTICATED and not entry.no_auth:
-        raise NoAuth()
-    if session.state & IN_MULTI:
-        _check_queueable(entry, engine.settings.compat.valkey)
-    if session.state & RESTRICTED:
-        engine.acl.check(session, entry, argv)
-    trusted = session.state & TRUSTED
-    if engine.follows and not trusted and "redirects" in session.extra:
-        redirect(engine, session, entry, argv)
-    if engine.out_of_memory and not trusted and _needs_memory(session, entry):
-        raise OutOfMemory()
-    if engine.refusal is not None and not trusted and _may_write(session, entry):
-        _refuse_write(engine.refusal, entry)
-    if engine.follows and not trusted:
-        refuse_write(engine, session, entry, argv)
-    if session.state & SUBSCRIBED and session.out.resp == 2 and entry.fullname.encode() not in _WHILE_SUBSCRIBED:
-        raise CommandError(
-            f"Can't execute '{entry.fullname}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET "
-            "are allowed in this context"
-        )
-    if engine.follows and not trusted:
-        refuse_stale(engine, session, entry)
-    if engine.loading and not trusted and "loading" not in entry.flags:
-        raise Loading()
-    if engine.busy and "allow_busy" not in entry.flags:
-        raise engine.busy_error()
-    if session.state & (MONITOR | REPLICA) and not _KEYSPACE.isdisjoint(entry.flags):
-        session.command = entry  # the log names it
-        raise CommandError("Replica can't interact with the keyspace")
-
-
 def _refuse_write(reason: str, entry: Command) -> None:
     """Raise the error for a command that may write; PING is not rejected for every reason."""
     if reason not in (READ_ONLY, FEW_REPLICAS):
@@ -126,31 +189,24 @@ def _refuse_write(reason: str, entry: Command) -> None:
 
 def denies_oom(entry: Command, compat: Any) -> bool:
     """Return whether the command has the flag `denyoom`."""
-    return "denyoom" in entry.flags or (entry.fullname in _SUBSCRIBING and bool(compat.knows(86)))
-
-
-def _check_queueable(entry: Command, valkey: bool) -> None:
-    """Raise CommandError for a command that may not be queued; in Valkey, CLIENT REPLY is one, too."""
-    if entry.no_multi or (valkey and entry.fullname == "client|reply"):
-        name = f"'{entry.fullname}' " if valkey else ""
-        raise CommandError(f"Command {name}not allowed inside a transaction")
+    if entry.traits & SUBSCRIBES:  # since Redis 8.6
+        return bool(compat.knows(86))
+    return entry.traits & NEEDS_MEMORY != 0
 
 
 def _needs_memory(session: Session, entry: Command) -> bool:
     """Return whether the command is refused without room: queueing needs memory, too (server.c: reject_cmd_on_oom)."""
-    name, compat = entry.fullname, session.engine.settings.compat
-    if name == "exec":
-        return any(denies_oom(queued, compat) for queued, _ in session.queue)
-    if session.state & IN_MULTI and name not in ("discard", "quit", "reset"):
+    compat = session.engine.settings.compat
+    if entry.traits & IS_EXEC:
+        return any(denies_oom(queued, compat) for queued in queued_entries(session))
+    if session.state & IN_MULTI and not entry.traits & ENDS_MULTI:
         return True
     return denies_oom(entry, compat)
 
 
-def _may_write(session: Session, entry: Command) -> bool:
-    """Return whether a failed log or save makes Redis refuse the command: writes, and PING for monitoring."""
-    if entry.fullname == "exec":
-        return any(queued.write for queued, _ in session.queue)
-    return entry.write or entry.fullname == "ping"
+def queued_entries(session: Session) -> list[Command]:
+    """Return the commands between MULTI and EXEC."""
+    return session.queue.entries if session.queue else []
 
 
 def _text(raw: bytes) -> str:
@@ -170,4 +226,4 @@ def _unknown_command(argv: list[bytes], compat: Compat) -> str:
     return f"unknown command '{_text(argv[0][:128])}', with args beginning with: {_text(arguments)}"
 
 
-__all__ = ["FEW_REPLICAS", "READ_ONLY", "admit", "denies_oom"]
+__all__ = ["FEW_REPLICAS", "READ_ONLY", "admit", "denies_oom", "queued_entries"]

@@ -3,6 +3,7 @@ from rillet.keyspace.clock cimport Clock
 from rillet.runtime.propagation cimport Propagation
 from rillet.runtime.session cimport Session
 from rillet.runtime.statistics cimport Statistics
+from rillet.structs.argument_spans cimport ArgumentSpans
 
 @cython.final
 cdef class Blocking:
@@ -12,6 +13,7 @@ cdef class Blocking:
     cdef Propagation _propagation
     cdef long long _arrivals
     cdef object _interrupt
+    cdef ArgumentSpans _words
     cpdef bint unblock(self, Session session) except -1
     cpdef bint wake(self, Session session) except -1
     cpdef bint serve_ready(self) except -1

@@ -33,6 +33,7 @@ from rillet.runtime import session_state
 from rillet.runtime.propagation import Propagation
 from rillet.runtime.session import Session
 from rillet.runtime.statistics import Statistics
+from rillet.structs.argument_spans import ArgumentSpans
 
 _BLOCKED = cython.declare(cython.int, session_state.BLOCKED)
 _RUNNING = cython.declare(cython.int, session_state.RUNNING)
@@ -178,11 +179,12 @@ class ServingRound:
 class Blocking:
     """The blocked sessions of one engine. `ready` lists the databases with ready keys."""
 
-    __slots__ = ("ready", "_clock", "_statistics", "_propagation", "_arrivals", "_interrupt")
+    __slots__ = ("ready", "_clock", "_statistics", "_propagation", "_arrivals", "_interrupt", "_words")
     ready: list[Database]
 
     def __init__(self, clock: Clock, statistics: Statistics, propagation: Propagation) -> None:
         self.ready = []
+        self._words = ArgumentSpans()
         self._clock = clock
         self._statistics = statistics
         self._propagation = propagation
@@ -361,6 +363,7 @@ class Blocking:
         session.dirty = 0
         session.propagated = None
         session.state |= _RUNNING
+        session.logged = propagation.log is not None
         propagation.depth += 1
         began: cython.longlong = self._clock.ticks()
         refused = False
@@ -380,7 +383,8 @@ class Blocking:
             propagation.depth -= 1
             session.state &= ~_RUNNING
             if session.dirty or session.propagated is not None:
-                propagation.take_effects(session, blocked.argv)
+                self._words.take(blocked.argv, 0, len(blocked.argv))
+                propagation.take_effects(session, self._words)
             if propagation.pending and propagation.depth == 0:
                 propagation.flush_pending()
         if done and not refused:

@@ -35,16 +35,18 @@ from rillet.keyspace.lru import LFU, LRM, LRU, AccessClock
 from rillet.keyspace.rest_buffer import RestBuffer
 from rillet.protocol.command_parser import CommandParser, QueryBufferExceeded
 from rillet.protocol.propagation_buffer import PropagationBuffer
+from rillet.protocol.reply_writer import ReplyWriter
 from rillet.runtime import session_state
 from rillet.runtime.acl.control import AccessControl
 from rillet.runtime.admission import admit
 from rillet.runtime.blocking import Blocking
 from rillet.runtime.channels import Channels
 from rillet.runtime.command_log import CommandLog, request_size
-from rillet.runtime.fast_path import FastPath
+from rillet.runtime.command_queue import CommandQueue
 from rillet.runtime.field_expiry import FIELDS_AT_ONCE, expire_fields
 from rillet.runtime.host import DefaultHost, Host
 from rillet.runtime.hotkeys import record as record_hot_keys
+from rillet.runtime.implementation import Implementation
 from rillet.runtime.keyspace_events import CLASS, MISS, NEW, OVERWRITTEN, TYPE_CHANGED, channels_of
 from rillet.runtime.latency import LatencyMonitor
 from rillet.runtime.memory import MemoryFigures
@@ -64,21 +66,26 @@ from rillet.types.stream.value import Stream
 
 _IMPORT_SOURCE = cython.declare(cython.int, session_state.IMPORT_SOURCE)
 _SPECIAL = cython.declare(cython.int, session_state.SPECIAL)
-_MUTED = cython.declare(cython.int, session_state.MUTED | session_state.REPLY_SKIP_NEXT)
+_SILENT = cython.declare(cython.int, session_state.MUTED | session_state.REPLY_SKIP_NEXT)
+_RESTRICTED = cython.declare(cython.int, session_state.RESTRICTED)
+_PAUSED = cython.declare(cython.int, session_state.PAUSED)
+_REFUSING = cython.declare(cython.int, session_state.REFUSING)
+_BUSY = cython.declare(cython.int, session_state.BUSY)
+_LOADING = cython.declare(cython.int, session_state.LOADING)
+_FOLLOWS = cython.declare(cython.int, session_state.FOLLOWS)
+_FULL = cython.declare(cython.int, session_state.FULL)
+_FOR_CLIENTS = cython.declare(cython.int, session_state.FOR_CLIENTS)
 _REPLY_SKIP_NEXT = cython.declare(cython.int, session_state.REPLY_SKIP_NEXT)
 _UNAUTHENTICATED = cython.declare(cython.int, session_state.UNAUTHENTICATED)
 _CLOSING = cython.declare(cython.int, session_state.CLOSING)
 _TRUSTED = cython.declare(cython.int, session_state.TRUSTED)
 # A session with TRUSTED and without MASTER repeats a log: its changes are not logged.
 _FROM_OTHERS = cython.declare(cython.int, session_state.TRUSTED | session_state.MASTER)
-# For a script's command: the flags of a session whose commands are checked.
-_SPECIAL_IN_SCRIPT = cython.declare(cython.int, session_state.SPECIAL | session_state.TRUSTED)
 _RUNNING = cython.declare(cython.int, session_state.RUNNING)
 _NO_TOUCH = cython.declare(cython.int, session_state.NO_TOUCH)
 
 _MAX_CACHED_NAMES = 4096
 PEAK_RESET_MS = 5000  # server.h: REPLY_BUFFER_DEFAULT_PEAK_RESET_TIME
-_NAME_SIZES = 20  # the parser reads a name of up to 19 bytes in advance (CommandParser.first_size)
 # Replies to a replayed log have no reader: the output is emptied after this many bytes.
 _REPLAY_BATCH = cython.declare(cython.Py_ssize_t, 1 << 15)
 # Entries of each database in which a call of `rehash` looks for values that can rest.
@@ -87,16 +94,14 @@ _SWEPT = cython.declare(cython.Py_ssize_t, 1024)
 _IDMP_PERIOD = 1000
 # Values that wait to be measured before a command settles the ledger (keyspace/memory_usage.py).
 _WAITING = cython.declare(cython.Py_ssize_t, 32)
-# Bytes of replies to commands of a fast path after which `maxmemory` is compared again: 16 replies of SET. And bytes of
-# those commands, which are more for large values.
+# Bytes of replies to consecutive calls after which `maxmemory` is compared again: 16 replies of SET.
 _UNCHECKED = cython.declare(cython.Py_ssize_t, 80)
-_UNCHECKED_INPUT = cython.declare(cython.Py_ssize_t, 4096)
 _NO_STOP = cython.declare(cython.Py_ssize_t, 2**62)
-# Limits of the command log: nothing is logged; and those below which a fast path would be too coarse (ns, bytes).
+_MINUS = cython.declare(cython.int, 45)
+# Limits of the command log: nothing is logged; and the one below which each call is timed (ns).
 _NEVER = cython.declare(cython.longlong, 2**62)
 _FINEST_TIME = cython.declare(cython.longlong, 1_000_000)
-_FINEST_SIZE = cython.declare(cython.longlong, 65536)
-# Bytes of input that a fast path handles before the time is compared with the limit.
+# Bytes of consecutive calls after which their time, and the data with `maxmemory`, is compared with the limit.
 _TIMED_INPUT = cython.declare(cython.Py_ssize_t, 4096)
 # While more than one part in so many of `maxmemory` waits to be freed, each run of the eviction frees some of it.
 _PENDING_SHARE = cython.declare(cython.Py_ssize_t, 8)
@@ -108,31 +113,27 @@ class Engine:
     """Databases, settings, sessions and statistics of one server or store."""
 
     __slots__ = (
-        "databases", "settings", "clock", "propagation", "blocking", "sessions", "statistics", "preserved", "refusal",
-        "notify_events", "on_keyspace_event", "loading", "started_ms", "next_session_id", "host", "active_expire",
+        "databases", "settings", "clock", "propagation", "blocking", "sessions", "statistics", "preserved",
+        "_notify_events", "on_keyspace_event", "started_ms", "next_session_id", "host", "active_expire",
         "allow_access_expired",
-        "run_id", "replication", "paused", "mstime", "channels", "words", "_by_name", "_last_name", "_last_entry",
-        "_buffer", "_paused_clients", "_since", "_idmp_expired", "_fast_paths", "_fast_path_sizes", "_last_path",
-        "_hidden_paths", "_renamed", "_script_path", "_no_input",
-        "defrag", "expiry", "access", "lazyfree", "eviction", "limited", "out_of_memory", "memory", "modules",
+        "run_id", "replication", "mstime", "channels", "conditions", "_by_name", "_last_entry",
+        "_buffer", "_paused_clients", "_since", "_idmp_expired", "_implementations", "_renamed", "_spans", "_paused", "failed_at", "_refusal",
+        "defrag", "expiry", "access", "lazyfree", "eviction", "limited", "memory", "modules",
         "keeps_expired", "importing", "_sees_expired", "_writes",
         "command_log", "latency", "slow_ns", "large", "tracks_latency", "hotkeys", "monitored_ns",
-        "acl", "scripts", "busy", "tracking", "monitors", "observed", "peak_reset_ms", "shrinks_buffers",
-        "follows", "applying", "writing",
+        "acl", "scripts", "tracking", "monitors", "observed", "peak_reset_ms", "shrinks_buffers",
+        "applying", "writing",
     )  # fmt: skip
     sessions: dict[int, Session]
     _by_name: dict[bytes, Command]
-    _last_name: bytes
     _last_entry: Command | None
-    _fast_paths: list[list[tuple[bytes, Command, FastPath]]]
-    _hidden_paths: list[tuple[bytes, Command, FastPath]]
-    _last_path: tuple[bytes, Command, FastPath]
-    _script_path: tuple[bytes, Command, FastPath]
-    _no_input: CommandParser
+    _implementations: list[Any]
+    _spans: list[ArgumentSpans]
     _renamed: dict[bytes, Command | None]
 
     def __init__(self, settings: Settings | None = None, clock: Clock | None = None) -> None:
         load_commands()
+        self.conditions = 0
         self.settings = settings or Settings()
         self.clock = clock or Clock()
         self.statistics = Statistics()
@@ -163,9 +164,8 @@ class Engine:
         self.eviction = Eviction(self.databases, self.clock, self.access, self._evicted, self._trimmed)
         for database in self.databases:
             database.limit_growth(self.eviction)
-        # Whether `maxmemory` is set, and whether the last run of the eviction could not make room.
+        # Whether `maxmemory` is set.
         self.limited = False
-        self.out_of_memory = False
         # While a command runs that must not delete expired keys, though they are missing for it.
         self.keeps_expired = False
         # Valkey's import-mode; and while a command runs in it, whether its client sees expired keys, and whether it
@@ -188,26 +188,19 @@ class Engine:
         self.host: Host = DefaultHost(self)
         # Data of an RDB file that rillet cannot interpret, kept for the next file (persistence.rdb.reader).
         self.preserved: Any = None
-        # The error reply for writes while they are refused, else None (persistence.write_gate).
-        self.refusal: str | None = None
+        self._refusal: str | None = None
         # The loaded modules (rillet.modules.manager.Modules), or None before the first one is loaded.
         self.modules: Any = None
         self.acl: Any = None
         # The Lua scripts (rillet.scripting.scripts.Scripts), or None before the first one.
         self.scripts: Any = None
-        # A script runs for longer than busy-reply-threshold, and the commands of other clients are refused.
-        self.busy = False
-        self.notify_events = False
+        self._notify_events = False
         self.on_keyspace_event: Callable[[Database, bytes, bytes, bytes], None] | None = None
-        self.loading = False
-        # While the engine follows a master: expired keys wait for its deletions, and commands are checked more
-        # (runtime/replica.py). `applying`: a command of the master runs, for which no key has expired. `writing`: a
-        # client's command writes to a writable replica.
-        self.follows = False
+        # While the engine follows a master. `applying`: a command of the master runs, for which no key has expired.
+        # `writing`: a client's command writes to a writable replica.
         self.applying = False
         self.writing = False
-        # The commands that CLIENT PAUSE holds back: none, writes or all (the constants in runtime/pause.py).
-        self.paused = PAUSE_OFF
+        self._paused = PAUSE_OFF
         self._paused_clients = PausedClients(self)
         # Cached time in milliseconds; may lag by one interval of the server's timer.
         self.mstime = 0
@@ -219,28 +212,19 @@ class Engine:
         self.started_ms = self.clock.now_ms()
         self.next_session_id = 1
         self._by_name = {}
-        # The name of the last command: clients repeat a command, and comparing a name costs less than hashing it.
-        self._last_name = b""
+        # The last command: clients repeat a command, and comparing a name costs less than hashing it.
         self._last_entry = None
         self._idmp_expired = 0
         self.expiry = ExpireCycle(self._expired_batch)
         self.expiry.fields = self._expire_fields
-        # The arguments of one command as positions in memory, for the fast paths.
-        self.words = ArgumentSpans()
+        # Where the reply begins to the last command that failed.
+        self.failed_at = -1
+        # Argument spans that no call uses.
+        self._spans = []
+        # By Command.index, None before the first call.
+        self._implementations = []
         # The commands under other names; None: the name is removed.
         self._renamed = {}
-        # By the length of the command's name; and a bit mask of the lengths that occur.
-        self._fast_paths = [[] for _ in range(_NAME_SIZES)]
-        self._hidden_paths = []
-        self._fast_path_sizes = 0
-        for entry in TABLE:
-            if entry.shortcut:
-                self._last_path = (entry.name.encode(), entry, entry.shortcut())
-                self._fast_paths[len(entry.name)].append(self._last_path)
-                self._fast_path_sizes |= 1 << len(entry.name)
-        # The last fast path of a script's command, and the parser of such commands, which follow no other.
-        self._script_path = self._last_path
-        self._no_input = CommandParser()
         # The time (in ticks) at which the last command of a batch ended; 0 outside of a batch. It is also the start of
         # the next command: a batch reads the clock once per command, and parsing counts as part of the command.
         self._since = 0
@@ -269,6 +253,77 @@ class Engine:
     @dirty.setter
     def dirty(self, count: int) -> None:
         self.propagation.dirty = count
+
+    # -- conditions (runtime/session_state.py) -------------------------------------------------------
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _when(self, condition: cython.int, holds: cython.bint) -> cython.bint:
+        self.conditions = (self.conditions | condition) if holds else (self.conditions & ~condition)
+        return True
+
+    @property
+    def loading(self) -> bool:
+        """True while a file is loaded."""
+        return self.conditions & _LOADING != 0
+
+    @loading.setter
+    def loading(self, holds: bool) -> None:
+        self._when(_LOADING, holds)
+
+    @property
+    def follows(self) -> bool:
+        """True while the engine follows a master: expired keys wait for its deletions (runtime/replica.py)."""
+        return self.conditions & _FOLLOWS != 0
+
+    @follows.setter
+    def follows(self, holds: bool) -> None:
+        self._when(_FOLLOWS, holds)
+
+    @property
+    def busy(self) -> bool:
+        """True while a script runs for longer than busy-reply-threshold: commands of other clients are refused."""
+        return self.conditions & _BUSY != 0
+
+    @busy.setter
+    def busy(self, holds: bool) -> None:
+        self._when(_BUSY, holds)
+
+    @property
+    def out_of_memory(self) -> bool:
+        """True if the last run of the eviction could not make room."""
+        return self.conditions & _FULL != 0
+
+    @property
+    def paused(self) -> int:
+        """The commands that CLIENT PAUSE holds back: none, writes or all (the constants in runtime/pause.py)."""
+        return self._paused
+
+    @paused.setter
+    def paused(self, kind: int) -> None:
+        self._paused = kind
+        self._when(_PAUSED, kind != PAUSE_OFF)
+
+    @property
+    def notify_events(self) -> bool:
+        """True while keyspace events are published."""
+        return self._notify_events
+
+    @notify_events.setter
+    def notify_events(self, wanted: bool) -> None:
+        self._notify_events = wanted
+        for database in self.databases:
+            database.notifies = wanted
+
+    @property
+    def refusal(self) -> str | None:
+        """The error reply for writes while they are refused, else None (persistence.write_gate)."""
+        return self._refusal
+
+    @refusal.setter
+    def refusal(self, reason: str | None) -> None:
+        self._refusal = reason
+        self._when(_REFUSING, reason is not None)
 
     # -- sessions ------------------------------------------------------------------------------------
 
@@ -302,120 +357,302 @@ class Engine:
 
     # -- running commands ----------------------------------------------------------------------------
 
+    # A call of a command, from its bytes to its effects:
+    #
+    #     execute, drain, run_next, call   find the command; admit it, if anything is unusual
+    #     _run                             run it, and the calls of the same command that follow it
+    #     _begin, _end                     what clients see who track keys or watch commands; import-mode
+    #     _account                         count and time the calls; log those that took long
+
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def execute(self, session: Session, argv: list[bytes]) -> cython.bint:
         """Run one command, which replies in session.out; return False if the session blocked instead."""
-        name: bytes = argv[0]
-        entry: Command | None = self._last_entry
-        if entry is None or name != self._last_name:
-            entry = self._by_name.get(name)
-            if entry is None:
-                entry = self._find(name)
-            else:
-                self._last_entry = None  # an exception between these lines must not pair a name with another's entry
-                self._last_name = name
-                self._last_entry = entry
-        if entry is not None and entry.subcommands is not None and len(argv) > 1:
-            entry = self._find_subcommand(entry, argv[1])
-        if (self.limited or self.observed) and not session.state & _TRUSTED:
-            self._make_rooms(session)
-            if self._since:
-                self._since = self.clock.ticks()  # the eviction is not a part of the command
-        if (entry is None or session.state & _SPECIAL or self.refusal is not None or self.paused or self.out_of_memory
-                or self.busy or ((self.loading or self.follows) and not session.state & _TRUSTED)
-                or not entry.accepts(len(argv))
-                or (entry.subcommands is not None and len(argv) > 1)):  # fmt: skip
-            if session.state & _MUTED:
-                if self.paused and self.postpone(session, entry, argv):
-                    return False
-                return self._execute_muted(session, entry, argv)
-            if not admit(self, session, entry, argv):
-                if session.blocked is not None:
-                    return False
-                if session.tracking is not None:
+        words: ArgumentSpans = self.take_spans()
+        words.take(argv, 0, len(argv))
+        try:
+            self._admit_and_run(session, self.command_of(words), words, None, -1)
+        finally:
+            self.give_spans(words)
+        return session.blocked is None
+
+    @cython.ccall
+    def take_spans(self) -> ArgumentSpans:
+        """Return argument spans for the words of one call, which `give_spans` gives back."""
+        spare: list[ArgumentSpans] = self._spans
+        return spare.pop() if spare else ArgumentSpans()
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def give_spans(self, words: ArgumentSpans) -> cython.bint:
+        """Keep argument spans for another call."""
+        words.begin(False)
+        self._spans.append(words)
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _admit_and_run(
+        self, session: Session, entry: Command | None, words: ArgumentSpans, parser: CommandParser | None,
+        limit: cython.Py_ssize_t,
+    ) -> cython.bint:  # fmt: skip
+        """Run a command of a client if it is admitted, and calls that follow it; return whether `words` has the next.
+
+        A parser is after the command already.
+        """
+        flags: cython.int = self._flags(session)
+        if flags & _SILENT:
+            return self._run_silently(session, entry, words, flags)
+        if (entry is None or flags or not entry.accepts(words.count)
+                or (entry.subcommands is not None and words.count > 1)):  # fmt: skip
+            if not admit(self, session, entry, words, flags):
+                if session.blocked is None and session.tracking is not None:
                     self.tracking.command_ended(session, entry)
-                return True
+                return False
+            limit = -1
         assert entry is not None
-        self.call(session, entry, argv)
+        located: cython.bint = self._run(session, entry, words, parser, limit)
         if session.pushes is not None:
             session.flush_pushes()
         if self.blocking.ready and not self.busy:
             self.blocking.serve_ready()
             if self._since:
                 self._since = self.clock.ticks()
-        return session.blocked is None
+        return located
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _flags(self, session: Session) -> cython.int:
+        """Return the flags of a session that are special, and the conditions of the engine that concern it."""
+        if session.state & _TRUSTED:
+            return (session.state & _SPECIAL) | (self.conditions & ~_FOR_CLIENTS)
+        if self.limited or self.observed:
+            self._make_rooms(session)
+            if self._since:
+                self._since = self.clock.ticks()  # the eviction is not a part of the command
+        return (session.state & _SPECIAL) | self.conditions
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _make_rooms(self, session: Session) -> cython.bint:
         """Evict keys above `maxmemory`, and tracked keys above `tracking-table-max-keys`, before a command runs."""
-        self.tracking.current = session
+        tracking: Tracking = self.tracking
+        if not self.limited and not tracking.limit:
+            return True
+        tracking.current = session
         try:
             if self.limited:
                 self.make_room()
             if self.observed:
-                self.tracking.make_room()
+                tracking.make_room()
         finally:
-            self.tracking.current = None
+            tracking.current = None
         return True
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def _execute_muted(self, session: Session, entry: Any, argv: list[bytes]) -> cython.bint:
-        """Run a command whose reply is dropped (CLIENT REPLY OFF and SKIP)."""
+    def _run_silently(
+        self, session: Session, entry: Command | None, words: ArgumentSpans, flags: cython.int
+    ) -> cython.bint:
+        """Run a command whose reply is dropped (CLIENT REPLY OFF and SKIP); return False."""
+        if self.conditions & _PAUSED and self.postpone(session, entry, words.to_list()):
+            return False
         mark: cython.Py_ssize_t = session.out.mark()
         if session.state & _REPLY_SKIP_NEXT:
             session.enter("skipped call starts")
-        if admit(self, session, entry, argv):
-            self.call(session, entry, argv)
+        if admit(self, session, entry, words, flags):
+            assert entry is not None
+            self._run(session, entry, words, None, -1)
         if session.blocked is None:
             session.mute(mark)
         if session.pushes is not None:
             session.flush_pushes()
         if self.blocking.ready and not self.busy:
             self.blocking.serve_ready()
-        return session.blocked is None
+        return False
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def call(self, session: Session, entry: Command, argv: list[bytes]) -> cython.bint:
-        """Run the handler of an admitted command and act on its effects."""
-        if self.observed:
-            return self._call_observed(session, entry, argv)
-        return self._call(session, entry, argv)
+        """Run an admitted command, and act on its effects."""
+        words: ArgumentSpans = self.take_spans()
+        words.take(argv, 0, len(argv))
+        try:
+            self._run(session, entry, words, None, -1)
+        finally:
+            self.give_spans(words)
+        return True
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def call_spans(self, session: Session, entry: Command, words: ArgumentSpans) -> cython.bint:
+        """Do `call` for arguments that are spans."""
+        self._run(session, entry, words, None, -1)
+        return True
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def _call_observed(self, session: Session, entry: Command, argv: list[bytes]) -> cython.bint:
-        """Do `call` while clients watch commands (MONITOR) or cache keys (CLIENT TRACKING), or in import-mode."""
+    def _run(
+        self, session: Session, entry: Command, words: ArgumentSpans, parser: CommandParser | None,
+        limit: cython.Py_ssize_t,
+    ) -> cython.bint:  # fmt: skip
+        """Run a call and act on its effects; then the calls of the same command that follow it in the parser.
+
+        Stop after `limit` bytes of replies, or when anything else has to be done. Return whether `words` has the next
+        command of the parser, which is before it.
+        """
+        implementation: Implementation = self._implementation(entry)
+        propagation: Propagation = self.propagation
+        access: AccessClock = self.access
+        out: ReplyWriter = session.out
+        feed: PropagationBuffer | None = None
+        start: cython.Py_ssize_t = 0
+        mark: cython.Py_ssize_t = out.mark()
+        ran: cython.longlong = 0
+        failed: cython.longlong = 0
+        located: cython.bint = False
+        outer: cython.int = session.state & _RUNNING
+        observed: cython.bint = self.observed
+        measured: cython.bint = self.large < _NEVER or self.slow_ns < _FINEST_TIME
+        if (parser is None or not implementation.on_spans or measured or not words.received or self._renamed
+                or (observed and (self.monitors.sessions or session.tracking is not None))):  # fmt: skip
+            limit = -1
+        elif self.slow_ns < _NEVER or self.limited:
+            start = parser.began
+            parser.scan_stop = start + _TIMED_INPUT
+            if self.limited and entry.write:
+                limit = min(limit, out.used + _UNCHECKED - 1)
+        if measured or (observed and self.monitors.sessions):
+            words.to_list()  # as the client sent them
+        session.state |= _RUNNING
+        session.command = entry
+        session.logged = propagation.log is not None and session.state & _FROM_OTHERS != _TRUSTED
+        if session.logged and entry.write:
+            feed = propagation.feed
+        if not outer and len(session.db.ledger.waiting) > _WAITING:
+            session.db.ledger.settle()
+        began: cython.longlong = self._since or self.clock.ticks()
+        if began >= access.due:
+            access.update()
+        untouched: cython.bint = access.untouched
+        if session.state & _NO_TOUCH:
+            access.untouched = entry.fullname != "touch"
+            access.choose_stamp()
         tracking: Tracking = self.tracking
-        outermost: cython.bint = tracking.current is None
         writer: object = tracking.writer
-        if outermost:
-            tracking.current = session
-        current: Session = tracking.current
-        tracking.writer = session
+        outermost: cython.bint = False
         sees: cython.bint = self._sees_expired
         writes: cython.bint = self._writes
-        self._sees_expired = self.importing and current.state & _IMPORT_SOURCE != 0
-        self._writes = entry.write
-        if self.monitors.sessions:
-            self.monitors.feed_script(session, entry, argv)
+        if observed:
+            outermost = self._begin(session, entry, words)
         try:
-            self._call(session, entry, argv)
+            while True:
+                session.dirty = 0
+                session.propagated = None
+                if feed is not None:
+                    feed.reserve_spans(words)  # a change that cannot be logged must not begin
+                propagation.depth += 1
+                session.commands += 1  # EXEC repeats a command that an interrupt did not let begin
+                ran += 1
+                try:
+                    implementation.run(session, words)
+                except CommandError as error:
+                    failed += 1
+                    limit = -1
+                    self.failed_at = mark
+                    session.reply_error(mark, error)
+                finally:
+                    propagation.depth -= 1
+                    # Log changes also after KeyboardInterrupt or MemoryError: the data may already have changed.
+                    if session.dirty or session.propagated is not None:
+                        propagation.take_effects(session, words)
+                    if propagation.pending and propagation.depth == 0:
+                        self._flush(entry)
+                if out.used > limit or session.db.ready_keys or session.pushes is not None:
+                    break
+                if parser.scan(words) == 0:
+                    break
+                if not words.is_option(0, entry.word) or not entry.accepts(words.count):
+                    located = True
+                    break
+                parser.step()
+                mark = out.mark()
         finally:
-            tracking.writer = writer
-            self._sees_expired = sees
-            self._writes = writes
-            if self.monitors.sessions:
-                self.monitors.feed(session, entry, argv, current)
-            # Of a script that only reads, the commands count, and not the script itself (server.c: call).
-            if current.tracking is not None and "readonly" in entry.flags and entry.fullname not in SCRIPTS:
-                self._remember(current, session, entry, argv)
-            if outermost:
-                tracking.current = None
-                self._end_observed(current, entry)
+            if not outer:
+                session.state &= ~_RUNNING
+            if access.untouched != untouched:
+                access.untouched = untouched
+                access.choose_stamp()
+            ended: cython.longlong = self.clock.ticks()
+            if self._since:
+                self._since = ended
+            self.statistics.commands_processed += ran
+            counters: CommandCounters = self.statistics.of(entry)
+            counters.failed += failed
+            if session.blocked is None:
+                if ran > 0:
+                    counters.count(ended - began, ran, self.tracks_latency)
+            else:
+                self._begin_wait(session, entry, ended - began)
+            if observed:
+                tracking.writer = writer
+                self._sees_expired = sees
+                self._writes = writes
+                self._end(session, entry, words, outermost)
+        if ended - began >= self.slow_ns or self.large < _NEVER:
+            if start:
+                self._look_at_chunk(session, entry, parser.data[start : parser.pos], ended - began)
+            else:
+                self._look_at(session, entry, words.sent(), ended - began, out.mark() - mark)
+        if propagation.depth == 0:  # no command holds a value that it may still change
+            database: Database = session.db
+            if database.created or len(database.awake) - database._first_awake > database.awake_limit:
+                database.rest_oldest()
+        return located
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _flush(self, entry: Command) -> cython.bint:
+        """Log what an outermost command and those that it called have changed."""
+        if len(self.propagation.pending) > 1 and "touches_arbitrary_keys" in entry.flags:
+            return self.propagation.flush_each()
+        return self.propagation.flush_pending()
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _begin(self, session: Session, entry: Command, words: ArgumentSpans) -> cython.bint:
+        """Begin a command while clients watch commands (MONITOR) or cache keys (CLIENT TRACKING), or in import-mode.
+
+        Return whether no other command runs.
+        """
+        tracking: Tracking = self.tracking
+        outermost: cython.bint = tracking.current is None
+        if outermost:
+            tracking.current = session
+        tracking.writer = session
+        if self.importing:
+            current: Session = tracking.current
+            self._sees_expired = current.state & _IMPORT_SOURCE != 0
+            self._writes = entry.write
+        if self.monitors.sessions:
+            self.monitors.feed_script(session, entry, words.to_list())
+        return outermost
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _end(self, session: Session, entry: Command, words: ArgumentSpans, outermost: cython.bint) -> cython.bint:
+        """End what `_begin` has begun: show the command, remember the keys that it read, send invalidations."""
+        tracking: Tracking = self.tracking
+        current: Session = tracking.current
+        if self.monitors.sessions:
+            self.monitors.feed(session, entry, words.sent(), current)
+        # Of a script that only reads, the commands count, and not the script itself (server.c: call).
+        if current.tracking is not None and "readonly" in entry.flags and entry.fullname not in SCRIPTS:
+            self._remember(current, session, entry, words.sent())
+        if outermost:
+            tracking.command_ended(current, entry)
+            tracking.current = None
+            tracking.schedule()
         return True
 
     @cython.cfunc
@@ -426,16 +663,6 @@ class Engine:
             entry, argv = current.command, current.argv
         return self.tracking.remember(current, entry, argv)
 
-    @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def _end_observed(self, session: Session, entry: Command) -> cython.bint:
-        """Send the invalidations that waited for the end of an outermost command."""
-        tracking: Tracking = self.tracking
-        tracking.current = session
-        tracking.command_ended(session, entry)
-        tracking.current = None
-        return tracking.schedule()
-
     def observe(self) -> None:
         """Update `observed` after a client began or ended to track keys or to watch commands, or after import-mode."""
         in_use = self.tracking.in_use
@@ -443,68 +670,62 @@ class Engine:
         for database in self.databases:
             database.tracking = self.tracking if in_use else None
 
-    @cython.cfunc
+    @cython.ccall
     @cython.exceptval(-1, check=False)
-    def _call(self, session: Session, entry: Command, argv: list[bytes]) -> cython.bint:
-        """Run the handler of an admitted command and act on its effects."""
-        mark: cython.Py_ssize_t = session.out.mark()
-        propagation: Propagation = self.propagation
-        session.dirty = 0
-        session.propagated = None
-        session.command = entry
-        outer: cython.int = session.state & _RUNNING
-        session.state |= _RUNNING
-        session.commands += 1
-        counters: CommandCounters
-        if not outer and len(session.db.ledger.waiting) > _WAITING:
-            session.db.ledger.settle()
-        began: cython.longlong = self._since or self.clock.ticks()
-        if began >= self.access.due:
-            self.access.update()
-        untouched: cython.bint = self.access.untouched
-        if session.state & _NO_TOUCH:
-            self.access.untouched = entry.fullname != "touch"
-            self.access.choose_stamp()
-        if entry.write and propagation.feed is not None and session.state & _FROM_OTHERS != _TRUSTED:
-            propagation.feed.reserve(argv)  # a change that cannot be logged must not begin
-        propagation.depth += 1
-        session.argv = argv  # last, because EXEC repeats a command whose handler an interrupt did not let begin
-        try:
-            entry.handler(session, argv)
-        except CommandError as error:
-            counters = self.statistics.of(entry)
-            counters.failed += 1
-            session.reply_error(mark, error)
-        finally:
-            propagation.depth -= 1
-            if self.access.untouched != untouched:
-                self.access.untouched = untouched
-                self.access.choose_stamp()
-            if not outer:
-                session.state &= ~_RUNNING
-            ended: cython.longlong = self.clock.ticks()
-            self.statistics.commands_processed += 1
-            if session.blocked is None:
-                counters = self.statistics.of(entry)
-                counters.count(ended - began, 1, self.tracks_latency)
-            else:
-                self._begin_wait(session, entry, ended - began)
-            if self._since:
-                self._since = ended
-            # Log changes also after KeyboardInterrupt or MemoryError: the handler may already have changed data.
-            if session.dirty or session.propagated is not None:
-                propagation.take_effects(session, argv)
-            if propagation.pending and propagation.depth == 0:
-                if len(propagation.pending) > 1 and "touches_arbitrary_keys" in entry.flags:
-                    propagation.flush_each()
+    def run_queue(self, session: Session, queue: CommandQueue) -> cython.bint:
+        """Run every queued command once; an interrupt (KeyboardInterrupt ...) is raised after the last one.
+
+        A store runs transactions only where nothing can interrupt them: in the engine's thread or, if it is compiled,
+        as steady commands (rillet.store.transports.shield). Where that does not hold, each command still runs at most
+        once: it is repeated only if it has not begun, because it may have changed data before it counted the change.
+        """
+        parser: CommandParser = queue.parser()
+        words: ArgumentSpans = self.take_spans()
+        entries: list[Command] = queue.entries
+        at: cython.Py_ssize_t = 0
+        repeated: cython.Py_ssize_t = -1
+        first: cython.longlong = session.commands  # of the command at `at`
+        mark: cython.Py_ssize_t = 0
+        located: cython.bint = False
+        interrupt: BaseException | None = None
+        while at < len(entries):
+            try:
+                while at < len(entries):
+                    first = session.commands - at
+                    mark = session.out.mark()
+                    parser.scan_stop = _NO_STOP
+                    if located or parser.scan(words):
+                        parser.step()
+                    else:
+                        argv: list[bytes] = parser.next()
+                        words.take(argv, 0, len(argv))
+                    entry: Command = entries[at]
+                    denied: object = None
+                    located = False
+                    if session.state & _RESTRICTED:
+                        denied = self.acl.exec_error(session, entry, words.to_list())
+                    if denied is None:
+                        located = self._run(
+                            session, entry, words, parser, -1 if session.state & _RESTRICTED else _NO_STOP
+                        )
+                        at = session.commands - first
+                    else:
+                        session.reply_error(mark, denied)
+                        at += 1
+            except BaseException as error:
+                interrupt = error
+                if session.commands - first == at and repeated != at:
+                    session.out.truncate(mark)
+                    repeated = at
                 else:
-                    propagation.flush_pending()
-        if ended - began >= self.slow_ns or self.large < _NEVER:
-            self._look_at(session, entry, argv, ended - began, session.out.mark() - mark)
-        if propagation.depth == 0:  # no command holds a value that it may still change
-            database: Database = session.db
-            if database.created or len(database.awake) - database._first_awake > database.awake_limit:
-                database.rest_oldest()
+                    at = max(at + 1, session.commands - first)
+                located = False
+                parser = queue.parser()
+                for _ in range(at):
+                    parser.next()
+        self.give_spans(words)
+        if interrupt is not None:
+            raise interrupt
         return True
 
     def _look_at(self, session: Any, entry: Any, argv: list[bytes], nanoseconds: int, reply: int) -> None:
@@ -579,193 +800,70 @@ class Engine:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _drain(self, session: Session, parser: CommandParser, limit: cython.Py_ssize_t) -> cython.bint:
+        words: ArgumentSpans = self.take_spans()
         argv: list[bytes] | None
+        located: cython.bint = False
         while session.blocked is None and not session.state & _CLOSING:
             if session.out.used > limit:
+                self.give_spans(words)
                 return True
             parser.authenticated = session.state & _UNAUTHENTICATED == 0
-            if self._try_fast_path(session, parser, limit):
-                continue
-            try:
-                argv = parser.next()
-            except ProtocolError as error:
-                # A full query buffer closes the connection without an error reply (readQueryFromClient).
-                if isinstance(error, QueryBufferExceeded):
-                    self.statistics.input_limit_hits += 1
-                else:
-                    session.out.error(f"ERR {error}".encode("utf-8", "surrogateescape"))
-                session.enter("close")
-                return False
-            if argv is None:
-                return False
-            if argv:
-                self.execute(session, argv)
+            parser.scan_stop = _NO_STOP
+            if located or parser.scan(words):
+                parser.step()
+            else:
+                argv = self._next(session, parser)
+                if argv is None:
+                    break
+                if not argv:
+                    continue
+                words.take(argv, 0, len(argv))
+            located = self._admit_and_run(session, self.command_of(words), words, parser, limit)
+        self.give_spans(words)
         return False
 
+    @cython.cfunc
+    def _next(self, session: Session, parser: CommandParser) -> list[bytes] | None:
+        """Return the next command in any form, [] if it is empty, None if there is none; reply to a protocol error."""
+        try:
+            return parser.next()
+        except ProtocolError as error:
+            # A full query buffer closes the connection without an error reply (readQueryFromClient).
+            if isinstance(error, QueryBufferExceeded):
+                self.statistics.input_limit_hits += 1
+            else:
+                session.out.error(f"ERR {error}".encode("utf-8", "surrogateescape"))
+            session.enter("close")
+            return None
+
     @cython.ccall
     @cython.exceptval(-1, check=False)
-    def replay(self, session: Session, parser: CommandParser) -> cython.Py_ssize_t:
-        """Run the next commands of a log on their fast paths, without replies; return their number.
+    def run_next(
+        self, session: Session, parser: CommandParser, words: ArgumentSpans, apart: tuple[bytes, ...]
+    ) -> cython.longlong:
+        """Run the next command of a log or a master, and the calls of the same command that follow it.
 
-        Stop at the first command without a fast path; the caller runs that command. MULTI has no fast path, so none
-        of these commands is part of a transaction.
+        The replies stay in session.out. If one is an error, it is the last one, at `failed_at`, and `words` has the
+        command. Return the number of commands; 0 if the next one is in an unusual form, or one of those in `apart`,
+        which are lower-case names.
         """
-        count: cython.Py_ssize_t = 0
-        ran: cython.Py_ssize_t = 1
-        size: cython.int = parser.first_size()
-        if size < 0 or not self._fast_path_sizes >> size & 1:
+        before: cython.longlong = session.commands
+        self.failed_at = -1
+        if parser.scan(words) == 0:
             return 0
+        for name in apart:
+            if words.is_option(0, name):
+                return 0
+        parser.step()
         self._since = self.clock.ticks()
         try:
-            while ran > 0:
-                ran = self._try_fast_path(session, parser, _REPLAY_BATCH)
-                count += ran
-                session.out.truncate(0)
+            self._admit_and_run(session, self.command_of(words), words, parser, _REPLAY_BATCH)
         finally:
             self._since = 0
-        return count
-
-    @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def _try_fast_path(self, session: Session, parser: CommandParser, limit: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """Run the next commands on their fast path; return their number, 0 if the first needs its handler."""
-        size: cython.int = parser.first_size()
-        # The length of the name excludes most commands without a comparison of the name.
-        if size < 0 or not self._fast_path_sizes >> size & 1:
-            return 0
-        if (session.state & _SPECIAL or self.paused or self.notify_events or self.refusal is not None or self.busy
-                or self.observed):  # fmt: skip
-            return 0
-        trusted: cython.bint = session.state & _TRUSTED != 0
-        if self.loading and not trusted:
-            return 0
-        if self.limited and not trusted and not self.make_room():
-            return 0
-        if (self.propagation.log is not None and self.propagation.feed is None
-                and session.state & _FROM_OTHERS != _TRUSTED):  # fmt: skip
-            return 0
-        if (self.slow_ns < _FINEST_TIME or self.large < _FINEST_SIZE) and not trusted:
-            return 0
-        words: ArgumentSpans = self.words
-        name: bytes = self._last_path[0]
-        if len(name) != size or not parser.first_is(name):  # clients repeat a command
-            for path in self._fast_paths[size]:
-                if parser.first_is(path[0]):
-                    self._last_path = path
-                    break
-            else:
-                return 0
-        entry: Command = self._last_path[1]
-        if self.follows and not trusted:
-            if entry.write or not self.settings.replica_serve_stale_data or "redirects" in session.extra:
-                return 0
-            self.writing = False
-        parser.scan_stop = parser.pos + _TIMED_INPUT if self.slow_ns < _NEVER else _NO_STOP
-        if self.limited and entry.write and not trusted:
-            limit = min(limit, session.out.used + _UNCHECKED - 1)
-            parser.scan_stop = parser.pos + _UNCHECKED_INPUT
-        words.count = parser.scan(words.at, words.size, words.room)
-        if words.count == 0:
-            return 0
-        return self._run_fast_path(session, parser, entry, self._last_path[2], limit)
-
-    @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def _run_fast_path(
-        self, session: Session, parser: CommandParser, entry: Command, fast_path: FastPath, limit: cython.Py_ssize_t
-    ) -> cython.Py_ssize_t:
-        """Run consecutive calls of one command on its fast path; count and time the calls together."""
-        replays: cython.bint = session.state & _FROM_OTHERS == _TRUSTED
-        feed: PropagationBuffer | None = None if replays else self.propagation.feed
-        session.dirty = 0
-        session.propagated = None
-        session.command = entry
-        began: cython.longlong = self._since
-        if began >= self.access.due:
-            self.access.update()
-        if len(session.db.ledger.waiting) > _WAITING:
-            session.db.ledger.settle()
-        counters: CommandCounters
-        start: cython.Py_ssize_t = parser.pos
-        fast_path.ran = 0
-        try:
-            fast_path.run(session, parser, self.words, feed, limit)
-        finally:  # also after MemoryError: earlier calls have taken effect
-            if fast_path.ran > 0:
-                self._since = self.clock.ticks()
-                counters = self.statistics.of(entry)
-                counters.count(self._since - began, fast_path.ran, self.tracks_latency)
-                self.statistics.commands_processed += fast_path.ran
-                session.commands += fast_path.ran
-                self.propagation.dirty += session.dirty
-        if fast_path.ran > 0 and self._since - began >= self.slow_ns:
-            self._look_at_chunk(session, entry, parser.data[start : parser.pos], self._since - began)
-        if fast_path.ran > 0 and self.blocking.ready:
-            self.blocking.serve_ready()
-        return fast_path.ran
-
-    @cython.ccall
-    @cython.exceptval(-1, check=False)
-    def call_words(self, session: Session, words: ArgumentSpans, may_write: cython.bint) -> cython.int:
-        """Run a script's command on its fast path; return 0 if it needs its handler, 1 if it reads, 2 if it writes."""
-        size: cython.Py_ssize_t = words.size[0]
-        if size >= _NAME_SIZES or not self._fast_path_sizes >> size & 1:
-            return 0
-        if (session.state & _SPECIAL_IN_SCRIPT or self.notify_events or self.refusal is not None or self.observed
-                or self.loading or self.slow_ns < _FINEST_TIME or self.large < _FINEST_SIZE):  # fmt: skip
-            return 0
-        name: bytes = self._script_path[0]
-        if not words.is_option(0, name):
-            for path in self._fast_paths[size]:
-                if words.is_option(0, path[0]):
-                    self._script_path = path
-                    break
-            else:
-                return 0
-        entry: Command = self._script_path[1]
-        if self.follows and not session.state & _TRUSTED:
-            return 0  # a replica checks each command of a client
-        # Writes that are logged wait for the end of the script.
-        if entry.write and (not may_write or self.limited or self.propagation.log is not None):
-            return 0
-        fast_path: FastPath = self._script_path[2]
-        session.dirty = 0
-        session.propagated = None
-        session.command = entry
-        began: cython.longlong = self._since or self.clock.ticks()
-        if began >= self.access.due:
-            self.access.update()
-        if len(session.db.ledger.waiting) > _WAITING:
-            session.db.ledger.settle()
-        count: cython.Py_ssize_t = words.count
-        fast_path.ran = 0
-        try:
-            fast_path.run(session, self._no_input, words, None, _NO_STOP)
-        finally:  # also after MemoryError: the call may have taken effect
-            if fast_path.ran > 0:
-                words.count = count
-                self._end_words(session, entry, words, began)
-        if fast_path.ran == 0:
-            return 0
-        return 2 if entry.write else 1
-
-    @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def _end_words(
-        self, session: Session, entry: Command, words: ArgumentSpans, began: cython.longlong
-    ) -> cython.bint:
-        """Count and time a script's command that ran on its fast path."""
-        ended: cython.longlong = self.clock.ticks()
-        if self._since:
-            self._since = ended
-        counters: CommandCounters = self.statistics.of(entry)
-        counters.count(ended - began, 1, self.tracks_latency)
-        self.statistics.commands_processed += 1
-        session.commands += 1
-        self.propagation.dirty += session.dirty
-        if ended - began >= self.slow_ns:
-            self._look_at(session, entry, [words.get(i) for i in range(words.count)], ended - began, 0)
-        return True
+        ran: cython.longlong = max(session.commands - before, 1)
+        if ran == 1 and session.out.used and session.out.buf[0] == _MINUS:
+            self.failed_at = 0
+        return ran
 
     def _look_at_chunk(self, session: Any, entry: Any, received: bytes, nanoseconds: int) -> None:
         """Log the longest of the calls in a chunk that took long: one of them took nearly all of the time."""
@@ -779,6 +877,32 @@ class Engine:
             self._look_at(session, entry, longest, nanoseconds, 0)
 
     # -- looking up commands -------------------------------------------------------------------------
+
+    @cython.ccall
+    def command_of(self, words: ArgumentSpans) -> Command | None:
+        """Return the command or subcommand that the words call, the container if the subcommand is unknown, or None."""
+        entry: Command | None = self._last_entry
+        if entry is None or not words.is_option(0, entry.word):  # clients repeat a command
+            name: bytes = words.get(0)
+            entry = self._by_name.get(name)
+            self._last_entry = entry if entry is not None and words.is_option(0, entry.word) else None
+            if entry is None:
+                entry = self._find(name)
+        if entry is not None and entry.subcommands is not None and words.count > 1:
+            return self._find_subcommand(entry, words.get(1))
+        return entry
+
+    @cython.cfunc
+    def _implementation(self, entry: Command) -> Implementation:
+        """Return the implementation of a command for this engine."""
+        known: list[Any] = self._implementations
+        if 0 <= entry.index < len(known) and known[entry.index] is not None:
+            return known[entry.index]
+        found: Implementation = entry.implementation()
+        if entry.index >= 0 and not entry.module:
+            known += [None] * (entry.index + 1 - len(known))
+            known[entry.index] = found
+        return found
 
     @cython.ccall
     def lookup(self, argv: list[bytes]) -> Command | None:
@@ -819,21 +943,10 @@ class Engine:
             self._renamed[new] = entry
         self._by_name.clear()
         self._last_entry = None
-        for size, paths in enumerate(self._fast_paths):
-            self._fast_paths[size] = [path for path in paths if path[0] != old]
-        self._last_path = self._script_path = (b"", self._last_path[1], self._last_path[2])
 
     def narrow(self, narrowing: Any) -> None:
         """Rewrite effects for older replicas from now on (rillet.runtime.older_replicas); None: for none."""
         self.propagation.narrow = narrowing
-        for path in self._hidden_paths:
-            self._fast_paths[len(path[0])].append(path)
-        self._hidden_paths = []
-        if narrowing is not None:
-            for size, paths in enumerate(self._fast_paths):
-                self._hidden_paths += [path for path in paths if not narrowing.knows(path[0])]
-                self._fast_paths[size] = [path for path in paths if narrowing.knows(path[0])]
-        self._last_path = self._script_path = (b"", self._last_path[1], self._last_path[2])
 
     @cython.cfunc
     def _find_subcommand(self, entry: Command, name: bytes) -> Command:
@@ -869,7 +982,7 @@ class Engine:
         self.limited = self.eviction.limit != 0
         self.tracking.limit = self.settings.tracking_table_max_keys
         self.tracking.early = not self.settings.compat.knows(72)
-        self.out_of_memory = False
+        self._when(_FULL, False)
         self.importing = self.settings.import_mode
         self.observe()
         events = self.settings.notify_keyspace_events
@@ -927,13 +1040,14 @@ class Engine:
         While clients are paused the data does not change (evict.c: isSafeToPerformEvictions).
         """
         if self.loading or self.paused or (self.follows and self.settings.replica_ignore_maxmemory):
-            self.out_of_memory = self.eviction.running = False
+            self._when(_FULL, False)
+            self.eviction.running = False
             return True
         began: cython.longlong = self.clock.ticks() if self.monitored_ns < _NEVER else 0
         result: cython.int = self.eviction.run()
         if self.monitored_ns < _NEVER:
             self.latency.add(b"eviction-cycle", self.clock.ticks() - began)
-        self.out_of_memory = result == FAIL
+        self._when(_FULL, result == FAIL)
         if result == OK and not self.lazyfree.pending_bytes and not self.blocking.ready:
             return True
         if _PENDING_SHARE * self.lazyfree.pending_bytes > self.eviction.limit:

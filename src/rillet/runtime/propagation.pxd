@@ -2,6 +2,7 @@ cimport cython
 from rillet.keyspace.clock cimport Clock
 from rillet.protocol.propagation_buffer cimport PropagationBuffer
 from rillet.runtime.session cimport Session
+from rillet.structs.argument_spans cimport ArgumentSpans
 
 @cython.final
 cdef class Propagation:
@@ -17,7 +18,7 @@ cdef class Propagation:
     cdef public long long dirty
     cdef object _settings
     cdef Clock _clock
-    cpdef bint take_effects(self, Session session, list[bytes] argv) except -1
+    cpdef bint take_effects(self, Session session, ArgumentSpans words) except -1
     cdef bint _take_both(self, int db, list commands, list others) except -1
     cpdef bint add_deletions(self, int db, bytes name, list[bytes] keys) except -1
     cpdef bint flush_pending(self) except -1

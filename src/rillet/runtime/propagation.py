@@ -24,12 +24,12 @@ from rillet.keyspace.clock import Clock
 from rillet.protocol.propagation_buffer import PropagationBuffer
 from rillet.runtime import session_state
 from rillet.runtime.session import Session
+from rillet.structs.argument_spans import ArgumentSpans
 
 LOG_ONLY = 1 << 24
 """Added to the database of a pending command that is for the append-only log alone (redis.set_repl)."""
 _LOG_ONLY = cython.declare(cython.int, LOG_ONLY)
 _TRUSTED = cython.declare(cython.int, session_state.TRUSTED)
-_FROM_OTHERS = cython.declare(cython.int, session_state.TRUSTED | session_state.MASTER)
 
 
 class Log(Protocol):
@@ -101,24 +101,28 @@ class Propagation:
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
-    def take_effects(self, session: Session, argv: list[bytes]) -> cython.bint:
-        """Count the changes of a handler; log the commands that it passed to `propagate`, or else `argv`."""
+    def take_effects(self, session: Session, words: ArgumentSpans) -> cython.bint:
+        """Count the changes of a command; log the commands that it passed to `propagate`, or else `words`."""
         self.dirty += session.dirty
         commands: list[list[bytes]] | None = session.propagated
         session.propagated = None
-        if self.log is None or session.state & _FROM_OTHERS == _TRUSTED:
+        if not session.logged:
             return True
+        feed: PropagationBuffer | None = self.feed
         if self.narrow is not None and not session.state & _TRUSTED:
-            effects: list[list[bytes]] = [argv] if commands is None else commands
+            effects: list[list[bytes]] = [words.to_list()] if commands is None else commands
             others: list[list[bytes]] | None = self.narrow.rewrite(session, effects)
             if others is not None:
                 return self._take_both(session.db.index, effects, others)
-        if self.depth == 0 and self.feed is not None and not self.pending:
+        if self.depth == 0 and feed is not None and not self.pending:
             # The usual case is a single command, which needs no MULTI and EXEC.
-            if commands is None or len(commands) == 1:
-                return self._append(session.db.index, argv if commands is None else commands[0], self._log_time())
+            if commands is None:
+                feed.begin(session.db.index, self._log_time())
+                return feed.spans(words)
+            if len(commands) == 1:
+                return self._append(session.db.index, commands[0], self._log_time())
         if commands is None:
-            self.pending.append((session.db.index, argv))
+            self.pending.append((session.db.index, words.to_list()))
         else:
             for one in commands:
                 self.pending.append((session.db.index, one))

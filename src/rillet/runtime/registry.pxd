@@ -9,7 +9,8 @@ cdef class Command:
     cdef readonly object flags
     cdef readonly bint write
     cdef readonly bint no_auth
-    cdef readonly bint no_multi
+    cdef readonly bytes word
+    cdef readonly int traits
     cdef readonly tuple keys
     cdef readonly str group
     cdef readonly str since

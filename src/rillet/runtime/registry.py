@@ -28,6 +28,7 @@ try:
 except ModuleNotFoundError:  # Cython is not installed: run interpreted
     from rillet import _cython as cython
 
+from rillet.runtime.implementation import Implementation, on_list
 from rillet.types.compat import NEVER, Compat, level_of
 
 FLAGS = frozenset(
@@ -39,6 +40,25 @@ GROUPS = frozenset(
     "generic string bitmap hyperloglog geo list set sorted-set hash array stream connection server transactions pubsub "
     "scripting module cluster".split()
 )
+
+# The traits of a command that decide about its admission (runtime/admission.py), as flags of one integer.
+WRITES, NEEDS_MEMORY, SUBSCRIBES, LOADS, STALE, WHILE_BUSY, NO_AUTH, NO_MULTI = 1, 2, 4, 8, 16, 32, 64, 128
+USES_KEYSPACE, AT_ONCE, WHILE_SUBSCRIBED, IS_PING, IS_EXEC, ENDS_MULTI, MUTES = 256, 512, 1024, 2048, 4096, 8192, 16384
+ARITY_GREW, NO_SCRIPT, MAY_REPLICATE = 32768, 65536, 131072
+_TRAITS_OF_FLAGS = {
+    "write": WRITES | USES_KEYSPACE, "readonly": USES_KEYSPACE, "may_replicate": USES_KEYSPACE | MAY_REPLICATE,
+    "noscript": NO_SCRIPT,
+    "denyoom": NEEDS_MEMORY, "loading": LOADS, "stale": STALE, "allow_busy": WHILE_BUSY, "no_auth": NO_AUTH,
+    "no_multi": NO_MULTI,
+}  # fmt: skip
+_TRAITS_OF_NAMES = {
+    "ping": IS_PING | WHILE_SUBSCRIBED, "exec": IS_EXEC | AT_ONCE, "multi": AT_ONCE, "watch": AT_ONCE,
+    "discard": AT_ONCE | ENDS_MULTI, "quit": AT_ONCE | ENDS_MULTI | WHILE_SUBSCRIBED,
+    "reset": AT_ONCE | ENDS_MULTI | WHILE_SUBSCRIBED,
+    "unsubscribe": WHILE_SUBSCRIBED, "sunsubscribe": WHILE_SUBSCRIBED, "punsubscribe": WHILE_SUBSCRIBED,
+    "subscribe": SUBSCRIBES | WHILE_SUBSCRIBED, "ssubscribe": SUBSCRIBES | WHILE_SUBSCRIBED,
+    "psubscribe": SUBSCRIBES | WHILE_SUBSCRIBED, "client|reply": MUTES,
+}  # fmt: skip
 
 COMMANDS = "rillet.commands"
 FIRST_ARITY = {"zrank": 3, "zrevrank": 3, "command|getkeys": -4, "command|getkeysandflags": -4}
@@ -59,10 +79,11 @@ class Command:
 
     __slots__ = (
         "name", "fullname", "arity", "flags", "write", "no_auth", "keys", "group", "since", "complexity", "summary",
-        "syntax", "get_keys", "handler", "subcommands", "container", "index",
-        "no_multi", "level", "shortcut", "valkey", "module", "access", "categories", "tips",
+        "syntax", "get_keys", "handler", "subcommands", "container", "index", "word", "traits",
+        "level", "shortcut", "valkey", "module", "access", "categories", "tips",
     )  # fmt: skip
     handler: Any
+    word: bytes  # the name in lower case, if it has only letters
 
     def __init__(self, fullname: str, arity: int, flags: str, keys: tuple[int, int, int], group: str, since: str,
                  complexity: str, syntax: str, summary: str, handler: Handler | None, get_keys: GetKeys | None,
@@ -75,7 +96,13 @@ class Command:
         self.flags = frozenset(flags.split())
         self.write = "write" in self.flags
         self.no_auth = "no_auth" in self.flags
-        self.no_multi = "no_multi" in self.flags
+        # Setting bit 0x20 of a letter makes it a small one; of other characters, it makes another one.
+        self.word = self.name.encode() if self.name.isalpha() and self.name.isascii() else b"\0"
+        self.traits = _TRAITS_OF_NAMES.get(fullname, 0)
+        if fullname in FIRST_ARITY:
+            self.traits |= ARITY_GREW
+        for flag in self.flags:
+            self.traits |= _TRAITS_OF_FLAGS.get(flag, 0)
         self.keys = keys
         self.group = group
         self.since = since or valkey
@@ -108,6 +135,16 @@ class Command:
             f"{self.fullname}: the first key lies beyond the arity"
         )
         assert last >= first or last < 0, f"{self.fullname}: the last key lies before the first"
+
+    def implementation(self) -> Implementation:
+        """Return the implementation, for one engine."""
+        found: Implementation
+        if self.shortcut is None:
+            return on_list(self.handler)
+        found = self.shortcut()
+        found.handler = self.handler
+        found.on_spans = True
+        return found
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
@@ -229,17 +266,19 @@ def command(
     get_keys: GetKeys | None = None,
     shortcut: Callable[[], Any] | None = None,
     valkey: str = "",
-) -> Callable[[Handler], Handler]:
+    summary: str = "",
+) -> Callable[[Any], Any]:
     """Record the decorated handler under `name`; the docstring's first line is the summary.
 
     keys: (first, last, step) as in COMMAND INFO; get_keys: argv -> positions, if they vary; shortcut: creates the
     command's FastPath for an engine; valkey: the version of Valkey that has it, if that is not in Redis 7.2.
     """
 
-    def record(handler: Handler) -> Handler:
-        summary = (handler.__doc__ or "").strip().partition("\n")[0]
-        TABLE.add(Command(name, arity, flags, keys, group, since, complexity, syntax, summary, handler, get_keys,
-                          shortcut, valkey))  # fmt: skip
-        return handler
+    def record(code: Any) -> Any:
+        on_spans = isinstance(code, type)
+        text = summary or (code.__doc__ or "").strip().partition("\n")[0]
+        TABLE.add(Command(name, arity, flags, keys, group, since, complexity, syntax, text, None if on_spans else code,
+                          get_keys, code if on_spans else shortcut, valkey))  # fmt: skip
+        return code
 
     return record

@@ -1,6 +1,7 @@
 cimport cython
 from rillet.keyspace.database cimport Database, Watcher
 from rillet.protocol.reply_writer cimport ReplyWriter
+from rillet.structs.argument_spans cimport ArgumentSpans
 
 @cython.final
 cdef class Session:
@@ -14,7 +15,7 @@ cdef class Session:
     cdef public bytes lib_ver
     cdef public int state
     cdef public Watcher watcher
-    cdef public list queue
+    cdef public object queue
     cdef public object blocked
     cdef public long long dirty
     cdef public list propagated
@@ -30,12 +31,14 @@ cdef class Session:
     cdef public object on_message
     cdef public object tracking
     cdef public long long commands
+    cdef public bint logged
     cpdef bint mute(self, Py_ssize_t mark) except -1
     cpdef bint reply_error(self, Py_ssize_t mark, object error) except -1
     cpdef bint push(self, bytes data) except -1
     cpdef bint postpone(self, bytes data) except -1
     cpdef bint flush_pushes(self) except -1
     cpdef bint modified(self, bytes key) except -1
+    cpdef bint changed(self, ArgumentSpans words, long long count) except -1
     cpdef bint propagate(self, list[bytes] argv) except -1
     cpdef bint propagate_nothing(self) except -1
     cpdef bint notify(self, bytes kind, bytes event, bytes key, list[bytes] subkeys=*) except -1

@@ -4,6 +4,7 @@ A handler reads `session.db`, writes its reply to `session.out`, and raises Comm
 its effects with these methods:
 
     session.modified(key)             the key changed: mark its watchers and count one change (`dirty`)
+    session.changed(words, count)     the key in the first argument changed
     session.notify(kind, event, key)  publish a keyspace event
     session.propagate(argv)           log and replicate this command instead of the received one; repeatable
     session.propagate_nothing()       log and replicate no command
@@ -32,6 +33,7 @@ from rillet.keyspace.database import Database, Watcher
 from rillet.protocol.reply_writer import ReplyWriter
 from rillet.runtime import session_state
 from rillet.runtime.session_state import after
+from rillet.structs.argument_spans import ArgumentSpans
 
 _MUTED = cython.declare(cython.int, session_state.MUTED)
 _REPLY_SKIP = cython.declare(cython.int, session_state.REPLY_SKIP)
@@ -44,7 +46,7 @@ _IN_EXEC = cython.declare(cython.int, session_state.IN_EXEC)
 # The empty attributes of all new sessions. They stay empty; most clients never need others.
 _NO_WATCHER = cython.declare(Watcher, Watcher())
 _NO_EXTRA: dict[str, Any] = {}
-_NO_QUEUE: list[Any] = []
+_NO_QUEUE: tuple[Any, ...] = ()
 _NO_ARGV: list[bytes] = []
 
 
@@ -57,11 +59,11 @@ class Session:
         "engine", "db", "out", "id", "name", "account", "state", "watcher", "queue", "blocked", "dirty",
         "propagated", "argv", "command", "on_wake", "transport", "created_ms", "last_ms", "lib_name",
         "lib_ver", "extra", "subscriptions", "pushes", "on_message", "tracking",
-        "commands",
+        "commands", "logged",
     )  # fmt: skip
     engine: Any
     account: Any  # the User (runtime/acl) or None: no user, every call is permitted
-    queue: list[Any]
+    queue: Any  # CommandQueue, or empty
     blocked: Any
     propagated: list[list[bytes]] | None
     argv: list[bytes]
@@ -86,7 +88,7 @@ class Session:
         # The state: the flags that runtime/session_state.py defines.
         self.state = 0
         self.watcher = _NO_WATCHER
-        # The queued (command, argv) pairs between MULTI and EXEC.
+        # The commands between MULTI and EXEC (runtime/command_queue.py).
         self.queue = _NO_QUEUE
         # A BlockedClient (runtime/blocking.py) while the session is blocked, else None.
         self.blocked = None
@@ -106,8 +108,10 @@ class Session:
         self.on_message = None
         # ClientTracking (runtime/tracking.py), or None if the session never turned tracking on.
         self.tracking = None
-        # The number of commands that ran.
+        # The number of commands that have begun.
         self.commands = 0
+        # Whether the changes of the running command are logged or replicated.
+        self.logged = False
 
     # -- state ---------------------------------------------------------------------------------------
 
@@ -226,6 +230,21 @@ class Session:
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
+    def changed(self, words: ArgumentSpans, count: cython.longlong) -> cython.bint:
+        """Record changes of the key that is the first argument, as `modified` records one."""
+        db: Database = self.db
+        if count == 0:
+            return True
+        self.dirty += count
+        if db.watched_keys or db.tracking is not None or db.access.mode == _LRM:
+            key: bytes = words.get(1)
+            db.touch(key)
+            if db.access.mode == _LRM:
+                db.touch_modified(key)
+        return True
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
     def propagate(self, argv: list[bytes]) -> cython.bint:
         """Log and replicate `argv` instead of the received command; repeated calls log several commands."""
         if self.propagated is None:
@@ -251,7 +270,7 @@ class Session:
 
         subkeys: the fields of a hash that the event concerns.
         """
-        if self.engine.notify_events:
+        if self.db.notifies:
             self.engine.keyspace_event(self.db, kind, event, key, subkeys)
         return True
 
@@ -275,12 +294,6 @@ class Session:
         self.engine.blocking.block(self, keys, timeout_ms, serve, expired, queue)
 
     # -- transactions --------------------------------------------------------------------------------
-
-    def enqueue(self, entry: Any, argv: list[bytes]) -> None:
-        """Queue a command until EXEC (multi.c: queueMultiCommand)."""
-        if self.queue is _NO_QUEUE:
-            self.queue = []
-        self.queue.append((entry, argv))
 
     def clear_queue(self) -> None:
         """Forget the queued commands."""

@@ -23,7 +23,8 @@
     RUNNING           a handler is between the first and the last byte of its reply
     REPLICA           the session is that of an attached replica (PSYNC, SYNC)
 
-A session without a flag of SPECIAL runs a command without further checks: the engine tests one integer.
+A session without a flag of SPECIAL runs a command without further checks, if the engine has no condition either: it
+tests one integer.
 
 TRANSITIONS is the specification. `Session.enter` applies it where speed does not matter; the engine sets and clears
 RUNNING and BLOCKED itself. `check` asserts the combinations that are impossible between two commands.
@@ -57,6 +58,15 @@ IMPORT_SOURCE = 524288
 KEEPS_TEXT = 1048576
 
 MUTED = REPLY_OFF | REPLY_SKIP
+# Conditions of the engine, as flags beside those of a session (runtime/admission.py).
+PAUSED = 1 << 24
+REFUSING = 1 << 25
+BUSY = 1 << 26
+LOADING = 1 << 27
+FOLLOWS = 1 << 28
+FULL = 1 << 29
+# Conditions that do not concern a trusted session.
+FOR_CLIENTS = PAUSED | REFUSING | LOADING | FOLLOWS | FULL
 # If any of these flags is set, the engine makes all checks before it runs a command.
 SPECIAL = UNAUTHENTICATED | IN_MULTI | MULTI_FAILED | BLOCKED | SUBSCRIBED | MUTED | REPLY_SKIP_NEXT | NO_TOUCH
 SPECIAL |= RESTRICTED | MONITOR | REPLICA

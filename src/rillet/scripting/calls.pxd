@@ -6,6 +6,7 @@ from rillet.runtime.session cimport Session
 from rillet.scripting.lua_reply cimport ReplyReader
 from rillet.scripting.lua_stack cimport LuaCaller, LuaStack
 from rillet.scripting.script_clock cimport ScriptClock
+from rillet.structs.argument_spans cimport ArgumentSpans
 
 @cython.final
 cdef class CachedScript:
@@ -47,12 +48,13 @@ cdef class ScriptCalls(LuaCaller):
     cpdef bint run_cached(self, Session caller, list[bytes] argv, bint read_only) except -1
     cdef int _call_natively(self, LuaStack stack, bint raises) except -2
     cdef object _run_for_lupa(self, list[bytes] argv, bytes malformed, bint raises)
-    cdef int _run(self, LuaStack stack, list[bytes] argv, bytes malformed, bint raises) except -2
-    cdef bint _call_unlogged(self, Session session, Command entry, list[bytes] argv) except -1
+    cdef int _run_list(self, LuaStack stack, list[bytes] argv, bytes malformed, bint raises) except -2
+    cdef int _run(self, LuaStack stack, ArgumentSpans words, bint raises) except -2
+    cdef bint _call_unlogged(self, Session session, Command entry, ArgumentSpans words) except -1
     cdef bint _empty(self, ReplyWriter out) except -1
     cdef int _put_reply(self, LuaStack stack, ReplyWriter out, bint raises) except -2
     cdef object _arguments(self, tuple args)
     cdef bytes _number(self, object value)
     cdef bytes _bad_arguments(self, bint missing)
     cdef int _failed(self, LuaStack stack, bytes message, bint raises, int kind) except -2
-    cdef object _refusal(self, Command entry, list[bytes] argv)
+    cdef object _refusal(self, Command entry, ArgumentSpans words)

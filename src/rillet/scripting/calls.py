@@ -1,4 +1,4 @@
-"""redis.call and redis.pcall: Lua values -> argv -> Engine.call -> session.out -> a Lua value.
+"""redis.call and redis.pcall: Lua values -> ArgumentSpans -> Engine.call_spans -> session.out -> a Lua value.
 
 All scripts of an engine share one session, which is in no list of clients. It never blocks. From `start` to `end` it
 runs the commands of one script, in the caller's database and with the caller's rights; time stands still.
@@ -6,8 +6,8 @@ runs the commands of one script, in the caller's database and with the caller's 
 The checks are those of script.c: scriptCall, in its order. A script that has written cannot be refused any more: then
 neither `maxmemory` nor a failed disk stops it.
 
-The reply is read from the bytes in session.out, because every handler writes its reply there (lua_reply.py). A plain
-call of a command that has a fast path runs on it, from the arguments where Lua stores them.
+The reply is read from the bytes in session.out, because every command writes its reply there (lua_reply.py). Most
+commands take their arguments from where Lua stores them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ except ModuleNotFoundError:  # Cython is not installed: run interpreted
 
 from rillet.errors import CommandError
 from rillet.protocol.reply_writer import ReplyWriter
-from rillet.runtime import session_state
+from rillet.runtime import registry, session_state
 from rillet.runtime.admission import FEW_REPLICAS, READ_ONLY, denies_oom
 from rillet.runtime.engine import Engine
 from rillet.runtime.propagation import LOG_ONLY
@@ -37,6 +37,7 @@ from rillet.scripting.faults import REPLY, TEXT, UNCOUNTED, ScriptFault
 from rillet.scripting.lua_reply import ReplyReader
 from rillet.scripting.lua_stack import CALL, RESP, LuaCaller, LuaStack
 from rillet.scripting.script_clock import ScriptClock, install
+from rillet.structs.argument_spans import ArgumentSpans
 from rillet.structs.float_text import as_integer, digits_17, reply_text, shortest
 from rillet.structs.integer_text import decimal
 
@@ -59,6 +60,10 @@ _CALL = cython.declare(cython.int, CALL)
 _RESP = cython.declare(cython.int, RESP)
 _NO_WRITES = cython.declare(cython.int, flag.NO_WRITES)
 _ALLOW_OOM = cython.declare(cython.int, flag.ALLOW_OOM)
+_ARITY_GREW = cython.declare(cython.int, registry.ARITY_GREW)
+_NO_SCRIPT = cython.declare(cython.int, registry.NO_SCRIPT)
+_MAY_CHANGE = cython.declare(cython.int, registry.WRITES | registry.MAY_REPLICATE)
+_FOR_CLIENTS = cython.declare(cython.int, session_state.FOR_CLIENTS)
 _COMPAT_MODE = cython.declare(cython.int, flag.COMPAT_MODE)
 
 
@@ -305,22 +310,14 @@ class ScriptCalls(LuaCaller):
     @cython.cfunc
     @cython.exceptval(-2, check=False)
     def _call_natively(self, stack: LuaStack, raises: cython.bint) -> cython.int:
-        """Run the command whose words are on Lua's stack, on its fast path if it has one."""
-        out: ReplyWriter = self.session.out
+        """Run the command whose words are on Lua's stack."""
         if self.running and stack.kilobytes() < stack.most_kilobytes and stack.take_words():
-            self._empty(out)
-            ran: cython.int = self.engine.call_words(
-                self.session, stack.words, self._repl & _AOF != 0 and not self.read_only
-            )
-            if ran != 0:
-                if ran == 2:
-                    self.wrote = True
-                return self._put_reply(stack, out, raises)
+            return self._run(stack, stack.words, raises)
         argv: Any = stack.take_arguments()
         problem: bytes = b""
         if argv is None:
             problem = self._bad_arguments(stack.is_empty())
-        return self._run(stack, argv, problem, raises)
+        return self._run_list(stack, argv, problem, raises)
 
     def call(self, *args: Any) -> Any:
         """Run a command and return its reply; raise its error in the script."""
@@ -350,23 +347,34 @@ class ScriptCalls(LuaCaller):
             raise self._interpreter.fault(_OUTSIDE)
         stack: LuaStack | None = self._stack
         assert stack is not None
-        self._run(stack, argv, malformed, raises)
+        self._run_list(stack, argv, malformed, raises)
         return stack.take()
 
     @cython.cfunc
     @cython.exceptval(-2, check=False)
-    def _run(
+    def _run_list(
         self, stack: LuaStack, argv: list[bytes] | None, malformed: bytes, raises: cython.bint
     ) -> cython.int:
-        """Run a command and push its reply; return 1, or push the error that `redis.call` raises and return -1."""
+        """Do `_run` for a list of words, None if they are malformed."""
         if not self.running:
             raise self._interpreter.fault(_OUTSIDE)
         self._interpreter.check_memory()
         if argv is None:
             return self._failed(stack, malformed, raises, UNCOUNTED)
+        words: ArgumentSpans = self.engine.take_spans()
+        words.take(argv, 0, len(argv))
+        try:
+            return self._run(stack, words, raises)
+        finally:
+            self.engine.give_spans(words)
+
+    @cython.cfunc
+    @cython.exceptval(-2, check=False)
+    def _run(self, stack: LuaStack, words: ArgumentSpans, raises: cython.bint) -> cython.int:
+        """Run a command and push its reply; return 1, or push the error that `redis.call` raises and return -1."""
         session: Session = self.session
-        entry: Command | None = self.engine.lookup(argv)
-        problem: bytes | None = self._refusal(entry, argv)
+        entry: Command | None = self.engine.command_of(words)
+        problem: bytes | None = self._refusal(entry, words)
         if problem is not None:
             self.count_error(problem)
             if entry is not None:
@@ -378,9 +386,9 @@ class ScriptCalls(LuaCaller):
         if entry.write:
             self.wrote = True
         if self._repl == _ALL or (self._repl == _AOF and not self.engine.propagation.feeds_replicas):
-            self.engine.call(session, entry, argv)
+            self.engine.call_spans(session, entry, words)
         else:
-            self._call_unlogged(session, entry, argv)
+            self._call_unlogged(session, entry, words)
         if session.pushes is not None:
             session.pushes = None
         return self._put_reply(stack, out, raises)
@@ -409,17 +417,17 @@ class ScriptCalls(LuaCaller):
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def _call_unlogged(self, session: Session, entry: Command, argv: list[bytes]) -> cython.bint:
+    def _call_unlogged(self, session: Session, entry: Command, words: ArgumentSpans) -> cython.bint:
         """Run a command whose changes are not both logged and replicated (redis.set_repl)."""
         pending = self.engine.propagation.pending
         before: cython.Py_ssize_t = len(pending)
         try:
-            self.engine.call(session, entry, argv)
+            self.engine.call_spans(session, entry, words)
         finally:
             if self._repl == _AOF:
-                pending[before:] = [(LOG_ONLY + db % LOG_ONLY, words) for db, words in pending[before:] if db >= 0]
+                pending[before:] = [(LOG_ONLY + db % LOG_ONLY, argv) for db, argv in pending[before:] if db >= 0]
             elif self._repl and self.engine.propagation.feeds_replicas:
-                pending[before:] = [(-1 - db if db >= 0 else db, words) for db, words in pending[before:]
+                pending[before:] = [(-1 - db if db >= 0 else db, argv) for db, argv in pending[before:]
                                     if db < LOG_ONLY]  # fmt: skip
             else:
                 del pending[before:]
@@ -473,29 +481,27 @@ class ScriptCalls(LuaCaller):
         return -1 if raises else 1
 
     @cython.cfunc
-    def _refusal(self, entry: Command | None, argv: list[bytes]) -> Any:
+    def _refusal(self, entry: Command | None, words: ArgumentSpans) -> Any:
         """Return the error for a command that the script may not run, or None (script.c: scriptCall)."""
         engine: Engine = self.engine
-        redis = b"" if self._is_valkey() else b"Redis "
-        if entry is not None and entry.subcommands is not None and len(argv) > 1 and not redis:
-            name = argv[1][:128].split(b"\0")[0]
-            return b"ERR unknown subcommand '" + name + b"'. Try " + entry.name.upper().encode() + b" HELP."
-        if entry is None or (entry.subcommands is not None and len(argv) > 1):
-            return b"ERR Unknown " + redis + b"command called from script"
-        if not entry.accepts(len(argv)) or not entry.accepts_in(len(argv), engine.settings.compat):
-            return b"ERR Wrong number of args calling " + redis + b"command from script"
-        flags: Any = entry.flags
-        waits = "blocking" in flags or entry.name == "wait"
-        if ("noscript" in flags and not (waits and engine.settings.compat.knows(72))
-                and not engine.settings.allow_noscript):
-            return b"ERR This " + (redis or b"Valkey ") + b"command is not allowed from script"
+        if entry is None or (entry.subcommands is not None and words.count > 1):
+            return self._unknown(entry, words)
+        traits: cython.int = entry.traits
+        if not entry.accepts(words.count) or (
+            traits & _ARITY_GREW and not entry.accepts_in(words.count, engine.settings.compat)
+        ):
+            return b"ERR Wrong number of args calling " + self._redis() + b"command from script"
+        if traits & _NO_SCRIPT and not engine.settings.allow_noscript:
+            waits = "blocking" in entry.flags or entry.name == "wait"
+            if not (waits and engine.settings.compat.knows(72)):
+                return b"ERR This " + (self._redis() or b"Valkey ") + b"command is not allowed from script"
         if self.session.state & _RESTRICTED:
-            error = engine.acl.script_error(self.session, entry, argv, self.caller)
+            error = engine.acl.script_error(self.session, entry, words.to_list(), self.caller)
             if error is not None:
                 return str(error).encode("utf-8", "surrogateescape")
-        if self.read_only and (entry.write or "may_replicate" in flags):
+        if self.read_only and traits & _MAY_CHANGE:
             return b"ERR Write commands are not allowed from read-only scripts."
-        if self.wrote or self.session.state & _TRUSTED:
+        if engine.conditions & _FOR_CLIENTS == 0 or self.wrote or self.session.state & _TRUSTED:
             return None
         if entry.write and engine.refusal is not None:
             if engine.refusal == READ_ONLY:
@@ -510,6 +516,17 @@ class ScriptCalls(LuaCaller):
         if engine.out_of_memory and not self._allow_oom and denies_oom(entry, engine.settings.compat):
             return b"OOM command not allowed when used memory > 'maxmemory'."
         return None
+
+    def _unknown(self, entry: Command | None, words: ArgumentSpans) -> bytes:
+        """Return the error for a command or a subcommand that does not exist."""
+        if entry is not None and not self._redis():
+            name = words.get(1)[:128].split(b"\0")[0]
+            return b"ERR unknown subcommand '" + name + b"'. Try " + entry.name.upper().encode() + b" HELP."
+        return b"ERR Unknown " + self._redis() + b"command called from script"
+
+    def _redis(self) -> bytes:
+        """Return the word for Redis in its error messages, empty in those of Valkey."""
+        return b"" if self._is_valkey() else b"Redis "
 
     def _is_valkey(self) -> bool:
         return bool(self.engine.settings.compat.valkey)

@@ -277,6 +277,7 @@ class LuaStack:
         size: cython.size_t = 0
         if count > _MOST_WORDS or count == 0:
             return False
+        words.begin(False)
         for i in range(count):
             kind = lua.type(self._state, i + 1)
             if kind == _STRING:

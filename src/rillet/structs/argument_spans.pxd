@@ -6,10 +6,20 @@ cdef class ArgumentSpans:
     cdef Py_ssize_t *size
     cdef readonly Py_ssize_t room
     cdef public Py_ssize_t count
+    cdef readonly list[bytes] source
+    cdef readonly bint received
+    cdef readonly Py_ssize_t replaced
+    cdef readonly Py_ssize_t last_replaced
+    cdef list _kept
+    cdef list[bytes] _original
     cdef bytearray _places
     cdef bytearray _sizes
     cpdef bint make_room(self, Py_ssize_t count) except -1
     cpdef bint take(self, list[bytes] argv, Py_ssize_t start, Py_ssize_t count) except -1
+    cpdef bint begin(self, bint received) except -1
+    cpdef bint put(self, Py_ssize_t index, bytes word) except -1
+    cpdef list[bytes] to_list(self)
+    cpdef list[bytes] sent(self)
     cpdef bytes get(self, Py_ssize_t index)
     cpdef bint equals(self, Py_ssize_t index, bytes value) except -1
     cpdef bint is_char(self, Py_ssize_t index, int char) except -1

@@ -5,10 +5,12 @@
     at             at[0]         at[1]      at[2]      at[3]      at[4]
     size               4             1          1          1          5
 
-Spans are taken from a list of bytes (`take`) or refer directly to received bytes: `CommandParser.scan` fills `at` and
-`size` for at most `room` arguments and returns their number. The caller that fills the spans keeps the underlying
-bytes alive, so spans are valid only during the call for which they were filled. In interpreted mode, `at` holds the
-arguments themselves.
+Spans are taken from a list of bytes (`take`) or refer directly to received bytes (`CommandParser.scan`). The caller that
+fills the spans keeps the underlying bytes alive, so spans are valid only during the call for which they were filled.
+In interpreted mode, `at` holds the arguments themselves.
+
+A command is logged as its arguments are when it ends. A command whose effect must be logged in another form, such as an
+XADD with its generated ID, replaces single arguments (`put`), or passes whole commands to `Session.propagate`.
 
 Costs: 16 bytes per argument. The arrays keep room for 1024 arguments between commands. An XADD of five fields creates
 13 fewer objects, which saves a third of the command's time. Rejected alternatives: positions in one buffer (a list of
@@ -34,17 +36,33 @@ _START = cython.declare(cython.Py_ssize_t, 64)
 @cython.final
 @cython.cclass
 class ArgumentSpans:
-    """The addresses and sizes of a command's arguments: arrays for `room` arguments, of which `count` are filled."""
+    """The addresses and sizes of a command's arguments: arrays for `room` arguments, of which `count` are filled.
 
-    __slots__ = ("at", "count", "room", "size", "_places", "_sizes")
+    source: the arguments as a list, or None if no one needed it yet. received: the arguments lie one after the other in
+    received bytes, in RESP. replaced, last_replaced: the first and the last position that `put` replaced, or -1.
+    """
+
+    __slots__ = ("at", "count", "last_replaced", "received", "replaced", "room", "size", "source", "_kept", "_original", "_places",
+                 "_sizes")  # fmt: skip
     at: Any
     size: Any
     room: cython.Py_ssize_t
     count: cython.Py_ssize_t
+    source: list[bytes] | None
+    received: cython.bint
+    replaced: cython.Py_ssize_t
+    last_replaced: cython.Py_ssize_t
+    _kept: list[Any]
+    _original: list[bytes] | None
 
     def __init__(self) -> None:
         self.room = 0
         self.count = 0
+        self.source = None
+        self.received = False
+        self.replaced = self.last_replaced = -1
+        self._kept = []
+        self._original = None
         self.make_room(_START)
 
     @cython.ccall
@@ -74,7 +92,7 @@ class ArgumentSpans:
         if start < 0 or count < 0 or start > len(argv) - count:
             raise IndexError("the command has fewer arguments than the requested range")
         self.make_room(count)
-        self.count = 0
+        self.begin(False)
         for i in range(count):
             word: bytes = argv[start + i]
             if word is None:
@@ -82,7 +100,56 @@ class ArgumentSpans:
             self.at[i] = word
             self.size[i] = len(word)
         self.count = count
+        if count == len(argv):
+            self.source = argv
         return True
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def begin(self, received: cython.bint) -> cython.bint:
+        """Forget the arguments; the caller fills the arrays and sets `count`."""
+        self.count = 0
+        self.source = None
+        self.received = received
+        if self.replaced >= 0:
+            self.replaced = self.last_replaced = -1
+            self._kept = []
+            self._original = None
+        return True
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def put(self, index: cython.Py_ssize_t, word: bytes) -> cython.bint:
+        """Replace an existing argument in what is logged."""
+        if index < 0 or index >= self.count:
+            raise IndexError("the command has fewer arguments than the requested index")
+        self._kept.append(word)
+        if self.source is not None:
+            self._original = self.source  # it owns the other arguments
+            self.source = None
+        self.at[index] = word
+        self.size[index] = len(word)
+        self.replaced = index if self.replaced < 0 else min(index, self.replaced)
+        self.last_replaced = max(index, self.last_replaced)
+        return True
+
+    @cython.ccall
+    def to_list(self) -> list[bytes]:
+        """Return the arguments as a list. O(arguments) for the first call"""
+        words: list[bytes] | None = self.source
+        i: cython.Py_ssize_t
+        if words is None:
+            words = [b""] * self.count
+            for i in range(self.count):
+                words[i] = self.get(i)
+            self.source = words
+        return words
+
+    @cython.ccall
+    def sent(self) -> list[bytes]:
+        """Return the arguments before `put` replaced any, if they were a list then; else `to_list`."""
+        original: list[bytes] | None = self._original
+        return self.to_list() if original is None else original
 
     @cython.ccall
     def get(self, index: cython.Py_ssize_t) -> bytes:
@@ -107,7 +174,7 @@ class ArgumentSpans:
         same: bool = self.at[index] == value
         return same
 
-    # Cheap tests that the fast path applies to an argument before it parses anything.
+    # Cheap tests of an argument before anything is parsed.
 
     @cython.ccall
     @cython.exceptval(-1, check=False)

@@ -25,6 +25,8 @@ class EncodingLimits(Protocol):
     hash_max_listpack_value: int = 64
     zset_max_listpack_entries: int = 128
     zset_max_listpack_value: int = 64
+    stream_node_max_bytes: int = 4096
+    stream_node_max_entries: int = 100
     array_slice_size: int = 4096
     array_sparse_kmax: int = 10
     array_sparse_kmin: int = 5

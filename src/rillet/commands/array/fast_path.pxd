@@ -2,8 +2,6 @@ cimport cython
 from rillet.commands.array.values cimport write_index, write_word
 from rillet.commands.small_values cimport SmallValuePath
 from rillet.keyspace.database cimport Database
-from rillet.protocol.command_parser cimport CommandParser
-from rillet.protocol.propagation_buffer cimport PropagationBuffer
 from rillet.runtime.session cimport Session
 from rillet.structs.argument_spans cimport ArgumentSpans
 from rillet.structs.sparse_array cimport SparseArray

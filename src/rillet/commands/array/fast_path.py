@@ -13,8 +13,6 @@ except ModuleNotFoundError:  # Cython is not installed: use a replacement for it
 from rillet.commands.array.values import write_index, write_word
 from rillet.commands.small_values import SmallValuePath
 from rillet.keyspace.database import Database
-from rillet.protocol.command_parser import CommandParser
-from rillet.protocol.propagation_buffer import PropagationBuffer
 from rillet.runtime.session import Session
 from rillet.runtime.settings import Settings
 from rillet.structs.argument_spans import ArgumentSpans
@@ -50,18 +48,11 @@ class _ArrayPath(SmallValuePath):
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
-    def run(
-        self,
-        session: Session,
-        parser: CommandParser,
-        words: ArgumentSpans,
-        feed: PropagationBuffer | None,
-        limit: cython.Py_ssize_t,
-    ) -> cython.Py_ssize_t:
-        """Run consecutive calls that the fast path supports; return how many."""
+    def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
+        """Execute the call on the cells of the array, or with the handler."""
         if not session.engine.settings.compat.knows(88):
-            return 0
-        return SmallValuePath.run(self, session, parser, words, feed, limit)
+            return self.run_list(session, words)
+        return SmallValuePath.run(self, session, words)
 
     @cython.cfunc
     def _array(self, db: Database, words: ArgumentSpans) -> Array:
@@ -115,7 +106,7 @@ class ArsetFastPath(_ArrayPath):
     @cython.exceptval(-1, check=False)
     def one(self, session: Session, db: Database, words: ArgumentSpans) -> cython.bint:
         """Set the value at an index, or return False without any effect."""
-        if words.count != 4 or not self.may_write(db):
+        if words.count != 4:
             return False
         index: cython.longlong = _index(words)
         array: Array = self._array(db, words)
@@ -124,7 +115,7 @@ class ArsetFastPath(_ArrayPath):
         db.ledger.note(array)
         self.touch(db, self._n)
         new: cython.bint = array.cells.set(index, words.get(3), session.engine.settings.array_sparse_kmax)
-        session.dirty += 1
+        session.changed(words, 1)
         return session.out.integer(new)
 
 
@@ -142,7 +133,7 @@ class ArdelFastPath(_ArrayPath):
     @cython.exceptval(-1, check=False)
     def one(self, session: Session, db: Database, words: ArgumentSpans) -> cython.bint:
         """Delete the value at an index, or return False without any effect."""
-        if words.count != 3 or not self.may_write(db):
+        if words.count != 3:
             return False
         index: cython.longlong = _index(words)
         array: Array = self._array(db, words)
@@ -158,7 +149,7 @@ class ArdelFastPath(_ArrayPath):
         db.ledger.note(array)
         self.touch(db, self._n)
         cells.remove(index, settings.array_sparse_kmax, settings.array_sparse_kmin)
-        session.dirty += 1
+        session.changed(words, 1)
         return session.out.integer(1)
 
 
@@ -176,7 +167,7 @@ class ArinsertFastPath(_ArrayPath):
     @cython.exceptval(-1, check=False)
     def one(self, session: Session, db: Database, words: ArgumentSpans) -> cython.bint:
         """Set the value after the last insert, or return False without any effect."""
-        if words.count != 3 or not self.may_write(db):
+        if words.count != 3:
             return False
         array: Array = self._array(db, words)
         if array is None:
@@ -189,7 +180,7 @@ class ArinsertFastPath(_ArrayPath):
         self.touch(db, self._n)
         cells.set(index, words.get(2), session.engine.settings.array_sparse_kmax)
         cells.insert_index = index
-        session.dirty += 1
+        session.changed(words, 1)
         return write_index(session.out, index)
 
 
@@ -208,7 +199,7 @@ class ArringFastPath(_ArrayPath):
     def one(self, session: Session, db: Database, words: ArgumentSpans) -> cython.bint:
         """Set the value after the last insert of a ring, or return False without any effect."""
         size: cython.ulonglong = max(words.number(2), 0)
-        if words.count != 4 or size == 0 or not self.may_write(db):
+        if words.count != 4 or size == 0:
             return False
         array: Array = self._array(db, words)
         if array is None:
@@ -221,5 +212,5 @@ class ArringFastPath(_ArrayPath):
         index: cython.ulonglong = array.next_index() % size
         array.cells.set(index, words.get(3), kmax)
         array.cells.insert_index = index
-        session.dirty += 1
+        session.changed(words, 1)
         return write_index(session.out, index)

@@ -85,7 +85,7 @@ class SetbitFastPath(StringPath):
         old: cython.Py_ssize_t = read_field(string.span(), string.length(), offset, 1)
         if old != bit:
             write_field(string.grown, offset, 1, bit)
-            session.dirty += 1
+            session.changed(words, 1)
         return session.out.integer(old)
 
 
@@ -207,7 +207,7 @@ class BitfieldFastPath(StringPath):
             return False
         db.ledger.note(string)
         self.touch(db, self.n)
-        session.dirty += operations.write(string.grown, False, session.out)
+        session.changed(words, operations.write(string.grown, False, session.out))
         return True
 
 
@@ -243,7 +243,7 @@ class BitopFastPath(StringPath):
         """Execute the BITOP, or return False without any effect."""
         keys: Dict = db.keys
         expires: Dict = db.expires
-        if words.count != 5 or db.access.stamp < 0 or not self.may_write(db) or db.subexpires.count():
+        if words.count != 5 or db.access.stamp < 0 or db.subexpires.count():
             return False
         operation: cython.int = _AND
         if words.is_option(1, b"or"):
@@ -283,7 +283,7 @@ class BitopFastPath(StringPath):
                 del buf[longest:]
             self._combine_to(buf, 0, at, size, operation)
             self.touch(db, target)
-        session.dirty += 1
+        session.changed(words, 1)
         return session.out.integer(longest)
 
     @cython.cfunc

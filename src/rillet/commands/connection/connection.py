@@ -1,13 +1,11 @@
-"""The commands about the connection itself: PING, ECHO, SELECT, QUIT, RESET (Redis: server.c, db.c, networking.c)."""
+"""The commands about the connection itself: ECHO, SELECT, QUIT, RESET (Redis: server.c, db.c, networking.c)."""
 
 from __future__ import annotations
 
-from rillet.commands.arguments import arity_error, small_integer
+from rillet.commands.arguments import small_integer
 from rillet.commands.connection import command
-from rillet.commands.connection.ping_path import PingFastPath
 from rillet.errors import CommandError
 from rillet.runtime.session import Session
-from rillet.runtime.session_state import SUBSCRIBED
 
 _CONNECTION_FLAGS = "noscript loading stale"
 
@@ -37,21 +35,6 @@ def reset(session: Session, argv: list[bytes]) -> None:
     if not session.trusted:
         engine.acl.begin(session)
     session.out.simple(b"RESET")
-
-
-@command("ping", arity=-1, flags="fast", since="1.0.0", syntax="[message]", complexity="O(1)", shortcut=PingFastPath)
-def ping(session: Session, argv: list[bytes]) -> None:
-    """Reply PONG, or with the message."""
-    if len(argv) > 2:
-        raise arity_error("ping")
-    if session.state & SUBSCRIBED and session.out.resp == 2:
-        session.out.array(2)
-        session.out.bulk(b"pong")
-        session.out.bulk(argv[1] if len(argv) == 2 else b"")
-    elif len(argv) == 2:
-        session.out.bulk(argv[1])
-    else:
-        session.out.simple(b"PONG")
 
 
 @command("echo", arity=2, flags="loading stale fast", since="1.0.0", syntax="message", complexity="O(1)")

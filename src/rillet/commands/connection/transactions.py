@@ -1,7 +1,6 @@
 """MULTI, EXEC and WATCH (Redis: multi.c).
 
-After MULTI, the engine queues (command, argv) instead of calling the handler. EXEC calls the queued handlers; their
-changes are logged between MULTI and EXEC. WATCH adds the session's watcher to keys. A change of a watched key marks the
+After MULTI, the engine queues commands (runtime/command_queue.py). EXEC runs them as a pipeline; their changes are logged between MULTI and EXEC. WATCH adds the session's watcher to keys. A change of a watched key marks the
 watcher as dirty; EXEC then replies null and runs nothing.
 """
 
@@ -13,7 +12,7 @@ from rillet.commands.connection import command
 from rillet.errors import CommandError, ExecAbort
 from rillet.keyspace.database import Watcher
 from rillet.runtime.session import Session
-from rillet.runtime.session_state import IN_MULTI, MULTI_FAILED, RESTRICTED
+from rillet.runtime.session_state import IN_MULTI, MULTI_FAILED
 
 
 def _not_inside(session: Session, name: str, text: str) -> CommandError:
@@ -71,46 +70,13 @@ def exec_(session: Session, argv: list[bytes]) -> None:
     session.enter("exec")
     try:
         session.out.array(len(queue))
-        _run_all(session, engine, queue)
+        if queue:
+            engine.run_queue(session, queue)
     finally:
         session.enter("exec ends")
         session.clear_queue()
         # The engine has acted on the effects of each queued command; EXEC itself has no effects.
         session.command, session.argv, session.dirty, session.propagated = received, argv, 0, None
-
-
-def _run_all(session: Session, engine: Any, queue: list[Any]) -> None:
-    """Run every queued command once; an interrupt (KeyboardInterrupt ...) is raised after the last one.
-
-    A store runs transactions only where nothing can interrupt them: in the engine's thread or, if it is compiled, as
-    steady commands (rillet.store.transports.shield). Where that does not hold, each command still runs at most once: it
-    is repeated only if its handler has not begun, because a handler may have changed data before it counts the change.
-    """
-    not_begun: list[bytes] = []  # Engine.call replaces it as `session.argv` just before it calls the handler
-    mark = 0
-    repeated = -1
-    interrupt: BaseException | None = None
-    session.argv, at = not_begun, 0
-    while at < len(queue):
-        try:
-            while at < len(queue):
-                entry, queued = queue[at]
-                mark = session.out.mark()
-                denied = engine.acl.exec_error(session, entry, queued) if session.state & RESTRICTED else None
-                if denied is None:
-                    engine.call(session, entry, queued)
-                else:
-                    session.reply_error(mark, denied)
-                session.argv, at = not_begun, at + 1  # nothing comes between these two
-        except BaseException as error:
-            interrupt = error
-            if session.argv is not_begun and repeated != at:
-                session.out.truncate(mark)
-                repeated = at
-            else:
-                session.argv, at = not_begun, at + 1
-    if interrupt is not None:
-        raise interrupt
 
 
 def _watched_changed(watcher: Watcher) -> bool:

@@ -1,10 +1,10 @@
 cimport cython
 
 from rillet.commands.geo.replies cimport write_coordinate, write_distance
-from rillet.commands.small_values cimport HEADER, NOT_INT, SmallValuePath
+from rillet.commands.small_values cimport HEADER, MOST_WORDS, NOT_INT, SmallValuePath
 from rillet.commands.zset.fast_path cimport ZaddFastPath
 from rillet.keyspace.database cimport Database
-from rillet.protocol.reply_writer cimport ReplyWriter, put_bulk, put_digits
+from rillet.protocol.reply_writer cimport ReplyWriter
 from rillet.runtime.session cimport Session
 from rillet.structs.argument_spans cimport ArgumentSpans
 from rillet.structs.dict cimport Dict
@@ -15,10 +15,7 @@ from rillet.types.packed_zset cimport score_at
 
 @cython.final
 cdef class GeoaddFastPath(ZaddFastPath):
-    cdef bytearray _call
-    cdef bytearray _digits
-    cdef Py_ssize_t _used
-    cdef bint _put(self, ArgumentSpans words, Py_ssize_t index, const unsigned char *at, Py_ssize_t size) except -1
+    cdef ArgumentSpans _call
 
 cdef class GeoFastPath(SmallValuePath):
     cdef double _score

@@ -1,6 +1,6 @@
 """The fast paths of GEOADD, GEODIST, GEOPOS and GEOSEARCH, and the conversion of GEOADD's positions to scores.
 
-    GEOADD k 13.36 38.11 m     words rewritten -> zadd k 3479099956230698 m -> ZADD's fast path, and its log
+    GEOADD k 13.36 38.11 m     -> zadd k 3479099956230698 m, executed and logged
 
 GEODIST and GEOPOS support sorted sets at rest and skiplists, GEOSEARCH circles and boxes in skiplists: a member that is
 found is a record of three numbers until the reply. The handlers in members.py and search.py execute everything else:
@@ -32,8 +32,7 @@ from rillet.types.packed_zset import score_at
 from rillet.types.zset import Zset
 
 if not cython.compiled:  # the compiled module gets these C names from its .pxd file
-    from rillet.commands.small_values import HEADER, NOT_INT
-    from rillet.protocol.reply_writer import put_bulk, put_digits
+    from rillet.commands.small_values import HEADER, MOST_WORDS, NOT_INT
     from rillet.structs.float_text import parse_plain
 
 UNITS = {b"m": 1.0, b"km": 1000.0, b"ft": 0.3048, b"mi": 1609.34}
@@ -47,9 +46,6 @@ _NEARBY = cython.declare(cython.double, 1e-9)  # degrees: the half of it has a s
 _ZSET = cython.declare(cython.int, rest_buffer.ZSET)
 _LONGITUDE = cython.declare(cython.double, LONGITUDE)
 _LATITUDE = cython.declare(cython.double, LATITUDE)
-_ROOM = cython.declare(cython.Py_ssize_t, 4096)
-_WORD_ROOM = cython.declare(cython.Py_ssize_t, 32)  # of a word: a score instead of a position, and its header
-_SCORE_ROOM = cython.declare(cython.Py_ssize_t, 20)
 
 
 @cython.final
@@ -57,60 +53,35 @@ _SCORE_ROOM = cython.declare(cython.Py_ssize_t, 20)
 class GeoaddFastPath(ZaddFastPath):
     """The fast path of GEOADD without options."""
 
-    __slots__ = ("_call", "_digits", "_used")
-    _call: bytearray  # the ZADD, as RESP: the log copies the words of a call with what is between them
-    _digits: bytearray
+    __slots__ = ("_call",)
+    _call: ArgumentSpans  # the ZADD
 
     def __init__(self) -> None:
         self.name = b"geoadd"
-        self._call = bytearray(_ROOM)
-        self._digits = bytearray(_SCORE_ROOM)
+        self._call = ArgumentSpans()
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def prepare(self, session: Session, words: ArgumentSpans) -> cython.bint:
-        """Replace each position by its score, and the name by ZADD's."""
-        at: cython.Py_ssize_t = 2
-        to: cython.Py_ssize_t = 2
-        need: cython.Py_ssize_t = 0
-        i: cython.Py_ssize_t
+    def one(self, session: Session, db: Database, words: ArgumentSpans) -> cython.bint:
+        """Execute the ZADD of the scores, or return False without any effect."""
+        at: cython.Py_ssize_t
         longitude: cython.double
         latitude: cython.double
-        for i in range(words.count):
-            need += words.size[i] + _WORD_ROOM
-        if words.count < 5 or (words.count - 2) % 3 or need > _ROOM:
+        if words.count < 5 or (words.count - 2) % 3 or words.count > MOST_WORDS:
             return False
-        self._used = 0
-        name: bytes = b"ZADD" if session.engine.settings.compat.valkey else b"zadd"
-        self._put(words, 0, name, 4)
-        self._put(words, 1, words.at[1], words.size[1])
-        while at < words.count:
+        argv: list[bytes] = [b"ZADD" if session.engine.settings.compat.valkey else b"zadd", words.get(1)]
+        for at in range(2, words.count, 3):
             longitude = parse_plain(words.at[at], words.size[at])
             latitude = parse_plain(words.at[at + 1], words.size[at + 1])
             # NaN, which stands for an unusual text, is not in range either.
             if not (-_LONGITUDE <= longitude <= _LONGITUDE and -_LATITUDE <= latitude <= _LATITUDE):
                 return False
-            self._put(words, to, self._digits, put_digits(self._digits, 0, encode(longitude, latitude)))
-            self._put(words, to + 1, words.at[at + 2], words.size[at + 2])
-            at += 3
-            to += 2
-        words.count = to
-        return True
-
-    @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def _put(
-        self, words: ArgumentSpans, index: cython.Py_ssize_t, at: cython.p_const_uchar, size: cython.Py_ssize_t
-    ) -> cython.bint:
-        """Append a word to the ZADD, and make it the argument at a position."""
-        if cython.compiled:
-            buf: cython.p_uchar = self._call
-            self._used = put_bulk(buf, self._used, at, size)
-            words.at[index] = buf + self._used - 2 - size
-        else:
-            words.at[index] = bytes(at[:size])
-        words.size[index] = size
-        return True
+            argv.append(decimal(encode(longitude, latitude)))
+            argv.append(words.get(at + 2))
+        self._call.take(argv, 0, len(argv))
+        if not ZaddFastPath.one(self, session, db, self._call):
+            return False
+        return not session.logged or session.propagate(argv)
 
 
 @cython.cclass

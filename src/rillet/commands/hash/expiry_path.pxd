@@ -2,8 +2,6 @@ cimport cython
 from rillet.commands.hash.fast_path cimport has_expired
 from rillet.commands.small_values cimport MISSING, MOST_WORDS, UNUSUAL, SmallValuePath
 from rillet.keyspace.database cimport Database
-from rillet.protocol.command_parser cimport CommandParser
-from rillet.protocol.propagation_buffer cimport PropagationBuffer
 from rillet.protocol.reply_writer cimport ReplyWriter
 from rillet.runtime.session cimport Session
 from rillet.structs.argument_spans cimport ArgumentSpans
@@ -27,7 +25,6 @@ cdef class FieldPath(SmallValuePath):
     cdef bint begin_times(self, Session session, Hash value) except -1
     cdef int set_time(self, Hash value, Py_ssize_t place, ArgumentSpans words, Py_ssize_t i, int condition) except -3
     cdef bint end_times(self, Database db, ArgumentSpans words, Hash value) except -1
-    cdef bint record_head(self, PropagationBuffer feed, ArgumentSpans words, Py_ssize_t count) except -1
 
 cdef class FieldTimePath(FieldPath):
     cdef int _unit
@@ -37,6 +34,7 @@ cdef class FieldTimePath(FieldPath):
 cdef class HexpireFastPath(FieldTimePath):
     cdef bytearray _done
     cdef int _condition(self, ArgumentSpans words) except -1
+    cdef bint _log(self, Session session, ArgumentSpans words) except -1
 
 @cython.final
 cdef class HttlFastPath(FieldTimePath):

@@ -19,12 +19,11 @@ except ModuleNotFoundError:  # Cython is not installed: use a replacement for it
 
 from rillet.commands.small_values import SmallValuePath
 from rillet.keyspace.database import Database
-from rillet.protocol.command_parser import CommandParser
-from rillet.protocol.propagation_buffer import PropagationBuffer
 from rillet.protocol.reply_writer import ReplyWriter
 from rillet.runtime.session import Session
 from rillet.structs.argument_spans import ArgumentSpans
 from rillet.structs.dict import Dict
+from rillet.structs.integer_text import decimal
 from rillet.types.at_rest import type_at_rest
 from rillet.types.compat import Compat
 from rillet.types.hash import FieldExpiry, Hash
@@ -60,19 +59,13 @@ class FieldPath(SmallValuePath):
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
-    def run(
-        self,
-        session: Session,
-        parser: CommandParser,
-        words: ArgumentSpans,
-        feed: PropagationBuffer | None,
-        limit: cython.Py_ssize_t,
-    ) -> cython.Py_ssize_t:
-        """Run consecutive calls that the fast path supports; return how many."""
+    def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
+        """Execute the call on the bytes of the hash, or with the handler."""
         compat: Compat = session.engine.settings.compat
         if compat.valkey or not session.command.known_to(compat):
-            return 0
-        return SmallValuePath.run(self, session, parser, words, feed, limit)
+            return self.run_list(session, words)
+        return SmallValuePath.run(self, session, words)
+
 
     # -- arguments -----------------------------------------------------------------------------------
 
@@ -106,8 +99,6 @@ class FieldPath(SmallValuePath):
     def hash_to_change(self, db: Database, words: ArgumentSpans) -> Hash:
         """Return the hash of words[1]; None, with `n` MISSING or UNUSUAL. There is no effect but that it is awake."""
         self.n = UNUSUAL
-        if not self.may_write(db):
-            return None  # type: ignore[return-value]
         return self._hash(db, words, True)
 
     @cython.cfunc
@@ -194,17 +185,6 @@ class FieldPath(SmallValuePath):
             return True
         return db.set_due(words.get(1), value, following)
 
-    # -- log -----------------------------------------------------------------------------------------
-
-    @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def record_head(self, feed: PropagationBuffer, words: ArgumentSpans, count: cython.Py_ssize_t) -> cython.bint:
-        """Append the beginning of an HPEXPIREAT of `count` words: its name, the key and `when`."""
-        feed.header(count)
-        feed.raw(b"$10\r\nHPEXPIREAT\r\n")
-        feed.words(words.at, words.size, 1, 2)
-        return feed.number(self.when)
-
 
 @cython.cclass
 class FieldTimePath(FieldPath):
@@ -265,9 +245,11 @@ class HexpireFastPath(FieldTimePath):
             result = _NO_FIELD if place < 0 else self.set_time(value, place, words, i, condition)
             if result == _SET:
                 self._done[i] = 1
-                session.dirty += 1
+                session.changed(words, 1)
             out.integer(result)
         self.end_times(db, words, value)
+        if session.logged and session.dirty:
+            self._log(session, words)
         return self.rest(db)
 
     @cython.cfunc
@@ -282,26 +264,22 @@ class HexpireFastPath(FieldTimePath):
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def record(self, feed: PropagationBuffer, words: ArgumentSpans) -> cython.bint:
-        """Append an HPEXPIREAT of the fields that got the time."""
+    def _log(self, session: Session, words: ArgumentSpans) -> cython.bint:
+        """Log an HPEXPIREAT of the fields that got the time."""
         i: cython.Py_ssize_t
         first: cython.Py_ssize_t = self.first
-        done: cython.Py_ssize_t = 0
-        for i in range(first, words.count):
-            done += self._done[i]
-        if self._unit == 1 and not self._relative:  # the name and the time stay as they are
-            feed.header(first + done)
-            feed.words(words.at, words.size, 0, first - 1)
-        else:
-            self.record_head(feed, words, first + done)
-            feed.words(words.at, words.size, 3, first - 1)
-        if done == words.count - first:
-            return feed.words(words.at, words.size, first - 1, words.count)
-        feed.number(done)
+        exact: cython.bint = self._unit == 1 and not self._relative  # the name and the time stay as they are
+        argv: list[bytes] = [words.get(0) if exact else b"HPEXPIREAT", words.get(1)]
+        argv.append(words.get(2) if exact else decimal(self.when))
+        for i in range(3, first - 1):
+            argv.append(words.get(i))
+        argv.append(b"")
         for i in range(first, words.count):
             if self._done[i]:
-                feed.words(words.at, words.size, i, i + 1)
-        return True
+                argv.append(words.get(i))
+        count: cython.Py_ssize_t = len(argv) - first
+        argv[first - 1] = words.get(first - 1) if count == words.count - first else decimal(count)
+        return session.propagate(argv)
 
 
 @cython.final

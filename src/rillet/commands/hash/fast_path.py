@@ -153,7 +153,7 @@ class HsetFastPath(SmallValuePath):
         i: cython.Py_ssize_t
         widest: cython.Py_ssize_t = 0
         created: cython.Py_ssize_t = 0
-        if words.count < 4 or words.count & 1 or not self.may_write(db):
+        if words.count < 4 or words.count & 1:
             return -1
         n: cython.Py_ssize_t = self.find(db, words)
         tag: cython.int = _HASH
@@ -185,7 +185,7 @@ class HsetFastPath(SmallValuePath):
         tag = _converted(buffer, tag, widest)
         if not self.keep(db, words, n, tag):
             return -1
-        session.dirty += (words.count - 2) >> 1
+        session.changed(words, (words.count - 2) >> 1)
         return created
 
     @cython.cfunc
@@ -207,7 +207,7 @@ class HsetFastPath(SmallValuePath):
                 created += 1
             else:
                 table.set_value_span(n, words.at[i + 1], words.size[i + 1])
-            session.dirty += 1
+            session.changed(words, 1)
         return created
 
     @cython.ccall
@@ -253,7 +253,7 @@ class HsetnxFastPath(SmallValuePath):
         tag = _converted(buffer, tag, max(words.size[2], words.size[3]))
         if not self.keep(db, words, buffer.entry, tag):
             return False
-        session.dirty += 1
+        session.changed(words, 1)
         return session.out.integer(1)
 
 
@@ -360,7 +360,7 @@ class HincrbyFastPath(SmallValuePath):
             return False
         if not self.keep(db, words, buffer.entry, tag):
             return False
-        session.dirty += 1
+        session.changed(words, 1)
         return session.out.integer(by)
 
 

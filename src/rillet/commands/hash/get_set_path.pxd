@@ -4,7 +4,6 @@ from rillet.commands.hash.fast_path cimport has_expired, write_value
 from rillet.commands.small_values cimport MISSING
 from rillet.keyspace.database cimport Database
 from rillet.keyspace.rest_buffer cimport RestBuffer
-from rillet.protocol.propagation_buffer cimport PropagationBuffer
 from rillet.protocol.reply_writer cimport ReplyWriter
 from rillet.runtime.session cimport Session
 from rillet.structs.argument_spans cimport ArgumentSpans
@@ -19,10 +18,11 @@ cdef class _TimedPath(FieldPath):
 
 @cython.final
 cdef class HgetexFastPath(_TimedPath):
-    pass
+    cdef bint _log(self, Session session, ArgumentSpans words) except -1
 
 @cython.final
 cdef class HsetexFastPath(_TimedPath):
+    cdef bint _log(self, Session session, ArgumentSpans words) except -1
     cdef int _condition
     cdef bint _take_options(self, Database db, ArgumentSpans words) except -1
     cdef bint _fits_into(self, Database db, ArgumentSpans words, Hash value) except -1
@@ -32,4 +32,4 @@ cdef class HsetexFastPath(_TimedPath):
 
 @cython.final
 cdef class HgetdelFastPath(FieldPath):
-    pass
+    cdef bint _log(self, Session session, ArgumentSpans words) except -1

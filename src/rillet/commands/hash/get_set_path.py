@@ -17,10 +17,10 @@ except ModuleNotFoundError:  # Cython is not installed: use a replacement for it
 from rillet.commands.hash.expiry_path import FieldPath
 from rillet.keyspace.database import Database
 from rillet.keyspace.rest_buffer import RestBuffer
-from rillet.protocol.propagation_buffer import PropagationBuffer
 from rillet.protocol.reply_writer import ReplyWriter
 from rillet.runtime.session import Session
 from rillet.structs.argument_spans import ArgumentSpans
+from rillet.structs.integer_text import decimal
 from rillet.structs.listpack import Listpack
 from rillet.types.hash import FieldExpiry, Hash
 
@@ -112,28 +112,27 @@ class HgetexFastPath(_TimedPath):
                 continue
             write_value(out, value, place)
             if self.expiry == _TIME:
-                session.dirty += 1
+                session.changed(words, 1)
                 self.set_time(value, place, words, i, 0)
             elif self.expiry == _PERSIST and value.time_at(place, words.at[i], words.size[i]):
-                session.dirty += 1
+                session.changed(words, 1)
                 value.set_time_at(place, words.at[i], words.size[i], 0)
         if value is not None and self.expiry != _NO_OPTION:
             self.end_times(db, words, value)
+        if session.logged and session.dirty:
+            self._log(session, words)
         return self.rest(db)
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def record(self, feed: PropagationBuffer, words: ArgumentSpans) -> cython.bint:
-        """Append an HPEXPIREAT or HPERSIST of all fields."""
-        count: cython.Py_ssize_t = words.count - self.first
+    def _log(self, session: Session, words: ArgumentSpans) -> cython.bint:
+        """Log an HPEXPIREAT or HPERSIST of all fields."""
+        argv: list[bytes] = [b"HPERSIST", words.get(1)]
         if self.expiry == _TIME:
-            self.record_head(feed, words, count + 5)
-        else:
-            feed.header(count + 4)
-            feed.raw(b"$8\r\nHPERSIST\r\n")
-            feed.words(words.at, words.size, 1, 2)
-        feed.raw(b"$6\r\nFIELDS\r\n")
-        return feed.words(words.at, words.size, self.first - 1, words.count)
+            argv = [b"HPEXPIREAT", words.get(1), decimal(self.when)]
+        argv.append(b"FIELDS")
+        argv += words.to_list()[self.first - 1 :]
+        return session.propagate(argv)
 
 
 @cython.final
@@ -168,6 +167,8 @@ class HsetexFastPath(_TimedPath):
                 session.out.integer(0)
                 return self.rest(db)
         self._set(session, db, words, value)
+        if session.logged:
+            self._log(session, words)
         session.out.integer(1)
         return self.rest(db)
 
@@ -240,7 +241,7 @@ class HsetexFastPath(_TimedPath):
         if self.expiry == _TIME:
             self.begin_times(session, value)
         for i in range(self.first, words.count, 2):
-            session.dirty += 1
+            session.changed(words, 1)
             place = value.locate(words.at[i], words.size[i])
             value.put_at(place, words.at[i], words.size[i], words.at[i + 1], words.size[i + 1])
             if self.expiry == _TIME:
@@ -253,15 +254,12 @@ class HsetexFastPath(_TimedPath):
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def record(self, feed: PropagationBuffer, words: ArgumentSpans) -> cython.bint:
-        """Append the call with the time as PXAT."""
-        feed.header(words.count)
-        if self.expiry != _TIME or self.exact:
-            return feed.words(words.at, words.size, 0, words.count)
-        feed.words(words.at, words.size, 0, self.time_at - 1)
-        feed.raw(b"$4\r\nPXAT\r\n")
-        feed.number(self.when)
-        return feed.words(words.at, words.size, self.time_at + 1, words.count)
+    def _log(self, session: Session, words: ArgumentSpans) -> cython.bint:
+        """Log the call with the time as PXAT."""
+        if self.expiry == _TIME and not self.exact:
+            words.put(self.time_at - 1, b"PXAT")
+            words.put(self.time_at, decimal(self.when))
+        return True
 
 
 @cython.final
@@ -301,23 +299,22 @@ class HgetdelFastPath(FieldPath):
                 out.null()
                 continue
             write_value(out, value, place)
-            session.dirty += 1
+            session.changed(words, 1)
             value.remove_at(place, words.at[i], words.size[i])
         if value is not None and session.dirty != before:
             if len(value) == 0:
                 db.delete(words.get(1))
             elif earliest and not value.earliest():
                 db.set_due(words.get(1), value, 0)
+            if session.logged:
+                self._log(session, words)
         return self.rest(db)
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def record(self, feed: PropagationBuffer, words: ArgumentSpans) -> cython.bint:
-        """Append an HDEL of all fields."""
-        feed.header(words.count - 2)
-        feed.raw(b"$4\r\nHDEL\r\n")
-        feed.words(words.at, words.size, 1, 2)
-        return feed.words(words.at, words.size, self.first, words.count)
+    def _log(self, session: Session, words: ArgumentSpans) -> cython.bint:
+        """Log an HDEL of all fields."""
+        return session.propagate([b"HDEL", words.get(1)] + words.to_list()[self.first :])
 
 
 __all__ = ["HgetdelFastPath", "HgetexFastPath", "HsetexFastPath"]

@@ -77,7 +77,7 @@ class PfaddFastPath(LogFastPath):
         self.touch(db, self.n)
         if changes:
             forget_count(buf)
-            session.dirty += changes
+            session.changed(words, changes)
         return session.out.integer(1 if changes else 0)
 
 
@@ -106,7 +106,7 @@ class PfcountFastPath(LogFastPath):
             if found == -1:
                 return False
             cache_count(string.grown, found)
-            session.dirty += 1
+            session.changed(words, 1)
         db.hits += 1
         self.touch(db, self.n)
         return session.out.integer(found)
@@ -150,7 +150,7 @@ class PfmergeFastPath(LogFastPath):
             self.touch(db, self._find(db, words, i))
         self.touch(db, target)
         db.hits += words.count - 1
-        session.dirty += 1
+        session.changed(words, 1)
         return session.out.ok()
 
     @cython.cfunc

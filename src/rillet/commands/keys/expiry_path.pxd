@@ -1,7 +1,6 @@
 cimport cython
 from rillet.commands.small_values cimport MISSING, SmallValuePath
 from rillet.keyspace.database cimport Database
-from rillet.protocol.propagation_buffer cimport PropagationBuffer
 from rillet.runtime.session cimport Session
 from rillet.structs.argument_spans cimport ArgumentSpans
 from rillet.structs.dict cimport Dict
@@ -16,7 +15,6 @@ cdef class TimePath(SmallValuePath):
 
 @cython.final
 cdef class ExpireFastPath(TimePath):
-    cdef long long _when
     cdef int _condition(self, ArgumentSpans words) except -1
 
 @cython.final

@@ -17,10 +17,10 @@ except ModuleNotFoundError:  # Cython is not installed: use a replacement for it
 
 from rillet.commands.small_values import SmallValuePath
 from rillet.keyspace.database import Database
-from rillet.protocol.propagation_buffer import PropagationBuffer
 from rillet.runtime.session import Session
 from rillet.structs.argument_spans import ArgumentSpans
 from rillet.structs.dict import Dict
+from rillet.structs.integer_text import decimal
 
 if not cython.compiled:  # the compiled module gets these C names from its .pxd file
     from rillet.commands.small_values import MISSING
@@ -53,14 +53,14 @@ class TimePath(SmallValuePath):
 class ExpireFastPath(TimePath):
     """The fast path of EXPIRE, PEXPIRE, EXPIREAT and PEXPIREAT."""
 
-    __slots__ = ("_when",)
+    __slots__ = ()
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def one(self, session: Session, db: Database, words: ArgumentSpans) -> cython.bint:
         """Set the expiry, or return False without any effect."""
         condition: cython.int = self._condition(words)
-        if condition == _OTHER or not self.may_write(db):
+        if condition == _OTHER:
             return False
         when: cython.longlong = parse_digits(words.at[2], words.size[2])
         if not -_LARGEST < when < _LARGEST:  # also a text that is not an integer
@@ -86,8 +86,11 @@ class ExpireFastPath(TimePath):
         due = expires.add_hashed(at, size, at, -1, db.buffer.hash)
         expires.set_number(due, when)
         self.touch(db, n)
-        self._when = when
-        session.dirty += 1
+        session.changed(words, 1)
+        if session.logged:  # PEXPIREAT with the absolute time
+            if self._unit != 1 or self._relative:
+                words.put(0, b"PEXPIREAT")
+            words.put(2, decimal(when))
         session.out.integer(1)
         return db._note_expiry(when)
 
@@ -106,19 +109,6 @@ class ExpireFastPath(TimePath):
         if words.is_option(3, b"gt"):
             return _GT
         return _LT if words.is_option(3, b"lt") else _OTHER
-
-    @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def record(self, feed: PropagationBuffer, words: ArgumentSpans) -> cython.bint:
-        """Append PEXPIREAT with the absolute time."""
-        feed.header(words.count)
-        if self._unit == 1 and not self._relative:
-            feed.words(words.at, words.size, 0, 1)  # as the client wrote it
-        else:
-            feed.out.bulk(b"PEXPIREAT")
-        feed.words(words.at, words.size, 1, 2)
-        feed.number(self._when)
-        return feed.words(words.at, words.size, 3, words.count)
 
 
 @cython.cfunc

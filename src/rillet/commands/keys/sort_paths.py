@@ -155,7 +155,7 @@ class SortFastPath(SmallValuePath):
         buffer: RestBuffer = db.buffer
         numbers: cython.p_Py_ssize_t = integers_in(self._numbers)
         i: cython.Py_ssize_t
-        if first == end or buffer.list_threshold or not self.may_write(db):
+        if first == end or buffer.list_threshold:
             return False
         if db.access.stamp < 0 or db.subexpires.count():
             return False
@@ -184,7 +184,7 @@ class SortFastPath(SmallValuePath):
         db.hits += 1
         self.touch(db, n)
         self.store(db, key, old, buffer.compose())
-        session.dirty += end - first
+        session.changed(words, end - first)
         return session.out.integer(end - first)
 
 

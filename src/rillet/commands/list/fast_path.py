@@ -38,7 +38,7 @@ class _PushFastPath(SmallValuePath):
         """Execute the push, or return False without any effect (pushGenericCommand)."""
         buffer: RestBuffer = db.buffer
         i: cython.Py_ssize_t
-        if words.count < 3 or buffer.list_threshold or not self.may_write(db):
+        if words.count < 3 or buffer.list_threshold:
             return False
         n: cython.Py_ssize_t = self.find(db, words)
         if n < 0:
@@ -54,7 +54,7 @@ class _PushFastPath(SmallValuePath):
                 break
         if not self.keep(db, words, n, _LIST):
             return False
-        session.dirty += words.count - 2
+        session.changed(words, words.count - 2)
         return session.out.integer(buffer.packed.length())
 
 
@@ -111,7 +111,7 @@ class _PopFastPath(SmallValuePath):
         except MemoryError:  # the element stays in the list
             session.out.truncate(mark)
             raise
-        session.dirty += 1
+        session.changed(words, 1)
         return True
 
 

@@ -51,7 +51,7 @@ class SaddFastPath(SmallValuePath):
         count: cython.Py_ssize_t = words.count - 2
         i: cython.Py_ssize_t
         added: cython.Py_ssize_t = 0
-        if count < 1 or not self.may_write(db):
+        if count < 1:
             return False
         n: cython.Py_ssize_t = self.find(db, words)
         tag: cython.int
@@ -91,7 +91,7 @@ class SaddFastPath(SmallValuePath):
             self.touch(db, n)
         elif not self.keep(db, words, n, tag):
             return False
-        session.dirty += added
+        session.changed(words, added)
         return session.out.integer(added)
 
     @cython.cfunc
@@ -110,7 +110,7 @@ class SaddFastPath(SmallValuePath):
         for i in range(2, words.count):
             table.add_span(words.at[i], words.size[i], words.at[i], -1)
             if table.added:
-                session.dirty += 1
+                session.changed(words, 1)
                 added += 1
         return session.out.integer(added)
 
@@ -136,7 +136,7 @@ class SaddFastPath(SmallValuePath):
                     return False
         if added:
             self.store(db, words, n, buffer.compose_numbers())
-            session.dirty += added
+            session.changed(words, added)
         else:
             self.touch(db, n)
         return session.out.integer(added)
@@ -252,7 +252,7 @@ class SremFastPath(SmallValuePath):
             db.delete(words.get(1))
         else:
             self.store(db, words, buffer.entry, buffer.compose_numbers())
-        session.dirty += removed
+        session.changed(words, removed)
         return session.out.integer(removed)
 
 

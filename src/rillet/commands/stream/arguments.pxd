@@ -1,5 +1,6 @@
 cimport cython
 from rillet.runtime.session cimport Session
+from rillet.structs.argument_spans cimport ArgumentSpans
 from rillet.types.stream.id cimport IDReader
 
 @cython.final
@@ -31,12 +32,14 @@ cdef class TrimArguments:
     cdef public bytes pid
     cdef public bytes iid
     cdef public bint idmp_auto
-    cpdef bint read(self, Session session, list[bytes] argv, bint xadd)
-    cdef Py_ssize_t _read_option(self, Session session, list[bytes] argv, Py_ssize_t at, bint xadd)
-    cdef Py_ssize_t _read_producer(self, list[bytes] argv, Py_ssize_t at, bint auto)
-    cdef Py_ssize_t _read_threshold(self, list[bytes] argv, Py_ssize_t at, int strategy)
-    cdef bint _read_new_id(self, bytes word)
-    cdef bint _settle(self, Session session, bint xadd)
+    cpdef bint clear(self) except -1
+    cpdef bint read(self, Session session, ArgumentSpans words, bint xadd) except -1
+    cdef bint _is_star(self, ArgumentSpans words, Py_ssize_t at) except -1
+    cdef Py_ssize_t _read_option(self, Session session, ArgumentSpans words, Py_ssize_t at, bint xadd) except -1
+    cdef Py_ssize_t _read_producer(self, ArgumentSpans words, Py_ssize_t at, bint auto) except -1
+    cdef Py_ssize_t _read_threshold(self, ArgumentSpans words, Py_ssize_t at, int strategy) except -1
+    cdef bint _read_new_id(self, ArgumentSpans words, Py_ssize_t at) except -1
+    cdef bint _settle(self, Session session, bint xadd) except -1
 
 cpdef long long default_limit(long long node_max_entries) noexcept
 cpdef bytes option(bytes word)

@@ -27,6 +27,7 @@ from rillet.commands.arguments import NOT_AN_INTEGER
 from rillet.errors import CommandError
 from rillet.runtime.session import Session
 from rillet.runtime.session_state import TRUSTED
+from rillet.structs.argument_spans import ArgumentSpans
 from rillet.types.compat import NEWEST
 from rillet.types.stream.id import IDReader
 from rillet.types.stream.value import ACKED, DELREF, KEEPREF
@@ -177,8 +178,8 @@ class TrimArguments:
     approx, limit   `~`, and the most entries that it may remove (0 = no limit)
     delete_strategy KEEPREF, DELREF or ACKED, for the references of groups (Redis 8.2)
     pid, iid        producer and message, empty unless given; `idmp_auto`: iid is to be computed (Redis 8.6)
-    threshold_at    position of the threshold in argv
-    id_at           position of the ID of XADD, len(argv) if it is missing
+    threshold_at    position of the threshold in the words
+    id_at           position of the ID of XADD, their number if it is missing
     id_given        an ID was read into `ms`, `seq`; `seq_given` is False for `ms-*`
     """
 
@@ -188,6 +189,12 @@ class TrimArguments:
     )  # fmt: skip
 
     def __init__(self) -> None:
+        self.clear()
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def clear(self) -> cython.bint:
+        """Forget all options."""
         self.strategy = _NO_TRIM
         self.delete_strategy = _NO_STRATEGY
         self.maxlen = 0
@@ -206,40 +213,48 @@ class TrimArguments:
         self.pid = b""
         self.iid = b""
         self.idmp_auto = False
+        return True
 
     @cython.ccall
-    def read(self, session: Session, argv: list[bytes], xadd: cython.bint) -> cython.bint:
-        """Read the options from argv[2:], for XADD up to its ID; raise CommandError if they are invalid."""
+    @cython.exceptval(-1, check=False)
+    def read(self, session: Session, words: ArgumentSpans, xadd: cython.bint) -> cython.bint:
+        """Read the options from words[2:], for XADD up to its ID; raise CommandError if they are invalid."""
         at: cython.Py_ssize_t = 2
-        count: cython.Py_ssize_t = len(argv)
-        while at < count:
-            word: bytes = argv[at]
-            if xadd and (word == b"*" or (48 <= (word[0] if word else 0) <= 57) or word.startswith(b"*\0")):
-                break  # argv[at] is the ID, because options begin with a letter
-            taken: cython.Py_ssize_t = self._read_option(session, argv, at, xadd)
+        while at < words.count:
+            if xadd and (words.is_digit(at) or self._is_star(words, at)):
+                break  # words[at] is the ID, because options begin with a letter
+            taken: cython.Py_ssize_t = self._read_option(session, words, at, xadd)
             if taken == 0:
                 break
             at += taken
         self.id_at = at
-        if xadd and at < count:
-            self._read_new_id(argv[at])
+        if xadd and at < words.count:
+            self._read_new_id(words, at)
             # A logged XADD has both an IDMP option and the ID of its entry.
             if self.pid and self.id_given and not session.state & _TRUSTED:
                 raise CommandError("syntax error, IDMP/IDMPAUTO can be used only with auto-generated IDs")
-        self._settle(session, xadd)
-        return True
+        return self._settle(session, xadd)
 
     @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _is_star(self, words: ArgumentSpans, at: cython.Py_ssize_t) -> cython.bint:
+        """Return whether an argument is `*`, up to its first NUL byte."""
+        return words.is_char(at, 42) or (words.size[at] > 1 and words.at[at][0] == 42 and words.at[at][1] == 0)
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
     def _read_option(
-        self, session: Session, argv: list[bytes], at: cython.Py_ssize_t, xadd: cython.bint
+        self, session: Session, words: ArgumentSpans, at: cython.Py_ssize_t, xadd: cython.bint
     ) -> cython.Py_ssize_t:
-        """Read the option at argv[at]; return its number of words, or 0 if argv[at] is the ID of an XADD."""
-        word: bytes = option(argv[at])
-        more: cython.Py_ssize_t = len(argv) - 1 - at
+        """Read the option at words[at]; return its number of words, or 0 if words[at] is the ID of an XADD."""
+        more: cython.Py_ssize_t = words.count - 1 - at
+        if more and words.is_option(at, b"maxlen"):
+            return self._read_threshold(words, at, _MAXLEN)
+        word: bytes = option(words.get(at))
         if more and (word == b"maxlen" or word == b"minid"):
-            return self._read_threshold(argv, at, _MAXLEN if word == b"maxlen" else _MINID)
+            return self._read_threshold(words, at, _MAXLEN if word == b"maxlen" else _MINID)
         if more and word == b"limit":
-            self.limit = integer(argv[at + 1])
+            self.limit = integer(words.get(at + 1))
             if self.limit < 0:
                 raise CommandError("The LIMIT argument must be >= 0.")
             self.limit_given = True
@@ -257,54 +272,68 @@ class TrimArguments:
             self.no_mkstream = True
             return 1
         if level >= 86 and more and (word == b"idmpauto" or (word == b"idmp" and more >= 2)):
-            return self._read_producer(argv, at, word == b"idmpauto")
+            return self._read_producer(words, at, word == b"idmpauto")
         return 0
 
     @cython.cfunc
-    def _read_producer(self, argv: list[bytes], at: cython.Py_ssize_t, auto: cython.bint) -> cython.Py_ssize_t:
+    @cython.exceptval(-1, check=False)
+    def _read_producer(self, words: ArgumentSpans, at: cython.Py_ssize_t, auto: cython.bint) -> cython.Py_ssize_t:
         """Read the producer ID of IDMP or IDMPAUTO, and the message ID of IDMP."""
         if self.pid:
             raise CommandError("syntax error, IDMP/IDMPAUTO specified multiple times")
-        if not argv[at + 1]:
+        if words.size[at + 1] == 0:
             name: str = "IDMPAUTO" if auto else "IDMP"
             raise CommandError(f"syntax error, {name} requires a non-empty producer ID")
-        self.pid = argv[at + 1]
+        self.pid = words.get(at + 1)
         self.idmp_auto = auto
         if auto:
             return 2
-        if not argv[at + 2]:
+        if words.size[at + 2] == 0:
             raise CommandError("syntax error, IDMP requires a non-empty idempotent ID")
-        self.iid = argv[at + 2]
+        self.iid = words.get(at + 2)
         return 3
 
     @cython.cfunc
-    def _read_threshold(self, argv: list[bytes], at: cython.Py_ssize_t, strategy: cython.int) -> cython.Py_ssize_t:
+    @cython.exceptval(-1, check=False)
+    def _read_threshold(
+        self, words: ArgumentSpans, at: cython.Py_ssize_t, strategy: cython.int
+    ) -> cython.Py_ssize_t:
+        """Read a threshold with its operator; return the number of words."""
         taken: cython.Py_ssize_t = 2
         if self.strategy != _NO_TRIM:
             raise CommandError("syntax error, MAXLEN and MINID options at the same time are not compatible")
-        if len(argv) - 1 - at >= 2:
-            operator: bytes = option(argv[at + 1])
-            if operator == b"~" or operator == b"=":
-                self.approx = operator == b"~"
+        if words.count - 1 - at >= 2:
+            if words.is_char(at + 1, 126) or words.is_char(at + 1, 61):
+                self.approx = words.is_char(at + 1, 126)
                 taken = 3
+            elif not words.is_digit(at + 1):
+                operator: bytes = option(words.get(at + 1))
+                if operator == b"~" or operator == b"=":
+                    self.approx = operator == b"~"
+                    taken = 3
         self.threshold_at = at + taken - 1
         if strategy == _MAXLEN:
-            self.maxlen = integer(argv[self.threshold_at])
+            self.maxlen = words.number(self.threshold_at)
             if self.maxlen < 0:
-                raise CommandError("The MAXLEN argument must be >= 0.")
+                self.maxlen = integer(words.get(self.threshold_at))
+                if self.maxlen < 0:
+                    raise CommandError("The MAXLEN argument must be >= 0.")
         else:
             reader: IDReader = IDReader()
-            read_id(reader, argv[self.threshold_at])
+            read_id(reader, words.get(self.threshold_at))
             self.minid_ms = reader.ms
             self.minid_seq = reader.seq
         self.strategy = strategy
         return taken
 
     @cython.cfunc
-    def _read_new_id(self, word: bytes) -> cython.bint:
-        if word == b"*" or word.startswith(b"*\0"):
+    @cython.exceptval(-1, check=False)
+    def _read_new_id(self, words: ArgumentSpans, at: cython.Py_ssize_t) -> cython.bint:
+        """Read the ID of an XADD."""
+        if self._is_star(words, at):
             return True
         reader: IDReader = IDReader()
+        word: bytes = words.get(at)
         # Most IDs have the form ms-seq, which `read` parses in a third of the time of `read_new`.
         if not reader.read(word, 0, True):
             if not reader.read_new(word):
@@ -316,6 +345,7 @@ class TrimArguments:
         return True
 
     @cython.cfunc
+    @cython.exceptval(-1, check=False)
     def _settle(self, session: Session, xadd: cython.bint) -> cython.bint:
         """Reject options that exclude each other, and set the default limit of an approximate trim."""
         if self.delete_strategy == _NO_STRATEGY:
@@ -332,7 +362,7 @@ class TrimArguments:
             if not self.approx:
                 raise CommandError("syntax error, LIMIT cannot be used without the special ~ option")
         elif self.approx:
-            self.limit = default_limit(session.engine.settings.stream_node_max_entries)
+            self.limit = default_limit(session.db.buffer.stream_entries)
         return True
 
 

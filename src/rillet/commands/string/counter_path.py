@@ -36,7 +36,7 @@ class CounterPath(StringPath):
     @cython.exceptval(-1, check=False)
     def one(self, session: Session, db: Database, words: ArgumentSpans) -> cython.bint:
         """Change the counter, or return False without any effect."""
-        if words.count != self.words or not self.may_write(db):
+        if words.count != self.words:
             return False
         by: cython.longlong = 1 if words.count == 2 else words.number(2)
         if by < 0:
@@ -57,7 +57,7 @@ class CounterPath(StringPath):
         text: bytes = decimal(number)
         self.touch(db, n)
         string.data = text
-        session.dirty += 1
+        session.changed(words, 1)
         return session.out.integer(number)
 
 

@@ -49,7 +49,7 @@ class ZaddFastPath(SmallValuePath):
         i: cython.Py_ssize_t
         widest: cython.Py_ssize_t = 0
         score: cython.double
-        if words.count < 4 or words.count & 1 or not self.may_write(db):
+        if words.count < 4 or words.count & 1:
             return False
         for i in range(2, words.count, 2):
             score = parse_plain(words.at[i], words.size[i])
@@ -89,7 +89,7 @@ class ZaddFastPath(SmallValuePath):
             self.touch(db, n)
         elif not self.keep(db, words, n, _ZSET):
             return False
-        session.dirty += added + updated
+        session.changed(words, added + updated)
         return session.out.integer(added)
 
     @cython.cfunc
@@ -112,7 +112,7 @@ class ZaddFastPath(SmallValuePath):
                 table, words.at[i + 1], words.size[i + 1], parse_plain(words.at[i], words.size[i])
             )
             if result:
-                session.dirty += 1
+                session.changed(words, 1)
                 added += result & 1
         return session.out.integer(added)
 
@@ -159,7 +159,7 @@ class ZincrbyFastPath(SmallValuePath):
         buffer.put_member(words.at[3], words.size[3], score)
         if not self.keep(db, words, buffer.entry, tag):
             return False
-        session.dirty += 1
+        session.changed(words, 1)
         return write_score(session.out, score, buffer.zset_classic)
 
 

@@ -2,6 +2,7 @@ cimport cython
 from rillet.runtime.session cimport Session
 from rillet.runtime.engine cimport Engine
 from rillet.protocol.command_parser cimport CommandParser
+from rillet.structs.argument_spans cimport ArgumentSpans
 
 @cython.final
 cdef class CommandApplier:
@@ -16,8 +17,10 @@ cdef class CommandApplier:
     cdef readonly long long refused
     cdef long long delay
     cdef readonly object transaction
+    cdef ArgumentSpans words
     cpdef bint feed(self, bytes chunk) except -1
     cdef bint _advance(self) except -1
     cdef list[bytes] _next(self)
+    cdef long long _run_next(self) except -1
     cdef bint _take(self, list[bytes] argv) except -1
     cdef bint _run(self, list[bytes] argv) except -1

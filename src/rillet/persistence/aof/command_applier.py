@@ -1,7 +1,7 @@
 """Executes the commands of one log file while its bytes are read.
 
-    chunk ── CommandParser ──► plain XADDs ──► Engine.replay       many per call, no object per command
-                           └─► the others  ──► Engine.execute      MULTI ... EXEC is kept until EXEC
+    chunk ── CommandParser ──► single commands ──► Engine.run_next   those of the same name in one call
+                           └─► MULTI ... EXEC  ──► Engine.execute    kept until EXEC
 
 A command that the engine refuses ends the replay with an error, or is omitted and counted (`refused`) if the setting
 `aof-load-refused` permits that, as in Redis and Valkey. The server's log then names the first ten.
@@ -27,9 +27,11 @@ from rillet.persistence.debug_delay import debug_delay
 from rillet.protocol.command_parser import CommandParser, unlimited_parser
 from rillet.runtime.engine import Engine
 from rillet.runtime.session import Session
+from rillet.structs.argument_spans import ArgumentSpans
 
 # The first letters of MULTI, EXEC and #TS, which this module handles itself.
 _MARKED = cython.declare(bytes, b"mMeE#")
+_APART = cython.declare(tuple, (b"multi", b"exec"))
 _NAMED = cython.declare(cython.int, 10)  # how many omitted commands the server's log names
 
 _REMEDY = "aof_load_refused=True (rillet serve --aof-load-refused yes) logs and omits such commands"
@@ -41,7 +43,7 @@ class CommandApplier:
     """Executes the commands of one log file in a trusted session; errors name the file's `path`."""
 
     __slots__ = ("path", "session", "engine", "parser", "here", "good", "fed", "commands", "refused", "delay",
-                 "transaction")  # fmt: skip
+                 "transaction", "words")  # fmt: skip
     path: str
     session: Session
     engine: Engine
@@ -52,6 +54,7 @@ class CommandApplier:
     commands: cython.longlong
     refused: cython.longlong
     delay: cython.longlong
+    words: ArgumentSpans
     transaction: Any  # list[list[bytes]] | None
 
     def __init__(self, path: str, session: Session, start: cython.longlong) -> None:
@@ -64,6 +67,7 @@ class CommandApplier:
         self.commands = self.refused = 0
         self.delay = session.engine.settings.key_load_delay
         self.transaction = None
+        self.words = ArgumentSpans()
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
@@ -71,16 +75,16 @@ class CommandApplier:
         """Execute the commands that this chunk of the file completes; LogCorrupt if a command fails."""
         start: cython.longlong = self.fed
         at: cython.Py_ssize_t
-        ran: cython.Py_ssize_t = 0
+        ran: cython.longlong = 0
         argv: list[bytes] | None
         self.fed += len(chunk)
         self.parser.feed(chunk)
         while self.here < self.fed:
             if self.parser.pass_notes() and not self._advance():
                 return True
+            ran = 0
             if self.transaction is None:
-                ran = self.engine.replay(self.session, self.parser)
-                self.commands += ran
+                ran = self._run_next()
             if ran == 0:
                 # The parser accepts inline commands, but a log contains none.
                 at = self.here - start
@@ -91,7 +95,6 @@ class CommandApplier:
                     return True
                 if argv:
                     self._take(argv)
-            ran = 0
             self._advance()
         return True
 
@@ -115,6 +118,26 @@ class CommandApplier:
     def _malformed(self, what: str) -> LogCorrupt:
         # Redis's error text (aof.c: loadSingleAppendOnlyFile, label fmterr)
         return LogCorrupt(self.path, self.here, f"Bad file format reading the append only file: {what}")
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _run_next(self) -> cython.longlong:
+        """Run the next commands of the same name; return their number, 0 if they must become a list."""
+        session: Session = self.session
+        ran: cython.longlong = self.engine.run_next(session, self.parser, self.words, _APART)
+        if ran == 0:
+            return 0
+        if self.delay != 0:
+            debug_delay(self.delay)
+        failed: cython.Py_ssize_t = self.engine.failed_at
+        self.commands += ran
+        if failed >= 0:
+            self.commands -= 1
+            reason = bytes(session.out.buf[failed : session.out.used]).strip(b"-\r\n").decode("utf-8", "replace")
+            session.out.truncate(0)
+            self._refused(self.words.sent(), reason)
+        session.out.truncate(0)
+        return ran
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)

@@ -1,0 +1,63 @@
+"""The commands between MULTI and EXEC: their declarations, and their arguments as RESP in one buffer (Redis: multiState).
+
+    MULTI, SET a 1, INCR a     entries   [SET, INCR]
+                               feed      *3 $3 SET $1 a $1 1 *2 $4 INCR $1 a
+
+EXEC runs the buffer as it runs a pipeline. A queued command so costs a copy of its bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+try:
+    import cython
+except ModuleNotFoundError:  # Cython is not installed: run interpreted
+    from rillet import _cython as cython
+
+from rillet.protocol.command_parser import CommandParser, unlimited_parser
+from rillet.protocol.propagation_buffer import PropagationBuffer
+from rillet.runtime.registry import Command
+from rillet.structs.argument_spans import ArgumentSpans
+
+
+@cython.final
+@cython.cclass
+class CommandQueue:
+    """Queued commands, in their order."""
+
+    __slots__ = ("entries", "feed")
+    entries: list[Command]
+    feed: PropagationBuffer
+
+    def __init__(self) -> None:
+        self.entries = []
+        self.feed = PropagationBuffer()
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def add(self, entry: Command, words: ArgumentSpans) -> cython.bint:
+        """Append a command: all of it or, with MemoryError, nothing (multi.c: queueMultiCommand)."""
+        self.feed.reserve_spans(words)
+        self.entries.append(entry)
+        return self.feed.spans(words)
+
+    def parser(self) -> CommandParser:
+        """Return a parser of the commands. O(bytes)"""
+        parser = unlimited_parser()
+        parser.feed(self.feed.copy())
+        return parser
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def __iter__(self) -> Iterator[tuple[Command, list[bytes]]]:
+        """Yield the declaration and the arguments of each command. O(bytes)"""
+        parser = self.parser()
+        for entry in list(self.entries):
+            argv = parser.next()
+            assert argv
+            yield entry, argv
+
+
+__all__ = ["CommandQueue"]
