@@ -41,6 +41,7 @@ def node_settings(seed: int, compat: str) -> tuple[list[bytes], Engine]:
     engine = Engine(Settings(compat=compat, dump_format="native"))
     engine.settings.stream_node_max_bytes = size
     engine.settings.stream_node_max_entries = entries
+    engine.take_settings()
     setting = [b"CONFIG", b"SET", b"stream-node-max-bytes", b"%d" % size, b"stream-node-max-entries", b"%d" % entries]
     return setting, engine
 
@@ -204,6 +205,7 @@ def test_corners_that_were_found(peer_of: Callable[[str], Judge], compat: str, c
     """What a random walk met once is met always."""
     _, engine = node_settings(0, compat)
     engine.settings.stream_node_max_entries = entries
+    engine.take_settings()
     local = Local(engine, door=True)
     with Redis(peer_of(compat).port) as redis:
         redis.run([b"FLUSHALL"], [b"CONFIG", b"SET", b"stream-node-max-entries", b"%d" % entries])
@@ -222,6 +224,7 @@ def test_nodes_at_exactly_the_limit(peer_of: Callable[[str], Judge], compat: str
     """Whether a second entry still fits is decided at the same byte, for every size of both."""
     _, engine = node_settings(0, compat)
     engine.settings.stream_node_max_bytes = 128
+    engine.take_settings()
     local = Local(engine)
     commands = []
     for first in range(0, 128, 9):

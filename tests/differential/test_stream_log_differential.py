@@ -200,6 +200,7 @@ def test_clock_and_approximate_trims_are_logged_as_what_they_did() -> None:
     """An ID that was made and a threshold that was reached stand in the log."""
     local = Local()
     local.engine.settings.stream_node_max_entries = 3
+    local.engine.take_settings()
     local.engine.log = kept = Kept()
     made = [local("XADD", "s", "*", "f", "v") for _ in range(5)]
     made.append(local("XADD", "s", "MAXLEN", "~", 3, "LIMIT", 10, "*", "f", "v"))

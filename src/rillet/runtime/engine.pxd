@@ -79,6 +79,7 @@ cdef class Engine:
     cdef public int conditions
     cdef int _paused
     cdef readonly Py_ssize_t failed_at
+    cdef long long ran
     cdef object _refusal
     cdef list _spans
     cdef list _implementations

@@ -117,7 +117,7 @@ class Engine:
         "_notify_events", "on_keyspace_event", "started_ms", "next_session_id", "host", "active_expire",
         "allow_access_expired",
         "run_id", "replication", "mstime", "channels", "conditions", "_by_name", "_last_entry",
-        "_buffer", "_paused_clients", "_since", "_idmp_expired", "_implementations", "_renamed", "_spans", "_paused", "failed_at", "_refusal",
+        "_buffer", "_paused_clients", "_since", "_idmp_expired", "_implementations", "_renamed", "_spans", "_paused", "failed_at", "ran", "_refusal",
         "defrag", "expiry", "access", "lazyfree", "eviction", "limited", "memory", "modules",
         "keeps_expired", "importing", "_sees_expired", "_writes",
         "command_log", "latency", "slow_ns", "large", "tracks_latency", "hotkeys", "monitored_ns",
@@ -219,6 +219,8 @@ class Engine:
         self.expiry.fields = self._expire_fields
         # Where the reply begins to the last command that failed.
         self.failed_at = -1
+        # The calls that the last run of a command has begun.
+        self.ran = 0
         # Argument spans that no call uses.
         self._spans = []
         # By Command.index, None before the first call.
@@ -552,7 +554,7 @@ class Engine:
                 if feed is not None:
                     feed.reserve_spans(words)  # a change that cannot be logged must not begin
                 propagation.depth += 1
-                session.commands += 1  # EXEC repeats a command that an interrupt did not let begin
+                session.commands += 1
                 ran += 1
                 try:
                     implementation.run(session, words)
@@ -578,6 +580,7 @@ class Engine:
                 parser.step()
                 mark = out.mark()
         finally:
+            self.ran = ran
             if not outer:
                 session.state &= ~_RUNNING
             if access.untouched != untouched:
@@ -684,14 +687,13 @@ class Engine:
         entries: list[Command] = queue.entries
         at: cython.Py_ssize_t = 0
         repeated: cython.Py_ssize_t = -1
-        first: cython.longlong = session.commands  # of the command at `at`
         mark: cython.Py_ssize_t = 0
         located: cython.bint = False
         interrupt: BaseException | None = None
         while at < len(entries):
             try:
                 while at < len(entries):
-                    first = session.commands - at
+                    self.ran = 0
                     mark = session.out.mark()
                     parser.scan_stop = _NO_STOP
                     if located or parser.scan(words):
@@ -708,17 +710,17 @@ class Engine:
                         located = self._run(
                             session, entry, words, parser, -1 if session.state & _RESTRICTED else _NO_STOP
                         )
-                        at = session.commands - first
+                        at += self.ran
                     else:
                         session.reply_error(mark, denied)
                         at += 1
             except BaseException as error:
                 interrupt = error
-                if session.commands - first == at and repeated != at:
+                if self.ran == 0 and repeated != at:
                     session.out.truncate(mark)
                     repeated = at
                 else:
-                    at = max(at + 1, session.commands - first)
+                    at += max(self.ran, 1)
                 located = False
                 parser = queue.parser()
                 for _ in range(at):
@@ -847,8 +849,8 @@ class Engine:
         command. Return the number of commands; 0 if the next one is in an unusual form, or one of those in `apart`,
         which are lower-case names.
         """
-        before: cython.longlong = session.commands
         self.failed_at = -1
+        self.ran = 0
         if parser.scan(words) == 0:
             return 0
         for name in apart:
@@ -860,7 +862,7 @@ class Engine:
             self._admit_and_run(session, self.command_of(words), words, parser, _REPLAY_BATCH)
         finally:
             self._since = 0
-        ran: cython.longlong = max(session.commands - before, 1)
+        ran: cython.longlong = max(self.ran, 1)
         if ran == 1 and session.out.used and session.out.buf[0] == _MINUS:
             self.failed_at = 0
         return ran

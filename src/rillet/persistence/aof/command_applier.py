@@ -133,6 +133,7 @@ class CommandApplier:
         self.commands += ran
         if failed >= 0:
             self.commands -= 1
+            self.good = self.here = self.fed - (self.parser.size - self.parser.began) - len(self.parser.tail)
             reason = bytes(session.out.buf[failed : session.out.used]).strip(b"-\r\n").decode("utf-8", "replace")
             session.out.truncate(0)
             self._refused(self.words.sent(), reason)
