@@ -18,13 +18,38 @@ except ModuleNotFoundError:  # Cython is not installed: run interpreted
 from rillet.errors import CommandError, ExecAbort, Loading, Misconf, NoAuth, NoReplicas, OutOfMemory, ReadOnly, Redirect
 from rillet.runtime.command_queue import CommandQueue
 from rillet.runtime.registry import (
-    ARITY_GREW, AT_ONCE, ENDS_MULTI, IS_EXEC, IS_PING, LOADS, MUTES, NEEDS_MEMORY, NO_AUTH, NO_MULTI, SUBSCRIBES,
-    USES_KEYSPACE, WHILE_BUSY, WHILE_SUBSCRIBED, WRITES, Command,
+    ARITY_GREW,
+    AT_ONCE,
+    ENDS_MULTI,
+    IS_EXEC,
+    IS_PING,
+    LOADS,
+    MUTES,
+    NEEDS_MEMORY,
+    NO_AUTH,
+    NO_MULTI,
+    SUBSCRIBES,
+    USES_KEYSPACE,
+    WHILE_BUSY,
+    WHILE_SUBSCRIBED,
+    WRITES,
+    Command,
 )  # fmt: skip
 from rillet.runtime.replica import redirect, refuse_stale, refuse_write
 from rillet.runtime.session import Session
 from rillet.runtime.session_state import (
-    BUSY, FOLLOWS, FULL, IN_MULTI, LOADING, MONITOR, PAUSED, REFUSING, REPLICA, RESTRICTED, SUBSCRIBED, UNAUTHENTICATED,
+    BUSY,
+    FOLLOWS,
+    FULL,
+    IN_MULTI,
+    LOADING,
+    MONITOR,
+    PAUSED,
+    REFUSING,
+    REPLICA,
+    RESTRICTED,
+    SUBSCRIBED,
+    UNAUTHENTICATED,
 )  # fmt: skip
 from rillet.structs.argument_spans import ArgumentSpans
 from rillet.types.compat import Compat

@@ -1,4 +1,4 @@
-"""The commands between MULTI and EXEC: their declarations, and their arguments as RESP in one buffer (Redis: multiState).
+"""The commands between MULTI and EXEC: their declarations, and their arguments as RESP in one buffer (multiState).
 
     MULTI, SET a 1, INCR a     entries   [SET, INCR]
                                feed      *3 $3 SET $1 a $1 1 *2 $4 INCR $1 a

@@ -1,0 +1,16 @@
+cimport cython
+from rillet.runtime.implementation cimport Implementation
+from rillet.runtime.registry cimport Command
+from rillet.runtime.upkeep cimport Upkeep
+from rillet.structs.argument_spans cimport ArgumentSpans
+
+cdef class CommandFinder(Upkeep):
+    cdef dict _renamed
+    cdef dict _by_name
+    cdef Command _last_entry
+    cdef list _implementations
+    cpdef Command command_of(self, ArgumentSpans words)
+    cdef Implementation _implementation(self, Command entry)
+    cpdef Command lookup(self, list[bytes] argv)
+    cdef Command _find(self, bytes name)
+    cdef Command _find_subcommand(self, Command entry, bytes name)

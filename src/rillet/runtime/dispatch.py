@@ -1,0 +1,354 @@
+"""Dispatch: the only way to run a command, for every frontend.
+
+    bytes, a list -> ArgumentSpans -> command_of -> admit -> Implementation.run -> effects -> blocked clients are served
+"""
+
+from __future__ import annotations
+
+try:
+    import cython
+except ModuleNotFoundError:  # Cython is not installed: run interpreted
+    from rillet import _cython as cython
+
+from rillet.errors import Busy, ProtocolError
+from rillet.protocol.command_parser import CommandParser, QueryBufferExceeded
+from rillet.runtime import session_state
+from rillet.runtime.admission import admit
+from rillet.runtime.command_queue import CommandQueue
+from rillet.runtime.effects import Effects
+from rillet.runtime.pause import PAUSE_OFF
+from rillet.runtime.registry import Command
+from rillet.runtime.replication import FAILOVER_IN_PROGRESS
+from rillet.runtime.session import Session
+from rillet.runtime.statistics import Statistics
+from rillet.runtime.tracking import Tracking
+from rillet.structs.argument_spans import ArgumentSpans
+
+_SPECIAL = cython.declare(cython.int, session_state.SPECIAL)
+_SILENT = cython.declare(cython.int, session_state.MUTED | session_state.REPLY_SKIP_NEXT)
+_RESTRICTED = cython.declare(cython.int, session_state.RESTRICTED)
+_PAUSED = cython.declare(cython.int, session_state.PAUSED)
+_FOR_CLIENTS = cython.declare(cython.int, session_state.FOR_CLIENTS)
+_REPLY_SKIP_NEXT = cython.declare(cython.int, session_state.REPLY_SKIP_NEXT)
+_UNAUTHENTICATED = cython.declare(cython.int, session_state.UNAUTHENTICATED)
+_CLOSING = cython.declare(cython.int, session_state.CLOSING)
+_TRUSTED = cython.declare(cython.int, session_state.TRUSTED)
+# Replies to a replayed log have no reader: the output is emptied after this many bytes.
+_REPLAY_BATCH = cython.declare(cython.Py_ssize_t, 1 << 15)
+_NO_STOP = cython.declare(cython.Py_ssize_t, 2**62)
+_MINUS = cython.declare(cython.int, 45)
+
+
+@cython.cclass
+class Dispatch(Effects):
+    """Finding and running commands; a part of the engine."""
+
+    __slots__ = ("acl", "_paused_clients", "_spans")
+    _spans: list[ArgumentSpans]
+
+    # -- running commands ----------------------------------------------------------------------------
+
+    # A call of a command, from its bytes to its effects:
+    #
+    #     execute, drain, run_next, call   find the command; admit it, if anything is unusual
+    #     _run                             run it, and the calls of the same command that follow it
+    #     _begin, _end                     what clients see who track keys or watch commands; import-mode
+    #     _account                         count and time the calls; log those that took long
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def execute(self, session: Session, argv: list[bytes]) -> cython.bint:
+        """Run one command, which replies in session.out; return False if the session blocked instead."""
+        words: ArgumentSpans = self.take_spans()
+        words.take(argv, 0, len(argv))
+        try:
+            self._admit_and_run(session, self.command_of(words), words, None, -1)
+        finally:
+            self.give_spans(words)
+        return session.blocked is None
+
+    @cython.ccall
+    def take_spans(self) -> ArgumentSpans:
+        """Return argument spans for the words of one call, which `give_spans` gives back."""
+        spare: list[ArgumentSpans] = self._spans
+        return spare.pop() if spare else ArgumentSpans()
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def give_spans(self, words: ArgumentSpans) -> cython.bint:
+        """Keep argument spans for another call."""
+        words.begin(False)
+        self._spans.append(words)
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _admit_and_run(
+        self, session: Session, entry: Command | None, words: ArgumentSpans, parser: CommandParser | None,
+        limit: cython.Py_ssize_t,
+    ) -> cython.bint:  # fmt: skip
+        """Run a command of a client if it is admitted, and calls that follow it; return whether `words` has the next.
+
+        A parser is after the command already.
+        """
+        flags: cython.int = self._flags(session)
+        if flags & _SILENT:
+            return self._run_silently(session, entry, words, flags)
+        if (entry is None or flags or not entry.accepts(words.count)
+                or (entry.subcommands is not None and words.count > 1)):  # fmt: skip
+            if not admit(self, session, entry, words, flags):
+                if session.blocked is None and session.tracking is not None:
+                    self.tracking.command_ended(session, entry)
+                return False
+            limit = -1
+        assert entry is not None
+        located: cython.bint = self._run(session, entry, words, parser, limit)
+        if session.pushes is not None:
+            session.flush_pushes()
+        if self.blocking.ready and not self.busy:
+            self.blocking.serve_ready()
+            if self._since:
+                self._since = self.clock.ticks()
+        return located
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _flags(self, session: Session) -> cython.int:
+        """Return the flags of a session that are special, and the conditions of the engine that concern it."""
+        if session.state & _TRUSTED:
+            return (session.state & _SPECIAL) | (self.conditions & ~_FOR_CLIENTS)
+        if self.limited or self.observed:
+            self._make_rooms(session)
+            if self._since:
+                self._since = self.clock.ticks()  # the eviction is not a part of the command
+        return (session.state & _SPECIAL) | self.conditions
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _make_rooms(self, session: Session) -> cython.bint:
+        """Evict keys above `maxmemory`, and tracked keys above `tracking-table-max-keys`, before a command runs."""
+        tracking: Tracking = self.tracking
+        if not self.limited and not tracking.limit:
+            return True
+        tracking.current = session
+        try:
+            if self.limited:
+                self.make_room()
+            if self.observed:
+                tracking.make_room()
+        finally:
+            tracking.current = None
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _run_silently(
+        self, session: Session, entry: Command | None, words: ArgumentSpans, flags: cython.int
+    ) -> cython.bint:
+        """Run a command whose reply is dropped (CLIENT REPLY OFF and SKIP); return False."""
+        if self.conditions & _PAUSED and self.postpone(session, entry, words.to_list()):
+            return False
+        mark: cython.Py_ssize_t = session.out.mark()
+        if session.state & _REPLY_SKIP_NEXT:
+            session.enter("skipped call starts")
+        if admit(self, session, entry, words, flags):
+            assert entry is not None
+            self._run(session, entry, words, None, -1)
+        if session.blocked is None:
+            session.mute(mark)
+        if session.pushes is not None:
+            session.flush_pushes()
+        if self.blocking.ready and not self.busy:
+            self.blocking.serve_ready()
+        return False
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def call(self, session: Session, entry: Command, argv: list[bytes]) -> cython.bint:
+        """Run an admitted command, and act on its effects."""
+        words: ArgumentSpans = self.take_spans()
+        words.take(argv, 0, len(argv))
+        try:
+            self._run(session, entry, words, None, -1)
+        finally:
+            self.give_spans(words)
+        return True
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def call_spans(self, session: Session, entry: Command, words: ArgumentSpans) -> cython.bint:
+        """Do `call` for arguments that are spans."""
+        self._run(session, entry, words, None, -1)
+        return True
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def run_queue(self, session: Session, queue: CommandQueue) -> cython.bint:
+        """Run every queued command once; an interrupt (KeyboardInterrupt ...) is raised after the last one.
+
+        A store runs transactions only where nothing can interrupt them: in the engine's thread or, if it is compiled,
+        as steady commands (rillet.store.transports.shield). Where that does not hold, each command still runs at most
+        once: it is repeated only if it has not begun, because it may have changed data before it counted the change.
+        """
+        parser: CommandParser = queue.parser()
+        words: ArgumentSpans = self.take_spans()
+        entries: list[Command] = queue.entries
+        at: cython.Py_ssize_t = 0
+        repeated: cython.Py_ssize_t = -1
+        mark: cython.Py_ssize_t = 0
+        located: cython.bint = False
+        interrupt: BaseException | None = None
+        while at < len(entries):
+            try:
+                while at < len(entries):
+                    self.ran = 0
+                    mark = session.out.mark()
+                    parser.scan_stop = _NO_STOP
+                    if located or parser.scan(words):
+                        parser.step()
+                    else:
+                        argv: list[bytes] = parser.next()
+                        words.take(argv, 0, len(argv))
+                    entry: Command = entries[at]
+                    denied: object = None
+                    located = False
+                    if session.state & _RESTRICTED:
+                        denied = self.acl.exec_error(session, entry, words.to_list())
+                    if denied is None:
+                        located = self._run(
+                            session, entry, words, parser, -1 if session.state & _RESTRICTED else _NO_STOP
+                        )
+                        at += self.ran
+                    else:
+                        session.reply_error(mark, denied)
+                        at += 1
+            except BaseException as error:
+                interrupt = error
+                if self.ran == 0 and repeated != at:
+                    session.out.truncate(mark)
+                    repeated = at
+                else:
+                    at += max(self.ran, 1)
+                located = False
+                parser = queue.parser()
+                for _ in range(at):
+                    parser.next()
+        self.give_spans(words)
+        if interrupt is not None:
+            raise interrupt
+        return True
+
+    # -- running a buffer of commands ----------------------------------------------------------------
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def drain(self, session: Session, parser: CommandParser, limit: cython.Py_ssize_t) -> cython.bint:
+        """Run the complete commands in the parser; return True if the caller must send the replies and call again.
+
+        Stop when the session blocks or closes, when the parser needs more bytes, or after `limit` bytes of replies.
+        After a protocol error, Redis's error text is the last reply, and the session is closed.
+        """
+        statistics: Statistics = self.statistics
+        ran: cython.longlong = statistics.commands_processed
+        began: cython.longlong = self.clock.ticks()
+        self._since = began
+        try:
+            return self._drain(session, parser, limit)
+        finally:
+            ran = statistics.commands_processed - ran
+            if ran != 0:
+                statistics.count_turn(max(ran, 1), self._since - began)
+            self._since = 0
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _drain(self, session: Session, parser: CommandParser, limit: cython.Py_ssize_t) -> cython.bint:
+        words: ArgumentSpans = self.take_spans()
+        argv: list[bytes] | None
+        located: cython.bint = False
+        while session.blocked is None and not session.state & _CLOSING:
+            if session.out.used > limit:
+                self.give_spans(words)
+                return True
+            parser.authenticated = session.state & _UNAUTHENTICATED == 0
+            parser.scan_stop = _NO_STOP
+            if located or parser.scan(words):
+                parser.step()
+            else:
+                argv = self._next(session, parser)
+                if argv is None:
+                    break
+                if not argv:
+                    continue
+                words.take(argv, 0, len(argv))
+            located = self._admit_and_run(session, self.command_of(words), words, parser, limit)
+        self.give_spans(words)
+        return False
+
+    @cython.cfunc
+    def _next(self, session: Session, parser: CommandParser) -> list[bytes] | None:
+        """Return the next command in any form, [] if it is empty, None if there is none; reply to a protocol error."""
+        try:
+            return parser.next()
+        except ProtocolError as error:
+            # A full query buffer closes the connection without an error reply (readQueryFromClient).
+            if isinstance(error, QueryBufferExceeded):
+                self.statistics.input_limit_hits += 1
+            else:
+                session.out.error(f"ERR {error}".encode("utf-8", "surrogateescape"))
+            session.enter("close")
+            return None
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def run_next(
+        self, session: Session, parser: CommandParser, words: ArgumentSpans, apart: tuple[bytes, ...]
+    ) -> cython.longlong:
+        """Run the next command of a log or a master, and the calls of the same command that follow it.
+
+        The replies stay in session.out. If one is an error, it is the last one, at `failed_at`, and `words` has the
+        command. Return the number of commands; 0 if the next one is in an unusual form, or one of those in `apart`,
+        which are lower-case names.
+        """
+        self.failed_at = -1
+        self.ran = 0
+        if parser.scan(words) == 0:
+            return 0
+        for name in apart:
+            if words.is_option(0, name):
+                return 0
+        parser.step()
+        self._since = self.clock.ticks()
+        try:
+            self._admit_and_run(session, self.command_of(words), words, parser, _REPLAY_BATCH)
+        finally:
+            self._since = 0
+        ran: cython.longlong = max(self.ran, 1)
+        if ran == 1 and session.out.used and session.out.buf[0] == _MINUS:
+            self.failed_at = 0
+        return ran
+
+    def postpone(self, session: Session, entry: Command | None, argv: list[bytes]) -> bool:
+        """Hold back the command if CLIENT PAUSE applies to it; return whether it was held back."""
+        return self._paused_clients.postpone(session, entry, argv)
+
+    def hold_during_failover(self, session: Session, argv: list[bytes]) -> bool:
+        """Hold back the command of a client that is sent to the master while that one is not the master yet."""
+        if self.replication.failover_state != FAILOVER_IN_PROGRESS or session.transport is None:
+            return False
+        self._paused_clients.hold(session, argv)
+        return True
+
+    def busy_error(self) -> Busy:
+        """Return the error for commands while a script runs for too long (server.c: slowscripterr, slowevalerr)."""
+        server = "Valkey" if self.settings.compat.valkey else "Redis"
+        kind = "FUNCTION" if self.scripts.calls.function else "SCRIPT"
+        return Busy(f"{server} is busy running a script. You can only call {kind} KILL or SHUTDOWN NOSAVE.")
+
+    def unpause(self, rest: int = PAUSE_OFF) -> None:
+        """Relax a pause to `rest`, and run the commands that are not held back any more."""
+        self.paused = rest
+        self._paused_clients.resume()
+
+
+__all__ = ["Dispatch"]

@@ -1,0 +1,34 @@
+cimport cython
+from rillet.keyspace.database cimport Database
+from rillet.keyspace.lru cimport AccessClock
+from rillet.protocol.command_parser cimport CommandParser
+from rillet.protocol.propagation_buffer cimport PropagationBuffer
+from rillet.protocol.reply_writer cimport ReplyWriter
+from rillet.runtime.command_finder cimport CommandFinder
+from rillet.runtime.implementation cimport Implementation
+from rillet.runtime.propagation cimport Propagation
+from rillet.runtime.registry cimport Command
+from rillet.runtime.session cimport Session
+from rillet.runtime.statistics cimport CommandCounters
+from rillet.runtime.tracking cimport Tracking
+from rillet.structs.argument_spans cimport ArgumentSpans
+
+cdef class Effects(CommandFinder):
+    cdef public object scripts
+    cdef readonly Tracking tracking
+    cdef readonly object monitors
+    cdef public bint observed
+    cdef readonly bint limited
+    cdef readonly object command_log
+    cdef public object hotkeys
+    cdef readonly long long slow_ns
+    cdef readonly long long large
+    cdef readonly bint tracks_latency
+    cdef long long _since
+    cdef readonly Py_ssize_t failed_at
+    cdef long long ran
+    cdef bint _run(self, Session session, Command entry, ArgumentSpans words, CommandParser parser, Py_ssize_t limit) except -1
+    cdef bint _flush(self, Command entry) except -1
+    cdef bint _begin(self, Session session, Command entry, ArgumentSpans words) except -1
+    cdef bint _end(self, Session session, Command entry, ArgumentSpans words, bint outermost) except -1
+    cdef bint _remember(self, Session current, Session session, Command entry, list[bytes] argv) except -1

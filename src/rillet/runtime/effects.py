@@ -1,0 +1,306 @@
+"""Effects: what follows a command besides its reply.
+
+    before the calls   _begin         what clients see who track keys or watch commands (MONITOR); import-mode
+    each call          take_effects   dirty, the log and replicas (runtime/propagation.py)
+    after the calls    statistics, latency, _look_at: the slow log
+                       _end           the lines of MONITOR, keys that a client has read, invalidations
+
+A command reports its changes to the session (runtime/session.py). Watchers, clients that cache keys, and keyspace
+events are served at once, from there. Everything here is behind a flag: `observed`, `slow_ns`, `large`, `logged`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+try:
+    import cython
+except ModuleNotFoundError:  # Cython is not installed: run interpreted
+    from rillet import _cython as cython
+
+from rillet.errors import CommandError
+from rillet.keyspace.database import Database
+from rillet.keyspace.lru import AccessClock
+from rillet.protocol.command_parser import CommandParser
+from rillet.protocol.propagation_buffer import PropagationBuffer
+from rillet.protocol.reply_writer import ReplyWriter
+from rillet.runtime import session_state
+from rillet.runtime.command_finder import CommandFinder
+from rillet.runtime.command_log import request_size
+from rillet.runtime.hotkeys import record as record_hot_keys
+from rillet.runtime.implementation import Implementation
+from rillet.runtime.monitors import SCRIPTS
+from rillet.runtime.propagation import Propagation
+from rillet.runtime.registry import Command
+from rillet.runtime.session import Session
+from rillet.runtime.statistics import CommandCounters
+from rillet.runtime.tracking import Tracking
+from rillet.structs.argument_spans import ArgumentSpans
+
+_IMPORT_SOURCE = cython.declare(cython.int, session_state.IMPORT_SOURCE)
+_TRUSTED = cython.declare(cython.int, session_state.TRUSTED)
+# A session with TRUSTED and without MASTER repeats a log: its changes are not logged.
+_FROM_OTHERS = cython.declare(cython.int, session_state.TRUSTED | session_state.MASTER)
+_RUNNING = cython.declare(cython.int, session_state.RUNNING)
+_NO_TOUCH = cython.declare(cython.int, session_state.NO_TOUCH)
+# Values that wait to be measured before a command settles the ledger (keyspace/memory_usage.py).
+_WAITING = cython.declare(cython.Py_ssize_t, 32)
+# Bytes of replies to consecutive calls after which `maxmemory` is compared again: 16 replies of SET.
+_UNCHECKED = cython.declare(cython.Py_ssize_t, 80)
+# Limits of the command log: nothing is logged; and the one below which each call is timed (ns).
+_NEVER = cython.declare(cython.longlong, 2**62)
+_FINEST_TIME = cython.declare(cython.longlong, 1_000_000)
+# Bytes of consecutive calls after which their time, and the data with `maxmemory`, is compared with the limit.
+_TIMED_INPUT = cython.declare(cython.Py_ssize_t, 4096)
+
+
+@cython.cclass
+class Effects(CommandFinder):
+    """The effects of commands; a part of the engine."""
+
+    __slots__ = (
+        "command_log", "failed_at", "hotkeys", "large", "limited", "monitors", "observed", "ran", "scripts", "slow_ns",
+        "tracking", "tracks_latency", "_since",
+    )  # fmt: skip
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _run(
+        self, session: Session, entry: Command, words: ArgumentSpans, parser: CommandParser | None,
+        limit: cython.Py_ssize_t,
+    ) -> cython.bint:  # fmt: skip
+        """Run a call and act on its effects; then the calls of the same command that follow it in the parser.
+
+        Stop after `limit` bytes of replies, or when anything else has to be done. Return whether `words` has the next
+        command of the parser, which is before it.
+        """
+        implementation: Implementation = self._implementation(entry)
+        propagation: Propagation = self.propagation
+        access: AccessClock = self.access
+        out: ReplyWriter = session.out
+        feed: PropagationBuffer | None = None
+        start: cython.Py_ssize_t = 0
+        mark: cython.Py_ssize_t = out.mark()
+        ran: cython.longlong = 0
+        failed: cython.longlong = 0
+        located: cython.bint = False
+        outer: cython.int = session.state & _RUNNING
+        observed: cython.bint = self.observed
+        measured: cython.bint = self.large < _NEVER or self.slow_ns < _FINEST_TIME
+        if (parser is None or not implementation.on_spans or measured or not words.received or self._renamed
+                or (observed and (self.monitors.sessions or session.tracking is not None))):  # fmt: skip
+            limit = -1
+        elif self.slow_ns < _NEVER or self.limited:
+            start = parser.began
+            parser.scan_stop = start + _TIMED_INPUT
+            if self.limited and entry.write:
+                limit = min(limit, out.used + _UNCHECKED - 1)
+        if measured or (observed and self.monitors.sessions):
+            words.to_list()  # as the client sent them
+        session.state |= _RUNNING
+        session.command = entry
+        session.logged = propagation.log is not None and session.state & _FROM_OTHERS != _TRUSTED
+        if session.logged and entry.write:
+            feed = propagation.feed
+        if not outer and len(session.db.ledger.waiting) > _WAITING:
+            session.db.ledger.settle()
+        began: cython.longlong = self._since or self.clock.ticks()
+        if began >= access.due:
+            access.update()
+        untouched: cython.bint = access.untouched
+        if session.state & _NO_TOUCH:
+            access.untouched = entry.fullname != "touch"
+            access.choose_stamp()
+        tracking: Tracking = self.tracking
+        writer: object = tracking.writer
+        outermost: cython.bint = False
+        sees: cython.bint = self._sees_expired
+        writes: cython.bint = self._writes
+        if observed:
+            outermost = self._begin(session, entry, words)
+        try:
+            while True:
+                session.dirty = 0
+                session.propagated = None
+                if feed is not None:
+                    feed.reserve_spans(words)  # a change that cannot be logged must not begin
+                propagation.depth += 1
+                session.commands += 1
+                ran += 1
+                try:
+                    implementation.run(session, words)
+                except CommandError as error:
+                    failed += 1
+                    limit = -1
+                    self.failed_at = mark
+                    session.reply_error(mark, error)
+                finally:
+                    propagation.depth -= 1
+                    # Log changes also after KeyboardInterrupt or MemoryError: the data may already have changed.
+                    if session.dirty or session.propagated is not None:
+                        propagation.take_effects(session, words)
+                    if propagation.pending and propagation.depth == 0:
+                        self._flush(entry)
+                if out.used > limit or session.db.ready_keys or session.pushes is not None:
+                    break
+                if parser.scan(words) == 0:
+                    break
+                if not words.is_option(0, entry.word) or not entry.accepts(words.count):
+                    located = True
+                    break
+                parser.step()
+                mark = out.mark()
+        finally:
+            self.ran = ran
+            if not outer:
+                session.state &= ~_RUNNING
+            if access.untouched != untouched:
+                access.untouched = untouched
+                access.choose_stamp()
+            ended: cython.longlong = self.clock.ticks()
+            if self._since:
+                self._since = ended
+            self.statistics.commands_processed += ran
+            counters: CommandCounters = self.statistics.of(entry)
+            counters.failed += failed
+            if session.blocked is None:
+                if ran > 0:
+                    counters.count(ended - began, ran, self.tracks_latency)
+            else:
+                self._begin_wait(session, entry, ended - began)
+            if observed:
+                tracking.writer = writer
+                self._sees_expired = sees
+                self._writes = writes
+                self._end(session, entry, words, outermost)
+        if ended - began >= self.slow_ns or self.large < _NEVER:
+            if start:
+                self._look_at_chunk(session, entry, parser.data[start : parser.pos], ended - began)
+            else:
+                self._look_at(session, entry, words.sent(), ended - began, out.mark() - mark)
+        if propagation.depth == 0:  # no command holds a value that it may still change
+            database: Database = session.db
+            if database.created or len(database.awake) - database._first_awake > database.awake_limit:
+                database.rest_oldest()
+        return located
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _flush(self, entry: Command) -> cython.bint:
+        """Log what an outermost command and those that it called have changed."""
+        if len(self.propagation.pending) > 1 and "touches_arbitrary_keys" in entry.flags:
+            return self.propagation.flush_each()
+        return self.propagation.flush_pending()
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _begin(self, session: Session, entry: Command, words: ArgumentSpans) -> cython.bint:
+        """Begin a command while clients watch commands (MONITOR) or cache keys (CLIENT TRACKING), or in import-mode.
+
+        Return whether no other command runs.
+        """
+        tracking: Tracking = self.tracking
+        outermost: cython.bint = tracking.current is None
+        if outermost:
+            tracking.current = session
+        tracking.writer = session
+        if self.importing:
+            current: Session = tracking.current
+            self._sees_expired = current.state & _IMPORT_SOURCE != 0
+            self._writes = entry.write
+        if self.monitors.sessions:
+            self.monitors.feed_script(session, entry, words.to_list())
+        return outermost
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _end(self, session: Session, entry: Command, words: ArgumentSpans, outermost: cython.bint) -> cython.bint:
+        """End what `_begin` has begun: show the command, remember the keys that it read, send invalidations."""
+        tracking: Tracking = self.tracking
+        current: Session = tracking.current
+        if self.monitors.sessions:
+            self.monitors.feed(session, entry, words.sent(), current)
+        # Of a script that only reads, the commands count, and not the script itself (server.c: call).
+        if current.tracking is not None and "readonly" in entry.flags and entry.fullname not in SCRIPTS:
+            self._remember(current, session, entry, words.sent())
+        if outermost:
+            tracking.command_ended(current, entry)
+            tracking.current = None
+            tracking.schedule()
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _remember(self, current: Session, session: Session, entry: Command, argv: list[bytes]) -> cython.bint:
+        """Record the keys that a command has read; up to 7.0, all keys of the script that called it."""
+        if session is not current and not self.settings.compat.knows(72):
+            entry, argv = current.command, current.argv
+        return self.tracking.remember(current, entry, argv)
+
+    def observe(self) -> None:
+        """Update `observed` after a client began or ended to track keys or to watch commands, or after import-mode."""
+        in_use = self.tracking.in_use
+        self.observed = in_use or bool(self.monitors.sessions) or self.importing
+        for database in self.databases:
+            database.tracking = self.tracking if in_use else None
+
+    def _look_at(self, session: Any, entry: Any, argv: list[bytes], nanoseconds: int, reply: int) -> None:
+        """Log a call that took long or that has a large request or reply; one that blocks is logged when it ends."""
+        request = 0
+        if session.trusted:
+            return
+        if self.large < _NEVER or self.hotkeys is not None:
+            request = request_size(argv)
+            if nanoseconds < self.slow_ns and max(request, reply) < self.large:
+                return
+        if self.hotkeys is not None and self.hotkeys.active:
+            record_hot_keys(self.hotkeys, self.clock.now_ms(), entry, argv, nanoseconds // 1000, request + reply)
+        if nanoseconds >= self.slow_ns:
+            self.latency.add(b"fast-command" if "fast" in entry.flags else b"command", nanoseconds)
+        if session.blocked is None:
+            self.command_log.record(session, entry, argv, nanoseconds // 1000, request, reply)
+
+    def _begin_wait(self, session: Any, entry: Any, nanoseconds: int) -> None:
+        """Keep the time of a call that blocks its client; Redis before 7.2 counts the call now."""
+        session.blocked.spent = nanoseconds
+        if not self.settings.compat.knows(72):
+            counters = self.statistics.of(entry)
+            counters.calls += 1
+            counters.nanoseconds += nanoseconds
+
+    def end_wait(self, session: Any, blocked: Any, nanoseconds: int, served: bool) -> None:
+        """Count and log a call whose client was blocked and has its reply now (blocked.c: updateStatsOnUnblock)."""
+        entry = session.command
+        if blocked.postponed or entry is None:
+            return
+        newer = self.settings.compat.knows(72)
+        if not newer and not served:
+            return  # a timeout
+        total = blocked.spent + nanoseconds
+        counters = self.statistics.of(entry)
+        counters.nanoseconds += total if newer else nanoseconds
+        counters.calls += newer
+        counters.track(total, self.tracks_latency)
+        if total >= self.slow_ns and not session.trusted:
+            self.latency.add(b"command-unblocking", nanoseconds)
+            self.command_log.record(session, entry, blocked.argv, total // 1000, 0, 0)
+
+    def before_reply(self) -> None:
+        """Make the log as durable as the settings require; call this before replies leave the process."""
+        log = self.propagation.log
+        if log is not None:
+            log.flush()
+
+    def _look_at_chunk(self, session: Any, entry: Any, received: bytes, nanoseconds: int) -> None:
+        """Log the longest of the calls in a chunk that took long: one of them took nearly all of the time."""
+        parser = CommandParser()
+        parser.feed(received)
+        longest: list[bytes] = []
+        while argv := parser.next():
+            if sum(map(len, argv)) > sum(map(len, longest)):
+                longest = argv
+        if longest:
+            self._look_at(session, entry, longest, nanoseconds, 0)
+
+
+__all__ = ["Effects"]

@@ -1,0 +1,44 @@
+cimport cython
+from rillet.keyspace.clock cimport Clock
+from rillet.keyspace.database cimport Database
+from rillet.keyspace.eviction cimport Eviction
+from rillet.keyspace.expire_cycle cimport ExpireCycle
+from rillet.keyspace.lru cimport AccessClock
+from rillet.runtime.blocking cimport Blocking
+from rillet.runtime.channels cimport Channels
+from rillet.runtime.propagation cimport Propagation
+from rillet.runtime.statistics cimport Statistics
+
+cdef class Upkeep:
+    cdef public list databases
+    cdef public object settings
+    cdef public Clock clock
+    cdef readonly Propagation propagation
+    cdef readonly object defrag
+    cdef readonly Blocking blocking
+    cdef public Statistics statistics
+    cdef public object modules
+    cdef bint _notify_events
+    cdef public Channels channels
+    cdef public object on_keyspace_event
+    cdef public bint active_expire
+    cdef public bint applying
+    cdef public bint writing
+    cdef public bint allow_access_expired
+    cdef public object replication
+    cdef readonly ExpireCycle expiry
+    cdef readonly AccessClock access
+    cdef readonly Eviction eviction
+    cdef public bint keeps_expired
+    cdef readonly bint importing
+    cdef bint _sees_expired
+    cdef bint _writes
+    cdef readonly object latency
+    cdef readonly long long monitored_ns
+    cpdef bint make_room(self) except -1
+    cdef readonly object lazyfree
+    cdef long long _idmp_expired
+    cdef public int conditions
+    cdef int _paused
+    cdef object _refusal
+    cdef bint _when(self, int condition, bint holds) except -1
