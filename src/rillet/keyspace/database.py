@@ -274,9 +274,9 @@ class Database:
     def keep_bytes(
         self, words: ArgumentSpans, n: cython.Py_ssize_t, size: cython.Py_ssize_t
     ) -> cython.bint:
-        """Make the first bytes of `buffer.rest` the value of the key in words[1]: of entry n, a new one if n < 0. O(size)
+        """Make the first bytes of `buffer.rest` the value of the key in words[1]. O(size)
 
-        `locate` has looked up the key. The value of an existing entry rests.
+        n: the entry that `locate` has found; a new one if it is below 0. The value of an existing entry rests.
         """
         keys: Dict = self.keys
         rest: cython.p_uchar = self.buffer.rest

@@ -17,11 +17,14 @@ import os
 import sys
 from collections.abc import Sequence
 from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rillet.errors import StoreError
 from rillet.modules.declaration import Module
 from rillet.modules.manager import LoadedModule, LoadError, UnloadError, modules_of
+
+if TYPE_CHECKING:
+    from rillet.runtime.engine import Engine
 
 OWN = ("bloom", "json")
 """The modules that come with rillet."""
@@ -90,7 +93,7 @@ def _execute(path: str) -> Any:
     return namespace
 
 
-def load_module(engine: Any, spec: Spec, arguments: Sequence[bytes] = (), settings: dict[str, str] | None = None,
+def load_module(engine: Engine, spec: Spec, arguments: Sequence[bytes] = (), settings: dict[str, str] | None = None,
                 *, exact: bool = False) -> LoadedModule:  # fmt: skip
     """Load a module into an engine; LoadError with the reason. For the settings see Modules.load."""
     declaration, path = declaration_of(spec)
@@ -123,7 +126,7 @@ def _setting_text(value: Any) -> str:
     return ("yes" if value else "no") if isinstance(value, bool) else str(value)
 
 
-def load_all(engine: Any, modules: Sequence[Sequence[Any]], settings: dict[str, str] | None = None) -> None:
+def load_all(engine: Engine, modules: Sequence[Sequence[Any]], settings: dict[str, str] | None = None) -> None:
     """Load the modules of a configuration or of rillet.open, each with its arguments; CannotLoad."""
     queue = dict(settings or {})
     for spec, *arguments in modules:

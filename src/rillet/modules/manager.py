@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import SimpleNamespace, TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rillet.errors import CommandError, Corrupt, ModuleFailure, RilletError
 from rillet.keyspace.database import Database
@@ -30,6 +30,9 @@ from rillet.runtime.registry import TABLE, Command
 from rillet.runtime.session import Session
 from rillet.runtime.setting_types import SettingError, SettingType
 from rillet.types.module import KeyPlace, ModuleType, ModuleValue, TypeHandle
+
+if TYPE_CHECKING:
+    from rillet.runtime.engine import Engine
 
 _FAILURES = (CommandError, Corrupt)
 # Redis's names of flags, where those of the declarations differ.
@@ -173,7 +176,7 @@ class LoadedModule:
 class Modules:
     """The modules of an engine. event_classes: the classes of keyspace events that modules listen to, as bits."""
 
-    def __init__(self, engine: Any) -> None:
+    def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.loaded: dict[str, LoadedModule] = {}
         self.commands: dict[bytes, Command] = {}
@@ -534,7 +537,7 @@ def _check_written(session: Session, mark: int) -> None:
         raise WrongReply("the module wrote no complete reply")
 
 
-def modules_of(engine: Any) -> Modules:
+def modules_of(engine: Engine) -> Modules:
     """Return the modules of an engine."""
     if engine.modules is None:
         engine.modules = Modules(engine)

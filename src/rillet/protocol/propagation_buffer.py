@@ -166,7 +166,7 @@ class PropagationBuffer:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def reserve_spans(self, words: ArgumentSpans) -> cython.bint:
-        """Reserve memory for a command, with what `begin` puts before it. Three arguments may be replaced by numbers."""
+        """Reserve memory for a command, with what `begin` puts before it. Numbers may replace three arguments."""
         i: cython.Py_ssize_t
         need: cython.Py_ssize_t = _BEFORE
         if cython.compiled:

@@ -29,8 +29,8 @@ except ModuleNotFoundError:  # Cython is not installed: run interpreted
 
 from rillet.errors import ProtocolError
 from rillet.protocol.command_parser import CommandParser, unlimited_parser
-from rillet.replication.errors import LinkError
 from rillet.protocol.reply_writer import ReplyWriter
+from rillet.replication.errors import LinkError
 from rillet.runtime.engine import Engine
 from rillet.runtime.propagation import Propagation
 from rillet.runtime.registry import Command
@@ -69,7 +69,7 @@ class Applier:
 
     def __init__(self, session: Session, offset: cython.longlong, on_refused: Any) -> None:
         self.session = session
-        self.engine = session.engine
+        self.engine = session.engine  # type: ignore[assignment]
         # Client limits do not apply: the master accepted each command before.
         self.parser = unlimited_parser()
         # `fed`: the position of the last received byte; `here`: that of the next command.

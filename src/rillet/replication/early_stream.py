@@ -12,10 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rillet.replication.errors import LinkError
 from rillet.replication.sync_buffer import SyncBuffer
+
+if TYPE_CHECKING:
+    from rillet.runtime.engine import Engine
 
 _MOST_ALONE = 1 << 20  # bytes that are kept while a snapshot of the same connection is loaded
 _TURN_MS = 20  # of applying, between two turns of the event loop
@@ -28,7 +31,7 @@ class EarlyStream:
     carrier and second: those of the follower (rillet.replication.replica).
     """
 
-    def __init__(self, engine: Any, carrier: Any, second: Any, apply: Callable[[bytes], None],
+    def __init__(self, engine: Engine, carrier: Any, second: Any, apply: Callable[[bytes], None],
                  failed: Callable[[str], None]) -> None:  # fmt: skip
         self._engine = engine
         self._carrier = carrier
@@ -126,7 +129,7 @@ class EarlyStream:
         done()
 
 
-def pause_at(engine: Any, step: str) -> bool:
+def pause_at(engine: Engine, step: str) -> bool:
     """Stop the process at a step of a synchronisation, and return True, if DEBUG REPL-PAUSE says so."""
     if step not in engine.replication.pauses:
         return False

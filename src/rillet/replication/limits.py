@@ -12,7 +12,7 @@ The limit of a replica stays for repl-timeout after it has left: a replica whose
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rillet.errors import ProtocolError
 from rillet.protocol.command_parser import pack_command, unlimited_parser
@@ -21,11 +21,14 @@ from rillet.runtime.older_replicas import Narrowing
 from rillet.runtime.replica_versions import RILLET, UNKNOWN, compat_of, shown
 from rillet.types.compat import COMPATS, Compat
 
+if TYPE_CHECKING:
+    from rillet.runtime.engine import Engine
+
 
 class Limits:
     """The servers of the replicas of one stream, and their rewriting."""
 
-    def __init__(self, engine: Any, on_refused: Any) -> None:
+    def __init__(self, engine: Engine, on_refused: Any) -> None:
         self._engine = engine
         self._on_refused = on_refused
         # The servers of replicas, and when one was last attached (ms of Clock.uptime_ms).

@@ -19,7 +19,7 @@ docs/design/0029-the-replication-stream.md has the rules that follow from Redis'
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rillet.errors import CommandError, StoreError
 from rillet.persistence.aof.position import note
@@ -37,6 +37,9 @@ from rillet.runtime.admission import FEW_REPLICAS
 from rillet.runtime.replica_versions import UNKNOWN
 from rillet.runtime.replication import NO_FAILOVER, RDB_CHANNEL, ReplicationState, properties_of
 
+if TYPE_CHECKING:
+    from rillet.runtime.engine import Engine
+
 _PING = b"*1\r\n$4\r\nPING\r\n"
 _GETACK = b"*3\r\n$8\r\nREPLCONF\r\n$6\r\nGETACK\r\n$1\r\n*\r\n"
 _SECOND = 1000
@@ -52,7 +55,7 @@ class ReplicationStream:
     while to wait for more replicas. ask(host, port, answered) finds the version of a replica (types.compat.Compat).
     """
 
-    def __init__(self, engine: Any, new_transfer: Callable[[Any, list[AttachedReplica], bool], Any],
+    def __init__(self, engine: Engine, new_transfer: Callable[[Any, list[AttachedReplica], bool], Any],
                  can_fork: Callable[[], bool], forks: bool,
                  ask: Callable[[str, int, Callable[[Any], None]], None] | None = None) -> None:  # fmt: skip
         self.engine = engine
@@ -674,7 +677,7 @@ class ReplicationStream:
             assert replica.state != SENDING or not replica.streams
 
 
-def refuse_writes(engine: Any, refused: bool) -> None:
+def refuse_writes(engine: Engine, refused: bool) -> None:
     """Reject or accept writes because of the number of replicas; other reasons come first (write_gate.py)."""
     reason = FEW_REPLICAS if refused else None
     engine.replication.refusal = reason

@@ -13,10 +13,13 @@ continue, too, if its backlog holds what they lack.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rillet.runtime.engine import Engine
 
 
-def restore(engine: Any, facts: Mapping[bytes, bytes], *, replica: bool) -> bool:
+def restore(engine: Engine, facts: Mapping[bytes, bytes], *, replica: bool) -> bool:
     """Take the position of loaded data; return whether the fields contain one."""
     name, offset = facts.get(b"repl-id", b""), facts.get(b"repl-offset", b"")
     if len(name) != 40 or not offset.isdigit():

@@ -8,7 +8,10 @@ written here.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rillet.runtime.command_engine import CommandEngine
 
 try:
     import cython
@@ -107,7 +110,7 @@ RULES: list[Rule] = [
 @cython.ccall
 @cython.exceptval(-1, check=False)
 def admit(
-    engine: Any, session: Session, entry: Command | None, words: ArgumentSpans, flags: cython.int
+    engine: CommandEngine, session: Session, entry: Command | None, words: ArgumentSpans, flags: cython.int
 ) -> cython.bint:
     """Return whether the command runs now; if not, it is queued, refused (its reply is written), or held back.
 
@@ -148,7 +151,7 @@ def admit(
     return True
 
 
-def _decide(engine: Any, session: Session, entry: Command, words: ArgumentSpans, verdict: int) -> bool:
+def _decide(engine: CommandEngine, session: Session, entry: Command, words: ArgumentSpans, verdict: int) -> bool:
     """Raise the error of a verdict that applies; return whether the command may go on."""
     compat: Compat = engine.settings.compat
     if verdict == _LOG_IN:
@@ -167,7 +170,7 @@ def _decide(engine: Any, session: Session, entry: Command, words: ArgumentSpans,
             raise OutOfMemory()
     elif verdict == _REFUSE:
         if entry.fullname != "exec" or any(queued.write for queued in queued_entries(session)):
-            _refuse_write(engine.refusal, entry)
+            _refuse_write(engine.refusal or "", entry)
     elif verdict == _READ_ONLY:
         refuse_write(engine, session, entry, words.to_list())
     elif verdict == _SUBSCRIBED:
@@ -191,7 +194,7 @@ def _decide(engine: Any, session: Session, entry: Command, words: ArgumentSpans,
     return True
 
 
-def _refuse(engine: Any, session: Session, entry: Command | None, error: CommandError) -> None:
+def _refuse(engine: CommandEngine, session: Session, entry: Command | None, error: CommandError) -> None:
     """Reply with an error and count the error; inside MULTI, make the later EXEC fail."""
     if entry is not None:
         engine.statistics.count_rejection(entry)

@@ -15,8 +15,10 @@ except ModuleNotFoundError:  # Cython is not installed: run interpreted
     from rillet import _cython as cython
 
 from rillet.errors import CommandError
+from rillet.keyspace.clock import Clock
 from rillet.runtime.implementation import Implementation
 from rillet.runtime.registry import TABLE, Command
+from rillet.runtime.settings import Settings
 from rillet.runtime.upkeep import Upkeep
 from rillet.structs.argument_spans import ArgumentSpans
 
@@ -32,6 +34,16 @@ class CommandFinder(Upkeep):
     _last_entry: Command | None
     _implementations: list[Any]
     _renamed: dict[bytes, Command | None]
+
+    def __init__(self, settings: Settings, clock: Clock) -> None:
+        Upkeep.__init__(self, settings, clock)
+        self._by_name = {}
+        # The last command: clients repeat a command, and comparing a name costs less than hashing it.
+        self._last_entry = None
+        # By Command.index, None before the first call.
+        self._implementations = []
+        # The commands under other names; None: the name is removed.
+        self._renamed = {}
 
     # -- looking up commands -------------------------------------------------------------------------
 
@@ -54,7 +66,7 @@ class CommandFinder(Upkeep):
         """Return the implementation of a command for this engine."""
         known: list[Any] = self._implementations
         if 0 <= entry.index < len(known) and known[entry.index] is not None:
-            return known[entry.index]
+            return known[entry.index]  # type: ignore[no-any-return]
         found: Implementation = entry.implementation()
         if entry.index >= 0 and not entry.module:
             known += [None] * (entry.index + 1 - len(known))

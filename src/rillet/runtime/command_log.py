@@ -16,11 +16,14 @@ from __future__ import annotations
 
 from collections import deque
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rillet.runtime.redaction import redacted
 from rillet.runtime.registry import Command
 from rillet.runtime.session_state import IN_SCRIPT
+
+if TYPE_CHECKING:
+    from rillet.runtime.command_engine import CommandEngine
 
 SLOW, LARGE_REQUEST, LARGE_REPLY = "slow", "large-request", "large-reply"
 
@@ -69,7 +72,7 @@ class CommandLog:
 
     __slots__ = ("_engine", "logs")
 
-    def __init__(self, engine: Any) -> None:
+    def __init__(self, engine: CommandEngine) -> None:
         self._engine = engine
         self.logs = {SLOW: CommandLogList(), LARGE_REQUEST: CommandLogList(), LARGE_REPLY: CommandLogList()}
 

@@ -5,21 +5,25 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 try:
     import cython
 except ModuleNotFoundError:  # Cython is not installed: run interpreted
     from rillet import _cython as cython
 
 from rillet.errors import Busy, ProtocolError
+from rillet.keyspace.clock import Clock
 from rillet.protocol.command_parser import CommandParser, QueryBufferExceeded
 from rillet.runtime import session_state
 from rillet.runtime.admission import admit
 from rillet.runtime.command_queue import CommandQueue
 from rillet.runtime.effects import Effects
-from rillet.runtime.pause import PAUSE_OFF
+from rillet.runtime.pause import PAUSE_OFF, PausedClients
 from rillet.runtime.registry import Command
 from rillet.runtime.replication import FAILOVER_IN_PROGRESS
 from rillet.runtime.session import Session
+from rillet.runtime.settings import Settings
 from rillet.runtime.statistics import Statistics
 from rillet.runtime.tracking import Tracking
 from rillet.structs.argument_spans import ArgumentSpans
@@ -45,6 +49,13 @@ class Dispatch(Effects):
 
     __slots__ = ("acl", "_paused_clients", "_spans")
     _spans: list[ArgumentSpans]
+
+    def __init__(self, settings: Settings, clock: Clock) -> None:
+        Effects.__init__(self, settings, clock)
+        self._paused_clients = PausedClients(self)  # type: ignore[arg-type]
+        # Argument spans that no call uses.
+        self._spans = []
+        self.acl: Any = None
 
     # -- running commands ----------------------------------------------------------------------------
 
@@ -96,7 +107,7 @@ class Dispatch(Effects):
             return self._run_silently(session, entry, words, flags)
         if (entry is None or flags or not entry.accepts(words.count)
                 or (entry.subcommands is not None and words.count > 1)):  # fmt: skip
-            if not admit(self, session, entry, words, flags):
+            if not admit(self, session, entry, words, flags):  # type: ignore[arg-type]
                 if session.blocked is None and session.tracking is not None:
                     self.tracking.command_ended(session, entry)
                 return False
@@ -151,7 +162,7 @@ class Dispatch(Effects):
         mark: cython.Py_ssize_t = session.out.mark()
         if session.state & _REPLY_SKIP_NEXT:
             session.enter("skipped call starts")
-        if admit(self, session, entry, words, flags):
+        if admit(self, session, entry, words, flags):  # type: ignore[arg-type]
             assert entry is not None
             self._run(session, entry, words, None, -1)
         if session.blocked is None:
@@ -207,7 +218,7 @@ class Dispatch(Effects):
                     if located or parser.scan(words):
                         parser.step()
                     else:
-                        argv: list[bytes] = parser.next()
+                        argv: list[bytes] = parser.next() or []
                         words.take(argv, 0, len(argv))
                     entry: Command = entries[at]
                     denied: object = None

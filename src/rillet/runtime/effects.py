@@ -19,6 +19,7 @@ except ModuleNotFoundError:  # Cython is not installed: run interpreted
     from rillet import _cython as cython
 
 from rillet.errors import CommandError
+from rillet.keyspace.clock import Clock
 from rillet.keyspace.database import Database
 from rillet.keyspace.lru import AccessClock
 from rillet.protocol.command_parser import CommandParser
@@ -26,13 +27,14 @@ from rillet.protocol.propagation_buffer import PropagationBuffer
 from rillet.protocol.reply_writer import ReplyWriter
 from rillet.runtime import session_state
 from rillet.runtime.command_finder import CommandFinder
-from rillet.runtime.command_log import request_size
+from rillet.runtime.command_log import CommandLog, request_size
 from rillet.runtime.hotkeys import record as record_hot_keys
 from rillet.runtime.implementation import Implementation
-from rillet.runtime.monitors import SCRIPTS
+from rillet.runtime.monitors import SCRIPTS, Monitors
 from rillet.runtime.propagation import Propagation
 from rillet.runtime.registry import Command
 from rillet.runtime.session import Session
+from rillet.runtime.settings import Settings
 from rillet.runtime.statistics import CommandCounters
 from rillet.runtime.tracking import Tracking
 from rillet.structs.argument_spans import ArgumentSpans
@@ -62,6 +64,31 @@ class Effects(CommandFinder):
         "command_log", "failed_at", "hotkeys", "large", "limited", "monitors", "observed", "ran", "scripts", "slow_ns",
         "tracking", "tracks_latency", "_since",
     )  # fmt: skip
+
+    def __init__(self, settings: Settings, clock: Clock) -> None:
+        CommandFinder.__init__(self, settings, clock)
+        self.command_log = CommandLog(self)  # type: ignore[arg-type]
+        # The session of HOTKEYS, or None.
+        self.hotkeys: Any = None
+        # A command that takes so many nanoseconds, or whose request or reply has so many bytes, is unusual.
+        self.slow_ns = self.large = 2**62
+        # Whether each command's times are counted in a histogram.
+        self.tracks_latency = True
+        # Whether `maxmemory` is set.
+        self.limited = False
+        self.tracking = Tracking(self)  # type: ignore[arg-type]
+        self.monitors = Monitors(self)  # type: ignore[arg-type]
+        # Whether a client tracks keys or watches commands, or import-mode is on: then no command takes its fast path.
+        self.observed = False
+        # The Lua scripts (rillet.scripting.scripts.Scripts), or None before the first one.
+        self.scripts: Any = None
+        # Where the reply begins to the last command that failed.
+        self.failed_at = -1
+        # The calls that the last run of a command has begun.
+        self.ran = 0
+        # The time (in ticks) at which the last command of a batch ended; 0 outside of a batch. It is also the start of
+        # the next command: a batch reads the clock once per command, and parsing counts as part of the command.
+        self._since = 0
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
@@ -141,7 +168,7 @@ class Effects(CommandFinder):
                         propagation.take_effects(session, words)
                     if propagation.pending and propagation.depth == 0:
                         self._flush(entry)
-                if out.used > limit or session.db.ready_keys or session.pushes is not None:
+                if parser is None or out.used > limit or session.db.ready_keys or session.pushes is not None:
                     break
                 if parser.scan(words) == 0:
                     break
@@ -174,7 +201,7 @@ class Effects(CommandFinder):
                 self._writes = writes
                 self._end(session, entry, words, outermost)
         if ended - began >= self.slow_ns or self.large < _NEVER:
-            if start:
+            if start and parser is not None:
                 self._look_at_chunk(session, entry, parser.data[start : parser.pos], ended - began)
             else:
                 self._look_at(session, entry, words.sent(), ended - began, out.mark() - mark)

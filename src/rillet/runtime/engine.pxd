@@ -24,5 +24,4 @@ cdef class Engine(Dispatch):
     cdef public long long started_ms
     cdef public long long next_session_id
     cdef readonly object memory
-    cdef object _buffer
     cdef public long long mstime

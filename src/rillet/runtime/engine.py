@@ -14,7 +14,6 @@ The engine is not safe to use from two threads at once: the store holds a lock a
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from os import urandom
 from typing import Any
 
@@ -24,32 +23,16 @@ except ModuleNotFoundError:  # Cython is not installed: run interpreted
     from rillet import _cython as cython
 
 from rillet.keyspace.clock import Clock
-from rillet.keyspace.database import Database
-from rillet.keyspace.defrag import ActiveDefrag
-from rillet.keyspace.eviction import Eviction
-from rillet.keyspace.expire_cycle import ExpireCycle
-from rillet.keyspace.lazyfree import LazyFree
-from rillet.keyspace.lru import LFU, LRM, LRU, AccessClock
-from rillet.keyspace.rest_buffer import RestBuffer
+from rillet.keyspace.lru import LFU, LRM, LRU
 from rillet.runtime import session_state
 from rillet.runtime.acl.control import AccessControl
-from rillet.runtime.blocking import Blocking
-from rillet.runtime.channels import Channels
-from rillet.runtime.command_log import CommandLog
 from rillet.runtime.dispatch import Dispatch
 from rillet.runtime.host import DefaultHost, Host
 from rillet.runtime.keyspace_events import MISS, NEW, OVERWRITTEN, TYPE_CHANGED
-from rillet.runtime.latency import LatencyMonitor
 from rillet.runtime.memory import MemoryFigures
-from rillet.runtime.monitors import Monitors
-from rillet.runtime.pause import PAUSE_OFF, PausedClients
-from rillet.runtime.propagation import Propagation
 from rillet.runtime.registry import load_commands
-from rillet.runtime.replication import ReplicationState
 from rillet.runtime.session import Session
 from rillet.runtime.settings import Settings
-from rillet.runtime.statistics import Statistics
-from rillet.runtime.tracking import Tracking
 from rillet.types.compat import EMBEDS_UP_TO_128
 
 _FULL = cython.declare(cython.int, session_state.FULL)
@@ -64,60 +47,15 @@ class Engine(Dispatch):
     """Databases, settings, sessions and statistics of one server or store."""
 
     __slots__ = (
-        "sessions", "preserved", "started_ms", "next_session_id", "host", "run_id", "mstime", "_buffer", "memory",
+        "sessions", "preserved", "started_ms", "next_session_id", "host", "run_id", "mstime", "memory",
         "peak_reset_ms", "shrinks_buffers",
     )  # fmt: skip
     sessions: dict[int, Session]
 
     def __init__(self, settings: Settings | None = None, clock: Clock | None = None) -> None:
         load_commands()
-        self.conditions = 0
-        self.settings = settings or Settings()
-        self.clock = clock or Clock()
-        self.statistics = Statistics()
-        self.command_log = CommandLog(self)
-        self.latency = LatencyMonitor(self.settings, self.clock)
-        # The session of HOTKEYS, or None.
-        self.hotkeys: Any = None
-        # A command that takes so many nanoseconds, or whose request or reply has so many bytes, is unusual.
-        self.slow_ns = self.large = 2**62
-        # Nanoseconds from which the latency monitor records an event; 2**62 while it is off.
-        self.monitored_ns = 2**62
-        # Whether each command's times are counted in a histogram.
-        self.tracks_latency = True
-        self.propagation = Propagation(self.settings, self.clock)
-        self.blocking = Blocking(self.clock, self.statistics, self.propagation)
-        self.databases = [Database(index, self.clock) for index in range(self.settings.databases)]
-        self.access = AccessClock(self.clock)
-        self.lazyfree = LazyFree(self.clock)
-        self._buffer = RestBuffer()
-        for database in self.databases:
-            database.access = self.access
-            database.buffer = self._buffer
-            database.lazy = self.lazyfree
-            database.on_expired = self._expired
-            database.on_ready = self.blocking.database_ready
-            database.may_expire = self._may_expire
-            database.may_delete = self._may_delete
-        self.eviction = Eviction(self.databases, self.clock, self.access, self._evicted, self._trimmed)
-        for database in self.databases:
-            database.limit_growth(self.eviction)
-        # Whether `maxmemory` is set.
-        self.limited = False
-        # While a command runs that must not delete expired keys, though they are missing for it.
-        self.keeps_expired = False
-        # Valkey's import-mode; and while a command runs in it, whether its client sees expired keys, and whether it
-        # writes.
-        self.importing = False
-        self._sees_expired = False
-        self._writes = False
+        Dispatch.__init__(self, settings or Settings(), clock or Clock())
         self.memory = MemoryFigures(self)
-        self.defrag = ActiveDefrag(self.databases, self.settings, self.clock, self._changes)
-        self.channels = Channels()
-        self.tracking = Tracking(self)
-        self.monitors = Monitors(self)
-        # Whether a client tracks keys or watches commands, or import-mode is on: then no command takes its fast path.
-        self.observed = False
         # DEBUG REPLYBUFFER: after how many ms the recent size of a client's replies is measured anew (-1: never), and
         # whether the periodic job shrinks output buffers.
         self.peak_reset_ms = PEAK_RESET_MS
@@ -126,48 +64,11 @@ class Engine(Dispatch):
         self.host: Host = DefaultHost(self)
         # Data of an RDB file that rillet cannot interpret, kept for the next file (persistence.rdb.reader).
         self.preserved: Any = None
-        self._refusal: str | None = None
-        # The loaded modules (rillet.modules.manager.Modules), or None before the first one is loaded.
-        self.modules: Any = None
-        self.acl: Any = None
-        # The Lua scripts (rillet.scripting.scripts.Scripts), or None before the first one.
-        self.scripts: Any = None
-        self._notify_events = False
-        self.on_keyspace_event: Callable[[Database, bytes, bytes, bytes], None] | None = None
-        # While the engine follows a master. `applying`: a command of the master runs, for which no key has expired.
-        # `writing`: a client's command writes to a writable replica.
-        self.applying = False
-        self.writing = False
-        self._paused = PAUSE_OFF
-        self._paused_clients = PausedClients(self)
         # Cached time in milliseconds; may lag by one interval of the server's timer.
         self.mstime = 0
-        self.active_expire = True
-        # Commands see expired keys and fields, which stay (DEBUG SET-ALLOW-ACCESS-EXPIRED).
-        self.allow_access_expired = False
         self.run_id = urandom(20).hex()
-        self.replication = ReplicationState()
-        self.started_ms = self.clock.now_ms()
+        self.started_ms: int = self.clock.now_ms()
         self.next_session_id = 1
-        self._by_name = {}
-        # The last command: clients repeat a command, and comparing a name costs less than hashing it.
-        self._last_entry = None
-        self._idmp_expired = 0
-        self.expiry = ExpireCycle(self._expired_batch)
-        self.expiry.fields = self._expire_fields
-        # Where the reply begins to the last command that failed.
-        self.failed_at = -1
-        # The calls that the last run of a command has begun.
-        self.ran = 0
-        # Argument spans that no call uses.
-        self._spans = []
-        # By Command.index, None before the first call.
-        self._implementations = []
-        # The commands under other names; None: the name is removed.
-        self._renamed = {}
-        # The time (in ticks) at which the last command of a batch ended; 0 outside of a batch. It is also the start of
-        # the next command: a batch reads the clock once per command, and parsing counts as part of the command.
-        self._since = 0
         self.take_settings()
         self.acl = AccessControl(self)
 

@@ -12,10 +12,13 @@ are paused, an expired field is missing for commands, but it is not removed.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rillet.keyspace.database import Database
 from rillet.types.hash import Hash
+
+if TYPE_CHECKING:
+    from rillet.runtime.command_engine import CommandEngine
 
 FIELDS_AT_ONCE = 128
 """Fields that the expiry cycle removes before it looks at the clock."""
@@ -37,14 +40,14 @@ def may_remove(database: Database) -> bool:
     return database.may_delete is None or bool(database.may_delete())
 
 
-def remove_field(engine: Any, database: Database, key: bytes, value: Hash, field: bytes) -> None:
+def remove_field(engine: CommandEngine, database: Database, key: bytes, value: Hash, field: bytes) -> None:
     """Remove an expired field, count it and log it (Redis)."""
     value.remove(field)
     engine.statistics.expired_fields += 1
     log_fields(engine, database, key, [field])
 
 
-def log_fields(engine: Any, database: Database, key: bytes, fields: list[bytes]) -> None:
+def log_fields(engine: CommandEngine, database: Database, key: bytes, fields: list[bytes]) -> None:
     """Log the deletion of fields that expired (propagateHashFieldDeletion)."""
     if engine.propagation.log is None or engine.loading:
         return
@@ -55,13 +58,15 @@ def log_fields(engine: Any, database: Database, key: bytes, fields: list[bytes])
         engine.propagation.add(database.index, [b"HDEL", key, field])
 
 
-def notify(engine: Any, database: Database, kind: bytes, event: bytes, key: bytes, fields: list[bytes] | None) -> None:
+def notify(
+    engine: CommandEngine, database: Database, kind: bytes, event: bytes, key: bytes, fields: list[bytes] | None
+) -> None:
     """Publish a keyspace event of a hash."""
     if engine.notify_events:
         engine.keyspace_event(database, kind, event, key, fields)
 
 
-def expire_fields(engine: Any, database: Database, key: bytes, now: int, limit: int, active: bool) -> bool:
+def expire_fields(engine: CommandEngine, database: Database, key: bytes, now: int, limit: int, active: bool) -> bool:
     """Remove up to `limit` expired fields of a registered hash; return whether the hash still exists.
 
     active: the expiry cycle does it. Source: hashTypeExpire; in Valkey, dbReclaimExpiredFields.
@@ -89,7 +94,7 @@ def expire_fields(engine: Any, database: Database, key: bytes, now: int, limit: 
     return len(value) > 0
 
 
-def _finish_valkey(engine: Any, database: Database, key: bytes, deleted: bool) -> None:
+def _finish_valkey(engine: CommandEngine, database: Database, key: bytes, deleted: bool) -> None:
     """Publish and log the rest of a deletion; its commands are one transaction of the log."""
     notify(engine, database, b"x", b"hexpired", key, None)
     propagation = engine.propagation

@@ -12,13 +12,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rillet.errors import CommandError
 from rillet.protocol.peer_replies import Replies
 from rillet.runtime.settings import PARAMETERS, SettingError
 from rillet.types.module import KeyPlace
 from rillet.types.rdb import value as rdb
+
+if TYPE_CHECKING:
+    from rillet.runtime.command_engine import CommandEngine
 
 try:
     import resource
@@ -36,7 +39,7 @@ class Host(Protocol):
     Each method's default is for an engine without server and files: the method does nothing, or refuses with a reason.
     """
 
-    _engine: Any
+    _engine: CommandEngine
     _jobs: list[tuple[int, Callable[[], object]]]
 
     # -- the process ---------------------------------------------------------------------------------
@@ -248,7 +251,7 @@ class Host(Protocol):
 class DefaultHost(Host):
     """The host of an engine that has no server and no files, and the base class of the other hosts."""
 
-    def __init__(self, engine: Any) -> None:
+    def __init__(self, engine: CommandEngine) -> None:
         self._engine = engine
         self._jobs = []
 

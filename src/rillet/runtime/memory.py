@@ -12,9 +12,12 @@ from __future__ import annotations
 
 import os
 from math import log2
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rillet.keyspace.memory_usage import dict_bytes
+
+if TYPE_CHECKING:
+    from rillet.runtime.command_engine import CommandEngine
 
 Figures = dict[str, Any]
 _PREFIX = 24  # the place of a prefix of CLIENT TRACKING; its bytes belong to the table of prefixes
@@ -46,7 +49,7 @@ class MemoryFigures:
 
     __slots__ = ("_engine", "clients_evicted", "peak", "peak_ms", "startup")
 
-    def __init__(self, engine: Any) -> None:
+    def __init__(self, engine: CommandEngine) -> None:
         self._engine = engine
         self.startup = self.peak = engine.used_memory()
         self.peak_ms = engine.clock.now_ms()
@@ -198,7 +201,7 @@ def system_memory() -> int:
         return 0
 
 
-def script_figures(engine: Any) -> Figures:
+def script_figures(engine: CommandEngine) -> Figures:
     """Return the fields of INFO memory about scripts and functions: Lua's memory, and that of the sources."""
     scripts = engine.scripts
     waiting = 0 if engine.preserved is None else len(engine.preserved.functions)

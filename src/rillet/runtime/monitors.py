@@ -12,13 +12,16 @@ Costs: nothing while no client watches (Engine.observed). Otherwise O(bytes of t
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rillet.runtime.redaction import redacted
 from rillet.runtime.registry import Command
 from rillet.runtime.session import Session
 from rillet.runtime.session_state import CLOSING, IN_SCRIPT, MUTED
 from rillet.structs.integer_text import decimal
+
+if TYPE_CHECKING:
+    from rillet.runtime.command_engine import CommandEngine
 
 _HIDDEN = frozenset(("admin", "skip_monitor"))
 # They are shown before the commands that they call (eval.c: evalCommand feeds the monitors itself).
@@ -48,7 +51,7 @@ class Monitors:
 
     __slots__ = ("_engine", "sessions")
 
-    def __init__(self, engine: Any) -> None:
+    def __init__(self, engine: CommandEngine) -> None:
         self._engine = engine
         self.sessions: dict[Session, None] = {}
 

@@ -23,7 +23,7 @@ This module is compiled, because it runs inside commands that have changed data.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rillet.runtime.registry import TABLE
 from rillet.runtime.replica_versions import knows, problem, shown
@@ -35,6 +35,9 @@ from rillet.types.rdb.value import dump
 from rillet.types.stream.id import IDReader, format_id
 from rillet.types.stream.value import Stream
 from rillet.types.string import String
+
+if TYPE_CHECKING:
+    from rillet.runtime.command_engine import CommandEngine
 
 _MODES = (b"keepref", b"delref", b"acked")  # of references, since 8.2
 _CONDITIONS = (b"ifeq", b"ifne", b"ifdeq", b"ifdne")  # of SET, since 8.4; IFEQ since Valkey 8.1
@@ -49,7 +52,7 @@ _FOOTER = 10
 class Narrowing:
     """The rewriting for the servers of some replicas; `refused`: (server, reason) of each that cannot follow."""
 
-    def __init__(self, engine: Any, servers: list[Compat], on_refused: Any) -> None:
+    def __init__(self, engine: CommandEngine, servers: list[Compat], on_refused: Any) -> None:
         self.servers = servers
         self.refused: list[tuple[Compat, str]] = []
         # The effect of a message that a stream has already: an idempotent producer sent it again.

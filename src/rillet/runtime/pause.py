@@ -9,11 +9,14 @@ the pause runs the commands in the order of their arrival. Only clients that are
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rillet.runtime.blocking import BlockedClient
 from rillet.runtime.registry import Command
 from rillet.runtime.session import Session
+
+if TYPE_CHECKING:
+    from rillet.runtime.command_engine import CommandEngine
 
 # Values of Engine.paused: the commands that CLIENT PAUSE holds back.
 PAUSE_OFF = 0
@@ -27,7 +30,7 @@ SCRIPT_WRITES: dict[str, Callable[[Session, list[bytes]], bool | None]] = {}
 class PausedClients:
     """The sessions of one engine whose commands CLIENT PAUSE holds back."""
 
-    def __init__(self, engine: Any) -> None:
+    def __init__(self, engine: CommandEngine) -> None:
         self._engine = engine
         self._postponed: list[BlockedClient] = []
 

@@ -10,13 +10,16 @@ remembered (`ReplicationState.own_keys`), and the engine deletes them in time (R
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rillet.errors import Loading, MasterDown, ReadOnly, Redirect
 from rillet.runtime.pause import SCRIPT_WRITES
 
+if TYPE_CHECKING:
+    from rillet.runtime.command_engine import CommandEngine
 
-def refuse_write(engine: Any, session: Any, entry: Any, argv: list[bytes]) -> None:
+
+def refuse_write(engine: CommandEngine, session: Any, entry: Any, argv: list[bytes]) -> None:
     """Raise ReadOnly for a write of a client; on a writable replica, remember the keys of the write."""
     queue = [(one, words) for one, words in session.queue if one.write] if entry.fullname == "exec" else []
     engine.writing = bool(queue) or entry.write
@@ -33,7 +36,7 @@ def refuse_write(engine: Any, session: Any, entry: Any, argv: list[bytes]) -> No
             own[session.db.index, words[position]] = None
 
 
-def redirect(engine: Any, session: Any, entry: Any, argv: list[bytes]) -> None:
+def redirect(engine: CommandEngine, session: Any, entry: Any, argv: list[bytes]) -> None:
     """Raise Redirect for a command that the client can send to the master instead (clientSupportStandAloneRedirect).
 
     Scripts with flags are writes, unless they declare `no-writes`.
@@ -45,18 +48,18 @@ def redirect(engine: Any, session: Any, entry: Any, argv: list[bytes]) -> None:
         raise Redirect(master_address(engine))
 
 
-def master_address(engine: Any) -> str:
+def master_address(engine: CommandEngine) -> str:
     """Return `host:port` of the master that the engine follows."""
-    host, port = engine.replication.master
+    host, port = engine.replication.master  # type: ignore[misc]
     return f"{host}:{port}"
 
 
-def _is_stale(engine: Any) -> bool:
+def _is_stale(engine: CommandEngine) -> bool:
     """Return whether the data may be old and replica-serve-stale-data forbids to show it."""
     return not engine.settings.replica_serve_stale_data and not engine.replication.link.connected
 
 
-def refuse_stale(engine: Any, session: Any, entry: Any) -> None:
+def refuse_stale(engine: CommandEngine, session: Any, entry: Any) -> None:
     """Raise MasterDown for a command that needs the data while the link to the master is down.
 
     While new data is loaded beside the old data, a few commands are refused as during every load.
@@ -70,7 +73,7 @@ def refuse_stale(engine: Any, session: Any, entry: Any) -> None:
         raise MasterDown()
 
 
-def script_refusal(engine: Any, entry: Any) -> bytes | None:
+def script_refusal(engine: CommandEngine, entry: Any) -> bytes | None:
     """Return the error for a command of a script on a replica, or None."""
     if entry.write and engine.settings.replica_read_only:
         return f"READONLY {ReadOnly.default}".encode()
@@ -79,7 +82,7 @@ def script_refusal(engine: Any, entry: Any) -> bytes | None:
     return None
 
 
-def check_script(engine: Any, writes: bool, allows_stale: bool) -> None:
+def check_script(engine: CommandEngine, writes: bool, allows_stale: bool) -> None:
     """Raise the error for a script on a replica, before it runs (processCommand, scriptPrepareForRun).
 
     The flags of the script count as those of the command. A script without flags may write, if it calls no write.

@@ -21,7 +21,10 @@ into `out` at once, and `on_message` notifies the frontend that there is output.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rillet.runtime.command_engine import CommandEngine
 
 try:
     import cython
@@ -61,7 +64,7 @@ class Session:
         "lib_ver", "extra", "subscriptions", "pushes", "on_message", "tracking",
         "commands", "logged",
     )  # fmt: skip
-    engine: Any
+    engine: CommandEngine
     account: Any  # the User (runtime/acl) or None: no user, every call is permitted
     queue: Any  # CommandQueue, or empty
     blocked: Any
@@ -76,7 +79,7 @@ class Session:
     on_message: Any
     tracking: Any  # ClientTracking | None
 
-    def __init__(self, engine: Any, db: Database, session_id: int) -> None:
+    def __init__(self, engine: CommandEngine, db: Database, session_id: int) -> None:
         self.engine = engine
         self.db = db
         self.out = ReplyWriter()

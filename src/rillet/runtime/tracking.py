@@ -21,7 +21,10 @@ O(its keys), a change O(clients that read the key + prefixes), FLUSHALL O(client
 from __future__ import annotations
 
 from random import randrange
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rillet.runtime.command_engine import CommandEngine
 
 try:
     import cython
@@ -114,7 +117,7 @@ class Tracking:
 
     __slots__ = ("engine", "table", "names", "items", "prefixes", "clients", "current", "writer", "pending", "limit",
                  "early", "_misses", "_posted", "_flushing", "_immediate")  # fmt: skip
-    engine: Any
+    engine: CommandEngine
     table: dict[bytes, KeyReaders]
     names: list[bytes]
     items: cython.Py_ssize_t
@@ -130,7 +133,7 @@ class Tracking:
     _immediate: cython.bint
     early: cython.bint
 
-    def __init__(self, engine: Any) -> None:
+    def __init__(self, engine: CommandEngine) -> None:
         self.engine = engine
         self.table = {}
         self.names = []

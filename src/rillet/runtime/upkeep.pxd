@@ -41,4 +41,5 @@ cdef class Upkeep:
     cdef public int conditions
     cdef int _paused
     cdef object _refusal
+    cdef object _buffer
     cdef bint _when(self, int condition, bint holds) except -1

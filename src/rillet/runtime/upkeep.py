@@ -9,20 +9,33 @@ change what may be deleted, and which commands are admitted (runtime/admission.p
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from typing import Any
 
 try:
     import cython
 except ModuleNotFoundError:  # Cython is not installed: run interpreted
     from rillet import _cython as cython
 
+from rillet.keyspace.clock import Clock
 from rillet.keyspace.database import Database
-from rillet.keyspace.defrag import IDLE
-from rillet.keyspace.eviction import FAIL, OK
-from rillet.keyspace.expire_cycle import SLICE
+from rillet.keyspace.defrag import IDLE, ActiveDefrag
+from rillet.keyspace.eviction import FAIL, OK, Eviction
+from rillet.keyspace.expire_cycle import SLICE, ExpireCycle
+from rillet.keyspace.lazyfree import LazyFree
+from rillet.keyspace.lru import AccessClock
+from rillet.keyspace.rest_buffer import RestBuffer
 from rillet.runtime import session_state
+from rillet.runtime.blocking import Blocking
+from rillet.runtime.channels import Channels
 from rillet.runtime.field_expiry import FIELDS_AT_ONCE, expire_fields
 from rillet.runtime.keyspace_events import CLASS, channels_of
+from rillet.runtime.latency import LatencyMonitor
 from rillet.runtime.pause import PAUSE_OFF
+from rillet.runtime.propagation import Propagation
+from rillet.runtime.replication import ReplicationState
+from rillet.runtime.settings import Settings
+from rillet.runtime.statistics import Statistics
 from rillet.structs.integer_text import decimal
 from rillet.types.stream.value import Stream
 
@@ -49,9 +62,62 @@ class Upkeep:
     __slots__ = (
         "databases", "settings", "clock", "propagation", "blocking", "statistics", "_notify_events",
         "on_keyspace_event", "active_expire", "allow_access_expired", "replication", "channels", "conditions",
-        "_idmp_expired", "_paused", "_refusal", "defrag", "expiry", "access", "lazyfree", "eviction", "modules",
-        "keeps_expired", "importing", "_sees_expired", "_writes", "latency", "monitored_ns", "applying", "writing",
+        "_buffer", "_idmp_expired", "_paused", "_refusal", "defrag", "expiry", "access", "lazyfree", "eviction",
+        "modules", "keeps_expired", "importing", "_sees_expired", "_writes", "latency", "monitored_ns",
+        "applying", "writing",
     )  # fmt: skip
+
+    def __init__(self, settings: Settings, clock: Clock) -> None:
+        self.conditions = 0
+        self.settings = settings
+        self.clock = clock
+        self.statistics = Statistics()
+        self.latency = LatencyMonitor(self.settings, self.clock)
+        # Nanoseconds from which the latency monitor records an event; 2**62 while it is off.
+        self.monitored_ns = 2**62
+        self.propagation = Propagation(self.settings, self.clock)
+        self.blocking = Blocking(self.clock, self.statistics, self.propagation)
+        self.databases = [Database(index, self.clock) for index in range(self.settings.databases)]
+        self.access = AccessClock(self.clock)
+        self.lazyfree = LazyFree(self.clock)
+        self._buffer = RestBuffer()
+        for database in self.databases:
+            database.access = self.access
+            database.buffer = self._buffer
+            database.lazy = self.lazyfree
+            database.on_expired = self._expired
+            database.on_ready = self.blocking.database_ready
+            database.may_expire = self._may_expire
+            database.may_delete = self._may_delete
+        self.eviction = Eviction(self.databases, self.clock, self.access, self._evicted, self._trimmed)
+        for database in self.databases:
+            database.limit_growth(self.eviction)
+        # While a command runs that must not delete expired keys, though they are missing for it.
+        self.keeps_expired = False
+        # Valkey's import-mode; and while a command runs in it, whether its client sees expired keys, and whether it
+        # writes.
+        self.importing = False
+        self._sees_expired = False
+        self._writes = False
+        self.defrag = ActiveDefrag(self.databases, self.settings, self.clock, self._changes)
+        self.channels = Channels()
+        self._refusal: str | None = None
+        # The loaded modules (rillet.modules.manager.Modules), or None before the first one is loaded.
+        self.modules: Any = None
+        self._notify_events = False
+        self.on_keyspace_event: Callable[[Database, bytes, bytes, bytes], None] | None = None
+        # While the engine follows a master. `applying`: a command of the master runs, for which no key has expired.
+        # `writing`: a client's command writes to a writable replica.
+        self.applying = False
+        self.writing = False
+        self._paused = PAUSE_OFF
+        self.active_expire = True
+        # Commands see expired keys and fields, which stay (DEBUG SET-ALLOW-ACCESS-EXPIRED).
+        self.allow_access_expired = False
+        self.replication = ReplicationState()
+        self._idmp_expired = 0
+        self.expiry = ExpireCycle(self._expired_batch)
+        self.expiry.fields = self._expire_fields
 
     # -- conditions (runtime/session_state.py) -------------------------------------------------------
 
@@ -199,7 +265,7 @@ class Upkeep:
 
     def _expire_fields(self, database: Database, key: bytes, now: int) -> None:
         """Remove some expired fields of a hash, for the expiry cycle."""
-        expire_fields(self, database, key, now, FIELDS_AT_ONCE, True)
+        expire_fields(self, database, key, now, FIELDS_AT_ONCE, True)  # type: ignore[arg-type]
 
     def _may_expire(self) -> bool:
         return (not self.loading and not self.applying and not self.allow_access_expired
@@ -287,7 +353,7 @@ class Upkeep:
             for key in [key for key, when in database.expiries() if when < now]:
                 database.expire_if_needed(key)
             while due := database.subexpires.due(now, 1):
-                expire_fields(self, database, due[0], now, sys.maxsize, True)
+                expire_fields(self, database, due[0], now, sys.maxsize, True)  # type: ignore[arg-type]
         if self.blocking.ready:
             self.blocking.serve_ready()
 

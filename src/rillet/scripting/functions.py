@@ -20,7 +20,7 @@ A load must end within LOAD_TIMEOUT_MS, except for one from the log, a file or a
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rillet.errors import CommandError, Corrupt
 from rillet.keyspace.lazyfree import THRESHOLD
@@ -33,6 +33,9 @@ from rillet.structs.crc64 import crc64
 from rillet.types.compat import NEWEST
 from rillet.types.rdb.primitives import RdbReader, RdbWriter
 from rillet.types.rdb.value import seal_is_valid
+
+if TYPE_CHECKING:
+    from rillet.runtime.engine import Engine
 
 LOAD_TIMEOUT_MS = 500
 ENGINE = b"LUA"
@@ -101,7 +104,7 @@ class Libraries:
 class Functions:
     """The function libraries of an engine, and the interpreter that runs them."""
 
-    def __init__(self, engine: Any, calls: ScriptCalls) -> None:
+    def __init__(self, engine: Engine, calls: ScriptCalls) -> None:
         self.engine = engine
         self.calls = calls
         self.current = Libraries()
@@ -475,23 +478,23 @@ def preview_code(reader: RdbReader) -> bytes:
     return b"#!%b name=%b\n%b" % (engine, name, reader.string())
 
 
-def kept_codes(engine: Any) -> list[bytes]:
+def kept_codes(engine: Engine) -> list[bytes]:
     """Return the codes of the records that an RDB file left and that no command needed yet."""
     preserved = engine.preserved
     return [] if preserved is None else [RdbReader(raw, 1, len(raw)).string() for raw in preserved.functions]
 
 
-def library_codes(engine: Any) -> list[bytes]:
+def library_codes(engine: Engine) -> list[bytes]:
     """Return the codes of all libraries, loaded or kept, for a file. A kept one replaces a loaded one of its name."""
     return list(_codes_by_name(engine).values())
 
 
-def library_names(engine: Any) -> list[bytes]:
+def library_names(engine: Engine) -> list[bytes]:
     """Return the names of all libraries, loaded or kept."""
     return list(_codes_by_name(engine))
 
 
-def _codes_by_name(engine: Any) -> dict[bytes, bytes]:
+def _codes_by_name(engine: Engine) -> dict[bytes, bytes]:
     scripts = engine.scripts
     codes = {} if scripts is None else {name: one.code for name, one in scripts.functions.current.libraries.items()}
     for code in kept_codes(engine):
@@ -524,7 +527,7 @@ def library_record(code: bytes, compressed: bool = False) -> bytes:
     return bytes(out.out)
 
 
-def forget_libraries(engine: Any) -> None:
+def forget_libraries(engine: Engine) -> None:
     """Delete all libraries of an engine, before its files are loaded again."""
     if engine.scripts is not None:
         engine.scripts.functions.clear()

@@ -6,7 +6,10 @@ read the time from `Engine.clock` and `Database.clock`. Durations (ticks) contin
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rillet.runtime.engine import Engine
 
 try:
     import cython
@@ -71,7 +74,7 @@ class ScriptClock(Clock):
         self.inner.sleep(seconds)
 
 
-def install(engine: Any) -> ScriptClock:
+def install(engine: Engine) -> ScriptClock:
     """Let an engine and its databases read the time from a ScriptClock; return it."""
     clock = ScriptClock(engine.clock)
     engine.clock = clock

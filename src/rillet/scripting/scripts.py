@@ -13,7 +13,7 @@ is created again, and the scripts are compiled again when they run.
 from __future__ import annotations
 
 from hashlib import sha1
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rillet.errors import CommandError, Misconf, NoReplicas, OutOfMemory, ReadOnly
 from rillet.runtime.admission import FEW_REPLICAS, READ_ONLY
@@ -24,6 +24,10 @@ from rillet.scripting import flags as flag
 from rillet.scripting.calls import CachedScript, ScriptCalls
 from rillet.scripting.functions import Functions
 from rillet.scripting.interpreter import Interpreter
+
+if TYPE_CHECKING:
+    from rillet.runtime.command_engine import CommandEngine
+    from rillet.runtime.engine import Engine
 
 MOST_EVAL_SCRIPTS = 500
 """The scripts of EVAL that 7.4 and newer keep (eval.c: LRU_LIST_LENGTH)."""
@@ -39,7 +43,7 @@ UNKILLABLE = (
 class Scripts:
     """The scripts of an engine, and the interpreter that runs them."""
 
-    def __init__(self, engine: Any) -> None:
+    def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.calls = ScriptCalls(engine)
         self.functions = Functions(engine, self.calls)
@@ -185,10 +189,10 @@ class Scripts:
             raise OutOfMemory()
 
 
-def scripts_of(engine: Any) -> Scripts:
+def scripts_of(engine: CommandEngine) -> Scripts:
     """Return the scripts of an engine; the first call creates them."""
     if engine.scripts is None:
-        engine.scripts = Scripts(engine)
+        engine.scripts = Scripts(engine)  # type: ignore[arg-type]
     scripts: Scripts = engine.scripts
     return scripts
 

@@ -18,6 +18,7 @@ from rillet.runtime.engine import Engine
 from rillet.server.log_lines import NOTICE, WARNING, say
 
 if TYPE_CHECKING:
+    from rillet.runtime.command_engine import CommandEngine
     from rillet.server.redis_conf import UserLine
 
 
@@ -67,7 +68,7 @@ def _shown(raw: bytes) -> str:
 # -- the file ----------------------------------------------------------------------------------------
 
 
-def path_of(engine: Engine) -> Path:
+def path_of(engine: CommandEngine) -> Path:
     """Return the path of the ACL file; it is relative to the setting `dir`."""
     return Path(engine.settings.dir) / str(engine.settings.aclfile)
 

@@ -11,9 +11,12 @@ others remain, so CLIENT UNPAUSE does not run writes that a failover holds back.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rillet.runtime.pause import PAUSE_ALL, PAUSE_OFF, PAUSE_WRITES
+
+if TYPE_CHECKING:
+    from rillet.runtime.engine import Engine
 
 FOREVER_MS = 1 << 62
 BY_CLIENT, FOR_FAILOVER, FOR_SHUTDOWN = "client_pause", "failover_in_progress", "shutdown_in_progress"
@@ -22,7 +25,7 @@ BY_CLIENT, FOR_FAILOVER, FOR_SHUTDOWN = "client_pause", "failover_in_progress", 
 class Pauses:
     """The pauses of one engine; times in ms of Clock.uptime_ms."""
 
-    def __init__(self, engine: Any) -> None:
+    def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._reasons: dict[str, tuple[int, int]] = {}
 

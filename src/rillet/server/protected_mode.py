@@ -6,9 +6,12 @@ A new client from another host gets an error and is disconnected; a client of a 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rillet.types.compat import Compat
+
+if TYPE_CHECKING:
+    from rillet.runtime.engine import Engine
 
 _DENIED = (
     "-DENIED {name} protected mode because protected mode is enabled and no password is set for the default user. "
@@ -39,7 +42,7 @@ def is_local(host: str, compat: Compat) -> bool:
     return host in ("127.0.0.1", "::1") or (host.startswith("127.") and compat.knows(72))
 
 
-def default_user_is_open(engine: Any) -> bool:
+def default_user_is_open(engine: Engine) -> bool:
     """Return whether the user `default` needs no password."""
     return bool(engine.acl.default.no_password)
 

@@ -13,7 +13,7 @@ One process applies a batch, in the order of the stream: a command may combine a
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from rillet.commands.stream.idmp import track
 from rillet.errors import Corrupt, RilletError
@@ -24,6 +24,9 @@ from rillet.store.dumped_values import store_without_expiry
 from rillet.store.touched_keys import TouchedKeys
 from rillet.types.rdb import value as rdb
 from rillet.types.stream.value import Stream
+
+if TYPE_CHECKING:
+    from rillet.runtime.engine import Engine
 
 _AT_ONCE = 256  # commands that are applied together
 
@@ -55,7 +58,7 @@ class BatchEngine:
         self._now = 1
         self.refused: list[str] = []
         self._store = store_without_expiry(compat, databases, self._clock)
-        self._engine: Any = self._store.transport.engine  # type: ignore[attr-defined]
+        self._engine: Engine = self._store.transport.engine  # type: ignore[attr-defined]
         session = self._engine.session(trusted=True)
         session.enter("follow")
         self._applier = Applier(session, 0, self.refused.append)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rillet.errors import CommandError, Corrupt, RilletError
 from rillet.keyspace.clock import ManualClock
@@ -20,6 +20,9 @@ from rillet.store.rdb_parts import SnapshotKey
 from rillet.store.store_settings import MEMORY, settings_of
 from rillet.types.compat import COMPATS
 from rillet.types.rdb import value as rdb
+
+if TYPE_CHECKING:
+    from rillet.runtime.engine import Engine
 
 _MOST = 100  # elements in a command
 _PAGE = 1000
@@ -42,7 +45,7 @@ class Values:
 
     def __init__(self, version: int) -> None:
         self.store = store_without_expiry(compat_of(version))
-        self._engine: Any = self.store.transport.engine  # type: ignore[attr-defined]
+        self._engine: Engine = self.store.transport.engine  # type: ignore[attr-defined]
 
     def __enter__(self) -> Values:
         return self

@@ -99,7 +99,7 @@ class Owner:
         )  # fmt: skip
         self.log = self.aof.log
         self.rewriting = self.aof.rewriting
-        self.snapshots = StoreSnapshots(self.engine, directory.path, self.log, self.rewriting, gate)
+        self.snapshots: StoreSnapshots = StoreSnapshots(self.engine, directory.path, self.log, self.rewriting, gate)
         self.recovery = recover(directory.path, directory.killed, self.aof, progress, directory.snapshot)
         self._server: Server
         self._loop: asyncio.AbstractEventLoop

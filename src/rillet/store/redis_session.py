@@ -18,7 +18,7 @@ with the ID 0. A request begins when all replies to the one before it were hande
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rillet.errors import Misconf, NestedCall
 from rillet.protocol.command_parser import CommandParser
@@ -27,6 +27,9 @@ from rillet.runtime.session_state import UNAUTHENTICATED
 from rillet.store.transports.in_process import NESTED, InProcessTransport
 from rillet.store.transports.undelivered import executed_of, may_take
 from rillet.store.transports.wakeners import Wakener
+
+if TYPE_CHECKING:
+    from rillet.runtime.engine import Engine
 
 _REPLY_LIMIT = 1 << 62
 
@@ -49,7 +52,7 @@ class _CallbackWakener(Wakener):
 
     __slots__ = ("_on_wake",)
 
-    def __init__(self, engine: Any, on_wake: Callable[[], None]) -> None:
+    def __init__(self, engine: Engine, on_wake: Callable[[], None]) -> None:
         super().__init__(engine)
         self._on_wake = on_wake
 

@@ -5,9 +5,9 @@
     at             at[0]         at[1]      at[2]      at[3]      at[4]
     size               4             1          1          1          5
 
-Spans are taken from a list of bytes (`take`) or refer directly to received bytes (`CommandParser.scan`). The caller that
-fills the spans keeps the underlying bytes alive, so spans are valid only during the call for which they were filled.
-In interpreted mode, `at` holds the arguments themselves.
+Spans are taken from a list of bytes (`take`) or refer directly to received bytes (`CommandParser.scan`). The caller
+that fills the spans keeps the underlying bytes alive, so spans are valid only during the call for which they were
+filled. In interpreted mode, `at` holds the arguments themselves.
 
 A command is logged as its arguments are when it ends. A command whose effect must be logged in another form, such as an
 XADD with its generated ID, replaces single arguments (`put`), or passes whole commands to `Session.propagate`.
@@ -42,8 +42,10 @@ class ArgumentSpans:
     received bytes, in RESP. replaced, last_replaced: the first and the last position that `put` replaced, or -1.
     """
 
-    __slots__ = ("at", "count", "last_replaced", "received", "replaced", "room", "size", "source", "_kept", "_original", "_places",
-                 "_sizes")  # fmt: skip
+    __slots__ = (
+        "at", "count", "last_replaced", "received", "replaced", "room", "size", "source", "_kept", "_original",
+        "_places", "_sizes",
+    )  # fmt: skip
     at: Any
     size: Any
     room: cython.Py_ssize_t

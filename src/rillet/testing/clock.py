@@ -20,13 +20,16 @@ from __future__ import annotations
 import time
 import weakref
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rillet.keyspace.clock import ManualClock
 from rillet.store.backend import MemoryBackend
 from rillet.store.store import Store
 from rillet.store.store_settings import MEMORY, settings_of
 from rillet.store.transports.in_process import InProcessTransport
+
+if TYPE_CHECKING:
+    from rillet.runtime.engine import Engine
 
 _US = timedelta(microseconds=1)
 
@@ -83,12 +86,12 @@ class StoreClock:
         return f"StoreClock({self.time()})"
 
 
-def expire_keys(engine: Any) -> None:
+def expire_keys(engine: Engine) -> None:
     """Delete the expired keys of every database. The caller must hold the engine's lock."""
     engine.expire_all()
 
 
-def end_timeouts(engine: Any) -> None:
+def end_timeouts(engine: Engine) -> None:
     """End the blocking commands whose deadline has come, oldest deadline first. The caller must hold the lock."""
     engine.mstime = engine.clock.now_ms()
     waiting = [session for session in engine.sessions.values() if session.blocked is not None]

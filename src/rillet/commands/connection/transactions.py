@@ -1,12 +1,11 @@
 """MULTI, EXEC and WATCH (Redis: multi.c).
 
-After MULTI, the engine queues commands (runtime/command_queue.py). EXEC runs them as a pipeline; their changes are logged between MULTI and EXEC. WATCH adds the session's watcher to keys. A change of a watched key marks the
-watcher as dirty; EXEC then replies null and runs nothing.
+After MULTI, the engine queues commands (runtime/command_queue.py). EXEC runs them as it runs a pipeline; their changes
+are logged between MULTI and EXEC. WATCH adds the session's watcher to keys. A change of a watched key marks the watcher
+as dirty; EXEC then replies null and runs nothing.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 from rillet.commands.connection import command
 from rillet.errors import CommandError, ExecAbort

@@ -54,7 +54,7 @@ def _eval(session: Session, argv: list[bytes], read_only: bool) -> None:
 @cython.cfunc
 @cython.exceptval(-1, check=False)
 def _evalsha(session: Session, argv: list[bytes], read_only: cython.bint) -> cython.bint:
-    engine: Engine = session.engine
+    engine: Engine = session.engine  # type: ignore[assignment]
     scripts: Any = engine.scripts
     if scripts is not None:
         calls: ScriptCalls = scripts.calls

@@ -7,13 +7,16 @@ settings if the host rejects one (`Host.setting_changed`).
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rillet.commands.arguments import text
 from rillet.commands.server import command
 from rillet.errors import CommandError, Loading
 from rillet.runtime.session import Session
 from rillet.runtime.settings import SettingError, SettingType
+
+if TYPE_CHECKING:
+    from rillet.runtime.command_engine import CommandEngine
 
 _FLAGS = "admin noscript loading stale"
 _NOT_WHILE_LOADING = ("appendonly", "dir", "repl-diskless-load")  # Redis: DENY_LOADING_CONFIG
@@ -48,7 +51,7 @@ def allows(session: Session, choice: str) -> bool:
     return choice == "yes" or (choice == "local" and (not peer or _LOCAL.fullmatch(peer) is not None))
 
 
-def _is_loading(engine: Any) -> bool:
+def _is_loading(engine: CommandEngine) -> bool:
     """Return whether data is loaded, also beside the data that commands read (async_loading)."""
     return bool(engine.loading or getattr(engine.replication.link, "asynchronous", False))
 
@@ -90,7 +93,7 @@ def config_set(session: Session, argv: list[bytes]) -> None:
     session.out.ok()
 
 
-def _take(engine: Any, chosen: list[SettingType], values: list[Any]) -> None:
+def _take(engine: CommandEngine, chosen: list[SettingType], values: list[Any]) -> None:
     """Set all values and apply them in the host; restore all values if the host rejects one."""
     settings = engine.settings
     before = [getattr(settings, parameter.attribute) for parameter in chosen]
@@ -116,7 +119,7 @@ def _take(engine: Any, chosen: list[SettingType], values: list[Any]) -> None:
     engine.take_settings()
 
 
-def _apply(engine: Any, parameter: SettingType, value: Any) -> None:
+def _apply(engine: CommandEngine, parameter: SettingType, value: Any) -> None:
     """Apply the new value of a setting in the host, or in the module that declares it; SettingError."""
     if parameter.name.lower() in engine.settings.module_parameters:
         engine.modules.accept_setting(parameter, value)
@@ -124,7 +127,9 @@ def _apply(engine: Any, parameter: SettingType, value: Any) -> None:
         engine.host.setting_changed(parameter.alias or parameter.name)
 
 
-def _restore(engine: Any, chosen: list[SettingType], before: list[Any], applied: list[tuple[SettingType, Any]]) -> None:
+def _restore(
+    engine: CommandEngine, chosen: list[SettingType], before: list[Any], applied: list[tuple[SettingType, Any]]
+) -> None:
     """Restore the values of all settings, and apply again those that were applied."""
     for parameter, value in zip(chosen, before, strict=True):
         setattr(engine.settings, parameter.attribute, value)

@@ -7,7 +7,7 @@ sections (`Host.info_sections`). The order of the sections is Redis's, whatever 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rillet.commands.arguments import text
 from rillet.commands.server import command
@@ -18,18 +18,21 @@ from rillet.runtime.session import Session
 from rillet.runtime.statistics import CommandCounters
 from rillet.types.compat import NEVER, Compat
 
+if TYPE_CHECKING:
+    from rillet.runtime.command_engine import CommandEngine
+
 Facts = Mapping[str, Any]
 Section = Callable[[Any], Facts]
 _UNSAFE = str.maketrans("#:\n\r", "____")
 
 
-def _errorstats(engine: Any) -> Facts:
+def _errorstats(engine: CommandEngine) -> Facts:
     # A script can create a word with bytes that would end the line or the field (getSafeInfoString).
     words = sorted(engine.statistics.errors.items())
     return {f"errorstat_{word.translate(_UNSAFE)}": f"count={count}" for word, count in words}
 
 
-def _commandstats(engine: Any) -> Facts:
+def _commandstats(engine: CommandEngine) -> Facts:
     counters = ((entry, engine.statistics.of(entry)) for entry in all_commands(engine))
     newest = engine.settings.compat.knows(88)
     return {
@@ -49,7 +52,7 @@ def _slow_calls(one: CommandCounters) -> str:
             f"slowlog_time_ms_max={one.slowest_us / 1000:.2f}")  # fmt: skip
 
 
-def _latencystats(engine: Any) -> Facts:
+def _latencystats(engine: CommandEngine) -> Facts:
     """Return the percentiles of each command's times in microseconds, unless `latency-tracking` is off."""
     settings = engine.settings
     if not settings.latency_tracking:
@@ -63,7 +66,7 @@ def _latencystats(engine: Any) -> Facts:
     }  # fmt: skip
 
 
-def known_commands(engine: Any) -> list[Command]:
+def known_commands(engine: CommandEngine) -> list[Command]:
     """Return the commands that the engine has, also those of modules, sorted by name, without subcommands."""
     known = TABLE.known(engine.settings.compat)
     if engine.modules is not None and engine.modules.commands:
@@ -71,7 +74,7 @@ def known_commands(engine: Any) -> list[Command]:
     return known
 
 
-def find_command(engine: Any, name: bytes) -> Command | None:
+def find_command(engine: CommandEngine, name: bytes) -> Command | None:
     """Return the command of that name in any case ("XADD", "xgroup|create"), also one of a module, or None."""
     found = TABLE.find(name, engine.settings.compat)
     if found is None and engine.modules is not None:
@@ -82,7 +85,7 @@ def find_command(engine: Any, name: bytes) -> Command | None:
     return found
 
 
-def find_subcommand(engine: Any, line: list[bytes]) -> Command | None:
+def find_subcommand(engine: CommandEngine, line: list[bytes]) -> Command | None:
     """Return the command or subcommand that a line calls, None for an unknown one (server.c: lookupCommand)."""
     entry = find_command(engine, line[0].partition(b"|")[0]) if b"|" not in line[0] else None
     if entry is None or entry.subcommands is None or len(line) == 1:
@@ -91,7 +94,7 @@ def find_subcommand(engine: Any, line: list[bytes]) -> Command | None:
     return found if found is not None and found.known_to(engine.settings.compat) else None
 
 
-def all_commands(engine: Any = None) -> Iterable[Command]:
+def all_commands(engine: CommandEngine | None = None) -> Iterable[Command]:
     """Yield all commands and subcommands, with an engine also those of its modules."""
     modules = None if engine is None else engine.modules
     for entry in (*TABLE, *(() if modules is None else modules.commands.values())):
@@ -131,7 +134,7 @@ _NOT_DEFAULT = frozenset(("commandstats", "latencystats", "keysizes", "cluster_i
 _OWN_NAME_ONLY = frozenset(("debug",))
 
 
-def _chosen(engine: Any, wanted: list[str], of_host: Iterable[str]) -> list[str]:
+def _chosen(engine: CommandEngine, wanted: list[str], of_host: Iterable[str]) -> list[str]:
     """Return the names of the sections to show, in Redis's order, then those of the host."""
     compat = engine.settings.compat
     known = [section.name for section in _SECTIONS if section.known_to(compat)]
@@ -147,7 +150,7 @@ def _chosen(engine: Any, wanted: list[str], of_host: Iterable[str]) -> list[str]
     return [name for name in (*known, *own) if name in asked]
 
 
-def info_text(engine: Any, wanted: list[str]) -> bytes:
+def info_text(engine: CommandEngine, wanted: list[str]) -> bytes:
     """Return the text of INFO for the wanted sections, by default those of "default"."""
     host: Mapping[str, Callable[[], Facts]] = engine.host.info_sections()
     parts = []

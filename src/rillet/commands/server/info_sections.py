@@ -13,7 +13,7 @@ import select
 import sys
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rillet.commands.server.replica import replica_facts
 from rillet.runtime.admission import FEW_REPLICAS, READ_ONLY
@@ -22,6 +22,9 @@ from rillet.runtime.pause import PAUSE_WRITES
 from rillet.runtime.session_state import MASTER, REPLICA, SUBSCRIBED, TRUSTED
 from rillet.structs.crc64 import crc64
 from rillet.types.compat import Compat
+
+if TYPE_CHECKING:
+    from rillet.runtime.command_engine import CommandEngine
 
 try:
     import resource
@@ -66,7 +69,7 @@ def _supervisor(settings: Any) -> str:
     return ("systemd" if "NOTIFY_SOCKET" in os.environ else "no") if chosen == "auto" else chosen
 
 
-def server(engine: Any) -> Facts:
+def server(engine: CommandEngine) -> Facts:
     """Return INFO server."""
     build, settings, compat = _build(), engine.settings, engine.settings.compat
     now_us = engine.clock.now_us()
@@ -95,7 +98,7 @@ def server(engine: Any) -> Facts:
 # -- clients ----------------------------------------------------------------------------------------
 
 
-def clients(engine: Any) -> Facts:
+def clients(engine: CommandEngine) -> Facts:
     """Return INFO clients."""
     sessions = [session for session in engine.sessions.values()
                 if not session.state & (TRUSTED | REPLICA) or session.state & MASTER]
@@ -136,7 +139,7 @@ def _waited_for(sessions: list[Any]) -> dict[str, int]:
     return {"total_blocking_keys": len(keys), "total_blocking_keys_on_nokey": len(on_nokey)}
 
 
-def _pause(engine: Any) -> dict[str, Any]:
+def _pause(engine: CommandEngine) -> dict[str, Any]:
     """Return Valkey's fields about CLIENT PAUSE."""
     if not engine.paused:
         return {"paused_reason": "none", "paused_actions": "none", "paused_timeout_milliseconds": 0}
@@ -145,13 +148,13 @@ def _pause(engine: Any) -> dict[str, Any]:
             "paused_timeout_milliseconds": left}  # fmt: skip
 
 
-def memory(engine: Any) -> Facts:
+def memory(engine: CommandEngine) -> Facts:
     """Return INFO memory."""
     facts: Facts = engine.memory.info()
     return facts
 
 
-def persistence(engine: Any) -> Facts:
+def persistence(engine: CommandEngine) -> Facts:
     """Return INFO persistence; a host with files and child processes overrides the values."""
     compat = engine.settings.compat
     saves = {"rdb_saves": 0, **({"rdb_saves_consecutive_failures": 0} if compat.knows(84) else {})}
@@ -175,7 +178,7 @@ def persistence(engine: Any) -> Facts:
     }  # fmt: skip
 
 
-def threads(engine: Any) -> Facts:
+def threads(engine: CommandEngine) -> Facts:
     """Return INFO threads (Redis 8.0): one thread reads, writes and runs the commands."""
     facts = {**engine.host.info_sections().get("stats", dict)()}
     reads, writes = facts.get("total_reads_processed", 0), facts.get("total_writes_processed", 0)
@@ -185,7 +188,7 @@ def threads(engine: Any) -> Facts:
 # -- stats ------------------------------------------------------------------------------------------
 
 
-def stats(engine: Any) -> Facts:
+def stats(engine: CommandEngine) -> Facts:
     """Return INFO stats."""
     compat, counted = engine.settings.compat, engine.statistics
     return {
@@ -218,7 +221,7 @@ def stats(engine: Any) -> Facts:
     }  # fmt: skip
 
 
-def _expired(engine: Any) -> Facts:
+def _expired(engine: CommandEngine) -> Facts:
     compat, counted = engine.settings.compat, engine.statistics
     fields: dict[str, Any] = {"expired_fields": counted.expired_fields} if compat.valkey else {}
     if compat.knows(74):
@@ -236,7 +239,7 @@ def _expired(engine: Any) -> Facts:
     }  # fmt: skip
 
 
-def _evicted(engine: Any) -> Facts:
+def _evicted(engine: CommandEngine) -> Facts:
     current, total = engine.eviction.exceeded_times()
     evicted_scripts = 0 if engine.scripts is None else engine.scripts.evicted
     return {
@@ -257,7 +260,7 @@ def _thread_fields(compat: Compat) -> dict[str, int]:
     return {f"io_threaded_{name}": 0 for name in names}
 
 
-def _turns(engine: Any) -> Facts:
+def _turns(engine: CommandEngine) -> Facts:
     """Return the fields about the event loop: a turn runs what one client has sent."""
     compat, counted = engine.settings.compat, engine.statistics
     if not _both_since(compat, 72):
@@ -279,7 +282,7 @@ def _turns(engine: Any) -> Facts:
     return fields
 
 
-def _denials(engine: Any) -> dict[str, int]:
+def _denials(engine: CommandEngine) -> dict[str, int]:
     """Return the counters of what ACL has denied."""
     compat, denials = engine.settings.compat, engine.acl.log.denials
     names = {b"auth": "auth", b"command": "cmd", b"key": "key", b"channel": "channel"}
@@ -295,14 +298,14 @@ def _denials(engine: Any) -> dict[str, int]:
 # -- the others -------------------------------------------------------------------------------------
 
 
-def replication(engine: Any) -> Facts:
+def replication(engine: CommandEngine) -> Facts:
     """Return INFO replication: the role, the replicas, and the stream."""
     follows = engine.replication.master is not None
     return {"role": "slave" if follows else "master", **(replica_facts(engine) if follows else {}),
             **_replicas(engine), **_history(engine)}  # fmt: skip
 
 
-def _replicas(engine: Any) -> Facts:
+def _replicas(engine: CommandEngine) -> Facts:
     """Return the fields about attached replicas."""
     settings, stream = engine.settings, engine.replication.stream
     compat = settings.compat
@@ -316,7 +319,7 @@ def _replicas(engine: Any) -> Facts:
     return facts
 
 
-def _history(engine: Any) -> Facts:
+def _history(engine: CommandEngine) -> Facts:
     """Return the fields about the history, the offset and the backlog."""
     state, settings = engine.replication, engine.settings
     offset, backlog = state.position(), None if state.stream is None else state.stream.backlog
@@ -330,7 +333,7 @@ def _history(engine: Any) -> Facts:
     }  # fmt: skip
 
 
-def cpu(engine: Any) -> Facts:
+def cpu(engine: CommandEngine) -> Facts:
     """Return INFO CPU: the process, its children, and this thread."""
     times = os.times()
     fields = {
@@ -345,7 +348,7 @@ def cpu(engine: Any) -> Facts:
     return {name: f"{seconds:.6f}" for name, seconds in fields.items()}
 
 
-def hotkeys(engine: Any) -> Facts:
+def hotkeys(engine: CommandEngine) -> Facts:
     """Return INFO hotkeys (Redis 8.6): empty without a session of HOTKEYS."""
     if engine.hotkeys is None:
         return {}
@@ -353,12 +356,12 @@ def hotkeys(engine: Any) -> Facts:
             "hotkeys-used-memory": engine.hotkeys.used_memory()}  # fmt: skip
 
 
-def cluster(_engine: Any) -> Facts:
+def cluster(_engine: CommandEngine) -> Facts:
     """Return INFO cluster."""
     return {"cluster_enabled": 0}
 
 
-def keyspace(engine: Any) -> Facts:
+def keyspace(engine: CommandEngine) -> Facts:
     """Return INFO keyspace: the databases that contain keys."""
     compat = engine.settings.compat
     name = ",keys_with_volatile_items=" if compat.valkey else ",subexpiry=" if compat.knows(74) else ""
@@ -370,7 +373,7 @@ def keyspace(engine: Any) -> Facts:
     }  # fmt: skip
 
 
-def debug(engine: Any) -> Facts:
+def debug(engine: CommandEngine) -> Facts:
     """Return INFO debug (Redis 7.2), which only its own name selects."""
     counted = engine.statistics
     fields = {
@@ -383,7 +386,7 @@ def debug(engine: Any) -> Facts:
     return fields
 
 
-def scripting_engines(engine: Any) -> Facts:
+def scripting_engines(engine: CommandEngine) -> Facts:
     """Return INFO scripting engines: Valkey loads interpreters as modules; rillet's Lua is built in."""
     of_scripts = script_figures(engine)
     used, overhead = of_scripts["used_memory_vm_total"], of_scripts["used_memory_functions"]
@@ -393,12 +396,12 @@ def scripting_engines(engine: Any) -> Facts:
     }  # fmt: skip
 
 
-def empty(_engine: Any) -> Facts:
+def empty(_engine: CommandEngine) -> Facts:
     """Return a section without fields."""
     return {}
 
 
-def tls(_engine: Any) -> Facts:
+def tls(_engine: CommandEngine) -> Facts:
     """Return Valkey's INFO TLS without certificates; a server with TLS overrides the fields."""
     kinds = ("server", "client", "ca")
     return {name: value for kind in kinds for name, value in (

@@ -7,7 +7,7 @@ Client libraries read COMMAND once: for the positions of keys, and to find the c
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rillet.commands.arguments import arity_error, syntax_error
 from rillet.commands.first_key_pop import KeysAfterNumber
@@ -30,6 +30,9 @@ from rillet.runtime.registry import Command
 from rillet.runtime.session import Session
 from rillet.structs.glob import matches
 from rillet.types.compat import Compat
+
+if TYPE_CHECKING:
+    from rillet.runtime.command_engine import CommandEngine
 
 _FLAG_ORDER = (
     "write", "readonly", "denyoom", "module", "admin", "pubsub", "noscript", "blocking", "loading", "stale",
@@ -255,7 +258,7 @@ def command_docs(session: Session, argv: list[bytes]) -> None:
 # -- COMMAND GETKEYS --------------------------------------------------------------------------------
 
 
-def _find_keys(engine: Any, argv: list[bytes]) -> tuple[Command, list[int]]:
+def _find_keys(engine: CommandEngine, argv: list[bytes]) -> tuple[Command, list[int]]:
     """Return the command in argv[2:] and the positions of its keys in argv (getKeysSubcommandImpl)."""
     line, compat = argv[2:], engine.settings.compat
     if len(line) < 2 and not compat.knows(72):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rillet.types.array import Array
 from rillet.types.hash import Hash
@@ -19,6 +19,9 @@ from rillet.types.list import List
 from rillet.types.set import Set
 from rillet.types.string import String
 from rillet.types.zset import Zset
+
+if TYPE_CHECKING:
+    from rillet.runtime.command_engine import CommandEngine
 
 _FIELDS: dict[type, str] = {
     String: "distrib_strings_sizes", List: "distrib_lists_items", Set: "distrib_sets_items",
@@ -41,7 +44,7 @@ def bin_label(number: int) -> str:
     return f"{1 << power % 10}{_UNITS[power // 10].strip()}"
 
 
-def key_sizes(engine: Any) -> dict[str, str]:
+def key_sizes(engine: CommandEngine) -> dict[str, str]:
     """Return the fields of the section. O(keys)"""
     found: dict[str, str] = {}
     for database in engine.databases:

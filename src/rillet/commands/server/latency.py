@@ -7,7 +7,7 @@ the same events as in Redis, in rillet's words.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rillet.commands.arguments import text
 from rillet.commands.server import command
@@ -16,6 +16,9 @@ from rillet.errors import CommandError
 from rillet.runtime.latency import Event
 from rillet.runtime.registry import Command
 from rillet.runtime.session import Session
+
+if TYPE_CHECKING:
+    from rillet.runtime.command_engine import CommandEngine
 
 _FLAGS = "admin noscript loading stale"
 _COLUMNS = 80
@@ -87,7 +90,7 @@ def latency_histogram(session: Session, argv: list[bytes]) -> None:
             out.integer(calls)
 
 
-def _named(engine: Any, names: Iterable[bytes]) -> Iterator[Command]:
+def _named(engine: CommandEngine, names: Iterable[bytes]) -> Iterator[Command]:
     """Yield the named commands with their subcommands; unknown names are left out."""
     for name in names:
         entry = find_command(engine, name)
@@ -150,7 +153,7 @@ def latency_doctor(session: Session, argv: list[bytes]) -> None:
     session.out.verbatim(_report(session.engine).encode())
 
 
-def _report(engine: Any) -> str:
+def _report(engine: CommandEngine) -> str:
     events, settings = engine.latency.events, engine.settings
     if not events and not settings.latency_monitor_threshold:
         return ("The latency monitor is off. `CONFIG SET latency-monitor-threshold <milliseconds>` records the events "
@@ -176,7 +179,7 @@ def _summary(event: Event, now: int) -> str:
             f"The longest took {event.longest} ms.")  # fmt: skip
 
 
-def _advice(name: str, engine: Any) -> Iterator[str]:
+def _advice(name: str, engine: CommandEngine) -> Iterator[str]:
     """Yield what may help against an event."""
     settings = engine.settings
     threshold_us: int = settings.latency_monitor_threshold * 1000

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rillet.commands.arguments import integer, syntax_error
 from rillet.commands.server import command
 from rillet.keyspace.memory_usage import key_bytes
 from rillet.runtime.memory import human
 from rillet.runtime.session import Session
+
+if TYPE_CHECKING:
+    from rillet.runtime.command_engine import CommandEngine
 
 _FEW = 5 * 1024 * 1024  # bytes below which a diagnosis means nothing (object.c: getMemoryDoctorReport)
 
@@ -64,7 +67,7 @@ def memory_doctor(session: Session, argv: list[bytes]) -> None:
     session.out.verbatim(text.encode() + b"\n")
 
 
-def _findings(engine: Any, figures: dict[str, Any]) -> Iterator[str]:
+def _findings(engine: CommandEngine, figures: dict[str, Any]) -> Iterator[str]:
     """Yield a line for each problem, with its remedy."""
     used, peak, limit = figures["used"], figures["peak"], engine.settings.maxmemory
     idle = figures["resident"] - used

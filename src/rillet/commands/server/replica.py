@@ -5,12 +5,15 @@ The host opens the connection (`Host.follow`); rillet.replication.replica has th
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rillet.commands.arguments import integer, text
 from rillet.commands.server import command
 from rillet.errors import CommandError
 from rillet.runtime.session import Session
+
+if TYPE_CHECKING:
+    from rillet.runtime.command_engine import CommandEngine
 
 _CONNECTED = "connected"
 
@@ -81,11 +84,11 @@ def slaveof(session: Session, argv: list[bytes]) -> None:
     _follow(session, argv)
 
 
-def replica_facts(engine: Any) -> dict[str, Any]:
+def replica_facts(engine: CommandEngine) -> dict[str, Any]:
     """Return the fields of INFO replication that only a replica has (server.c: genRedisInfoString)."""
     state, settings = engine.replication, engine.settings
     compat, link = settings.compat, state.link
-    host, port = state.master
+    host, port = state.master  # type: ignore[misc]
     now = engine.clock.now_ms()
     applier = link.applier
     known = applier is not None or link.resumable

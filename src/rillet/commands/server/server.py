@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rillet.commands.server import command
 from rillet.runtime.session import Session
 
@@ -9,7 +11,8 @@ from rillet.runtime.session import Session
 @command("time", arity=1, flags="loading stale fast", since="2.6.0", complexity="O(1)")
 def time(session: Session, argv: list[bytes]) -> None:
     """Return the time: seconds since the epoch, and microseconds."""
-    clock, scripts = session.engine.clock, session.engine.scripts
+    clock: Any = session.engine.clock
+    scripts = session.engine.scripts
     if scripts is not None and not session.engine.settings.compat.knows(72):
         clock = clock.inner  # since 7.2 the time stands still inside a script
     seconds, microseconds = divmod(clock.now_us(), 1_000_000)

@@ -13,12 +13,15 @@ milliseconds. Rejected: a list of blocked clients in the log, which each fronten
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rillet.commands.arguments import LLONG_MAX, integer, positive, timeout_ms
 from rillet.commands.server import command
 from rillet.errors import CommandError
 from rillet.runtime.session import Session
+
+if TYPE_CHECKING:
+    from rillet.runtime.command_engine import CommandEngine
 
 _NUMLOCAL = "value is out of range, value must between 0 and 1"
 _NO_LOG = "WAITAOF cannot be used when numlocal is set but appendonly is disabled."
@@ -72,7 +75,7 @@ class _WaitingForReplicas:
 
     __slots__ = ("_state", "offset", "replicas")
 
-    def __init__(self, engine: Any, replicas: int) -> None:
+    def __init__(self, engine: CommandEngine, replicas: int) -> None:
         self._state = engine.replication
         self.replicas = replicas
         self.offset: int = self._state.last_change()
@@ -123,7 +126,7 @@ class _WaitingForDisks(_WaitingForReplicas):
 
     __slots__ = ("local", "position")
 
-    def __init__(self, engine: Any, local: int, replicas: int, position: int) -> None:
+    def __init__(self, engine: CommandEngine, local: int, replicas: int, position: int) -> None:
         super().__init__(engine, replicas)
         self.local = local
         self.position = position

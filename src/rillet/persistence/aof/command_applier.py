@@ -60,7 +60,7 @@ class CommandApplier:
     def __init__(self, path: str, session: Session, start: cython.longlong) -> None:
         self.path = path
         self.session = session
-        self.engine = session.engine
+        self.engine = session.engine  # type: ignore[assignment]
         # Client limits do not apply: the engine accepted each logged command before, and a base has whole values.
         self.parser = unlimited_parser()
         self.here = self.good = self.fed = start

@@ -161,7 +161,8 @@ class _FileReplay:
         with self.disk.read_from(self.path) as file:
             size = self.disk.size(self.path)
             if file.read(HEADER).startswith(MAGICS):
-                loaded = load_rdb(self.path, self.session.engine, disk=self.disk, progress=progress)
+                engine: Engine = self.session.engine  # type: ignore[assignment]
+                loaded = load_rdb(self.path, engine, disk=self.disk, progress=progress)
                 start, self.keys = loaded.end, loaded.keys
             file.seek(start)
             self.applier = CommandApplier(str(self.path), self.session, start)

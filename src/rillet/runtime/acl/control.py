@@ -15,7 +15,7 @@ queued or runs, again when EXEC runs it, and, since Redis 7.2, when the command 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rillet.errors import CommandError, NoPerm, WrongPass
 from rillet.runtime.acl.commands import CommandSet, command_set
@@ -24,6 +24,9 @@ from rillet.runtime.acl.log import AUTH, REASONS, TLS_CERTIFICATE, AclLog
 from rillet.runtime.acl.rules import RuleError, UnmatchedParenthesis, c_string, has_blanks, merged
 from rillet.runtime.acl.user import DENIED_COMMAND, DENIED_DATABASE, DENIED_KEY, User, may_keep
 from rillet.runtime.session_state import AUTHENTICATED, IN_MULTI, RESTRICTED, RUNNING, UNAUTHENTICATED
+
+if TYPE_CHECKING:
+    from rillet.runtime.command_engine import CommandEngine
 
 DEFAULT = b"default"
 TOPLEVEL = b"toplevel"
@@ -48,7 +51,7 @@ class AccessControl:
 
     __slots__ = ("_commands", "_engine", "_made_for", "_password", "default", "log", "users")
 
-    def __init__(self, engine: Any) -> None:
+    def __init__(self, engine: CommandEngine) -> None:
         self._engine = engine
         self._commands: CommandSet | None = None
         self._made_for: tuple[Any, ...] = ()

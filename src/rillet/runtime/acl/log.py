@@ -6,10 +6,13 @@ among the ten newest.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rillet.runtime.acl.user import DENIED_CHANNEL, DENIED_COMMAND, DENIED_DATABASE, DENIED_KEY
 from rillet.runtime.client_line import client_line
+
+if TYPE_CHECKING:
+    from rillet.runtime.command_engine import CommandEngine
 
 _SAME_MS = 60_000
 _SEARCHED = 10
@@ -43,7 +46,7 @@ class AclLog:
 
     __slots__ = ("_engine", "_next_id", "denials", "entries")
 
-    def __init__(self, engine: Any) -> None:
+    def __init__(self, engine: CommandEngine) -> None:
         self._engine = engine
         self._next_id = 0
         self.entries: list[LogEntry] = []
