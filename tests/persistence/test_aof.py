@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import rillet
 from rillet.errors import LogCorrupt, NewerFormat
 from rillet.persistence.aof.log import AppendOnlyLog
+from rillet.runtime.registry import TABLE, Command
+from rillet.runtime.session import Session
 from tests.persistence.state import WORK, Opened, content_of
 
 
@@ -300,19 +301,25 @@ def test_a_base_without_an_incremental_file_gets_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("inside", [False, True])
-def test_effects_before_an_exception_are_logged(tmp_path: Path, inside: bool) -> None:
+def test_effects_before_an_exception_are_logged(tmp_path: Path, inside: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """An exception such as KeyboardInterrupt ends a transaction in the middle: memory and log agree."""
+
+    def handler(session: Session, argv: list[bytes]) -> None:
+        raise TypeError
+
+    strange = Command("strange", 1, "write", (0, 0, 0), "generic", "1.0.0", "O(1)", "", "Fail.", handler, None)
+    strange.index = TABLE.by_name[b"incr"].index  # of its counters
+    monkeypatch.setitem(TABLE.by_name, b"strange", strange)
     with Opened(tmp_path) as opened:
         session, engine = opened.session, opened.engine
-        strange: list[Any] = [b"APPEND", b"k", "no bytes"]
         opened("SET", "k", "1")
         if inside:
             opened("MULTI")
             opened("SET", "a", "1")
-            engine.execute(session, strange)
+            opened("STRANGE")
             session.out.take()
         with pytest.raises(TypeError):
-            engine.execute(session, [b"EXEC"] if inside else strange)
+            engine.execute(session, [b"EXEC"] if inside else [b"STRANGE"])
         session.out.take()
         assert opened.log.feed.used > 0 or not inside
         assert opened("SET", "b", "1") == b"OK"

@@ -66,8 +66,11 @@ class CommandFinder(Upkeep):
         """Return the implementation of a command for this engine."""
         known: list[Any] = self._implementations
         if 0 <= entry.index < len(known) and known[entry.index] is not None:
-            return known[entry.index]  # type: ignore[no-any-return]
+            cached: Implementation = known[entry.index]
+            if cached.command is entry:
+                return cached
         found: Implementation = entry.implementation()
+        found.command = entry
         if entry.index >= 0 and not entry.module:
             known += [None] * (entry.index + 1 - len(known))
             known[entry.index] = found

@@ -37,7 +37,8 @@ class Implementation:
     handler: the function of the session and the list of arguments. on_spans: calls may follow one another unmeasured.
     """
 
-    __slots__ = ("handler", "on_spans")
+    __slots__ = ("command", "handler", "on_spans")
+    command: Any  # the declaration (runtime/registry.py)
     handler: Any
     on_spans: cython.bint
 

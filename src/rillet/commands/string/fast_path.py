@@ -131,6 +131,8 @@ class SetFastPath(Implementation):
         if length > _LIMIT:
             return False
         h: cython.uint = hash_bytes(at, size)
+        if db.on_unlinked is not None:
+            return False
         if (expires.used0 or expires.used1) and expires.find_hashed(at, size, h) >= 0:
             return False
         if db.subexpires.count() and db.subexpires.table.find_hashed(at, size, h) >= 0:

@@ -49,7 +49,8 @@ def steady_names() -> set[bytes]:
     if COMPILED_STEPS and not _names:
         commands.load()
         for name, entry in TABLE.by_name.items():
-            compiled = type(entry.handler).__name__ == "cython_function_or_method"
+            code = entry.handler or entry.shortcut.run
+            compiled = type(code).__name__ == "cython_function_or_method"
             if compiled and entry.subcommands is None and name not in CALL_THE_HOST | RUNS_OTHERS:
                 _names.update((name, name.upper()))
     return _names
