@@ -249,7 +249,11 @@ class CommandParser(ReadBuffer):
         count: cython.Py_ssize_t
         length: cython.Py_ssize_t
         index: cython.Py_ssize_t
-        words.begin(True)
+        words.count = 0
+        words.source = None
+        words.received = True
+        if words.replaced >= 0:
+            words.begin(True)
         if pos >= end or pos >= self.scan_stop or buf[pos] != 42 or self.missing > 0 or not self.authenticated:
             return 0
         line = plain_line(buf, pos, end)

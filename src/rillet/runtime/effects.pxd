@@ -28,7 +28,7 @@ cdef class Effects(CommandFinder):
     cdef readonly Py_ssize_t failed_at
     cdef long long ran
     cdef bint _run(self, Session session, Command entry, ArgumentSpans words, CommandParser parser, Py_ssize_t limit) except -1
-    cdef bint _flush(self, Command entry) except -1
+    cdef bint _log(self, Session session, Command entry, ArgumentSpans words) except -1
     cdef bint _begin(self, Session session, Command entry, ArgumentSpans words) except -1
     cdef bint _end(self, Session session, Command entry, ArgumentSpans words, bint outermost) except -1
     cdef bint _remember(self, Session current, Session session, Command entry, list[bytes] argv) except -1

@@ -145,39 +145,48 @@ class Effects(CommandFinder):
         writes: cython.bint = self._writes
         if observed:
             outermost = self._begin(session, entry, words)
+        count: cython.Py_ssize_t = words.count
+        running: cython.bint = False
+        session.commands += 1
+        session.propagated = None
+        session.batch_ms = 0
         try:
             while True:
                 session.dirty = 0
-                session.propagated = None
                 if feed is not None:
                     feed.reserve_spans(words)  # a change that cannot be logged must not begin
+                running = True
                 propagation.depth += 1
-                session.commands += 1
                 ran += 1
-                try:
-                    implementation.run(session, words)
-                except CommandError as error:
-                    failed += 1
-                    limit = -1
-                    self.failed_at = mark
-                    session.reply_error(mark, error)
-                finally:
-                    propagation.depth -= 1
-                    # Log changes also after KeyboardInterrupt or MemoryError: the data may already have changed.
-                    if session.dirty or session.propagated is not None:
-                        propagation.take_effects(session, words)
-                    if propagation.pending and propagation.depth == 0:
-                        self._flush(entry)
+                implementation.run(session, words)
+                propagation.depth -= 1
+                running = False
+                if session.logged or session.propagated is not None or propagation.pending:
+                    self._log(session, entry, words)
+                else:
+                    propagation.dirty += session.dirty
                 if parser is None or out.used > limit or session.db.ready_keys or session.pushes is not None:
                     break
                 if parser.scan(words) == 0:
                     break
-                if not words.is_option(0, entry.word) or not entry.accepts(words.count):
+                if not words.is_option(0, entry.word) or (words.count != count and not entry.accepts(words.count)):
                     located = True
                     break
                 parser.step()
                 mark = out.mark()
+        except CommandError as error:
+            failed = 1
+            located = False
+            self.failed_at = mark
+            session.reply_error(mark, error)
         finally:
+            if running:  # log changes also after KeyboardInterrupt or MemoryError: the data may already have changed
+                propagation.depth -= 1
+                self._log(session, entry, words)
+            if session.batch_value is not None:
+                session.batch_value = None
+            if ran > 1:
+                session.commands += ran - 1
             self.ran = ran
             if not outer:
                 session.state &= ~_RUNNING
@@ -213,11 +222,16 @@ class Effects(CommandFinder):
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def _flush(self, entry: Command) -> cython.bint:
-        """Log what an outermost command and those that it called have changed."""
-        if len(self.propagation.pending) > 1 and "touches_arbitrary_keys" in entry.flags:
-            return self.propagation.flush_each()
-        return self.propagation.flush_pending()
+    def _log(self, session: Session, entry: Command, words: ArgumentSpans) -> cython.bint:
+        """Count the changes of a call and log them; after an outermost call, also those of the calls inside it."""
+        propagation: Propagation = self.propagation
+        if session.dirty or session.propagated is not None:
+            propagation.take_effects(session, words)
+        if not propagation.pending or propagation.depth:
+            return True
+        if len(propagation.pending) > 1 and "touches_arbitrary_keys" in entry.flags:
+            return propagation.flush_each()
+        return propagation.flush_pending()
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)

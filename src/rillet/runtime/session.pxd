@@ -32,6 +32,9 @@ cdef class Session:
     cdef public object tracking
     cdef public long long commands
     cdef public bint logged
+    cdef public object batch_value
+    cdef public long long batch_ms
+    cpdef long long now_ms(self) except -1
     cpdef bint mute(self, Py_ssize_t mark) except -1
     cpdef bint reply_error(self, Py_ssize_t mark, object error) except -1
     cpdef bint push(self, bytes data) except -1

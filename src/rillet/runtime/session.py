@@ -62,7 +62,7 @@ class Session:
         "engine", "db", "out", "id", "name", "account", "state", "watcher", "queue", "blocked", "dirty",
         "propagated", "argv", "command", "on_wake", "transport", "created_ms", "last_ms", "lib_name",
         "lib_ver", "extra", "subscriptions", "pushes", "on_message", "tracking",
-        "commands", "logged",
+        "commands", "logged", "batch_ms", "batch_value",
     )  # fmt: skip
     engine: CommandEngine
     account: Any  # the User (runtime/acl) or None: no user, every call is permitted
@@ -113,6 +113,9 @@ class Session:
         self.tracking = None
         # The number of commands that have begun.
         self.commands = 0
+        # What consecutive calls of a command share: the time, 0 if not read; a value that they use.
+        self.batch_ms = 0
+        self.batch_value: Any = None
         # Whether the changes of the running command are logged or replicated.
         self.logged = False
 
@@ -169,6 +172,14 @@ class Session:
         assert not self.queue or self.state & session_state.IN_MULTI
         assert self.pushes is None
         self.out.check()
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def now_ms(self) -> cython.longlong:
+        """Return the time in ms since the epoch: one time for consecutive calls of a pipeline."""
+        if self.batch_ms == 0:
+            self.batch_ms = self.db.clock.now_ms()
+        return self.batch_ms
 
     # -- replies and messages ------------------------------------------------------------------------
 

@@ -30,6 +30,7 @@ from rillet.commands.stream.arguments import MAXLEN, NO_TRIM, SYNTAX_ERROR, Trim
 from rillet.commands.stream.idmp import is_duplicate, new_stream, remember
 from rillet.commands.stream.lookup import require_stream
 from rillet.errors import CommandError
+from rillet.keyspace import lru
 from rillet.keyspace.database import Database
 from rillet.keyspace.rest_buffer import RestBuffer
 from rillet.runtime.implementation import Implementation
@@ -47,6 +48,7 @@ if not cython.compiled:  # for compiled code, the .pxd declares these names
 
 _MAX_U64 = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)
 _MAX_I64 = cython.declare(cython.ulonglong, 0x7FFF_FFFF_FFFF_FFFF)
+_LRU = cython.declare(cython.int, lru.LRU)
 _NO_TRIM = cython.declare(cython.int, NO_TRIM)
 _MAXLEN = cython.declare(cython.int, MAXLEN)
 _KEEPREF = cython.declare(cython.int, KEEPREF)
@@ -59,7 +61,7 @@ _ID_TOO_SMALL = "The ID specified in XADD is equal or smaller than the target st
 class Xadd(Implementation):
     """XADD: copies an entry's names and values from the client's bytes into the listpack (xaddCommand).
 
-    _key: the key of the last call, which clients repeat. _arguments: the options, or None while a call uses them.
+    _arguments: the options, or None while a call uses them. _key: the key of the last call, which clients repeat.
     """
 
     __slots__ = ("_arguments", "_key")
@@ -93,10 +95,15 @@ class Xadd(Implementation):
         if arguments is not None and arguments.id_given and arguments.seq_given:
             if arguments.ms == 0 and arguments.seq == 0:
                 raise CommandError("The ID specified in XADD must be greater than 0-0")
+        stream: Stream | None = None
         if not words.equals(1, self._key):
             self._key = words.get(1)
+        elif session.batch_value is not None:
+            stream = session.batch_value
         key: bytes = self._key
-        stream: Stream | None = lookup_write(session, key)
+        if stream is None:
+            stream = lookup_write(session, key)
+            session.batch_value = stream if self._is_alone(db) else None
         created: cython.bint = stream is None
         if stream is None:
             if arguments is not None and arguments.no_mkstream:
@@ -120,6 +127,12 @@ class Xadd(Implementation):
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
+    def _is_alone(self, db: Database) -> cython.bint:
+        """Return whether nothing but the calls themselves changes keys between consecutive calls, or counts them."""
+        return not db.notifies and db.access.mode == _LRU and db.expires.used0 == 0 and db.expires.used1 == 0
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
     def _append(
         self, session: Session, stream: Stream, arguments: TrimArguments | None, words: ArgumentSpans,
         at: cython.Py_ssize_t,
@@ -131,7 +144,7 @@ class Xadd(Implementation):
         if stream.last_seq == _MAX_U64 and stream.last_ms == _MAX_U64:
             raise CommandError("The stream has exhausted the last possible ID, unable to add more items")
         if arguments is None or not arguments.id_given:
-            stream.next_id(session.db.clock.now_ms())
+            stream.next_id(session.now_ms())
             ms = stream.next_ms
             seq = stream.next_seq
         elif arguments.seq_given:
