@@ -8,7 +8,7 @@ import pytest
 
 from rillet.modules import Module
 from rillet.modules.manager import modules_of
-from rillet.runtime.acl.commands import CommandSet
+from rillet.runtime.acl.commands import command_set
 from rillet.runtime.registry import TABLE
 from rillet.runtime.session_state import RESTRICTED, names
 from rillet.types.compat import COMPATS
@@ -347,7 +347,7 @@ def test_a_description_creates_the_same_user(compat: str) -> None:
 
 def test_every_command_has_a_position_and_every_category_a_command() -> None:
     for compat in COMPATS.values():
-        commands = CommandSet(compat)
+        commands = command_set(compat, 16)
         known = [one for entry in TABLE.known(compat) for one in (entry, *(entry.subcommands or {}).values())]
         for one in known:
             if one.known_to(compat):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from rillet.runtime.acl.commands import CommandSet
+from rillet.runtime.acl.commands import command_set
 from rillet.runtime.registry import TABLE, Command, load_commands
 from rillet.types.compat import COMPATS
 
@@ -41,7 +41,7 @@ class Generator:
         load_commands()
         self.random = random.Random(seed)
         self.compat = COMPATS[compat]
-        commands = CommandSet(self.compat)
+        commands = command_set(self.compat, 16)
         self.names = [name for name in map(commands.name, commands.in_order())
                       if not name.startswith((b"rillet.", b"lmovem"))]  # fmt: skip
         self.categories = [name.encode() for name in commands.categories]

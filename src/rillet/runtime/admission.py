@@ -161,7 +161,7 @@ def _decide(engine: CommandEngine, session: Session, entry: Command, words: Argu
             name = f"'{entry.fullname}' " if compat.valkey else ""
             raise CommandError(f"Command {name}not allowed inside a transaction")
     elif verdict == _ASK_USER:
-        engine.acl.check(session, entry, words.to_list())
+        engine.acl.check(session, entry, words)
     elif verdict == _REDIRECT:
         if "redirects" in session.extra:
             redirect(engine, session, entry, words.to_list())

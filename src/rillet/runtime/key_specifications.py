@@ -85,6 +85,8 @@ TARGETS = {
     "georadius": ((b"STORE", b"STOREDIST"), 6, 0), "georadiusbymember": ((b"STORE", b"STOREDIST"), 5, 0),
     "migrate": ((b"KEYS",), -2, -1),
 }  # fmt: skip
+# Commands whose access depends on options: the number of words from which on a call has some.
+OPTIONS_FROM = {"set": 4, "delex": 3, "bitfield": 3}
 
 
 def specification_flags(entry: Command, compat: Compat) -> list[str]:
@@ -144,4 +146,5 @@ def key_access(entry: Command, line: list[bytes], compat: Compat) -> list[tuple[
     return [(position, access[min(index, len(access) - 1)]) for index, position in enumerate(positions) if access]
 
 
-__all__ = ["KEYWORD_SEARCH", "TARGETS", "UNKNOWN_KEYS", "call_flags", "key_access", "specification_flags", "table_of"]
+__all__ = ["KEYWORD_SEARCH", "OPTIONS_FROM", "TARGETS", "UNKNOWN_KEYS", "call_flags", "key_access",
+           "specification_flags", "table_of"]  # fmt: skip

@@ -140,6 +140,17 @@ def matching(pattern: bytes, texts: list[bytes]) -> list[bytes]:
     return found
 
 
+@cython.ccall
+@cython.exceptval(-1, check=False)
+def matches_any(patterns: list[bytes], text: bytes) -> cython.bint:
+    """Return whether one of the patterns matches. O(patterns * text)"""
+    pattern: bytes
+    for pattern in patterns:
+        if matches(pattern, text):
+            return True
+    return False
+
+
 @cython.cfunc
 @cython.exceptval(check=False)
 def _after_class(
@@ -188,4 +199,4 @@ def _lower(byte: cython.int) -> cython.int:
     return byte + 32 if 65 <= byte <= 90 else byte
 
 
-__all__ = ["matches", "matching"]
+__all__ = ["matches", "matches_any", "matching"]

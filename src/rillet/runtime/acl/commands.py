@@ -36,7 +36,7 @@ class CommandSet:
     __slots__ = ("_applied", "_by_name", "_members", "_names", "_parts", "categories", "compat", "counted",
                  "databases")  # fmt: skip
 
-    def __init__(self, compat: Compat, databases: int = 16) -> None:
+    def __init__(self, compat: Compat, databases: int) -> None:
         self.compat = compat
         self.databases = databases
         self.categories: tuple[str, ...] = category_names(compat)

@@ -10,12 +10,18 @@
     ACL LOAD                                  the same, for users that the file lacks
 
 `check` decides about a call. The engine calls it for sessions with the flag RESTRICTED only: before a command is
-queued or runs, again when EXEC runs it, and, since Redis 7.2, when the command of a blocked client continues.
+queued or runs, again when EXEC runs it, and, since Redis 7.2, when the command of a blocked client continues. A call
+that the user's decision about the command permits creates an object for each key, and no other.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+
+try:
+    import cython
+except ModuleNotFoundError:  # Cython is not installed: run interpreted
+    from rillet import _cython as cython
 
 from rillet.errors import CommandError, NoPerm, WrongPass
 from rillet.runtime.acl.commands import CommandSet, command_set
@@ -23,11 +29,16 @@ from rillet.runtime.acl.file import read_users
 from rillet.runtime.acl.log import AUTH, REASONS, TLS_CERTIFICATE, AclLog
 from rillet.runtime.acl.rules import RuleError, UnmatchedParenthesis, c_string, has_blanks, merged
 from rillet.runtime.acl.user import DENIED_COMMAND, DENIED_DATABASE, DENIED_KEY, User, may_keep
+from rillet.runtime.registry import Command
+from rillet.runtime.session import Session
 from rillet.runtime.session_state import AUTHENTICATED, IN_MULTI, RESTRICTED, RUNNING, UNAUTHENTICATED
+from rillet.structs.argument_spans import ArgumentSpans
 
 if TYPE_CHECKING:
     from rillet.runtime.command_engine import CommandEngine
 
+Words = ArgumentSpans | list[bytes]
+_RESTRICTED = cython.declare(cython.int, RESTRICTED)
 DEFAULT = b"default"
 TOPLEVEL = b"toplevel"
 MULTI = b"multi"
@@ -46,15 +57,19 @@ def _text(raw: bytes) -> str:
     return c_string(raw).decode("utf-8", "surrogateescape")
 
 
+@cython.final
+@cython.cclass
 class AccessControl:
     """The users of one engine by name, and the log of denied calls."""
 
-    __slots__ = ("_commands", "_engine", "_made_for", "_password", "default", "log", "users")
+    __slots__ = ("_commands", "_engine", "_made_for", "_password", "_spans", "default", "log", "users")
 
     def __init__(self, engine: CommandEngine) -> None:
         self._engine = engine
         self._commands: CommandSet | None = None
         self._made_for: tuple[Any, ...] = ()
+        # The words of a call that comes as a list.
+        self._spans = ArgumentSpans()
         self.log = AclLog(engine)
         self.users: dict[bytes, User] = {}
         self.default = self._new_default()
@@ -138,7 +153,7 @@ class AccessControl:
                 self._mark(session, True)
                 return name
         if names:
-            self.log.add(session, TLS_CERTIFICATE, TOPLEVEL, b"", names[-1])
+            self.log.add(session, TLS_CERTIFICATE, TOPLEVEL, b"", names[len(names) - 1])
         return b""
 
     def take_over(self, session: Any, successor: Any) -> None:
@@ -257,12 +272,29 @@ class AccessControl:
 
     # -- decisions -----------------------------------------------------------------------------------
 
-    def denial(self, session: Any, entry: Any, argv: list[bytes]) -> tuple[int, int]:
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def surely_permits(self, session: Session, entry: Command, words: Words) -> cython.bint:
+        """Return True if the session may run a call; about another call, `denial` decides."""
+        if not session.state & _RESTRICTED:
+            return True
+        user: User = session.account
+        return user.surely_permits(entry, self._spans_of(words))
+
+    def denial(self, session: Any, entry: Any, words: Words) -> tuple[int, int]:
         """Return why the session may not run a call, and the word to blame; (0, 0) if it may."""
-        if not session.state & RESTRICTED:
+        if self.surely_permits(session, entry, words):
             return 0, 0
-        found: tuple[int, int] = session.account.denial(entry, argv, self._database(session))
+        found: tuple[int, int] = session.account.denial(entry, self._spans_of(words), self._database(session))
         return found
+
+    @cython.cfunc
+    def _spans_of(self, words: Words) -> ArgumentSpans:
+        """Return the words of a call as spans, which are valid until the next call."""
+        if isinstance(words, ArgumentSpans):
+            return words
+        self._spans.take(words, 0, len(words))
+        return self._spans
 
     def _database(self, session: Any) -> int:
         """Return the number of the database in which a call would run: inside MULTI, after the queued SELECTs."""
@@ -273,22 +305,27 @@ class AccessControl:
                     number = int(argv[1])
         return number
 
-    def record(self, session: Any, entry: Any, argv: list[bytes], denied: tuple[int, int], context: bytes) -> None:
+    def record(self, session: Any, entry: Any, words: Words, denied: tuple[int, int], context: bytes) -> None:
         """Add a denied call to the log."""
         reason, at = denied
         by_name = reason == DENIED_COMMAND or (reason == DENIED_DATABASE and at == 0)
-        item = entry.fullname.encode() if by_name else argv[at]
+        item = entry.fullname.encode() if by_name else self._spans_of(words).get(at)
         self.log.add(session, REASONS[reason], context, item, session.account.name)
 
-    def check(self, session: Any, entry: Any, argv: list[bytes]) -> None:
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def check(self, session: Session, entry: Command, words: Words) -> cython.bint:
         """Raise NoPerm if the session may not run a call."""
-        denied = self.denial(session, entry, argv)
+        if self.surely_permits(session, entry, words):
+            return True
+        denied = self.denial(session, entry, words)
         if denied[0]:
-            session.command, session.argv = entry, argv
-            self.record(session, entry, argv, denied, self._context(session))
-            raise NoPerm(self._words(session.account, entry, denied))
+            session.command, session.argv = entry, self._spans_of(words).to_list()
+            self.record(session, entry, words, denied, self._context(session))
+            raise NoPerm(self._text_of(session.account, entry, denied))
+        return True
 
-    def _words(self, user: User, entry: Any, denied: tuple[int, int]) -> str:
+    def _text_of(self, user: User, entry: Any, denied: tuple[int, int]) -> str:
         """Return the text of NOPERM for a call at the top level."""
         reason, _ = denied
         new = self._engine.settings.compat.knows(72)
@@ -302,29 +339,29 @@ class AccessControl:
             return f"No permissions to access a {what}"
         return f"this user has no permissions to access one of the {what}s used as arguments"
 
-    def exec_error(self, session: Any, entry: Any, argv: list[bytes]) -> NoPerm | None:
+    def exec_error(self, session: Any, entry: Any, words: Words) -> NoPerm | None:
         """Return the error for a queued command that EXEC may not run, else None."""
-        denied = self.denial(session, entry, argv)
+        denied = self.denial(session, entry, words)
         if not denied[0]:
             return None
-        self.record(session, entry, argv, denied, MULTI)
+        self.record(session, entry, words, denied, MULTI)
         reason = _REASONS_OF_EXEC.get(denied[0], "no permission to access one of the channels used as arguments")
         return NoPerm(
             "ACLs rules changed between the moment the transaction was accumulated and the EXEC call. "
             f"This command is no longer allowed for the following reason: {reason}"
         )
 
-    def script_error(self, session: Any, entry: Any, argv: list[bytes], client: Any = None) -> CommandError | None:
+    def script_error(self, session: Any, entry: Any, words: Words, client: Any = None) -> CommandError | None:
         """Return the error for a call from a script, else None (script.c: scriptVerifyACL).
 
         client: the session that runs the script, for the log.
         """
-        denied = self.denial(session, entry, argv)
+        denied = self.denial(session, entry, words)
         if not denied[0]:
             return None
-        self.record(client or session, entry, argv, denied, SCRIPT)
+        self.record(client or session, entry, words, denied, SCRIPT)
         if self._engine.settings.compat.knows(72):
-            return CommandError("ACL failure in script: " + self._words(session.account, entry, denied))
+            return CommandError("ACL failure in script: " + self._text_of(session.account, entry, denied))
         reason = {
             DENIED_COMMAND: "can't run this command or subcommand",
             DENIED_KEY: "can't access at least one of the keys mentioned in the command arguments",
@@ -333,7 +370,7 @@ class AccessControl:
 
     def dry_run(self, user: User, entry: Any, argv: list[bytes], session: Any) -> str:
         """Return why a user may not run a call, "" if the user may (ACL DRYRUN)."""
-        reason, at = user.denial(entry, argv, self._database(session))
+        reason, at = user.denial(entry, self._spans_of(argv), self._database(session))
         if not reason:
             return ""
         subject = f"User {_text(user.name)}" if self._engine.settings.compat.knows(72) else "This user"
@@ -348,7 +385,7 @@ class AccessControl:
         """Return whether the session may run the call and read all keys (SORT with BY or GET)."""
         if not session.state & RESTRICTED:
             return True
-        return bool(session.account.reads_every_key(entry, argv, session.db.index))
+        return bool(session.account.reads_every_key(entry, self._spans_of(argv), session.db.index))
 
     def check_state(self) -> None:
         """Assert that the flags of the sessions agree with their users."""

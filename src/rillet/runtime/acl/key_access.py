@@ -9,8 +9,15 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+try:
+    import cython
+except ModuleNotFoundError:  # Cython is not installed: run interpreted
+    from rillet import _cython as cython
+
 from rillet.runtime.acl.selector import READ, WRITE
 from rillet.runtime.key_specifications import KEYWORD_SEARCH, call_flags
+from rillet.runtime.registry import Command
+from rillet.structs.argument_spans import ArgumentSpans
 from rillet.types.compat import Compat
 from rillet.types.string import string2ll
 
@@ -28,49 +35,69 @@ def _access(flags: str) -> int:
     return (READ if "access" in words else 0) | (0 if _WRITES.isdisjoint(words) else WRITE)
 
 
-def has_keys(entry: Any) -> bool:
+def has_keys(entry: Command) -> bool:
     """Return whether the command may have keys (doesCommandHaveKeys)."""
     return "not_key" not in entry.flags and (entry.keys[0] != 0 or entry.get_keys is not None)
 
 
-def keys_of(entry: Any, argv: list[bytes], compat: Compat) -> list[tuple[int, int]]:
-    """Return the position of each key in argv, and READ, WRITE or both (getKeysFromCommandWithSpecs)."""
+def keys_of(entry: Command, words: ArgumentSpans, compat: Compat) -> list[tuple[int, int]]:
+    """Return the position of each key of a call, and READ, WRITE or both (getKeysFromCommandWithSpecs)."""
     if not has_keys(entry):
         return []
-    positions = _after_keyword(argv, *KEYWORD_SEARCH[entry.fullname]) if entry.fullname in KEYWORD_SEARCH else []
+    argv = words.to_list()
+    positions: list[int] = []
+    if entry.fullname in KEYWORD_SEARCH:
+        keyword, start = KEYWORD_SEARCH[entry.fullname]
+        first = first_after(words, keyword.lower(), start)
+        if first:  # the first half of the words, also if their number is odd (getKeysUsingKeySpecs)
+            positions = list(range(first, first + (len(argv) - first) // 2))
     positions = positions or entry.key_positions(argv)
-    accesses = [_access(flags) for flags in call_flags(entry, argv, compat)]
-    last = len(accesses) - 1
-    return [(at, accesses[min(index, last)]) for index, at in enumerate(positions)]
+    granted = accesses(entry, argv, compat)
+    last = len(granted) - 1
+    return [(at, granted[min(index, last)]) for index, at in enumerate(positions)]
 
 
-def _after_keyword(argv: list[bytes], keyword: bytes, start: int) -> list[int]:
-    """Return the first half of the positions after a keyword, also if their number is odd (getKeysUsingKeySpecs)."""
-    for at in range(start, len(argv) - 1):
-        if argv[at].upper() == keyword:
-            return list(range(at + 1, at + 1 + (len(argv) - at - 1) // 2))
-    return []
+def accesses(entry: Command, argv: list[bytes], compat: Compat) -> list[int]:
+    """Return READ, WRITE or both for the first key of a call and each of the others."""
+    return [_access(flags) for flags in call_flags(entry, argv, compat)]
+
+
+@cython.ccall
+@cython.exceptval(-1, check=False)
+def first_after(words: ArgumentSpans, keyword: bytes, start: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    """Return the position after a lower-case keyword, if two words follow it, else 0; the search begins at `start`."""
+    at: cython.Py_ssize_t
+    for at in range(start, words.count - 2):
+        if words.is_option(at, keyword):
+            return at + 1
+    return 0
 
 
 # -- channels -----------------------------------------------------------------------------------------
 
 
-def channels_of(entry: Any, argv: list[bytes]) -> list[tuple[int, bool]]:
-    """Return the position of each channel in argv, and whether it is a pattern (db.c: getChannelsFromCommand)."""
+def has_channels(entry: Command) -> bool:
+    """Return whether the command has channels that need a permission."""
+    return entry.fullname in _SUBSCRIBE or entry.fullname in _PUBLISH
+
+
+def channels_of(entry: Command, count: int) -> list[tuple[int, bool]]:
+    """Return the position of each channel in `count` words, and whether it is a pattern (getChannelsFromCommand)."""
     name = entry.fullname
     if name in _SUBSCRIBE:
-        return [(at, _SUBSCRIBE[name]) for at in range(1, len(argv))]
-    return [(1, False)] if name in _PUBLISH and len(argv) > 1 else []
+        return [(at, _SUBSCRIBE[name]) for at in range(1, count)]
+    return [(1, False)] if name in _PUBLISH and count > 1 else []
 
 
 # -- databases (Valkey) -------------------------------------------------------------------------------
 
 
-def databases_of(entry: Any, argv: list[bytes], count: int) -> list[int] | None:
-    """Return the positions of valid database numbers below `count` in argv; None if the command cannot name one."""
-    find = _DATABASES.get(entry.fullname)
+def databases_of(entry: Command, words: ArgumentSpans, count: int) -> list[int] | None:
+    """Return the positions of valid database numbers below `count`; None if the command cannot name one."""
+    find: Any = _DATABASES.get(entry.fullname)
     if find is None:
         return None
+    argv = words.to_list()
     positions = find(argv)
     numbers = [string2ll(argv[at]) for at in positions]
     return positions if all(number is not None and 0 <= number < count for number in numbers) else []
@@ -101,4 +128,5 @@ _DATABASES = {
 ALL_DATABASES = frozenset(("flushall", "cluster|cancelslotmigrations", "cluster|flushslot", "cluster|migrateslots"))
 
 
-__all__ = ["ALL_DATABASES", "channels_of", "databases_of", "has_keys", "keys_of"]
+__all__ = ["ALL_DATABASES", "accesses", "channels_of", "databases_of", "first_after", "has_channels", "has_keys",
+           "keys_of"]  # fmt: skip

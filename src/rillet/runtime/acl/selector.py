@@ -12,12 +12,11 @@ the bits: it repeatedly takes the category that fits best, then corrects single 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from rillet.protocol.command_parser import split_args
 from rillet.runtime.acl.commands import CommandSet
 from rillet.runtime.acl.rules import RuleError, c_string, has_blanks, syntax, unknown, useless_pattern
-from rillet.structs.glob import matches
+from rillet.structs.argument_spans import ArgumentSpans
+from rillet.structs.glob import matches_any
 
 READ = 1
 WRITE = 2
@@ -278,23 +277,23 @@ class Selector:
 
     # -- decisions -----------------------------------------------------------------------------------
 
-    def permits_command(self, position: int, argv: list[bytes], is_part: bool) -> bool:
+    def permits_command(self, position: int, words: ArgumentSpans) -> bool:
         """Return whether the command may run, perhaps because of its first argument."""
         if self.all_commands or self.bits >> position & 1:
             return True
-        words = self.first.get(position)
-        if words is None or len(argv) < 2:
+        first = self.first.get(position)
+        if first is None or words.count < 2:
             return False
-        given = c_string(argv[2 if is_part else 1]).lower()
-        return any(word.lower() == given for word in words)
+        given = c_string(words.get(1)).lower()
+        return any(word.lower() == given for word in first)
 
     def permits_key(self, key: bytes, flags: int) -> bool:
         """Return whether the key may be accessed (flags: READ, WRITE, both or none)."""
-        if self.all_keys:
-            return True
-        return any(
-            granted & flags == flags and matches(pattern, key) for pattern, granted in self.keys.items()
-        )
+        return self.all_keys or matches_any(self.patterns_for(flags), key)
+
+    def patterns_for(self, flags: int) -> list[bytes]:
+        """Return the key patterns that grant an access."""
+        return [pattern for pattern, granted in self.keys.items() if granted & flags == flags]
 
     def permits_every_key(self, flags: int) -> bool:
         """Return whether all keys may be accessed (ACLSelectorHasUnrestrictedKeyAccess)."""
@@ -309,11 +308,11 @@ class Selector:
         return self.all_dbs or number in self.dbs
 
 
-def matches_channel(patterns: Iterable[bytes], channel: bytes, is_pattern: bool) -> bool:
+def matches_channel(patterns: list[bytes], channel: bytes, is_pattern: bool) -> bool:
     """Return whether one of the patterns permits the channel (ACLCheckChannelAgainstList)."""
     if is_pattern:
         return any(c_string(pattern) == c_string(channel) for pattern in patterns)
-    return any(matches(pattern, channel) for pattern in patterns)
+    return matches_any(patterns, channel)
 
 
 __all__ = ["READ", "WRITE", "Selector", "matches_channel"]

@@ -14,10 +14,27 @@ from hashlib import sha256
 from hmac import compare_digest
 from typing import Any
 
+try:
+    import cython
+except ModuleNotFoundError:  # Cython is not installed: run interpreted
+    from rillet import _cython as cython
+
+from rillet.runtime.acl.command_decision import CommandDecision
 from rillet.runtime.acl.commands import CommandSet
-from rillet.runtime.acl.key_access import ALL_DATABASES, channels_of, databases_of, has_keys, keys_of
+from rillet.runtime.acl.key_access import (
+    ALL_DATABASES,
+    accesses,
+    channels_of,
+    databases_of,
+    has_channels,
+    has_keys,
+    keys_of,
+)
 from rillet.runtime.acl.rules import RuleError, c_string
-from rillet.runtime.acl.selector import READ, Selector, matches_channel
+from rillet.runtime.acl.selector import READ, WRITE, Selector, matches_channel
+from rillet.runtime.key_specifications import OPTIONS_FROM
+from rillet.runtime.registry import Command
+from rillet.structs.argument_spans import ArgumentSpans
 
 # Reasons for which a call is denied, from the least to the most specific one.
 DENIED_DATABASE = 1
@@ -26,6 +43,8 @@ DENIED_KEY = 3
 DENIED_CHANNEL = 4
 
 _HEXADECIMAL = frozenset(b"0123456789abcdef")
+_NO_WORDS = ArgumentSpans()
+_ANY = 2**31  # more words than a command has
 
 
 def hashed(password: bytes) -> bytes:
@@ -44,10 +63,13 @@ def _hash(rule: bytes) -> bytes:
     return rule[1:]
 
 
+@cython.final
+@cython.cclass
 class User:
     """One user of an engine; `restricted`: some call is not permitted."""
 
-    __slots__ = ("commands", "enabled", "name", "no_password", "passwords", "restricted", "sanitize", "selectors")
+    __slots__ = ("_decisions", "commands", "enabled", "name", "no_password", "passwords", "restricted", "sanitize",
+                 "selectors")  # fmt: skip
 
     def __init__(self, name: bytes, commands: CommandSet, all_channels: bool) -> None:
         self.name = name
@@ -59,6 +81,7 @@ class User:
         self.passwords: list[bytes] = []
         self.selectors = [Selector(commands, all_channels)]
         self.restricted = True
+        self._decisions: dict[Command, CommandDecision] = {}
 
     def copy(self) -> User:
         """Return an independent copy."""
@@ -81,6 +104,8 @@ class User:
         self._update()
 
     def _update(self) -> None:
+        """Follow a change of the rules."""
+        self._decisions = {}
         self.restricted = not any(selector.unlimited for selector in self.selectors)
 
     # -- rules ---------------------------------------------------------------------------------------
@@ -168,25 +193,50 @@ class User:
 
     # -- decisions -----------------------------------------------------------------------------------
 
-    def denial(self, entry: Any, argv: list[bytes], db: int) -> tuple[int, int]:
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def surely_permits(self, entry: Command, words: ArgumentSpans) -> cython.bint:
+        """Return True if a call is permitted; about another call, `denial` decides. O(keys * patterns)"""
+        decision: CommandDecision | None = self._decisions.get(entry)
+        if decision is None:
+            decision = self._decisions[entry] = self._decide(entry)
+        return decision.permits(words)
+
+    def _decide(self, entry: Command) -> CommandDecision:
+        """Return what the rules say about all calls of a command."""
+        compat = self.commands.compat
+        selectors = [
+            one for one in self.selectors
+            if one.all_dbs and (one.all_channels or not has_channels(entry))
+            and not _denial(one, entry, _NO_WORDS, 0, [])[0]
+        ]  # fmt: skip
+        if selectors and (not has_keys(entry) or any(one.all_keys for one in selectors)):
+            return CommandDecision(True)
+        fixed = OPTIONS_FROM.get(entry.fullname, _ANY) - 1
+        granted = accesses(entry, [b""] * min(fixed, 3), compat)
+        patterns = [[one.patterns_for(access) for access in granted] for one in selectors]
+        wide = [[one.patterns_for(READ | WRITE)] for one in selectors]
+        return CommandDecision(False).require(entry, fixed, patterns, wide)
+
+    def denial(self, entry: Command, words: ArgumentSpans, db: int) -> tuple[int, int]:
         """Return why a call is not permitted, and the position of the word to blame; (0, 0) if it is permitted."""
         reason, at = 0, 0
         keys: list[tuple[int, int]] | None = None
         for selector in self.selectors:
             if not selector.all_keys and keys is None:
-                keys = keys_of(entry, argv, self.commands.compat)
-            denied, word = _denial(selector, entry, argv, db, keys or [])
+                keys = keys_of(entry, words, self.commands.compat)
+            denied, word = _denial(selector, entry, words, db, keys or [])
             if not denied:
                 return 0, 0
             if denied > reason or (denied == reason and word > at):
                 reason, at = denied, word
         return reason, at
 
-    def reads_every_key(self, entry: Any, argv: list[bytes], db: int) -> bool:
+    def reads_every_key(self, entry: Command, words: ArgumentSpans, db: int) -> bool:
         """Return whether a selector permits the call and also to read all keys (for SORT with BY or GET)."""
-        keys = keys_of(entry, argv, self.commands.compat)
+        keys = keys_of(entry, words, self.commands.compat)
         return any(
-            selector.permits_every_key(READ) and not _denial(selector, entry, argv, db, keys)[0]
+            selector.permits_every_key(READ) and not _denial(selector, entry, words, db, keys)[0]
             for selector in self.selectors
         )
 
@@ -212,32 +262,34 @@ def may_keep(left: list[bytes], subscriptions: Any) -> bool:
     )
 
 
-def _denial(selector: Selector, entry: Any, argv: list[bytes], db: int, keys: list[tuple[int, int]]) -> tuple[int, int]:
+def _denial(
+    selector: Selector, entry: Command, words: ArgumentSpans, db: int, keys: list[tuple[int, int]]
+) -> tuple[int, int]:
     """Return why a selector does not permit a call, and the word to blame (ACLSelectorCheckCmd)."""
     if not selector.all_dbs:
-        at = _denied_database(selector, entry, argv, db)
+        at = _denied_database(selector, entry, words, db)
         if at >= 0:
             return DENIED_DATABASE, at
-    if not entry.no_auth and not selector.permits_command(entry.index, argv, bool(entry.container)):
+    if not entry.no_auth and not selector.permits_command(entry.index, words):
         return DENIED_COMMAND, 0
     if not selector.all_keys:
         for at, flags in keys:
-            if not selector.permits_key(argv[at], flags):
+            if not selector.permits_key(words.get(at), flags):
                 return DENIED_KEY, at
     if not selector.all_channels:
-        for at, is_pattern in channels_of(entry, argv):
-            if not selector.permits_channel(argv[at], is_pattern):
+        for at, is_pattern in channels_of(entry, words.count):
+            if not selector.permits_channel(words.get(at), is_pattern):
                 return DENIED_CHANNEL, at
     return 0, 0
 
 
-def _denied_database(selector: Selector, entry: Any, argv: list[bytes], db: int) -> int:
+def _denied_database(selector: Selector, entry: Command, words: ArgumentSpans, db: int) -> int:
     """Return the word that names a database that is not permitted, 0 for the current one, -1 if all are permitted."""
     commands = selector.commands
-    named = databases_of(entry, argv, commands.databases)
+    named = databases_of(entry, words, commands.databases)
     if named is not None:
         for at in named:
-            if not selector.permits_database(int(argv[at])):
+            if not selector.permits_database(int(words.get(at))):
                 return at
         return 0 if has_keys(entry) and not selector.permits_database(db) else -1
     if entry.fullname in ALL_DATABASES:
