@@ -6,7 +6,9 @@ import random
 
 import pytest
 
+from rillet.structs.dict import Dict
 from rillet.structs.geohash import LATITUDE, SearchArea, distance, encode, geohash_text, latitude_of, longitude_of
+from rillet.structs.skiplist import Skiplist
 from tests.variants import by_speed
 
 
@@ -45,7 +47,11 @@ def test_distances() -> None:
 @pytest.mark.parametrize("kind", ["circle", "box", "polygon"])
 def test_a_search_finds_what_a_measurement_of_each_position_finds(kind: str) -> None:
     chance = random.Random(kind)
-    pairs = sorted((float(encode(*one)), b"%d" % n) for n, one in enumerate(_positions(2, by_speed(3000, 300))))
+    skiplist, table = Skiplist(), Dict(numbers=True, newest=True)
+    table.owner = skiplist
+    scores = {b"%d" % n: float(encode(*one)) for n, one in enumerate(_positions(2, by_speed(3000, 300)))}
+    for member, score in scores.items():
+        skiplist.add(table, member, score)
     for _ in range(by_speed(40, 10)):
         shape = SearchArea()
         shape.longitude, shape.latitude = chance.uniform(-120, 120), chance.uniform(-60, 60)
@@ -57,11 +63,9 @@ def test_a_search_finds_what_a_measurement_of_each_position_finds(kind: str) -> 
         else:
             longitude, latitude = shape.longitude, shape.latitude
             shape.by_polygon([(longitude, latitude), (longitude + 9, latitude + 1), (longitude + 5, latitude + 12)])
-        found: list[tuple[float, bytes, float, float, float]] = []
-        for low, high in shape.ranges():
-            shape.take([(member, score) for score, member in pairs if low <= score < high], found, 0)
-        every: list[tuple[float, bytes, float, float, float]] = []
-        shape.take([(member, score) for score, member in pairs], every, 0)
-        assert {one[1] for one in found} == {one[1] for one in every}
-        assert len(found) == len(every)
-        assert not shape.take([(member, score) for score, member in pairs], [], 1) or not every
+        shape.collect(skiplist, table)
+        found = [table.entry_key(shape.entry_at(at)) for at in range(shape.count)]
+        assert sorted(found) == sorted(member for member, score in scores.items() if shape.contains(score))
+        shape.limit = 1
+        shape.collect(skiplist, table)
+        assert shape.count == min(len(found), 1)

@@ -1,4 +1,4 @@
-"""Replies of the elements of a dict or a skiplist, written from their memory without an object per element.
+"""Replies of the elements of a dict, a listpack or a skiplist, written from their memory without an object for each.
 
 A reply of a million members is written in the order in which they rest, so memory is read in sequence. A range of a
 sorted set jumps from the skiplist to the dict's records and from there to the members: `write_range` therefore loads
@@ -17,7 +17,10 @@ except ModuleNotFoundError:  # Cython is not installed: use a replacement for it
 from rillet.protocol.reply_writer import ReplyWriter
 from rillet.structs.dict import Dict
 from rillet.structs.float_text import reply_text
+from rillet.structs.listpack import Listpack
 from rillet.structs.skiplist import Skiplist
+from rillet.types.packed_zset import score_at
+from rillet.types.zset import Zset
 
 if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
     from rillet.structs.dict_table import u64
@@ -92,19 +95,36 @@ def write_score(out: ReplyWriter, score: cython.double, classic: cython.bint) ->
     return out.raw(b"\r\n")
 
 
+@cython.cfunc
+@cython.exceptval(-1, check=False)
+def write_entry(out: ReplyWriter, packed: Listpack, pos: cython.Py_ssize_t) -> cython.bint:
+    """Write an entry of a listpack as a bulk string; `at_next` is the position after it."""
+    if packed.decode(pos):
+        return out.bulk_slice(packed.buf, packed.at_start, packed.at_len)
+    return out.bulk_int(packed.at_int)
+
+
 @cython.ccall
 @cython.exceptval(-1, check=False)
 def write_range(
-    out: ReplyWriter, table: Dict, skiplist: Skiplist, start: cython.Py_ssize_t, count: cython.Py_ssize_t,
-    backwards: cython.bint, with_scores: cython.bint, classic: cython.bint,
+    out: ReplyWriter, zset: Zset, start: cython.Py_ssize_t, count: cython.Py_ssize_t, backwards: cython.bint,
+    with_scores: cython.bint, classic: cython.bint,
 ) -> cython.bint:  # fmt: skip
     """Write an array of the members of an existing window, the last one first if `backwards`. O(log n + count)"""
     nested: cython.bint = with_scores and out.resp != 2
     out.array(2 * count if with_scores and not nested else count)
     if count <= 0:
         return True
+    if backwards:
+        start += count - 1
+    packed: Listpack | None = zset.listpack
+    if packed is not None:
+        return _write_packed(out, packed, start, count, backwards, with_scores, classic)
+    table: Dict | None = zset.table
+    skiplist: Skiplist | None = zset.skiplist
+    assert table is not None and skiplist is not None
     _reserve(out, table, count, 40 if with_scores else 8)
-    skiplist.at(start + count - 1 if backwards else start)
+    skiplist.at(start)
     x: cython.Py_ssize_t = skiplist.at_node
     i: cython.Py_ssize_t = skiplist.at_index
     step: cython.Py_ssize_t = -1 if backwards else 1
@@ -127,3 +147,25 @@ def write_range(
             x = skiplist.before(x) if backwards else skiplist.next_of(x)
             length = skiplist.count_of(x)
             i = length - 1 if backwards else 0
+
+
+@cython.cfunc
+@cython.exceptval(-1, check=False)
+def _write_packed(
+    out: ReplyWriter, packed: Listpack, start: cython.Py_ssize_t, count: cython.Py_ssize_t, backwards: cython.bint,
+    with_scores: cython.bint, classic: cython.bint,
+) -> cython.bint:  # fmt: skip
+    """Write the members of a window of a listpack, from the one with the rank `start` on."""
+    pos: cython.Py_ssize_t = packed.seek(2 * start)
+    score: cython.Py_ssize_t
+    while True:
+        if with_scores and out.resp != 2:
+            out.array(2)
+        write_entry(out, packed, pos)
+        score = packed.at_next
+        if with_scores:
+            write_score(out, score_at(packed, score), classic)
+        count -= 1
+        if count == 0:
+            return True
+        pos = packed.prev(packed.prev(pos)) if backwards else packed.skip(score)

@@ -4,7 +4,7 @@ from rillet.structs.argument_spans cimport ArgumentSpans
 from rillet.structs.dict cimport Dict
 from rillet.structs.dict_table cimport put_u32, u32
 from rillet.structs.listpack cimport Listpack
-from rillet.types.packed_zset cimport put_span
+from rillet.types.zset cimport Zset
 
 @cython.final
 cdef class RestBuffer:
@@ -21,6 +21,8 @@ cdef class RestBuffer:
     cdef long long _numbers[513]
     cdef int _width
     cdef readonly bint compact
+    cdef readonly Zset zset
+    cdef readonly bint valkey
     cdef readonly bint zset_classic
     cdef readonly long long hash_entries
     cdef readonly long long hash_value
@@ -41,7 +43,6 @@ cdef class RestBuffer:
     cdef bint append(self, const unsigned char *at, Py_ssize_t size) except -1
     cdef bint prepend(self, const unsigned char *at, Py_ssize_t size) except -1
     cdef bint replace(self, Py_ssize_t pos, const unsigned char *at, Py_ssize_t size) except -1
-    cdef bint put_member(self, const unsigned char *at, Py_ssize_t size, double score) except -1
     cdef bint outgrown(self, int tag) except -1
     cdef Py_ssize_t compose(self) except -1
     cdef bint _list_keeps_its_form(self) except -1

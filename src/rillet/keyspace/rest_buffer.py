@@ -9,12 +9,12 @@ The buffer belongs to an engine and is used again for each command, so a small v
 Python object. A command that fails, or finds that the result cannot rest, leaves the buffer as it is: the dict has not
 changed.
 
-A value of more than LIMIT bytes cannot rest. `append`, `prepend`, `replace` and `put_member` do nothing once the result
+A value of more than LIMIT bytes cannot rest. `append`, `prepend` and `replace` do nothing once the result
 exceeds it, so the buffer stays small whatever a client sends; `outgrown` then returns True.
 
 `take_limits` copies the settings that choose an encoding, because each command compares them.
 
-Costs: load and compose O(bytes), at most 1 KiB; `append` O(size); `prepend`, `replace`, `put_member`, `add_number` and
+Costs: load and compose O(bytes), at most 1 KiB; `append` O(size); `prepend`, `replace`, `add_number` and
 `remove_number` O(n).
 """
 
@@ -32,10 +32,10 @@ from rillet.structs.dict import Dict
 from rillet.structs.listpack import HEADER_SIZE, Listpack
 from rillet.types.at_rest import LIMIT, TABLE_LIMIT
 from rillet.types.encoding_limits import DEFAULTS, EncodingLimits, has_compact
+from rillet.types.zset import Zset
 
 if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
     from rillet.structs.dict_table import put_u32, u32
-    from rillet.types.packed_zset import put_span
 
 if TYPE_CHECKING:  # a C function, which the .pxd declares for the compiled module
     memcpy: Any
@@ -63,18 +63,20 @@ class RestBuffer:
 
     words: the arguments of the command that uses the buffer, if they are a list. hash, entry: of its key.
     first, last: a range that it names. full: an entry is missing in the listpack, because the value cannot rest.
+    zset: the object of the sorted set in `packed` while a command uses it.
     """
 
     __slots__ = (
         "compact", "entry", "first", "full", "hash", "hash_entries", "hash_value", "head", "intset_entries", "last",
         "list_depth", "list_size", "list_threshold", "numbers", "packed", "rest", "set_entries", "set_value",
         "stream_bytes", "stream_entries", "words",
-        "zset_classic", "zset_entries", "zset_value", "_numbers", "_width",
+        "valkey", "zset", "zset_classic", "zset_entries", "zset_value", "_numbers", "_width",
     )  # fmt: skip
     _numbers: Any
 
     def __init__(self) -> None:
         self.packed = Listpack(2048)
+        self.zset = Zset()
         self.rest = bytearray(2048)
         self.words = ArgumentSpans()
         self.head = 1
@@ -99,6 +101,7 @@ class RestBuffer:
         self.zset_entries = min(limits.zset_max_listpack_entries, _MOST)
         self.zset_value = min(limits.zset_max_listpack_value, _MOST)
         self.zset_classic = not self.compact
+        self.valkey = limits.compat.valkey
         self.list_size = max(-5, min(limits.list_max_listpack_size, 32767))
         self.list_depth = max(0, min(limits.list_compress_depth, 65535))
         self.list_threshold = limits.quicklist_packed_threshold
@@ -187,12 +190,6 @@ class RestBuffer:
             return False
         self.packed.replace_span(pos, at, size)
         return True
-
-    @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def put_member(self, at: cython.p_const_uchar, size: cython.Py_ssize_t, score: cython.double) -> cython.bint:
-        """Insert a new member of a sorted set with its score; return False if the value cannot rest."""
-        return self._takes(size) and put_span(self.packed, at, size, score, self.zset_classic)
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)

@@ -26,6 +26,8 @@ cdef class SearchArea:
     cdef readonly double height
     cdef readonly list points
     cdef bytearray found
+    cdef readonly Py_ssize_t count
+    cdef public Py_ssize_t limit
     cdef double _lows[9]
     cdef double _highs[9]
     cdef double _west
@@ -41,17 +43,15 @@ cdef class SearchArea:
     cdef bint _bound(self) except -1
     cdef bint _bound_polygon(self) except -1
     cdef double _reach(self) noexcept
-    cdef int _find_cells(self) except -1
-    cdef Py_ssize_t collect(self, Skiplist skiplist, Dict table) except -2
-    cdef bint _put(self, Py_ssize_t index, double score, Py_ssize_t entry) except -1
-    cdef bint order(self, Py_ssize_t count, bint descending) except -1
+    cdef double low(self, int cell) noexcept
+    cdef double high(self, int cell) noexcept
+    cpdef int find_cells(self) except -1
+    cdef bint offer(self, double score, Py_ssize_t entry) except -1
+    cpdef bint collect(self, Skiplist skiplist, Dict table) except -1
+    cdef bint order(self, bint descending) except -1
     cdef double distance_at(self, Py_ssize_t index) noexcept
     cdef double score_at(self, Py_ssize_t index) noexcept
-    cdef Py_ssize_t entry_at(self, Py_ssize_t index) noexcept
+    cpdef Py_ssize_t entry_at(self, Py_ssize_t index) noexcept
     cdef bint _covers(self, unsigned long long bits, int step) except -1
-    cdef bint _contains(self, double score) except -1
+    cpdef bint contains(self, double score) except -1
     cdef bint _in_polygon(self) except -1
-    cpdef bint take(self, list pairs, list found, Py_ssize_t limit) except -1
-    cpdef bint take_window(
-        self, Skiplist skiplist, Dict table, Py_ssize_t start, Py_ssize_t count, list found, Py_ssize_t limit
-    ) except -1

@@ -311,13 +311,13 @@ class SearchArea:
     """An area to search: a circle, a box or a polygon (geohash.h: GeoShape).
 
     unit: metres of one unit of the radius, width and height. near: see `distance`. A circle and a box need a centre; a
-    polygon has one when `ranges` was called. found: what `collect` found, records of a distance in metres, a score (two
-    doubles) and the number of the member's entry.
+    polygon has one when `find_cells` was called. found: the `count` members that `offer` accepted, up to `limit` (0:
+    all), as records of a distance in metres, a score (two doubles) and the number of the member's entry.
     """
 
     __slots__ = (
-        "_distance", "_east", "_highs", "_lat", "_lon", "_lows", "_north", "_south", "_west", "found", "height", "kind",
-        "latitude", "longitude", "near", "points", "unit", "width",
+        "_distance", "_east", "_highs", "_lat", "_lon", "_lows", "_north", "_south", "_west", "count", "found",
+        "height", "kind", "latitude", "limit", "longitude", "near", "points", "unit", "width",
     )  # fmt: skip
     kind: cython.int
     longitude: cython.double
@@ -328,6 +328,8 @@ class SearchArea:
     height: cython.double
     points: list[Any]
     found: bytearray
+    count: cython.Py_ssize_t
+    limit: cython.Py_ssize_t
     _lows: Any
     _highs: Any
     _west: cython.double
@@ -348,6 +350,7 @@ class SearchArea:
         self._west = self._east = self._south = self._north = 0.0
         self._lon = self._lat = self._distance = 0.0
         self.found = bytearray()
+        self.count = self.limit = 0
         if not cython.compiled:
             self._lows, self._highs = [0.0] * 9, [0.0] * 9
 
@@ -444,14 +447,26 @@ class SearchArea:
             return False
         return not lowest_longitude(_moved(bits, step, -1, 0), step) > self._west
 
-    def ranges(self) -> list[tuple[int, int]]:
-        """Return the ranges of scores to read, in order, their ends excluded. O(1)"""
-        return [(int(self._lows[i]), int(self._highs[i])) for i in range(self._find_cells())]
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def low(self, cell: cython.int) -> cython.double:
+        """Return the lowest score of a range that `find_cells` found."""
+        return self._lows[cell]  # type: ignore[no-any-return]
 
     @cython.cfunc
+    @cython.exceptval(check=False)
+    def high(self, cell: cython.int) -> cython.double:
+        """Return the score after a range."""
+        return self._highs[cell]  # type: ignore[no-any-return]
+
+    @cython.ccall
     @cython.exceptval(-1, check=False)
-    def _find_cells(self) -> cython.int:
-        """Find the ranges of scores to read; return their number (geohashCalculateAreasByShapeWGS84)."""
+    def find_cells(self) -> cython.int:
+        """Begin a search: find the ranges of scores to read, in order (geohashCalculateAreasByShapeWGS84).
+
+        Return their number.
+        """
+        self.count = 0
         self._bound()
         step: cython.int = _steps(self._reach(), self.latitude)
         latitude: cython.double = _clamped(self.latitude, _LATITUDE)  # a polygon around a pole has its centre there
@@ -486,9 +501,9 @@ class SearchArea:
 
     # -- which positions -------------------------------------------------------------------------------
 
-    @cython.cfunc
+    @cython.ccall
     @cython.exceptval(-1, check=False)
-    def _contains(self, score: cython.double) -> cython.bint:
+    def contains(self, score: cython.double) -> cython.bint:
         """Return whether a score is in the shape; remember its position and its distance (geoWithinShape)."""
         self._lat = latitude_of(score)
         if self.kind == _CIRCLE:
@@ -528,59 +543,35 @@ class SearchArea:
             lat2 = lat1
         return inside
 
-    @cython.ccall
-    @cython.exceptval(-1, check=False)
-    def take(self, pairs: list[Any], found: list[Any], limit: cython.Py_ssize_t) -> cython.bint:
-        """Append (distance in metres, member, score, longitude, latitude) of each (member, score) in the shape.
-
-        Return False when there are `limit`, if it is not 0.
-        """
-        member: bytes
-        score: cython.double
-        for member, score in pairs:
-            if self._contains(score):
-                found.append((self._distance, member, score, self._lon, self._lat))
-                if limit and len(found) >= limit:
-                    return False
-        return True
-
-    @cython.ccall
-    @cython.exceptval(-1, check=False)
-    def take_window(
-        self, skiplist: Skiplist, table: Dict, start: cython.Py_ssize_t, count: cython.Py_ssize_t, found: list[Any],
-        limit: cython.Py_ssize_t,
-    ) -> cython.bint:  # fmt: skip
-        """Do `take` for an existing window of a skiplist, without an object for each member outside of the shape."""
-        skiplist.at(start)
-        x: cython.Py_ssize_t = skiplist.at_node
-        i: cython.Py_ssize_t = skiplist.at_index
-        length: cython.Py_ssize_t = skiplist.count_of(x)
-        score: cython.double
-        while True:
-            score = skiplist.score_of(x, i)
-            if self._contains(score):
-                member: bytes = table.entry_key(skiplist.entry_of(x, i))
-                found.append((self._distance, member, score, self._lon, self._lat))
-                if limit and len(found) >= limit:
-                    return False
-            count -= 1
-            if count == 0:
-                return True
-            i += 1
-            if i == length:
-                x = skiplist.next_of(x)
-                length = skiplist.count_of(x)
-                i = 0
-
     @cython.cfunc
-    @cython.exceptval(-2, check=False)
-    def collect(self, skiplist: Skiplist, table: Dict) -> cython.Py_ssize_t:
-        """Write the members of a skiplist in the shape to `found`; return their number, -1 if a distance is NaN."""
-        count: cython.Py_ssize_t = 0
+    @cython.exceptval(-1, check=False)
+    def offer(self, score: cython.double, entry: cython.Py_ssize_t) -> cython.bint:
+        """Append a record to `found` if the score is in the shape; return whether no more are wanted."""
+        if not self.contains(score):
+            return False
+        if _RECORD * (self.count + 1) > len(self.found):
+            self.found.extend(bytes(len(self.found) + 64 * _RECORD))
+        if cython.compiled:
+            at: cython.p_uchar = self.found
+            at += _RECORD * self.count
+            memcpy(at, cython.address(self._distance), 8)  # noqa: F821
+            memcpy(at + 8, cython.address(score), 8)  # noqa: F821
+            memcpy(at + 16, cython.address(entry), 8)  # noqa: F821
+        else:
+            doubles, numbers = memoryview(self.found).cast("d"), memoryview(self.found).cast("q")
+            at = 3 * self.count
+            doubles[at], doubles[at + 1], numbers[at + 2] = self._distance, score, entry
+        self.count += 1
+        return self.count == self.limit
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def collect(self, skiplist: Skiplist, table: Dict) -> cython.bint:
+        """Offer the members of a skiplist. O(log n + members in the ranges)"""
         cell: cython.int
-        cells: cython.int = self._find_cells()
+        cells: cython.int = self.find_cells()
         for cell in range(cells):
-            start: cython.Py_ssize_t = skiplist.below(table, self._lows[cell], False)
+            start: cython.Py_ssize_t = skiplist.below(table, self.low(cell), False)
             if start == skiplist.length:
                 continue
             skiplist.at(start)
@@ -588,47 +579,26 @@ class SearchArea:
             i: cython.Py_ssize_t = skiplist.at_index
             length: cython.Py_ssize_t = skiplist.count_of(x)
             left: cython.Py_ssize_t = skiplist.length - start
-            high: cython.double = self._highs[cell]
+            high: cython.double = self.high(cell)
             while left:
                 score: cython.double = skiplist.score_of(x, i)
                 if score >= high:
                     break
-                if self._contains(score):
-                    if self._distance != self._distance:
-                        return -1
-                    self._put(count, score, skiplist.entry_of(x, i))
-                    count += 1
+                if self.offer(score, skiplist.entry_of(x, i)):
+                    return True
                 left -= 1
                 i += 1
                 if i == length and left:
                     x = skiplist.next_of(x)
                     length = skiplist.count_of(x)
                     i = 0
-        return count
-
-    @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def _put(self, index: cython.Py_ssize_t, score: cython.double, entry: cython.Py_ssize_t) -> cython.bint:
-        """Write a record of `found`."""
-        if _RECORD * (index + 1) > len(self.found):
-            self.found.extend(bytes(len(self.found) + 64 * _RECORD))
-        if not cython.compiled:
-            doubles, numbers = memoryview(self.found).cast("d"), memoryview(self.found).cast("q")
-            doubles[3 * index], doubles[3 * index + 1], numbers[3 * index + 2] = self._distance, score, entry
-            return True
-        at: cython.p_uchar = self.found
-        at += _RECORD * index
-        memcpy(at, cython.address(self._distance), 8)  # noqa: F821
-        memcpy(at + 8, cython.address(score), 8)  # noqa: F821
-        memcpy(at + 16, cython.address(entry), 8)  # noqa: F821
         return True
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def order(self, count: cython.Py_ssize_t, descending: cython.bint) -> cython.bint:
-        """Sort the first records of `found` by distance; equal ones keep their order. O(n log n)"""
-        if _RECORD * count > len(self.found):
-            raise IndexError("fewer members were found")
+    def order(self, descending: cython.bint) -> cython.bint:
+        """Sort the records of `found` by distance; equal ones keep their order. O(n log n)"""
+        count: cython.Py_ssize_t = self.count
         if count < 2:
             return True
         spare: bytearray = bytearray(_RECORD * count)
@@ -660,7 +630,7 @@ class SearchArea:
         """Return the score in a record."""
         return _double_at(self.found, 3 * index + 1)
 
-    @cython.cfunc
+    @cython.ccall
     @cython.exceptval(check=False)
     def entry_at(self, index: cython.Py_ssize_t) -> cython.Py_ssize_t:
         """Return the number of the entry in a record."""
@@ -706,7 +676,7 @@ def _merge_records(
         if from_left and right < end:
             first = _double_at(source, 3 * left)
             second = _double_at(source, 3 * right)
-            from_left = first >= second if descending else first <= second
+            from_left = first >= second if descending else not first > second  # NaN, as Redis compares it
         one = left if from_left else right
         if from_left:
             left += 1

@@ -3,7 +3,7 @@
 A score is an integer, or the text of a double. The functions here read and write the listpack in place, so that
 neither the members nor most scores become objects. `types/zset.py` has the type.
 
-Costs: `find` and `put` O(n); a member that belongs at the end is appended without a walk.
+Costs: `put_span` O(n); a member that belongs at the end is appended without a walk.
 """
 
 from __future__ import annotations
@@ -84,11 +84,4 @@ def put_span(
     return True
 
 
-@cython.ccall
-@cython.exceptval(-1, check=False)
-def put(packed: Listpack, member: bytes, score: cython.double, classic: cython.bint) -> cython.bint:
-    """Insert a member that does not exist yet, and its score, at their position in the order (zzlInsert). O(n)"""
-    return put_span(packed, member, len(member), score, classic)
-
-
-__all__ = ["put", "score_at"]
+__all__ = ["put_span", "score_at"]

@@ -19,6 +19,10 @@ all scores are equal. Otherwise the result is unspecified, but a listpack is wal
 The dict (structs/dict.py) holds the members as bytes. The skiplist (structs/skiplist.py) refers to its entries by
 number, so a member in this encoding is no Python object. ZSCAN and ZRANDMEMBER read the dict, as in Redis.
 
+`find_score`, `put` and `remove_span` take a member by its address, so that a command creates no object for it. They
+also work on a small sorted set that a command has unpacked (keyspace/rest_buffer.py): one object of the engine holds
+its listpack until the command ends (`hold`), and `detach` returns an object of its own.
+
 Costs: in a skiplist O(1) for a score and O(log n) for an addition, a removal, a rank or a window; in a listpack O(n)
 for each of these, with small n.
 """
@@ -31,6 +35,11 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+try:
+    import cython
+except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
+    from rillet import _cython as cython
+
 from rillet.structs.dict import Dict
 from rillet.structs.float_text import listpack_score
 from rillet.structs.integer_text import decimal
@@ -38,10 +47,22 @@ from rillet.structs.listpack import HEADER_SIZE, Listpack
 from rillet.structs.skiplist import Skiplist
 from rillet.types.charged import Charged
 from rillet.types.encoding_limits import DEFAULTS, EncodingLimits
-from rillet.types.packed_zset import put, score_at
+from rillet.types.packed_zset import score_at
+
+if not cython.compiled:  # the compiled module gets this C function from its .pxd file
+    from rillet.types.packed_zset import put_span
 
 Pair = tuple[bytes, float]
+_HEADER = cython.declare(cython.Py_ssize_t, HEADER_SIZE)
+_NAN = cython.declare(cython.double, float("nan"))
+_MOST = 2**62  # the greatest limit: settings have 64 bits
 _SAFETY_LIMIT = 1 << 30  # listpack.c: LISTPACK_MAX_SAFETY_SIZE
+
+# The .pxd gives these constants a C type, also for the commands.
+NX, XX, GT, LT = 1, 2, 4, 8
+"""Options of `Zset.put`: skip an existing member, a new one, a score that is not greater, one that is not less."""
+ADDED, UPDATED, SKIPPED = 1, 2, 4
+"""Results of `Zset.put`; 0: the member has this score already."""
 
 LEAST = (0, b"")
 """The bound before every member: - in ZRANGEBYLEX."""
@@ -85,17 +106,23 @@ class MemberRange:
         return (1, member) < self.high or (not self.high_open and self.high == (1, member))
 
 
+@cython.final
+@cython.cclass
 class Zset(Charged):
     """The value of a sorted set key: a `listpack`, or a `skiplist` of the entries of a `table`."""
 
     __slots__ = ("listpack", "skiplist", "table")
+    listpack: Listpack | None
+    skiplist: Skiplist | None
+    table: Dict | None
 
     type_name = "zset"
 
     def __init__(self) -> None:
-        self.listpack: Listpack | None = Listpack()
-        self.skiplist: Skiplist | None = None
-        self.table: Dict | None = None
+        self.charge = 0
+        self.listpack = Listpack()
+        self.skiplist = None
+        self.table = None
 
     @staticmethod
     def for_size(expected: int, widest: int, limits: EncodingLimits) -> Zset:
@@ -160,12 +187,22 @@ class Zset(Charged):
 
     def score(self, member: bytes) -> float | None:
         """Return the score of a member, or None if it does not exist (zsetScore). O(1), in a listpack O(n)"""
-        if self.listpack is not None:
-            pos = self.listpack.find(HEADER_SIZE, member, 1)
-            return None if pos == -1 else score_at(self.listpack, self.listpack.next(pos))
-        assert self.table is not None
-        n = self.table.find(member)
-        return None if n < 0 else self.table.score(n)
+        found: cython.double = self.find_score(member, len(member))
+        return found if found == found else None
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=True)
+    def find_score(self, at: cython.p_const_uchar, size: cython.Py_ssize_t) -> cython.double:
+        """Do `score` for the bytes at a memory address; return NaN if the member does not exist."""
+        packed: Listpack | None = self.listpack
+        n: cython.Py_ssize_t
+        if packed is not None:
+            n = packed.find_span(_HEADER, at, size, 1)
+            return _NAN if n == -1 else score_at(packed, packed.skip(n))
+        table: Dict | None = self.table
+        assert table is not None
+        n = table.find_span(at, size)
+        return _NAN if n < 0 else table.score(n)
 
     def rank(self, member: bytes) -> int | None:
         """Return the rank of a member, or None if it does not exist (zsetRank). O(log n), in a listpack O(n)"""
@@ -243,24 +280,52 @@ class Zset(Charged):
 
     # -- changes -------------------------------------------------------------------------------------
 
-    def prepare(self, expected: int, limits: EncodingLimits) -> None:
-        """Convert to a skiplist at once if `expected` members require it (zsetTypeMaybeConvert; since 7.2)."""
-        if self.listpack is not None and expected > limits.zset_max_listpack_entries:
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def put(
+        self, at: cython.p_const_uchar, size: cython.Py_ssize_t, score: cython.double, options: cython.int,
+        entries: cython.longlong, longest: cython.longlong, classic: cython.bint,
+    ) -> cython.int:  # fmt: skip
+        """Add the member at a memory address or change its score, unless an option skips it (zsetAdd).
+
+        entries, longest, classic: the limits of a listpack, and `is_classic`. O(log n), in a listpack O(n)
+        """
+        packed: Listpack | None = self.listpack
+        n: cython.Py_ssize_t
+        old: cython.double
+        if packed is not None:
+            n = packed.find_span(_HEADER, at, size, 1)
+            if n != -1:
+                old = score_at(packed, packed.skip(n))
+                if options and _skips(options, old, score):
+                    return SKIPPED
+                if score == old:
+                    return 0
+                packed.delete(packed.delete(n))
+                put_span(packed, at, size, score, classic)
+                return UPDATED
+            if options & XX:
+                return SKIPPED
+            if packed.length() >> 1 < entries and size <= longest and packed.can_append(size):
+                put_span(packed, at, size, score, classic)
+                return ADDED
             self.to_skiplist()
+        skiplist: Skiplist | None = self.skiplist
+        table: Dict | None = self.table
+        assert skiplist is not None and table is not None
+        if options:
+            n = table.find_span(at, size)
+            if n < 0 and options & XX:
+                return SKIPPED
+            if n >= 0 and _skips(options, table.score(n), score):
+                return SKIPPED
+        return skiplist.put_span(table, at, size, score)
 
     def add(self, member: bytes, score: float, limits: EncodingLimits = DEFAULTS) -> None:
-        """Add a member that does not exist yet (zsetAdd). O(log n), in a listpack O(n)"""
-        if self.listpack is not None:
-            if (
-                self.listpack.length() // 2 < limits.zset_max_listpack_entries
-                and len(member) <= limits.zset_max_listpack_value
-                and self.listpack.can_append(len(member))
-            ):
-                put(self.listpack, member, score, is_classic(limits))
-                return
-            self.to_skiplist()
-        assert self.skiplist is not None and self.table is not None
-        self.skiplist.add(self.table, member, score)
+        """Add a member, or change its score (zsetAdd). O(log n), in a listpack O(n)"""
+        entries = min(limits.zset_max_listpack_entries, _MOST)
+        longest = min(limits.zset_max_listpack_value, _MOST)
+        self.put(member, len(member), score, 0, entries, longest, is_classic(limits))
 
     def _insert_all(self, pairs: Iterable[Pair]) -> None:
         """Add members to an empty skiplist, in rising order, which fills its nodes."""
@@ -268,24 +333,26 @@ class Zset(Charged):
         for member, score in pairs:
             self.skiplist.add(self.table, member, score)
 
-    def update(self, member: bytes, score: float, limits: EncodingLimits = DEFAULTS) -> None:
-        """Change the score of a member (zsetAdd). O(log n), in a listpack O(n)"""
-        if self.listpack is not None:
-            _cut(self.listpack, self.listpack.find(HEADER_SIZE, member, 1))
-            put(self.listpack, member, score, is_classic(limits))
-        else:
-            assert self.skiplist is not None and self.table is not None
-            self.skiplist.move(self.table, self.table.find(member), score)
-
     def remove(self, member: bytes) -> bool:
         """Remove a member; return False if it does not exist (zsetDel). O(log n), in a listpack O(n)"""
-        if self.listpack is not None:
-            pos = self.listpack.find(HEADER_SIZE, member, 1)
-            if pos != -1:
-                _cut(self.listpack, pos)
-            return pos != -1
-        assert self.skiplist is not None and self.table is not None
-        return self.skiplist.discard(self.table, member)
+        return self.remove_span(member, len(member))
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def remove_span(self, at: cython.p_const_uchar, size: cython.Py_ssize_t) -> cython.bint:
+        """Do `remove` for the bytes at a memory address."""
+        packed: Listpack | None = self.listpack
+        n: cython.Py_ssize_t
+        if packed is not None:
+            n = packed.find_span(_HEADER, at, size, 1)
+            if n != -1:
+                packed.delete(packed.delete(n))
+            return n != -1
+        skiplist: Skiplist | None = self.skiplist
+        table: Dict | None = self.table
+        assert skiplist is not None and table is not None
+        n = table.find_span(at, size)
+        return n >= 0 and skiplist.remove(table, n) and table.delete_entry(n)
 
     def delete(self, start: int, count: int) -> None:
         """Remove the members of an existing window. O(log n + count), in a listpack O(n)"""
@@ -303,6 +370,21 @@ class Zset(Charged):
         self.listpack, self.skiplist, self.table = None, converted.skiplist, converted.table
 
     # -- the whole sorted set ------------------------------------------------------------------------
+
+    @cython.cfunc
+    def hold(self, packed: Listpack) -> Zset:
+        """Become the sorted set in a listpack; return self. O(1)"""
+        self.listpack = packed
+        self.skiplist = self.table = None
+        return self
+
+    @cython.cfunc
+    def detach(self) -> Zset:
+        """Return a sorted set with these members: a copy of the listpack, or the skiplist itself. O(bytes)"""
+        made: Zset = Zset()
+        made.listpack = None if self.listpack is None else self.listpack.copy()
+        made.skiplist, made.table = self.skiplist, self.table
+        return made
 
     def copy(self) -> Zset:
         """Return a copy with the same members and encoding (zsetDup). O(n)"""
@@ -328,6 +410,15 @@ class Zset(Charged):
             assert self.skiplist is not None and self.table is not None and self.table.owner is self.skiplist
             self.table.check()
             self.skiplist.check(self.table)
+
+
+@cython.cfunc
+@cython.exceptval(-1, check=False)
+def _skips(options: cython.int, old: cython.double, score: cython.double) -> cython.bint:
+    """Return whether the options keep the old score of a member (zsetAdd)."""
+    if options & NX:
+        return True
+    return (options & GT != 0 and score <= old) or (options & LT != 0 and score >= old)
 
 
 def is_classic(limits: EncodingLimits) -> bool:
@@ -361,11 +452,6 @@ def _some(listpack: Listpack, index: int, count: int) -> list[Any]:
         values.append(listpack.get(pos))
         pos = listpack.next(pos)
     return values
-
-
-def _cut(listpack: Listpack, pos: int) -> None:
-    """Remove the member at a position, and its score, from a listpack (zzlDelete)."""
-    listpack.delete(listpack.delete(pos))
 
 
 def _append(listpack: Listpack, member: bytes, score: float, classic: bool) -> None:

@@ -12,25 +12,34 @@ with scores are nested pairs in RESP3 and a flat array in RESP2.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from math import isnan
 
-from rillet.commands import table_replies
+try:
+    import cython
+except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
+    from rillet import _cython as cython
+
 from rillet.commands.arguments import NOT_A_FLOAT, arity_error, syntax_error
 from rillet.commands.keys.scan import scan_value
-from rillet.commands.lookup import read_value, remove_members, value_for_write
+from rillet.commands.lookup import read_value
+from rillet.commands.table_replies import write_score
 from rillet.commands.zset import command
-from rillet.commands.zset.fast_path import ZaddFastPath, ZincrbyFastPath, ZremFastPath, ZscoreFastPath
-from rillet.commands.zset.fast_path import zcard as zcard_path
 from rillet.errors import CommandError
+from rillet.keyspace.database import Database
+from rillet.keyspace.rest_buffer import RestBuffer
+from rillet.runtime.implementation import Implementation
 from rillet.runtime.session import Session
 from rillet.structs import float_text
+from rillet.structs.argument_spans import ArgumentSpans
 from rillet.structs.integer_text import decimal
 from rillet.types.zset import Pair, Zset, is_classic
 
-_ZADD, _ZINCRBY, _ZREM, _ZSCORE = ZaddFastPath(), ZincrbyFastPath(), ZremFastPath(), ZscoreFastPath()
-_ZCARD = zcard_path()
-_NAN = "resulting score is not a number (NaN)"
-_OPTIONS = frozenset((b"nx", b"xx", b"gt", b"lt", b"ch", b"incr"))
+if not cython.compiled:  # for compiled code, the .pxd declares these names
+    from rillet.commands.zset.values import keep, new_zset, zset_at
+    from rillet.structs.float_text import parse_plain
+    from rillet.types.zset import ADDED, GT, LT, NX, SKIPPED, UPDATED, XX
+
+_CH = cython.declare(cython.int, 16)
+_INCR = cython.declare(cython.int, 32)
 
 
 def score_argument(session: Session, raw: bytes, message: str = NOT_A_FLOAT) -> float:
@@ -42,14 +51,9 @@ def score_argument(session: Session, raw: bytes, message: str = NOT_A_FLOAT) -> 
     return value
 
 
-def write_score(session: Session, score: float) -> None:
-    """Write a score (networking.c: addReplyDouble)."""
-    table_replies.write_score(session.out, score, is_classic(session.engine.settings))
-
-
 def write_pairs(session: Session, pairs: Iterable[Pair], count: int, with_scores: bool) -> None:
     """Write an array of `count` members, with their scores if `with_scores`."""
-    out = session.out
+    out, classic = session.out, session.db.buffer.zset_classic
     nested = with_scores and out.resp != 2
     out.array(2 * count if with_scores and not nested else count)
     for member, score in pairs:
@@ -57,158 +61,245 @@ def write_pairs(session: Session, pairs: Iterable[Pair], count: int, with_scores
             out.array(2)
         out.bulk(member)
         if with_scores:
-            write_score(session, score)
+            write_score(out, score, classic)
 
 
 # -- adding ------------------------------------------------------------------------------------------
 
 
-class _Add:
-    """A call of ZADD or ZINCRBY: its options, and the counts for its reply (zaddGenericCommand)."""
-
-    __slots__ = ("added", "flags", "members", "scores", "updated")
-
-    def __init__(self, session: Session, argv: list[bytes], incr: bool) -> None:
-        self.flags = {b"incr"} if incr else set()
-        self.added = self.updated = 0
-        at = 2
-        while at < len(argv) and argv[at].lower() in _OPTIONS:
-            self.flags.add(argv[at].lower())
-            at += 1
-        pairs = argv[at:]
-        if not pairs or len(pairs) % 2:
-            raise syntax_error()
-        if {b"nx", b"xx"} <= self.flags:
-            raise CommandError("XX and NX options at the same time are not compatible")
-        if len(self.flags & {b"nx", b"gt", b"lt"}) > 1:
-            raise CommandError("GT, LT, and/or NX options at the same time are not compatible")
-        if b"incr" in self.flags and len(pairs) > 2:
-            raise CommandError("INCR option supports a single increment-element pair")
-        compat = session.engine.settings.compat
-        scores = float_text.parse_all(pairs[::2], not compat.valkey, compat.knows(88))
-        if scores is None:
-            raise CommandError(NOT_A_FLOAT)
-        self.scores = scores
-        self.members = pairs[1::2]
-
-    def apply(self, session: Session, value: Zset) -> float | None:
-        """Add the members; return the new score of the last member, None if an option such as NX skipped it."""
-        result = None
-        at, count, plain = 0, len(self.members), self.flags <= {b"ch"}
-        while at < count and (value.skiplist is None or not plain):
-            result = self._apply_one(session, value, self.members[at], self.scores[at])
-            at += 1
-        if at < count and value.skiplist is not None:
-            assert value.table is not None
-            added, updated = value.skiplist.put_all(value.table, self.members, self.scores, at)
-            self.added += added
-            self.updated += updated
-        return result
-
-    def _apply_one(self, session: Session, value: Zset, member: bytes, score: float) -> float | None:
-        """Add or change one member (zsetAdd)."""
-        old = value.score(member)
-        if old is None:
-            if b"xx" in self.flags:
-                return None
-            value.add(member, score, session.engine.settings)
-            self.added += 1
-            return score
-        if b"nx" in self.flags:
-            return None
-        if b"incr" in self.flags:
-            score += old
-            if isnan(score):
-                raise CommandError(_NAN)
-        if (b"lt" in self.flags and score >= old) or (b"gt" in self.flags and score <= old):
-            return None
-        if score != old:
-            value.update(member, score, session.engine.settings)
-            self.updated += 1
-        return score
-
-    def target(self, session: Session, key: bytes) -> Zset | None:
-        """Return the sorted set at the key, created if it is missing; None if XX forbids the creation."""
-        settings = session.engine.settings
-        value = value_for_write(session, key, Zset)
-        classic = is_classic(settings)
-        # The encoding of a new sorted set depends on the longest member in Valkey, on the first member in Redis.
-        widest = max(map(len, self.members)) if settings.compat.valkey else len(self.members[0])
-        if value is None:
-            if b"xx" not in self.flags:
-                value = Zset.for_size(1 if classic else len(self.members), widest, settings)
-                session.db.set(key, value)
-        elif not classic:
-            value.prepare(len(self.members), settings)
-            if settings.compat.valkey and widest > settings.zset_max_listpack_value and value.listpack is not None:
-                value.to_skiplist()
-        return value
+@cython.cfunc
+@cython.exceptval(-1, check=True)
+def score_of(
+    session: Session, words: ArgumentSpans, at: cython.Py_ssize_t, message: str = NOT_A_FLOAT
+) -> cython.double:
+    """Parse the score in an argument, as `score_argument` does."""
+    value: cython.double = parse_plain(words.at[at], words.size[at])
+    if value != value:  # unusual, or no number
+        value = score_argument(session, words.get(at), message)
+    return value
 
 
-def _add(session: Session, argv: list[bytes], incr: bool) -> None:
-    key = argv[1]
-    request = _Add(session, argv, incr)
-    value = request.target(session, key)
-    result = None if value is None else request.apply(session, value)
-    changed = request.added + request.updated
-    counts = b"incr" not in request.flags
-    if counts:
-        session.out.integer(changed if b"ch" in request.flags else request.added)
-    elif result is None:
+@cython.cfunc
+@cython.exceptval(-1, check=False)
+def _option(words: ArgumentSpans, at: cython.Py_ssize_t) -> cython.int:
+    """Return the flag of an option of ZADD, 0 for another argument."""
+    if words.is_digit(at):
+        return 0
+    if words.is_option(at, b"nx"):
+        return NX
+    if words.is_option(at, b"xx"):
+        return XX
+    if words.is_option(at, b"gt"):
+        return GT
+    if words.is_option(at, b"lt"):
+        return LT
+    if words.is_option(at, b"ch"):
+        return _CH
+    return _INCR if words.is_option(at, b"incr") else 0
+
+
+@cython.cfunc
+@cython.exceptval(-1, check=False)
+def add_members(session: Session, words: ArgumentSpans, options: cython.int) -> cython.bint:
+    """Run ZADD, or ZINCRBY: then `options` contains INCR (zaddGenericCommand)."""
+    at: cython.Py_ssize_t = 2
+    option: cython.int = _option(words, at)
+    while option:
+        options |= option
+        at += 1
+        option = _option(words, at)
+    if at == words.count or (words.count - at) & 1:
+        raise syntax_error()
+    if options & NX and options & XX:
+        raise CommandError("XX and NX options at the same time are not compatible")
+    if (options & NX and options & (GT | LT)) or (options & GT and options & LT):
+        raise CommandError("GT, LT, and/or NX options at the same time are not compatible")
+    if options & _INCR and words.count - at > 2:
+        raise CommandError("INCR option supports a single increment-element pair")
+    return _add(session, words, at, options)
+
+
+@cython.cfunc
+@cython.exceptval(-1, check=False)
+def _add(session: Session, words: ArgumentSpans, at: cython.Py_ssize_t, options: cython.int) -> cython.bint:
+    """Add the members of the arguments `score member ...` from `at` on, or change their scores."""
+    db: Database = session.db
+    buffer: RestBuffer = db.buffer
+    i: cython.Py_ssize_t
+    widest: cython.Py_ssize_t = 0
+    score: cython.double = 0.0
+    for i in range(at, words.count, 2):
+        score_of(session, words, i)  # nothing changes if one of them is no number
+        widest = max(widest, words.size[i + 1])
+    n: cython.Py_ssize_t = db.locate(words)
+    value: Zset | None = zset_at(db, n)
+    if value is None:
+        if options & XX:
+            return session.out.null() if options & _INCR else session.out.integer(0)
+        value = new_zset(db)
+    unpacked: cython.bint = value is buffer.zset
+    # Up to 7.0, only the creation looks at the limits before members are added. The encoding depends on the longest
+    # member in Valkey, on the first member of a new sorted set in Redis.
+    expected: cython.Py_ssize_t = (words.count - at) >> 1
+    if buffer.zset_classic:
+        expected = 1 if n < 0 else 0
+    if not buffer.valkey:
+        widest = words.size[at + 1] if n < 0 else 0
+    if value.listpack is not None and (expected > buffer.zset_entries or widest > buffer.zset_value):
+        value.to_skiplist()
+    result: cython.int = 0
+    added: cython.Py_ssize_t = 0
+    changed: cython.Py_ssize_t = 0
+    for i in range(at, words.count, 2):
+        score = score_of(session, words, i)
+        if options & _INCR and not options & NX:
+            old: cython.double = value.find_score(words.at[i + 1], words.size[i + 1])
+            if old == old:
+                score += old
+                if score != score:
+                    if value.listpack is None:
+                        keep(session, words, n, value)
+                    raise CommandError("resulting score is not a number (NaN)")
+        result = value.put(
+            words.at[i + 1], words.size[i + 1], score, options, buffer.zset_entries, buffer.zset_value,
+            buffer.zset_classic,
+        )  # fmt: skip
+        if result & (ADDED | UPDATED):
+            changed += 1
+            added += result & ADDED
+            if not unpacked:  # it has changed, whatever happens to the next members
+                session.changed(words, 1)
+    if unpacked and (changed or value.listpack is None):
+        keep(session, words, n, value)
+        session.changed(words, changed)
+    if not options & _INCR:
+        session.out.integer(changed if options & _CH else added)
+    elif result & SKIPPED:
         session.out.null()
     else:
-        write_score(session, result)
-    if changed:
-        session.modified(key)
-        session.dirty += changed - 1
-        session.notify(b"z", b"zadd" if counts else b"zincr", key)
+        write_score(session.out, score, buffer.zset_classic)
+    if changed and db.notifies:
+        return session.notify(b"z", b"zincr" if options & _INCR else b"zadd", words.get(1))
+    return True
 
 
-@command("zadd", arity=-4, flags="write denyoom fast", since="1.2.0",
-         syntax="key [NX | XX] [GT | LT] [CH] [INCR] score member [score member ...]",
-         complexity="O(log(N)) for each item added, where N is the number of elements in the sorted set.",
-         shortcut=ZaddFastPath)
-def zadd(session: Session, argv: list[bytes]) -> None:
-    """Add members to a sorted set, creating it if needed, or change their scores."""
-    if _ZADD.execute(session, argv):
-        if session.dirty:
-            session.notify(b"z", b"zadd", argv[1])
-        return
-    _add(session, argv, False)
+@cython.final
+@cython.cclass
+class Zadd(Implementation):
+    """ZADD."""
+
+    __slots__ = ()
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
+        """Add members to a sorted set, or change their scores."""
+        return add_members(session, words, 0)
 
 
-@command("zincrby", arity=4, flags="write denyoom fast", since="1.2.0", syntax="key increment member",
-         complexity="O(log(N)) where N is the number of elements in the sorted set.", shortcut=ZincrbyFastPath)
-def zincrby(session: Session, argv: list[bytes]) -> None:
-    """Add to the score of a member; a new member starts at 0."""
-    if _ZINCRBY.execute(session, argv):
-        if session.dirty:
-            session.notify(b"z", b"zincr", argv[1])
-        return
-    _add(session, argv, True)
+command("zadd", arity=-4, flags="write denyoom fast", since="1.2.0",
+        syntax="key [NX | XX] [GT | LT] [CH] [INCR] score member [score member ...]",
+        summary="Add members to a sorted set, creating it if needed, or change their scores.",
+        complexity="O(log(N)) for each item added, where N is the number of elements in the sorted set.")(Zadd)
 
 
-@command("zrem", arity=-3, flags="write fast", since="1.2.0", syntax="key member [member ...]",
-         complexity="O(M*log(N)) with N being the number of elements in the sorted set and M the number of elements to "
-         "be removed.", shortcut=ZremFastPath)
-def zrem(session: Session, argv: list[bytes]) -> None:
-    """Remove members of a sorted set and return the number of removed ones."""
-    if not session.engine.notify_events and _ZREM.execute(session, argv):
-        return
-    remove_members(session, argv, Zset, b"z", b"zrem")
+@cython.final
+@cython.cclass
+class Zincrby(Implementation):
+    """ZINCRBY."""
+
+    __slots__ = ()
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
+        """Add to the score of a member."""
+        return add_members(session, words, _INCR)
+
+
+command("zincrby", arity=4, flags="write denyoom fast", since="1.2.0", syntax="key increment member",
+        summary="Add to the score of a member; a new member starts at 0.",
+        complexity="O(log(N)) where N is the number of elements in the sorted set.")(Zincrby)
+
+
+@cython.final
+@cython.cclass
+class Zrem(Implementation):
+    """ZREM."""
+
+    __slots__ = ()
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
+        """Remove members (zremCommand)."""
+        db: Database = session.db
+        i: cython.Py_ssize_t
+        removed: cython.Py_ssize_t = 0
+        n: cython.Py_ssize_t = db.locate(words)
+        value: Zset | None = zset_at(db, n)
+        if value is not None:
+            for i in range(2, words.count):
+                removed += value.remove_span(words.at[i], words.size[i])
+            if removed:
+                if db.notifies:
+                    session.notify(b"z", b"zrem", words.get(1))
+                keep(session, words, n, value)
+                session.changed(words, removed)
+        return session.out.integer(removed)
+
+
+command("zrem", arity=-3, flags="write fast", since="1.2.0", syntax="key member [member ...]",
+        summary="Remove members of a sorted set and return the number of removed ones.",
+        complexity="O(M*log(N)) with N being the number of elements in the sorted set and M the number of elements to "
+        "be removed.")(Zrem)
 
 
 # -- looking up --------------------------------------------------------------------------------------
 
 
-@command("zcard", arity=2, flags="readonly fast", since="1.2.0", syntax="key", complexity="O(1)",
-         shortcut=zcard_path)
-def zcard(session: Session, argv: list[bytes]) -> None:
-    """Return the number of members of a sorted set."""
-    if _ZCARD.execute(session, argv):
-        return
-    value = read_value(session, argv[1], Zset)
-    session.out.integer(0 if value is None else len(value))
+@cython.final
+@cython.cclass
+class Zcard(Implementation):
+    """ZCARD."""
+
+    __slots__ = ()
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
+        """Reply with the number of members."""
+        value: Zset | None = zset_at(session.db, session.db.locate_read(words))
+        return session.out.integer(0 if value is None else len(value))
+
+
+command("zcard", arity=2, flags="readonly fast", since="1.2.0", syntax="key", complexity="O(1)",
+        summary="Return the number of members of a sorted set.")(Zcard)
+
+
+@cython.final
+@cython.cclass
+class Zscore(Implementation):
+    """ZSCORE."""
+
+    __slots__ = ()
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
+        """Reply with the score of a member."""
+        db: Database = session.db
+        value: Zset | None = zset_at(db, db.locate_read(words))
+        if value is None:
+            return session.out.null()
+        score: cython.double = value.find_score(words.at[2], words.size[2])
+        if score != score:
+            return session.out.null()
+        return write_score(session.out, score, db.buffer.zset_classic)
+
+
+command("zscore", arity=3, flags="readonly fast", since="1.2.0", syntax="key member", complexity="O(1)",
+        summary="Return the score of a member.")(Zscore)
 
 
 def _write_score_or_null(session: Session, value: Zset | None, member: bytes) -> None:
@@ -216,16 +307,7 @@ def _write_score_or_null(session: Session, value: Zset | None, member: bytes) ->
     if score is None:
         session.out.null()
     else:
-        write_score(session, score)
-
-
-@command("zscore", arity=3, flags="readonly fast", since="1.2.0", syntax="key member", complexity="O(1)",
-         shortcut=ZscoreFastPath)
-def zscore(session: Session, argv: list[bytes]) -> None:
-    """Return the score of a member."""
-    if _ZSCORE.execute(session, argv):
-        return
-    _write_score_or_null(session, read_value(session, argv[1], Zset), argv[2])
+        write_score(session.out, score, session.db.buffer.zset_classic)
 
 
 @command("zmscore", arity=-3, flags="readonly fast", since="6.2.0", syntax="key member [member ...]",

@@ -12,8 +12,8 @@ from __future__ import annotations
 from rillet.commands.arguments import positive, syntax_error
 from rillet.commands.first_key_pop import FirstKeyPop, KeysAfterNumber
 from rillet.commands.lookup import delete_if_empty, value_for_write
+from rillet.commands.table_replies import write_score
 from rillet.commands.zset import command
-from rillet.commands.zset.members import write_score
 from rillet.runtime.session import Session
 from rillet.structs.integer_text import decimal
 from rillet.types.zset import Pair, Zset
@@ -44,7 +44,7 @@ def _take(session: Session, key: bytes, value: Zset, greatest: bool, count: int)
 def _write_flat(session: Session, pairs: list[Pair]) -> None:
     for member, score in pairs:
         session.out.bulk(member)
-        write_score(session, score)
+        write_score(session.out, score, session.db.buffer.zset_classic)
 
 
 def _write_nested(session: Session, pairs: list[Pair]) -> None:

@@ -11,21 +11,31 @@ end comes first: ZRANGE k 5 1 BYSCORE REV.
 
 from __future__ import annotations
 
+try:
+    import cython
+except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
+    from rillet import _cython as cython
+
 from rillet.commands.arguments import integer, syntax_error
 from rillet.commands.list.elements import clamp
 from rillet.commands.lookup import delete_if_empty, read_value, value_for_write
 from rillet.commands.set.operations import store_result
 from rillet.commands.table_replies import write_range
 from rillet.commands.zset import command
-from rillet.commands.zset.fast_path import ZrangeFastPath
-from rillet.commands.zset.members import write_pairs
 from rillet.errors import CommandError
+from rillet.keyspace.database import Database
+from rillet.runtime.implementation import Implementation
 from rillet.runtime.session import Session
 from rillet.structs import float_text
+from rillet.structs.argument_spans import ArgumentSpans
 from rillet.types.compat import Compat
-from rillet.types.zset import GREATEST, LEAST, MemberRange, ScoreRange, Zset, is_classic
+from rillet.types.zset import GREATEST, LEAST, MemberRange, ScoreRange, Zset
 
-_ZRANGE = ZrangeFastPath()
+if not cython.compiled:  # for compiled code, the .pxd declares these names
+    from rillet.commands.zset.values import zset_at
+    from rillet.structs.listpack import parse_digits
+
+_NOT_INT = cython.declare(cython.longlong, -(2**63))
 RANK, SCORE, MEMBER = "rank", "score", "lex"
 _SEARCH = "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements"
 
@@ -143,27 +153,60 @@ class _Request:
 
 
 def _read(session: Session, request: _Request) -> None:
-    value = read_value(session, request.key, Zset)
+    _reply(session, request, read_value(session, request.key, Zset))
+
+
+def _reply(session: Session, request: _Request, value: Zset | None) -> None:
     if value is None:
         session.out.array(0)
         return
     start, count = request.range.window(value)
-    backwards = request.range.backwards
-    if value.skiplist is not None and value.table is not None:
-        classic = is_classic(session.engine.settings)
-        write_range(session.out, value.table, value.skiplist, start, count, backwards, request.with_scores, classic)
-    else:
-        write_pairs(session, value.slice(start, count, backwards), count, request.with_scores)
+    classic = session.db.buffer.zset_classic
+    write_range(session.out, value, start, count, request.range.backwards, request.with_scores, classic)
 
 
-@command("zrange", arity=-4, flags="readonly", since="1.2.0",
-         syntax="key start stop [BYSCORE | BYLEX] [REV] [LIMIT offset count] [WITHSCORES]",
-         complexity=_SEARCH + " returned.", shortcut=ZrangeFastPath)
-def zrange(session: Session, argv: list[bytes]) -> None:
-    """Return the members in a range of ranks, scores or members."""
-    if _ZRANGE.execute(session, argv):
-        return
-    _read(session, _Request(session, argv))
+@cython.final
+@cython.cclass
+class Zrange(Implementation):
+    """ZRANGE; without options, a range of ranks in rising order."""
+
+    __slots__ = ()
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
+        """Reply with the members in a range."""
+        db: Database = session.db
+        if words.count > 4:
+            request: object = _Request(session, words.to_list())
+            _reply(session, request, zset_at(db, db.locate_read(words)))  # type: ignore[arg-type]
+            return True
+        first: cython.longlong = self._rank(words, 2)
+        last: cython.longlong = self._rank(words, 3)
+        value: Zset | None = zset_at(db, db.locate_read(words))
+        if value is None:
+            return session.out.array(0)
+        length: cython.Py_ssize_t = len(value)
+        if first < 0:
+            first = max(first + length, 0)
+        last = last + length if last < 0 else min(last, length - 1)
+        count: cython.Py_ssize_t = last - first + 1 if first <= last else 0
+        return write_range(session.out, value, first, count, False, False, db.buffer.zset_classic)
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=True)
+    def _rank(self, words: ArgumentSpans, at: cython.Py_ssize_t) -> cython.longlong:
+        """Parse a rank."""
+        rank: cython.longlong = parse_digits(words.at[at], words.size[at])
+        if rank == _NOT_INT:
+            rank = integer(words.get(at))
+        return rank
+
+
+command("zrange", arity=-4, flags="readonly", since="1.2.0",
+        syntax="key start stop [BYSCORE | BYLEX] [REV] [LIMIT offset count] [WITHSCORES]",
+        summary="Return the members in a range of ranks, scores or members.",
+        complexity=_SEARCH + " returned.")(Zrange)
 
 
 @command("zrevrange", arity=-4, flags="readonly", since="1.2.0", syntax="key start stop [WITHSCORES]",
