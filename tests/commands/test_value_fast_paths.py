@@ -1,7 +1,7 @@
-"""A fast path has the effects of the handler of its command: reply, value, access time, counters, log.
+"""A command has the same effects on packed values as on objects: reply, value, access time, counters, log.
 
-The commands are those of the differential tests. One side gets them as bytes, which the fast paths take, and the other
-one by one, through the handlers.
+The commands are those of the differential tests. One side gets them in a buffer, and the other one by one, while every
+value is an object.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import pytest
 from rillet.protocol.command_parser import pack_command
 from rillet.types.compat import COMPATS
 from tests.commands.test_fast_path import Log, Side
+from tests.commands.test_small_values import run_on_objects
 from tests.commands.test_string_fast_path import bits, calls
 from tests.differential import arrays, geo, hyperloglogs, sorting, strings, values
 from tests.differential import bits as bitmaps
@@ -33,7 +34,7 @@ def test_commands_in_a_buffer_have_the_effects_of_single_commands(kind: str, com
     for _ in range(by_speed(60, 15)):
         commands = [maker.next() for _ in range(chance.choice((1, 5, 20)))]
         replies = quick.send(b"".join(map(pack_command, commands)))
-        assert replies == b"".join(map(slow.run, commands)), commands
+        assert replies == b"".join(run_on_objects(slow, argv) for argv in commands), commands
         assert quick.state() == slow.state(), commands
         assert bits(quick.engine.databases[0]) == bits(slow.engine.databases[0])
         assert (quick.engine.databases[0].hits, quick.engine.databases[0].misses) == (

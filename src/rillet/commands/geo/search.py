@@ -306,6 +306,7 @@ class Search(Implementation):
         area: SearchArea = self._area
         packed: Listpack | None = value.listpack
         if packed is None:
+            assert value.skiplist is not None and value.table is not None
             return area.collect(value.skiplist, value.table)
         cell: cython.int
         cells: cython.int = area.find_cells()
