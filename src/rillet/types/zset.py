@@ -160,10 +160,17 @@ class Zset(Charged):
 
     def __len__(self) -> int:
         """Return the number of members (ZCARD). O(1)"""
+        return self.count()
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def count(self) -> cython.Py_ssize_t:
+        """Do `len`, for compiled callers."""
         if self.listpack is not None:
-            return self.listpack.length() // 2
-        assert self.table is not None
-        return len(self.table)
+            return self.listpack.length() >> 1
+        skiplist: Skiplist | None = self.skiplist
+        assert skiplist is not None
+        return skiplist.length
 
     def __contains__(self, member: bytes) -> bool:
         """Return whether the member exists; O(1), in a listpack O(n)."""
@@ -374,8 +381,9 @@ class Zset(Charged):
     @cython.cfunc
     def hold(self, packed: Listpack) -> Zset:
         """Become the sorted set in a listpack; return self. O(1)"""
-        self.listpack = packed
-        self.skiplist = self.table = None
+        if self.listpack is not packed:
+            self.listpack = packed
+            self.skiplist = self.table = None
         return self
 
     @cython.cfunc

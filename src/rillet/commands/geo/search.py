@@ -116,7 +116,7 @@ class Search(Implementation):
         db: Database = session.db
         found: cython.Py_ssize_t = 0
         if self._form == 0:
-            self._form, self._may_store = _FORMS[session.command.fullname]
+            self._form, self._may_store = _FORMS[self.command.fullname]
         value: Zset | None = zset_at(db, db.locate_read(words, 2 if self._form == _SEARCH_STORE else 1))
         self._area.near = near(db)
         self._picked = None

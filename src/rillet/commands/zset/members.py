@@ -270,7 +270,7 @@ class Zcard(Implementation):
     def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
         """Reply with the number of members."""
         value: Zset | None = zset_at(session.db, session.db.locate_read(words))
-        return session.out.integer(0 if value is None else len(value))
+        return session.out.integer(0 if value is None else value.count())
 
 
 command("zcard", arity=2, flags="readonly fast", since="1.2.0", syntax="key", complexity="O(1)",

@@ -186,7 +186,7 @@ class Zrange(Implementation):
         value: Zset | None = zset_at(db, db.locate_read(words))
         if value is None:
             return session.out.array(0)
-        length: cython.Py_ssize_t = len(value)
+        length: cython.Py_ssize_t = value.count()
         if first < 0:
             first = max(first + length, 0)
         last = last + length if last < 0 else min(last, length - 1)

@@ -55,7 +55,7 @@ def keep(session: Session, words: ArgumentSpans, n: cython.Py_ssize_t, value: Zs
     """Store a sorted set that was changed as the value of the key in words[1]; delete the key of an empty one."""
     db: Database = session.db
     buffer: RestBuffer = db.buffer
-    if len(value) == 0:
+    if value.count() == 0:
         key: bytes = words.get(1)
         db.delete(key)
         return session.notify(b"g", b"del", key)
