@@ -100,17 +100,6 @@ def test_the_limits_determine_the_encoding() -> None:
     assert few.encoding() == "hashtable"
 
 
-@pytest.mark.parametrize(("compat", "encoding"), [("7.0", "listpack"), ("7.2", "hashtable"), ("valkey", "hashtable")])
-def test_many_arguments_create_a_hashtable_at_once_since_7_2(compat: str, encoding: str) -> None:
-    value, limits = Hash(), limits_of(4, compat=compat)
-    words = [b"same", b"v"] * 5
-    value.prepare(words, limits)
-    for at in range(0, 10, 2):
-        value.set(words[at], words[at + 1], limits)
-    assert value.encoding() == encoding
-    assert len(value) == 1
-
-
 @pytest.mark.slow
 def test_a_scan_returns_every_permanent_field() -> None:
     """Fields that exist during the whole scan are returned despite other changes, and the scan ends."""

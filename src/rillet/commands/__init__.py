@@ -20,7 +20,7 @@ MODULES = {
     "set": ("members", "random_members", "operations"),
     "zset": ("members", "range", "operations", "pop", "random_members"),
     "geo": ("members", "search"),
-    "hash": ("fields", "random_fields", "expire", "get_set"),
+    "hash": ("fields", "read", "random_fields", "expire", "get_set"),
     "stream": (
         "add", "delete", "range", "read", "read_group", "group", "pending", "claim", "nack", "info", "idmp",
         "bulk_read", "memory",

@@ -4,6 +4,7 @@ from rillet.structs.argument_spans cimport ArgumentSpans
 from rillet.structs.dict cimport Dict
 from rillet.structs.dict_table cimport put_u32, u32
 from rillet.structs.listpack cimport Listpack
+from rillet.types.hash cimport FieldExpiry, Hash
 from rillet.types.zset cimport Zset
 
 @cython.final
@@ -11,6 +12,8 @@ cdef class RestBuffer:
     cdef readonly Listpack packed
     cdef readonly bytearray rest
     cdef readonly ArgumentSpans words
+    cdef readonly Hash small_hash
+    cdef readonly Hash expiring_hash
     cdef readonly Py_ssize_t head
     cdef readonly bint full
     cdef public unsigned int hash
@@ -39,6 +42,9 @@ cdef class RestBuffer:
     cdef int load(self, Dict keys, Py_ssize_t n) except -1
     cdef bint start(self, int tag) except -1
     cdef bint start_list(self) except -1
+    cdef Hash load_hash(self, Dict keys, Py_ssize_t n)
+    cdef Hash start_hash(self)
+    cdef Py_ssize_t compose_hash(self, Hash value) except -1
     cdef bint _takes(self, Py_ssize_t size) except -1
     cdef bint append(self, const unsigned char *at, Py_ssize_t size) except -1
     cdef bint prepend(self, const unsigned char *at, Py_ssize_t size) except -1

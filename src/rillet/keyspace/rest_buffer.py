@@ -12,6 +12,9 @@ changed.
 A value of more than LIMIT bytes cannot rest. `append`, `prepend` and `replace` do nothing once the result
 exceeds it, so the buffer stays small whatever a client sends; `outgrown` then returns True.
 
+`load_hash` presents the unpacked value as a `Hash`, so that commands change it by the same operations as an object. Two
+objects are used again for that: one of pairs, which is also a small hashtable, and one of fields that may expire.
+
 `take_limits` copies the settings that choose an encoding, because each command compares them.
 
 Costs: load and compose O(bytes), at most 1 KiB; `append` O(size); `prepend`, `replace`, `add_number` and
@@ -32,6 +35,7 @@ from rillet.structs.dict import Dict
 from rillet.structs.listpack import HEADER_SIZE, Listpack
 from rillet.types.at_rest import LIMIT, TABLE_LIMIT
 from rillet.types.encoding_limits import DEFAULTS, EncodingLimits, has_compact
+from rillet.types.hash import FieldExpiry, Hash
 from rillet.types.zset import Zset
 
 if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
@@ -50,7 +54,9 @@ _HASH = cython.declare(cython.int, HASH)
 _LIMIT = cython.declare(cython.Py_ssize_t, LIMIT)
 _TABLE_LIMIT = cython.declare(cython.Py_ssize_t, TABLE_LIMIT)
 _HEADER = cython.declare(cython.Py_ssize_t, HEADER_SIZE)
+_TRIPLES = cython.declare(cython.int, 10)
 _LIST_HEAD = cython.declare(cython.Py_ssize_t, 6)
+_TRIPLES_HEAD = cython.declare(cython.Py_ssize_t, 9)
 _INTSET_HEAD = cython.declare(cython.Py_ssize_t, 8)
 _NUMBERS = cython.declare(cython.Py_ssize_t, 512)
 _MOST = 2**62  # the greatest limit: settings have 64 bits
@@ -67,10 +73,10 @@ class RestBuffer:
     """
 
     __slots__ = (
-        "compact", "entry", "first", "full", "hash", "hash_entries", "hash_value", "head", "intset_entries", "last",
-        "list_depth", "list_size", "list_threshold", "numbers", "packed", "rest", "set_entries", "set_value",
-        "stream_bytes", "stream_entries", "words",
-        "valkey", "zset", "zset_classic", "zset_entries", "zset_value", "_numbers", "_width",
+        "compact", "entry", "expiring_hash", "first", "full", "hash", "hash_entries", "hash_value", "head",
+        "intset_entries", "last", "list_depth", "list_size", "list_threshold", "numbers", "packed", "rest",
+        "set_entries", "set_value", "small_hash", "stream_bytes", "stream_entries", "valkey", "words", "zset",
+        "zset_classic", "zset_entries", "zset_value", "_numbers", "_width",
     )  # fmt: skip
     _numbers: Any
 
@@ -79,6 +85,12 @@ class RestBuffer:
         self.zset = Zset()
         self.rest = bytearray(2048)
         self.words = ArgumentSpans()
+        self.small_hash = Hash()
+        self.small_hash.listpack = self.packed
+        self.expiring_hash = Hash()
+        self.expiring_hash.listpack = None
+        self.expiring_hash.expiry = FieldExpiry(self.packed, None)
+        self.expiring_hash.tag = _TRIPLES
         self.head = 1
         self.full = False
         self.hash = 0
@@ -121,13 +133,12 @@ class RestBuffer:
         self.full = False
         if tag == _INTSET:
             self._load_numbers(at)
-        elif _HASH <= tag <= _HASH_TABLE:
-            self.head = _LIST_HEAD if tag == _LIST else 1
+        elif _HASH <= tag <= _TRIPLES:
+            self.head = _LIST_HEAD if tag == _LIST else _TRIPLES_HEAD if tag == _TRIPLES else 1
             if cython.compiled:
                 self.rest[0] = tag
-                if tag == _LIST:
-                    for i in range(1, _LIST_HEAD):
-                        self.rest[i] = at[i]
+                for i in range(1, self.head):
+                    self.rest[i] = at[i]
                 self.packed.load(at + self.head, size - self.head)
             else:
                 self.rest[: self.head] = at[: self.head]
@@ -155,6 +166,51 @@ class RestBuffer:
         self.rest[4] = self.list_depth & 0xFF
         self.rest[5] = (self.list_depth >> 8) & 0xFF
         return True
+
+    # -- hashes --------------------------------------------------------------------------------------
+
+    @cython.cfunc
+    def load_hash(self, keys: Dict, n: cython.Py_ssize_t) -> Hash:
+        """Unpack the value of an entry, which has no object; return None unless it is a hash that needs no object."""
+        tag: cython.int = self.load(keys, n)
+        if tag == _HASH or tag == _HASH_TABLE:
+            self.small_hash.tag = tag
+            return self.small_hash
+        if tag != _TRIPLES:
+            return None  # type: ignore[return-value]
+        expiry: FieldExpiry | None = self.expiring_hash.expiry
+        assert expiry is not None
+        due: cython.longlong = 0
+        i: cython.Py_ssize_t
+        for i in range(8, 0, -1):
+            due = due << 8 | self.rest[i]
+        expiry.due = due
+        return self.expiring_hash
+
+    @cython.cfunc
+    def start_hash(self) -> Hash:
+        """Begin with an empty hash."""
+        self.start(_HASH)
+        self.small_hash.tag = _HASH
+        return self.small_hash
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def compose_hash(self, value: Hash) -> cython.Py_ssize_t:
+        """Write the bytes of a packed hash to `rest`; return their number, or 0 if it must be an object."""
+        i: cython.Py_ssize_t
+        if self.packed.used + self.head - 1 > _LIMIT:
+            return 0
+        if value.tag == _HASH_TABLE and self.packed.length() > 2 * _TABLE_LIMIT:
+            return 0
+        expiry: FieldExpiry | None = value.expiry
+        if expiry is not None:
+            due: cython.longlong = expiry.due
+            for i in range(1, _TRIPLES_HEAD):
+                self.rest[i] = due & 0xFF
+                due >>= 8
+        self.rest[0] = value.tag
+        return self.compose()
 
     # -- changes of the listpack, up to the limit ----------------------------------------------------
 

@@ -20,6 +20,7 @@ are not keys, such as channels: a cluster routes the command by them, and nothin
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -275,7 +276,7 @@ def command(
     """
 
     def record(code: Any) -> Any:
-        on_spans = isinstance(code, type)
+        on_spans = isinstance(code, (type, partial))  # a class of implementations, perhaps with arguments
         text = summary or (code.__doc__ or "").strip().partition("\n")[0]
         TABLE.add(Command(name, arity, flags, keys, group, since, complexity, syntax, text, None if on_spans else code,
                           get_keys, code if on_spans else shortcut, valkey))  # fmt: skip

@@ -182,6 +182,7 @@ def _awake_expiring(data: bytes) -> object:
     packed: Listpack = _listpack(data, 1 + _DUE)
     due: int = int.from_bytes(data[1 : 1 + _DUE], "little")
     value.listpack = value.table = None
+    value.tag = 0
     value.expiry = FieldExpiry(packed, None, due)
     if data[0] == _HASH_TIMES:
         value.to_hashtable()
@@ -232,6 +233,7 @@ def awaken(data: bytes) -> Any:
         value = kind.__new__(kind)  # type: ignore[call-overload]
         value.listpack = _listpack(data, 1)
         value.table = value.expiry = None
+        value.tag = 0
         return value
     if tag == _ZSET:
         kind = Zset
@@ -256,6 +258,7 @@ def awaken(data: bytes) -> Any:
     if tag == _HASH_TABLE:
         value = Hash.__new__(Hash)
         value.listpack = value.expiry = None
+        value.tag = 0
         value.table = _table(data, True)
         return value
     if tag == _TRIPLES or tag == _HASH_TIMES:

@@ -13,8 +13,8 @@ A hash starts as a listpack. The first command that may give a field an expiry m
 gets one (`start_expiry`), and it remains one. In Valkey the encoding listpackex does not exist: the first expiry makes
 a hashtable. A hashtable never becomes a listpack.
 
-A command examines all its arguments before it stores the first one (`prepare`): one argument that is too long, or since
-7.2 too many arguments, convert the hash at once, even if the arguments repeat the same field. The limits are read at
+A command examines all its arguments before it stores the first one (commands/hash/lookup.py): one argument that is too
+long, or since 7.2 too many arguments, convert the hash at once, even if the arguments repeat the same field. The limits are read at
 each change, so a hash keeps its encoding until its first change after the settings have changed.
 
 All encodings keep the fields in insertion order until a field is removed from a hashtable, but for the fields of a
@@ -24,12 +24,16 @@ uses the cursor of the hashtable.
 **Expiry.** A hash knows no clock: its methods return and count fields whose time has passed like all others. A command
 asks for the times. `FieldExpiry.due` is the time for which the keyspace has registered the hash (keyspace/database.py);
 as in Redis it may be earlier than the earliest time of the fields.
+
+**Packed hashes.** A small hash is bytes in the keyspace's dict (types/at_rest.py). While a command uses it, its listpack
+is that of the keyspace's buffer, and one `Hash` that the buffer uses again stands for it (keyspace/rest_buffer.py). Its
+`tag` is that of the bytes; that of another object is 0. A packed hash in the encoding hashtable has a listpack, too.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 try:
     import cython
@@ -49,6 +53,9 @@ from rillet.types.field_triples import time_at as triple_time
 if not cython.compiled:  # the compiled module gets this C function from its .pxd file
     from rillet.types.field_triples import insert_span as insert_triple
 
+HASH, HASH_TABLE, TRIPLES = 3, 9, 10
+"""The tags of packed hashes (types/at_rest.py)."""
+_HASH_TABLE = cython.declare(cython.int, HASH_TABLE)
 _HEADER = cython.declare(cython.Py_ssize_t, HEADER_SIZE)
 
 
@@ -78,10 +85,11 @@ class FieldExpiry:
 class Hash(Charged):
     """The value of a hash key: its fields and values, stored in `listpack`, `expiry.triples` or `table`."""
 
-    __slots__ = ("expiry", "listpack", "table")
+    __slots__ = ("expiry", "listpack", "table", "tag")
     listpack: Listpack | None
     table: Dict | None
     expiry: FieldExpiry | None
+    tag: cython.int
 
     type_name = "hash"
 
@@ -90,17 +98,34 @@ class Hash(Charged):
         self.listpack = Listpack()
         self.table = None
         self.expiry = None
+        self.tag = 0
 
     def encoding(self) -> str:
         """Return the encoding: listpack, listpackex or hashtable."""
-        if self.table is not None:
+        if self.is_table():
             return "hashtable"
         return "listpack" if self.listpack is not None else "listpackex"
 
     @cython.cfunc
+    @cython.inline
+    @cython.exceptval(check=False)
+    def is_table(self) -> cython.bint:
+        """Return whether the encoding is hashtable."""
+        return self.table is not None or self.tag == _HASH_TABLE
+
+    @cython.cfunc
+    def packed(self) -> Listpack:
+        """Return the listpack of a hash that is not a table: of pairs, or of triples."""
+        packed: Listpack | None = self.listpack
+        return self._triples() if packed is None else packed
+
+    @cython.cfunc
     def _triples(self) -> Listpack:
-        assert self.expiry is not None and self.expiry.triples is not None
-        return self.expiry.triples
+        expiry: FieldExpiry | None = self.expiry
+        assert expiry is not None
+        packed: Listpack | None = expiry.triples
+        assert packed is not None
+        return packed
 
     # -- reading -------------------------------------------------------------------------------------
 
@@ -120,13 +145,7 @@ class Hash(Charged):
     def get(self, field: bytes) -> bytes | None:
         """Return the value of a field, or None if it does not exist (hashTypeGetValue). O(1), in a listpack O(n)"""
         place: cython.Py_ssize_t = self.locate(field, len(field))
-        if place < 0:
-            return None
-        table: Dict | None = self.table
-        if table is not None:
-            return table.entry_value(place)  # type: ignore[no-any-return]
-        packed: Listpack = self._triples() if self.listpack is None else self.listpack
-        return packed.get_bytes(packed.skip(place))
+        return None if place < 0 else self.content_at(place)
 
     def words(self) -> list[bytes]:
         """Return fields and values alternately. O(n)"""
@@ -139,7 +158,7 @@ class Hash(Charged):
         if self.table is not None:
             yield from self.table.items()
             return
-        words = self._triples().texts() if self.listpack is None else self.listpack.texts()
+        words = self.packed().texts()
         width = 2 if self.listpack is not None else field_triples.WIDTH
         yield from zip(words[::width], words[1::width], strict=True)
 
@@ -193,37 +212,13 @@ class Hash(Charged):
 
     # -- changes -------------------------------------------------------------------------------------
 
-    def prepare(self, words: Sequence[bytes], limits: EncodingLimits = DEFAULTS) -> None:
-        """Convert to a hashtable if the fields and values about to be set require it (hashTypeTryConversion)."""
-        if self.table is not None:
-            return
-        packed = self._triples() if self.listpack is None else self.listpack
-        sizes = list(map(len, words))
-        many = len(words) // 2 > limits.hash_max_listpack_entries and has_compact(limits)
-        if many or max(sizes) > limits.hash_max_listpack_value or not packed.can_append(sum(sizes)):
-            self.to_hashtable()
-
     def set(self, field: bytes, value: bytes, limits: EncodingLimits = DEFAULTS, keep: bool = False) -> bool:
         """Set the value of a field; return whether the field is new (hashTypeSet). O(1), in a listpack O(n)
 
         The field loses its expiry, unless `keep`.
         """
-        if self.table is None:
-            packed = self._triples() if self.listpack is None else self.listpack
-            longest, one, two = limits.hash_max_listpack_value, len(field), len(value)
-            if one <= longest and two <= longest and packed.can_append(one + two):
-                place: cython.Py_ssize_t = self.locate(field, one)
-                self.put_at(place, field, one, value, two)
-                if place >= 0 and not keep and self.time_at(place, field, one):
-                    self.set_time_at(place, field, one, 0)
-                if len(self) > limits.hash_max_listpack_entries:
-                    self.to_hashtable()
-                return place < 0
-            self.to_hashtable()
-        assert self.table is not None
-        if self.expiry is not None and self.expiry.times is not None and not keep:
-            self.expiry.times.remove(field)
-        return self.table.set(field, value)
+        entries, longest = limits.hash_max_listpack_entries, limits.hash_max_listpack_value
+        return self.set_at(field, len(field), value, len(value), entries, longest, keep)
 
     def remove(self, field: bytes) -> bool:
         """Remove a field; return False if it does not exist (hashTypeDelete). O(1), in a listpack O(n)"""
@@ -232,6 +227,10 @@ class Hash(Charged):
 
     def to_hashtable(self) -> None:
         """Convert to a hashtable (hashTypeConvert). O(n)"""
+        if self.tag:
+            assert self.listpack is not None
+            self.tag = _HASH_TABLE
+            return
         table = Dict(values=True, newest=True)
         table.resize(len(self))
         times = None if self.expiry is None else DueTimes()
@@ -250,6 +249,7 @@ class Hash(Charged):
         """Convert to an encoding in which fields may expire (hashTypeSetExInit). O(n) the first time"""
         if self.expiry is not None:
             return self.expiry
+        assert not self.tag
         if self.listpack is not None and limits.compat.valkey:
             self.to_hashtable()
         if self.listpack is not None:
@@ -305,7 +305,7 @@ class Hash(Charged):
             return self.expiry.times.count_before(when)
         return sum(1 for _, _, time in field_triples.rows(self._triples()) if 0 < time < when)
 
-    # -- for the fast paths: fields as bytes at memory addresses --------------------------------------
+    # -- fields as bytes at memory addresses ----------------------------------------------------------
 
     @cython.cfunc
     @cython.exceptval(-2, check=False)
@@ -318,6 +318,15 @@ class Hash(Charged):
         if packed is not None:
             return packed.find_span(_HEADER, at, size, 1)
         return self._triples().find_span(_HEADER, at, size, 2)
+
+    @cython.cfunc
+    def content_at(self, place: cython.Py_ssize_t) -> bytes:
+        """Return the value of the field at a place."""
+        table: Dict | None = self.table
+        if table is not None:
+            return table.entry_value(place)  # type: ignore[no-any-return]
+        packed: Listpack = self.packed()
+        return packed.get_bytes(packed.skip(place))
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
@@ -348,24 +357,57 @@ class Hash(Charged):
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
+    def set_at(
+        self, at: cython.p_const_uchar, size: cython.Py_ssize_t, value: cython.p_const_uchar,
+        value_size: cython.Py_ssize_t, entries: cython.longlong, longest: cython.longlong, keep: cython.bint,
+    ) -> cython.bint:  # fmt: skip
+        """Do `set`, with the limits of the number of fields and of the size of fields and values."""
+        place: cython.Py_ssize_t = 0 if self.table is not None else self.locate(at, size)
+        return self.put_at(place, at, size, value, value_size, entries, longest, keep)
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
     def put_at(
-        self, place: cython.Py_ssize_t, at: cython.p_const_uchar, size: cython.Py_ssize_t,
+        self, place: cython.Py_ssize_t, at: cython.p_const_uchar, size: cython.Py_ssize_t, value: cython.p_const_uchar,
+        value_size: cython.Py_ssize_t, entries: cython.longlong, longest: cython.longlong, keep: cython.bint,
+    ) -> cython.bint:  # fmt: skip
+        """Do `set_at` for the field at a place, -1 if it does not exist."""
+        table: Dict | None = self.table
+        if table is None:
+            packed: Listpack = self.packed()
+            if self.tag == _HASH_TABLE:
+                self._put_packed(packed, place, at, size, value, value_size)
+                return place < 0
+            if size <= longest and value_size <= longest and packed.can_append(size + value_size):
+                self._put_packed(packed, place, at, size, value, value_size)
+                if place >= 0 and not keep and self.time_at(place, at, size):
+                    self.set_time_at(place, at, size, 0)
+                if len(self) > entries:
+                    self.to_hashtable()
+                return place < 0
+            self.to_hashtable()
+            return self.set_at(at, size, value, value_size, entries, longest, keep)
+        place = table.add_span(at, size, value, value_size)
+        if table.added:
+            return True
+        table.set_value_span(place, value, value_size)
+        if self.expiry is not None and not keep:
+            self.set_time_at(place, at, size, 0)
+        return False
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _put_packed(
+        self, packed: Listpack, place: cython.Py_ssize_t, at: cython.p_const_uchar, size: cython.Py_ssize_t,
         value: cython.p_const_uchar, value_size: cython.Py_ssize_t,
     ) -> cython.bint:  # fmt: skip
-        """Set the value of the field at a place, -1 for a new field. The encoding and the expiry stay."""
-        table: Dict | None = self.table
-        packed: Listpack | None = self.listpack
-        if table is not None:
-            place = table.add_span(at, size, value, value_size)
-            return table.added or table.set_value_span(place, value, value_size)
-        if packed is None:
-            packed = self._triples()
-            if place == -1:
-                return insert_triple(packed, at, size, value, value_size, 0)
-        elif place == -1:
+        if place >= 0:
+            packed.replace_span(packed.skip(place), value, value_size)
+        elif self.listpack is None:
+            insert_triple(packed, at, size, value, value_size, 0)
+        else:
             packed.append_span(at, size)
-            return packed.append_span(value, value_size)
-        packed.replace_span(packed.skip(place), value, value_size)
+            packed.append_span(value, value_size)
         return True
 
     @cython.cfunc
@@ -397,10 +439,13 @@ class Hash(Charged):
         twin.listpack = None if self.listpack is None else self.listpack.copy()
         twin.table = None if self.table is None else self.table.copy()
         twin.expiry = None if self.expiry is None else self.expiry.copy()
+        if self.tag == _HASH_TABLE:
+            twin.to_hashtable()
         return twin
 
     def check(self) -> None:
         """Raise AssertionError if the hash is empty, has two encodings, or one that is broken. O(n)"""
+        assert not self.tag, "a packed hash is not a value of the keyspace"
         expiry = self.expiry
         triples, times = (None, None) if expiry is None else (expiry.triples, expiry.times)
         assert [self.listpack, self.table, triples].count(None) == 2 and len(self)

@@ -1,201 +1,280 @@
-"""The fields of one hash: HSET, HGET, HINCRBY, HDEL, HGETALL and others (Redis: t_hash.c).
+"""Commands that change the fields of one hash: HSET, HSETNX, HINCRBY, HDEL and others (Redis: t_hash.c).
 
 A hash that loses its last field is deleted. Propagated commands do not depend on arithmetic: HINCRBYFLOAT becomes the
 HSET of its result, or HSETEX with KEEPTTL if the field has an expiry. (Redis 8 logs HSETEX in both cases, which servers
 before 8.0 cannot read.)
 
 A field that is set loses its expiry; a number that is incremented keeps it. In Redis the commands for single fields
-remove the expired fields that they read (live.py), HSET and HDEL treat them like others, and HLEN counts them. In
-Valkey all commands but HLEN pass over expired fields, and a command that overwrites one publishes `hexpired` first.
+remove the expired fields that they read (live.py); HSET and HDEL treat them like others. In Valkey all commands pass
+over expired fields, and a command that overwrites one publishes `hexpired` first.
 """
 
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
-from rillet.commands.arguments import LLONG_MAX, LLONG_MIN, arity_error, float_value, integer
+try:
+    import cython
+except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
+    from rillet import _cython as cython
+
+from rillet.commands.arguments import arity_error, float_value, integer
 from rillet.commands.hash import command
-from rillet.commands.hash.fast_path import (
-    HdelFastPath,
-    HgetallFastPath,
-    HgetFastPath,
-    HincrbyFastPath,
-    HmgetFastPath,
-    HsetFastPath,
-    HsetnxFastPath,
-)
-from rillet.commands.hash.fast_path import hlen as hlen_path
-from rillet.commands.hash.live import SEVERAL, LiveFields, live_names, live_rows, live_value
+from rillet.commands.hash.live import LiveFields
 from rillet.commands.hash.times import forget_if_last, register_exactly
-from rillet.commands.hash.valkey import announce_overwritten, set_field
-from rillet.commands.keys.scan import scan_value
-from rillet.commands.lookup import delete_if_empty, read_value, value_for_write
-from rillet.commands.replies import bulk_or_null, write_bulks
-from rillet.commands.table_replies import write_table
+from rillet.commands.hash.valkey import announce_overwritten
 from rillet.errors import CommandError
+from rillet.keyspace.database import Database
+from rillet.keyspace.rest_buffer import RestBuffer
+from rillet.runtime.implementation import Implementation
 from rillet.runtime.session import Session
 from rillet.structs import long_double
+from rillet.structs.argument_spans import ArgumentSpans
 from rillet.structs.integer_text import decimal
+from rillet.structs.listpack import Listpack
 from rillet.types.hash import Hash
 from rillet.types.string import string2ll
 
-_HGET, _HSET, _HMGET, _HGETALL = HgetFastPath(), HsetFastPath(), HmgetFastPath(), HgetallFastPath()
-_HSETNX, _HINCRBY, _HDEL, _HLEN = HsetnxFastPath(), HincrbyFastPath(), HdelFastPath(), hlen_path()
+if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
+    from rillet.commands.hash.lookup import fillable, find_to_change, has_expired, hash_to_fill, keep_hash, locate_live
+    from rillet.structs.listpack import parse_digits
+
 _NOT_FINITE = "value is NaN or Infinity"
 _RESULT_NOT_FINITE = "increment would produce NaN or Infinity"
+_NOT_INT = cython.declare(cython.longlong, -(2**63))  # what `parse_digits` returns for other text, and for -2^63
+_MAX = cython.declare(cython.longlong, 2**63 - 1)
+_MIN = cython.declare(cython.longlong, -(2**63))
 
 
-# -- setting -----------------------------------------------------------------------------------------
+@cython.cfunc
+def _valkey_fields(session: Session, words: ArgumentSpans, value: Hash) -> object:
+    """Return the LiveFields of a hash with expired fields in Valkey, where they are not like others; else None."""
+    if value.expiry is None or not has_expired(session.db, value) or not session.engine.settings.compat.valkey:
+        return None
+    return LiveFields(session, words.get(1), value)
 
 
-def _set_many(session: Session, argv: list[bytes]) -> int:
-    """Set the fields and return the number of new ones (hsetCommand)."""
-    created = _HSET.fields(session, argv)
-    if created >= 0:
-        session.notify(b"h", b"hset", argv[1], argv[2::2])
-        return created
-    if len(argv) % 2:
-        raise arity_error(session.command.fullname)
-    key, words = argv[1], argv[2:]
-    limits = session.engine.settings
-    value = value_for_write(session, key, Hash)
-    if value is None:
-        value = Hash()
-        session.db.set(key, value)
-    value.prepare(words, limits)
-    if value.expiry is not None and limits.compat.valkey:
-        created = _set_many_valkey(session, key, value, words)
-    else:
-        created = 0
-        for at in range(0, len(words), 2):
-            if value.set(words[at], words[at + 1], limits):
+@cython.cfunc
+@cython.exceptval(-1, check=False)
+def _register_in_valkey(session: Session, words: ArgumentSpans, value: Hash) -> cython.bint:
+    """Register a hash whose fields expire for its next expiry, in Valkey; return whether fields expire there."""
+    if value.expiry is None or not session.engine.settings.compat.valkey:
+        return False
+    register_exactly(session, words.get(1), value)
+    return True
+
+
+@cython.final
+@cython.cclass
+class Hset(Implementation):
+    """HSET, and HMSET, which replies OK (hsetCommand)."""
+
+    __slots__ = ("_counts",)
+    _counts: cython.bint
+
+    def __init__(self, counts: bool) -> None:
+        self._counts = counts
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
+        """Set fields of a hash, creating it if needed."""
+        db: Database = session.db
+        buffer: RestBuffer = db.buffer
+        i: cython.Py_ssize_t
+        created: cython.longlong = 0
+        overwritten: cython.longlong = 0
+        if words.count & 1:
+            raise arity_error(session.command.fullname)
+        value: Hash = hash_to_fill(db, words, find_to_change(db, words), 2)
+        stored: cython.bint = value.tag == 0 and buffer.entry >= 0
+        fields: Any = None if value.expiry is None else _valkey_fields(session, words, value)
+        for i in range(2, words.count, 2):
+            if fields is not None and fields.is_expired(words.get(i)):
+                overwritten += 1
                 created += 1
-        session.modified(key)
-    session.notify(b"h", b"hset", key, words[::2])
-    session.dirty += len(words) // 2 - 1
-    return created
+            if value.set_at(words.at[i], words.size[i], words.at[i + 1], words.size[i + 1], buffer.hash_entries,
+                            buffer.hash_value, False):  # fmt: skip
+                created += 1
+            if stored:  # a call that fails later is logged, too
+                session.changed(words, 1)
+        if value.expiry is not None:
+            _register_in_valkey(session, words, value)
+        if not stored:
+            keep_hash(db, words, value)
+            session.changed(words, (words.count - 2) >> 1)
+        if overwritten:
+            announce_overwritten(session, words.get(1), overwritten)
+        if db.notifies:
+            session.notify(b"h", b"hset", words.get(1), words.to_list()[2::2])
+        return session.out.integer(created) if self._counts else session.out.ok()
 
 
-def _set_many_valkey(session: Session, key: bytes, value: Hash, words: list[bytes]) -> int:
-    """Set fields of a hash with field expiry in Valkey; return the number of new and of expired ones."""
-    fields = LiveFields(session, key, value)
-    results = [set_field(session, fields, words[at], words[at + 1]) for at in range(0, len(words), 2)]
-    register_exactly(session, key, value)
-    session.modified(key)
-    overwritten = sum(1 for _, expired in results if expired)
-    if overwritten:
-        announce_overwritten(session, key, overwritten)
-    return sum(1 for new, _ in results if new)
+command("hset", arity=-4, flags="write denyoom fast", since="2.0.0", syntax="key field value [field value ...]",
+        complexity="O(1) for each field/value pair added, so O(N) to add N field/value pairs when the command is "
+        "called with multiple field/value pairs.",
+        summary="Set fields of a hash, creating it if needed, and return the number of new fields.",
+        )(partial(Hset, True))  # fmt: skip
+command("hmset", arity=-4, flags="write denyoom fast", since="2.0.0", syntax="key field value [field value ...]",
+        complexity="O(N) where N is the number of fields being set.",
+        summary="Set fields of a hash, creating it if needed.")(partial(Hset, False))
 
 
-@command("hset", arity=-4, flags="write denyoom fast", since="2.0.0", syntax="key field value [field value ...]",
-         complexity="O(1) for each field/value pair added, so O(N) to add N field/value pairs when the command is "
-         "called with multiple field/value pairs.", shortcut=HsetFastPath)
-def hset(session: Session, argv: list[bytes]) -> None:
-    """Set fields of a hash, creating it if needed, and return the number of new fields."""
-    session.out.integer(_set_many(session, argv))
-
-
-@command("hmset", arity=-4, flags="write denyoom fast", since="2.0.0", syntax="key field value [field value ...]",
-         complexity="O(N) where N is the number of fields being set.")
-def hmset(session: Session, argv: list[bytes]) -> None:
-    """Set fields of a hash, creating it if needed."""
-    _set_many(session, argv)
-    session.out.ok()
-
-
-@command("hsetnx", arity=4, flags="write denyoom fast", since="2.0.0", syntax="key field value", complexity="O(1)",
-         shortcut=HsetnxFastPath)
-def hsetnx(session: Session, argv: list[bytes]) -> None:
-    """Set a field of a hash, unless it exists."""
-    if _HSETNX.execute(session, argv):
-        if session.dirty:
-            session.notify(b"h", b"hset", argv[1], [argv[2]])
-        return
-    key, field, content = argv[1:]
-    value = value_for_write(session, key, Hash)
-    fields = LiveFields(session, key, value)
-    if fields.get(field) is not None:
-        session.out.integer(0)
-        return
-    if _put(session, fields, key, field, content, b"hset", False):
-        session.propagate([b"HSET", *argv[1:]])
-    session.out.integer(1)
-
-
+@cython.cfunc
+@cython.exceptval(-1, check=False)
 def _put(
-    session: Session, fields: LiveFields, key: bytes, field: bytes, content: bytes, event: bytes, keep: bool
-) -> bool:
-    """Set one field, creating the hash if needed, and publish the event; `keep` keeps the expiry of the field.
+    session: Session, words: ArgumentSpans, value: Hash | None, place: cython.Py_ssize_t, content: cython.p_const_uchar,
+    size: cython.Py_ssize_t, event: bytes, keep: cython.bint,
+) -> cython.longlong:  # fmt: skip
+    """Set the field words[2], creating the hash if needed, and publish the event; `keep` keeps its expiry.
 
-    Return whether the log must contain the effect instead of the command: in Valkey, if a field has an expiry.
+    place: from `locate_live`; -2 if the hash must be found again. Return the expiry of the field, 0 if it has none; in
+    Valkey -2 if only another field has one.
     """
-    value = fields.value
-    if value is None or fields.deleted:
-        value = Hash()
-        session.db.set(key, value)
-    limits = session.engine.settings
-    has_expiry = limits.compat.valkey and value.earliest() > 0
-    overwritten = has_expiry and fields.is_expired(field)
-    value.set(field, content, limits, keep and not overwritten)
-    session.modified(key)
-    if has_expiry:
-        register_exactly(session, key, value)
+    db: Database = session.db
+    buffer: RestBuffer = db.buffer
+    field: cython.p_const_uchar = words.at[2]
+    field_size: cython.Py_ssize_t = words.size[2]
+    expires: cython.bint = False
+    overwritten: cython.bint = False
+    when: cython.longlong = 0
+    if place == -2:
+        value = find_to_change(db, words)
+    value = fillable(db, words, value, 1, max(field_size, size), field_size + size)
+    stored: cython.bint = value.tag == 0 and buffer.entry >= 0
+    if value.expiry is not None:
+        expires = session.engine.settings.compat.valkey and value.earliest() > 0
+        overwritten = expires and LiveFields(session, words.get(1), value).is_expired(words.get(2))
+    value.set_at(field, field_size, content, size, buffer.hash_entries, buffer.hash_value, keep and not overwritten)
+    if expires:
+        register_exactly(session, words.get(1), value)
+    if value.expiry is not None:
+        when = value.time_at(value.locate(field, field_size), field, field_size)
+    if not stored:
+        keep_hash(db, words, value)
+    session.changed(words, 1)
     if overwritten:
-        announce_overwritten(session, key, 1)
-    session.notify(b"h", event, key, [field])
-    return has_expiry
+        announce_overwritten(session, words.get(1), 1)
+    if db.notifies:
+        session.notify(b"h", event, words.get(1), [words.get(2)])
+    return when if when or not expires else -2
 
 
-def _log_number(session: Session, fields: LiveFields, argv: list[bytes], content: bytes) -> None:
+@cython.final
+@cython.cclass
+class Hsetnx(Implementation):
+    """HSETNX (hsetnxCommand)."""
+
+    __slots__ = ()
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
+        """Set a field of a hash, unless it exists."""
+        value: Hash | None = find_to_change(session.db, words)
+        place: cython.Py_ssize_t = -1 if value is None else locate_live(session, words, value, 2)
+        if place >= 0:
+            return session.out.integer(0)
+        if _put(session, words, value, place, words.at[3], words.size[3], b"hset", False) and session.logged:
+            session.propagate([b"HSET", *words.to_list()[1:]])
+        return session.out.integer(1)
+
+
+command("hsetnx", arity=4, flags="write denyoom fast", since="2.0.0", syntax="key field value", complexity="O(1)",
+        summary="Set a field of a hash, unless it exists.")(Hsetnx)
+
+
+@cython.cfunc
+@cython.exceptval(-1, check=False)
+def _log_number(session: Session, words: ArgumentSpans, content: bytes, when: cython.longlong) -> cython.bint:
     """Log the result of HINCRBY or HINCRBYFLOAT with the expiry of the field."""
-    when = 0 if fields.value is None or fields.deleted else fields.value.time_of(argv[2])
+    key: bytes = words.get(1)
+    field: bytes = words.get(2)
     if when <= 0:
-        session.propagate([b"HSET", argv[1], argv[2], content])
-    elif session.engine.settings.compat.valkey:
-        session.propagate([b"HSETEX", argv[1], b"PXAT", decimal(when), b"FIELDS", b"1", argv[2], content])
-    else:
-        session.propagate([b"HSETEX", argv[1], b"KEEPTTL", b"FIELDS", b"1", argv[2], content])
+        return session.propagate([b"HSET", key, field, content])
+    if session.engine.settings.compat.valkey:
+        return session.propagate([b"HSETEX", key, b"PXAT", decimal(when), b"FIELDS", b"1", field, content])
+    return session.propagate([b"HSETEX", key, b"KEEPTTL", b"FIELDS", b"1", field, content])
 
 
-@command("hincrby", arity=4, flags="write denyoom fast", since="2.0.0", syntax="key field increment", complexity="O(1)",
-         shortcut=HincrbyFastPath)
-def hincrby(session: Session, argv: list[bytes]) -> None:
-    """Add to the integer in a field of a hash; a missing field counts as 0."""
-    if _HINCRBY.execute(session, argv):
-        session.notify(b"h", b"hincrby", argv[1], [argv[2]])
-        return
-    key, field = argv[1], argv[2]
-    by = integer(argv[3])
-    fields = LiveFields(session, key, value_for_write(session, key, Hash))
-    content = fields.get(field)
-    before = 0 if content is None else string2ll(content)
-    if before is None:
+@cython.cfunc
+@cython.exceptval(-1, check=True)
+def _number_at(value: Hash, place: cython.Py_ssize_t) -> cython.longlong:
+    """Return the integer in the field at a place."""
+    packed: Listpack
+    if value.table is None:
+        packed = value.packed()
+        if not packed.decode(packed.skip(place)):
+            return packed.at_int
+    number: Any = string2ll(value.content_at(place))
+    if number is None:
         raise CommandError("hash value is not an integer")
-    total = before + by
-    if not LLONG_MIN <= total <= LLONG_MAX:
-        raise CommandError("increment or decrement would overflow")
-    if _put(session, fields, key, field, decimal(total), b"hincrby", True):
-        _log_number(session, fields, argv, decimal(total))
-    session.out.integer(total)
+    return number  # type: ignore[no-any-return]
 
 
-@command("hincrbyfloat", arity=4, flags="write denyoom fast", since="2.6.0", syntax="key field increment",
-         complexity="O(1)")
-def hincrbyfloat(session: Session, argv: list[bytes]) -> None:
-    """Add to the number in a field of a hash, with the precision of a long double."""
-    key, field = argv[1], argv[2]
-    try:
-        by = float_value(argv[3])
-    except long_double.NotFinite:
-        raise CommandError(_NOT_FINITE) from None
-    fields = LiveFields(session, key, value_for_write(session, key, Hash))
-    content = fields.get(field)
-    shown = _sum(b"0" if content is None else content, by)
-    _put(session, fields, key, field, shown, b"hincrbyfloat", True)
-    _log_number(session, fields, argv, shown)
-    session.out.bulk(shown)
+@cython.final
+@cython.cclass
+class Hincrby(Implementation):
+    """HINCRBY (hincrbyCommand)."""
+
+    __slots__ = ()
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
+        """Add to the integer in a field of a hash; a missing field counts as 0."""
+        by: cython.longlong = parse_digits(words.at[3], words.size[3])
+        total: cython.longlong = 0
+        if by == _NOT_INT:
+            by = integer(words.get(3))
+        value: Hash | None = find_to_change(session.db, words)
+        place: cython.Py_ssize_t = -1 if value is None else locate_live(session, words, value, 2)
+        if value is not None and place >= 0:
+            total = _number_at(value, place)
+        if (total < 0 and by < _MIN - total) or (total > 0 and by > _MAX - total):
+            raise CommandError("increment or decrement would overflow")
+        total += by
+        content: bytes = decimal(total)
+        when: cython.longlong = _put(session, words, value, place, content, len(content), b"hincrby", True)
+        if when and session.logged and session.engine.settings.compat.valkey:
+            _log_number(session, words, content, when)
+        return session.out.integer(total)
+
+
+command("hincrby", arity=4, flags="write denyoom fast", since="2.0.0", syntax="key field increment", complexity="O(1)",
+        summary="Add to the integer in a field of a hash; a missing field counts as 0.")(Hincrby)
+
+
+@cython.final
+@cython.cclass
+class Hincrbyfloat(Implementation):
+    """HINCRBYFLOAT (hincrbyfloatCommand)."""
+
+    __slots__ = ()
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
+        """Add to the number in a field of a hash, with the precision of a long double."""
+        try:
+            by = float_value(words.get(3))
+        except long_double.NotFinite:
+            raise CommandError(_NOT_FINITE) from None
+        value: Hash | None = find_to_change(session.db, words)
+        place: cython.Py_ssize_t = -1 if value is None else locate_live(session, words, value, 2)
+        content: bytes = b"0" if value is None or place < 0 else value.content_at(place)
+        content = _sum(content, by)
+        when: cython.longlong = _put(session, words, value, place, content, len(content), b"hincrbyfloat", True)
+        if session.logged:
+            _log_number(session, words, content, when)
+        return session.out.bulk(content)
+
+
+command("hincrbyfloat", arity=4, flags="write denyoom fast", since="2.6.0", syntax="key field increment",
+        complexity="O(1)",
+        summary="Add to the number in a field of a hash, with the precision of a long double.")(Hincrbyfloat)
 
 
 def _sum(content: bytes, by: Fraction) -> bytes:
@@ -205,157 +284,52 @@ def _sum(content: bytes, by: Fraction) -> bytes:
         raise CommandError(_RESULT_NOT_FINITE) from None
 
 
-@command("hdel", arity=-3, flags="write fast", since="2.0.0", syntax="key field [field ...]",
-         complexity="O(N) where N is the number of fields to be removed.", shortcut=HdelFastPath)
-def hdel(session: Session, argv: list[bytes]) -> None:
-    """Remove fields of a hash and return the number of removed ones."""
-    if not session.engine.notify_events and _HDEL.execute(session, argv):
-        return
-    value = value_for_write(session, argv[1], Hash)
-    earliest = 0 if value is None else value.earliest()
-    removed = [] if value is None else _remove(session, argv[1], value, argv[2:])
-    if removed and value is not None:
-        forget_if_last(session, argv[1], value, earliest)
-        session.modified(argv[1])
-        session.notify(b"h", b"hdel", argv[1], removed)
-        session.dirty += len(removed) - 1
-        delete_if_empty(session, argv[1], value)
-    session.out.integer(len(removed))
+@cython.final
+@cython.cclass
+class Hdel(Implementation):
+    """HDEL (hdelCommand)."""
+
+    __slots__ = ()
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
+        """Remove fields of a hash and return the number of removed ones."""
+        db: Database = session.db
+        i: cython.Py_ssize_t
+        removed: cython.longlong = 0
+        names: list[bytes] = []
+        value: Hash | None = find_to_change(db, words)
+        if value is None:
+            return session.out.integer(0)
+        stored: cython.bint = value.tag == 0
+        earliest: cython.longlong = value.earliest()
+        fields: Any = None if earliest == 0 else _valkey_fields(session, words, value)
+        for i in range(2, words.count):
+            place: cython.Py_ssize_t = value.locate(words.at[i], words.size[i])
+            if place < 0 or (fields is not None and fields.is_expired(words.get(i))):
+                continue
+            value.remove_at(place, words.at[i], words.size[i])
+            removed += 1
+            if stored:  # a call that fails later is logged, too
+                session.changed(words, 1)
+            if db.notifies:
+                names.append(words.get(i))
+        if removed == 0:
+            return session.out.integer(0)
+        if earliest and not _register_in_valkey(session, words, value):
+            forget_if_last(session, words.get(1), value, earliest)
+        empty: cython.bint = len(value) == 0
+        keep_hash(db, words, value)
+        if not stored:
+            session.changed(words, removed)
+        if db.notifies:
+            session.notify(b"h", b"hdel", words.get(1), names)
+            if empty:
+                session.notify(b"g", b"del", words.get(1))
+        return session.out.integer(removed)
 
 
-def _remove(session: Session, key: bytes, value: Hash, names: list[bytes]) -> list[bytes]:
-    """Remove fields until the hash is empty; return those that were removed. In Valkey expired fields stay."""
-    if value.expiry is None or not session.engine.settings.compat.valkey:
-        return [name for name in names if value.remove(name)]
-    fields = LiveFields(session, key, value)
-    removed = [name for name in names if not fields.is_expired(name) and value.remove(name)]
-    register_exactly(session, key, value)
-    return removed
-
-
-# -- reading -----------------------------------------------------------------------------------------
-
-
-@command("hget", arity=3, flags="readonly fast", since="2.0.0", syntax="key field", complexity="O(1)",
-         shortcut=HgetFastPath)
-def hget(session: Session, argv: list[bytes]) -> None:
-    """Return the value of a field of a hash."""
-    if _HGET.execute(session, argv):
-        return
-    value = read_value(session, argv[1], Hash)
-    bulk_or_null(session.out, live_value(session, argv[1], value, argv[2]))
-
-
-@command("hmget", arity=-3, flags="readonly fast", since="2.0.0", syntax="key field [field ...]",
-         complexity="O(N) where N is the number of fields being requested.", shortcut=HmgetFastPath)
-def hmget(session: Session, argv: list[bytes]) -> None:
-    """Return the values of several fields of a hash, null for missing ones."""
-    if _HMGET.execute(session, argv):
-        return
-    value = read_value(session, argv[1], Hash)
-    session.out.array(len(argv) - 2)
-    fields = LiveFields(session, argv[1], value, SEVERAL)
-    for field in argv[2:]:
-        bulk_or_null(session.out, fields.get(field))
-    fields.announce()
-
-
-@command("hlen", arity=2, flags="readonly fast", since="2.0.0", syntax="key", complexity="O(1)",
-         shortcut=hlen_path)
-def hlen(session: Session, argv: list[bytes]) -> None:
-    """Return the number of fields of a hash."""
-    if _HLEN.execute(session, argv):
-        return
-    value = read_value(session, argv[1], Hash)
-    session.out.integer(0 if value is None else len(value))
-
-
-@command("hstrlen", arity=3, flags="readonly fast", since="3.2.0", syntax="key field", complexity="O(1)")
-def hstrlen(session: Session, argv: list[bytes]) -> None:
-    """Return the length in bytes of the value of a field of a hash."""
-    value = read_value(session, argv[1], Hash)
-    content = live_value(session, argv[1], value, argv[2])
-    session.out.integer(0 if content is None else len(content))
-
-
-@command("hexists", arity=3, flags="readonly fast", since="2.0.0", syntax="key field", complexity="O(1)")
-def hexists(session: Session, argv: list[bytes]) -> None:
-    """Return whether a hash has a field."""
-    value = read_value(session, argv[1], Hash)
-    session.out.integer(live_value(session, argv[1], value, argv[2]) is not None)
-
-
-@command("hkeys", arity=2, flags="readonly", since="2.0.0", syntax="key",
-         complexity="O(N) where N is the size of the hash.")
-def hkeys(session: Session, argv: list[bytes]) -> None:
-    """Return all fields of a hash."""
-    value = read_value(session, argv[1], Hash)
-    if value is not None and value.expiry is not None:
-        write_bulks(session.out, [field for field, _ in live_rows(session, value)])
-    elif value is not None and value.table is not None:
-        session.out.array(len(value))
-        write_table(session.out, value.table, True, False)
-    else:
-        write_bulks(session.out, [] if value is None else list(value))
-
-
-@command("hvals", arity=2, flags="readonly", since="2.0.0", syntax="key",
-         complexity="O(N) where N is the size of the hash.")
-def hvals(session: Session, argv: list[bytes]) -> None:
-    """Return all values of a hash."""
-    value = read_value(session, argv[1], Hash)
-    if value is not None and value.expiry is not None:
-        write_bulks(session.out, [content for _, content in live_rows(session, value)])
-    elif value is not None and value.table is not None:
-        session.out.array(len(value))
-        write_table(session.out, value.table, False, True)
-    else:
-        write_bulks(session.out, [] if value is None else value.values())
-
-
-@command("hgetall", arity=2, flags="readonly", since="2.0.0", syntax="key",
-         complexity="O(N) where N is the size of the hash.", shortcut=HgetallFastPath)
-def hgetall(session: Session, argv: list[bytes]) -> None:
-    """Return all fields of a hash with their values."""
-    if _HGETALL.execute(session, argv):
-        return
-    value = read_value(session, argv[1], Hash)
-    if value is not None and value.expiry is None and value.table is not None:
-        session.out.map(len(value))
-        write_table(session.out, value.table, True, True)
-        return
-    if value is not None and value.expiry is not None:
-        words = [word for pair in live_rows(session, value) for word in pair]
-    else:
-        words = [] if value is None else value.words()
-    session.out.map(len(words) // 2)
-    for word in words:
-        session.out.bulk(word)
-
-
-@command("hscan", arity=-3, flags="readonly", since="2.8.0",
-         syntax="key cursor [MATCH pattern] [COUNT count] [NOVALUES]",
-         complexity="O(COUNT) for a call, O(N) for a whole walk over N fields.")
-def hscan(session: Session, argv: list[bytes]) -> None:
-    """Return some fields of a hash with their values, and the cursor for the next call."""
-    value, fields, bare = scan_value(session, argv, Hash, "HSCAN")
-    fields = live_names(session, value, fields)
-    session.out.array(len(fields) if bare else 2 * len(fields))
-    write_hash_fields(session, value, fields, not bare)
-
-
-def write_hash_fields(
-    session: Session, value: Hash | None, fields: list[bytes], with_values: bool, nested: bool = False
-) -> None:
-    """Write fields of the hash, with their values flat or nested as pairs."""
-    out = session.out
-    if value is None or not with_values:
-        for field in fields:
-            out.bulk(field)
-        return
-    get: Any = value.table.get if value.table is not None else dict(value.items()).get
-    for field in fields:
-        if nested:
-            out.array(2)
-        out.bulk(field)
-        out.bulk(get(field))
+command("hdel", arity=-3, flags="write fast", since="2.0.0", syntax="key field [field ...]",
+        complexity="O(N) where N is the number of fields to be removed.",
+        summary="Remove fields of a hash and return the number of removed ones.")(Hdel)

@@ -1,7 +1,10 @@
 """HGETEX, HSETEX and HGETDEL: read or set fields and change their expiry (Redis: t_hash.c; Valkey's forms: valkey.py).
 
-HGETEX is logged as HPEXPIREAT or HPERSIST, HSETEX with the absolute time (PXAT), HGETDEL as HDEL. A field whose new
-time has passed is removed and logged as HDEL, also if HSETEX has just set it.
+    HGETEX h EX 100 FIELDS 1 f      log: HPEXPIREAT h 1700000100000 FIELDS 1 f, or HPERSIST
+    HSETEX h EX 100 FIELDS 1 f v    log: HSETEX h PXAT 1700000100000 FIELDS 1 f v
+    HGETDEL h FIELDS 1 f            log: HDEL h f
+
+A field whose new time has passed is removed and logged as HDEL, also if HSETEX has just set it.
 
     since 8.4      the options in any order
     8.0 and 8.2    HGETEX key [one option] FIELDS numfields field [field ...]; HSETEX key, options in any order,
@@ -10,308 +13,470 @@ time has passed is removed and logged as HDEL, also if HSETEX has just set it.
 
 from __future__ import annotations
 
-from rillet.commands.arguments import arity_error, integer, text
+from typing import Any
+
+try:
+    import cython
+except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
+    from rillet import _cython as cython
+
+from rillet.commands.arguments import arity_error, text
 from rillet.commands.hash import command, valkey
-from rillet.commands.hash.expire import ANY_ORDER, exact_fields
-from rillet.commands.hash.get_set_path import HgetdelFastPath, HgetexFastPath, HsetexFastPath
+from rillet.commands.hash.expire import NUMBER_OF_FIELDS
 from rillet.commands.hash.live import HELD, LiveFields
-from rillet.commands.hash.times import DELETED, SET, TimeSetter, forget_if_last, parse_time
-from rillet.commands.lookup import value_for_write
+from rillet.commands.hash.times import ANY_ORDER, SET, FieldTimes, forget_if_last
 from rillet.commands.replies import bulk_or_null
 from rillet.errors import CommandError
+from rillet.keyspace.database import Database
+from rillet.keyspace.rest_buffer import RestBuffer
+from rillet.protocol.reply_writer import ReplyWriter
 from rillet.runtime.session import Session
+from rillet.structs.argument_spans import ArgumentSpans
 from rillet.structs.integer_text import decimal
 from rillet.types.hash import Hash
 
+if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
+    from rillet.commands.hash.lookup import find_to_change, has_expired, hash_to_fill, keep_hash
+    from rillet.commands.hash.read import write_value
+
 _LINEAR = "O(N) where N is the number of specified fields"
-_MOST = 2**31 - 1
 _TIMES = "EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT unix-time-milliseconds"
-# Option -> ms of its unit, and whether the time is relative.
-_UNITS = {b"ex": (1000, True), b"px": (1, True), b"exat": (1000, False), b"pxat": (1, False)}
+_COUNT = "invalid number of fields"
+_SET = cython.declare(cython.int, SET)
+# An option is 0, or its position here + 1.
+_OPTIONS = cython.declare(
+    tuple, (b"fields", b"ex", b"px", b"exat", b"pxat", b"persist", b"keepttl", b"fxx", b"fnx")
+)
+_FIELDS = cython.declare(cython.int, 1)
+_EX = cython.declare(cython.int, 2)
+_PX = cython.declare(cython.int, 3)
+_EXAT = cython.declare(cython.int, 4)
+_PXAT = cython.declare(cython.int, 5)
+_PERSIST = cython.declare(cython.int, 6)
+_KEEPTTL = cython.declare(cython.int, 7)
+_FXX = cython.declare(cython.int, 8)
 
 
-class _Options:
-    """The arguments of HGETEX and HSETEX.
+@cython.cfunc
+@cython.exceptval(-1, check=False)
+def _option(words: ArgumentSpans, at: cython.Py_ssize_t) -> cython.int:
+    """Return the option in an argument, 0 if it is another word."""
+    i: cython.int
+    for i in range(9):
+        if words.is_option(at, _OPTIONS[i]):
+            return i + 1
+    return 0
 
-    expiry: one of the four options of a time, b"persist", b"keepttl" or b"". condition: b"fxx", b"fnx" or b"".
-    now: the time at which the command began.
+
+@cython.cfunc
+def _held_fields(session: Session, words: ArgumentSpans, value: Hash) -> object:
+    """Return the LiveFields of a hash that may have expired fields, else None."""
+    if value.expiry is None or not has_expired(session.db, value):
+        return None
+    return LiveFields(session, words.get(1), value, HELD)
+
+
+@cython.cfunc
+@cython.exceptval(-2, check=False)
+def _locate_held(words: ArgumentSpans, value: Hash, fields: Any, i: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    """Return the place of the field words[i], -1 if it is missing or has expired; then it is removed."""
+    if fields is not None and fields.get(words.get(i)) is None:
+        return -1
+    return value.locate(words.at[i], words.size[i])
+
+
+@cython.cclass
+class _WithOptions(FieldTimes):
+    """HGETEX and HSETEX, which `sets`; they have the options of a time in common.
+
+    expiry: the option of the expiry. timed: it is a time, in words[expiry_at]. condition: FXX or FNX.
     """
 
-    __slots__ = ("_mixed", "_session", "_sets", "condition", "count", "expiry", "expiry_at", "first", "now", "when")
+    __slots__ = ("_mixed", "_sets", "condition", "expiry", "expiry_at", "timed")
 
-    def __init__(self, session: Session, argv: list[bytes], sets: bool) -> None:
-        self._session = session
-        self._sets = sets
-        self.now: int = session.db.clock.now_ms()
-        self.expiry = self.condition = b""
-        self.first = self.count = self.expiry_at = self.when = 0
-        self._mixed = False
-        if session.engine.settings.compat.knows(ANY_ORDER):
-            self._parse(argv)
-        elif sets:
-            self._parse_before_fields(argv)
-        else:
-            self._parse_in_order(argv)
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def read_options(self, session: Session, words: ArgumentSpans) -> cython.bint:
+        """Read the arguments."""
+        compat: Any = session.engine.settings.compat
+        self.now = session.db.clock.now_ms()
+        self.expiry = self.condition = 0
+        self.first = self.end = self.expiry_at = 0
+        self.timed = self.past = self._mixed = False
+        if compat.knows(ANY_ORDER):
+            return self._read_any_order(session, words, compat.knows(88))
+        return self._read_before_fields(session, words) if self._sets else self._read_in_order(session, words)
 
-    def _parse_in_order(self, argv: list[bytes]) -> None:
-        """Parse HGETEX of 8.0 and 8.2: at most one option, then FIELDS (hgetexCommand)."""
-        at, word = 2, argv[2].lower()
-        if word in _UNITS:
-            at = self._take_time(argv, at, word)
-        elif word == b"persist":
-            self.expiry = word
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _read_in_order(self, session: Session, words: ArgumentSpans) -> cython.bint:
+        """Read the arguments of HGETEX of 8.0 and 8.2: at most one option, then FIELDS (hgetexCommand)."""
+        at: cython.Py_ssize_t = 2
+        option: cython.int = _option(words, at)
+        if _EX <= option <= _PXAT:
+            at = self._read_expiry(session, words, at, option)
+        elif option == _PERSIST:
+            self.expiry = option
             at = 3
-        if at + 1 >= len(argv):
-            raise arity_error(self._session.command.fullname)
-        self.count = len(exact_fields(argv, at))
-        self.first = at + 2
+        if at + 1 >= words.count:
+            raise arity_error(session.command.fullname)
+        return self.read_fields(words, at, NUMBER_OF_FIELDS)
 
-    def _parse_before_fields(self, argv: list[bytes]) -> None:
-        """Parse HSETEX of 8.0 and 8.2: options in any order, then FIELDS (hsetexParseArgs)."""
-        at = 2
-        while at < len(argv):
-            word = argv[at].lower()
-            if word == b"fields":
-                self._take_last_fields(argv, at)
-                return
-            if word in _UNITS:
-                at = self._take_time(argv, at, word)
-            elif word in (b"keepttl", b"fxx", b"fnx"):
-                self._take_word(word)
-                at += 1
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _read_before_fields(self, session: Session, words: ArgumentSpans) -> cython.bint:
+        """Read the arguments of HSETEX of 8.0 and 8.2: options in any order, then FIELDS (hsetexParseArgs)."""
+        at: cython.Py_ssize_t = 2
+        option: cython.int = _option(words, at)
+        while option >= _EX and option != _PERSIST and at < words.count:
+            if option <= _PXAT:
+                at = self._read_expiry(session, words, at, option)
             else:
-                break
-        raise CommandError(f"unknown argument: {text(argv[at])}")
-
-    def _take_last_fields(self, argv: list[bytes], at: int) -> None:
-        if at + 3 >= len(argv):
-            raise arity_error(self._session.command.fullname)
-        count = integer(argv[at + 1], "invalid number of fields")
-        if not 1 <= count <= _MOST:
-            raise CommandError("invalid number of fields")
-        if 2 * count != len(argv) - at - 2:
-            raise arity_error(self._session.command.fullname)
-        self.first, self.count = at + 2, count
-
-    def _parse(self, argv: list[bytes]) -> None:
-        """Parse the arguments in any order (parseHashFieldExpireArgs)."""
-        at, sets = 2, self._sets
-        while at < len(argv):
-            word = argv[at].lower()
-            if word == b"fields":
-                at = self._take_fields(argv, at)
-            elif word in _UNITS:
-                at = self._take_time(argv, at, word)
-            elif self._is_known(word):
-                self._take_word(word)
+                self._take(option)
                 at += 1
+            option = _option(words, at)
+        if option != _FIELDS:
+            raise CommandError(f"unknown argument: {text(words.get(min(at, words.count - 1)))}")
+        if at + 3 >= words.count:
+            raise arity_error(session.command.fullname)
+        if not self.read_some_fields(words, at + 1, 2, _COUNT) or self.end != words.count:
+            raise arity_error(session.command.fullname)
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _read_any_order(self, session: Session, words: ArgumentSpans, strict: cython.bint) -> cython.bint:
+        """Read the arguments in any order (parseHashFieldExpireArgs).
+
+        strict: the options of the other command are unknown; until 8.6, they are rejected only at the end.
+        """
+        at: cython.Py_ssize_t = 2
+        option: cython.int
+        while at < words.count:
+            option = _option(words, at)
+            if option == _FIELDS:
+                if self.first:
+                    raise CommandError("FIELDS keyword specified multiple times")
+                if at + 1 >= words.count:
+                    raise arity_error(session.command.fullname)
+                if not self.read_some_fields(words, at + 1, 2 if self._sets else 1, _COUNT):
+                    raise CommandError("wrong number of arguments")
+                at = self.end
+            elif _EX <= option <= _PXAT:
+                at = self._read_expiry(session, words, at, option)
+            elif option == 0 or (strict and (option == _PERSIST) == self._sets):
+                raise CommandError(f"unknown argument: {text(words.get(at))}")
             else:
-                raise CommandError(f"unknown argument: {text(argv[at])}")
-        if not self.first:
+                self._take(option)
+                at += 1
+        if self.first == 0:
             raise CommandError("missing FIELDS argument")
-        if self._mixed or ((self.expiry == b"persist") == sets and self.expiry in (b"persist", b"keepttl")):
+        if (self._mixed or self.expiry == (_PERSIST if self._sets else _KEEPTTL)
+                or (self.condition != 0 and not self._sets)):  # fmt: skip
             raise CommandError("unknown argument")
-        if self.condition and not sets:
-            raise CommandError("unknown argument")
+        return True
 
-    def _is_known(self, word: bytes) -> bool:
-        """Return whether a word is an option; until 8.6 those of the other command are rejected only at the end."""
-        mine = (b"keepttl", b"fxx", b"fnx") if self._sets else (b"persist",)
-        every = (b"keepttl", b"fxx", b"fnx", b"persist")
-        return word in (mine if self._session.engine.settings.compat.knows(88) else every)
-
-    def _take_fields(self, argv: list[bytes], at: int) -> int:
-        if self.first:
-            raise CommandError("FIELDS keyword specified multiple times")
-        if at + 1 >= len(argv):
-            raise arity_error(self._session.command.fullname)
-        count = integer(argv[at + 1], "invalid number of fields")
-        if not 1 <= count <= _MOST:
-            raise CommandError("invalid number of fields")
-        width = 2 if self._sets else 1
-        if at + 2 + count * width > len(argv):
-            raise CommandError("wrong number of arguments")
-        self.first, self.count = at + 2, count
-        return at + 2 + count * width
-
-    def _take_time(self, argv: list[bytes], at: int, word: bytes) -> int:
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _read_expiry(
+        self, session: Session, words: ArgumentSpans, at: cython.Py_ssize_t, option: cython.int
+    ) -> cython.Py_ssize_t:
+        """Read the option of a time in words[at]; return the position after the time."""
         if self.expiry:
             raise self._one_expiry()
-        if at + 1 == len(argv):
+        if at + 1 == words.count:
             raise CommandError("missing expire time")
-        self.expiry, self.expiry_at = word, at + 1
-        unit, relative = _UNITS[word]
-        self.when = parse_time(self._session, argv[at + 1], unit, self.now if relative else 0)
+        self.expiry = option
+        self.expiry_at = at + 1
+        self.timed = True
+        self.read_time(session, words, at + 1, 1000 if option == _EX or option == _EXAT else 1, option <= _PX)
         return at + 2
 
-    def _take_word(self, word: bytes) -> None:
-        if word in (b"fxx", b"fnx"):
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _take(self, option: cython.int) -> cython.bint:
+        """Take an option of one word."""
+        if option >= _FXX:
             if self.condition:
                 raise CommandError("Only one of FXX or FNX arguments can be specified")
-            self.condition = word
-        elif self.expiry in _UNITS or self.expiry == word or self._mixed:
+            self.condition = option
+        elif self.timed or self.expiry == option or self._mixed:
             raise self._one_expiry()
         else:  # until 8.6, PERSIST and KEEPTTL do not exclude each other, but one of them is unknown
-            self._mixed = self.expiry != b""
-            self.expiry = word
+            self._mixed = self.expiry != 0
+            self.expiry = option
+        return True
 
+    @cython.cfunc
     def _one_expiry(self) -> CommandError:
         last = "KEEPTTL" if self._sets else "PERSIST"
         return CommandError(f"Only one of EX, PX, EXAT, PXAT or {last} arguments can be specified")
 
 
-@command("hgetex", arity=-5, flags="write fast", since="8.0.0", valkey="9.0.0",
-         syntax=f"key [{_TIMES} | PERSIST] FIELDS numfields field [field ...]", complexity=_LINEAR,
-         shortcut=HgetexFastPath)
-def hgetex(session: Session, argv: list[bytes]) -> None:
-    """Return the values of fields of a hash and change or remove their expiry."""
-    if session.engine.settings.compat.valkey:
-        valkey.get_and_expire(session, argv)
-        return
-    key, out = argv[1], session.out
-    value = value_for_write(session, key, Hash)
-    options = _Options(session, argv, False)
-    names = argv[options.first : options.first + options.count]
-    out.array(len(names))
-    if value is None:
-        for _ in names:
-            out.null()
-        return
-    setter = TimeSetter(session, key, value, options.now) if options.expiry else None
-    fields = LiveFields(session, key, value, HELD)
-    updated: list[bytes] = []
-    deleted: list[bytes] = []
-    for name in names:
-        content = fields.get(name)
-        bulk_or_null(out, content)
-        if content is not None and setter is not None:
-            result = setter.persist(name) if options.expiry == b"persist" else setter.set(name, options.when)
-            if result == SET:
-                updated.append(name)
-            elif result == DELETED:
-                deleted.append(name)
-    if setter is not None:
-        setter.done()
-    if not (fields.expired or updated or deleted):
-        return
-    session.modified(key)
-    session.dirty += len(updated) + len(deleted) - 1
-    if fields.expired:
-        session.notify(b"h", b"hexpired", key, fields.expired)
-    if updated:
-        persists = options.expiry == b"persist"
-        session.notify(b"h", b"hpersist" if persists else b"hexpire", key, updated)
-        head = [b"HPERSIST", key] if persists else [b"HPEXPIREAT", key, decimal(options.when)]
-        session.propagate([*head, b"FIELDS", decimal(len(names)), *names])
-    elif deleted:
-        session.notify(b"h", b"hdel", key, deleted)
-        session.propagate_nothing()
-    _delete_if_empty(session, key, value)
+@cython.final
+@cython.cclass
+class Hgetex(_WithOptions):
+    """HGETEX (hgetexCommand)."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        self._sets = False
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
+        """Return the values of fields of a hash and change or remove their expiry."""
+        if session.engine.settings.compat.valkey:
+            valkey.get_and_expire(session, words.to_list())
+            return True
+        db: Database = session.db
+        out: ReplyWriter = session.out
+        i: cython.Py_ssize_t
+        place: cython.Py_ssize_t
+        result: cython.int
+        updated: list[bytes] = []
+        deleted: list[bytes] = []
+        fields: Any = None
+        value: Hash | None = find_to_change(db, words)
+        self.read_options(session, words)
+        if value is not None:
+            if self.expiry:
+                value = self.begin_times(session, words, value)
+            fields = _held_fields(session, words, value)
+        out.array(self.end - self.first)
+        for i in range(self.first, self.end):
+            place = -1 if value is None else _locate_held(words, value, fields, i)
+            if value is None or place < 0:
+                out.null()
+                continue
+            write_value(out, value, place)
+            result = 0
+            if self.timed:
+                result = self.set_time(session, words, value, place, i, 0)
+            elif self.expiry and value.time_at(place, words.at[i], words.size[i]):
+                value.set_time_at(place, words.at[i], words.size[i], 0)
+                result = _SET
+            if result == 0:
+                continue
+            if value.tag == 0:  # a call that fails later is logged, too
+                session.changed(words, 1)
+            (updated if result == _SET else deleted).append(words.get(i))
+        if value is None:
+            return True
+        if self.expiry:
+            self.end_times(db, words, value)
+        return self._end(session, words, value, updated, deleted, fields)
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _end(
+        self, session: Session, words: ArgumentSpans, value: Hash, updated: list[bytes], deleted: list[bytes],
+        fields: Any,
+    ) -> cython.bint:  # fmt: skip
+        """Store the hash, log the change and publish the events."""
+        expired: list[bytes] = [] if fields is None else fields.expired
+        persists: cython.bint = self.expiry == _PERSIST
+        count: cython.Py_ssize_t = len(updated) + len(deleted)
+        if count == 0 and not expired:
+            return True
+        empty: cython.bint = len(value) == 0
+        stored: cython.bint = value.tag == 0
+        keep_hash(session.db, words, value)
+        if not stored or count == 0:
+            session.modified(words.get(1))
+            session.dirty += count - 1
+        if updated:
+            if session.logged:
+                head = [b"HPERSIST", words.get(1)] if persists else [b"HPEXPIREAT", words.get(1), decimal(self.when)]
+                names: list[bytes] = words.to_list()[self.first : self.end]
+                session.propagate([*head, b"FIELDS", decimal(len(names)), *names])
+        elif deleted:
+            session.propagate_nothing()
+        if session.db.notifies:
+            if expired:
+                session.notify(b"h", b"hexpired", words.get(1), expired)
+            if updated:
+                session.notify(b"h", b"hpersist" if persists else b"hexpire", words.get(1), updated)
+            elif deleted:
+                session.notify(b"h", b"hdel", words.get(1), deleted)
+            if empty:
+                session.notify(b"g", b"del", words.get(1))
+        return True
 
 
-def _delete_if_empty(session: Session, key: bytes, value: Hash) -> None:
-    if not len(value):
-        session.db.delete(key)
-        session.notify(b"g", b"del", key)
+command("hgetex", arity=-5, flags="write fast", since="8.0.0", valkey="9.0.0",
+        syntax=f"key [{_TIMES} | PERSIST] FIELDS numfields field [field ...]", complexity=_LINEAR,
+        summary="Return the values of fields of a hash and change or remove their expiry.")(Hgetex)
 
 
-@command("hsetex", arity=-6, flags="write denyoom fast", since="8.0.0", valkey="9.0.0",
-         syntax=f"key [FNX | FXX] [{_TIMES} | KEEPTTL] FIELDS numfields field value [field value ...]",
-         complexity="O(N) where N is the number of fields being set.", shortcut=HsetexFastPath)
-def hsetex(session: Session, argv: list[bytes]) -> None:
-    """Set fields of a hash with an expiry, if all or none of them exist."""
-    if session.engine.settings.compat.valkey:
-        valkey.set_and_expire(session, argv)
-        return
-    options = _Options(session, argv, True)
-    key = argv[1]
-    value = value_for_write(session, key, Hash)
-    names = argv[options.first : options.first + 2 * options.count : 2]
-    if value is None:
-        if options.condition == b"fxx":
+@cython.final
+@cython.cclass
+class Hsetex(_WithOptions):
+    """HSETEX (hsetexCommand)."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        self._sets = True
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
+        """Set fields of a hash with an expiry, if all or none of them exist."""
+        if session.engine.settings.compat.valkey:
+            valkey.set_and_expire(session, words.to_list())
+            return True
+        db: Database = session.db
+        self.read_options(session, words)
+        value: Hash | None = find_to_change(db, words)
+        fields: Any = None
+        if value is not None and self.condition:
+            fields = _held_fields(session, words, value)
+        expired: list[bytes] = [] if fields is None else fields.expired
+        if self.condition and not self._is_met(words, value, fields):
             session.out.integer(0)
-            return
-        value = Hash()
-        session.db.set(key, value)
-    fields = LiveFields(session, key, value, HELD)
-    if not _is_met(fields, names, options.condition):
-        session.out.integer(0)
-        if fields.expired:
-            session.db.touch(key)
-            session.notify(b"h", b"hexpired", key, fields.expired)
-            _delete_if_empty(session, key, value)
-        return
-    _set_fields(session, argv, value, options, fields.expired)
-    session.out.integer(1)
+            if value is not None and expired:
+                empty: cython.bint = len(value) == 0
+                keep_hash(db, words, value)
+                db.touch(words.get(1))
+                session.notify(b"h", b"hexpired", words.get(1), expired)
+                if empty:
+                    session.notify(b"g", b"del", words.get(1))
+            return True
+        self._set(session, words, value, expired)
+        return session.out.integer(1)
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _is_met(self, words: ArgumentSpans, value: Hash | None, fields: Any) -> cython.bint:
+        """Return whether all fields exist (FXX), or none (FNX); stop at the first that forbids it."""
+        i: cython.Py_ssize_t
+        found: cython.bint
+        for i in range(self.first, self.end, 2):
+            if fields is not None:
+                found = fields.get(words.get(i)) is not None
+            else:
+                found = value is not None and value.locate(words.at[i], words.size[i]) >= 0
+            if found != (self.condition == _FXX):
+                return False
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _set(
+        self, session: Session, words: ArgumentSpans, found: Hash | None, expired: list[bytes]
+    ) -> cython.bint:
+        """Set the fields and their times, log the change and publish the events; expired: fields that were removed."""
+        db: Database = session.db
+        buffer: RestBuffer = db.buffer
+        i: cython.Py_ssize_t
+        updated: list[bytes] = []
+        deleted: list[bytes] = []
+        if self.timed:
+            found = self.begin_times(session, words, Hash() if found is None else found)
+        value: Hash = hash_to_fill(db, words, found, self.first)
+        stored: cython.bint = value.tag == 0 and buffer.entry >= 0
+        for i in range(self.first, self.end, 2):
+            value.set_at(words.at[i], words.size[i], words.at[i + 1], words.size[i + 1], buffer.hash_entries,
+                         buffer.hash_value, self.expiry != 0)  # fmt: skip
+            if stored:  # a call that fails later is logged, too
+                session.changed(words, 1)
+            if self.timed:
+                place: cython.Py_ssize_t = value.locate(words.at[i], words.size[i])
+                if self.set_time(session, words, value, place, i, 0) == _SET:
+                    updated.append(words.get(i))
+                else:
+                    deleted.append(words.get(i))
+        if self.timed:
+            self.end_times(db, words, value)
+        empty: cython.bint = len(value) == 0
+        keep_hash(db, words, value)
+        if not stored:
+            session.changed(words, (self.end - self.first) >> 1)
+        if deleted:
+            session.propagate_nothing()
+        elif self.timed and self.expiry != _PXAT and session.logged:
+            words.put(self.expiry_at - 1, b"PXAT")
+            words.put(self.expiry_at, decimal(self.when))
+        if db.notifies:
+            if expired:
+                session.notify(b"h", b"hexpired", words.get(1), expired)
+            session.notify(b"h", b"hset", words.get(1), words.to_list()[self.first : self.end : 2])
+            if deleted:
+                session.notify(b"h", b"hdel", words.get(1), deleted)
+            elif updated:
+                session.notify(b"h", b"hexpire", words.get(1), updated)
+            if empty:
+                session.notify(b"g", b"del", words.get(1))
+        return True
 
 
-def _is_met(fields: LiveFields, names: list[bytes], condition: bytes) -> bool:
-    """Return whether the condition FXX or FNX allows to set the fields; stop at the first that forbids it."""
-    return not condition or all((fields.get(name) is not None) == (condition == b"fxx") for name in names)
+command("hsetex", arity=-6, flags="write denyoom fast", since="8.0.0", valkey="9.0.0",
+        syntax=f"key [FNX | FXX] [{_TIMES} | KEEPTTL] FIELDS numfields field value [field value ...]",
+        complexity="O(N) where N is the number of fields being set.",
+        summary="Set fields of a hash with an expiry, if all or none of them exist.")(Hsetex)
 
 
-def _set_fields(session: Session, argv: list[bytes], value: Hash, options: _Options, expired: list[bytes]) -> None:
-    """Set the fields of HSETEX with their expiry (hsetexCommand)."""
-    key, limits = argv[1], session.engine.settings
-    value.prepare(argv[options.first :], limits)
-    timed = options.expiry_at > 0
-    setter = TimeSetter(session, key, value, options.now) if timed else None
-    updated: list[bytes] = []
-    deleted: list[bytes] = []
-    names = argv[options.first : options.first + 2 * options.count : 2]
-    for at, name in enumerate(names):
-        value.set(name, argv[options.first + 2 * at + 1], limits, options.expiry != b"")
-        if setter is not None:
-            # A conversion by the line before keeps the expiry.
-            (updated if setter.set(name, options.when) == SET else deleted).append(name)
-    if setter is not None:
-        setter.done()
-    session.modified(key)
-    session.dirty += len(names) - 1
-    if deleted:
-        session.propagate_nothing()
-    elif timed and options.expiry != b"pxat":
-        line = list(argv)
-        line[options.expiry_at - 1 : options.expiry_at + 1] = [b"PXAT", decimal(options.when)]
-        session.propagate(line)
-    if expired:
-        session.notify(b"h", b"hexpired", key, expired)
-    session.notify(b"h", b"hset", key, names)
-    if deleted:
-        session.notify(b"h", b"hdel", key, deleted)
-    elif updated:
-        session.notify(b"h", b"hexpire", key, updated)
-    _delete_if_empty(session, key, value)
+@cython.final
+@cython.cclass
+class Hgetdel(FieldTimes):
+    """HGETDEL (hgetdelCommand)."""
+
+    __slots__ = ()
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
+        """Return the values of fields of a hash and remove those fields."""
+        if session.engine.settings.compat.valkey:
+            valkey.get_and_delete(session, words.to_list())
+            return True
+        db: Database = session.db
+        out: ReplyWriter = session.out
+        i: cython.Py_ssize_t
+        place: cython.Py_ssize_t
+        earliest: cython.longlong = 0
+        deleted: list[bytes] = []
+        fields: Any = None
+        value: Hash | None = find_to_change(db, words)
+        self.read_fields(words, 2, NUMBER_OF_FIELDS)
+        if value is not None:
+            earliest = value.earliest()
+            fields = _held_fields(session, words, value)
+        out.array(self.end - self.first)
+        for i in range(self.first, self.end):
+            place = -1 if value is None else _locate_held(words, value, fields, i)
+            if value is None or place < 0:
+                out.null()
+                continue
+            write_value(out, value, place)
+            if value.tag == 0:  # a call that fails later is logged, too
+                session.changed(words, 1)
+            value.remove_at(place, words.at[i], words.size[i])
+            deleted.append(words.get(i))
+        if value is None or not (deleted or (fields is not None and fields.expired)):
+            return True
+        if earliest:
+            forget_if_last(session, words.get(1), value, earliest)
+        empty: cython.bint = len(value) == 0
+        stored: cython.bint = value.tag == 0
+        keep_hash(db, words, value)
+        if not stored or not deleted:
+            session.modified(words.get(1))
+            session.dirty += len(deleted) - 1
+        if deleted and session.logged:
+            session.propagate([b"HDEL", words.get(1), *words.to_list()[self.first :]])
+        if db.notifies:
+            if fields is not None and fields.expired:
+                session.notify(b"h", b"hexpired", words.get(1), fields.expired)
+            if deleted:
+                session.notify(b"h", b"hdel", words.get(1), deleted)
+            if empty:
+                session.notify(b"g", b"del", words.get(1))
+        return True
 
 
-@command("hgetdel", arity=-5, flags="write fast", since="8.0.0", valkey="9.1.0",
-         syntax="key FIELDS numfields field [field ...]", complexity=_LINEAR, shortcut=HgetdelFastPath)
-def hgetdel(session: Session, argv: list[bytes]) -> None:
-    """Return the values of fields of a hash and remove those fields."""
-    if session.engine.settings.compat.valkey:
-        valkey.get_and_delete(session, argv)
-        return
-    key = argv[1]
-    value = value_for_write(session, key, Hash)
-    names = exact_fields(argv)
-    earliest = 0 if value is None else value.earliest()
-    fields = LiveFields(session, key, value, HELD)
-    deleted: list[bytes] = []
-    session.out.array(len(names))
-    for name in names:
-        content = fields.get(name)
-        bulk_or_null(session.out, content)
-        if content is not None and value is not None:
-            value.remove(name)
-            deleted.append(name)
-    if value is None or not (fields.expired or deleted):
-        return
-    forget_if_last(session, key, value, earliest)
-    session.modified(key)
-    session.dirty += len(deleted) - 1
-    if fields.expired:
-        session.notify(b"h", b"hexpired", key, fields.expired)
-    if deleted:
-        session.notify(b"h", b"hdel", key, deleted)
-        session.propagate([b"HDEL", key, *names])
-    _delete_if_empty(session, key, value)
+command("hgetdel", arity=-5, flags="write fast", since="8.0.0", valkey="9.1.0",
+        syntax="key FIELDS numfields field [field ...]", complexity=_LINEAR,
+        summary="Return the values of fields of a hash and remove those fields.")(Hgetdel)

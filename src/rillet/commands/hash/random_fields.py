@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rillet.commands.arguments import random_count
 from rillet.commands.hash import command
-from rillet.commands.hash.fields import write_hash_fields
+from rillet.commands.hash.read import write_hash_fields
 from rillet.commands.lookup import read_value
 from rillet.commands.replies import bulk_or_null
 from rillet.runtime.field_expiry import expire_fields, field_clock, may_remove

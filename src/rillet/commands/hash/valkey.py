@@ -14,9 +14,9 @@ then it counts as expired and the event `hexpired` precedes the event of the com
 
 from __future__ import annotations
 
-from rillet.commands.arguments import integer, syntax_error, text
+from rillet.commands.arguments import LLONG_MAX, integer, syntax_error, text
 from rillet.commands.hash.live import LiveFields
-from rillet.commands.hash.times import is_past, parse_time, register_exactly
+from rillet.commands.hash.times import invalid_time, is_past, register_exactly
 from rillet.commands.lookup import read_value, value_for_write
 from rillet.commands.replies import bulk_or_null
 from rillet.errors import CommandError
@@ -56,6 +56,14 @@ def _fixed_fields(argv: list[bytes], mismatch: CommandError) -> list[bytes]:
     if integer(argv[3]) != len(argv) - 4 or len(argv) == 4:
         raise mismatch
     return argv[4:]
+
+
+def parse_time(session: Session, raw: bytes, unit: int, base: int) -> int:
+    """Return an argument in units of `unit` ms after `base` as ms since the epoch (parseExpireTime)."""
+    when = integer(raw)
+    if when < 0 or (unit == 1000 and when > LLONG_MAX // 1000) or when * unit > LLONG_MAX - base:
+        raise invalid_time(session)
+    return when * unit + base
 
 
 def _conditions(words: list[bytes]) -> set[bytes]:

@@ -1,6 +1,6 @@
 cimport cython
 from libc.string cimport memcpy
-from rillet.commands.hash.fast_path cimport HgetFastPath
+from rillet.commands.hash.read cimport write_field
 from rillet.commands.small_values cimport HEADER, NOT_INT, SmallValuePath
 from rillet.commands.string.value_path cimport StringPath
 from rillet.keyspace.database cimport Database
@@ -26,7 +26,6 @@ cdef class SortFastPath(SmallValuePath):
 
 @cython.final
 cdef class NamedKeys(StringPath):
-    cdef HgetFastPath _hget
     cdef bytearray _room
     cdef ArgumentSpans _words
     cdef bint _put_name(self, bytes prefix, object element, bytes postfix) except -1

@@ -16,9 +16,9 @@ try:
 except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
     from rillet import _cython as cython
 
-from rillet.commands.hash.fast_path import HgetFastPath
 from rillet.commands.small_values import SmallValuePath
 from rillet.commands.string.value_path import StringPath
+from rillet.errors import WrongType
 from rillet.keyspace import rest_buffer
 from rillet.keyspace.database import Database
 from rillet.keyspace.rest_buffer import RestBuffer
@@ -33,6 +33,7 @@ from rillet.types.encoding_limits import DEFAULTS
 from rillet.types.list import List
 
 if not cython.compiled:  # the compiled module gets these C names from its .pxd file
+    from rillet.commands.hash.read import write_field
     from rillet.commands.small_values import HEADER, NOT_INT
     from rillet.protocol.reply_writer import put_digits
     from rillet.structs.listpack import parse_digits
@@ -193,8 +194,7 @@ class SortFastPath(SmallValuePath):
 class NamedKeys(StringPath):
     """The keys that patterns name for elements: one at a time, in a buffer."""
 
-    __slots__ = ("_hget", "_room", "_words")
-    _hget: HgetFastPath
+    __slots__ = ("_room", "_words")
     _room: bytearray
     _words: ArgumentSpans
 
@@ -202,7 +202,6 @@ class NamedKeys(StringPath):
         self.name = b""
         self._room = bytearray(_NAME_ROOM)
         self._words = ArgumentSpans()
-        self._hget = HgetFastPath()
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
@@ -268,14 +267,17 @@ class NamedKeys(StringPath):
     def write_field(
         self, session: Session, prefix: bytes, element: object, postfix: bytes, field: bytes
     ) -> cython.bint:
-        """Reply with a field of a named hash, null if there is none; False without any effect: unusual."""
+        """Reply with a field of a named hash, null if there is none; False without any effect: the name is too long."""
         words: ArgumentSpans = self._words
         if not self._put_name(prefix, element, postfix):
             return False
         words.count = 3
         words.at[2] = field
         words.size[2] = len(field)
-        return self._hget.one(session, session.db, words)
+        try:
+            return write_field(session, words)
+        except WrongType:
+            return session.out.null()
 
 
 __all__ = ["NamedKeys", "SortFastPath"]
