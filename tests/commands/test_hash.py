@@ -36,7 +36,9 @@ def filled(**settings: Any) -> Bench:
     return bench
 
 
-@pytest.mark.parametrize(("compat", "encoding"), [("7.0", b"listpack"), ("7.2", b"hashtable"), ("valkey", b"hashtable")])
+@pytest.mark.parametrize(
+    ("compat", "encoding"), [("7.0", b"listpack"), ("7.2", b"hashtable"), ("valkey", b"hashtable")]
+)
 @pytest.mark.parametrize("width", [1, 40])  # a packed hash, and an object
 def test_many_arguments_create_a_hashtable_at_once_since_7_2(compat: str, encoding: bytes, width: int) -> None:
     bench = Bench(hash_max_listpack_entries=20, compat=compat)

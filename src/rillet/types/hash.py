@@ -14,8 +14,8 @@ gets one (`start_expiry`), and it remains one. In Valkey the encoding listpackex
 a hashtable. A hashtable never becomes a listpack.
 
 A command examines all its arguments before it stores the first one (commands/hash/lookup.py): one argument that is too
-long, or since 7.2 too many arguments, convert the hash at once, even if the arguments repeat the same field. The limits are read at
-each change, so a hash keeps its encoding until its first change after the settings have changed.
+long, or since 7.2 too many arguments, convert the hash at once, even if the arguments repeat the same field. The limits
+are read at each change, so a hash keeps its encoding until its first change after the settings have changed.
 
 All encodings keep the fields in insertion order until a field is removed from a hashtable, but for the fields of a
 listpackex that expire. The order of Redis's hashtable depends on a random seed, so clients cannot rely on it. HSCAN
@@ -25,9 +25,10 @@ uses the cursor of the hashtable.
 asks for the times. `FieldExpiry.due` is the time for which the keyspace has registered the hash (keyspace/database.py);
 as in Redis it may be earlier than the earliest time of the fields.
 
-**Packed hashes.** A small hash is bytes in the keyspace's dict (types/at_rest.py). While a command uses it, its listpack
-is that of the keyspace's buffer, and one `Hash` that the buffer uses again stands for it (keyspace/rest_buffer.py). Its
-`tag` is that of the bytes; that of another object is 0. A packed hash in the encoding hashtable has a listpack, too.
+**Packed hashes.** A small hash is bytes in the keyspace's dict (types/at_rest.py). While a command uses it, its
+listpack is that of the keyspace's buffer, and one `Hash` that the buffer uses again stands for it
+(keyspace/rest_buffer.py). Its `tag` is that of the bytes; that of another object is 0. A packed hash in the encoding
+hashtable has a listpack, too.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ from rillet.structs.due_times import DueTimes
 from rillet.structs.listpack import HEADER_SIZE, Listpack
 from rillet.types import field_triples
 from rillet.types.charged import Charged
-from rillet.types.encoding_limits import DEFAULTS, EncodingLimits, has_compact
+from rillet.types.encoding_limits import DEFAULTS, EncodingLimits
 from rillet.types.field_triples import remove as remove_triple
 from rillet.types.field_triples import set_time as set_triple_time
 from rillet.types.field_triples import time_at as triple_time

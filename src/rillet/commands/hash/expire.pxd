@@ -15,7 +15,7 @@ cdef class _InUnits(FieldTimes):
 cdef class Hexpire(_InUnits):
     cdef int _condition
     cdef bint _read_any_order(self, ArgumentSpans words) except -1
-    cdef bint _log(self, Session session, ArgumentSpans words, list updated) except -1
+    cdef bint _log(self, Session session, ArgumentSpans words, list[bytes] updated) except -1
 
 @cython.final
 cdef class Httl(_InUnits):

@@ -26,12 +26,12 @@ cdef class _WithOptions(FieldTimes):
 
 @cython.final
 cdef class Hgetex(_WithOptions):
-    cdef bint _end(self, Session session, ArgumentSpans words, Hash value, list updated, list deleted, object fields) except -1
+    cdef bint _end(self, Session session, ArgumentSpans words, Hash value, list[bytes] updated, list[bytes] deleted, object fields) except -1
 
 @cython.final
 cdef class Hsetex(_WithOptions):
     cdef bint _is_met(self, ArgumentSpans words, Hash value, object fields) except -1
-    cdef bint _set(self, Session session, ArgumentSpans words, Hash found, list expired) except -1
+    cdef bint _set(self, Session session, ArgumentSpans words, Hash found, list[bytes] expired) except -1
 
 @cython.final
 cdef class Hgetdel(FieldTimes):

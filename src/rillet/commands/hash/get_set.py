@@ -25,7 +25,6 @@ from rillet.commands.hash import command, valkey
 from rillet.commands.hash.expire import NUMBER_OF_FIELDS
 from rillet.commands.hash.live import HELD, LiveFields
 from rillet.commands.hash.times import ANY_ORDER, SET, FieldTimes, forget_if_last
-from rillet.commands.replies import bulk_or_null
 from rillet.errors import CommandError
 from rillet.keyspace.database import Database
 from rillet.keyspace.rest_buffer import RestBuffer

@@ -3,7 +3,7 @@
     value = find_to_change(db, words)      an object, the buffer's packed hash, or None
     value = hash_to_fill(db, words, value, 2)
     value.set_at(...)                      the same operations for both
-    keep_hash(db, words, value)            a packed hash becomes bytes in the dict again, or an object if it outgrew them
+    keep_hash(db, words, value)            a packed hash becomes bytes in the dict again, or an object if it is too large
 
 A packed hash belongs to the buffer (keyspace/rest_buffer.py): a command uses it before it publishes events, and never
 stores it. A hash at rest becomes an object at once if a field in it may have expired, or if it is a hashtable with
@@ -79,9 +79,9 @@ def _hash_of(db: Database, words: ArgumentSpans, n: cython.Py_ssize_t) -> Hash:
 
 @cython.cfunc
 def hash_to_fill(db: Database, words: ArgumentSpans, value: Hash | None, first: cython.Py_ssize_t) -> Hash:
-    """Return the hash of `find_to_change`, or a new one, such that it can get the fields and values from words[first] on.
+    """Return the hash of `find_to_change`, or a new one, to which the words from `first` on can be added.
 
-    It is converted to a hashtable if they require it (hashTypeTryConversion).
+    It is converted to a hashtable if these fields and values require it (hashTypeTryConversion).
     """
     i: cython.Py_ssize_t
     widest: cython.Py_ssize_t = 0

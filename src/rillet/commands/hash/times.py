@@ -7,8 +7,8 @@ A command of Redis changes the times of its fields first, then the time for whic
     set_time                  one field each
     end_times                 registers the hash again, unless the difference is less than four seconds
 
-A time is at most 2^46 - 1 ms, the year 4199. In Valkey (valkey.py) any time of 64 bits is valid, and the keyspace always
-has the exact next expiry.
+A time is at most 2^46 - 1 ms, the year 4199. In Valkey (valkey.py) any time of 64 bits is valid, and the keyspace
+always has the exact next expiry.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The fast paths of commands on fields that expire have the effects of their handlers.
+"""Commands on fields that expire have the same effects on packed hashes and on objects.
 
-One side gets the commands as bytes, which the fast paths take, the other one by one, through the handlers. Compared are
-replies, values with their times, registrations in the keyspace, counters, access times and the log.
+One side gets the commands as bytes, in batches, and packs its values; the other one by one, and makes an object of each
+value. Compared are replies, values with their times, registrations in the keyspace, counters, access times and the log.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from rillet.protocol.command_parser import pack_command
 from rillet.types.hash import Hash
 from tests.commands.ends import NOW
 from tests.commands.test_fast_path import Log, Side, sent
+from tests.commands.test_small_values import NEVER, run_on_objects, state
 from tests.commands.test_string_fast_path import bits, calls
 from tests.variants import by_speed
 
@@ -56,7 +57,7 @@ def option(chance: random.Random, clock: int) -> list[bytes]:
 
 
 def some_command(chance: random.Random, clock: int) -> list[bytes]:
-    """Return a random command, mostly one that a fast path takes."""
+    """Return a random command, mostly one on fields that expire."""
     key = chance.choice(KEYS)
     kind = chance.randrange(12)
     if kind < 3:
@@ -96,10 +97,19 @@ def registered(database: Database) -> dict[bytes, int]:
     return dict(database.subexpires.items())
 
 
+def values(side: Side) -> object:
+    """Return the fields of the hashes with their times; the order of a hashtable is not defined."""
+    hashes = ((key, one) for key, one in side.engine.databases[0].items() if isinstance(one, Hash))
+    return {
+        key: (one.encoding(), [] if one.encoding() == "hashtable" else list(one), sorted(one.rows()))
+        for key, one in hashes
+    }
+
+
 @pytest.mark.parametrize("settings", SETTINGS)
 @pytest.mark.parametrize(("compat", "log"), [("newest", "log"), ("newest", "log with timestamps"), ("8.6", "none"),
                                              ("valkey", "log"), ("7.0", "log")])  # fmt: skip
-def test_a_batch_of_commands_has_the_effects_of_the_single_commands(
+def test_packed_hashes_change_as_objects_do(
     compat: str, log: str, settings: dict[str, object]
 ) -> None:
     chance = random.Random(f"{compat} {log} {settings}")
@@ -107,15 +117,16 @@ def test_a_batch_of_commands_has_the_effects_of_the_single_commands(
         Side(None if log == "none" else Log(log == "log with timestamps"), compat=compat, **settings) for _ in range(2)
     )
     limit = chance.choice([1, 1024])
-    for side in (quick, slow):
-        for one in side.engine.databases:
-            one.awake_limit = limit
+    for ours, theirs in zip(quick.engine.databases, slow.engine.databases, strict=True):
+        ours.awake_limit = limit
+        theirs.awake_limit = NEVER
     for _ in range(by_speed(80, 20)):
         now = slow.clock.now_ms()
         commands = [some_command(chance, now) for _ in range(chance.choice([1, 5, 20]))]
-        expected = b"".join(map(slow.run, commands))
+        expected = b"".join(run_on_objects(slow, argv) for argv in commands)
         assert quick.send(b"".join(sent(argv, chance) for argv in commands)) == expected, commands
-        assert quick.state() == slow.state(), commands
+        assert values(quick) == values(slow), commands
+        assert state(quick) == state(slow), commands
         if quick.log is not None and slow.log is not None:
             assert quick.log.feed.take() == slow.log.feed.take(), commands
         assert quick.engine.statistics.expired_fields == slow.engine.statistics.expired_fields
@@ -154,7 +165,7 @@ PLAIN = {
 
 
 @pytest.mark.parametrize("line", PLAIN)
-def test_a_plain_call_runs_no_handler(line: bytes) -> None:
+def test_a_call_makes_no_list_of_its_arguments(line: bytes) -> None:
     side = Side(compat="newest")
     for prepared in PREPARED:
         side.run(prepared.split())
@@ -165,8 +176,8 @@ def test_a_plain_call_runs_no_handler(line: bytes) -> None:
     side.engine.check()
 
 
-def test_the_log_of_fast_paths_restores_the_same_fields() -> None:
-    """A log is read on the fast paths, too, later than some of its times."""
+def test_the_log_restores_the_same_fields() -> None:
+    """The log is read later than some of its times."""
     side, other = Side(Log(False), compat="newest"), Side(compat="newest")
     for line in (*PREPARED, b"HSETEX h PX 5 FIELDS 2 f 1 new 2", b"HGETEX table EXAT 1800000000 FIELDS 1 f",
                  b"HGETDEL h FIELDS 1 g", b"HPERSIST table FIELDS 1 g"):  # fmt: skip
