@@ -225,7 +225,6 @@ PLAIN = (
     "commands/first_key_pop",
     "commands/connection/transactions",
     "commands/hash/live",
-    "commands/hash/valkey",
     "commands/hash/random_fields",
     "commands/keys/copy",
     "commands/keys/delete",

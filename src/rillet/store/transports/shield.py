@@ -49,7 +49,7 @@ def steady_names() -> set[bytes]:
     if COMPILED_STEPS and not _names:
         commands.load()
         for name, entry in TABLE.by_name.items():
-            code = entry.handler or entry.shortcut.run
+            code = entry.handler or getattr(entry.shortcut, "func", entry.shortcut).run  # a class, perhaps in a partial
             compiled = type(code).__name__ == "cython_function_or_method"
             if compiled and entry.subcommands is None and name not in CALL_THE_HOST | RUNS_OTHERS:
                 _names.update((name, name.upper()))
