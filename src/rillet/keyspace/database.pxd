@@ -1,4 +1,5 @@
 cimport cython
+from libc.string cimport memcpy
 from rillet.keyspace.clock cimport Clock
 from rillet.keyspace.lru cimport AccessClock
 from rillet.keyspace.memory_usage cimport Ledger
@@ -7,9 +8,11 @@ from rillet.structs.argument_spans cimport ArgumentSpans
 from rillet.structs.dict cimport Dict
 from rillet.structs.dict_table cimport GrowthGate, hash_bytes
 from rillet.structs.due_times cimport DueTimes
-from rillet.types.at_rest cimport awaken, string_at_rest, to_rest
+from rillet.types.at_rest cimport awaken, to_rest
 from rillet.types.stream.value cimport Stream
 from rillet.types.string cimport String, new_string
+
+cdef int _form_with_expiry(Py_ssize_t key_size, bytes data, int form) except -1
 
 @cython.final
 cdef class Watcher:
@@ -88,7 +91,15 @@ cdef class Database:
     cpdef bint set_string(self, bytes key, bytes data, int form=*, bint keep_ttl=*) except -1
     cdef bint _set_bytes(self, bytes key, bytes rest, bint keep_ttl) except -1
     cdef bint _set_object(self, bytes key, object value, bint keep_ttl) except -1
-    cdef bint _after_set(self, bytes key, Py_ssize_t n, bint new, object old, bint keep_ttl) except -1
+    cdef bint set_string_span(
+        self, const unsigned char *at, Py_ssize_t size, const unsigned char *data, Py_ssize_t length, int form, bint keep_ttl
+    ) except -1
+    cdef bint replace_string_span(
+        self, const unsigned char *at, Py_ssize_t size, const unsigned char *data, Py_ssize_t length, int form, bint keep_ttl
+    ) except -1
+    cdef bint _after_set(
+        self, const unsigned char *at, Py_ssize_t size, Py_ssize_t n, bint new, object old, bint keep_ttl
+    ) except -1
     cpdef bint put(self, bytes key, object value) except -1
     cpdef bint replace_string(self, bytes key, bytes data, bint keep_ttl=*, int form=*) except -1
     cpdef bint tidy(self, Py_ssize_t times) except -1
@@ -96,6 +107,7 @@ cdef class Database:
     cpdef bint delete_replaced(self, bytes key) except -1
     cpdef long long get_expire(self, bytes key)
     cpdef bint set_expire(self, bytes key, long long when) except -1
+    cdef bint set_expire_span(self, const unsigned char *at, Py_ssize_t size, long long when) except -1
     cdef bint _note_expiry(self, long long when) except -1
     cpdef bint set_due(self, bytes key, object value, long long when) except -1
     cdef bint _register(self, bytes key, long long when) except -1

@@ -39,7 +39,7 @@ not the order of insertion.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 try:
     import cython
@@ -54,7 +54,7 @@ from rillet.structs.argument_spans import ArgumentSpans
 from rillet.structs.dict import Dict
 from rillet.structs.dict_table import GrowthGate
 from rillet.structs.due_times import DueTimes
-from rillet.types.at_rest import awaken, string_at_rest, to_rest, type_at_rest
+from rillet.types.at_rest import LAST_STRING, LIMIT, awaken, to_rest, type_at_rest
 from rillet.types.compat import EMBEDS_UP_TO_128
 from rillet.types.hash import Hash
 from rillet.types.module import ModuleValue
@@ -64,9 +64,14 @@ from rillet.types.string import RAW, String, fits, new_string
 if not cython.compiled:  # the compiled module gets this C function from its .pxd file
     from rillet.structs.dict_table import hash_bytes
 
+if TYPE_CHECKING:  # a C function, which the .pxd declares for the compiled module
+    memcpy: Any
+
 # A value of Database.notify_before: no key is given an expiry before this time.
 NEVER_DUE = -(2**63)
 _RAW = cython.declare(cython.int, RAW)
+_LIMIT = cython.declare(cython.Py_ssize_t, LIMIT)
+_LAST_STRING = cython.declare(cython.int, LAST_STRING)
 _MOST_EMBEDDED = cython.declare(cython.Py_ssize_t, 113)  # bytes of a string that may be embstr
 _BATCH = 1024
 _DRAWS = 100  # of random keys, while expired keys are not deleted
@@ -89,6 +94,15 @@ def _is_among_last(awake: list[Any], key: bytes) -> cython.bint:
         if awake[at] == key:
             return True
     return False
+
+
+@cython.cfunc
+@cython.exceptval(-1, check=False)
+def _form_with_expiry(key_size: cython.Py_ssize_t, data: bytes, form: cython.int) -> cython.int:
+    """Return RAW for a string that does not fit beside a key that has an expiry (Valkey's dbSetValue)."""
+    if fits(EMBEDS_UP_TO_128, key_size, len(data), True) or new_string(data, form).is_integer():
+        return form
+    return _RAW
 
 
 @cython.final
@@ -232,22 +246,25 @@ class Database:
     @cython.exceptval(-2, check=False)
     def locate(self, words: ArgumentSpans, index: cython.Py_ssize_t = 1) -> cython.Py_ssize_t:
         """Do `find` for the key in an argument (lookupKeyWrite). O(1)"""
-        keys: Dict = self.keys
         n: cython.Py_ssize_t = self._locate(words, index)
         if n >= 0:
             if self.access.stamp >= 0:
-                keys.put_lru(n, self.access.stamp)
+                self.keys.put_lru(n, self.access.stamp)
             else:
-                self.access.touch(keys, n)
+                self.access.touch(self.keys, n)
         return n
 
     @cython.ccall
     @cython.exceptval(-2, check=False)
     def locate_read(self, words: ArgumentSpans, index: cython.Py_ssize_t = 1) -> cython.Py_ssize_t:
         """Do `locate` and count a keyspace hit or miss for INFO (lookupKeyRead). O(1)"""
-        n: cython.Py_ssize_t = self.locate(words, index)
+        n: cython.Py_ssize_t = self._locate(words, index)
         if n >= 0:
             self.hits += 1
+            if self.access.stamp >= 0:
+                self.keys.put_lru(n, self.access.stamp)
+            else:
+                self.access.touch(self.keys, n)
         elif self.on_missed is None:
             self.misses += 1
         else:
@@ -255,6 +272,7 @@ class Database:
         return n
 
     @cython.cfunc
+    @cython.inline
     @cython.exceptval(-2, check=False)
     def _locate(self, words: ArgumentSpans, index: cython.Py_ssize_t) -> cython.Py_ssize_t:
         expires: Dict = self.expires
@@ -613,26 +631,61 @@ class Database:
         old: object = None if new else self.keys.object_at(n)
         self.keys.set_entry_value(n, value)
         self.ledger.note(value)
-        return self._after_set(key, n, new, old if old is not value else None, keep_ttl)
+        return self._after_set(key, len(key), n, new, old if old is not value else None, keep_ttl)
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def set_string(
         self, key: bytes, data: bytes, form: cython.int = 0, keep_ttl: cython.bint = False
     ) -> cython.bint:
-        """Set the value of a key to a string, which rests if it is small; return whether the key existed. O(1)"""
-        if self.embeds_expiry and form != _RAW and len(data) <= _MOST_EMBEDDED and self._any_expires():
-            form = self._form_with_expiry(key, data, form)
-        rest: bytes | None = string_at_rest(data, form)
-        if rest is None:
-            return self._set_object(key, new_string(data, form), keep_ttl)
-        return self._set_bytes(key, rest, keep_ttl)
+        """Set the value of a key to a string, which is packed if it is small; return whether the key existed. O(1)"""
+        return self.set_string_span(key, len(key), data, len(data), form, keep_ttl)
 
-    def _form_with_expiry(self, key: bytes, data: bytes, form: int) -> int:
-        """Return RAW for a string that does not fit beside a key that has an expiry (Valkey's dbSetValue)."""
-        if self.expires.find(key) < 0 or self.is_expired(key) or fits(EMBEDS_UP_TO_128, len(key), len(data), True):
-            return form
-        return form if new_string(data, form).is_integer() else RAW
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def set_string_span(
+        self, at: cython.p_const_uchar, size: cython.Py_ssize_t, data: cython.p_const_uchar, length: cython.Py_ssize_t,
+        form: cython.int, keep_ttl: cython.bint,
+    ) -> cython.bint:  # fmt: skip
+        """Do `set_string` for the `size` bytes of a key and the `length` bytes of a value at addresses. O(length)"""
+        keys: Dict = self.keys
+        expires: Dict = self.expires
+        n: cython.Py_ssize_t
+        h: cython.uint = hash_bytes(at, size)
+        due: cython.Py_ssize_t = -1
+        if expires.used0 or expires.used1:
+            due = expires.find_hashed(at, size, h)
+            if due >= 0 and expires.number(due) < self.clock.now_ms() and self.expire_if_needed(at[:size]):
+                due = expires.find_hashed(at, size, h)
+            elif due >= 0 and self.embeds_expiry and form != _RAW and length <= _MOST_EMBEDDED:
+                form = _form_with_expiry(size, data[:length], form)
+        string: String | None = None
+        # The old value is freed at the end of this method, when the dict is complete again.
+        old: object = None
+        packed: cython.p_uchar = self.buffer.rest
+        if length > _LIMIT or form > _LAST_STRING:
+            string = new_string(data[:length], form)
+            n = keys.add_hashed(at, size, at, -1, h)
+        else:
+            if cython.compiled:
+                packed[0] = form
+                memcpy(packed + 1, data, length)  # noqa: F821
+            else:
+                packed = bytes([form]) + data[:length]
+            n = keys.add_hashed(at, size, packed, length + 1, h)
+        new: cython.bint = keys.added
+        if not new:
+            old = keys.object_at(n)
+        if string is not None:
+            keys.set_entry_value(n, string)
+            self.ledger.note(string)
+        elif not new:
+            keys.set_value_span(n, packed, length + 1)
+            if old is not None:
+                keys._set_object(n, None)
+        if due >= 0 and not keep_ttl:
+            expires.delete_entry(due)
+        return self._after_set(at, size, n, new, old, True)
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
@@ -646,14 +699,15 @@ class Database:
         if not new:
             old = self.keys.object_at(n)
             self.keys.set_entry_value(n, rest)
-        return self._after_set(key, n, new, old, keep_ttl)
+        return self._after_set(key, len(key), n, new, old, keep_ttl)
 
     @cython.cfunc
     @cython.inline
     @cython.exceptval(-1, check=False)
     def _after_set(
-        self, key: bytes, n: cython.Py_ssize_t, new: cython.bint, old: object, keep_ttl: cython.bint
-    ) -> cython.bint:
+        self, at: cython.p_const_uchar, size: cython.Py_ssize_t, n: cython.Py_ssize_t, new: cython.bint, old: object,
+        keep_ttl: cython.bint,
+    ) -> cython.bint:  # fmt: skip
         """Update what is attached to a key that was set; return whether the key existed. old: its former object."""
         if old is not None:
             self.ledger.leave(old)
@@ -665,20 +719,20 @@ class Database:
             self.access.overwrite(self.keys, n)
         if new:
             if self.on_new is not None:
-                self.on_new(self, key)
+                self.on_new(self, at[:size])
         else:
             if not keep_ttl and self._any_expires():
-                self.expires.delete(key)
+                self.expires.delete_span(at, size)
             if self.subexpires.count():
-                self.subexpires.remove(key)
+                self.subexpires.remove(at[:size])
             if old is not None and self.lazy_server_del and self.lazy is not None:
                 self.lazy.add(old)
         # Clients may be blocked on a key that is created. If a value is replaced, those of XREADGROUP are notified that
         # the stream is gone; others stay blocked, whatever the new value is (db.c: dbAddInternal, dbSetValue).
-        if self.blocking_keys and (new or (type(old) is Stream and self._awaits_group(key))):
-            self.signal_ready(key)
+        if self.blocking_keys and (new or (type(old) is Stream and self._awaits_group(at[:size]))):
+            self.signal_ready(at[:size])
         if self.on_unlinked is not None and type(old) is ModuleValue:
-            self.on_unlinked(self, key, old)
+            self.on_unlinked(self, at[:size], old)
         return not new
 
     def _awaits_group(self, key: bytes) -> bool:
@@ -714,11 +768,21 @@ class Database:
         self, key: bytes, data: bytes, keep_ttl: cython.bint = False, form: cython.int = 0
     ) -> cython.bint:
         """Do `set_string`, and notify that the old value was overwritten (db.c: setKey). O(1)"""
+        return self.replace_string_span(key, len(key), data, len(data), form, keep_ttl)
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def replace_string_span(
+        self, at: cython.p_const_uchar, size: cython.Py_ssize_t, data: cython.p_const_uchar, length: cython.Py_ssize_t,
+        form: cython.int, keep_ttl: cython.bint,
+    ) -> cython.bint:  # fmt: skip
+        """Do `replace_string` for a key and a value at addresses. O(length)"""
         if self.on_overwritten is None:
-            return self.set_string(key, data, form, keep_ttl)
+            return self.set_string_span(at, size, data, length, form, keep_ttl)
+        key: bytes = at[:size]
         # Not an access: the caller's lookup has counted it.
         old: object = None if self.expire_if_needed(key) else self.peek(key)
-        existed: cython.bint = self.set_string(key, data, form, keep_ttl)
+        existed: cython.bint = self.set_string_span(at, size, data, length, form, keep_ttl)
         self.notify_overwritten(key, old, self.peek(key))
         return existed
 
@@ -835,7 +899,15 @@ class Database:
     def set_expire(self, key: bytes, when: cython.longlong) -> cython.bint:
         """Set the expiry time of an existing key (ms since the epoch). O(1)"""
         assert self.keys.find(key) >= 0
-        self.expires.set_number(self.expires.add_or_find(key), when)
+        return self.set_expire_span(key, len(key), when)
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def set_expire_span(
+        self, at: cython.p_const_uchar, size: cython.Py_ssize_t, when: cython.longlong
+    ) -> cython.bint:
+        """Do `set_expire` for the `size` bytes of a key at an address. O(1)"""
+        self.expires.set_number(self.expires.add_span(at, size, at, -1), when)
         return self._note_expiry(when)
 
     @cython.cfunc

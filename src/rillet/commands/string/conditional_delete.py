@@ -13,11 +13,14 @@ from __future__ import annotations
 from rillet.commands.arguments import arity_error
 from rillet.commands.keys.delete import delete_keys
 from rillet.commands.string import command
-from rillet.commands.string.get_set import COMPARISONS, meets
+from rillet.commands.string.get_set import meets
+from rillet.commands.string.set_options import IFDEQ, IFDNE, IFEQ, IFNE
 from rillet.errors import CommandError, WrongType
 from rillet.runtime.session import Session
 from rillet.structs.xxh3 import hex_digest
 from rillet.types.string import String
+
+_CONDITIONS = {b"IFEQ": IFEQ, b"IFNE": IFNE, b"IFDEQ": IFDEQ, b"IFDNE": IFDNE}
 
 
 @command("digest", arity=2, flags="readonly fast", since="8.4.0", syntax="key",
@@ -59,8 +62,8 @@ def delex(session: Session, argv: list[bytes]) -> None:
         return
     if not isinstance(value, String):
         raise CommandError("Key should be of string type if conditions are specified")
-    condition = argv[2].upper()
-    if condition not in COMPARISONS:
+    condition = _CONDITIONS.get(argv[2].upper())
+    if condition is None:
         raise CommandError("Invalid condition. Use IFEQ, IFNE, IFDEQ, or IFDNE")
     if meets(value.value(), condition, argv[3]):
         _delete(session, argv[1], lazy)

@@ -1,5 +1,13 @@
-from rillet.commands.string.values cimport string_for_write, string_to_change, update_string
+cimport cython
+from rillet.commands.span_arguments cimport integer_at
+from rillet.commands.string.values cimport StringCommand, string_to_change, update_string
 from rillet.keyspace.database cimport Database
-from rillet.protocol.reply_writer cimport ReplyWriter
 from rillet.runtime.session cimport Session
-from rillet.types.string cimport String, new_string, string2ll
+from rillet.structs.argument_spans cimport ArgumentSpans
+from rillet.structs.integer_text cimport decimal, put_decimal
+from rillet.structs.listpack cimport parse_digits
+from rillet.types.string cimport String, string2ll
+
+@cython.final
+cdef class Increment(StringCommand):
+    cdef bint _subtracts

@@ -6,72 +6,91 @@ INCRBYFLOAT is propagated as `SET k <result> KEEPTTL`, so that a replay does not
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any
+from functools import partial
 
 try:
     import cython
 except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
     from rillet import _cython as cython
 
-from rillet.commands.arguments import LLONG_MAX, LLONG_MIN, float_value, integer
+from rillet.commands.arguments import LLONG_MAX, LLONG_MIN, NOT_AN_INTEGER, float_value
+from rillet.commands.span_arguments import integer_at
 from rillet.commands.string import command
-from rillet.commands.string.counter_path import DecrbyFastPath, DecrFastPath, IncrbyFastPath, IncrFastPath
-from rillet.commands.string.values import string_for_write, string_to_change, update_string
+from rillet.commands.string.values import StringCommand, string_to_change, update_string
 from rillet.errors import CommandError
+from rillet.keyspace.database import Database
 from rillet.runtime.session import Session
 from rillet.structs import long_double
+from rillet.structs.argument_spans import ArgumentSpans
 from rillet.structs.integer_text import decimal
 from rillet.types.string import TEXT, String, string2ll
 
+if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
+    from rillet.structs.integer_text import put_decimal
+    from rillet.structs.listpack import parse_digits
 
-@cython.cfunc
-def _increment(session: Session, key: bytes, by: Any) -> cython.bint:
-    """Add to the integer at a key; a missing key counts as 0 (t_string.c: incrDecrCommand)."""
-    string: String = string_for_write(session.db, key)  # a counter that is used often stays awake
-    value: Any = 0 if string is None else string2ll(string.value())
-    if value is None:
-        raise CommandError("value is not an integer or out of range")
-    value = value + by
-    if value > LLONG_MAX or value < LLONG_MIN:
-        raise CommandError("increment or decrement would overflow")
-    if string is not None and string.form == 0:
-        string.data = decimal(value)  # an integer is changed in place, as in Redis
-        session.modified(key)
-        session.notify(b"$", b"incrby", key)
-    else:
-        update_string(session, key, decimal(value), 0, b"incrby")
-    return session.out.integer(value)
+_SMALLEST = cython.declare(cython.longlong, LLONG_MIN)
+_LARGEST = cython.declare(cython.longlong, LLONG_MAX)
 
 
-@command("incr", arity=2, flags="write denyoom fast", since="1.0.0", syntax="key", complexity="O(1)",
-         shortcut=IncrFastPath)
-def incr(session: Session, argv: list[bytes]) -> None:
-    """Increment the integer at a key."""
-    _increment(session, argv[1], 1)
+@cython.final
+@cython.cclass
+class Increment(StringCommand):
+    """INCR, DECR, INCRBY and DECRBY (incrDecrCommand); `subtracts` for DECR and DECRBY."""
+
+    __slots__ = ("_subtracts",)
+    _subtracts: cython.bint
+
+    def __init__(self, subtracts: bool) -> None:
+        self._subtracts = subtracts
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
+        """Add to the integer at a key; a missing key counts as 0."""
+        db: Database = session.db
+        by: cython.longlong = 1
+        if words.count == 3:
+            by = integer_at(words, 2)
+            if self._subtracts and by == _SMALLEST:
+                raise CommandError("decrement would overflow")
+        if self._subtracts:
+            by = -by
+        n: cython.Py_ssize_t = db.locate(words)
+        number: cython.longlong = 0
+        form: cython.int = 0
+        string: String | None = None
+        if n >= 0:
+            self.view(db.keys, n)
+            number = parse_digits(self.at, self.size)
+            if number == _SMALLEST and string2ll(self.at[: self.size]) is None:
+                raise CommandError(NOT_AN_INTEGER)
+            string = db.keys.object_at(n)
+            form = db.keys.value_byte(n) if string is None else string.form
+        if (by > 0 and number > _LARGEST - by) or (by < 0 and number < _SMALLEST - by):
+            raise CommandError("increment or decrement would overflow")
+        number += by
+        if form != 0:
+            text: bytes = decimal(number)
+            db.set_string_span(words.at[1], words.size[1], text, len(text), 0, True)
+        elif string is None:
+            db.buffer.rest[0] = 0
+            db.keep_bytes(words, n, put_decimal(db.buffer.rest, 1, number))
+        else:
+            db.ledger.note(string)
+            string.data = decimal(number)  # an integer is changed in place, as in Redis
+        session.changed(words, 1)
+        if db.notifies:
+            session.notify(b"$", b"incrby", words.get(1))
+        return session.out.integer(number)
 
 
-@command("decr", arity=2, flags="write denyoom fast", since="1.0.0", syntax="key", complexity="O(1)",
-         shortcut=DecrFastPath)
-def decr(session: Session, argv: list[bytes]) -> None:
-    """Decrement the integer at a key."""
-    _increment(session, argv[1], -1)
-
-
-@command("incrby", arity=3, flags="write denyoom fast", since="1.0.0", syntax="key increment", complexity="O(1)",
-         shortcut=IncrbyFastPath)
-def incrby(session: Session, argv: list[bytes]) -> None:
-    """Add to the integer at a key."""
-    _increment(session, argv[1], integer(argv[2]))
-
-
-@command("decrby", arity=3, flags="write denyoom fast", since="1.0.0", syntax="key decrement", complexity="O(1)",
-         shortcut=DecrbyFastPath)
-def decrby(session: Session, argv: list[bytes]) -> None:
-    """Subtract from the integer at a key."""
-    by = integer(argv[2])
-    if by == LLONG_MIN:
-        raise CommandError("decrement would overflow")
-    _increment(session, argv[1], -by)
+_INCREMENT = partial(command, flags="write denyoom fast", since="1.0.0", complexity="O(1)")
+_INCREMENT("incr", arity=2, syntax="key", summary="Increment the integer at a key.")(partial(Increment, False))
+_INCREMENT("decr", arity=2, syntax="key", summary="Decrement the integer at a key.")(partial(Increment, True))
+_INCREMENT("incrby", arity=3, syntax="key increment", summary="Add to the integer at a key.")(partial(Increment, False))
+_INCREMENT("decrby", arity=3, syntax="key decrement",
+           summary="Subtract from the integer at a key.")(partial(Increment, True))  # fmt: skip
 
 
 def _sum(augend: bytes, addend: bytes) -> bytes:

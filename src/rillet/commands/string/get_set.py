@@ -6,136 +6,182 @@ or PERSIST, GETDEL becomes DEL, GETSET becomes SET.
 Conditions of SET: NX, XX, and a comparison with the present value, IFEQ and IFNE, or with its digest, IFDEQ and IFDNE
 (structs/xxh3.py). Valkey has IFEQ only. Redis accepts NX or XX behind a comparison, though not before it.
 
-SET and GET without options are the most frequent commands, so each handler treats this case first and allocates one
-object at most.
+SET and GET without options are the most frequent commands: no argument, key or value of theirs becomes an object.
+
+    GET key          key of the client's buffer -> entry -> packed string -> reply
+    SET key value    key and value of the client's buffer -> arena of the keyspace
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 try:
     import cython
 except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
     from rillet import _cython as cython
 
-from rillet.commands.arguments import LLONG_MAX, arity_error, integer, syntax_error
+from rillet.commands.arguments import arity_error, integer, syntax_error
 from rillet.commands.first_key_pop import KeysAfterNumber
 from rillet.commands.keys.expire import deletion
 from rillet.commands.string import command
-from rillet.commands.string.fast_path import GetFastPath, SetFastPath
-from rillet.commands.string.set_options import GET, KEEPTTL, NX, PERSIST, XX, SetOptions, without_get
-from rillet.commands.string.values import form_of_word, store_string, write_string, write_string_of
-from rillet.errors import CommandError, WrongType
+from rillet.commands.string.set_options import (
+    COMPARISONS,
+    EXAT,
+    EXPIRIES,
+    GET,
+    IFDEQ,
+    IFDNE,
+    IFEQ,
+    IFNE,
+    KEEPTTL,
+    NX,
+    PERSIST,
+    PXAT,
+    XX,
+    SetOptions,
+    expiry_ms,
+    without_get,
+)
+from rillet.commands.string.values import (
+    StringCommand,
+    form_of_word,
+    store_string,
+    write_string_at,
+    write_string_of,
+)
+from rillet.errors import CommandError
+from rillet.keyspace import lru
 from rillet.keyspace.database import Database
 from rillet.protocol.reply_writer import ReplyWriter
+from rillet.runtime import session_state
+from rillet.runtime.implementation import Implementation
 from rillet.runtime.session import Session
+from rillet.structs.argument_spans import ArgumentSpans
 from rillet.structs.integer_text import decimal
 from rillet.structs.xxh3 import hex_digest
-from rillet.types.string import String
+from rillet.types.string import TEXT
 
-EXPIRY_OPTIONS = {b"EX": (1000, True), b"PX": (1, True), b"EXAT": (1000, False), b"PXAT": (1, False)}
-
-
-def expiry_ms(session: Session, raw: bytes, option: bytes) -> int:
-    """Parse the argument of an expiry option; return ms since the epoch (getExpireMillisecondsOrReply)."""
-    unit, relative = EXPIRY_OPTIONS[option]
-    value = integer(raw)
-    name = session.command.fullname
-    if value <= 0 or (unit == 1000 and value > LLONG_MAX // 1000):
-        raise CommandError(f"invalid expire time in '{name}' command")
-    when = value * unit + (session.engine.clock.now_ms() if relative else 0)
-    if when > LLONG_MAX:
-        raise CommandError(f"invalid expire time in '{name}' command")
-    return int(when)
-
+if TYPE_CHECKING:  # a C function, which the .pxd declares for the compiled module
+    memcmp: Any
 
 _NX = cython.declare(cython.int, NX)
 _XX = cython.declare(cython.int, XX)
 _GET = cython.declare(cython.int, GET)
 _KEEPTTL = cython.declare(cython.int, KEEPTTL)
 _PERSIST = cython.declare(cython.int, PERSIST)
-_OF_SET = cython.declare(cython.int, NX | XX | GET | KEEPTTL)
-_OF_MSETEX = cython.declare(cython.int, NX | XX | KEEPTTL)
-COMPARISONS = (b"IFEQ", b"IFNE", b"IFDEQ", b"IFDNE")
+_ABSOLUTE = cython.declare(cython.int, EXAT | PXAT)
+_EXAT = cython.declare(cython.int, EXAT)
+_PXAT = cython.declare(cython.int, PXAT)
+_EQUALITIES = cython.declare(cython.int, IFEQ | IFDEQ)
+_OF_TEXT = cython.declare(cython.int, IFEQ | IFNE)
+_IFEQ = cython.declare(cython.int, IFEQ)
+_OF_SET = cython.declare(cython.int, NX | XX | GET | KEEPTTL | EXPIRIES | COMPARISONS)
+_OF_GETEX = cython.declare(cython.int, PERSIST | EXPIRIES)
+_OF_MSETEX = cython.declare(cython.int, NX | XX | KEEPTTL | EXPIRIES)
+_LFU = cython.declare(cython.int, lru.LFU)
+_TEXT = cython.declare(cython.int, TEXT)
+_KEEPS_TEXT = cython.declare(cython.int, session_state.KEEPS_TEXT)
 
 
-def meets(value: bytes, condition: bytes, operand: bytes) -> bool:
+def meets(value: bytes, condition: int, operand: bytes) -> bool:
     """Return whether a string meets a comparison; raise CommandError for a digest of a wrong length."""
-    if condition in (b"IFDEQ", b"IFDNE"):
+    if condition in (IFDEQ, IFDNE):
         if len(operand) != 16:
             raise CommandError("must be exactly 16 hexadecimal characters")
-        return (hex_digest(value) == operand.split(b"\0", 1)[0].lower()) == (condition == b"IFDEQ")
-    return (value == operand) == (condition == b"IFEQ")
+        return (hex_digest(value) == operand.split(b"\0", 1)[0].lower()) == (condition == IFDEQ)
+    return (value == operand) == (condition == IFEQ)
 
 
-@command("set", arity=-3, flags="write denyoom", since="1.0.0",
-         syntax="key value [NX | XX | <IFEQ ifeq-value>@8.4.0 | <IFNE ifne-value>@8.4.0 | <IFDEQ ifdeq-digest>@8.4.0 | "
-         "<IFDNE ifdne-digest>@8.4.0] [GET] [EX seconds | PX milliseconds | EXAT unix-time-seconds | "
-         "PXAT unix-time-milliseconds | KEEPTTL]", complexity="O(1)", shortcut=SetFastPath)
-def set_(session: Session, argv: list[bytes]) -> None:
-    """Store a string at a key, replacing any value."""
-    if len(argv) == 3:
-        store_string(session, argv[1], argv[2], b"set")
-        session.out.ok()
-        return
-    options: SetOptions = SetOptions(argv, 3, _OF_SET, _KEEPTTL, session.engine.settings.compat)
-    _set_generic(session, argv[1], argv[2], options)
+@cython.final
+@cython.cclass
+class Set(StringCommand):
+    """SET (setGenericCommand)."""
 
+    __slots__ = ()
 
-@cython.cfunc
-@cython.exceptval(-1, check=False)
-def _set_generic(session: Session, key: bytes, data: bytes, options: SetOptions) -> cython.bint:
-    """Run SET with options (t_string.c: setGenericCommand)."""
-    flags: cython.int = options.flags
-    get: cython.bint = flags & _GET != 0
-    when: cython.longlong = -1
-    if options.expiry is not None:
-        when = expiry_ms(session, options.expiry, options.expiry_option)
-    if get:
-        write_string_of(session, key)
-    found: cython.bint = session.db.find(key) >= 0
-    if (
-        (found and flags & _NX)
-        or (not found and (flags & _XX or options.condition in (b"IFEQ", b"IFDEQ")))
-        or (found and options.condition and not _is_met(session, key, options))
-    ):
-        return True if get else session.out.null()
-    if when >= 0 and not EXPIRY_OPTIONS[options.expiry_option][1] and _is_past(session, when):
-        if session.db.delete(key):
-            _note_overwritten_by_time(session, key)
-        if not session.engine.settings.compat.valkey:
-            session.engine.statistics.expired_keys += 1  # as if the key was stored and expired
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
+        """Copy a value from the client's bytes into the keyspace."""
+        db: Database = session.db
+        options: SetOptions | None = None
+        get: cython.bint = False
+        keep_ttl: cython.bint = False
+        when: cython.longlong = -1
+        if words.count > 3:
+            options = SetOptions()
+            options.read(session, words, 3, _OF_SET, _KEEPTTL)
+            when = options.expires_at(session, words)
+            get = options.flags & _GET != 0
+            keep_ttl = options.flags & _KEEPTTL != 0
+            if get:
+                write_string_at(session, db.locate_read(words))
+            if not self._admits(session, words, options, db.locate(words)):
+                return True if get else session.out.null()
+            if when >= 0 and options.expiry & _ABSOLUTE and _is_past(session, when):
+                _delete_past(session, words.get(1))
+                return True if get else session.out.ok()
+        elif db.access.mode == _LFU:
+            db.locate(words)  # the lookup of setKey
+        db.replace_string_span(
+            words.at[1], words.size[1], words.at[2], words.size[2],
+            _TEXT if session.state & _KEEPS_TEXT else 0, keep_ttl,
+        )
+        session.changed(words, 1)
+        if db.notifies:
+            session.notify(b"$", b"set", words.get(1))
+        if options is not None:
+            if when >= 0:
+                db.set_expire_span(words.at[1], words.size[1], when)
+                if db.notifies:
+                    session.notify(b"g", b"expire", words.get(1))
+                if session.logged:
+                    _log_expiring(session, words, options, when)
+            elif get and session.logged:
+                session.propagate(without_get(words, 3))
         return True if get else session.out.ok()
-    session.db.replace_string(key, data, flags & _KEEPTTL != 0, form_of_word(session))
-    session.modified(key)
-    session.notify(b"$", b"set", key)
-    if when >= 0:
-        session.db.set_expire(key, when)
-        session.notify(b"g", b"expire", key)
-        if session.engine.log is not None:
-            _propagate_expiring(session, options.expiry_option, data, when)
-    elif get and session.engine.log is not None:
-        session.propagate(without_get(session.argv, 3))
-    return True if get else session.out.ok()
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _admits(
+        self, session: Session, words: ArgumentSpans, options: SetOptions, n: cython.Py_ssize_t
+    ) -> cython.bint:
+        """Return whether the conditions permit SET to replace entry n, or to create the key if n < 0."""
+        if n < 0:
+            return not options.flags & _XX and not options.condition & _EQUALITIES
+        if options.condition == 0:
+            return not options.flags & _NX
+        if options.flags & _NX:
+            return False
+        if not session.engine.settings.compat.valkey:
+            session.db.locate_read(words)  # Redis looks the key up once more
+        self.view(session.db.keys, n)
+        at: cython.Py_ssize_t = options.operand_at
+        same: cython.bint
+        if not options.condition & _OF_TEXT:
+            return meets(self.at[: self.size], options.condition, words.get(at))
+        if not cython.compiled:
+            same = self.at == words.at[at]
+        else:
+            same = self.size == words.size[at] and memcmp(self.at, words.at[at], self.size) == 0  # noqa: F821
+        return same == (options.condition == _IFEQ)
 
 
-@cython.cfunc
-@cython.exceptval(-1, check=False)
-def _is_met(session: Session, key: bytes, options: SetOptions) -> cython.bint:
-    """Return whether the string at an existing key meets the comparison of SET; Redis looks it up once more."""
-    db = session.db
-    value = db.peek(key) if session.engine.settings.compat.valkey else db.view_read(key)
-    if not isinstance(value, String):
-        raise WrongType()
-    return meets(value.value(), options.condition, options.operand)
+command("set", arity=-3, flags="write denyoom", since="1.0.0",
+        syntax="key value [NX | XX | <IFEQ ifeq-value>@8.4.0 | <IFNE ifne-value>@8.4.0 | <IFDEQ ifdeq-digest>@8.4.0 | "
+        "<IFDNE ifdne-digest>@8.4.0] [GET] [EX seconds | PX milliseconds | EXAT unix-time-seconds | "
+        "PXAT unix-time-milliseconds | KEEPTTL]", complexity="O(1)",
+        summary="Store a string at a key, replacing any value.")(Set)
 
 
-def _propagate_expiring(session: Session, option: bytes, data: bytes, when: int) -> None:
+def _log_expiring(session: Session, words: ArgumentSpans, options: SetOptions, when: int) -> None:
     """Propagate SET with the absolute expiry; later versions keep the received command or name (setGenericCommand)."""
-    argv, compat = session.argv, session.engine.settings.compat
-    if option == b"PXAT" and compat.knows(72):
+    compat = session.engine.settings.compat
+    if options.expiry == PXAT and compat.knows(72):
         return
-    name = argv[0] if len(argv) == 5 and (compat.knows(86) or compat.valkey) else b"SET"
-    session.propagate([name, argv[1], data, b"PXAT", decimal(when)])
+    named = words.count == 5 and (compat.knows(86) or compat.valkey)
+    session.propagate([words.get(0) if named else b"SET", words.get(1), words.get(2), b"PXAT", decimal(when)])
 
 
 def _is_past(session: Session, when: int) -> bool:
@@ -146,19 +192,34 @@ def _is_past(session: Session, when: int) -> bool:
     return bool(when <= engine.clock.now_ms()) and not session.trusted and not engine.keeps_past
 
 
-def _note_overwritten_by_time(session: Session, key: bytes) -> None:
-    """Propagate and publish a SET with a past expiry as a deletion (setGenericCommand)."""
+def _delete_past(session: Session, key: bytes) -> None:
+    """Delete a key to which SET gives a past expiry; propagate and publish the deletion (setGenericCommand)."""
     settings = session.engine.settings
-    session.modified(key)
-    session.notify_deleted_by_time(key)
-    lazy = settings.lazyfree_lazy_expire if settings.compat.valkey else settings.lazyfree_lazy_server_del
-    session.propagate(deletion(key, lazy))
+    if session.db.delete(key):
+        session.modified(key)
+        session.notify_deleted_by_time(key)
+        lazy = settings.lazyfree_lazy_expire if settings.compat.valkey else settings.lazyfree_lazy_server_del
+        session.propagate(deletion(key, lazy))
+    if not settings.compat.valkey:
+        session.engine.statistics.expired_keys += 1  # as if the key was stored and expired
 
 
-@command("get", arity=2, flags="readonly fast", since="1.0.0", syntax="key", complexity="O(1)", shortcut=GetFastPath)
-def get(session: Session, argv: list[bytes]) -> None:
-    """Return the string at a key."""
-    write_string_of(session, argv[1])
+@cython.final
+@cython.cclass
+class Get(Implementation):
+    """GET (getCommand)."""
+
+    __slots__ = ()
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
+        """Copy a string from the keyspace to the reply."""
+        return write_string_at(session, session.db.locate_read(words))
+
+
+command("get", arity=2, flags="readonly fast", since="1.0.0", syntax="key", complexity="O(1)",
+        summary="Return the string at a key.")(Get)
 
 
 @command("setnx", arity=3, flags="write denyoom fast", since="1.0.0", syntax="key value", complexity="O(1)")
@@ -172,9 +233,9 @@ def setnx(session: Session, argv: list[bytes]) -> None:
 
 
 @cython.cfunc
-def _set_expiring(session: Session, argv: list[bytes], option: bytes) -> cython.bint:
+def _set_expiring(session: Session, argv: list[bytes], unit: cython.longlong) -> cython.bint:
     key: bytes = argv[1]
-    when = expiry_ms(session, argv[2], option)
+    when = expiry_ms(session, integer(argv[2]), unit, True)
     store_string(session, key, argv[3], b"set")
     session.db.set_expire(key, when)
     session.notify(b"g", b"expire", key)
@@ -186,13 +247,13 @@ def _set_expiring(session: Session, argv: list[bytes], option: bytes) -> cython.
 @command("setex", arity=4, flags="write denyoom", since="2.0.0", syntax="key seconds value", complexity="O(1)")
 def setex(session: Session, argv: list[bytes]) -> None:
     """Store a string that expires after some seconds."""
-    _set_expiring(session, argv, b"EX")
+    _set_expiring(session, argv, 1000)
 
 
 @command("psetex", arity=4, flags="write denyoom", since="2.6.0", syntax="key milliseconds value", complexity="O(1)")
 def psetex(session: Session, argv: list[bytes]) -> None:
     """Store a string that expires after some milliseconds."""
-    _set_expiring(session, argv, b"PX")
+    _set_expiring(session, argv, 1)
 
 
 @command("getset", arity=3, flags="write denyoom fast", since="1.0.0", syntax="key value", complexity="O(1)")
@@ -228,44 +289,59 @@ def _note_deleted(session: Session, key: bytes, by_time: bool = False) -> None:
         session.propagate(deletion(key, lazy))
 
 
-@command("getex", arity=-2, flags="write fast", since="6.2.0",
-         syntax="key [EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT unix-time-milliseconds | PERSIST]",
-         complexity="O(1)")
-def getex(session: Session, argv: list[bytes]) -> None:
-    """Return the string at a key and change its expiry."""
-    options: SetOptions = SetOptions(argv, 2, _PERSIST, _PERSIST)
-    key = argv[1]
-    when = -1
-    valkey = session.engine.settings.compat.valkey
-    if valkey and options.expiry is not None:  # Valkey validates the time before the lookup
-        when = expiry_ms(session, options.expiry, options.expiry_option)
-    value = session.db.view_read(key)
-    if isinstance(value, String) and options.expiry is not None and not valkey:
-        when = expiry_ms(session, options.expiry, options.expiry_option)
-    write_string(session.out, value)
-    if value is None:
-        return
-    if when >= 0:
-        _expire_read(session, key, when, options.expiry_option)
-    elif options.flags & _PERSIST and session.db.persist(key):
-        session.modified(key)
-        session.notify(b"g", b"persist", key)
-        if session.engine.log is not None:
-            session.propagate([b"PERSIST", key])
+@cython.final
+@cython.cclass
+class Getex(StringCommand):
+    """GETEX (getexCommand)."""
+
+    __slots__ = ()
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
+        """Reply with a string, and set or remove the expiry of its key."""
+        db: Database = session.db
+        when: cython.longlong = -1
+        options: SetOptions = SetOptions()
+        options.read(session, words, 2, _OF_GETEX, _PERSIST)
+        # Valkey validates the time before the lookup.
+        late: cython.bint = options.expiry != 0 and not session.engine.settings.compat.valkey
+        if not late:
+            when = options.expires_at(session, words)
+        n: cython.Py_ssize_t = db.locate_read(words)
+        if n >= 0 and late:
+            self.view(db.keys, n)
+            when = options.expires_at(session, words)
+        write_string_at(session, n)
+        if n < 0:
+            return True
+        key: bytes = words.get(1)
+        if when >= 0:
+            _expire_read(session, key, when, options.expiry & _ABSOLUTE != 0)
+        elif options.flags & _PERSIST and db.persist(key):
+            session.modified(key)
+            session.notify(b"g", b"persist", key)
+            if session.logged:
+                session.propagate([b"PERSIST", key])
+        return True
 
 
-def _expire_read(session: Session, key: bytes, when: int, option: bytes) -> None:
+command("getex", arity=-2, flags="write fast", since="6.2.0",
+        syntax="key [EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT unix-time-milliseconds | PERSIST]",
+        complexity="O(1)", summary="Return the string at a key and change its expiry.")(Getex)
+
+
+def _expire_read(session: Session, key: bytes, when: int, absolute: bool) -> None:
     """Set the expiry of the key that GETEX read; an absolute time in the past deletes it."""
     engine = session.engine
-    past = option in (b"EXAT", b"PXAT") and when <= engine.clock.now_ms()
-    if past and not session.trusted and not engine.keeps_past:
+    if absolute and when <= engine.clock.now_ms() and not session.trusted and not engine.keeps_past:
         session.db.delete(key)
         _note_deleted(session, key, by_time=True)
         return
     session.db.set_expire(key, when)
     session.modified(key)
     session.notify(b"g", b"expire", key)
-    if session.engine.log is not None:
+    if engine.log is not None:
         session.propagate([b"PEXPIREAT", key, decimal(when)])
 
 
@@ -330,28 +406,40 @@ def _pair_count(session: Session, argv: list[bytes]) -> int:
     return count
 
 
-@command("msetex", arity=-4, flags="write denyoom movablekeys", keys=(0, 0, 0), since="8.4.0", valkey="9.1.0",
-         syntax="numkeys key value [key value ...] [NX | XX] [EX seconds | PX milliseconds | EXAT unix-time-seconds | "
-         "PXAT unix-time-milliseconds | KEEPTTL]", complexity="O(N) where N is the number of keys to set.",
-         get_keys=KeysAfterNumber(1, step=2))
-def msetex(session: Session, argv: list[bytes]) -> None:
-    """Store strings at several keys with one expiry, if all keys, or none of them, exist."""
-    count = _pair_count(session, argv)
-    options: SetOptions = SetOptions(argv, 2 * count + 2, _OF_MSETEX, _KEEPTTL)
-    when = -1
-    if options.expiry is not None:
-        when = expiry_ms(session, options.expiry, options.expiry_option)
-    for at in range(2, 2 * count + 2, 2) if options.flags & (_NX | _XX) else ():
-        if (session.db.find(argv[at]) >= 0) == bool(options.flags & _NX):
-            session.out.integer(0)
-            return
-    _set_pairs(session, argv, count, when, bool(options.flags & _KEEPTTL))
-    relative = options.expiry_option in (b"EX", b"PX")
-    log: bool = session.engine.log is not None
-    if log and (relative or (options.expiry_option == b"EXAT" and session.engine.settings.compat.valkey)):
-        at = options.expiry_at
-        session.propagate([*argv[:at], b"PXAT", decimal(when), *argv[at + 2 :]])
-    session.out.integer(1)
+@cython.final
+@cython.cclass
+class Msetex(Implementation):
+    """MSETEX (msetexCommand)."""
+
+    __slots__ = ()
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
+        """Store strings at several keys with one expiry, if all keys, or none of them, exist."""
+        argv: list[bytes] = words.to_list()
+        count: cython.Py_ssize_t = _pair_count(session, argv)
+        options: SetOptions = SetOptions()
+        options.read(session, words, 2 * count + 2, _OF_MSETEX, _KEEPTTL)
+        when: cython.longlong = options.expires_at(session, words)
+        at: cython.Py_ssize_t
+        if options.flags & (_NX | _XX):
+            for at in range(2, 2 * count + 2, 2):
+                if (session.db.find(argv[at]) >= 0) == (options.flags & _NX != 0):
+                    return session.out.integer(0)
+        _set_pairs(session, argv, count, when, options.flags & _KEEPTTL != 0)
+        if session.logged and when >= 0 and options.expiry != _PXAT:
+            if options.expiry != _EXAT or session.engine.settings.compat.valkey:
+                words.put(options.expiry_at, b"PXAT")
+                words.put(options.expiry_at + 1, decimal(when))
+        return session.out.integer(1)
+
+
+command("msetex", arity=-4, flags="write denyoom movablekeys", keys=(0, 0, 0), since="8.4.0", valkey="9.1.0",
+        syntax="numkeys key value [key value ...] [NX | XX] [EX seconds | PX milliseconds | EXAT unix-time-seconds | "
+        "PXAT unix-time-milliseconds | KEEPTTL]", complexity="O(N) where N is the number of keys to set.",
+        get_keys=KeysAfterNumber(1, step=2),
+        summary="Store strings at several keys with one expiry, if all keys, or none of them, exist.")(Msetex)
 
 
 @cython.cfunc

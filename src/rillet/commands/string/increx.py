@@ -23,7 +23,7 @@ except ModuleNotFoundError:  # Cython is not installed: use a replacement for it
 from rillet.commands.arguments import LLONG_MAX, LLONG_MIN, float_value, integer, syntax_error
 from rillet.commands.keys.expire import deletion
 from rillet.commands.string import command
-from rillet.commands.string.get_set import EXPIRY_OPTIONS, expiry_ms
+from rillet.commands.string.set_options import expiry_ms
 from rillet.commands.string.values import string_for_write, update_string
 from rillet.errors import CommandError
 from rillet.keyspace import lru
@@ -56,6 +56,7 @@ def _rounded(value: Fraction) -> Number:
         return inf if value > 0 else -inf
 
 
+EXPIRY_OPTIONS = {b"EX": (1000, True), b"PX": (1, True), b"EXAT": (1000, False), b"PXAT": (1, False)}
 _BYINT, _LBOUND, _UBOUND, _EXPIRY = 1, 2, 4, 8
 _PLAIN_WORDS = {
     b"BYINT": (_BYINT, 0, False), b"LBOUND": (_LBOUND, 0, False), b"UBOUND": (_UBOUND, 0, False),
@@ -208,7 +209,7 @@ class _Options:
             raise CommandError("LBOUND can't be greater than UBOUND")
         if self.only_new and not expiry:
             raise CommandError("ENX flag requires an expiration")
-        self.when = expiry_ms(session, words[expiry], expiry) if expiry else 0
+        self.when = expiry_ms(session, integer(words[expiry]), *EXPIRY_OPTIONS[expiry]) if expiry else 0
 
     @staticmethod
     def _increment(word: bytes, raw: bytes) -> Number:

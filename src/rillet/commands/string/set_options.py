@@ -12,38 +12,75 @@ try:
 except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
     from rillet import _cython as cython
 
-from rillet.commands.arguments import syntax_error
+from rillet.commands.arguments import LLONG_MAX, syntax_error
+from rillet.commands.span_arguments import integer_at
+from rillet.errors import CommandError
+from rillet.runtime.session import Session
+from rillet.structs.argument_spans import ArgumentSpans
 from rillet.types.compat import Compat
 
 NX, XX, GET, KEEPTTL, PERSIST = 1, 2, 4, 8, 16
 EX, PX, EXAT, PXAT = 32, 64, 128, 256
 IFEQ, IFNE, IFDEQ, IFDNE = 512, 1024, 2048, 4096
+EXPIRIES = EX | PX | EXAT | PXAT
+COMPARISONS = IFEQ | IFNE | IFDEQ | IFDNE
+_LARGEST = cython.declare(cython.longlong, LLONG_MAX)
 _EXISTENCE = cython.declare(cython.int, NX | XX)
 _GET = cython.declare(cython.int, GET)
-_EXPIRIES = cython.declare(cython.int, EX | PX | EXAT | PXAT)
-_COMPARISONS = cython.declare(cython.int, IFEQ | IFNE | IFDEQ | IFDNE)
+_EXPIRIES = cython.declare(cython.int, EXPIRIES)
+_COMPARISONS = cython.declare(cython.int, COMPARISONS)
 _IFEQ = cython.declare(cython.int, IFEQ)
-_NAMES = (b"NX", b"XX", b"GET", b"KEEPTTL", b"PERSIST", b"EX", b"PX", b"EXAT", b"PXAT", b"IFEQ", b"IFNE", b"IFDEQ",
-          b"IFDNE")  # fmt: skip
-_WORDS = {name: 1 << at for at, name in enumerate(_NAMES)}
+_NX = cython.declare(cython.int, NX)
+_XX = cython.declare(cython.int, XX)
+_KEEPTTL = cython.declare(cython.int, KEEPTTL)
+_PERSIST = cython.declare(cython.int, PERSIST)
+_EX = cython.declare(cython.int, EX)
+_PX = cython.declare(cython.int, PX)
+_EXAT = cython.declare(cython.int, EXAT)
+_PXAT = cython.declare(cython.int, PXAT)
+_IFNE = cython.declare(cython.int, IFNE)
+_IFDEQ = cython.declare(cython.int, IFDEQ)
+_IFDNE = cython.declare(cython.int, IFDNE)
 
 
 @cython.cfunc
 @cython.exceptval(-1, check=False)
-def _word(raw: bytes) -> cython.int:
-    """Return the bit of a word in any case, 0 if it is unknown."""
-    found: object = _WORDS.get(raw)
-    if found is None:
-        found = _WORDS.get(raw.upper(), 0)
-    return found  # type: ignore[return-value]
+def _word(words: ArgumentSpans, at: cython.Py_ssize_t) -> cython.int:
+    """Return the bit of an argument in any case, 0 if it is not an option."""
+    size: cython.Py_ssize_t = words.size[at]
+    if size == 2:
+        if words.is_option(at, b"ex"):
+            return _EX
+        if words.is_option(at, b"nx"):
+            return _NX
+        if words.is_option(at, b"px"):
+            return _PX
+        return _XX if words.is_option(at, b"xx") else 0
+    if size == 3:
+        return _GET if words.is_option(at, b"get") else 0
+    if size == 4:
+        if words.is_option(at, b"ifeq"):
+            return _IFEQ
+        if words.is_option(at, b"ifne"):
+            return _IFNE
+        if words.is_option(at, b"exat"):
+            return _EXAT
+        return _PXAT if words.is_option(at, b"pxat") else 0
+    if size == 5:
+        if words.is_option(at, b"ifdeq"):
+            return _IFDEQ
+        return _IFDNE if words.is_option(at, b"ifdne") else 0
+    if size == 7:
+        if words.is_option(at, b"keepttl"):
+            return _KEEPTTL
+        return _PERSIST if words.is_option(at, b"persist") else 0
+    return 0
 
 
 @cython.cfunc
 @cython.exceptval(-1, check=False)
-def _comparisons_of(compat: Compat | None) -> cython.int:
+def _comparisons_of(compat: Compat) -> cython.int:
     """Return the comparisons that SET has on a server."""
-    if compat is None:
-        return 0
     if compat.valkey:
         return _IFEQ
     return _COMPARISONS if compat.level >= 84 else 0
@@ -54,61 +91,54 @@ def _comparisons_of(compat: Compat | None) -> cython.int:
 class SetOptions:
     """The options of one call.
 
-    flags: the words without an argument.
-    expiry: the argument of EX, PX, EXAT or PXAT, or None; `expiry_option` is that word, `expiry_at` its position.
-    condition: the word of a comparison, b"" if there is none; `operand` is its argument.
+    flags: the words without an argument. expiry: EX, PX, EXAT, PXAT or 0; `expiry_at` is its position.
+    condition: a comparison or 0; `operand_at` is the position of its argument.
     """
 
-    __slots__ = ("condition", "expiry", "expiry_at", "expiry_option", "flags", "operand")
+    __slots__ = ("condition", "expiry", "expiry_at", "flags", "operand_at")
     flags: cython.int
-    expiry: bytes | None
-    expiry_option: bytes
+    expiry: cython.int
     expiry_at: cython.Py_ssize_t
-    condition: bytes
-    operand: bytes
+    condition: cython.int
+    operand_at: cython.Py_ssize_t
 
-    def __init__(
-        self,
-        argv: list[bytes],
-        start: cython.Py_ssize_t,
-        allowed: cython.int,
-        keep: cython.int,
-        compat: Compat | None = None,
-    ) -> None:
-        """Parse the options from argv[start] on: words from `allowed`, and an expiry unless the word `keep` is given.
+    def __init__(self) -> None:
+        self.flags = self.expiry = self.condition = 0
+        self.expiry_at = self.operand_at = 0
 
-        compat: accept the comparisons of this server. Raise CommandError for a syntax error.
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def read(
+        self, session: Session, words: ArgumentSpans, at: cython.Py_ssize_t, allowed: cython.int, keep: cython.int
+    ) -> cython.bint:
+        """Parse the options from words[at] on: those in `allowed`; the word `keep` excludes an expiry.
+
+        Raise CommandError for a syntax error.
         """
-        at: cython.Py_ssize_t = start
         word: cython.int
-        expiry: cython.int = 0
-        condition: cython.int = 0
-        comparisons: cython.int = _comparisons_of(compat)
-        valkey: cython.bint = compat is not None and compat.valkey
-        self.flags = 0
-        self.expiry = None
-        self.expiry_option = b""
-        self.expiry_at = 0
-        self.condition = b""
-        self.operand = b""
-        while at < len(argv):
-            word = _word(argv[at])
+        valkey: cython.bint = False
+        while at < words.count:
+            word = _word(words, at) & allowed
+            if word & _COMPARISONS:
+                compat: Compat = session.engine.settings.compat
+                valkey = compat.valkey
+                word &= _comparisons_of(compat)
             if word & _EXPIRIES:
-                if at + 1 == len(argv) or self.flags & keep or (expiry and expiry != word):
+                if at + 1 == words.count or self.flags & keep or (self.expiry and self.expiry != word):
                     raise syntax_error()
-                expiry = word
+                self.expiry = word
                 self.expiry_at = at
                 at += 1
-                self.expiry = argv[at]
-            elif word & comparisons:
+            elif word & _COMPARISONS:
                 # Redis accepts the same comparison again.
-                if at + 1 == len(argv) or self.flags & _EXISTENCE or (condition and (valkey or condition != word)):
+                if (at + 1 == words.count or self.flags & _EXISTENCE
+                        or (self.condition and (valkey or self.condition != word))):  # fmt: skip
                     raise syntax_error()
-                condition = word
+                self.condition = word
                 at += 1
-                self.operand = argv[at]
+                self.operand_at = at
             elif (
-                not word & allowed or (word == keep and expiry) or (word & _EXISTENCE and condition and valkey)
+                word == 0 or (word == keep and self.expiry) or (word & _EXISTENCE and self.condition and valkey)
             ):
                 raise syntax_error()
             else:
@@ -116,26 +146,38 @@ class SetOptions:
             at += 1
         if self.flags & _EXISTENCE == _EXISTENCE:
             raise syntax_error()
-        if expiry:
-            self.expiry_option = argv[self.expiry_at].upper()
-        if condition:
-            self.condition = _name(condition)
+        return True
 
-
-@cython.cfunc
-def _name(word: cython.int) -> bytes:
-    """Return the text of a bit."""
-    return _NAMES[int(word).bit_length() - 1]
+    @cython.ccall
+    @cython.exceptval(-1, check=True)
+    def expires_at(self, session: Session, words: ArgumentSpans) -> cython.longlong:
+        """Return the expiry in ms since the epoch, -1 if none is given (getExpireMillisecondsOrReply)."""
+        if self.expiry == 0:
+            return -1
+        unit: cython.longlong = 1000 if self.expiry & (_EX | _EXAT) else 1
+        return expiry_ms(session, integer_at(words, self.expiry_at + 1), unit, self.expiry & (_EX | _PX) != 0)
 
 
 @cython.ccall
-def without_get(argv: list[bytes], start: cython.Py_ssize_t) -> list[bytes]:
-    """Return the words of a valid call without the option GET. The options begin at argv[start]."""
-    kept: list[bytes] = argv[:start]
-    at: cython.Py_ssize_t = start
+@cython.exceptval(-1, check=True)
+def expiry_ms(
+    session: Session, value: cython.longlong, unit: cython.longlong, relative: cython.bint
+) -> cython.longlong:
+    """Return an expiry of `value` units of `unit` ms in ms since the epoch; raise CommandError if it is invalid."""
+    now: cython.longlong = session.db.clock.now_ms() if relative else 0
+    if value <= 0 or value > (_LARGEST - now) // unit:
+        raise CommandError(f"invalid expire time in '{session.command.fullname}' command")
+    return value * unit + now
+
+
+@cython.ccall
+def without_get(words: ArgumentSpans, at: cython.Py_ssize_t) -> list[bytes]:
+    """Return the words of a valid call without the option GET. The options begin at words[at]."""
+    argv: list[bytes] = words.to_list()
+    kept: list[bytes] = argv[:at]
     word: cython.int
-    while at < len(argv):
-        word = _word(argv[at])
+    while at < words.count:
+        word = _word(words, at)
         if word != _GET:
             kept.append(argv[at])
         if word & (_EXPIRIES | _COMPARISONS):
@@ -146,6 +188,6 @@ def without_get(argv: list[bytes], start: cython.Py_ssize_t) -> list[bytes]:
 
 
 __all__ = [
-    "EX", "EXAT", "GET", "IFDEQ", "IFDNE", "IFEQ", "IFNE", "KEEPTTL", "NX", "PERSIST", "PX", "PXAT", "XX", "SetOptions",
-    "without_get",
+    "COMPARISONS", "EX", "EXAT", "EXPIRIES", "GET", "IFDEQ", "IFDNE", "IFEQ", "IFNE", "KEEPTTL", "NX", "PERSIST", "PX",
+    "PXAT", "XX", "SetOptions", "expiry_ms", "without_get",
 ]  # fmt: skip

@@ -1,10 +1,15 @@
 from rillet.keyspace.database cimport Database
-from rillet.protocol.reply_writer cimport ReplyWriter
+from rillet.runtime.implementation cimport Implementation
 from rillet.runtime.session cimport Session
 from rillet.structs.dict cimport Dict
 from rillet.types.string cimport String
 
-cpdef bint write_string(ReplyWriter out, object value) except -1
+cdef class StringCommand(Implementation):
+    cdef const unsigned char *at
+    cdef Py_ssize_t size
+    cdef bint view(self, Dict keys, Py_ssize_t n) except -1
+
+cpdef bint write_string_at(Session session, Py_ssize_t n, bint lenient=*) except -1
 cpdef bint write_string_of(Session session, bytes key, bint lenient=*) except -1
 cpdef String string_to_read(Session session, bytes key)
 cpdef String string_to_change(Database db, bytes key)

@@ -10,8 +10,8 @@ except ModuleNotFoundError:  # Cython is not installed: use a replacement for it
 from rillet.errors import CommandError, WrongType
 from rillet.keyspace import lru
 from rillet.keyspace.database import Database
-from rillet.protocol.reply_writer import ReplyWriter
 from rillet.runtime import session_state
+from rillet.runtime.implementation import Implementation
 from rillet.runtime.session import Session
 from rillet.structs.dict import Dict
 from rillet.types.at_rest import LAST_STRING
@@ -34,44 +34,67 @@ def form_of_word(session: Session) -> cython.int:
     return _TEXT if session.state & _KEEPS_TEXT else 0
 
 
+@cython.cclass
+class StringCommand(Implementation):
+    """The base of commands on the bytes of a string. at, size: the bytes that `view` found."""
+
+    __slots__ = ("at", "size")
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def view(self, keys: Dict, n: cython.Py_ssize_t) -> cython.bint:
+        """Find the bytes of an entry's string, packed or not; raise WrongType for another type. O(1)
+
+        They are valid until the next change of the keyspace.
+        """
+        value: object = keys.object_at(n)
+        if value is None:
+            packed: cython.p_const_uchar = keys.value_span(n)
+            if packed[0] > _LAST_STRING:
+                raise WrongType()
+            self.size = keys.span_size - 1
+            self.at = packed + 1 if cython.compiled else bytes(packed[1 : keys.span_size])
+        elif isinstance(value, String):
+            string: String = value
+            self.size = string.length()
+            self.at = string.span()
+        else:
+            raise WrongType()
+        return True
+
+
 @cython.ccall
 @cython.exceptval(-1, check=False)
-def write_string(out: ReplyWriter, value: object) -> cython.bint:
-    """Reply with the string that was looked up, null for None; raise WrongType for another type."""
-    string: String
+def write_string_at(session: Session, n: cython.Py_ssize_t, lenient: cython.bint = False) -> cython.bint:
+    """Reply with the string of an entry of the keyspace, null if n < 0. A packed string is copied to the reply.
+
+    For a value of another type, raise WrongType, or reply null if `lenient`.
+    """
+    if n < 0:
+        return session.out.null()
+    keys: Dict = session.db.keys
+    value: object = keys.object_at(n)
     if value is None:
-        return out.null()
-    if not isinstance(value, String):
+        at: cython.p_const_uchar = keys.value_span(n)
+        if at[0] <= _LAST_STRING:
+            if cython.compiled:
+                return session.out.bulk_span(at + 1, keys.span_size - 1)
+            return session.out.bulk(bytes(at[1 : keys.span_size]))
+    elif isinstance(value, String):
+        string: String = value
+        if string.grown is None:
+            return session.out.bulk(string.data)
+        return session.out.bulk_slice(string.grown, 0, len(string.grown))
+    if not lenient:
         raise WrongType()
-    string = value
-    if string.grown is None:
-        return out.bulk(string.data)
-    return out.bulk_slice(string.grown, 0, len(string.grown))
+    return session.out.null()
 
 
 @cython.ccall
 @cython.exceptval(-1, check=False)
 def write_string_of(session: Session, key: bytes, lenient: cython.bint = False) -> cython.bint:
-    """Look up a key and reply with its string, null if it does not exist. A string at rest is copied to the reply.
-
-    For a value of another type, raise WrongType, or reply null if `lenient`.
-    """
-    db: Database = session.db
-    n: cython.Py_ssize_t = db.find_read(key)
-    if n < 0:
-        return session.out.null()
-    keys: Dict = db.keys
-    value: object = keys.object_at(n)
-    if value is not None:
-        return write_string(session.out, None if lenient and not isinstance(value, String) else value)
-    at: cython.p_const_uchar = keys.value_span(n)
-    if at[0] > _LAST_STRING:
-        if lenient:
-            return session.out.null()
-        raise WrongType()
-    if cython.compiled:
-        return session.out.bulk_span(at + 1, keys.span_size - 1)
-    return session.out.bulk(bytes(at[1 : keys.span_size]))
+    """Look up a key and do `write_string_at`."""
+    return write_string_at(session, session.db.find_read(key), lenient)
 
 
 @cython.ccall
