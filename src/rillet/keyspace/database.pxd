@@ -69,6 +69,8 @@ cdef class Database:
     cpdef Py_ssize_t find_read(self, bytes key) except -2
     cpdef Py_ssize_t locate(self, ArgumentSpans words, Py_ssize_t index=*) except -2
     cpdef Py_ssize_t locate_read(self, ArgumentSpans words, Py_ssize_t index=*) except -2
+    cpdef Py_ssize_t locate_untouched(self, ArgumentSpans words, Py_ssize_t index=*) except -2
+    cdef long long located_expiry(self, ArgumentSpans words) except? -2
     cdef Py_ssize_t _locate(self, ArgumentSpans words, Py_ssize_t index) except -2
     cpdef bint keep_bytes(self, ArgumentSpans words, Py_ssize_t n, Py_ssize_t size) except -1
     cpdef bint keep_object(self, ArgumentSpans words, Py_ssize_t n, object value) except -1

@@ -258,18 +258,33 @@ class Database:
     @cython.exceptval(-2, check=False)
     def locate_read(self, words: ArgumentSpans, index: cython.Py_ssize_t = 1) -> cython.Py_ssize_t:
         """Do `locate` and count a keyspace hit or miss for INFO (lookupKeyRead). O(1)"""
-        n: cython.Py_ssize_t = self._locate(words, index)
+        n: cython.Py_ssize_t = self.locate_untouched(words, index)
         if n >= 0:
-            self.hits += 1
             if self.access.stamp >= 0:
                 self.keys.put_lru(n, self.access.stamp)
             else:
                 self.access.touch(self.keys, n)
+        return n
+
+    @cython.ccall
+    @cython.exceptval(-2, check=False)
+    def locate_untouched(self, words: ArgumentSpans, index: cython.Py_ssize_t = 1) -> cython.Py_ssize_t:
+        """Do `locate_read` without recording the access (db.c: LOOKUP_NOTOUCH). O(1)"""
+        n: cython.Py_ssize_t = self._locate(words, index)
+        if n >= 0:
+            self.hits += 1
         elif self.on_missed is None:
             self.misses += 1
         else:
             self.count_read(words.get(index), False)
         return n
+
+    @cython.cfunc
+    @cython.exceptval(-2, check=True)
+    def located_expiry(self, words: ArgumentSpans) -> cython.longlong:
+        """Return the expiry time of the key in words[1] that was just located (ms since the epoch), or -1. O(1)"""
+        n: cython.Py_ssize_t = self.expires.find_hashed(words.at[1], words.size[1], self.buffer.hash)
+        return -1 if n < 0 else self.expires.number(n)
 
     @cython.cfunc
     @cython.inline

@@ -9,14 +9,30 @@ from __future__ import annotations
 
 from functools import partial
 
-from rillet.commands.arguments import LLONG_MAX, LLONG_MIN, integer, text
+try:
+    import cython
+except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
+    from rillet import _cython as cython
+
+from rillet.commands.arguments import LLONG_MAX, text
 from rillet.commands.keys import command
-from rillet.commands.keys.expiry_path import ExpireFastPath, TtlFastPath
+from rillet.commands.span_arguments import integer_at
 from rillet.errors import CommandError
+from rillet.keyspace.database import Database
+from rillet.runtime import session_state
+from rillet.runtime.implementation import Implementation
 from rillet.runtime.session import Session
+from rillet.structs.argument_spans import ArgumentSpans
 from rillet.structs.integer_text import decimal
 
 _SYNTAX = "[NX | XX | GT | LT]"
+_LARGEST = cython.declare(cython.longlong, LLONG_MAX)
+_LARGEST_SECONDS = cython.declare(cython.longlong, LLONG_MAX // 1000)
+_TRUSTED = cython.declare(cython.int, session_state.TRUSTED)
+_NX = cython.declare(cython.int, 1)
+_XX = cython.declare(cython.int, 2)
+_GT = cython.declare(cython.int, 4)
+_LT = cython.declare(cython.int, 8)
 
 
 def deletion(key: bytes, lazy: bool) -> list[bytes]:
@@ -24,132 +40,147 @@ def deletion(key: bytes, lazy: bool) -> list[bytes]:
     return [b"UNLINK" if lazy else b"DEL", key]
 
 
-def _conditions(argv: list[bytes]) -> set[bytes]:
+@cython.cfunc
+@cython.exceptval(-1, check=False)
+def _conditions(words: ArgumentSpans) -> cython.int:
     """Parse NX, XX, GT and LT (parseExtendedExpireArgumentsOrReply)."""
-    found = set()
-    for word in argv[3:]:
-        if word.lower() not in (b"nx", b"xx", b"gt", b"lt"):
-            raise CommandError(f"Unsupported option {text(word)}")
-        found.add(word.lower())
-    if b"nx" in found and len(found) > 1:
+    found: cython.int = 0
+    at: cython.Py_ssize_t
+    for at in range(3, words.count):
+        if words.is_option(at, b"nx"):
+            found |= _NX
+        elif words.is_option(at, b"xx"):
+            found |= _XX
+        elif words.is_option(at, b"gt"):
+            found |= _GT
+        elif words.is_option(at, b"lt"):
+            found |= _LT
+        else:
+            raise CommandError(f"Unsupported option {text(words.get(at))}")
+    if found & _NX and found != _NX:
         raise CommandError("NX and XX, GT or LT options at the same time are not compatible")
-    if {b"gt", b"lt"} <= found:
+    if found & _GT and found & _LT:
         raise CommandError("GT and LT options at the same time are not compatible")
     return found
 
 
-def _allows(conditions: set[bytes], current: int, when: int) -> bool:
+@cython.cfunc
+@cython.exceptval(-1, check=False)
+def _allows(conditions: cython.int, current: cython.longlong, when: cython.longlong) -> cython.bint:
     """Return whether the conditions allow `when` to replace the current expiry (-1 = none: later than any time)."""
-    if b"nx" in conditions and current != -1:
+    if conditions & _NX and current != -1:
         return False
-    if b"xx" in conditions and current == -1:
+    if conditions & _XX and current == -1:
         return False
-    if b"gt" in conditions and (current == -1 or when <= current):
+    if conditions & _GT and (current == -1 or when <= current):
         return False
-    return not (b"lt" in conditions and current != -1 and when >= current)
+    return not (conditions & _LT and current != -1 and when >= current)
 
 
-def _expire(session: Session, argv: list[bytes], relative: bool, unit: int) -> None:
-    """Set an expiry of argv[2] units of `unit` ms, `relative` to the present (expire.c: expireGenericCommand)."""
-    now = session.engine.clock.now_ms()  # read once: a relative time is never in the past
-    base = now if relative else 0
-    conditions = _conditions(argv)
-    key = argv[1]
-    when = integer(argv[2])
-    invalid = f"invalid expire time in '{session.command.fullname}' command"
-    if unit == 1000 and not -(-LLONG_MIN // 1000) <= when <= LLONG_MAX // 1000:
-        raise CommandError(invalid)
-    when *= unit
-    if when > LLONG_MAX - base:
-        raise CommandError(invalid)
-    when += base
-    database = session.db
-    if database.find(key) < 0 or not _allows(conditions, database.get_expire(key), when):
-        session.out.integer(0)
-        return
-    if when <= now and not session.trusted and not session.engine.keeps_past:
-        database.delete(key)
-        session.modified(key)
-        session.notify_deleted_by_time(key)
-        session.propagate(deletion(key, session.engine.settings.lazyfree_lazy_expire))
-    else:
-        database.set_expire(key, when)
-        session.modified(key)
-        session.notify(b"g", b"expire", key)
-        name = argv[0] if session.command.name == "pexpireat" else b"PEXPIREAT"
-        session.propagate([name, key, decimal(when), *argv[3:]])
-    session.out.integer(1)
+@cython.final
+@cython.cclass
+class Expire(Implementation):
+    """EXPIRE and its variants (expireGenericCommand): a time in units of `unit` ms, from now on if `relative`."""
+
+    __slots__ = ("_relative", "_unit")
+    _relative: cython.bint
+    _unit: cython.longlong
+
+    def __init__(self, unit: int, relative: bool) -> None:
+        self._unit = unit
+        self._relative = relative
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
+        """Set the expiry of a key."""
+        db: Database = session.db
+        now: cython.longlong = db.clock.now_ms()  # read once: a relative time is never in the past
+        base: cython.longlong = now if self._relative else 0
+        conditions: cython.int = _conditions(words) if words.count > 3 else 0
+        when: cython.longlong = integer_at(words, 2)
+        if self._unit == 1000:
+            if when > _LARGEST_SECONDS or when < -_LARGEST_SECONDS:
+                raise _invalid_time(session)
+            when *= 1000
+        if when > _LARGEST - base:
+            raise _invalid_time(session)
+        when += base
+        if db.locate(words) < 0 or (conditions and not _allows(conditions, db.located_expiry(words), when)):
+            return session.out.integer(0)
+        if when <= now and not session.state & _TRUSTED and not session.engine.keeps_past:
+            key: bytes = words.get(1)
+            db.delete(key)
+            session.modified(key)
+            session.notify_deleted_by_time(key)
+            session.propagate(deletion(key, session.engine.settings.lazyfree_lazy_expire))
+            return session.out.integer(1)
+        db.set_expire_span(words.at[1], words.size[1], when)
+        session.changed(words, 1)
+        if db.notifies:
+            session.notify(b"g", b"expire", words.get(1))
+        if session.logged:
+            if self._relative or self._unit != 1:
+                words.put(0, b"PEXPIREAT")
+            words.put(2, decimal(when))
+        return session.out.integer(1)
 
 
-@command("expire", arity=-3, flags="write fast", since="1.0.0", syntax="key seconds " + _SYNTAX,
-         complexity="O(1)", shortcut=partial(ExpireFastPath, b"expire", 1000, True))
-def expire(session: Session, argv: list[bytes]) -> None:
-    """Set the expiry of a key, in seconds from now."""
-    _expire(session, argv, True, 1000)
+def _invalid_time(session: Session) -> CommandError:
+    return CommandError(f"invalid expire time in '{session.command.fullname}' command")
 
 
-@command("pexpire", arity=-3, flags="write fast", since="2.6.0", syntax="key milliseconds " + _SYNTAX,
-         complexity="O(1)", shortcut=partial(ExpireFastPath, b"pexpire", 1, True))
-def pexpire(session: Session, argv: list[bytes]) -> None:
-    """Set the expiry of a key, in milliseconds from now."""
-    _expire(session, argv, True, 1)
+_EXPIRE = partial(command, arity=-3, flags="write fast", complexity="O(1)")
+_EXPIRE("expire", since="1.0.0", syntax="key seconds " + _SYNTAX,
+        summary="Set the expiry of a key, in seconds from now.")(partial(Expire, 1000, True))
+_EXPIRE("pexpire", since="2.6.0", syntax="key milliseconds " + _SYNTAX,
+        summary="Set the expiry of a key, in milliseconds from now.")(partial(Expire, 1, True))
+_EXPIRE("expireat", since="1.2.0", syntax="key unix-time-seconds " + _SYNTAX,
+        summary="Set the expiry of a key, in seconds since the epoch.")(partial(Expire, 1000, False))
+_EXPIRE("pexpireat", since="2.6.0", syntax="key unix-time-milliseconds " + _SYNTAX,
+        summary="Set the expiry of a key, in milliseconds since the epoch.")(partial(Expire, 1, False))
 
 
-@command("expireat", arity=-3, flags="write fast", since="1.2.0", syntax="key unix-time-seconds " + _SYNTAX,
-         complexity="O(1)", shortcut=partial(ExpireFastPath, b"expireat", 1000, False))
-def expireat(session: Session, argv: list[bytes]) -> None:
-    """Set the expiry of a key, in seconds since the epoch."""
-    _expire(session, argv, False, 1000)
+@cython.final
+@cython.cclass
+class Ttl(Implementation):
+    """TTL and its variants (ttlGenericCommand): the expiry in units of `unit` ms, from now on if `relative`."""
+
+    __slots__ = ("_relative", "_unit")
+    _relative: cython.bint
+    _unit: cython.longlong
+
+    def __init__(self, unit: int, relative: bool) -> None:
+        self._unit = unit
+        self._relative = relative
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
+        """Reply with the expiry of a key: -2 if the key is missing, -1 if it has no expiry."""
+        db: Database = session.db
+        if db.locate_untouched(words) < 0:
+            return session.out.integer(-2)
+        when: cython.longlong = db.located_expiry(words)
+        if when == -1:
+            return session.out.integer(-1)
+        if self._relative:
+            when -= db.clock.now_ms()
+        when = max(when, 0)
+        if self._unit != 1:
+            when = when // 1000 + (when % 1000 >= 500)
+        return session.out.integer(when)
 
 
-@command("pexpireat", arity=-3, flags="write fast", since="2.6.0", syntax="key unix-time-milliseconds " + _SYNTAX,
-         complexity="O(1)", shortcut=partial(ExpireFastPath, b"pexpireat", 1, False))
-def pexpireat(session: Session, argv: list[bytes]) -> None:
-    """Set the expiry of a key, in milliseconds since the epoch."""
-    _expire(session, argv, False, 1)
-
-
-def _reply_time(session: Session, key: bytes, relative: bool, seconds: bool) -> None:
-    """Reply with the expiry of a key: -2 if the key is missing, -1 if it has no expiry (ttlGenericCommand)."""
-    if session.db.find_untouched(key) < 0:
-        session.out.integer(-2)
-        return
-    when = session.db.get_expire(key)
-    if when == -1:
-        session.out.integer(-1)
-        return
-    if relative:
-        when -= session.engine.clock.now_ms()
-    when = max(when, 0)
-    session.out.integer((when + 500) // 1000 if seconds else when)
-
-
-@command("ttl", arity=2, flags="readonly fast", since="1.0.0", syntax="key",
-         complexity="O(1)", shortcut=partial(TtlFastPath, b"ttl", 1000, True))
-def ttl(session: Session, argv: list[bytes]) -> None:
-    """Return the time to live of a key in seconds."""
-    _reply_time(session, argv[1], relative=True, seconds=True)
-
-
-@command("pttl", arity=2, flags="readonly fast", since="2.6.0", syntax="key",
-         complexity="O(1)", shortcut=partial(TtlFastPath, b"pttl", 1, True))
-def pttl(session: Session, argv: list[bytes]) -> None:
-    """Return the time to live of a key in milliseconds."""
-    _reply_time(session, argv[1], relative=True, seconds=False)
-
-
-@command("expiretime", arity=2, flags="readonly fast", since="7.0.0", syntax="key",
-         complexity="O(1)", shortcut=partial(TtlFastPath, b"expiretime", 1000, False))
-def expiretime(session: Session, argv: list[bytes]) -> None:
-    """Return the expiry of a key in seconds since the epoch."""
-    _reply_time(session, argv[1], relative=False, seconds=True)
-
-
-@command("pexpiretime", arity=2, flags="readonly fast", since="7.0.0", syntax="key",
-         complexity="O(1)", shortcut=partial(TtlFastPath, b"pexpiretime", 1, False))
-def pexpiretime(session: Session, argv: list[bytes]) -> None:
-    """Return the expiry of a key in milliseconds since the epoch."""
-    _reply_time(session, argv[1], relative=False, seconds=False)
+_TTL = partial(command, arity=2, flags="readonly fast", syntax="key", complexity="O(1)")
+_TTL("ttl", since="1.0.0",
+     summary="Return the time to live of a key in seconds.")(partial(Ttl, 1000, True))  # fmt: skip
+_TTL("pttl", since="2.6.0",
+     summary="Return the time to live of a key in milliseconds.")(partial(Ttl, 1, True))  # fmt: skip
+_TTL("expiretime", since="7.0.0",
+     summary="Return the expiry of a key in seconds since the epoch.")(partial(Ttl, 1000, False))  # fmt: skip
+_TTL("pexpiretime", since="7.0.0",
+     summary="Return the expiry of a key in milliseconds since the epoch.")(partial(Ttl, 1, False))  # fmt: skip
 
 
 @command("persist", arity=2, flags="write fast", since="2.2.0", syntax="key", complexity="O(1)")

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+try:
+    import cython
+except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
+    from rillet import _cython as cython
+
 from rillet.commands.keys import command
-from rillet.commands.keys.expiry_path import ExistsFastPath
 from rillet.keyspace.database import Database
+from rillet.runtime.implementation import Implementation
 from rillet.runtime.session import Session
+from rillet.structs.argument_spans import ArgumentSpans
 from rillet.types.array import Array
 from rillet.types.hash import Hash
 from rillet.types.list import List
@@ -21,11 +27,28 @@ TYPE_NAMES: dict[type, bytes] = {
 }  # fmt: skip
 
 
-@command("exists", arity=-2, flags="readonly fast", keys=(1, -1, 1), since="1.0.0", syntax="key [key ...]",
-         complexity="O(N) for N keys", shortcut=ExistsFastPath)
-def exists(session: Session, argv: list[bytes]) -> None:
-    """Return how many of the keys exist; a key that is given twice counts twice."""
-    session.out.integer(sum(1 for key in argv[1:] if session.db.find_untouched(key) >= 0))
+@cython.final
+@cython.cclass
+class Exists(Implementation):
+    """EXISTS (existsCommand)."""
+
+    __slots__ = ()
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
+        """Reply with the number of keys that exist."""
+        db: Database = session.db
+        found: cython.Py_ssize_t = 0
+        at: cython.Py_ssize_t
+        for at in range(1, words.count):
+            found += db.locate_untouched(words, at) >= 0
+        return session.out.integer(found)
+
+
+command("exists", arity=-2, flags="readonly fast", keys=(1, -1, 1), since="1.0.0", syntax="key [key ...]",
+        complexity="O(N) for N keys",
+        summary="Return how many of the keys exist; a key that is given twice counts twice.")(Exists)
 
 
 @command("touch", arity=-2, flags="readonly fast", keys=(1, -1, 1), since="3.2.1", syntax="key [key ...]",
