@@ -114,6 +114,20 @@ def test_a_value_that_is_awake_is_read_and_replaced() -> None:
     database.check()
 
 
+def test_a_counter_stays_packed() -> None:
+    side = Side()
+    database = side.engine.databases[0]
+    assert side.send(pack_command([b"INCR", b"n"]) * 3 + pack_command([b"DECRBY", b"n", b"-97"])) == (
+        b":1\r\n:2\r\n:3\r\n:100\r\n"
+    )
+    assert database.awake_value(b"n") is None
+    assert side.run([b"OBJECT", b"ENCODING", b"n"]) == b"$3\r\nint\r\n"
+    side.run([b"APPEND", b"n", b"0"])
+    assert side.run([b"INCRBY", b"n", b"-1"]) == b":999\r\n"
+    assert side.run([b"OBJECT", b"ENCODING", b"n"]) == b"$3\r\nint\r\n"
+    database.check()
+
+
 def test_a_set_invalidates_the_watch_of_another_client_and_serves_a_blocked_one() -> None:
     side = Side()
     other, blocked = side.engine.session(), side.engine.session()

@@ -81,6 +81,7 @@ cdef class Database:
     cpdef object view_untouched(self, bytes key, bint notify=*)
     cpdef object value_at(self, Py_ssize_t n)
     cpdef object wake(self, bytes key)
+    cpdef object unpack(self, ArgumentSpans words, Py_ssize_t n)
     cdef object _wake(self, bytes key, Py_ssize_t n)
     cdef bint _rest(self, Py_ssize_t n) except -1
     cpdef bint rest_oldest(self) except -1

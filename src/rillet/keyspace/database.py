@@ -554,6 +554,15 @@ class Database:
         """Return the object of an existing key, which the caller may change, without an access. O(1)"""
         return self._wake(key, self.keys.find(key))
 
+    @cython.ccall
+    def unpack(self, words: ArgumentSpans, n: cython.Py_ssize_t) -> object:
+        """Return the object of entry n, whose key is words[1], for a caller that may change it. O(1)"""
+        value: object = self.keys.object_at(n)
+        if value is None:
+            return self._wake(words.get(1), n)
+        self.ledger.note(value)
+        return value
+
     @cython.cfunc
     def _wake(self, key: bytes, n: cython.Py_ssize_t) -> object:
         """Return the object of an entry; a value at rest gets one."""
@@ -654,6 +663,8 @@ class Database:
         self, key: bytes, data: bytes, form: cython.int = 0, keep_ttl: cython.bint = False
     ) -> cython.bint:
         """Set the value of a key to a string, which is packed if it is small; return whether the key existed. O(1)"""
+        if len(data) > _LIMIT or form > _LAST_STRING:
+            return self._set_object(key, new_string(data, form), keep_ttl)
         return self.set_string_span(key, len(key), data, len(data), form, keep_ttl)
 
     @cython.cfunc
@@ -663,9 +674,10 @@ class Database:
         form: cython.int, keep_ttl: cython.bint,
     ) -> cython.bint:  # fmt: skip
         """Do `set_string` for the `size` bytes of a key and the `length` bytes of a value at addresses. O(length)"""
+        if length > _LIMIT or form > _LAST_STRING:
+            return self.set_string(at[:size], data[:length], form, keep_ttl)
         keys: Dict = self.keys
         expires: Dict = self.expires
-        n: cython.Py_ssize_t
         h: cython.uint = hash_bytes(at, size)
         due: cython.Py_ssize_t = -1
         if expires.used0 or expires.used1:
@@ -674,27 +686,18 @@ class Database:
                 due = expires.find_hashed(at, size, h)
             elif due >= 0 and self.embeds_expiry and form != _RAW and length <= _MOST_EMBEDDED:
                 form = _form_with_expiry(size, data[:length], form)
-        string: String | None = None
+        packed: cython.p_uchar = self.buffer.rest
+        if cython.compiled:
+            packed[0] = form
+            memcpy(packed + 1, data, length)  # noqa: F821
+        else:
+            packed = bytes([form]) + data[:length]
+        n: cython.Py_ssize_t = keys.add_hashed(at, size, packed, length + 1, h)
+        new: cython.bint = keys.added
         # The old value is freed at the end of this method, when the dict is complete again.
         old: object = None
-        packed: cython.p_uchar = self.buffer.rest
-        if length > _LIMIT or form > _LAST_STRING:
-            string = new_string(data[:length], form)
-            n = keys.add_hashed(at, size, at, -1, h)
-        else:
-            if cython.compiled:
-                packed[0] = form
-                memcpy(packed + 1, data, length)  # noqa: F821
-            else:
-                packed = bytes([form]) + data[:length]
-            n = keys.add_hashed(at, size, packed, length + 1, h)
-        new: cython.bint = keys.added
         if not new:
             old = keys.object_at(n)
-        if string is not None:
-            keys.set_entry_value(n, string)
-            self.ledger.note(string)
-        elif not new:
             keys.set_value_span(n, packed, length + 1)
             if old is not None:
                 keys._set_object(n, None)
@@ -783,6 +786,8 @@ class Database:
         self, key: bytes, data: bytes, keep_ttl: cython.bint = False, form: cython.int = 0
     ) -> cython.bint:
         """Do `set_string`, and notify that the old value was overwritten (db.c: setKey). O(1)"""
+        if self.on_overwritten is None:
+            return self.set_string(key, data, form, keep_ttl)
         return self.replace_string_span(key, len(key), data, len(data), form, keep_ttl)
 
     @cython.cfunc

@@ -7,6 +7,3 @@ cdef Py_ssize_t find_bit(const unsigned char *p, Py_ssize_t start, Py_ssize_t st
 cdef unsigned long long read_field(const unsigned char *p, Py_ssize_t size, Py_ssize_t offset, int width) noexcept
 cdef bint write_field(bytearray buf, Py_ssize_t offset, int width, unsigned long long value) except -1
 cpdef bytes combine(int operation, list sources, Py_ssize_t size)
-cdef void combine_pair(
-    unsigned char *to, const unsigned char *p, Py_ssize_t n, const unsigned char *q, Py_ssize_t m, int operation
-) noexcept

@@ -222,36 +222,6 @@ def _merged(a: Bytes, b: Bytes, size: cython.Py_ssize_t, operation: cython.int) 
     return result
 
 
-@cython.cfunc
-@cython.exceptval(check=False)
-def combine_pair(
-    to: cython.p_uchar, p: cython.p_const_uchar, n: cython.Py_ssize_t, q: cython.p_const_uchar, m: cython.Py_ssize_t,
-    operation: cython.int,
-) -> cython.void:  # fmt: skip
-    """Write AND, OR or XOR of n bytes at p and m bytes at q, max(n, m) bytes that overlap neither, to an address.
-
-    Interpreted, p, q and `to` are bytes-like. O(bytes)
-    """
-    common: cython.Py_ssize_t = min(n, m)
-    longest: cython.Py_ssize_t = max(n, m)
-    if not cython.compiled:
-        to[:longest] = _combine_numbers(operation, [bytes(p[:n]), bytes(q[:m])], longest)
-        return
-    i: cython.Py_ssize_t
-    if operation == _AND:
-        for i in range(common):
-            to[i] = p[i] & q[i]
-        memset(to + common, 0, longest - common)  # noqa: F821
-        return
-    if operation == _OR:
-        for i in range(common):
-            to[i] = p[i] | q[i]
-    else:
-        for i in range(common):
-            to[i] = p[i] ^ q[i]
-    memcpy(to + common, (p if n > m else q) + common, longest - common)  # noqa: F821
-
-
 @cython.ccall
 def combine(operation: cython.int, sources: list[Any], size: cython.Py_ssize_t) -> bytes:
     """Return the result of an operation on bytes or bytearrays of at most `size` bytes, padded with zeros. O(bytes)

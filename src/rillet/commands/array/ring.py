@@ -10,57 +10,95 @@ except ModuleNotFoundError:  # Cython is not installed: use a replacement for it
 from rillet.commands.arguments import arity_error, integer, syntax_error
 from rillet.commands.array import command
 from rillet.commands.array.elements import set_range
-from rillet.commands.array.fast_path import ArinsertFastPath, ArringFastPath
-from rillet.commands.array.values import array_for_write, array_to_read, changed, parse_index, write_index, write_word
+from rillet.commands.array.values import (
+    array_at,
+    array_for_write,
+    array_to_read,
+    changed,
+    parse_index,
+    write_index,
+    write_word,
+)
+from rillet.commands.span_arguments import integer_at
 from rillet.errors import CommandError
+from rillet.runtime.implementation import Implementation
 from rillet.runtime.session import Session
+from rillet.structs.argument_spans import ArgumentSpans
 from rillet.structs.sparse_array import NO_INDEX, SparseArray
 from rillet.types.array import Array
 
 _NO_INDEX = cython.declare(cython.ulonglong, NO_INDEX)
 
 
-@command("arinsert", arity=-3, flags="write denyoom fast", syntax="key value [value ...]",
-         complexity="O(N) where N is the number of values", shortcut=ArinsertFastPath)
-def arinsert(session: Session, argv: list[bytes]) -> None:
-    """Set values at the indexes after the last insert, creating the array if needed; reply with the last index."""
-    key: bytes = argv[1]
-    count: cython.ulonglong = len(argv) - 2
-    array: Array = array_for_write(session, key, True)
-    first: cython.ulonglong = array.next_index()
-    if count > _NO_INDEX - first:
-        raise CommandError("insert index overflow")
-    set_range(session, array.cells, first, argv, 2)
-    array.cells.insert_index = first + count - 1
-    changed(session, key, b"arinsert", count)
-    write_index(session.out, first + count - 1)
+@cython.final
+@cython.cclass
+class Arinsert(Implementation):
+    """ARINSERT."""
+
+    __slots__ = ()
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
+        """Set values at the next indexes; reply with the last one."""
+        count: cython.ulonglong = words.count - 2
+        array: Array = array_at(session, words, True)
+        first: cython.ulonglong = array.next_index()
+        if count > _NO_INDEX - first:
+            raise CommandError("insert index overflow")
+        set_range(session, array.cells, first, words, 2)
+        array.cells.insert_index = first + count - 1
+        session.changed(words, count)
+        if session.db.notifies:
+            session.notify(b"a", b"arinsert", words.get(1))
+        return write_index(session.out, first + count - 1)
 
 
-@command("arring", arity=-4, flags="write denyoom", syntax="key size value [value ...]",
-         complexity="O(M) normally, O(N+M) on ring resize, where N is the maximum of the old and new ring size and M "
-         "is the number of inserted values", shortcut=ArringFastPath)
-def arring(session: Session, argv: list[bytes]) -> None:
-    """Set values at the indexes after the last insert, modulo the size of the ring; reply with the last index."""
-    key: bytes = argv[1]
-    number = integer(argv[2], "invalid size")
-    if number <= 0:
-        raise CommandError("size must be positive")
-    size: cython.ulonglong = number
-    array: Array = array_for_write(session, key, True)
-    settings = session.engine.settings
-    kmax: cython.Py_ssize_t = settings.array_sparse_kmax
-    array.rework(size, settings.array_slice_size, kmax)
-    cells: SparseArray = array.cells
-    at: cython.Py_ssize_t
-    index: cython.ulonglong = 0
-    for at in range(3, len(argv)):
-        index = array.next_index()
-        if index >= size:
-            index %= size
-        cells.set(index, argv[at], kmax)
-        cells.insert_index = index
-    changed(session, key, b"arring", len(argv) - 3)
-    write_index(session.out, index)
+command("arinsert", arity=-3, flags="write denyoom fast", syntax="key value [value ...]",
+        complexity="O(N) where N is the number of values",
+        summary="Set values at the indexes after the last insert, creating the array if needed; reply with the last "
+        "index.")(Arinsert)
+
+
+@cython.final
+@cython.cclass
+class Arring(Implementation):
+    """ARRING."""
+
+    __slots__ = ()
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
+        """Set values in a ring; reply with the last index."""
+        number: cython.longlong = integer_at(words, 2, "invalid size")
+        if number <= 0:
+            raise CommandError("size must be positive")
+        size: cython.ulonglong = number
+        array: Array = array_at(session, words, True)
+        settings = session.engine.settings
+        kmax: cython.Py_ssize_t = settings.array_sparse_kmax
+        array.rework(size, settings.array_slice_size, kmax)
+        cells: SparseArray = array.cells
+        at: cython.Py_ssize_t
+        index: cython.ulonglong = 0
+        for at in range(3, words.count):
+            index = array.next_index()
+            if index >= size:
+                index %= size
+            cells.set(index, words.get(at), kmax)
+            cells.insert_index = index
+        session.changed(words, words.count - 3)
+        if session.db.notifies:
+            session.notify(b"a", b"arring", words.get(1))
+        return write_index(session.out, index)
+
+
+command("arring", arity=-4, flags="write denyoom", syntax="key size value [value ...]",
+        complexity="O(M) normally, O(N+M) on ring resize, where N is the maximum of the old and new ring size and M "
+        "is the number of inserted values",
+        summary="Set values at the indexes after the last insert, modulo the size of the ring; reply with the last "
+        "index.")(Arring)
 
 
 @command("arnext", arity=2, flags="readonly fast", syntax="key", complexity="O(1)")

@@ -12,6 +12,7 @@ except ModuleNotFoundError:  # Cython is not installed: use a replacement for it
 from rillet.errors import CommandError, WrongType
 from rillet.protocol.reply_writer import ReplyWriter
 from rillet.runtime.session import Session
+from rillet.structs.argument_spans import ArgumentSpans
 from rillet.structs.integer_text import decimal
 from rillet.structs.sparse_array import NO_INDEX, SparseArray
 from rillet.types.array import Array
@@ -48,6 +49,14 @@ def parse_index(raw: bytes, terminal: cython.bint = False) -> cython.ulonglong:
     return index  # type: ignore[return-value]
 
 
+@cython.ccall
+@cython.exceptval(7777777777777777777, check=True)
+def index_at(words: ArgumentSpans, at: cython.Py_ssize_t) -> cython.ulonglong:
+    """Do `parse_index` for an argument."""
+    number: cython.longlong = parse_digits(words.at[at], words.size[at])
+    return number if number >= 0 else parse_index(words.get(at))
+
+
 def _unusual_index(raw: bytes) -> int | None:
     """Return the index of a text that is not canonical: as C's strtoull reads it, modulo 2^64 (util.c: string2ull)."""
     raw = raw.split(b"\0", 1)[0]
@@ -70,6 +79,18 @@ def array_to_read(session: Session, key: bytes) -> Array:
     if value is not None and not isinstance(value, Array):
         raise WrongType()
     return value  # type: ignore[return-value]
+
+
+@cython.ccall
+def array_at(session: Session, words: ArgumentSpans, create: cython.bint) -> Array:
+    """Do `array_for_write` for the key in words[1]."""
+    n: cython.Py_ssize_t = session.db.locate(words)
+    if n < 0:
+        return array_for_write(session, words.get(1), create)
+    value: object = session.db.unpack(words, n)
+    if not isinstance(value, Array):
+        raise WrongType()
+    return value
 
 
 @cython.ccall

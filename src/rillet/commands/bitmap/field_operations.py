@@ -4,8 +4,7 @@
                 operation       operation         operation
 
 `check` parses all operations and keeps nothing but their sums; `read` and `write` parse each operation again and
-execute it. So a call with any number of operations needs no memory, and the handler and the fast path have the same
-code. The arithmetic is that of 64-bit integers.
+execute it. So a call with any number of operations needs no memory. The arithmetic is that of 64-bit integers.
 """
 
 from __future__ import annotations

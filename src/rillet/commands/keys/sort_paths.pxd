@@ -2,7 +2,7 @@ cimport cython
 from libc.string cimport memcpy
 from rillet.commands.hash.read cimport write_field
 from rillet.commands.small_values cimport HEADER, NOT_INT, SmallValuePath
-from rillet.commands.string.value_path cimport StringPath
+from rillet.commands.string.values cimport StringCommand
 from rillet.keyspace.database cimport Database
 from rillet.keyspace.rest_buffer cimport RestBuffer
 from rillet.protocol.reply_writer cimport ReplyWriter, put_digits
@@ -25,7 +25,7 @@ cdef class SortFastPath(SmallValuePath):
     ) except -1
 
 @cython.final
-cdef class NamedKeys(StringPath):
+cdef class NamedKeys(StringCommand):
     cdef bytearray _room
     cdef ArgumentSpans _words
     cdef bint _put_name(self, bytes prefix, object element, bytes postfix) except -1

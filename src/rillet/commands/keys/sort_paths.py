@@ -17,7 +17,7 @@ except ModuleNotFoundError:  # Cython is not installed: use a replacement for it
     from rillet import _cython as cython
 
 from rillet.commands.small_values import SmallValuePath
-from rillet.commands.string.value_path import StringPath
+from rillet.commands.string.values import StringCommand
 from rillet.errors import WrongType
 from rillet.keyspace import rest_buffer
 from rillet.keyspace.database import Database
@@ -191,7 +191,7 @@ class SortFastPath(SmallValuePath):
 
 @cython.final
 @cython.cclass
-class NamedKeys(StringPath):
+class NamedKeys(StringCommand):
     """The keys that patterns name for elements: one at a time, in a buffer."""
 
     __slots__ = ("_room", "_words")
@@ -199,7 +199,6 @@ class NamedKeys(StringPath):
     _words: ArgumentSpans
 
     def __init__(self) -> None:
-        self.name = b""
         self._room = bytearray(_NAME_ROOM)
         self._words = ArgumentSpans()
 
@@ -243,8 +242,12 @@ class NamedKeys(StringPath):
     @cython.cfunc
     @cython.exceptval(-3, check=False)
     def find_text(self, db: Database, prefix: bytes, element: object, postfix: bytes) -> cython.int:
-        """Find the string of a named key as `view` does: its bytes are `at` and `size`."""
-        return self.view(db, self._words) if self._put_name(prefix, element, postfix) else -2
+        """Find the string of a named key; return 0, -1 if there is none, or -2 if the name is too long."""
+        if not self._put_name(prefix, element, postfix):
+            return -2
+        self._words.count = 2
+        n: cython.Py_ssize_t = db.locate_read(self._words)
+        return 0 if n >= 0 and self.has_string(db.keys, n) else -1
 
     @cython.cfunc
     def text_or_number(self) -> object:

@@ -13,6 +13,7 @@ from rillet.keyspace.database import Database
 from rillet.runtime import session_state
 from rillet.runtime.implementation import Implementation
 from rillet.runtime.session import Session
+from rillet.structs.argument_spans import ArgumentSpans
 from rillet.structs.dict import Dict
 from rillet.types.at_rest import LAST_STRING
 from rillet.types.string import TEXT, String
@@ -47,11 +48,19 @@ class StringCommand(Implementation):
 
         They are valid until the next change of the keyspace.
         """
+        if not self.has_string(keys, n):
+            raise WrongType()
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def has_string(self, keys: Dict, n: cython.Py_ssize_t) -> cython.bint:
+        """Do `view`, but return False for another type. O(1)"""
         value: object = keys.object_at(n)
         if value is None:
             packed: cython.p_const_uchar = keys.value_span(n)
             if packed[0] > _LAST_STRING:
-                raise WrongType()
+                return False
             self.size = keys.span_size - 1
             self.at = packed + 1 if cython.compiled else bytes(packed[1 : keys.span_size])
         elif isinstance(value, String):
@@ -59,7 +68,7 @@ class StringCommand(Implementation):
             self.size = string.length()
             self.at = string.span()
         else:
-            raise WrongType()
+            return False
         return True
 
 
@@ -119,6 +128,15 @@ def string_to_change(db: Database, key: bytes) -> String:
 def string_for_write(db: Database, key: bytes) -> String:
     """Return the string at a key for a write, None if the key does not exist; raise WrongType for another type."""
     value: object = db.lookup(key)
+    if value is not None and not isinstance(value, String):
+        raise WrongType()
+    return value  # type: ignore[return-value]
+
+
+@cython.ccall
+def string_at(db: Database, words: ArgumentSpans, n: cython.Py_ssize_t) -> String:
+    """Return the string of entry n, whose key is words[1], for a write, None if n < 0; raise WrongType."""
+    value: object = None if n < 0 else db.unpack(words, n)
     if value is not None and not isinstance(value, String):
         raise WrongType()
     return value  # type: ignore[return-value]
