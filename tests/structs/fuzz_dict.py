@@ -30,7 +30,7 @@ from rillet.structs import dict_table
 from rillet.structs.dict import Dict
 from rillet.types.encoding_limits import Defaults
 from rillet.types.hash import Hash
-from rillet.types.set import Set
+from rillet.types.set import Set, SetLimits
 
 BLOCKS = (4096, 8192, 16384, 32768)  # records or buckets of a block, and multiples
 SIZES = (0, 0, 1, 3, 30, 300, 1100, 2500, 5000, *BLOCKS, *BLOCKS, 100_000)
@@ -571,7 +571,7 @@ class SetCase(KeyCase):
     def add(self, name: bytes) -> None:
         if self.integers and len(self.model) < 600:
             name = b"%d" % self.chance.randrange(2000)
-        assert bool(self.value.add(name, self.limits)) is (name not in self.model)
+        assert bool(self.value.add(name, SetLimits(self.limits))) is (name not in self.model)
         self.model[name] = True
 
     def pop(self) -> None:

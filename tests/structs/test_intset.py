@@ -36,7 +36,7 @@ def test_it_behaves_as_a_sorted_set_and_never_narrows(steps: list[tuple[bool, in
     assert list(intset) == sorted(model)
     assert len(intset) == len(model)
     assert [intset[at] for at in range(len(intset))] == list(intset)
-    assert len(intset.to_bytes()) == intset.nbytes
+    assert len(intset.to_bytes()) == intset.nbytes()
     if model:
         assert Intset.from_bytes(intset.to_bytes()).to_bytes() == intset.copy().to_bytes() == intset.to_bytes()
         assert intset.random() in model

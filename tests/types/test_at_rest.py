@@ -41,7 +41,7 @@ def a_list(*words: bytes, classic: bool = False) -> List:
 def a_set(*members: bytes) -> Set:
     made = Set()
     for member in members:
-        made.add(member, DEFAULTS)
+        made.add(member)
     return made
 
 
@@ -125,7 +125,7 @@ def test_an_unknown_tag_is_corrupt() -> None:
 def a_table(*members: bytes) -> Set:
     made = Set.empty("hashtable")
     for member in members:
-        made.add(member, DEFAULTS)
+        made.add(member)
     return made
 
 

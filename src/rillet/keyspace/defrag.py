@@ -156,7 +156,7 @@ class _PackedWork:
             self.wasted = _slack(packed)
         else:
             unused = packed.unused()
-            self.total = packed.nbytes + unused
+            self.total = packed.nbytes() + unused
             self.wasted = unused if unused > self.total >> 3 else 0
         self.moved = self.freed = 0
 

@@ -154,7 +154,7 @@ def value_bytes(value: object) -> cython.Py_ssize_t:
     if packed is not None:
         return allocated(_OBJECT) + listpack_bytes(packed)  # type: ignore[arg-type]
     if kind is Set and any_value.intset is not None:
-        return allocated(_OBJECT) + _INTSET + allocated(sys.getsizeof(any_value.intset.members))
+        return allocated(_OBJECT) + _INTSET + allocated(sys.getsizeof(any_value.intset.buf))
     if kind is ModuleValue:
         return any_value.size()  # type: ignore[no-any-return]
     size: cython.Py_ssize_t = 0

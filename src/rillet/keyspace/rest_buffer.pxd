@@ -2,9 +2,13 @@ cimport cython
 from libc.string cimport memcpy
 from rillet.structs.argument_spans cimport ArgumentSpans
 from rillet.structs.dict cimport Dict
-from rillet.structs.dict_table cimport put_u32, u32
+from rillet.structs.intset cimport Intset
 from rillet.structs.listpack cimport Listpack
+from rillet.structs.memory cimport copy_slice
+from rillet.structs.quicklist cimport Quicklist, QuicklistNode
 from rillet.types.hash cimport FieldExpiry, Hash
+from rillet.types.list cimport List, ListLimits
+from rillet.types.set cimport Set, SetLimits
 from rillet.types.zset cimport Zset
 
 @cython.final
@@ -20,28 +24,24 @@ cdef class RestBuffer:
     cdef public Py_ssize_t entry
     cdef public long long first
     cdef public long long last
-    cdef readonly Py_ssize_t numbers
-    cdef long long _numbers[513]
-    cdef int _width
+    cdef readonly Intset intset
+    cdef readonly Set set
+    cdef readonly SetLimits set_limits
     cdef readonly bint compact
     cdef readonly Zset zset
     cdef readonly bint valkey
     cdef readonly bint zset_classic
     cdef readonly long long hash_entries
     cdef readonly long long hash_value
-    cdef readonly long long set_entries
-    cdef readonly long long set_value
-    cdef readonly long long intset_entries
     cdef readonly long long zset_entries
     cdef readonly long long zset_value
-    cdef readonly int list_size
-    cdef readonly int list_depth
-    cdef readonly long long list_threshold
+    cdef readonly List list
+    cdef readonly ListLimits list_limits
+    cdef QuicklistNode _node
     cdef readonly long long stream_bytes
     cdef readonly long long stream_entries
     cdef int load(self, Dict keys, Py_ssize_t n) except -1
     cdef bint start(self, int tag) except -1
-    cdef bint start_list(self) except -1
     cdef Hash load_hash(self, Dict keys, Py_ssize_t n)
     cdef Hash start_hash(self)
     cdef Py_ssize_t compose_hash(self, Hash value) except -1
@@ -51,13 +51,12 @@ cdef class RestBuffer:
     cdef bint replace(self, Py_ssize_t pos, const unsigned char *at, Py_ssize_t size) except -1
     cdef bint outgrown(self, int tag) except -1
     cdef Py_ssize_t compose(self) except -1
-    cdef bint _list_keeps_its_form(self) except -1
-    cdef bint start_numbers(self) except -1
-    cdef bint _load_numbers(self, const unsigned char *at) except -1
-    cdef Py_ssize_t _index(self, long long value) except -1
-    cdef bint has_number(self, long long value) except -1
-    cdef bint add_number(self, long long value) except -1
-    cdef bint remove_number(self, long long value) except -1
-    cdef long long number_at(self, Py_ssize_t index) noexcept
-    cdef bint numbers_fit(self) noexcept
-    cdef Py_ssize_t compose_numbers(self) except -1
+    cdef Set unpack_set(self, Dict keys, Py_ssize_t n)
+    cdef Set new_set(self)
+    cdef Py_ssize_t pack_set(self) except -2
+    cdef Set take_set(self)
+    cdef List unpack_list(self, Dict keys, Py_ssize_t n)
+    cdef List new_list(self)
+    cdef Py_ssize_t pack_list(self) except -2
+    cdef List take_list(self)
+    cdef Py_ssize_t _write(self, int tag, Py_ssize_t head, bytearray payload, Py_ssize_t size) except -1

@@ -1,9 +1,9 @@
 """RestBuffer: one small value, unpacked from its bytes at rest (types/at_rest.py) while a command reads or changes it.
 
     bytes in the dict      tag | head of a list | listpack         tag | intset
-           |  load                                  ^ compose
+           |  load, unpack_...                      ^ compose, pack_...
            v                                        |
-    RestBuffer             rest: tag and head    packed: the listpack    numbers: the members of the intset
+    RestBuffer             packed: the listpack    intset    set, list: a Set or List of one of them
 
 The buffer belongs to an engine and is used again for each command, so a small value that a command changes needs no
 Python object. A command that fails, or finds that the result cannot rest, leaves the buffer as it is: the dict has not
@@ -12,13 +12,13 @@ changed.
 A value of more than LIMIT bytes cannot rest. `append`, `prepend` and `replace` do nothing once the result
 exceeds it, so the buffer stays small whatever a client sends; `outgrown` then returns True.
 
-`load_hash` presents the unpacked value as a `Hash`, so that commands change it by the same operations as an object. Two
-objects are used again for that: one of pairs, which is also a small hashtable, and one of fields that may expire.
+A command works on a hash, `zset`, `set` or `list` of the buffer as on any other value of its type, and then packs it, or takes
+it as an object. Two objects are used again for hashes: one of pairs, which is also a small hashtable, and one of fields that may
+expire. No other object may refer to the buffer's own after the command.
 
 `take_limits` copies the settings that choose an encoding, because each command compares them.
 
-Costs: load and compose O(bytes), at most 1 KiB; `append` O(size); `prepend`, `replace`, `add_number` and
-`remove_number` O(n).
+Costs: load and compose O(bytes), at most 1 KiB; `append` O(size); `prepend` and `replace` O(n).
 """
 
 from __future__ import annotations
@@ -32,14 +32,18 @@ except ModuleNotFoundError:  # Cython is not installed: use a replacement for it
 
 from rillet.structs.argument_spans import ArgumentSpans
 from rillet.structs.dict import Dict
+from rillet.structs.intset import Intset
 from rillet.structs.listpack import HEADER_SIZE, Listpack
+from rillet.structs.quicklist import Quicklist, QuicklistNode
 from rillet.types.at_rest import LIMIT, TABLE_LIMIT
 from rillet.types.encoding_limits import DEFAULTS, EncodingLimits, has_compact
 from rillet.types.hash import FieldExpiry, Hash
+from rillet.types.list import List, ListLimits
+from rillet.types.set import Set, SetLimits
 from rillet.types.zset import Zset
 
-if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
-    from rillet.structs.dict_table import put_u32, u32
+if not cython.compiled:  # the compiled module gets this C function from its .pxd file
+    from rillet.structs.memory import copy_slice
 
 if TYPE_CHECKING:  # a C function, which the .pxd declares for the compiled module
     memcpy: Any
@@ -48,8 +52,10 @@ HASH, ZSET, SET, INTSET, LIST, SET_TABLE, HASH_TABLE = 3, 4, 5, 6, 7, 8, 9
 """The tags of collections (types/at_rest.py)."""
 _INTSET = cython.declare(cython.int, INTSET)
 _LIST = cython.declare(cython.int, LIST)
+_SET = cython.declare(cython.int, SET)
 _SET_TABLE = cython.declare(cython.int, SET_TABLE)
 _HASH_TABLE = cython.declare(cython.int, HASH_TABLE)
+_ZSET = cython.declare(cython.int, ZSET)
 _HASH = cython.declare(cython.int, HASH)
 _LIMIT = cython.declare(cython.Py_ssize_t, LIMIT)
 _TABLE_LIMIT = cython.declare(cython.Py_ssize_t, TABLE_LIMIT)
@@ -57,15 +63,13 @@ _HEADER = cython.declare(cython.Py_ssize_t, HEADER_SIZE)
 _TRIPLES = cython.declare(cython.int, 10)
 _LIST_HEAD = cython.declare(cython.Py_ssize_t, 6)
 _TRIPLES_HEAD = cython.declare(cython.Py_ssize_t, 9)
-_INTSET_HEAD = cython.declare(cython.Py_ssize_t, 8)
-_NUMBERS = cython.declare(cython.Py_ssize_t, 512)
 _MOST = 2**62  # the greatest limit: settings have 64 bits
 
 
 @cython.final
 @cython.cclass
 class RestBuffer:
-    """A value at rest: `rest[:head]` and `packed`, or the integers of an intset; and the limits of encodings.
+    """A value at rest: its tag and `packed`, or `set` or `list`; and the limits of encodings.
 
     words: the arguments of the command that uses the buffer, if they are a list. hash, entry: of its key.
     first, last: a range that it names. full: an entry is missing in the listpack, because the value cannot rest.
@@ -73,12 +77,10 @@ class RestBuffer:
     """
 
     __slots__ = (
-        "compact", "entry", "expiring_hash", "first", "full", "hash", "hash_entries", "hash_value", "head",
-        "intset_entries", "last", "list_depth", "list_size", "list_threshold", "numbers", "packed", "rest",
-        "set_entries", "set_value", "small_hash", "stream_bytes", "stream_entries", "valkey", "words", "zset",
-        "zset_classic", "zset_entries", "zset_value", "_numbers", "_width",
+        "compact", "entry", "expiring_hash", "first", "full", "hash", "hash_entries", "hash_value", "head", "intset",
+        "last", "list", "list_limits", "packed", "rest", "set", "set_limits", "small_hash", "stream_bytes",
+        "stream_entries", "valkey", "words", "zset", "zset_classic", "zset_entries", "zset_value", "_node",
     )  # fmt: skip
-    _numbers: Any
 
     def __init__(self) -> None:
         self.packed = Listpack(2048)
@@ -96,10 +98,11 @@ class RestBuffer:
         self.hash = 0
         self.entry = -1
         self.first = self.last = 0
-        self.numbers = 0
-        self._width = 2
-        if not cython.compiled:
-            self._numbers = [0] * 513
+        self.intset = Intset()
+        self.set = Set()
+        self.set.spare = self.packed
+        self.list = List()
+        self._node = QuicklistNode(self.packed)
         self.take_limits(DEFAULTS)
 
     def take_limits(self, limits: EncodingLimits) -> None:
@@ -107,16 +110,12 @@ class RestBuffer:
         self.compact = has_compact(limits)
         self.hash_entries = min(limits.hash_max_listpack_entries, _MOST)
         self.hash_value = min(limits.hash_max_listpack_value, _MOST)
-        self.set_entries = min(limits.set_max_listpack_entries, _MOST)
-        self.set_value = min(limits.set_max_listpack_value, _MOST)
-        self.intset_entries = min(limits.set_max_intset_entries, _MOST)
+        self.set_limits = SetLimits(limits)
         self.zset_entries = min(limits.zset_max_listpack_entries, _MOST)
         self.zset_value = min(limits.zset_max_listpack_value, _MOST)
         self.zset_classic = not self.compact
         self.valkey = limits.compat.valkey
-        self.list_size = max(-5, min(limits.list_max_listpack_size, 32767))
-        self.list_depth = max(0, min(limits.list_compress_depth, 65535))
-        self.list_threshold = limits.quicklist_packed_threshold
+        self.list_limits = ListLimits(limits)
         self.stream_bytes = limits.stream_node_max_bytes
         self.stream_entries = limits.stream_node_max_entries
 
@@ -131,13 +130,10 @@ class RestBuffer:
         tag: cython.int = at[0]
         i: cython.Py_ssize_t
         self.full = False
-        if tag == _INTSET:
-            self._load_numbers(at)
-        elif _HASH <= tag <= _TRIPLES:
-            self.head = _LIST_HEAD if tag == _LIST else _TRIPLES_HEAD if tag == _TRIPLES else 1
+        if tag == _HASH or tag == _HASH_TABLE or tag == _ZSET or tag == _TRIPLES:
+            self.head = _TRIPLES_HEAD if tag == _TRIPLES else 1
             if cython.compiled:
-                self.rest[0] = tag
-                for i in range(1, self.head):
+                for i in range(self.head):
                     self.rest[i] = at[i]
                 self.packed.load(at + self.head, size - self.head)
             else:
@@ -153,19 +149,6 @@ class RestBuffer:
         self.full = False
         self.rest[0] = tag
         return self.packed.clear()
-
-    @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def start_list(self) -> cython.bint:
-        """Begin with an empty list, which has the limits of the settings (types/list.py)."""
-        self.start(_LIST)
-        self.head = _LIST_HEAD
-        self.rest[1] = 1 if self.compact else 2
-        self.rest[2] = self.list_size & 0xFF
-        self.rest[3] = (self.list_size >> 8) & 0xFF
-        self.rest[4] = self.list_depth & 0xFF
-        self.rest[5] = (self.list_depth >> 8) & 0xFF
-        return True
 
     # -- hashes --------------------------------------------------------------------------------------
 
@@ -255,9 +238,7 @@ class RestBuffer:
             return True
         if tag == _HASH_TABLE:
             return self.packed.length() > 2 * _TABLE_LIMIT
-        if tag == _SET_TABLE:
-            return self.packed.length() > _TABLE_LIMIT
-        return tag == _LIST and not self._list_keeps_its_form()
+        return False
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
@@ -272,159 +253,134 @@ class RestBuffer:
             self.rest[self.head : size] = self.packed.buf[: self.packed.used]
         return size
 
-    @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def _list_keeps_its_form(self) -> cython.bint:
-        """Return whether a list may have so many elements without a conversion or a second node; its size fits."""
-        single: cython.bint = self.rest[1] & 1 != 0
-        fill: cython.int = self.rest[2] | self.rest[3] << 8
-        if single and not self.compact:
-            return False
-        if single:
-            fill = self.list_size
-        elif fill & 0x8000:
-            fill -= 0x10000
-        return fill < 0 or self.packed.length() <= fill
-
-    # -- intsets -------------------------------------------------------------------------------------
+    # -- sets ----------------------------------------------------------------------------------------
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def start_numbers(self) -> cython.bint:
-        """Begin with an empty intset."""
-        self.numbers = 0
-        self._width = 2
-        return True
-
-    @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def _load_numbers(self, at: cython.p_const_uchar) -> cython.bint:
-        """Read the integers of an intset after its tag. They are not aligned in memory, so they are copied."""
-        i: cython.Py_ssize_t
+    def unpack_set(self, keys: Dict, n: cython.Py_ssize_t) -> Set:
+        """Return `set`, unpacked from an entry that has no object, or None if the value is not a set."""
+        at: cython.p_const_uchar = keys.value_span(n)
+        size: cython.Py_ssize_t = keys.span_size - 1
+        tag: cython.int = at[0]
+        value: Set = self.set
         if cython.compiled:
-            two: cython.short = 0
-            four: cython.int = 0
-            memcpy(cython.address(four), at + 1, 4)  # noqa: F821
-            self._width = four
-            memcpy(cython.address(four), at + 5, 4)  # noqa: F821
-            self.numbers = min(four, _NUMBERS)
-            at += 1 + _INTSET_HEAD
-            if self._width == 8:
-                memcpy(cython.address(self._numbers[0]), at, 8 * self.numbers)  # noqa: F821
-            elif self._width == 4:
-                for i in range(self.numbers):
-                    memcpy(cython.address(four), at + 4 * i, 4)  # noqa: F821
-                    self._numbers[i] = four
-            else:
-                for i in range(self.numbers):
-                    memcpy(cython.address(two), at + 2 * i, 2)  # noqa: F821
-                    self._numbers[i] = two
-            return True
-        self._width, self.numbers = u32(at, 1), u32(at, 5)
-        for i in range(self.numbers):
-            start = 9 + i * self._width
-            self._numbers[i] = int.from_bytes(at[start : start + self._width], "little", signed=True)
-        return True
-
-    @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def _index(self, value: cython.longlong) -> cython.Py_ssize_t:
-        """Return the index of an integer, or the one at which it belongs. O(log n)"""
-        low: cython.Py_ssize_t = 0
-        high: cython.Py_ssize_t = self.numbers
-        middle: cython.Py_ssize_t
-        if high and self._numbers[high - 1] < value:
-            return high
-        while low < high:
-            middle = (low + high) >> 1
-            if self._numbers[middle] < value:
-                low = middle + 1
-            else:
-                high = middle
-        return low
-
-    @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def has_number(self, value: cython.longlong) -> cython.bint:
-        """Return whether an integer is a member. O(log n)"""
-        at: cython.Py_ssize_t = self._index(value)
-        return at < self.numbers and self._numbers[at] == value
-
-    @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def add_number(self, value: cython.longlong) -> cython.bint:
-        """Add an integer; return False if it is a member already. The caller calls `numbers_fit` after each one."""
-        at: cython.Py_ssize_t = self._index(value)
-        i: cython.Py_ssize_t = self.numbers
-        if at < self.numbers and self._numbers[at] == value:
-            return False
-        if not -32768 <= value <= 32767:
-            self._width = max(self._width, 4 if -2147483648 <= value <= 2147483647 else 8)
-        while i > at:
-            self._numbers[i] = self._numbers[i - 1]
-            i -= 1
-        self._numbers[at] = value
-        self.numbers += 1
-        return True
-
-    @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def remove_number(self, value: cython.longlong) -> cython.bint:
-        """Remove an integer; return False if it is not a member. The width stays, as in Redis (intsetRemove)."""
-        at: cython.Py_ssize_t = self._index(value)
-        i: cython.Py_ssize_t
-        if at == self.numbers or self._numbers[at] != value:
-            return False
-        self.numbers -= 1
-        for i in range(at, self.numbers):
-            self._numbers[i] = self._numbers[i + 1]
-        return True
-
-    @cython.cfunc
-    @cython.inline
-    @cython.exceptval(check=False)
-    def number_at(self, index: cython.Py_ssize_t) -> cython.longlong:
-        """Return the member at an existing index."""
-        number: cython.longlong = self._numbers[index]
-        return number
-
-    @cython.cfunc
-    @cython.exceptval(check=False)
-    def numbers_fit(self) -> cython.bint:
-        """Return whether the intset is small enough to rest."""
-        return self.numbers < _NUMBERS and _INTSET_HEAD + self.numbers * self._width <= _LIMIT
-
-    @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def compose_numbers(self) -> cython.Py_ssize_t:
-        """Write the bytes of the intset to `rest`; return their number. The intset fits."""
-        i: cython.Py_ssize_t
-        self.rest[0] = _INTSET
-        if cython.compiled:
-            p: cython.p_uchar = self.rest
-            two: cython.short
-            four: cython.int = self._width
-            memcpy(p + 1, cython.address(four), 4)  # noqa: F821
-            four = cython.cast(cython.int, self.numbers)
-            memcpy(p + 5, cython.address(four), 4)  # noqa: F821
-            p += 1 + _INTSET_HEAD
-            if self._width == 8:
-                memcpy(p, cython.address(self._numbers[0]), 8 * self.numbers)  # noqa: F821
-            elif self._width == 4:
-                for i in range(self.numbers):
-                    four = cython.cast(cython.int, self._numbers[i])
-                    memcpy(p + 4 * i, cython.address(four), 4)  # noqa: F821
-            else:
-                for i in range(self.numbers):
-                    two = cython.cast(cython.short, self._numbers[i])
-                    memcpy(p + 2 * i, cython.address(two), 2)  # noqa: F821
+            at += 1
         else:
-            put_u32(memoryview(self.rest), 1, self._width)
-            put_u32(memoryview(self.rest), 5, self.numbers)
-            for i in range(self.numbers):
-                start = 9 + i * self._width
-                self.rest[start : start + self._width] = self._numbers[i].to_bytes(self._width, "little", signed=True)
-        return 1 + _INTSET_HEAD + self.numbers * self._width
+            at = at[1:]
+        value.table = None
+        value.hashed = tag == _SET_TABLE
+        if tag == _INTSET:
+            self.intset.load(at, size)
+            value.intset = self.intset
+            value.listpack = None
+        elif tag == _SET or tag == _SET_TABLE:
+            self.packed.load(at, size)
+            value.listpack = self.packed
+            value.intset = None
+        else:
+            return None  # type: ignore[return-value]
+        return value
+
+    @cython.cfunc
+    def new_set(self) -> Set:
+        """Return `set` as an empty intset."""
+        value: Set = self.set
+        self.intset.clear()
+        value.intset = self.intset
+        value.listpack = None
+        value.table = None
+        value.hashed = False
+        return value
+
+    @cython.cfunc
+    @cython.exceptval(-2, check=False)
+    def pack_set(self) -> cython.Py_ssize_t:
+        """Write the bytes of `set` at rest to `rest`; return their number, or -1 if they exceed the limits."""
+        value: Set = self.set
+        intset: Intset | None = value.intset
+        packed: Listpack | None = value.listpack
+        if intset is not None and intset.nbytes() <= _LIMIT:
+            return self._write(_INTSET, 1, intset.buf, intset.nbytes())
+        if packed is None or packed.used > _LIMIT or (value.hashed and packed.length() > _TABLE_LIMIT):
+            return -1
+        return self._write(_SET_TABLE if value.hashed else _SET, 1, packed.buf, packed.used)
+
+    @cython.cfunc
+    def take_set(self) -> Set:
+        """Return the members of `set` as a set that lasts. O(bytes)"""
+        value: Set = self.set
+        taken: Set = Set(
+            None if value.intset is None else value.intset.copy(),
+            None if value.listpack is None else value.listpack.copy(),
+            value.table,
+        )
+        value.table = None
+        if value.hashed:
+            taken.to_hashtable()
+        return taken
+
+    # -- lists ---------------------------------------------------------------------------------------
+
+    @cython.cfunc
+    def unpack_list(self, keys: Dict, n: cython.Py_ssize_t) -> List:
+        """Return `list`, unpacked from an entry that has no object, or None if the value is not a list."""
+        at: cython.p_const_uchar = keys.value_span(n)
+        size: cython.Py_ssize_t = keys.span_size - _LIST_HEAD
+        if at[0] != _LIST:
+            return None  # type: ignore[return-value]
+        flags: cython.int = at[1]
+        fill: cython.int = at[2] | at[3] << 8
+        depth: cython.int = at[4] | at[5] << 8
+        if cython.compiled:
+            at += _LIST_HEAD
+        else:
+            at = at[_LIST_HEAD:]
+        self.packed.load(at, size)
+        if fill & 0x8000:
+            fill -= 0x10000
+        self.list.elements.hold(self._node, self.packed, fill, depth, flags & 2 != 0, flags & 1 != 0)
+        return self.list
+
+    @cython.cfunc
+    def new_list(self) -> List:
+        """Return `list` as an empty list."""
+        limits: ListLimits = self.list_limits
+        self.packed.clear()
+        self.list.elements.hold(self._node, self.packed, limits.fill, limits.depth, not limits.compact, limits.compact)
+        return self.list
+
+    @cython.cfunc
+    @cython.exceptval(-2, check=False)
+    def pack_list(self) -> cython.Py_ssize_t:
+        """Write the bytes of `list` at rest to `rest`; return their number, or -1 if they exceed the limits."""
+        elements: Quicklist = self.list.elements
+        node: QuicklistNode | None = elements.head
+        if elements.nodes != 1 or node is None or node.packed is None or node.packed.used > _LIMIT:
+            return -1
+        self.rest[1] = (1 if elements.single else 0) | (2 if elements.classic else 0)
+        self.rest[2] = elements.fill & 0xFF
+        self.rest[3] = elements.fill >> 8 & 0xFF
+        self.rest[4] = elements.depth & 0xFF
+        self.rest[5] = elements.depth >> 8 & 0xFF
+        return self._write(_LIST, _LIST_HEAD, node.packed.buf, node.packed.used)
+
+    @cython.cfunc
+    def take_list(self) -> List:
+        """Return `list`, which lasts now: the buffer gets another one. O(nodes)"""
+        taken: List = self.list
+        taken.elements.release(self.packed)
+        self.list = List()
+        self._node = QuicklistNode(self.packed)
+        return taken
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _write(
+        self, tag: cython.int, head: cython.Py_ssize_t, payload: bytearray, size: cython.Py_ssize_t
+    ) -> cython.Py_ssize_t:
+        """Write a tag, and the first bytes of a payload after the head, to `rest`; return the number of all bytes."""
+        self.rest[0] = tag
+        copy_slice(self.rest, head, payload, 0, size)
+        return head + size
 
 
 __all__ = ["HASH", "HASH_TABLE", "INTSET", "LIST", "SET", "SET_TABLE", "ZSET", "RestBuffer"]

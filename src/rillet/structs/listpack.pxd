@@ -6,6 +6,7 @@ from rillet.structs.argument_spans cimport ArgumentSpans
 cpdef long long parse_int64(bytes text) except? -77777777777
 cpdef bint is_int64(bytes text) except -1
 cdef long long parse_digits(const unsigned char *text, Py_ssize_t n) noexcept
+cdef bint is_lowest(const unsigned char *text, Py_ssize_t n) noexcept
 
 
 @cython.final

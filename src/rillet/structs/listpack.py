@@ -76,6 +76,7 @@ _HEADER = cython.declare(cython.Py_ssize_t, 6)
 _UNKNOWN = cython.declare(cython.Py_ssize_t, 65535)
 _MAX_BYTES = cython.declare(cython.Py_ssize_t, 4294967295)
 _END = cython.declare(cython.int, 0xFF)
+_KEPT = cython.declare(cython.Py_ssize_t, 8192)  # bytes of a buffer that `clear` and `load` keep
 _INT_ROOM = cython.declare(cython.Py_ssize_t, 10)  # size of the longest integer entry, backlen included
 
 # parse_int64 returns _NOT_INT for text that is not an integer, and also for _NOT_INT_TEXT, which is one.
@@ -485,8 +486,8 @@ class Listpack:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def load(self, source: cython.p_const_uchar, size: cython.Py_ssize_t) -> cython.bint:
-        """Replace the contents by the bytes of a listpack in memory, with a trusted header; keep `buf`. O(bytes)"""
-        if size > len(self.buf):
+        """Replace the contents by a listpack in memory with a trusted header; keep a small `buf`. O(bytes)"""
+        if size > len(self.buf) or len(self.buf) > _KEPT:
             self.buf = bytearray(size)
         if cython.compiled:
             p: cython.p_uchar = self.buf
@@ -499,7 +500,9 @@ class Listpack:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def clear(self) -> cython.bint:
-        """Remove all entries; the buffer is kept. O(1)"""
+        """Remove all entries; a small buffer is kept. O(1)"""
+        if len(self.buf) > _KEPT:
+            self.buf = bytearray(7)
         self.used = 7
         self.set_count(0)
         self.buf[6] = 0xFF

@@ -23,14 +23,12 @@ cdef class QuicklistNode:
     cpdef Listpack listpack(self)
 
 
-cdef QuicklistNode _packed_node(bytes value)
-
-
 @cython.final
 cdef class Quicklist:
     cdef readonly QuicklistNode head
     cdef readonly QuicklistNode tail
     cdef public QuicklistNode bookmark
+    cdef readonly QuicklistNode spare
     cdef readonly Py_ssize_t nodes
     cdef readonly Py_ssize_t count
     cdef public bint classic
@@ -42,15 +40,22 @@ cdef class Quicklist:
     cdef list _opened
     cdef list _used
     cdef bint _measure_later(self, QuicklistNode node) except -1
-    cpdef bint is_large(self, bytes value) except -1
-    cdef bint _takes(self, QuicklistNode node, bytes value) except -1
+    cpdef bint is_large(self, Py_ssize_t size) except -1
+    cdef bint _takes(self, QuicklistNode node, Py_ssize_t size) except -1
     cdef bint _may_join(self, QuicklistNode one, QuicklistNode other) except -1
     cdef QuicklistNode _link(self, QuicklistNode new, QuicklistNode beside, bint after)
     cdef bint _unlink(self, QuicklistNode node) except -1
     cdef Listpack _use(self, QuicklistNode node)
     cdef bint _settle(self) except -1
     cpdef bint push(self, bytes value, bint head) except -1
+    cdef bint push_span(self, const unsigned char *at, Py_ssize_t size, bint head) except -1
+    cdef QuicklistNode _new_node(self, const unsigned char *at, Py_ssize_t size)
     cpdef bytes pop(self, bint head)
+    cdef bint drop(self, bint head) except -1
+    cdef bint hold(
+        self, QuicklistNode node, Listpack packed, Py_ssize_t fill, Py_ssize_t depth, bint classic, bint single
+    ) except -1
+    cdef bint release(self, Listpack packed) except -1
     cpdef bint insert(self, QuicklistNode node, Py_ssize_t rank, bytes value, bint after) except -1
     cdef bint _add(self, QuicklistNode node, bytes value, bint first) except -1
     cdef QuicklistNode _insert_plain(self, QuicklistNode node, Py_ssize_t rank, bytes value, bint after, bint at_edge)

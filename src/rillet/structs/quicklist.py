@@ -49,7 +49,7 @@ except ModuleNotFoundError:  # Cython is not installed: use a replacement for it
     from rillet import _cython as cython
 
 from rillet.errors import Corrupt
-from rillet.structs.listpack import Listpack
+from rillet.structs.listpack import HEADER_SIZE, Listpack
 from rillet.structs.lzf import compress, decompress
 
 SAFETY_LIMIT = 8192  # SIZE_SAFETY_LIMIT: byte limit of a node that is limited by its number of elements
@@ -57,6 +57,7 @@ ENTRY_OVERHEAD = 8  # SIZE_ESTIMATE_OVERHEAD: assumed overhead of an element in 
 FILL_MIN, FILL_MAX, DEPTH_MAX = -5, 32767, 65535
 MIN_COMPRESS_BYTES, MIN_COMPRESS_IMPROVE = 48, 8
 
+_HEADER = cython.declare(cython.Py_ssize_t, HEADER_SIZE)
 _SAFETY = cython.declare(cython.Py_ssize_t, 8192)
 _OVERHEAD = cython.declare(cython.Py_ssize_t, 8)
 _CLASSIC = cython.declare(cython.Py_ssize_t, 1 << 30)  # Redis 7.0 stores elements from this size on in a PLAIN node
@@ -160,21 +161,14 @@ class QuicklistNode:
         return self.packed
 
 
-@cython.cfunc
-def _packed_node(value: bytes) -> QuicklistNode:
-    packed: Listpack = Listpack()
-    packed.append(value)
-    return QuicklistNode(packed)
-
-
 @cython.final
 @cython.cclass
 class Quicklist:
     """A chain of nodes; an element is addressed by its node and its rank within the node."""
 
     __slots__ = (
-        "bookmark", "classic", "count", "depth", "fill", "head", "node_bytes", "nodes", "single", "tail", "threshold",
-        "_opened", "_used",
+        "bookmark", "classic", "count", "depth", "fill", "head", "node_bytes", "nodes", "single", "spare",
+        "tail", "threshold", "_opened", "_used",
     )  # fmt: skip
 
     def __init__(
@@ -182,6 +176,7 @@ class Quicklist:
     ) -> None:
         self.head: QuicklistNode | None = None
         self.tail: QuicklistNode | None = None
+        self.spare: QuicklistNode | None = None  # the node for the first element of an empty list, see `hold`
         self.bookmark: QuicklistNode | None = None  # the next node of a compaction; a removed node passes it on
         self.nodes = 0
         self.count = 0
@@ -238,9 +233,8 @@ class Quicklist:
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
-    def is_large(self, value: bytes) -> cython.bint:
+    def is_large(self, size: cython.Py_ssize_t) -> cython.bint:
         """Return whether an element is so large that it gets a PLAIN node (quicklist.c: isLargeElement)."""
-        size: cython.Py_ssize_t = len(value)
         if self.single:
             return False
         if self.threshold:
@@ -251,15 +245,15 @@ class Quicklist:
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def _takes(self, node: QuicklistNode | None, value: bytes) -> cython.bint:
-        """Return whether the element fits into the node (_quicklistNodeAllowInsert)."""
+    def _takes(self, node: QuicklistNode | None, size: cython.Py_ssize_t) -> cython.bint:
+        """Return whether an element of this size fits into the node (_quicklistNodeAllowInsert)."""
         if node is None:
             return False
         if self.single:
             return True
-        if node.is_plain() or self.is_large(value):
+        if node.is_plain() or self.is_large(size):
             return False
-        return not exceeds(self.fill, node.nbytes() + len(value) + _OVERHEAD, node.count + 1)
+        return not exceeds(self.fill, node.nbytes() + size + _OVERHEAD, node.count + 1)
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
@@ -375,22 +369,39 @@ class Quicklist:
     @cython.exceptval(-1, check=False)
     def push(self, value: bytes, head: cython.bint) -> cython.bint:
         """Add an element at the head or the tail (quicklistPush)."""
+        return self.push_span(value, len(value), head)
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def push_span(self, at: cython.p_const_uchar, size: cython.Py_ssize_t, head: cython.bint) -> cython.bint:
+        """Do `push` for the bytes at an address."""
         node: QuicklistNode | None = self.head if head else self.tail
-        if node is None or not self._takes(node, value):
-            new: QuicklistNode = QuicklistNode(None, value) if self.is_large(value) else _packed_node(value)
-            self._link(new, node, not head)
+        if node is None or not self._takes(node, size):
+            self._link(self._new_node(at, size), node, not head)
             self._settle()
         else:
             packed: Listpack = node.listpack()
             before: cython.Py_ssize_t = len(packed.buf)
             if head:
-                packed.prepend(value)
+                packed.insert_span(_HEADER, at, size)
             else:
-                packed.append(value)
+                packed.append_span(at, size)
             node.count += 1
             self.node_bytes += len(packed.buf) - before
         self.count += 1
         return True
+
+    @cython.cfunc
+    def _new_node(self, at: cython.p_const_uchar, size: cython.Py_ssize_t) -> QuicklistNode:
+        """Return a node of one element, which is not linked."""
+        if self.is_large(size):
+            return QuicklistNode(None, at[:size])
+        node: QuicklistNode | None = self.spare
+        if node is None:
+            node = QuicklistNode(Listpack(), None)
+        self.spare = None
+        node.listpack().append_span(at, size)
+        return node
 
     def append_node(self, packed: Listpack | None, plain: bytes | None = None) -> None:
         """Append a whole node at the tail, for loading (quicklistAppendListpack, quicklistAppendPlainNode)."""
@@ -405,13 +416,75 @@ class Quicklist:
         node: QuicklistNode | None = self.head if head else self.tail
         assert node is not None
         packed: Listpack | None = node.packed
-        pos: cython.Py_ssize_t = -1
-        if packed is not None:
-            pos = packed.first() if head else packed.last()
-        value: bytes = element(node, pos)
-        self._delete(node, pos)
-        self._settle()
+        value: bytes = element(node, -1 if packed is None else packed.first() if head else packed.last())
+        self.drop(head)
         return value
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def drop(self, head: cython.bint) -> cython.bint:
+        """Remove the element at the head or the tail; the list must not be empty."""
+        node: QuicklistNode | None = self.head if head else self.tail
+        assert node is not None
+        packed: Listpack | None = node.packed
+        self._delete(node, -1 if packed is None else packed.first() if head else packed.last())
+        return self._settle()
+
+    # -- a list that is unpacked for one command (keyspace/rest_buffer.py) -----------------------------
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def hold(
+        self, node: QuicklistNode, packed: Listpack, fill: cython.Py_ssize_t, depth: cython.Py_ssize_t,
+        classic: cython.bint, single: cython.bint,
+    ) -> cython.bint:  # fmt: skip
+        """Make a listpack in this node the whole list; an empty one is used for the first element. O(1)"""
+        if self.nodes > 1:  # of a command that failed
+            self.free_some(self.nodes)
+        node.packed = packed
+        node.plain = None
+        node.block = None
+        node.previous = None
+        node.next = None
+        node._in_use = False
+        if self._opened:
+            self._opened = []
+        if self._used:
+            self._used = []
+        self.fill = fill
+        self.depth = depth
+        self.classic = classic
+        self.single = single
+        self.threshold = 0
+        self.count = packed.length()
+        if self.count == 0:
+            node.count = 1
+            self.spare = node
+            self.head = None
+            self.tail = None
+            self.nodes = 0
+            self.node_bytes = 0
+            return True
+        node.count = self.count
+        self.spare = None
+        self.head = node
+        self.tail = node
+        self.nodes = 1
+        self.node_bytes = len(packed.buf)
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def release(self, packed: Listpack) -> cython.bint:
+        """Replace the listpack of `hold`, which its owner uses again, by a copy: the list lasts. O(nodes)"""
+        node: QuicklistNode | None = self.head
+        self.spare = None
+        while node is not None:
+            if node.packed is packed:
+                node.packed = packed.copy()
+                self.node_bytes += len(node.packed.buf) - len(packed.buf)
+            node = node.next
+        return True
 
     # -- access by index -----------------------------------------------------------------------------
 
@@ -480,16 +553,17 @@ class Quicklist:
         """Insert an element before or after the element with the given rank in the node (_quicklistInsert)."""
         at_edge: cython.bint = rank == node.count - 1 if after else rank == 0
         beside: QuicklistNode | None = node.next if after else node.previous
-        if self.is_large(value):
+        size: cython.Py_ssize_t = len(value)
+        if self.is_large(size):
             self._insert_plain(node, rank, value, after, at_edge)
-        elif self._takes(node, value):
+        elif self._takes(node, size):
             packed: Listpack = self._use(node)
             packed.insert(packed.seek(rank), value, after)
             node.count += 1
-        elif at_edge and beside is not None and self._takes(beside, value):
+        elif at_edge and beside is not None and self._takes(beside, size):
             self._add(beside, value, after)
         elif at_edge:
-            self._link(_packed_node(value), node, after)
+            self._link(self._new_node(value, size), node, after)
         else:
             half: QuicklistNode = self._link(self._split(node, rank, after), node, after)
             self._add(half, value, after)
@@ -625,7 +699,7 @@ class Quicklist:
         if self.depth:
             self._opened.append(node)
             node.open()
-        large: cython.bint = self.is_large(value)
+        large: cython.bint = self.is_large(len(value))
         if node.packed is not None and not large:
             node.packed.replace(node.packed.seek(rank), value)
         elif node.packed is None and large:
@@ -765,7 +839,7 @@ class Quicklist:
             previous = node
             node = node.next
         assert self.tail is previous and (count, nodes) == (self.count, self.nodes)
-        assert not self._used and stored == self.node_bytes
+        assert not self._used and self.spare is None and stored == self.node_bytes
         assert not self.single or (nodes <= 1 and (self.head is None or not self.head.is_plain()))
 
 

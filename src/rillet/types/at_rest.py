@@ -49,20 +49,19 @@ from rillet.structs.dict import Dict
 from rillet.structs.intset import Intset
 from rillet.structs.listpack import Listpack
 from rillet.structs.quicklist import Quicklist, QuicklistNode
+from rillet.types.encoding_limits import PACKED_LIMIT, PACKED_TABLE_LIMIT
 from rillet.types.hash import FieldExpiry, Hash
 from rillet.types.list import List
 from rillet.types.set import Set
 from rillet.types.string import String, new_string
 from rillet.types.zset import Zset
 
-LIMIT = 1024
-"""A value rests if its payload has at most this number of bytes."""
-TABLE_LIMIT = 64
-"""A hashtable rests if it has at most this number of elements."""
+LIMIT = PACKED_LIMIT
+TABLE_LIMIT = PACKED_TABLE_LIMIT
 LAST_STRING = 2
 """The tags up to this one are strings; a string's tag is its `form`."""
 
-_LIMIT = cython.declare(cython.Py_ssize_t, 1024)
+_LIMIT = cython.declare(cython.Py_ssize_t, LIMIT)
 _LAST_STRING = cython.declare(cython.int, 2)
 _HASH = cython.declare(cython.int, 3)
 _ZSET = cython.declare(cython.int, 4)
@@ -74,7 +73,7 @@ _HASH_TABLE = cython.declare(cython.int, 9)
 _TRIPLES = cython.declare(cython.int, 10)
 _HASH_TIMES = cython.declare(cython.int, 11)
 _DUE = cython.declare(cython.Py_ssize_t, 8)
-_TABLE_LIMIT = cython.declare(cython.Py_ssize_t, 64)
+_TABLE_LIMIT = cython.declare(cython.Py_ssize_t, TABLE_LIMIT)
 _TAGS = (b"\x00", b"\x01", b"\x02", b"\x03", b"\x04", b"\x05", b"\x06", b"\x07", b"\x08", b"\x09",
          b"\x0a", b"\x0b")  # fmt: skip
 _PLAIN_TAG = cython.declare(bytes, b"\x00")
@@ -111,15 +110,15 @@ def to_rest(value: object) -> bytes:
     if kind is Zset:
         return _packed(_ZSET, value.listpack)  # type: ignore[attr-defined]
     if kind is Set:
-        if value.table is not None:  # type: ignore[attr-defined]
-            return _table_at_rest(_SET_TABLE, value.table)  # type: ignore[attr-defined]
-        if value.intset is None:  # type: ignore[attr-defined]
-            return _packed(_SET, value.listpack)  # type: ignore[attr-defined]
-        if value.intset.nbytes > _LIMIT:  # type: ignore[attr-defined]
+        members: Set = value  # type: ignore[assignment]
+        if members.table is not None:
+            return _table_at_rest(_SET_TABLE, members.table)
+        if members.intset is None:
+            return _packed(_SET, members.listpack)
+        if members.intset.nbytes() > _LIMIT:
             return None  # type: ignore[return-value]
-        members: bytes = value.intset.to_bytes()  # type: ignore[attr-defined]
         tag: bytes = _TAGS[_INTSET]
-        return tag + members
+        return tag + members.intset.to_bytes()
     if kind is List:
         return _list_at_rest(value.elements)  # type: ignore[attr-defined]
     return None  # type: ignore[return-value]
@@ -241,20 +240,14 @@ def awaken(data: bytes) -> Any:
         value.listpack = _listpack(data, 1)
         value.skiplist = value.table = None
         return value
-    if tag == _SET or tag == _INTSET:
-        kind = Set
-        value = kind.__new__(kind)
-        value.intset = Intset.from_bytes(data[1:], False) if tag == _INTSET else None
-        value.listpack = _listpack(data, 1) if tag == _SET else None
-        value.table = None
-        return value
+    if tag == _SET:
+        return Set(None, _listpack(data, 1))
+    if tag == _INTSET:
+        return Set(Intset.from_bytes(data[1:], False))
     if tag == _LIST:
         return _awake_list(data)
     if tag == _SET_TABLE:
-        value = Set.__new__(Set)
-        value.intset = value.listpack = None
-        value.table = _table(data, False)
-        return value
+        return Set(None, None, _table(data, False))
     if tag == _HASH_TABLE:
         value = Hash.__new__(Hash)
         value.listpack = value.expiry = None

@@ -10,6 +10,11 @@ from typing import Any, Protocol
 
 from rillet.types.compat import NEWEST, Compat
 
+PACKED_LIMIT = 1024
+"""A value rests if its payload has at most this number of bytes (types/at_rest.py)."""
+PACKED_TABLE_LIMIT = 64
+"""A hashtable rests if it has at most this number of elements."""
+
 
 class EncodingLimits(Protocol):
     """The settings that choose the encoding of values, under their names in redis.conf, with Redis's defaults."""

@@ -16,40 +16,80 @@ A list is empty only during a command: a command that removes the last element d
 
 from __future__ import annotations
 
+try:
+    import cython
+except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
+    from rillet import _cython as cython
+
+from rillet.structs.argument_spans import ArgumentSpans
 from rillet.structs.integer_text import decimal
 from rillet.structs.listpack import Listpack, is_int64
-from rillet.structs.quicklist import Quicklist, exceeds, size_limit
+from rillet.structs.quicklist import (
+    DEPTH_MAX,
+    FILL_MAX,
+    FILL_MIN,
+    Quicklist,
+    QuicklistNode,
+    exceeds,
+    size_limit,
+)
 from rillet.structs.sorting import most_bytes, pack
 from rillet.types.charged import Charged
 from rillet.types.encoding_limits import DEFAULTS, EncodingLimits, has_compact, plain_threshold, sizes_lists_anew
 
 
+@cython.final
+@cython.cclass
+class ListLimits:
+    """The settings that choose the encoding of a list, and the size of its nodes.
+
+    compact: small lists are listpacks (since 7.2). anew: the size of the nodes decides about SORT ... STORE.
+    """
+
+    __slots__ = ("anew", "compact", "depth", "fill", "threshold")
+    anew: cython.bint
+    compact: cython.bint
+    depth: cython.Py_ssize_t
+    fill: cython.Py_ssize_t
+    threshold: cython.Py_ssize_t
+
+    def __init__(self, limits: EncodingLimits = DEFAULTS) -> None:
+        self.anew = sizes_lists_anew(limits)
+        self.compact = has_compact(limits)
+        self.depth = max(0, min(limits.list_compress_depth, DEPTH_MAX))
+        self.fill = max(FILL_MIN, min(limits.list_max_listpack_size, FILL_MAX))
+        self.threshold = plain_threshold(limits)
+
+
+_DEFAULTS = cython.declare(ListLimits, ListLimits())
+
+
+@cython.final
+@cython.cclass
 class List(Charged):
     """The value of a list key: a quicklist, and the rules that select its encoding."""
 
     __slots__ = ("elements",)
+    elements: Quicklist
 
     type_name = "list"
 
-    def __init__(self, limits: EncodingLimits = DEFAULTS) -> None:
-        compact = has_compact(limits)
-        self.elements = Quicklist(
-            limits.list_max_listpack_size, limits.list_compress_depth, not compact, single=compact
-        )
+    def __init__(self, limits: ListLimits = _DEFAULTS) -> None:
+        self.elements = Quicklist(limits.fill, limits.depth, not limits.compact, limits.compact)
 
     @staticmethod
-    def of(values: list[bytes | int], limits: EncodingLimits) -> List:
+    def of(values: list[bytes | int], limits: ListLimits) -> List:
         """Return a list of the values, in the encoding that their size allows (SORT ... STORE). O(values)
 
         An integer stands for its text.
 
         Until 7.2 it has nodes of the default size, whatever the limits are.
         """
-        made = List(limits if sizes_lists_anew(limits) else DEFAULTS)
-        made.elements.single = False
-        made.elements.classic = not has_compact(limits)
-        made.elements.threshold = plain_threshold(limits)
-        elements = made.elements
+        made: List = List(limits if limits.anew else _DEFAULTS)
+        elements: Quicklist = made.elements
+        elements.single = False
+        elements.classic = not limits.compact
+        elements.threshold = limits.threshold
         size = most_bytes(values)
         if exceeds(elements.fill, size, len(values)) or size > elements.threshold > 0:
             for value in values:
@@ -69,40 +109,63 @@ class List(Charged):
 
     # -- conversion ----------------------------------------------------------------------------------
 
-    def grow(self, nbytes: int, count: int, limits: EncodingLimits) -> None:
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def grow(self, nbytes: cython.Py_ssize_t, count: cython.Py_ssize_t, limits: ListLimits) -> cython.bint:
         """Convert to a quicklist if `count` new elements of `nbytes` require it (listTypeTryConversionAppend)."""
-        elements = self.elements
-        elements.threshold = plain_threshold(limits)
+        elements: Quicklist = self.elements
+        elements.threshold = limits.threshold
         if not elements.single:
-            return
-        compact = has_compact(limits)
-        used = 7 if elements.head is None else elements.head.nbytes()
-        if not compact or exceeds(limits.list_max_listpack_size, used + nbytes, elements.count + count):
+            return True
+        used: cython.Py_ssize_t = 7 if elements.head is None else elements.head.nbytes()
+        if not limits.compact or exceeds(limits.fill, used + nbytes, elements.count + count):
             elements.single = False
-            elements.classic = not compact
-            elements.set_limits(limits.list_max_listpack_size, limits.list_compress_depth)
+            elements.classic = not limits.compact
+            elements.fill = limits.fill
+            elements.depth = limits.depth
+        return True
 
-    def shrink(self, limits: EncodingLimits, built: bool = False) -> None:
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def shrink(self, limits: ListLimits, built: cython.bint = False) -> cython.bint:
         """Convert to a listpack if half the limit (if `built`, the limit) allows it (listTypeTryConvertQuicklist)."""
-        elements = self.elements
-        node = elements.head
-        if elements.single or elements.nodes != 1 or node is None or node.is_plain() or not has_compact(limits):
-            return
-        fill, half = limits.list_max_listpack_size, 1 if built else 2
-        fits = node.nbytes() <= size_limit(fill) // half if fill < 0 else node.count <= max(fill, 1) // half
+        elements: Quicklist = self.elements
+        node: QuicklistNode | None = elements.head
+        if elements.single or elements.nodes != 1 or node is None or node.is_plain() or not limits.compact:
+            return True
+        half: cython.Py_ssize_t = 1 if built else 2
+        fits: cython.bint = node.count <= max(limits.fill, 1) // half
+        if limits.fill < 0:
+            fits = node.nbytes() <= size_limit(limits.fill) // half
         if fits:
             elements.open_head()
             elements.single = True
+        return True
 
     # -- changes -------------------------------------------------------------------------------------
 
-    def push(self, values: list[bytes], head: bool, limits: EncodingLimits) -> None:
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def push_words(
+        self, words: ArgumentSpans, first: cython.Py_ssize_t, head: cython.bint, limits: ListLimits
+    ) -> cython.bint:
+        """Push the arguments from the first one on, one by one, at the head or the tail. O(arguments)"""
+        i: cython.Py_ssize_t
+        nbytes: cython.Py_ssize_t = 0
+        for i in range(first, words.count):
+            nbytes += words.size[i]
+        self.grow(nbytes, words.count - first, limits)
+        for i in range(first, words.count):
+            self.elements.push_span(words.at[i], words.size[i], head)
+        return True
+
+    def push(self, values: list[bytes], head: bool, limits: ListLimits) -> None:
         """Push the values one by one at the head or the tail. O(values)"""
         self.grow(sum(map(len, values)), len(values), limits)
         for value in values:
             self.elements.push(value, head)
 
-    def move_to(self, target: List, from_head: bool, to_head: bool, limits: EncodingLimits) -> bytes:
+    def move_to(self, target: List, from_head: bool, to_head: bool, limits: ListLimits) -> bytes:
         """Pop an element from one end, push it to an end of target, and return it; call `shrink` afterwards. O(1)"""
         value = self.elements.pop(from_head)
         # Redis pops an integer as a number and does not count its size.
@@ -111,7 +174,7 @@ class List(Charged):
         target.elements.push(value, to_head)
         return value
 
-    def set(self, index: int, value: bytes, limits: EncodingLimits) -> bool:
+    def set(self, index: int, value: bytes, limits: ListLimits) -> bool:
         """Replace the element at an index; return False if the index is out of range."""
         self.grow(len(value), 1, limits)
         if not self.elements.replace(index, value):
@@ -119,14 +182,14 @@ class List(Charged):
         self.shrink(limits)
         return True
 
-    def insert(self, pivot: bytes, value: bytes, after: bool, limits: EncodingLimits) -> bool:
+    def insert(self, pivot: bytes, value: bytes, after: bool, limits: ListLimits) -> bool:
         """Insert a value before or after the first element equal to the pivot; return False if there is none. O(n)"""
         self.grow(len(value), 1, limits)
         index = next(self.elements.positions(pivot), -1)
         found = self.elements.locate(index) if index >= 0 else None
         if found is None:
             return False
-        self.elements.insert(*found, value, after)
+        self.elements.insert(found[0], found[1], value, after)
         return True
 
     def delete_range(self, start: int, count: int) -> None:
@@ -153,3 +216,6 @@ class List(Charged):
         """Raise AssertionError if the list is empty or an invariant of the quicklist is broken. O(bytes)"""
         assert self.elements.count
         self.elements.check()
+
+
+__all__ = ["List", "ListLimits"]

@@ -5,7 +5,9 @@ from rillet.keyspace.database cimport Database
 from rillet.protocol.reply_writer cimport ReplyWriter
 from rillet.runtime.session cimport Session
 from rillet.structs.dict cimport Dict
-from rillet.structs.sorting cimport first_by_scores, order_by_scores, partial_order, picked, scores_of
+from rillet.structs.listpack cimport Listpack
+from rillet.structs.quicklist cimport Quicklist, QuicklistNode
+from rillet.structs.sorting cimport first_by_scores, integers_in, order_by_scores, partial_order, picked, scores_of, sort_integers
 from rillet.types.string cimport String
 
 @cython.final

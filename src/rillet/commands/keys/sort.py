@@ -26,7 +26,7 @@ except ModuleNotFoundError:  # Cython is not installed: use a replacement for it
 from rillet.commands.arguments import integer, syntax_error
 from rillet.commands.hash.live import live_value
 from rillet.commands.keys import command
-from rillet.commands.keys.sort_paths import NamedKeys, SortFastPath
+from rillet.commands.keys.sort_paths import NamedKeys
 from rillet.commands.string.values import write_string_of
 from rillet.errors import CommandError, WrongType
 from rillet.keyspace.database import Database
@@ -35,6 +35,8 @@ from rillet.runtime.session import Session
 from rillet.runtime.session_state import IN_SCRIPT, RESTRICTED
 from rillet.structs.dict import Dict
 from rillet.structs.integer_text import decimal
+from rillet.structs.listpack import HEADER_SIZE, Listpack
+from rillet.structs.quicklist import Quicklist, QuicklistNode
 from rillet.structs.sorting import (
     FAST_FLOAT,
     STRING2D,
@@ -55,6 +57,11 @@ from rillet.types.set import Set
 from rillet.types.string import String
 from rillet.types.zset import Zset
 
+if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
+    from rillet.structs.sorting import integers_in, sort_integers
+
+_HEADER = cython.declare(cython.Py_ssize_t, HEADER_SIZE)
+_EXACT = cython.declare(cython.longlong, 1 << 53)
 _NAMED = cython.declare(NamedKeys, NamedKeys())
 _LAST_STRING = cython.declare(cython.int, LAST_STRING)
 _COMPLEXITY = (
@@ -255,6 +262,44 @@ def _in_their_order(request: _Request, value: Any) -> list[Any]:
 
 
 @cython.cfunc
+def _integers(value: object, descending: cython.bint) -> list[Any]:
+    """Return the sorted elements of a list in one listpack if a double represents each of them exactly, else None.
+
+    Redis compares doubles: those of larger integers may be equal. O(n log n), without comparing objects
+    """
+    if type(value) is not List:
+        return None  # type: ignore[return-value]
+    elements: Quicklist = value.elements
+    node: QuicklistNode | None = elements.head
+    if elements.nodes != 1 or node is None or node.packed is None:
+        return None  # type: ignore[return-value]
+    packed: Listpack = node.packed
+    count: cython.Py_ssize_t = node.count
+    kept: bytearray = bytearray(8 * count)
+    numbers: cython.p_Py_ssize_t = integers_in(kept)
+    i: cython.Py_ssize_t
+    pos: cython.Py_ssize_t = _HEADER
+    for i in range(count):
+        if packed.decode(pos) or not -_EXACT <= packed.at_int <= _EXACT:
+            return None  # type: ignore[return-value]
+        numbers[i] = packed.at_int
+        pos = packed.at_next
+    sort_integers(kept, bytearray(8 * count), count, descending)
+    return [numbers[i] for i in range(count)]
+
+
+@cython.cfunc
+def _in_order(session: Session, request: _Request, value: Any) -> list[Any]:
+    """Return the elements that LIMIT selects of a value, in the order of the request."""
+    if request.by is None and not request.alpha:
+        integers: list[Any] = _integers(value, request.descending)
+        if integers is not None:
+            start, last = request.window(len(integers))
+            return integers[start : last + 1]
+    return _sorted(session, request, _elements(value, not request.alpha))
+
+
+@cython.cfunc
 def _sorted(session: Session, request: _Request, elements: list[Any]) -> list[Any]:
     """Return the elements that LIMIT selects, in the order of the request."""
     start, last = request.window(len(elements))
@@ -319,8 +364,7 @@ def _store(session: Session, key: bytes, values: list[Any]) -> None:
     """Store the values as a list, or delete the key if there are none; reply with their number."""
     db = session.db
     if values:
-        settings = session.engine.settings
-        result = List.of(values, settings)
+        result = List.of(values, db.buffer.list_limits)
         old = db.view(key)  # the lookup of setKey
         db.put(key, result)
         db.notify_overwritten(key, old, result)
@@ -333,6 +377,19 @@ def _store(session: Session, key: bytes, values: list[Any]) -> None:
     session.out.integer(len(values))
 
 
+@cython.cfunc
+def _value(db: Database, key: bytes) -> object:
+    """Return the value at a key, None if it does not exist; a packed list is unpacked for this command."""
+    n: cython.Py_ssize_t = db.find_read(key)
+    value: object = None
+    if n >= 0:
+        if db.keys.object_at(n) is None:
+            value = db.buffer.unpack_list(db.keys, n)
+        if value is None:
+            value = db.wake(key)
+    return value
+
+
 def _sort(session: Session, argv: list[bytes], read_only: bool) -> None:
     """Run SORT or SORT_RO (sortCommandGeneric)."""
     reads_every_key = True
@@ -340,8 +397,7 @@ def _sort(session: Session, argv: list[bytes], read_only: bool) -> None:
         reads_every_key = session.engine.acl.reads_every_key(session, session.command, argv)
     request = _Request(argv, read_only, reads_every_key)
     key: bytes = argv[1]
-    value: Any = session.db.lookup(key)
-    session.db.count_read(key, value is not None)
+    value: Any = _value(session.db, key)
     if value is not None and not isinstance(value, (List, Set, Zset)):
         raise WrongType()
     if isinstance(value, Zset) and value.listpack is not None:
@@ -353,7 +409,7 @@ def _sort(session: Session, argv: list[bytes], read_only: bool) -> None:
     else:
         if request.unsorted:
             request.alpha, request.by = True, None
-        elements = _sorted(session, request, _elements(value, not request.alpha))
+        elements = _in_order(session, request, value)
     if request.target is None:
         _reply(session, request.gets, elements)
     else:
@@ -378,7 +434,7 @@ def key_of_sort_ro(argv: list[bytes]) -> list[int]:
 
 
 @command("sort", arity=-2, flags="write denyoom movablekeys", since="1.0.0", syntax=_SYNTAX + " [STORE destination]",
-         complexity=_COMPLEXITY, get_keys=keys_of_sort, shortcut=SortFastPath)
+         complexity=_COMPLEXITY, get_keys=keys_of_sort)
 def sort(session: Session, argv: list[bytes]) -> None:
     """Sorts the elements in a list, a set, or a sorted set, optionally storing the result."""
     _sort(session, argv, False)

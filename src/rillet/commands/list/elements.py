@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import islice
 
-from rillet.commands.arguments import LLONG_MIN, integer, negatable, positive, syntax_error
+try:
+    import cython
+except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
+    from rillet import _cython as cython
+
+from rillet.commands.arguments import LLONG_MIN, NOT_AN_INTEGER, integer, negatable, positive, syntax_error
 from rillet.commands.list import command
-from rillet.commands.list.fast_path import LpushFastPath, LrangeFastPath, RpushFastPath
-from rillet.commands.list.fast_path import llen as llen_path
 from rillet.commands.list.reply import write_element, write_range
 from rillet.commands.lookup import delete_if_empty, read_value, value_for_write
-from rillet.errors import CommandError
+from rillet.errors import CommandError, WrongType
+from rillet.keyspace.database import Database
+from rillet.runtime.implementation import Implementation
 from rillet.runtime.session import Session
+from rillet.structs.argument_spans import ArgumentSpans
 from rillet.types.list import List
 
-_LPUSH, _RPUSH, _LRANGE, _LLEN = LpushFastPath(), RpushFastPath(), LrangeFastPath(), llen_path()
+if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
+    from rillet.structs.listpack import is_lowest, parse_digits
+
+_NOT_INT = cython.declare(cython.longlong, -(2**63))
 _PUSH = "O(1) for each element added, so O(N) to add N elements when the command is called with multiple arguments."
 
 
@@ -25,76 +35,102 @@ def clamp(start: int, stop: int, length: int) -> tuple[int, int]:
     return start, max(stop - start + 1, 0)
 
 
-def _push(session: Session, argv: list[bytes], head: bool, only_existing: bool) -> None:
-    """Run LPUSH, RPUSH, LPUSHX or RPUSHX (pushGenericCommand)."""
-    key, values = argv[1], argv[2:]
-    value = value_for_write(session, key, List)
+@cython.cfunc
+def list_at(db: Database, n: cython.Py_ssize_t) -> List:
+    """Return the list of an entry: its object, or the buffer's list, into which its bytes are unpacked."""
+    value: object = db.keys.object_at(n)
     if value is None:
-        if only_existing:
-            session.out.integer(0)
-            return
-        value = List(session.engine.settings)
-        session.db.set(key, value)
-    value.push(values, head, session.engine.settings)
-    session.modified(key)
-    session.dirty += len(values) - 1
-    session.notify(b"l", b"lpush" if head else b"rpush", key)
-    session.out.integer(len(value))
+        value = db.buffer.unpack_list(db.keys, n)
+    if type(value) is not List:
+        raise WrongType()
+    return value  # type: ignore[return-value]
 
 
-@command("lpush", arity=-3, flags="write denyoom fast", since="1.0.0", syntax="key element [element ...]",
-         complexity=_PUSH, shortcut=LpushFastPath)
-def lpush(session: Session, argv: list[bytes]) -> None:
-    """Add elements at the head of a list, one after the other, creating it if needed."""
-    if _LPUSH.execute(session, argv):
-        session.notify(b"l", b"lpush", argv[1])
-        return
-    _push(session, argv, True, False)
+@cython.cfunc
+@cython.exceptval(-1, check=False)
+def keep(db: Database, words: ArgumentSpans, n: cython.Py_ssize_t, value: List) -> cython.bint:
+    """Keep a list of `list_at` that changed: as bytes, if it has the limits of a value at rest; n < 0: of a new key."""
+    if value is not db.buffer.list:
+        return db.ledger.note(value)
+    size: cython.Py_ssize_t = db.buffer.pack_list()
+    if size >= 0:
+        return db.keep_bytes(words, n, size)
+    return db.keep_object(words, n, db.buffer.take_list())
 
 
-@command("rpush", arity=-3, flags="write denyoom fast", since="1.0.0", syntax="key element [element ...]",
-         complexity=_PUSH, shortcut=RpushFastPath)
-def rpush(session: Session, argv: list[bytes]) -> None:
-    """Add elements at the tail of a list, creating it if needed."""
-    if _RPUSH.execute(session, argv):
-        session.notify(b"l", b"rpush", argv[1])
-        return
-    _push(session, argv, False, False)
+@cython.final
+@cython.cclass
+class _Push(Implementation):
+    """LPUSH, RPUSH, LPUSHX and RPUSHX (pushGenericCommand)."""
+
+    __slots__ = ("_event", "_head", "_only_existing")
+    _event: bytes
+    _head: cython.bint
+    _only_existing: cython.bint
+
+    def __init__(self, head: bool, only_existing: bool = False) -> None:
+        self._event = b"lpush" if head else b"rpush"
+        self._head = head
+        self._only_existing = only_existing
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
+        """Add elements at one end of a list, one after the other, and reply with its length."""
+        db: Database = session.db
+        n: cython.Py_ssize_t = db.locate(words)
+        if n < 0 and self._only_existing:
+            return session.out.integer(0)
+        value: List = db.buffer.new_list() if n < 0 else list_at(db, n)
+        value.push_words(words, 2, self._head, db.buffer.list_limits)
+        length: cython.Py_ssize_t = value.elements.count
+        keep(db, words, n, value)
+        session.changed(words, words.count - 2)
+        if db.notifies:
+            session.notify(b"l", self._event, words.get(1))
+        return session.out.integer(length)
 
 
-@command("lpushx", arity=-3, flags="write denyoom fast", since="2.2.0", syntax="key element [element ...]",
-         complexity=_PUSH)
-def lpushx(session: Session, argv: list[bytes]) -> None:
-    """Add elements at the head of a list that exists."""
-    _push(session, argv, True, True)
-
-
-@command("rpushx", arity=-3, flags="write denyoom fast", since="2.2.0", syntax="key element [element ...]",
-         complexity=_PUSH)
-def rpushx(session: Session, argv: list[bytes]) -> None:
-    """Add elements at the tail of a list that exists."""
-    _push(session, argv, False, True)
+command("lpush", arity=-3, flags="write denyoom fast", since="1.0.0", syntax="key element [element ...]",
+        summary="Add elements at the head of a list, one after the other, creating it if needed.",
+        complexity=_PUSH)(partial(_Push, True))
+command("rpush", arity=-3, flags="write denyoom fast", since="1.0.0", syntax="key element [element ...]",
+        summary="Add elements at the tail of a list, creating it if needed.",
+        complexity=_PUSH)(partial(_Push, False))
+command("lpushx", arity=-3, flags="write denyoom fast", since="2.2.0", syntax="key element [element ...]",
+        summary="Add elements at the head of a list that exists.", complexity=_PUSH)(partial(_Push, True, True))
+command("rpushx", arity=-3, flags="write denyoom fast", since="2.2.0", syntax="key element [element ...]",
+        summary="Add elements at the tail of a list that exists.", complexity=_PUSH)(partial(_Push, False, True))
 
 
 def note_removed(session: Session, key: bytes, value: List, event: bytes, count: int) -> None:
     """Finish a removal: publish the event, delete an empty list, convert a small one (listElementsRemoved)."""
     session.notify(b"l", event, key)
     if not delete_if_empty(session, key, value):
-        value.shrink(session.engine.settings)
+        value.shrink(session.db.buffer.list_limits)
     if count == 0 and session.engine.settings.compat.valkey:
         return  # LTRIM that keeps all elements changes nothing in Valkey (t_list.c: total_trim)
     session.modified(key)
     session.dirty += count - 1
 
 
-@command("llen", arity=2, flags="readonly fast", since="1.0.0", syntax="key", complexity="O(1)",
-         shortcut=llen_path)
-def llen(session: Session, argv: list[bytes]) -> None:
-    """Return the number of elements in a list."""
-    if _LLEN.execute(session, argv):
-        return
-    value = read_value(session, argv[1], List)
-    session.out.integer(0 if value is None else len(value))
+@cython.final
+@cython.cclass
+class Llen(Implementation):
+    """LLEN."""
+
+    __slots__ = ()
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
+        """Reply with the number of elements in a list."""
+        n: cython.Py_ssize_t = session.db.locate_read(words)
+        return session.out.integer(0 if n < 0 else list_at(session.db, n).elements.count)
+
+
+command("llen", arity=2, flags="readonly fast", since="1.0.0", syntax="key", complexity="O(1)",
+        summary="Return the number of elements in a list.")(Llen)
 
 
 @command("lindex", arity=3, flags="readonly", since="1.0.0", syntax="key index",
@@ -106,20 +142,46 @@ def lindex(session: Session, argv: list[bytes]) -> None:
         session.out.null()
 
 
-@command("lrange", arity=4, flags="readonly", since="1.0.0", syntax="key start stop",
-         complexity="O(S+N) where S is the distance of the start from the nearer end and N the elements in the range.",
-         shortcut=LrangeFastPath)
-def lrange(session: Session, argv: list[bytes]) -> None:
-    """Return the elements between two indexes, inclusive."""
-    if _LRANGE.execute(session, argv):
-        return
-    start, stop = integer(argv[2]), integer(argv[3])
-    value = read_value(session, argv[1], List)
-    start, count = clamp(start, stop, 0 if value is None else len(value))
-    if value is None or not count:
-        session.out.array(0)
-    else:
-        write_range(session.out, value.elements, start, count)
+@cython.cfunc
+@cython.exceptval(-1, check=True)
+def _integer_at(words: ArgumentSpans, index: cython.Py_ssize_t) -> cython.longlong:
+    """Parse an argument as `integer` does."""
+    number: cython.longlong = parse_digits(words.at[index], words.size[index])
+    if number == _NOT_INT and not is_lowest(words.at[index], words.size[index]):
+        raise CommandError(NOT_AN_INTEGER)
+    return number
+
+
+@cython.final
+@cython.cclass
+class Lrange(Implementation):
+    """LRANGE (lrangeCommand)."""
+
+    __slots__ = ()
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
+        """Reply with the elements between two indexes, inclusive."""
+        first: cython.longlong = _integer_at(words, 2)
+        last: cython.longlong = _integer_at(words, 3)
+        n: cython.Py_ssize_t = session.db.locate_read(words)
+        if n < 0:
+            return session.out.array(0)
+        value: List = list_at(session.db, n)
+        length: cython.Py_ssize_t = value.elements.count
+        if first < 0:
+            first = max(first + length, 0)
+        last = last + length if last < 0 else min(last, length - 1)
+        if first > last or first >= length:
+            return session.out.array(0)
+        return write_range(session.out, value.elements, first, last - first + 1)
+
+
+command("lrange", arity=4, flags="readonly", since="1.0.0", syntax="key start stop",
+        summary="Return the elements between two indexes, inclusive.",
+        complexity="O(S+N) where S is the distance of the start from the nearer end and N the elements in the range.",
+        )(Lrange)
 
 
 class _PosOptions:
@@ -196,7 +258,7 @@ def lset(session: Session, argv: list[bytes]) -> None:
     if settings.compat.knows(72):
         # Redis passes an int (listTypeReplaceAtIndex): an index beyond 32 bits is truncated.
         index = (index + (1 << 31)) % (1 << 32) - (1 << 31)
-    if not value.set(index, argv[3], settings):
+    if not value.set(index, argv[3], session.db.buffer.list_limits):
         raise CommandError("index out of range")
     session.modified(key)
     session.notify(b"l", b"lset", key)
@@ -213,7 +275,7 @@ def linsert(session: Session, argv: list[bytes]) -> None:
     value = value_for_write(session, key, List)
     if value is None:
         session.out.integer(0)
-    elif value.insert(argv[3], argv[4], where == b"after", session.engine.settings):
+    elif value.insert(argv[3], argv[4], where == b"after", session.db.buffer.list_limits):
         session.modified(key)
         session.notify(b"l", b"linsert", key)
         session.out.integer(len(value))

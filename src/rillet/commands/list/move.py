@@ -47,15 +47,15 @@ class _Move:
 
     def run(self, session: Session) -> bool:
         """Move an element and reply with it; return False if the source does not exist (lmoveGenericCommand)."""
-        settings = session.engine.settings
+        limits = session.db.buffer.list_limits
         source = value_for_write(session, self.source, List)
         if source is None:
             return False
         target = value_for_write(session, self.target, List)
         if target is None:
-            target = List(settings)
+            target = List(limits)
             session.db.set(self.target, target)
-        value = source.move_to(target, self.from_head, self.to_head, settings)
+        value = source.move_to(target, self.from_head, self.to_head, limits)
         session.db.touch(self.target)
         session.notify(b"l", b"lpush" if self.to_head else b"rpush", self.target)
         session.out.bulk(value)
@@ -141,7 +141,7 @@ def lmovem(session: Session, argv: list[bytes]) -> None:
     """Move elements from an end of a list to an end of another, and return them; null if there are too few."""
     from_head, to_head = _side(argv[3]), _side(argv[4])
     count, exactly, bulk = _batch(argv[5:])
-    settings = session.engine.settings
+    limits = session.db.buffer.list_limits
     source = value_for_write(session, argv[1], List)
     there = 0 if source is None else len(source)
     if source is None or (exactly and there < count):
@@ -151,11 +151,11 @@ def lmovem(session: Session, argv: list[bytes]) -> None:
     count = min(count, there)
     taken = [source.elements.pop(from_head) for _ in range(count)]
     if target is None:
-        target = List(settings)
+        target = List(limits)
         session.db.set(argv[2], target)
     reverse = (bulk and not from_head) or (not bulk and to_head)
     moved = taken[::-1] if reverse else taken
-    target.push(moved[::-1] if to_head else moved, to_head, settings)
+    target.push(moved[::-1] if to_head else moved, to_head, limits)
     session.db.touch(argv[2])
     session.notify(b"l", b"lpush" if to_head else b"rpush", argv[2])
     session.out.array(count)

@@ -2,68 +2,101 @@
 
 from __future__ import annotations
 
+from functools import partial
+
+try:
+    import cython
+except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
+    from rillet import _cython as cython
+
 from rillet.commands.arguments import arity_error, positive
 from rillet.commands.first_key_pop import FirstKeyPop, KeysAfterNumber
 from rillet.commands.list import command
 from rillet.commands.list.elements import note_removed
-from rillet.commands.list.fast_path import LpopFastPath, RpopFastPath
 from rillet.commands.list.reply import write_range
-from rillet.commands.lookup import value_for_write
+from rillet.keyspace.database import Database
+from rillet.protocol.reply_writer import ReplyWriter
+from rillet.runtime.implementation import Implementation
 from rillet.runtime.session import Session
+from rillet.structs.argument_spans import ArgumentSpans
 from rillet.structs.integer_text import decimal
 from rillet.types.list import List
 
-_LPOP, _RPOP = LpopFastPath(), RpopFastPath()
+if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
+    from rillet.commands.list.elements import keep, list_at
+    from rillet.commands.list.reply import write_end
+
 _POP = "O(N) where N is the number of elements returned"
 
 
-def pop_range(session: Session, key: bytes, value: List, head: bool, count: int) -> int:
-    """Write an array of up to `count` elements from one end of a list, remove them, and return their number."""
-    length = len(value)
-    count = min(count, length)
-    write_range(session.out, value.elements, 0 if head else length - 1, count, not head)
+@cython.cfunc
+@cython.exceptval(-1, check=False)
+def _take(out: ReplyWriter, value: List, head: cython.bint, most: cython.longlong) -> cython.Py_ssize_t:
+    """Write an array of up to `most` elements from one end of a list, remove them, and return their number."""
+    length: cython.Py_ssize_t = value.elements.count
+    count: cython.Py_ssize_t = min(most, length)
+    write_range(out, value.elements, 0 if head else length - 1, count, not head)
     value.delete_range(0 if head else length - count, count)
-    note_removed(session, key, value, b"lpop" if head else b"rpop", count)
     return count
 
 
-def _pop(session: Session, argv: list[bytes], head: bool) -> None:
-    """Run LPOP or RPOP (popGenericCommand)."""
-    if len(argv) > 3:
-        raise arity_error(session.command.fullname)
-    key = argv[1]
-    count = positive(argv[2]) if len(argv) == 3 else None
-    value = value_for_write(session, key, List)
-    if value is None:
-        if count is None:
-            session.out.null()
+@cython.final
+@cython.cclass
+class _Pop(Implementation):
+    """LPOP and RPOP (popGenericCommand)."""
+
+    __slots__ = ("_event", "_head")
+    _event: bytes
+    _head: cython.bint
+
+    def __init__(self, head: bool) -> None:
+        self._event = b"lpop" if head else b"rpop"
+        self._head = head
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
+        """Remove elements at one end of a list and reply with them."""
+        db: Database = session.db
+        out: ReplyWriter = session.out
+        most: cython.longlong = 1
+        if words.count > 3:
+            raise arity_error(session.command.fullname)
+        if words.count == 3:
+            most = positive(words.get(2))
+        n: cython.Py_ssize_t = db.locate(words)
+        if n < 0:
+            return out.null() if words.count == 2 else out.null_array()
+        value: List = list_at(db, n)
+        if most == 0:
+            return out.array(0)
+        mark: cython.Py_ssize_t = out.mark()
+        count: cython.Py_ssize_t = 1
+        if words.count == 3:
+            count = _take(out, value, self._head, most)
         else:
-            session.out.null_array()
-    elif count is None:
-        session.out.bulk(value.elements.pop(head))
-        note_removed(session, key, value, b"lpop" if head else b"rpop", 1)
-    elif count == 0:
-        session.out.array(0)
-    else:
-        pop_range(session, key, value, head, count)
+            write_end(out, value.elements, self._head)
+            value.elements.drop(self._head)
+        empty: cython.bint = value.elements.count == 0
+        if not empty:
+            value.shrink(db.buffer.list_limits)
+            try:
+                keep(db, words, n, value)
+            except MemoryError:  # the elements stay in the list
+                out.truncate(mark)
+                raise
+        if db.notifies:
+            session.notify(b"l", self._event, words.get(1))
+        if empty:
+            db.delete(words.get(1))
+            session.notify(b"g", b"del", words.get(1))
+        return session.changed(words, count)
 
 
-@command("lpop", arity=-2, flags="write fast", since="1.0.0", syntax="key [count]", complexity=_POP,
-         shortcut=LpopFastPath)
-def lpop(session: Session, argv: list[bytes]) -> None:
-    """Remove and return the first elements of a list."""
-    if not session.engine.notify_events and _LPOP.execute(session, argv):
-        return
-    _pop(session, argv, True)
-
-
-@command("rpop", arity=-2, flags="write fast", since="1.0.0", syntax="key [count]", complexity=_POP,
-         shortcut=RpopFastPath)
-def rpop(session: Session, argv: list[bytes]) -> None:
-    """Remove and return the last elements of a list, the last one first."""
-    if not session.engine.notify_events and _RPOP.execute(session, argv):
-        return
-    _pop(session, argv, False)
+command("lpop", arity=-2, flags="write fast", since="1.0.0", syntax="key [count]", complexity=_POP,
+        summary="Remove and return the first elements of a list.")(partial(_Pop, True))
+command("rpop", arity=-2, flags="write fast", since="1.0.0", syntax="key [count]", complexity=_POP,
+        summary="Remove and return the last elements of a list, the last one first.")(partial(_Pop, False))
 
 
 class _ListPop(FirstKeyPop):
@@ -83,7 +116,9 @@ class _ListPop(FirstKeyPop):
             out.bulk(value.elements.pop(head))
             note_removed(session, key, value, b"lpop" if head else b"rpop", 1)
         else:
-            words.append(decimal(pop_range(session, key, value, head, self.count)))
+            count = _take(out, value, head, self.count)
+            note_removed(session, key, value, b"lpop" if head else b"rpop", count)
+            words.append(decimal(count))
         session.propagate(words)
 
 

@@ -17,8 +17,9 @@ from rillet.structs.quicklist import Quicklist, QuicklistNode
 @cython.ccall
 @cython.exceptval(-1, check=False)
 def write_range(
-    out: ReplyWriter, elements: Quicklist, start: Any, count: cython.Py_ssize_t, backwards: cython.bint = False
-) -> cython.bint:
+    out: ReplyWriter, elements: Quicklist, start: cython.Py_ssize_t, count: cython.Py_ssize_t,
+    backwards: cython.bint = False,
+) -> cython.bint:  # fmt: skip
     """Write an array of `count` existing elements from an index on (addListRangeReply). O(nodes + count)"""
     out.array(count)
     return count == 0 or _write(out, elements, start, count, backwards)
@@ -34,13 +35,28 @@ def write_element(out: ReplyWriter, elements: Quicklist, index: Any) -> cython.b
 
 @cython.cfunc
 @cython.exceptval(-1, check=False)
+def write_end(out: ReplyWriter, elements: Quicklist, head: cython.bint) -> cython.bint:
+    """Write the first or the last element; the list must not be empty. O(1)"""
+    node: QuicklistNode | None = elements.head if head else elements.tail
+    assert node is not None
+    packed: Listpack | None = node.packed
+    if packed is None:
+        return out.bulk(node.plain)  # type: ignore[arg-type]
+    return _write_packed(out, packed, packed.first() if head else packed.last(), 1, False) == 1
+
+
+@cython.cfunc
+@cython.exceptval(-1, check=False)
 def _write(
-    out: ReplyWriter, elements: Quicklist, start: Any, count: cython.Py_ssize_t, backwards: cython.bint
+    out: ReplyWriter, elements: Quicklist, start: cython.Py_ssize_t, count: cython.Py_ssize_t, backwards: cython.bint
 ) -> cython.bint:
-    found = elements.locate(start)
-    assert found is not None, "a range of existing elements begins at a node"
-    node: QuicklistNode | None = found[0]
-    rank: cython.Py_ssize_t = found[1]
+    node: QuicklistNode | None = elements.head
+    rank: cython.Py_ssize_t = start
+    if elements.nodes > 1:
+        found = elements.locate(start)
+        assert found is not None, "a range of existing elements begins at a node"
+        node = found[0]
+        rank = found[1]
     while count > 0 and node is not None:
         closed: cython.bint = node.open()
         packed: Listpack | None = node.packed

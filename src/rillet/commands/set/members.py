@@ -5,19 +5,53 @@ A set that loses its last member is deleted.
 
 from __future__ import annotations
 
+try:
+    import cython
+except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
+    from rillet import _cython as cython
+
 from rillet.commands.keys.scan import scan_value
-from rillet.commands.lookup import delete_if_empty, read_value, remove_members, value_for_write
+from rillet.commands.lookup import delete_if_empty, read_value
 from rillet.commands.replies import write_bulks
 from rillet.commands.set import command
-from rillet.commands.set.fast_path import SaddFastPath, SismemberFastPath, SmembersFastPath, SremFastPath
-from rillet.commands.set.fast_path import scard as scard_path
-from rillet.commands.table_replies import write_table
 from rillet.errors import WrongType
+from rillet.keyspace.database import Database
+from rillet.protocol.reply_writer import ReplyWriter
+from rillet.runtime.implementation import Implementation
 from rillet.runtime.session import Session
-from rillet.types.set import Set
+from rillet.structs.argument_spans import ArgumentSpans
+from rillet.structs.intset import Intset
+from rillet.structs.listpack import HEADER_SIZE, Listpack
+from rillet.types.set import Set, SetLimits
 
-_SADD, _SREM, _SISMEMBER, _SMEMBERS = SaddFastPath(), SremFastPath(), SismemberFastPath(), SmembersFastPath()
-_SCARD = scard_path()
+if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
+    from rillet.commands.small_values import write_entries
+    from rillet.commands.table_replies import write_table
+
+_HEADER = cython.declare(cython.Py_ssize_t, HEADER_SIZE)
+
+
+@cython.cfunc
+def set_at(db: Database, n: cython.Py_ssize_t) -> Set:
+    """Return the set of an entry: its object, or the buffer's set, into which its bytes are unpacked."""
+    value: object = db.keys.object_at(n)
+    if value is None:
+        value = db.buffer.unpack_set(db.keys, n)
+    if type(value) is not Set:
+        raise WrongType()
+    return value  # type: ignore[return-value]
+
+
+@cython.cfunc
+@cython.exceptval(-1, check=False)
+def keep(db: Database, words: ArgumentSpans, n: cython.Py_ssize_t, value: Set) -> cython.bint:
+    """Keep a set of `set_at` that changed: as bytes, if it has the limits of a value at rest; n < 0: of a new key."""
+    if value is not db.buffer.set:
+        return db.ledger.note(value)
+    size: cython.Py_ssize_t = db.buffer.pack_set()
+    if size >= 0:
+        return db.keep_bytes(words, n, size)
+    return db.keep_object(words, n, db.buffer.take_set())
 
 
 def write_members(session: Session, members: list[bytes]) -> None:
@@ -27,41 +61,83 @@ def write_members(session: Session, members: list[bytes]) -> None:
         session.out.bulk(member)
 
 
-@command("sadd", arity=-3, flags="write denyoom fast", since="1.0.0", syntax="key member [member ...]",
-         complexity="O(1) for each element added, so O(N) to add N elements when the command is called with multiple "
-         "arguments.", shortcut=SaddFastPath)
-def sadd(session: Session, argv: list[bytes]) -> None:
-    """Add members to a set, creating it if needed, and return the number of new ones."""
-    if _SADD.execute(session, argv):
-        if session.dirty:
-            session.notify(b"s", b"sadd", argv[1])
-        return
-    key, members = argv[1], argv[2:]
-    limits = session.engine.settings
-    value = value_for_write(session, key, Set)
-    if value is None:
-        value = Set.for_value(members[0], len(members), limits)
-        session.db.set(key, value)
-    else:
-        value.prepare(len(members), limits)
-    added = 0
-    for member in members:
-        if value.add(member, limits):
-            added += 1
-    if added:
-        session.modified(key)
-        session.dirty += added - 1
-        session.notify(b"s", b"sadd", key)
-    session.out.integer(added)
+@cython.final
+@cython.cclass
+class Sadd(Implementation):
+    """SADD (saddCommand)."""
+
+    __slots__ = ()
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
+        """Add members to a set, creating it if needed, and reply with the number of new ones."""
+        db: Database = session.db
+        limits: SetLimits = db.buffer.set_limits
+        n: cython.Py_ssize_t = db.locate(words)
+        value: Set
+        i: cython.Py_ssize_t
+        added: cython.Py_ssize_t = 0
+        converted: cython.bint = False
+        if n < 0:
+            value = db.buffer.new_set()
+            value.start(words.at[2], words.size[2], words.count - 2, limits)
+        else:
+            value = set_at(db, n)
+            converted = value.prepare(words.count - 2, limits)
+        for i in range(2, words.count):
+            added += value.put(words.at[i], words.size[i], limits)
+        if added or converted:
+            keep(db, words, n, value)
+        session.changed(words, added)
+        if added and db.notifies:
+            session.notify(b"s", b"sadd", words.get(1))
+        return session.out.integer(added)
 
 
-@command("srem", arity=-3, flags="write fast", since="1.0.0", syntax="key member [member ...]",
-         complexity="O(N) where N is the number of members to be removed.", shortcut=SremFastPath)
-def srem(session: Session, argv: list[bytes]) -> None:
-    """Remove members of a set and return the number of removed ones."""
-    if not session.engine.notify_events and _SREM.execute(session, argv):
-        return
-    remove_members(session, argv, Set, b"s", b"srem")
+command("sadd", arity=-3, flags="write denyoom fast", since="1.0.0", syntax="key member [member ...]",
+        summary="Add members to a set, creating it if needed, and return the number of new ones.",
+        complexity="O(1) for each element added, so O(N) to add N elements when the command is called with multiple "
+        "arguments.")(Sadd)
+
+
+@cython.final
+@cython.cclass
+class Srem(Implementation):
+    """SREM (sremCommand)."""
+
+    __slots__ = ()
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
+        """Remove members of a set and reply with the number of removed ones."""
+        db: Database = session.db
+        n: cython.Py_ssize_t = db.locate(words)
+        i: cython.Py_ssize_t
+        removed: cython.Py_ssize_t = 0
+        if n < 0:
+            return session.out.integer(0)
+        value: Set = set_at(db, n)
+        for i in range(2, words.count):
+            removed += value.take(words.at[i], words.size[i])
+        if removed:
+            empty: cython.bint = value.count() == 0
+            if not empty:
+                keep(db, words, n, value)
+            if db.notifies:
+                session.notify(b"s", b"srem", words.get(1))
+            if empty:
+                db.delete(words.get(1))
+                if db.notifies:
+                    session.notify(b"g", b"del", words.get(1))
+            session.changed(words, removed)
+        return session.out.integer(removed)
+
+
+command("srem", arity=-3, flags="write fast", since="1.0.0", syntax="key member [member ...]",
+        summary="Remove members of a set and return the number of removed ones.",
+        complexity="O(N) where N is the number of members to be removed.")(Srem)
 
 
 @command("smove", arity=4, flags="write fast", keys=(1, 2, 1), since="1.0.0", syntax="source destination member",
@@ -69,7 +145,7 @@ def srem(session: Session, argv: list[bytes]) -> None:
 def smove(session: Session, argv: list[bytes]) -> None:
     """Move a member from one set to another."""
     source_key, target_key, member = argv[1:]
-    limits = session.engine.settings
+    limits: SetLimits = session.db.buffer.set_limits
     source = session.db.lookup(source_key)
     target = session.db.lookup(target_key)
     if source is None:
@@ -86,7 +162,9 @@ def smove(session: Session, argv: list[bytes]) -> None:
     session.notify(b"s", b"srem", source_key)
     delete_if_empty(session, source_key, source)
     if target is None:
-        target = Set.for_value(member, 1, limits)
+        created: Set = Set()
+        created.start(member, len(member), 1, limits)
+        target = created
         session.db.set(target_key, target)
     session.modified(source_key)
     if target.add(member, limits):
@@ -95,24 +173,42 @@ def smove(session: Session, argv: list[bytes]) -> None:
     session.out.integer(1)
 
 
-@command("scard", arity=2, flags="readonly fast", since="1.0.0", syntax="key", complexity="O(1)",
-         shortcut=scard_path)
-def scard(session: Session, argv: list[bytes]) -> None:
-    """Return the number of members of a set."""
-    if _SCARD.execute(session, argv):
-        return
-    value = read_value(session, argv[1], Set)
-    session.out.integer(0 if value is None else len(value))
+@cython.final
+@cython.cclass
+class Scard(Implementation):
+    """SCARD."""
+
+    __slots__ = ()
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
+        """Reply with the number of members of a set."""
+        n: cython.Py_ssize_t = session.db.locate_read(words)
+        return session.out.integer(0 if n < 0 else set_at(session.db, n).count())
 
 
-@command("sismember", arity=3, flags="readonly fast", since="1.0.0", syntax="key member", complexity="O(1)",
-         shortcut=SismemberFastPath)
-def sismember(session: Session, argv: list[bytes]) -> None:
-    """Return whether a set has a member."""
-    if _SISMEMBER.execute(session, argv):
-        return
-    value = read_value(session, argv[1], Set)
-    session.out.integer(value is not None and argv[2] in value)
+command("scard", arity=2, flags="readonly fast", since="1.0.0", syntax="key", complexity="O(1)",
+        summary="Return the number of members of a set.")(Scard)
+
+
+@cython.final
+@cython.cclass
+class Sismember(Implementation):
+    """SISMEMBER."""
+
+    __slots__ = ()
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
+        """Reply whether a set has a member."""
+        n: cython.Py_ssize_t = session.db.locate_read(words)
+        return session.out.integer(n >= 0 and set_at(session.db, n).has(words.at[2], words.size[2]))
+
+
+command("sismember", arity=3, flags="readonly fast", since="1.0.0", syntax="key member", complexity="O(1)",
+        summary="Return whether a set has a member.")(Sismember)
 
 
 @command("smismember", arity=-3, flags="readonly fast", since="6.2.0", syntax="key member [member ...]",
@@ -125,18 +221,37 @@ def smismember(session: Session, argv: list[bytes]) -> None:
         session.out.integer(value is not None and member in value)
 
 
-@command("smembers", arity=2, flags="readonly", since="1.0.0", syntax="key",
-         complexity="O(N) where N is the set cardinality.", shortcut=SmembersFastPath)
-def smembers(session: Session, argv: list[bytes]) -> None:
-    """Return all members of a set."""
-    if _SMEMBERS.execute(session, argv):
-        return
-    value = read_value(session, argv[1], Set)
-    if value is not None and value.table is not None:
-        session.out.set(len(value))
-        write_table(session.out, value.table, True, False)
-    else:
-        write_members(session, [] if value is None else list(value))
+@cython.final
+@cython.cclass
+class Smembers(Implementation):
+    """SMEMBERS."""
+
+    __slots__ = ()
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
+        """Reply with all members of a set."""
+        out: ReplyWriter = session.out
+        n: cython.Py_ssize_t = session.db.locate_read(words)
+        i: cython.Py_ssize_t
+        if n < 0:
+            return out.set(0)
+        value: Set = set_at(session.db, n)
+        out.set(value.count())
+        if value.table is not None:
+            return write_table(out, value.table, True, False)
+        packed: Listpack | None = value.listpack
+        if packed is not None:
+            return write_entries(out, packed, _HEADER, packed.length(), 1)
+        intset: Intset = value.intset
+        for i in range(intset.count):
+            out.bulk_int(intset.number_at(i))
+        return True
+
+
+command("smembers", arity=2, flags="readonly", since="1.0.0", syntax="key",
+        summary="Return all members of a set.", complexity="O(N) where N is the set cardinality.")(Smembers)
 
 
 @command("sscan", arity=-3, flags="readonly", since="2.8.0", syntax="key cursor [MATCH pattern] [COUNT count]",

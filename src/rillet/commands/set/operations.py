@@ -27,8 +27,7 @@ from rillet.commands.set import command
 from rillet.commands.set.members import write_members
 from rillet.errors import CommandError
 from rillet.runtime.session import Session
-from rillet.types.encoding_limits import EncodingLimits, has_compact
-from rillet.types.set import Set
+from rillet.types.set import Set, SetLimits
 from rillet.types.string import string2ll
 from rillet.types.zset import Zset
 
@@ -58,9 +57,9 @@ def _common(sets: list[Set]) -> Iterator[bytes]:
                 yield member
 
 
-def _intersection(sets: list[Set], limits: EncodingLimits) -> Set:
+def _intersection(sets: list[Set], limits: SetLimits) -> Set:
     """Return the intersection, encoded as SINTERSTORE stores it (sinterGenericCommand)."""
-    if not has_compact(limits):
+    if not limits.compact:
         return _made(Set(), _common(sets), limits)
     encoding = sets[0].encoding() if sets else "intset"
     result = Set.empty("listpack" if encoding == "hashtable" else encoding)
@@ -74,7 +73,7 @@ def _intersection(sets: list[Set], limits: EncodingLimits) -> Set:
     return result
 
 
-def _made(result: Set, members: Iterator[bytes], limits: EncodingLimits) -> Set:
+def _made(result: Set, members: Iterator[bytes], limits: SetLimits) -> Set:
     for member in members:
         result.add(member, limits)
     return result
@@ -83,12 +82,12 @@ def _made(result: Set, members: Iterator[bytes], limits: EncodingLimits) -> Set:
 # -- union and difference ----------------------------------------------------------------------------
 
 
-def _union(sets: list[Set | None], limits: EncodingLimits) -> Set:
+def _union(sets: list[Set | None], limits: SetLimits) -> Set:
     """Return the members of all sets (sunionDiffGenericCommand)."""
     return _made(Set(), (member for one in sets if one is not None for member in one), limits)
 
 
-def _difference(sets: list[Set | None], limits: EncodingLimits) -> Set:
+def _difference(sets: list[Set | None], limits: SetLimits) -> Set:
     """Return the members of the first set that are in no other set (sunionDiffGenericCommand)."""
     first, others = sets[0], [one for one in sets[1:] if one is not None]
     if first is None or any(one is first for one in others):
@@ -135,7 +134,7 @@ def sinter(session: Session, argv: list[bytes]) -> None:
          syntax="destination key [key ...]", complexity=_INTER)
 def sinterstore(session: Session, argv: list[bytes]) -> None:
     """Store the intersection of sets."""
-    result = _intersection(_by_size(_sets(session, argv[2:])), session.engine.settings)
+    result = _intersection(_by_size(_sets(session, argv[2:])), session.db.buffer.set_limits)
     store_result(session, argv[1], result, b"sinterstore")
 
 
@@ -193,14 +192,14 @@ def sunioncard(session: Session, argv: list[bytes]) -> None:
          syntax="destination key [key ...]", complexity=_ALL)
 def sunionstore(session: Session, argv: list[bytes]) -> None:
     """Store the union of sets."""
-    result = _union(_sets(session, argv[2:]), session.engine.settings)
+    result = _union(_sets(session, argv[2:]), session.db.buffer.set_limits)
     store_result(session, argv[1], result, b"sunionstore")
 
 
 @command("sdiff", arity=-2, flags="readonly", keys=(1, -1, 1), since="1.0.0", syntax="key [key ...]", complexity=_ALL)
 def sdiff(session: Session, argv: list[bytes]) -> None:
     """Return the difference of the first set and the others."""
-    write_members(session, list(_difference(_sets(session, argv[1:]), session.engine.settings)))
+    write_members(session, list(_difference(_sets(session, argv[1:]), session.db.buffer.set_limits)))
 
 
 @command("sdiffcard", arity=-3, flags="readonly movablekeys", keys=(0, 0, 0), since="8.10.0",
@@ -208,7 +207,7 @@ def sdiff(session: Session, argv: list[bytes]) -> None:
 def sdiffcard(session: Session, argv: list[bytes]) -> None:
     """Return the size of the difference of sets, up to a limit."""
     keys, limit, _ = _counting(argv)
-    count = len(_difference(_sets(session, keys), session.engine.settings))
+    count = len(_difference(_sets(session, keys), session.db.buffer.set_limits))
     session.out.integer(min(count, limit) if limit else count)
 
 
@@ -216,5 +215,5 @@ def sdiffcard(session: Session, argv: list[bytes]) -> None:
          syntax="destination key [key ...]", complexity=_ALL)
 def sdiffstore(session: Session, argv: list[bytes]) -> None:
     """Store the difference of the first set and the others."""
-    result = _difference(_sets(session, argv[2:]), session.engine.settings)
+    result = _difference(_sets(session, argv[2:]), session.db.buffer.set_limits)
     store_result(session, argv[1], result, b"sdiffstore")

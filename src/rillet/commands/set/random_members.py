@@ -12,7 +12,6 @@ from rillet.commands.replies import bulk_or_null, write_bulks
 from rillet.commands.set import command
 from rillet.commands.set.members import write_members
 from rillet.runtime.session import Session
-from rillet.types.encoding_limits import has_compact
 from rillet.types.set import Set
 from rillet.types.string import string2ll
 
@@ -69,7 +68,7 @@ def _pop_many(session: Session, key: bytes, value: Set, count: int) -> None:
         else:
             gone = _keep_few(session, key, value, size - count)
         write_members(session, gone)
-        batch = _BATCH if has_compact(session.engine.settings) else 1
+        batch = _BATCH if session.db.buffer.set_limits.compact else 1
         for at in range(0, count, batch):
             session.propagate([b"SREM", key, *gone[at : at + batch]])
     session.modified(key)
@@ -78,9 +77,9 @@ def _pop_many(session: Session, key: bytes, value: Set, count: int) -> None:
 
 def _keep_few(session: Session, key: bytes, value: Set, count: int) -> list[bytes]:
     """Replace a set by a new one with `count` of its members and a new encoding; return the other members."""
-    limits = session.engine.settings
+    limits = session.db.buffer.set_limits
     kept = value.sample(count)
-    if has_compact(limits):
+    if limits.compact:
         few = Set.empty("intset" if value.intset is not None else "listpack")
     else:
         few = Set() if string2ll(kept[0]) is not None else Set.empty("hashtable")

@@ -20,7 +20,7 @@ from rillet.structs.listpack import Listpack
 from rillet.structs.lzf import decompress
 from rillet.structs.ziplist import read_ziplist, write_ziplist
 from rillet.types.encoding_limits import EncodingLimits, plain_threshold
-from rillet.types.list import List
+from rillet.types.list import List, ListLimits
 from rillet.types.rdb.primitives import EmptyValue, RdbReader, RdbWriter
 
 TYPE_LIST, TYPE_LIST_ZIPLIST, TYPE_LIST_QUICKLIST, TYPE_LIST_QUICKLIST_2 = 1, 10, 14, 18
@@ -76,7 +76,7 @@ def _save_ziplists(out: RdbWriter, value: List) -> None:
 
 def _new_list(limits: EncodingLimits) -> List:
     """Return an empty list in the quicklist encoding."""
-    value = List(limits)
+    value = List(ListLimits(limits))
     elements = value.elements
     elements.single = False
     elements.threshold = plain_threshold(limits)
@@ -87,7 +87,7 @@ def _filled(value: List, limits: EncodingLimits, converted: bool = True) -> List
     if not len(value):
         raise EmptyValue("a list is empty")
     if converted:
-        value.shrink(limits, built=True)
+        value.shrink(ListLimits(limits), built=True)
     return value
 
 

@@ -21,7 +21,7 @@ from rillet.structs.listpack import Listpack
 from rillet.types.encoding_limits import EncodingLimits, has_compact
 from rillet.types.rdb.primitives import EmptyValue, RdbReader, RdbWriter
 from rillet.types.rdb.tables import save_table
-from rillet.types.set import Set
+from rillet.types.set import Set, SetLimits
 from rillet.types.string import string2ll
 
 TYPE_SET, TYPE_SET_INTSET, TYPE_SET_LISTPACK = 2, 11, 20
@@ -54,6 +54,7 @@ def _load_set(reader: RdbReader, limits: EncodingLimits) -> Set:
     count = reader.length()
     if not count:
         raise EmptyValue("a set is empty")
+    own_limits = SetLimits(limits)
     value = Set.empty("intset" if count <= limits.set_max_intset_entries else "hashtable")
     widest = 0
     for _ in range(count):
@@ -65,22 +66,20 @@ def _load_set(reader: RdbReader, limits: EncodingLimits) -> Set:
                 value.to_listpack()
             else:
                 value.to_hashtable()
-        if not value.add(member, limits):
+        if not value.add(member, own_limits):
             raise Corrupt("a set has a duplicate member", "Duplicate set members detected")
     return value
 
 
 def _load_intset(reader: RdbReader, limits: EncodingLimits) -> Set:
-    value = Set()
-    value.intset = Intset.from_bytes(reader.string())
+    value = Set(Intset.from_bytes(reader.string()))
     if len(value) > limits.set_max_intset_entries:
         value.to_hashtable()
     return value
 
 
 def _load_listpack(reader: RdbReader, limits: EncodingLimits) -> Set:
-    value = Set.empty("listpack")
-    value.listpack = Listpack.from_bytes(reader.string())
+    value = Set(None, Listpack.from_bytes(reader.string()))
     members = list(value)
     if not members:
         raise EmptyValue("a set is empty")
