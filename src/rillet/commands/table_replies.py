@@ -35,6 +35,29 @@ _RESERVED = cython.declare(cython.Py_ssize_t, 1000)  # elements; a larger reply 
 
 @cython.cfunc
 @cython.exceptval(-1, check=False)
+def write_entry(out: ReplyWriter, packed: Listpack, pos: cython.Py_ssize_t) -> cython.bint:
+    """Write an entry of a listpack as a bulk string; `at_next` is the position after it."""
+    if packed.decode(pos):
+        return out.bulk_slice(packed.buf, packed.at_start, packed.at_len)
+    return out.bulk_int(packed.at_int)
+
+
+@cython.cfunc
+@cython.exceptval(-1, check=False)
+def write_entries(
+    out: ReplyWriter, packed: Listpack, pos: cython.Py_ssize_t, count: cython.Py_ssize_t, step: cython.Py_ssize_t
+) -> cython.bint:
+    """Write `count` existing entries from a position on, every `step`-th one, as bulk strings. O(count * step)"""
+    while count > 0:
+        write_entry(out, packed, pos)
+        count -= 1
+        if count:
+            pos = packed.skip(packed.at_next, step - 1)
+    return True
+
+
+@cython.cfunc
+@cython.exceptval(-1, check=False)
 def _reserve(out: ReplyWriter, table: Dict, count: cython.Py_ssize_t, extra: cython.Py_ssize_t) -> cython.bint:
     """Reserve room for a reply of many elements of a table, so that the buffer is not copied as it grows."""
     used: cython.Py_ssize_t = table.used0 + table.used1
@@ -93,15 +116,6 @@ def write_score(out: ReplyWriter, score: cython.double, classic: cython.bint) ->
     out.raw(b",")
     out.raw(text)
     return out.raw(b"\r\n")
-
-
-@cython.cfunc
-@cython.exceptval(-1, check=False)
-def write_entry(out: ReplyWriter, packed: Listpack, pos: cython.Py_ssize_t) -> cython.bint:
-    """Write an entry of a listpack as a bulk string; `at_next` is the position after it."""
-    if packed.decode(pos):
-        return out.bulk_slice(packed.buf, packed.at_start, packed.at_len)
-    return out.bulk_int(packed.at_int)
 
 
 @cython.ccall

@@ -1,6 +1,5 @@
 cimport cython
 from libc.string cimport memcpy
-from rillet.structs.argument_spans cimport ArgumentSpans
 from rillet.structs.dict cimport Dict
 from rillet.structs.intset cimport Intset
 from rillet.structs.listpack cimport Listpack
@@ -15,15 +14,11 @@ from rillet.types.zset cimport Zset
 cdef class RestBuffer:
     cdef readonly Listpack packed
     cdef readonly bytearray rest
-    cdef readonly ArgumentSpans words
     cdef readonly Hash small_hash
     cdef readonly Hash expiring_hash
     cdef readonly Py_ssize_t head
-    cdef readonly bint full
     cdef public unsigned int hash
     cdef public Py_ssize_t entry
-    cdef public long long first
-    cdef public long long last
     cdef readonly Intset intset
     cdef readonly Set set
     cdef readonly SetLimits set_limits
@@ -45,10 +40,6 @@ cdef class RestBuffer:
     cdef Hash load_hash(self, Dict keys, Py_ssize_t n)
     cdef Hash start_hash(self)
     cdef Py_ssize_t compose_hash(self, Hash value) except -1
-    cdef bint _takes(self, Py_ssize_t size) except -1
-    cdef bint append(self, const unsigned char *at, Py_ssize_t size) except -1
-    cdef bint prepend(self, const unsigned char *at, Py_ssize_t size) except -1
-    cdef bint replace(self, Py_ssize_t pos, const unsigned char *at, Py_ssize_t size) except -1
     cdef bint outgrown(self, int tag) except -1
     cdef Py_ssize_t compose(self) except -1
     cdef Set unpack_set(self, Dict keys, Py_ssize_t n)

@@ -9,16 +9,15 @@ The buffer belongs to an engine and is used again for each command, so a small v
 Python object. A command that fails, or finds that the result cannot rest, leaves the buffer as it is: the dict has not
 changed.
 
-A value of more than LIMIT bytes cannot rest. `append`, `prepend` and `replace` do nothing once the result
-exceeds it, so the buffer stays small whatever a client sends; `outgrown` then returns True.
+A value of more than LIMIT bytes cannot rest: `outgrown`, or the method that packs it, says so.
 
-A command works on a hash, `zset`, `set` or `list` of the buffer as on any other value of its type, and then packs it, or takes
-it as an object. Two objects are used again for hashes: one of pairs, which is also a small hashtable, and one of fields that may
-expire. No other object may refer to the buffer's own after the command.
+A command works on a hash, `zset`, `set` or `list` of the buffer as on any other value of its type, and then packs it,
+or takes it as an object. Two objects are used again for hashes: one of pairs, which is also a small hashtable, and one of
+fields that may expire. No other object may refer to the buffer's own after the command.
 
 `take_limits` copies the settings that choose an encoding, because each command compares them.
 
-Costs: load and compose O(bytes), at most 1 KiB; `append` O(size); `prepend` and `replace` O(n).
+Costs: O(bytes), at most 1 KiB, to unpack and to pack.
 """
 
 from __future__ import annotations
@@ -30,10 +29,9 @@ try:
 except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
     from rillet import _cython as cython
 
-from rillet.structs.argument_spans import ArgumentSpans
 from rillet.structs.dict import Dict
 from rillet.structs.intset import Intset
-from rillet.structs.listpack import HEADER_SIZE, Listpack
+from rillet.structs.listpack import Listpack
 from rillet.structs.quicklist import Quicklist, QuicklistNode
 from rillet.types.at_rest import LIMIT, TABLE_LIMIT
 from rillet.types.encoding_limits import DEFAULTS, EncodingLimits, has_compact
@@ -59,7 +57,6 @@ _ZSET = cython.declare(cython.int, ZSET)
 _HASH = cython.declare(cython.int, HASH)
 _LIMIT = cython.declare(cython.Py_ssize_t, LIMIT)
 _TABLE_LIMIT = cython.declare(cython.Py_ssize_t, TABLE_LIMIT)
-_HEADER = cython.declare(cython.Py_ssize_t, HEADER_SIZE)
 _TRIPLES = cython.declare(cython.int, 10)
 _LIST_HEAD = cython.declare(cython.Py_ssize_t, 6)
 _TRIPLES_HEAD = cython.declare(cython.Py_ssize_t, 9)
@@ -71,22 +68,20 @@ _MOST = 2**62  # the greatest limit: settings have 64 bits
 class RestBuffer:
     """A value at rest: its tag and `packed`, or `set` or `list`; and the limits of encodings.
 
-    words: the arguments of the command that uses the buffer, if they are a list. hash, entry: of its key.
-    first, last: a range that it names. full: an entry is missing in the listpack, because the value cannot rest.
+    hash, entry: of the key.
     zset: the object of the sorted set in `packed` while a command uses it.
     """
 
     __slots__ = (
-        "compact", "entry", "expiring_hash", "first", "full", "hash", "hash_entries", "hash_value", "head", "intset",
-        "last", "list", "list_limits", "packed", "rest", "set", "set_limits", "small_hash", "stream_bytes",
-        "stream_entries", "valkey", "words", "zset", "zset_classic", "zset_entries", "zset_value", "_node",
+        "compact", "entry", "expiring_hash", "hash", "hash_entries", "hash_value", "head", "intset", "list",
+        "list_limits", "packed", "rest", "set", "set_limits", "small_hash", "stream_bytes", "stream_entries", "valkey",
+        "zset", "zset_classic", "zset_entries", "zset_value", "_node",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.packed = Listpack(2048)
         self.zset = Zset()
         self.rest = bytearray(2048)
-        self.words = ArgumentSpans()
         self.small_hash = Hash()
         self.small_hash.listpack = self.packed
         self.expiring_hash = Hash()
@@ -94,10 +89,8 @@ class RestBuffer:
         self.expiring_hash.expiry = FieldExpiry(self.packed, None)
         self.expiring_hash.tag = _TRIPLES
         self.head = 1
-        self.full = False
         self.hash = 0
         self.entry = -1
-        self.first = self.last = 0
         self.intset = Intset()
         self.set = Set()
         self.set.spare = self.packed
@@ -129,7 +122,6 @@ class RestBuffer:
         size: cython.Py_ssize_t = keys.span_size
         tag: cython.int = at[0]
         i: cython.Py_ssize_t
-        self.full = False
         if tag == _HASH or tag == _HASH_TABLE or tag == _ZSET or tag == _TRIPLES:
             self.head = _TRIPLES_HEAD if tag == _TRIPLES else 1
             if cython.compiled:
@@ -146,7 +138,6 @@ class RestBuffer:
     def start(self, tag: cython.int) -> cython.bint:
         """Begin with an empty listpack."""
         self.head = 1
-        self.full = False
         self.rest[0] = tag
         return self.packed.clear()
 
@@ -195,50 +186,11 @@ class RestBuffer:
         self.rest[0] = value.tag
         return self.compose()
 
-    # -- changes of the listpack, up to the limit ----------------------------------------------------
-
-    @cython.cfunc
-    @cython.inline
-    @cython.exceptval(-1, check=False)
-    def _takes(self, size: cython.Py_ssize_t) -> cython.bint:
-        """Return whether an entry of so many bytes may be added: the value may still rest."""
-        if size > _LIMIT or self.packed.used > _LIMIT:
-            self.full = True
-        return not self.full
-
-    @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def append(self, at: cython.p_const_uchar, size: cython.Py_ssize_t) -> cython.bint:
-        """Append the bytes at a memory address as an entry; return False if the value cannot rest."""
-        return self._takes(size) and self.packed.append_span(at, size)
-
-    @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def prepend(self, at: cython.p_const_uchar, size: cython.Py_ssize_t) -> cython.bint:
-        """Insert the bytes at a memory address as the first entry; return False if the value cannot rest."""
-        if not self._takes(size):
-            return False
-        self.packed.insert_span(_HEADER, at, size)
-        return True
-
-    @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def replace(self, pos: cython.Py_ssize_t, at: cython.p_const_uchar, size: cython.Py_ssize_t) -> cython.bint:
-        """Replace the entry at pos by the bytes at a memory address; return False if the value cannot rest."""
-        if not self._takes(size):
-            return False
-        self.packed.replace_span(pos, at, size)
-        return True
-
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def outgrown(self, tag: cython.int) -> cython.bint:
         """Return whether the listpack cannot rest as a value with this tag: it needs more bytes or another form."""
-        if self.full or self.packed.used > _LIMIT:
-            return True
-        if tag == _HASH_TABLE:
-            return self.packed.length() > 2 * _TABLE_LIMIT
-        return False
+        return self.packed.used > _LIMIT or (tag == _HASH_TABLE and self.packed.length() > 2 * _TABLE_LIMIT)
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)

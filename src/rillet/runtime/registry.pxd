@@ -20,7 +20,6 @@ cdef class Command:
     cdef readonly str summary
     cdef readonly str syntax
     cdef readonly object get_keys
-    cdef readonly object shortcut
     cdef readonly str module
     cdef readonly str access
     cdef readonly str categories

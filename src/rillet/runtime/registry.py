@@ -81,14 +81,14 @@ class Command:
     __slots__ = (
         "name", "fullname", "arity", "flags", "write", "no_auth", "keys", "group", "since", "complexity", "summary",
         "syntax", "get_keys", "handler", "subcommands", "container", "index", "word", "traits",
-        "level", "shortcut", "valkey", "module", "access", "categories", "tips",
+        "level", "valkey", "module", "access", "categories", "tips",
     )  # fmt: skip
     handler: Any
     word: bytes  # the name in lower case, if it has only letters
 
     def __init__(self, fullname: str, arity: int, flags: str, keys: tuple[int, int, int], group: str, since: str,
                  complexity: str, syntax: str, summary: str, handler: Handler | None, get_keys: GetKeys | None,
-                 shortcut: Callable[[], Any] | None = None, valkey: str = "", module: str = "", access: str = "",
+                 valkey: str = "", module: str = "", access: str = "",
                  categories: str = "", tips: str = "") -> None:
         self.fullname = fullname
         self.name = fullname.rpartition("|")[2]
@@ -118,7 +118,6 @@ class Command:
         self.syntax = syntax
         self.handler = handler
         self.get_keys = get_keys
-        self.shortcut = shortcut
         self.subcommands: dict[bytes, Command] | None = None
         self.index = -1
         self._verify()
@@ -139,11 +138,9 @@ class Command:
 
     def implementation(self) -> Implementation:
         """Return the implementation, for one engine."""
-        found: Implementation
-        if self.shortcut is None:
+        if not isinstance(self.handler, (type, partial)):
             return on_list(self.handler)
-        found = self.shortcut()
-        found.handler = self.handler
+        found: Implementation = self.handler()
         found.on_spans = True
         return found
 
@@ -265,21 +262,18 @@ def command(
     keys: tuple[int, int, int] = (0, 0, 0),
     syntax: str = "",
     get_keys: GetKeys | None = None,
-    shortcut: Callable[[], Any] | None = None,
     valkey: str = "",
     summary: str = "",
 ) -> Callable[[Any], Any]:
-    """Record the decorated handler under `name`; the docstring's first line is the summary.
+    """Record a handler under `name`: a decorated function, whose docstring is the summary, or an implementation.
 
-    keys: (first, last, step) as in COMMAND INFO; get_keys: argv -> positions, if they vary; shortcut: creates the
-    command's FastPath for an engine; valkey: the version of Valkey that has it, if that is not in Redis 7.2.
+    keys: (first, last, step) as in COMMAND INFO; get_keys: argv -> positions, if they vary;
+    valkey: the version of Valkey that has it, if that is not in Redis 7.2.
     """
 
     def record(code: Any) -> Any:
-        on_spans = isinstance(code, (type, partial))  # a class of implementations, perhaps with arguments
         text = summary or (code.__doc__ or "").strip().partition("\n")[0]
-        TABLE.add(Command(name, arity, flags, keys, group, since, complexity, syntax, text, None if on_spans else code,
-                          get_keys, code if on_spans else shortcut, valkey))  # fmt: skip
+        TABLE.add(Command(name, arity, flags, keys, group, since, complexity, syntax, text, code, get_keys, valkey))
         return code
 
     return record

@@ -82,8 +82,8 @@ _SHAPE = f"<BYRADIUS radius {_UNIT} | BYBOX width height {_UNIT}>"
 class Search(Implementation):
     """All commands of this file; the attributes are the arguments of a call.
 
-    _form: of the command, 0 before its first call. _store_at: the position of the key that gets the result, 0: none. _table, _packed: the members. _picked: the records
-    in the order of the reply, or None if they are in order.
+    _form: of the command, 0 before its first call. _store_at: the position of the key that gets the result, 0: none.
+    _table, _packed: the members. _picked: the records in the order of the reply, or None if they are in order.
     """
 
     __slots__ = (

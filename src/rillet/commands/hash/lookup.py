@@ -3,7 +3,7 @@
     value = find_to_change(db, words)      an object, the buffer's packed hash, or None
     value = hash_to_fill(db, words, value, 2)
     value.set_at(...)                      the same operations for both
-    keep_hash(db, words, value)            a packed hash becomes bytes in the dict again, or an object if it is too large
+    keep_hash(db, words, value)            a packed hash becomes bytes in the dict again, or an object if it is large
 
 A packed hash belongs to the buffer (keyspace/rest_buffer.py): a command uses it before it publishes events, and never
 stores it. A hash at rest becomes an object at once if a field in it may have expired, or if it is a hashtable with

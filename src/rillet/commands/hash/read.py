@@ -28,8 +28,7 @@ from rillet.types.hash import Hash
 
 if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
     from rillet.commands.hash.lookup import find_to_read, has_expired, locate_live
-    from rillet.commands.small_values import write_entries, write_entry
-    from rillet.commands.table_replies import write_table
+    from rillet.commands.table_replies import write_entries, write_entry, write_table
 
 _HEADER = cython.declare(cython.Py_ssize_t, HEADER_SIZE)
 

@@ -1,5 +1,5 @@
 cimport cython
-from rillet.commands.keys.sort_paths cimport NamedKeys
+from rillet.commands.keys.named_keys cimport NamedKeys
 from rillet.commands.string.values cimport write_string_of
 from rillet.keyspace.database cimport Database
 from rillet.protocol.reply_writer cimport ReplyWriter

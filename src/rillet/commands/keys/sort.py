@@ -26,7 +26,7 @@ except ModuleNotFoundError:  # Cython is not installed: use a replacement for it
 from rillet.commands.arguments import integer, syntax_error
 from rillet.commands.hash.live import live_value
 from rillet.commands.keys import command
-from rillet.commands.keys.sort_paths import NamedKeys
+from rillet.commands.keys.named_keys import NamedKeys
 from rillet.commands.string.values import write_string_of
 from rillet.errors import CommandError, WrongType
 from rillet.keyspace.database import Database

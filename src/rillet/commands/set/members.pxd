@@ -1,5 +1,5 @@
 cimport cython
-from rillet.commands.small_values cimport write_entries
+from rillet.commands.table_replies cimport write_entries
 from rillet.commands.table_replies cimport write_table
 from rillet.keyspace.database cimport Database
 from rillet.protocol.reply_writer cimport ReplyWriter

@@ -25,8 +25,7 @@ from rillet.structs.listpack import HEADER_SIZE, Listpack
 from rillet.types.set import Set, SetLimits
 
 if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
-    from rillet.commands.small_values import write_entries
-    from rillet.commands.table_replies import write_table
+    from rillet.commands.table_replies import write_entries, write_table
 
 _HEADER = cython.declare(cython.Py_ssize_t, HEADER_SIZE)
 

@@ -1,7 +1,6 @@
 cimport cython
 from libc.string cimport memcpy
 from rillet.commands.hash.read cimport write_field
-from rillet.commands.small_values cimport NOT_INT
 from rillet.commands.string.values cimport StringCommand
 from rillet.keyspace.database cimport Database
 from rillet.protocol.reply_writer cimport ReplyWriter, put_digits

@@ -22,7 +22,6 @@ from rillet.structs.integer_text import decimal
 
 if not cython.compiled:  # the compiled module gets these C names from its .pxd file
     from rillet.commands.hash.read import write_field
-    from rillet.commands.small_values import NOT_INT
     from rillet.protocol.reply_writer import put_digits
     from rillet.structs.listpack import parse_digits
 
@@ -30,6 +29,7 @@ if TYPE_CHECKING:  # a C function, which the .pxd declares for the compiled modu
     memcpy: Any
 
 _NAME_ROOM = cython.declare(cython.Py_ssize_t, 512)
+_NOT_INT = cython.declare(cython.longlong, -(2**63))  # what `parse_digits` returns for a text that is no integer
 _NUMBER_ROOM = cython.declare(cython.Py_ssize_t, 21)
 
 
@@ -97,7 +97,7 @@ class NamedKeys(StringCommand):
     def text_or_number(self) -> object:
         """Return the string that `find_text` found: an integer for its canonical text, else the bytes."""
         number: cython.longlong = parse_digits(self.at, self.size)
-        if number != NOT_INT:
+        if number != _NOT_INT:
             return number
         return self.at[: self.size] if cython.compiled else bytes(self.at)
 
