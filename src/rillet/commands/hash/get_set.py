@@ -92,6 +92,7 @@ class _WithOptions(FieldTimes):
     """
 
     __slots__ = ("_mixed", "_sets", "condition", "expiry", "expiry_at", "timed")
+    _sets: cython.bint
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)

@@ -80,6 +80,7 @@ class FieldTimes(Implementation):
     """
 
     __slots__ = ("_least", "_registered", "end", "first", "now", "past", "when")
+    now: cython.longlong
 
     # -- arguments -----------------------------------------------------------------------------------
 

@@ -49,7 +49,7 @@ def steady_names() -> set[bytes]:
     if COMPILED_STEPS and not _names:
         commands.load()
         for name, entry in TABLE.by_name.items():
-            code = getattr(entry.handler, "func", entry.handler)  # a class may be in a partial
+            code: Any = getattr(entry.handler, "func", entry.handler)  # a class may be in a partial
             compiled = type(getattr(code, "run", code)).__name__ == "cython_function_or_method"
             if compiled and entry.subcommands is None and name not in CALL_THE_HOST | RUNS_OTHERS:
                 _names.update((name, name.upper()))
