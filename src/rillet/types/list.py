@@ -82,20 +82,23 @@ class List(Charged):
         """Return a list of the values, in the encoding that their size allows (SORT ... STORE). O(values)
 
         An integer stands for its text.
-
-        Until 7.2 it has nodes of the default size, whatever the limits are.
         """
-        made: List = List(limits if limits.anew else _DEFAULTS)
+        made: List = _to_build(limits)
         elements: Quicklist = made.elements
-        elements.single = False
-        elements.classic = not limits.compact
-        elements.threshold = limits.threshold
         size = most_bytes(values)
         if exceeds(elements.fill, size, len(values)) or size > elements.threshold > 0:
             for value in values:
                 elements.push(decimal(value) if isinstance(value, int) else value, False)
         else:
             elements.append_node(pack(values))  # all values fit into one node
+        made.shrink(limits, built=True)
+        return made
+
+    @staticmethod
+    def of_packed(packed: Listpack, limits: ListLimits) -> List:
+        """Return the list that `of` returns for the elements of a listpack, which fits into any node. O(1)"""
+        made: List = _to_build(limits)
+        made.elements.append_node(packed)
         made.shrink(limits, built=True)
         return made
 
@@ -216,6 +219,17 @@ class List(Charged):
         """Raise AssertionError if the list is empty or an invariant of the quicklist is broken. O(bytes)"""
         assert self.elements.count
         self.elements.check()
+
+
+@cython.cfunc
+def _to_build(limits: ListLimits) -> List:
+    """Return an empty quicklist for a number of elements that is known; until 7.2 its nodes have the default size."""
+    made: List = List(limits if limits.anew else _DEFAULTS)
+    elements: Quicklist = made.elements
+    elements.single = False
+    elements.classic = not limits.compact
+    elements.threshold = limits.threshold
+    return made
 
 
 __all__ = ["List", "ListLimits"]

@@ -8,6 +8,7 @@ from rillet.structs.dict cimport Dict
 from rillet.structs.listpack cimport Listpack
 from rillet.structs.quicklist cimport Quicklist, QuicklistNode
 from rillet.structs.sorting cimport first_by_scores, integers_in, order_by_scores, partial_order, picked, scores_of, sort_integers
+from rillet.types.list cimport List, ListLimits
 from rillet.types.string cimport String
 
 @cython.final

@@ -16,6 +16,7 @@ keys were looked up. Every lookup counts a keyspace hit or miss.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 try:
@@ -52,7 +53,7 @@ from rillet.structs.sorting import (
 from rillet.types.at_rest import LAST_STRING
 from rillet.types.compat import Compat
 from rillet.types.hash import Hash
-from rillet.types.list import List
+from rillet.types.list import List, ListLimits
 from rillet.types.set import Set
 from rillet.types.string import String
 from rillet.types.zset import Zset
@@ -61,6 +62,8 @@ if not cython.compiled:  # the compiled module gets these C functions from its .
     from rillet.structs.sorting import integers_in, sort_integers
 
 _HEADER = cython.declare(cython.Py_ssize_t, HEADER_SIZE)
+_FEW = cython.declare(cython.Py_ssize_t, 256)  # integers that fit into one node of any size in bytes
+_LARGE = cython.declare(cython.Py_ssize_t, 4096)  # the smallest size of a node in bytes
 _EXACT = cython.declare(cython.longlong, 1 << 53)
 _NAMED = cython.declare(NamedKeys, NamedKeys())
 _LAST_STRING = cython.declare(cython.int, LAST_STRING)
@@ -208,6 +211,8 @@ class _Request:
 
     def window(self, size: int) -> tuple[int, int]:
         """Return the first and the last position that LIMIT selects of `size` elements; first > last: none."""
+        if self.count < 0 and self.offset <= 0:
+            return 0, size - 1
         start = min(max(self.offset, 0), size)
         count = min(self.count, size)
         end = size - 1 if count < 0 else start + count - 1
@@ -262,7 +267,7 @@ def _in_their_order(request: _Request, value: Any) -> list[Any]:
 
 
 @cython.cfunc
-def _integers(value: object, descending: cython.bint) -> list[Any]:
+def _integers(value: object, descending: cython.bint) -> bytearray:
     """Return the sorted elements of a list in one listpack if a double represents each of them exactly, else None.
 
     Redis compares doubles: those of larger integers may be equal. O(n log n), without comparing objects
@@ -285,18 +290,34 @@ def _integers(value: object, descending: cython.bint) -> list[Any]:
         numbers[i] = packed.at_int
         pos = packed.at_next
     sort_integers(kept, bytearray(8 * count), count, descending)
-    return [numbers[i] for i in range(count)]
+    return kept
 
 
 @cython.cfunc
-def _in_order(session: Session, request: _Request, value: Any) -> list[Any]:
-    """Return the elements that LIMIT selects of a value, in the order of the request."""
-    if request.by is None and not request.alpha:
-        integers: list[Any] = _integers(value, request.descending)
-        if integers is not None:
-            start, last = request.window(len(integers))
-            return integers[start : last + 1]
-    return _sorted(session, request, _elements(value, not request.alpha))
+@cython.exceptval(-1, check=False)
+def _end_integers(session: Session, request: _Request, sorted_integers: bytearray) -> cython.bint:
+    """Reply with the integers that LIMIT selects, or store them."""
+    out: ReplyWriter = session.out
+    db: Database = session.db
+    numbers: cython.p_Py_ssize_t = integers_in(sorted_integers)
+    i: cython.Py_ssize_t
+    window: tuple[int, int] = request.window(len(sorted_integers) >> 3)
+    start: cython.Py_ssize_t = window[0]
+    end: cython.Py_ssize_t = window[1] + 1
+    if request.target is None:
+        out.array(end - start)
+        for i in range(start, end):
+            out.bulk_int(numbers[i])
+        return True
+    limits: ListLimits = db.buffer.list_limits
+    if end - start > _FEW or limits.fill >= 0 or 0 < limits.threshold < _LARGE or end <= start:
+        _store(session, request.target, [numbers[i] for i in range(start, end)], None)
+    else:
+        packed: Listpack = Listpack(_FEW)
+        for i in range(start, end):
+            packed.append_int(numbers[i])
+        _store(session, request.target, range(end - start), List.of_packed(packed, limits))
+    return True
 
 
 @cython.cfunc
@@ -360,12 +381,20 @@ def _values(session: Session, gets: list[Any], elements: list[Any]) -> list[Any]
     return found
 
 
-def _store(session: Session, key: bytes, values: list[Any]) -> None:
-    """Store the values as a list, or delete the key if there are none; reply with their number."""
-    db = session.db
+def _store(session: Session, key: bytes, values: Sequence[Any], result: List | None) -> None:
+    """Store the values as a list, or delete the key if there are none; reply with their number.
+
+    result: the list, if the caller has made it already; `values` then has as many items.
+    """
+    db: Database = session.db
     if values:
-        result = List.of(values, db.buffer.list_limits)
-        old = db.view(key)  # the lookup of setKey
+        if result is None:
+            result = List.of(values, db.buffer.list_limits)  # type: ignore[arg-type]
+        old: object = None
+        if db.on_overwritten is None:
+            db.find(key)  # the lookup of setKey
+        else:
+            old = db.view(key)
         db.put(key, result)
         db.notify_overwritten(key, old, result)
         session.modified(key)
@@ -409,11 +438,16 @@ def _sort(session: Session, argv: list[bytes], read_only: bool) -> None:
     else:
         if request.unsorted:
             request.alpha, request.by = True, None
-        elements = _in_order(session, request, value)
+        if request.by is None and not request.alpha and not request.gets:
+            integers: bytearray = _integers(value, request.descending)
+            if integers is not None:
+                _end_integers(session, request, integers)
+                return
+        elements = _sorted(session, request, _elements(value, not request.alpha))
     if request.target is None:
         _reply(session, request.gets, elements)
     else:
-        _store(session, request.target, _values(session, request.gets, elements))
+        _store(session, request.target, _values(session, request.gets, elements), None)
 
 
 def keys_of_sort(argv: list[bytes]) -> list[int]:
