@@ -12,7 +12,7 @@ changed.
 A value of more than LIMIT bytes cannot rest: `outgrown`, or the method that packs it, says so.
 
 A command works on a hash, `zset`, `set` or `list` of the buffer as on any other value of its type, and then packs it,
-or takes it as an object. Two objects are used again for hashes: one of pairs, which is also a small hashtable, and one of
+or takes it as an object. Two objects are used again for hashes: one of pairs, also for a small hashtable, and one of
 fields that may expire. No other object may refer to the buffer's own after the command.
 
 `take_limits` copies the settings that choose an encoding, because each command compares them.
