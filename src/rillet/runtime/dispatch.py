@@ -224,7 +224,7 @@ class Dispatch(Effects):
                     denied: object = None
                     located = False
                     if session.state & _RESTRICTED:
-                        denied = self.acl.exec_error(session, entry, words.to_list())
+                        denied = self.acl.exec_error(session, entry, words)
                     if denied is None:
                         located = self._run(
                             session, entry, words, parser, -1 if session.state & _RESTRICTED else _NO_STOP

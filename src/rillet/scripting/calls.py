@@ -496,7 +496,7 @@ class ScriptCalls(LuaCaller):
             if not (waits and engine.settings.compat.knows(72)):
                 return b"ERR This " + (self._redis() or b"Valkey ") + b"command is not allowed from script"
         if self.session.state & _RESTRICTED:
-            error = engine.acl.script_error(self.session, entry, words.to_list(), self.caller)
+            error = engine.acl.script_error(self.session, entry, words, self.caller)
             if error is not None:
                 return str(error).encode("utf-8", "surrogateescape")
         if self.read_only and traits & _MAY_CHANGE:
