@@ -91,7 +91,7 @@ EFFECTS = {
     "commands/test_string.py::test_the_length_of_strings_is_limited_for_clients_but_not_for_a_log":
         "proto-max-bulk-len",
     "commands/test_hash_expiry.py::test_events_of_fields": "notify-keyspace-events",
-    "commands/test_small_values.py::test_changed_settings_take_effect":
+    "commands/test_packed_values.py::test_changed_settings_take_effect":
         "hash-max-listpack-entries hash-max-listpack-value zset-max-listpack-entries zset-max-listpack-value "
         "set-max-listpack-entries set-max-listpack-value set-max-intset-entries list-max-listpack-size",
     "commands/test_stream_idmp.py::test_settings_apply_to_new_streams_only": "stream-idmp-duration stream-idmp-maxsize",

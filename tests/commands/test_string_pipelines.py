@@ -14,7 +14,7 @@ from rillet.keyspace.lru import LFU
 from rillet.protocol.command_parser import pack_command
 from rillet.runtime.registry import TABLE
 from rillet.types.at_rest import LIMIT as LARGEST
-from tests.commands.test_fast_path import LIMIT, Log, Side, sent
+from tests.commands.test_xadd_pipelines import LIMIT, Log, Side, sent
 from tests.variants import by_speed
 
 KEYS = [b"a", b"a", b"b", b"c", b"", b"list", b"hash", b"k" * 70, b"k" * 200, b"\r\n"]
