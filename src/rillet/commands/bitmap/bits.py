@@ -278,7 +278,7 @@ def _operation(session: Session, words: ArgumentSpans) -> cython.int:
         raise CommandError("BITOP NOT must be called with a single source key.")
     if operation in (DIFF, DIFF1, ANDOR) and words.count < 5:
         raise CommandError(f"BITOP {text(name.upper())} must be called with at least two source keys.")
-    return operation  # type: ignore[return-value]
+    return operation
 
 
 @cython.final
