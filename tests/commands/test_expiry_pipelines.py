@@ -8,8 +8,8 @@ import pytest
 
 from rillet.protocol.command_parser import pack_command
 from tests.commands.ends import NOW
-from tests.commands.test_xadd_pipelines import Log, Side
 from tests.commands.test_string_pipelines import bits, calls
+from tests.commands.test_xadd_pipelines import Log, Side
 from tests.variants import by_speed
 
 KEYS = (b"a", b"b", b"c", b"d", b"list", b"missing")

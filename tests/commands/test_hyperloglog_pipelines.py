@@ -7,8 +7,8 @@ import random
 import pytest
 
 from rillet.protocol.command_parser import pack_command
-from tests.commands.test_xadd_pipelines import Log, Side, sent
 from tests.commands.test_string_pipelines import bits, calls
+from tests.commands.test_xadd_pipelines import Log, Side, sent
 from tests.variants import by_speed
 
 KEYS = [b"a", b"a", b"b", b"c", b"text", b"list"]

@@ -15,9 +15,9 @@ from rillet.persistence.aof.command_applier import CommandApplier
 from rillet.protocol.command_parser import pack_command
 from rillet.types.hash import Hash
 from tests.commands.ends import NOW
-from tests.commands.test_xadd_pipelines import Log, Side, sent
 from tests.commands.test_packed_values import NEVER, run_on_objects, state
 from tests.commands.test_string_pipelines import bits, calls
+from tests.commands.test_xadd_pipelines import Log, Side, sent
 from tests.variants import by_speed
 
 KEYS = [b"h", b"h", b"h", b"small", b"table", b"table", b"large", b"new", b"text", b"missing"]

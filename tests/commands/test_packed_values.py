@@ -18,8 +18,8 @@ from rillet.structs.dict import Dict
 from rillet.types.at_rest import LIMIT, to_rest
 from rillet.types.hash import Hash
 from rillet.types.rdb.value import dump
-from tests.commands.test_xadd_pipelines import Log, Side, sent
 from tests.commands.test_string_pipelines import bits, calls
+from tests.commands.test_xadd_pipelines import Log, Side, sent
 from tests.variants import by_speed
 
 pytestmark = pytest.mark.both

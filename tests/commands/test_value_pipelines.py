@@ -12,9 +12,9 @@ import pytest
 
 from rillet.protocol.command_parser import pack_command
 from rillet.types.compat import COMPATS
-from tests.commands.test_xadd_pipelines import Log, Side
 from tests.commands.test_packed_values import run_on_objects
 from tests.commands.test_string_pipelines import bits, calls
+from tests.commands.test_xadd_pipelines import Log, Side
 from tests.differential import arrays, geo, hyperloglogs, sorting, strings, values
 from tests.differential import bits as bitmaps
 from tests.variants import by_speed

@@ -7,9 +7,9 @@
 
 The engine measures each command anyway, for INFO commandstats. A command that is not slow costs one comparison.
 
-Calls on a fast path are measured in chunks of four kilobytes of input, about 0.02 milliseconds of work. The time of a
-slow chunk is that of its longest call, because one call of the chunk took nearly all of it. With a threshold below a
-millisecond the engine uses no fast path and measures each call.
+Consecutive calls of one command are measured in chunks of four kilobytes of input, about 0.02 milliseconds of work. The
+time of a slow chunk is that of its longest call, because one call of the chunk took nearly all of it. With a threshold
+below a millisecond the engine measures each call.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ class Effects(CommandFinder):
         self.limited = False
         self.tracking = Tracking(self)  # type: ignore[arg-type]
         self.monitors = Monitors(self)  # type: ignore[arg-type]
-        # Whether a client tracks keys or watches commands, or import-mode is on: then no command takes its fast path.
+        # Whether a client tracks keys or watches commands, or import-mode is on.
         self.observed = False
         # The Lua scripts (rillet.scripting.scripts.Scripts), or None before the first one.
         self.scripts: Any = None

@@ -3,7 +3,7 @@
     engine.hotkeys ──► HotKeys ── TIME     key -> microseconds
                                 ── TRAFFIC  key -> bytes
 
-While a session of HOTKEYS is active, the engine measures every command alone, without fast paths. The numbers are exact
+While a session of HOTKEYS is active, the engine measures every command alone. The numbers are exact
 for up to a hundred keys per reported key; beyond that, the keys with the smallest numbers are forgotten, and their
 numbers are lost. (Redis keeps a probabilistic sketch of constant size.)
 """

@@ -14,7 +14,7 @@ tracking_pending_keys). Messages for other clients go out at once.
 
     redirect    the messages of a client go to another one: RESP3 a push, RESP2 a message of __redis__:invalidate
 
-Costs: nothing while no client tracks (Engine.observed). While one does, commands leave the fast paths; a read costs
+Costs: nothing while no client tracks (Engine.observed). While one does, a read of a client that tracks costs
 O(its keys), a change O(clients that read the key + prefixes), FLUSHALL O(clients).
 """
 

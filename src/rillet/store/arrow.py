@@ -11,7 +11,7 @@ a column of the type that all its values fit (schema_discovery.py). `fields="map
 IDs rise, so no entry is read twice, and every entry that exists during the whole read is in the table.
 
 For writing, rows are packed into XADDs (`columns/row_packing.py`) in chunks of 256 KiB. Each chunk is one exchange; in
-process the engine parses it on its fast path.
+process the engine parses it in one pipeline.
 
 pyarrow is imported when a function is called; if it is missing, the error states what to install.
 """

@@ -238,7 +238,7 @@ def combine(operation: cython.int, sources: list[Any], size: cython.Py_ssize_t) 
     if operation < _NOT:
         for other in sources[1:]:
             result = _merged(result, other, size, operation)
-        return bytes(result)
+        return result if isinstance(result, bytes) else bytes(result)
     if operation <= _ANDOR:
         result = sources[1]
         for other in sources[2:]:

@@ -26,6 +26,7 @@ cdef class Hash(Charged):
     cpdef bytes get(self, bytes field)
     cpdef FieldExpiry start_expiry(self, object limits=*)
     cpdef long long earliest(self) except -1
+    cdef Py_ssize_t count(self) except -1
     cdef Py_ssize_t locate(self, const unsigned char *at, Py_ssize_t size) except -2
     cdef bytes content_at(self, Py_ssize_t place)
     cdef long long time_at(self, Py_ssize_t place, const unsigned char *at, Py_ssize_t size) except -1

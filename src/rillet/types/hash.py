@@ -132,10 +132,18 @@ class Hash(Charged):
 
     def __len__(self) -> int:
         """Return the number of fields (HLEN). O(1)"""
-        if self.listpack is not None:
-            return self.listpack.length() // 2
-        if self.table is not None:
-            return len(self.table)
+        return self.count()
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def count(self) -> cython.Py_ssize_t:
+        """Return the number of fields. O(1)"""
+        packed: Listpack | None = self.listpack
+        table: Dict | None = self.table
+        if packed is not None:
+            return packed.length() >> 1
+        if table is not None:
+            return table.used0 + table.used1
         return self._triples().length() // 3
 
     def __contains__(self, field: bytes) -> bool:
@@ -383,7 +391,7 @@ class Hash(Charged):
                 self._put_packed(packed, place, at, size, value, value_size)
                 if place >= 0 and not keep and self.time_at(place, at, size):
                     self.set_time_at(place, at, size, 0)
-                if len(self) > entries:
+                if self.count() > entries:
                     self.to_hashtable()
                 return place < 0
             self.to_hashtable()

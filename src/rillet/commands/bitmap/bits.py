@@ -32,7 +32,6 @@ _RAW = cython.declare(cython.int, RAW)
 _TRUSTED = cython.declare(cython.int, TRUSTED)
 # `proto-max-bulk-len` has at least 1 MB: a smaller offset is valid under any setting.
 _VALID = cython.declare(cython.Py_ssize_t, 1 << 23)
-_BAD_BIT = "bit is not an integer or out of range"
 _AND = cython.declare(cython.int, AND)
 _OR = cython.declare(cython.int, OR)
 _XOR = cython.declare(cython.int, XOR)
@@ -86,9 +85,9 @@ class Setbit(Implementation):
         """Set or clear a bit; reply with the old one."""
         db: Database = session.db
         offset: cython.Py_ssize_t = _bit_offset(session, words)
-        bit: cython.longlong = integer_at(words, 3, _BAD_BIT)
+        bit: cython.longlong = words.number(3)
         if bit < 0 or bit > 1:
-            raise CommandError(_BAD_BIT)
+            raise CommandError("bit is not an integer or out of range")
         string: String = string_at(db, words, db.locate(words))
         before: cython.Py_ssize_t = -1 if string is None else string.length()
         string = string_with_bits(db, words, string, offset + 1)

@@ -101,7 +101,7 @@ def fillable(
     buffer: RestBuffer = db.buffer
     if value is None or value.tag != 0:
         if total + _HEADS * pairs > _LIMIT or (value is not None and value.expiry is not None and (
-                max(widest, _DIGITS) > buffer.hash_value or len(value) + pairs > buffer.hash_entries)):  # fmt: skip
+                max(widest, _DIGITS) > buffer.hash_value or value.count() + pairs > buffer.hash_entries)):  # fmt: skip
             value = Hash() if value is None else unpacked(db, words, value)
         elif value is None:
             value = buffer.start_hash()
@@ -123,7 +123,7 @@ def keep_hash(db: Database, words: ArgumentSpans, value: Hash) -> cython.bint:
     """Store a hash of `find_to_change` or `hash_to_fill` after a change; delete the key if the hash is empty."""
     n: cython.Py_ssize_t = db.buffer.entry
     size: cython.Py_ssize_t
-    if len(value) == 0:
+    if value.count() == 0:
         if n < 0:  # HSETEX with a time in the past creates a key and deletes it
             db.keep_object(words, n, value)
         return db.delete(words.get(1))

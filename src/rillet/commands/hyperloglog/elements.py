@@ -48,7 +48,8 @@ def _made(db: Database, words: ArgumentSpans, string: String) -> String:
         db.set(words.get(1), string)
     else:
         check_value(string)
-        string.reserve(0)
+        if string.grown is None:
+            string.reserve(0)
     return string
 
 

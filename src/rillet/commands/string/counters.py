@@ -66,7 +66,7 @@ class Increment(StringCommand):
             if number == _SMALLEST and string2ll(self.at[: self.size]) is None:
                 raise CommandError(NOT_AN_INTEGER)
             string = db.keys.object_at(n)
-            form = db.keys.value_byte(n) if string is None else string.form
+            form = self.form
         if (by > 0 and number > _LARGEST - by) or (by < 0 and number < _SMALLEST - by):
             raise CommandError("increment or decrement would overflow")
         number += by

@@ -96,22 +96,38 @@ def meets(value: bytes, condition: int, operand: bytes) -> bool:
 @cython.final
 @cython.cclass
 class Set(StringCommand):
-    """SET (setGenericCommand)."""
+    """SET (setGenericCommand). _options: those of the last call, None while a call uses them."""
 
-    __slots__ = ()
+    __slots__ = ("_options",)
+    _options: SetOptions | None
+
+    def __init__(self) -> None:
+        self._options = None
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
+        """Store a string at a key."""
+        if words.count == 3:
+            return self._store(session, words, None)
+        options: SetOptions | None = self._options
+        self._options = None
+        if options is None:  # the first call, or one after an error, or one inside another
+            options = SetOptions()
+        options.read(session, words, 3, _OF_SET, _KEEPTTL)
+        self._store(session, words, options)
+        self._options = options
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _store(self, session: Session, words: ArgumentSpans, options: SetOptions | None) -> cython.bint:
         """Copy a value from the client's bytes into the keyspace."""
         db: Database = session.db
-        options: SetOptions | None = None
         get: cython.bint = False
         keep_ttl: cython.bint = False
         when: cython.longlong = -1
-        if words.count > 3:
-            options = SetOptions()
-            options.read(session, words, 3, _OF_SET, _KEEPTTL)
+        if options is not None:
             when = options.expires_at(session, words)
             get = options.flags & _GET != 0
             keep_ttl = options.flags & _KEEPTTL != 0
@@ -154,7 +170,7 @@ class Set(StringCommand):
             return not options.flags & _NX
         if options.flags & _NX:
             return False
-        if not session.engine.settings.compat.valkey:
+        if not options.valkey:
             session.db.locate_read(words)  # Redis looks the key up once more
         self.view(session.db.keys, n)
         at: cython.Py_ssize_t = options.operand_at

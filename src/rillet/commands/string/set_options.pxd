@@ -12,6 +12,7 @@ cdef class SetOptions:
     cdef readonly Py_ssize_t expiry_at
     cdef readonly int condition
     cdef readonly Py_ssize_t operand_at
+    cdef readonly bint valkey
     cpdef bint read(self, Session session, ArgumentSpans words, Py_ssize_t at, int allowed, int keep) except -1
     cpdef long long expires_at(self, Session session, ArgumentSpans words) except? -1
 

@@ -92,19 +92,16 @@ class SetOptions:
     """The options of one call.
 
     flags: the words without an argument. expiry: EX, PX, EXAT, PXAT or 0; `expiry_at` is its position.
-    condition: a comparison or 0; `operand_at` is the position of its argument.
+    condition: a comparison or 0; `operand_at` is the position of its argument. valkey: with one, the server is Valkey.
     """
 
-    __slots__ = ("condition", "expiry", "expiry_at", "flags", "operand_at")
+    __slots__ = ("condition", "expiry", "expiry_at", "flags", "operand_at", "valkey")
     flags: cython.int
     expiry: cython.int
     expiry_at: cython.Py_ssize_t
     condition: cython.int
     operand_at: cython.Py_ssize_t
-
-    def __init__(self) -> None:
-        self.flags = self.expiry = self.condition = 0
-        self.expiry_at = self.operand_at = 0
+    valkey: cython.bint
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
@@ -116,12 +113,14 @@ class SetOptions:
         Raise CommandError for a syntax error.
         """
         word: cython.int
-        valkey: cython.bint = False
+        self.flags = self.expiry = self.condition = 0
+        self.expiry_at = self.operand_at = 0
+        self.valkey = False
         while at < words.count:
             word = _word(words, at) & allowed
             if word & _COMPARISONS:
                 compat: Compat = session.engine.settings.compat
-                valkey = compat.valkey
+                self.valkey = compat.valkey
                 word &= _comparisons_of(compat)
             if word & _EXPIRIES:
                 if at + 1 == words.count or self.flags & keep or (self.expiry and self.expiry != word):
@@ -132,13 +131,13 @@ class SetOptions:
             elif word & _COMPARISONS:
                 # Redis accepts the same comparison again.
                 if (at + 1 == words.count or self.flags & _EXISTENCE
-                        or (self.condition and (valkey or self.condition != word))):  # fmt: skip
+                        or (self.condition and (self.valkey or self.condition != word))):  # fmt: skip
                     raise syntax_error()
                 self.condition = word
                 at += 1
                 self.operand_at = at
             elif (
-                word == 0 or (word == keep and self.expiry) or (word & _EXISTENCE and self.condition and valkey)
+                word == 0 or (word == keep and self.expiry) or (word & _EXISTENCE and self.condition and self.valkey)
             ):
                 raise syntax_error()
             else:

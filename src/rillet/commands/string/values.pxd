@@ -8,6 +8,7 @@ from rillet.types.string cimport String
 cdef class StringCommand(Implementation):
     cdef const unsigned char *at
     cdef Py_ssize_t size
+    cdef int form
     cdef bint view(self, Dict keys, Py_ssize_t n) except -1
     cdef bint has_string(self, Dict keys, Py_ssize_t n) except -1
 

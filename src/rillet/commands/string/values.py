@@ -37,9 +37,9 @@ def form_of_word(session: Session) -> cython.int:
 
 @cython.cclass
 class StringCommand(Implementation):
-    """The base of commands on the bytes of a string. at, size: the bytes that `view` found."""
+    """The base of commands on the bytes of a string. at, size: what `view` found; form: see types/string.py."""
 
-    __slots__ = ("at", "size")
+    __slots__ = ("at", "form", "size")
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
@@ -61,10 +61,12 @@ class StringCommand(Implementation):
             packed: cython.p_const_uchar = keys.value_span(n)
             if packed[0] > _LAST_STRING:
                 return False
+            self.form = packed[0]
             self.size = keys.span_size - 1
             self.at = packed + 1 if cython.compiled else bytes(packed[1 : keys.span_size])
         elif isinstance(value, String):
             string: String = value
+            self.form = string.form
             self.size = string.length()
             self.at = string.span()
         else:

@@ -264,7 +264,7 @@ class InProcessTransport(ThreadSessions):
     def execute_packed(self, data: bytes, receiver: ReceiveBuffer | None = None) -> bytes:
         """Run commands in RESP encoding under one lock and one write of the log; return the bytes of their replies.
 
-        The commands must not block. Most take the engine's fast path, which creates no objects.
+        The commands must not block.
         If there is a receiver, the replies become its buffer, and the result is empty.
         """
         local = self._thread.state or self._thread.own_state()
