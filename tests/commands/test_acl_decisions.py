@@ -17,7 +17,7 @@ from rillet.runtime.registry import TABLE, Command
 from rillet.structs.argument_spans import ArgumentSpans
 from tests.commands.ends import Bench
 from tests.differential.acls import Generator
-from tests.differential.wire import Local
+from tests.differential.wire import Local, pack
 
 pytestmark = pytest.mark.both
 
@@ -48,6 +48,11 @@ class User(Local):
         for form in (words, argv, words):
             assert acl.denial(self.session, entry, form) == by_rules, argv
         return by_rules
+
+
+def entries_of(bench: Bench) -> list[dict[bytes, Any]]:
+    """Return ACL LOG as dicts."""
+    return [dict(zip(flat[::2], flat[1::2], strict=True)) for flat in bench("ACL", "LOG")]
 
 
 # -- the cached decision is that of the rules --------------------------------------------------------
@@ -112,6 +117,25 @@ def test_keys_that_follow_a_word_or_a_number() -> None:
         entry = TABLE.by_name[argv[0].lower()]
         assert user.is_sure(entry, *argv) is permitted, line
         assert (user.denial(entry, argv) == (0, 0)) is permitted
+
+
+def test_a_module_may_declare_any_positions() -> None:
+    module = Module("acltest", version=1)
+    for name, keys in (("acltest.back", (1, -1, -1)), ("acltest.far", (1, 9, 3)), ("acltest.last", (2, -3, 1))):
+
+        @module.command(name, arity=-3, flags="readonly", keys=keys)
+        def read(context: Any, argv: list[bytes]) -> Any:
+            """Return the words."""
+            return argv
+
+    bench = Bench(compat="newest")
+    user = User(bench, "+@all", "~user:*")
+    modules_of(bench.engine).load(module, "acltest", [])
+    for words in ([b"b", b"c"], [b"user:1", b"b", b"c"], [b"user:1", b"b", b"c", b"user:2", b"d"], [b"user:1"] * 9):
+        for entry in modules_of(bench.engine).commands.values():
+            argv = [entry.name.encode(), *words]
+            permitted = all(argv[at].startswith(b"user:") for at in entry.key_positions(argv))
+            assert user.is_sure(entry, *argv) is permitted is (user.denial(entry, argv) == (0, 0)), argv
 
 
 def test_accesses_that_depend_on_options() -> None:
@@ -209,6 +233,33 @@ def test_a_permitted_call_runs_few_functions(line: bytes) -> None:
     searched = 2 * called.count("is_option")  # XREADGROUP looks for STREAMS
     assert len(called) <= 14 + searched, called
     assert not {"denial", "keys_of", "to_list", "_decide", "call_flags"}.intersection(called)
+
+
+@pytest.mark.parametrize("compat", ["7.0", "newest"])
+def test_a_pipeline_stops_at_the_call_that_is_denied(compat: str) -> None:
+    bench = Bench(compat=compat)
+    door = Local(bench.engine, door=True)
+    bench("ACL", "SETUSER", "u", "on", "nopass", "~user:*", "+@all")
+    assert door("AUTH", "u", "") == b"OK"
+    keys = [b"user:1", b"user:2", b"b", b"user:3", b"b", b"user:4"]
+    lines = [[b"SET", key, b"v"] for key in keys]
+
+    def denied(before: list[bytes], after: list[bytes]) -> list[bool]:
+        assert door.parser is not None
+        door.parser.feed(b"".join(map(pack, [*([before] if before else []), *lines, *([after] if after else [])])))
+        bench.engine.drain(door.session, door.parser, 1 << 30)
+        return [line.startswith(b"-NOPERM") for line in door.session.out.take().split(b"\r\n")[: len(keys) + 1]]
+
+    assert denied([], [])[: len(keys)] == [key == b"b" for key in keys]
+    assert bench("DBSIZE") == 4
+    assert [one[b"object"] for one in entries_of(bench)] == [b"b"]
+    assert denied([b"MULTI"], [b"EXEC"])[1:] == [key == b"b" for key in keys]  # EXEC is refused
+    door("MULTI")
+    for line in (lines[0], lines[1], lines[3]):
+        assert door(*line) == b"QUEUED"
+    bench("ACL", "SETUSER", "u", "resetkeys", "~user:2")  # a part of the queue is not permitted any more
+    replies = door("EXEC")
+    assert [str(reply).startswith("NOPERM") for reply in replies] == [True, False, True]
 
 
 def test_a_permitted_call_creates_no_object_for_its_other_words() -> None:

@@ -82,6 +82,7 @@ def _limit(bench: Bench) -> None:
 SITUATIONS: dict[str, Callable[[Bench], Any]] = {
     "another client tracks another prefix": lambda bench: _track(bench, b"PREFIX", b"other:"),
     "another client watches another key": lambda bench: bench.send(bench.engine.session(), [b"WATCH", b"other"]),
+    "the user may use some keys only": _limit,
     "RESP3": lambda bench: bench.send(bench.session, [b"HELLO", b"3"]),
 }
 
@@ -104,15 +105,6 @@ def test_a_transaction_adds_the_queue(name: str) -> None:
     plain = Bench().calls(*pipeline)
     queued = Bench().calls([b"MULTI"], *pipeline, [b"EXEC"])
     assert queued <= plain + 50 * CALLS
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_a_limited_user_is_asked_once_for_each_command(name: str) -> None:
-    """A user with a pattern of keys adds one decision to each command."""
-    pipeline = [COMMANDS[name]] * CALLS
-    bench = Bench()
-    _limit(bench)
-    assert bench.calls(*pipeline) <= Bench().calls(*pipeline) + 65 * CALLS
 
 
 def test_options_of_xadd_take_the_same_way() -> None:

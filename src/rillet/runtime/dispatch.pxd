@@ -1,5 +1,6 @@
 cimport cython
 from rillet.protocol.command_parser cimport CommandParser
+from rillet.runtime.acl.user cimport User
 from rillet.runtime.admission cimport admit
 from rillet.runtime.command_queue cimport CommandQueue
 from rillet.runtime.effects cimport Effects

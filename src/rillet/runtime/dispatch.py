@@ -16,6 +16,7 @@ from rillet.errors import Busy, ProtocolError
 from rillet.keyspace.clock import Clock
 from rillet.protocol.command_parser import CommandParser, QueryBufferExceeded
 from rillet.runtime import session_state
+from rillet.runtime.acl.user import User
 from rillet.runtime.admission import admit
 from rillet.runtime.command_queue import CommandQueue
 from rillet.runtime.effects import Effects
@@ -105,6 +106,10 @@ class Dispatch(Effects):
         flags: cython.int = self._flags(session)
         if flags & _SILENT:
             return self._run_silently(session, entry, words, flags)
+        if flags & _RESTRICTED and entry is not None:
+            user: User = session.account
+            if user.surely_permits(entry, words):
+                flags &= ~_RESTRICTED
         if (entry is None or flags or not entry.accepts(words.count)
                 or (entry.subcommands is not None and words.count > 1)):  # fmt: skip
             if not admit(self, session, entry, words, flags):  # type: ignore[arg-type]
@@ -226,9 +231,7 @@ class Dispatch(Effects):
                     if session.state & _RESTRICTED:
                         denied = self.acl.exec_error(session, entry, words)
                     if denied is None:
-                        located = self._run(
-                            session, entry, words, parser, -1 if session.state & _RESTRICTED else _NO_STOP
-                        )
+                        located = self._run(session, entry, words, parser, _NO_STOP)
                         at += self.ran
                     else:
                         session.reply_error(mark, denied)

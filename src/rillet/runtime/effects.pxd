@@ -4,6 +4,7 @@ from rillet.keyspace.lru cimport AccessClock
 from rillet.protocol.command_parser cimport CommandParser
 from rillet.protocol.propagation_buffer cimport PropagationBuffer
 from rillet.protocol.reply_writer cimport ReplyWriter
+from rillet.runtime.acl.user cimport User
 from rillet.runtime.command_finder cimport CommandFinder
 from rillet.runtime.implementation cimport Implementation
 from rillet.runtime.propagation cimport Propagation

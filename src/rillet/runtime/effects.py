@@ -26,6 +26,7 @@ from rillet.protocol.command_parser import CommandParser
 from rillet.protocol.propagation_buffer import PropagationBuffer
 from rillet.protocol.reply_writer import ReplyWriter
 from rillet.runtime import session_state
+from rillet.runtime.acl.user import User
 from rillet.runtime.command_finder import CommandFinder
 from rillet.runtime.command_log import CommandLog, request_size
 from rillet.runtime.hotkeys import record as record_hot_keys
@@ -43,6 +44,7 @@ _IMPORT_SOURCE = cython.declare(cython.int, session_state.IMPORT_SOURCE)
 _TRUSTED = cython.declare(cython.int, session_state.TRUSTED)
 # A session with TRUSTED and without MASTER repeats a log: its changes are not logged.
 _FROM_OTHERS = cython.declare(cython.int, session_state.TRUSTED | session_state.MASTER)
+_RESTRICTED = cython.declare(cython.int, session_state.RESTRICTED)
 _RUNNING = cython.declare(cython.int, session_state.RUNNING)
 _NO_TOUCH = cython.declare(cython.int, session_state.NO_TOUCH)
 # Values that wait to be measured before a command settles the ledger (keyspace/memory_usage.py).
@@ -172,6 +174,11 @@ class Effects(CommandFinder):
                 if not words.is_option(0, entry.word) or (words.count != count and not entry.accepts(words.count)):
                     located = True
                     break
+                if session.state & _RESTRICTED:
+                    user: User = session.account
+                    if not user.surely_permits(entry, words):
+                        located = True
+                        break
                 parser.step()
                 mark = out.mark()
         except CommandError as error:

@@ -49,10 +49,17 @@ _NESTING = cython.declare(cython.int, 1000)
 @cython.exceptval(-1, check=False)
 def matches(pattern: bytes, text: bytes, ignore_case: cython.bint = False) -> cython.bint:
     """Return whether the glob matches the whole text (util.c: stringmatchlen). O(pattern * text)"""
+    return _match(pattern, text, len(text), ignore_case)
+
+
+@cython.cfunc
+@cython.exceptval(-1, check=False)
+def _match(
+    pattern: bytes, t: cython.p_const_uchar, end: cython.Py_ssize_t, ignore_case: cython.bint
+) -> cython.bint:
+    """Do `matches` for a text at an address."""
     p: cython.p_const_uchar = pattern
-    t: cython.p_const_uchar = text
     size: cython.Py_ssize_t = len(pattern)
-    end: cython.Py_ssize_t = len(text)
     at: cython.Py_ssize_t = 0
     place: cython.Py_ssize_t = 0
     star: cython.Py_ssize_t = -1  # also if the part behind the last star may not be tried again
@@ -144,9 +151,16 @@ def matching(pattern: bytes, texts: list[bytes]) -> list[bytes]:
 @cython.exceptval(-1, check=False)
 def matches_any(patterns: list[bytes], text: bytes) -> cython.bint:
     """Return whether one of the patterns matches. O(patterns * text)"""
+    return matches_any_at(patterns, text, len(text))
+
+
+@cython.cfunc
+@cython.exceptval(-1, check=False)
+def matches_any_at(patterns: list[bytes], text: cython.p_const_uchar, size: cython.Py_ssize_t) -> cython.bint:
+    """Do `matches_any` for a text at an address."""
     pattern: bytes
     for pattern in patterns:
-        if matches(pattern, text):
+        if _match(pattern, text, size, False):
             return True
     return False
 

@@ -2,7 +2,7 @@ cimport cython
 from rillet.runtime.acl.key_access cimport first_after
 from rillet.runtime.registry cimport Command
 from rillet.structs.argument_spans cimport ArgumentSpans
-from rillet.structs.glob cimport matches_any
+from rillet.structs.glob cimport matches_any, matches_any_at
 
 @cython.final
 cdef class CommandDecision:

@@ -16,7 +16,7 @@ rules decide about an open call, and find the reason for which it is denied.
 One selector must permit all keys. The access of a few commands depends on their options (SET reads with GET only):
 above `fixed` words, a call is permitted by patterns that grant every access.
 
-Costs: O(keys * patterns); one object for each key.
+Costs: O(keys * patterns), and no object, unless a function finds the keys.
 """
 
 from __future__ import annotations
@@ -31,6 +31,9 @@ from rillet.runtime.key_specifications import KEYWORD_SEARCH
 from rillet.runtime.registry import Command
 from rillet.structs.argument_spans import ArgumentSpans
 from rillet.structs.glob import matches_any
+
+if not cython.compiled:  # the compiled module gets this C function from its .pxd file
+    from rillet.structs.glob import matches_any_at
 
 # For each selector and each key of a call: patterns.
 Patterns = list[list[list[bytes]]]
@@ -57,7 +60,8 @@ class CommandDecision:
     def require(self, entry: Command, fixed: int, patterns: Patterns, wide: Patterns) -> CommandDecision:
         """Permit calls whose keys match `patterns`, or `wide` if the call has more than `fixed` words."""
         self._first, self._last, self._step = entry.keys
-        self._entry = None if entry.get_keys is None else entry
+        # Its function finds the keys; a module may also declare positions that go backwards.
+        self._entry = entry if entry.get_keys is not None or self._first < 1 or self._step < 1 else None
         if entry.fullname in KEYWORD_SEARCH:
             keyword, self._first = KEYWORD_SEARCH[entry.fullname]
             self._keyword, self._step = keyword.lower(), 1
@@ -93,7 +97,7 @@ class CommandDecision:
         """Return whether the keys at these positions match the patterns of one selector."""
         index: cython.Py_ssize_t = 0
         while at <= end:
-            if not matches_any(patterns[index], words.get(at)):
+            if not matches_any_at(patterns[index], words.at[at], words.size[at]):
                 return False
             at += self._step
             index = min(index + 1, len(patterns) - 1)

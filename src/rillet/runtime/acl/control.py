@@ -10,8 +10,8 @@
     ACL LOAD                                  the same, for users that the file lacks
 
 `check` decides about a call. The engine calls it for sessions with the flag RESTRICTED only: before a command is
-queued or runs, again when EXEC runs it, and, since Redis 7.2, when the command of a blocked client continues. A call
-that the user's decision about the command permits creates an object for each key, and no other.
+queued or runs, again when EXEC runs it, and, since Redis 7.2, when the command of a blocked client continues. Where
+many calls pass, the engine first calls `User.surely_permits`, which creates no object.
 """
 
 from __future__ import annotations

@@ -14,4 +14,6 @@ cdef class User:
     cdef readonly list selectors
     cdef readonly bint restricted
     cdef dict _decisions
+    cdef Command _last_entry
+    cdef CommandDecision _last_decision
     cpdef bint surely_permits(self, Command entry, ArgumentSpans words) except -1

@@ -68,8 +68,8 @@ def _hash(rule: bytes) -> bytes:
 class User:
     """One user of an engine; `restricted`: some call is not permitted."""
 
-    __slots__ = ("_decisions", "commands", "enabled", "name", "no_password", "passwords", "restricted", "sanitize",
-                 "selectors")  # fmt: skip
+    __slots__ = ("_decisions", "_last_decision", "_last_entry", "commands", "enabled", "name", "no_password",
+                 "passwords", "restricted", "sanitize", "selectors")  # fmt: skip
 
     def __init__(self, name: bytes, commands: CommandSet, all_channels: bool) -> None:
         self.name = name
@@ -81,7 +81,7 @@ class User:
         self.passwords: list[bytes] = []
         self.selectors = [Selector(commands, all_channels)]
         self.restricted = True
-        self._decisions: dict[Command, CommandDecision] = {}
+        self._forget_decisions()
 
     def copy(self) -> User:
         """Return an independent copy."""
@@ -105,8 +105,14 @@ class User:
 
     def _update(self) -> None:
         """Follow a change of the rules."""
-        self._decisions = {}
+        self._forget_decisions()
         self.restricted = not any(selector.unlimited for selector in self.selectors)
+
+    def _forget_decisions(self) -> None:
+        self._decisions: dict[Command, CommandDecision] = {}
+        # The last command: clients repeat a command.
+        self._last_entry: Command | None = None
+        self._last_decision: CommandDecision | None = None
 
     # -- rules ---------------------------------------------------------------------------------------
 
@@ -197,9 +203,15 @@ class User:
     @cython.exceptval(-1, check=False)
     def surely_permits(self, entry: Command, words: ArgumentSpans) -> cython.bint:
         """Return True if a call is permitted; about another call, `denial` decides. O(keys * patterns)"""
-        decision: CommandDecision | None = self._decisions.get(entry)
-        if decision is None:
-            decision = self._decisions[entry] = self._decide(entry)
+        decision: CommandDecision | None = self._last_decision
+        if entry is not self._last_entry:
+            decision = self._decisions.get(entry)
+            if decision is None:
+                decision = self._decisions[entry] = self._decide(entry)
+            self._last_entry = None  # an exception between these lines must not pair a command with another's decision
+            self._last_decision = decision
+            self._last_entry = entry
+        assert decision is not None
         return decision.permits(words)
 
     def _decide(self, entry: Command) -> CommandDecision:
