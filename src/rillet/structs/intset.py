@@ -34,7 +34,7 @@ if cython.compiled:
 from rillet.errors import Corrupt
 
 if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
-    from rillet.structs.dict_table import put_u32, u32
+    from rillet.structs.dict_table import put_u32, put_u64, u32, u64
     from rillet.structs.memory import copy_slice
 
 HEADER_SIZE = 8
@@ -159,7 +159,7 @@ class Intset:
             return cython.cast(cython.short, p[0] | p[1] << 8)
         if self.width == 4:
             return cython.cast(cython.int, u32(p, 0))
-        return cython.cast(cython.longlong, u64(p, 0))  # noqa: F821
+        return cython.cast(cython.longlong, u64(p, 0))
 
     @cython.cfunc
     @cython.inline
@@ -177,7 +177,7 @@ class Intset:
         elif self.width == 4:
             put_u32(p, 0, value & 0xFFFFFFFF)
         else:
-            put_u64(p, 0, value)  # noqa: F821
+            put_u64(p, 0, value)
         return True
 
     @cython.cfunc

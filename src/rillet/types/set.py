@@ -118,7 +118,7 @@ class Set(Charged):
             return self.intset.count
         if self.listpack is not None:
             return self.listpack.length()
-        return self.table.used0 + self.table.used1
+        return self.table.used0 + self.table.used1  # type: ignore[union-attr]
 
     def __len__(self) -> int:
         return self.count()
@@ -135,7 +135,7 @@ class Set(Charged):
             return (number != _NOT_INT or is_lowest(at, size)) and self.intset.has(number)
         if self.listpack is not None:
             return self.listpack.find_span(_HEADER, at, size, 0) != -1
-        return self.table.find_span(at, size) >= 0
+        return self.table.find_span(at, size) >= 0  # type: ignore[union-attr]
 
     def __iter__(self) -> Iterator[bytes]:
         """Yield the members: an intset's in rising order, others in the order of insertion or a similar one."""
@@ -145,7 +145,7 @@ class Set(Charged):
         elif self.listpack is not None:
             yield from self.listpack.texts()
         else:
-            yield from self.table.keys()
+            yield from self.table.keys()  # type: ignore[union-attr]
 
     def random(self) -> bytes:
         """Return a uniformly random member (setTypeRandomElement). O(1), in a listpack O(n)"""
@@ -154,7 +154,7 @@ class Set(Charged):
         index = random.randrange(len(self))
         if self.intset is not None:
             return decimal(self.intset[index])
-        return self.listpack.get_bytes(self.listpack.seek(index))
+        return self.listpack.get_bytes(self.listpack.seek(index))  # type: ignore[union-attr]
 
     def sample(self, count: int) -> list[bytes]:
         """Return up to `count` distinct random members. O(count), in a listpack O(n)"""
@@ -213,7 +213,7 @@ class Set(Charged):
             if number != _NOT_INT or is_lowest(at, size):
                 return self._put_number(number, limits)
             return self._convert_for(size, limits) and self.put(at, size, limits)
-        packed: Listpack = self.listpack
+        packed: Listpack = self.listpack  # type: ignore[assignment]
         if packed.find_span(_HEADER, at, size, 0) != -1:
             return False
         if self.hashed:
@@ -227,15 +227,15 @@ class Set(Charged):
     @cython.exceptval(-1, check=False)
     def _put_number(self, number: cython.longlong, limits: SetLimits) -> cython.bint:
         """Add an integer to an intset."""
-        if not self.intset.add(number):
+        if not self.intset.add(number):  # type: ignore[union-attr]
             return False
-        return self.intset.count <= min(limits.integers, _INTSET_LIMIT) or self.to_hashtable()
+        return self.intset.count <= min(limits.integers, _INTSET_LIMIT) or self.to_hashtable()  # type: ignore[union-attr]
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _convert_for(self, size: cython.Py_ssize_t, limits: SetLimits) -> cython.bint:
         """Convert an intset for a member of this size that is not an integer."""
-        intset: Intset = self.intset
+        intset: Intset = self.intset  # type: ignore[assignment]
         count: cython.Py_ssize_t = intset.count
         widest: cython.Py_ssize_t = 0
         if count > 0:
@@ -263,7 +263,7 @@ class Set(Charged):
             number: cython.longlong = parse_digits(at, size)
             return (number != _NOT_INT or is_lowest(at, size)) and self.intset.remove(number)
         if self.listpack is None:
-            return self.table.delete_span(at, size)
+            return self.table.delete_span(at, size)  # type: ignore[union-attr]
         pos: cython.Py_ssize_t = self.listpack.find_span(_HEADER, at, size, 0)
         if pos != -1:
             self.listpack.delete(pos)
@@ -298,8 +298,8 @@ class Set(Charged):
         packed: Listpack = Listpack() if self.spare is None else self.spare
         index: cython.Py_ssize_t
         packed.clear()
-        for index in range(self.intset.count):
-            packed.append_int(self.intset.number_at(index))
+        for index in range(self.intset.count):  # type: ignore[union-attr]
+            packed.append_int(self.intset.number_at(index))  # type: ignore[union-attr]
         if self.spare is None:
             packed.shrink()
         self.listpack = packed
@@ -343,7 +343,7 @@ class Set(Charged):
             self.listpack.check()
             assert len(set(self)) == len(self)
         else:
-            self.table.check()
+            self.table.check()  # type: ignore[union-attr]
 
 
 __all__ = ["Set", "SetLimits"]

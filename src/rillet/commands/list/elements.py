@@ -43,7 +43,7 @@ def list_at(db: Database, n: cython.Py_ssize_t) -> List:
         value = db.buffer.unpack_list(db.keys, n)
     if type(value) is not List:
         raise WrongType()
-    return value  # type: ignore[return-value]
+    return value
 
 
 @cython.cfunc

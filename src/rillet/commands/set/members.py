@@ -38,7 +38,7 @@ def set_at(db: Database, n: cython.Py_ssize_t) -> Set:
         value = db.buffer.unpack_set(db.keys, n)
     if type(value) is not Set:
         raise WrongType()
-    return value  # type: ignore[return-value]
+    return value
 
 
 @cython.cfunc
@@ -243,7 +243,7 @@ class Smembers(Implementation):
         packed: Listpack | None = value.listpack
         if packed is not None:
             return write_entries(out, packed, _HEADER, packed.length(), 1)
-        intset: Intset = value.intset
+        intset: Intset = value.intset  # type: ignore[assignment]
         for i in range(intset.count):
             out.bulk_int(intset.number_at(i))
         return True
