@@ -56,7 +56,7 @@ def bench(request: pytest.FixtureRequest) -> Bench:
 # -- the ordinary case ------------------------------------------------------------------------------
 
 
-def test_a_user_with_all_permissions_keeps_the_fast_paths(bench: Bench) -> None:
+def test_a_user_with_all_permissions_is_not_asked(bench: Bench) -> None:
     assert names(bench.session.state) == "ordinary"
     assert names(user_of(bench, "allkeys allchannels allcommands").session.state) == "ordinary"
     # A later selector that permits everything is enough.
@@ -70,7 +70,7 @@ def test_a_user_with_all_permissions_keeps_the_fast_paths(bench: Bench) -> None:
     bench.engine.check()
 
 
-def test_the_door_of_a_limited_user_checks_commands_with_fast_paths() -> None:
+def test_the_door_of_a_limited_user_checks_each_command() -> None:
     bench = Bench(compat="newest")
     bench("SET", "b", "1")
     other = Local(bench.engine, door=True)

@@ -134,7 +134,7 @@ class SlowStep(ManualClock):
         return super().ticks()
 
 
-def test_a_slow_call_on_a_fast_path_is_logged() -> None:
+def test_a_slow_call_among_consecutive_ones_is_logged() -> None:
     """The time of a chunk of calls is that of its longest one."""
     found: list[list[bytes]] = []
     for reading in range(2, 9):

@@ -331,6 +331,7 @@ def test_commands_that_change_something_are_logged_unchanged(bench: Bench) -> No
 def test_approximate_trims_are_logged_as_exact_ones(bench: Bench) -> None:
     """If LIMIT ended a trim, the log has the ID of the first remaining node; exact trims are logged unchanged."""
     bench.engine.settings.stream_node_max_entries = 2
+    bench.engine.take_settings()
     bench("DEL", "s")
     for number in range(1, 7):
         bench("XADD", "s", f"{number}-1", "f", "v")

@@ -58,7 +58,6 @@ PLAIN = {
     b"BITPOS b 0": b":0\r\n", b"BITFIELD b GET u8 0 INCRBY i8 0 -1": b"*2\r\n:0\r\n:-1\r\n",
     b"BITFIELD text GET u8 0": b"*1\r\n:119\r\n",
     b"BITOP XOR both text n": b":5\r\n", b"ARDEL array 1": b":1\r\n", b"ARDEL array 9": b":0\r\n",
-    b"SORT list DESC LIMIT 1 2": b"*2\r\n$1\r\n3\r\n$1\r\n2\r\n", b"SORT list STORE sorted": b":4\r\n",
     b"GEOSEARCH sights FROMMEMBER a BYRADIUS 20 km DESC": b"*2\r\n$1\r\nb\r\n$1\r\na\r\n",
     b"GEOSEARCH sights FROMLONLAT 11 45 BYBOX 1 1 km WITHHASH": b"*1\r\n*2\r\n$1\r\na\r\n:3662466598026080\r\n",
     b"GEODIST places a b km": b"$7\r\n13.6183\r\n", b"PFMERGE sum log": b"+OK\r\n",
@@ -66,7 +65,7 @@ PLAIN = {
 
 
 @pytest.mark.parametrize("line", PLAIN)
-def test_a_plain_call_runs_no_handler(line: bytes) -> None:
+def test_a_call_creates_no_list_of_arguments(line: bytes) -> None:
     side = Side(compat="newest")
     for prepared in PREPARED:
         side.run(prepared.split())

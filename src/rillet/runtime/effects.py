@@ -108,7 +108,7 @@ class Effects(CommandFinder):
         access: AccessClock = self.access
         out: ReplyWriter = session.out
         feed: PropagationBuffer | None = None
-        start: cython.Py_ssize_t = 0
+        start: cython.Py_ssize_t = -1
         mark: cython.Py_ssize_t = out.mark()
         ran: cython.longlong = 0
         failed: cython.longlong = 0
@@ -217,7 +217,7 @@ class Effects(CommandFinder):
                 self._writes = writes
                 self._end(session, entry, words, outermost)
         if ended - began >= self.slow_ns or self.large < _NEVER:
-            if start and parser is not None:
+            if start >= 0 and parser is not None:
                 self._look_at_chunk(session, entry, parser.data[start : parser.pos], ended - began)
             else:
                 self._look_at(session, entry, words.sent(), ended - began, out.mark() - mark)
