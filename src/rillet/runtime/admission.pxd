@@ -5,10 +5,13 @@ from rillet.runtime.session cimport Session
 from rillet.structs.argument_spans cimport ArgumentSpans
 
 @cython.final
-cdef class Rule:
-    cdef readonly int when
-    cdef readonly int only
-    cdef readonly int but
-    cdef readonly int verdict
+cdef class Rules:
+    cdef int _count
+    cdef int _when[16]
+    cdef int _only[16]
+    cdef int _but[16]
+    cdef int _verdict[16]
+    cdef int following(self, int at, int flags, int traits) noexcept
+    cdef int verdict(self, int at) noexcept
 
 cpdef bint admit(object engine, Session session, Command entry, ArgumentSpans words, int flags) except -1

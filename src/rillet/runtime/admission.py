@@ -8,7 +8,7 @@ written here.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from rillet.runtime.command_engine import CommandEngine
@@ -71,21 +71,16 @@ _LOG_IN, _NOT_IN_MULTI, _ASK_USER, _REDIRECT, _NO_ROOM, _REFUSE, _READ_ONLY, _SU
 _STALE, _LOAD, _WAIT_FOR_SCRIPT, _NO_KEYSPACE, _HOLD, _QUEUE = 9, 10, 11, 12, 13, 14
 
 
-@cython.final
-@cython.cclass
-class Rule:
+class Rule(NamedTuple):
     """A row of the table: while a flag of `when` is set, it concerns commands with a trait of `only` and none of `but`.
 
     only: 0 for all commands.
     """
 
-    __slots__ = ("but", "only", "verdict", "when")
-
-    def __init__(self, when: int, only: int, but: int, verdict: int) -> None:
-        self.when = when
-        self.only = only
-        self.but = but
-        self.verdict = verdict
+    when: int
+    only: int
+    but: int
+    verdict: int
 
 
 RULES: list[Rule] = [
@@ -107,6 +102,53 @@ RULES: list[Rule] = [
 ]  # fmt: skip
 
 
+
+
+@cython.final
+@cython.cclass
+class Rules:
+    """The rows of RULES, packed: those that do not apply cost a comparison of integers each."""
+
+    __slots__ = ("_but", "_count", "_only", "_verdict", "_when")
+    _but: Any
+    _only: Any
+    _verdict: Any
+    _when: Any
+
+    def __init__(self, rows: list[Rule]) -> None:
+        self._count = len(rows)
+        if not cython.compiled:
+            self._but, self._only, self._verdict, self._when = [0] * 16, [0] * 16, [0] * 16, [0] * 16
+        for at, row in enumerate(rows):
+            self._when[at] = row.when
+            self._only[at] = row.only
+            self._but[at] = row.but
+            self._verdict[at] = row.verdict
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def following(self, at: cython.int, flags: cython.int, traits: cython.int) -> cython.int:
+        """Return the first row from `at` on that concerns a command with these traits, -1 if there is none."""
+        while at < self._count:
+            if flags & self._when[at] and not traits & self._but[at]:
+                if self._only[at] == 0 or traits & self._only[at]:
+                    return at
+            at += 1
+        return -1
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def verdict(self, at: cython.int) -> cython.int:
+        """Return the verdict of a row."""
+        found: cython.int = self._verdict[at]
+        return found
+
+
+_RULES = cython.declare(Rules, Rules(RULES))
+_QUEUED = cython.declare(cython.int, _QUEUE)
+_ARITY_GREW = cython.declare(cython.int, ARITY_GREW)
+
+
 @cython.ccall
 @cython.exceptval(-1, check=False)
 def admit(
@@ -116,8 +158,8 @@ def admit(
 
     flags: those of the session, and the conditions of the engine that concern the session.
     """
-    rule: Rule
-    rules: list[Rule] = RULES
+    at: cython.int = 0
+    verdict: cython.int
     try:
         if entry is None:
             if words.get(0).lower() in _HTTP:
@@ -127,28 +169,28 @@ def admit(
         if entry.subcommands is not None and words.count > 1:
             raise CommandError(f"unknown subcommand '{_text(words.get(1)[:128])}'. Try {entry.name.upper()} HELP.")
         if not entry.accepts(words.count) or (
-            entry.traits & ARITY_GREW and not entry.accepts_in(words.count, engine.settings.compat)
+            entry.traits & _ARITY_GREW and not entry.accepts_in(words.count, engine.settings.compat)
         ):
             raise CommandError(f"wrong number of arguments for '{entry.fullname}' command")
-        for rule in rules:
-            if not flags & rule.when or (rule.only and not entry.traits & rule.only) or entry.traits & rule.but:
-                continue
-            if rule.verdict == 14:
-                if session.queue:
-                    session.queue.add(entry, words)
-                else:
-                    queue: CommandQueue = CommandQueue()
-                    queue.add(entry, words)
-                    session.queue = queue
+        while True:
+            at = _RULES.following(at, flags, entry.traits)
+            if at < 0:
+                return True
+            verdict = _RULES.verdict(at)
+            at += 1
+            if verdict == _QUEUED:
+                queued: object = session.queue
+                queue: CommandQueue = queued if type(queued) is CommandQueue else CommandQueue()
+                queue.add(entry, words)
+                session.queue = queue
                 session.command = entry
                 return session.out.raw(b"+QUEUED\r\n") and False
-            if not _decide(engine, session, entry, words, rule.verdict):
+            if not _decide(engine, session, entry, words, verdict):
                 return False
     except CommandError as error:
         if not (isinstance(error, Redirect) and engine.hold_during_failover(session, words.to_list())):
             _refuse(engine, session, entry, error)
         return False
-    return True
 
 
 def _decide(engine: CommandEngine, session: Session, entry: Command, words: ArgumentSpans, verdict: int) -> bool:

@@ -133,7 +133,7 @@ class Dispatch(Effects):
         """Return the flags of a session that are special, and the conditions of the engine that concern it."""
         if session.state & _TRUSTED:
             return (session.state & _SPECIAL) | (self.conditions & ~_FOR_CLIENTS)
-        if self.limited or self.observed:
+        if self.limited or (self.observed and self.tracking.is_full()):
             self._make_rooms(session)
             if self._since:
                 self._since = self.clock.ticks()  # the eviction is not a part of the command
@@ -144,8 +144,6 @@ class Dispatch(Effects):
     def _make_rooms(self, session: Session) -> cython.bint:
         """Evict keys above `maxmemory`, and tracked keys above `tracking-table-max-keys`, before a command runs."""
         tracking: Tracking = self.tracking
-        if not self.limited and not tracking.limit:
-            return True
         tracking.current = session
         try:
             if self.limited:

@@ -53,4 +53,5 @@ cdef class Tracking:
     cpdef bint command_ended(self, Session session, Command entry) except -1
     cpdef bint send_pending(self, Session session) except -1
     cpdef bint schedule(self) except -1
+    cdef bint is_full(self) except -1
     cpdef bint make_room(self) except -1

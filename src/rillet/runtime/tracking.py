@@ -246,7 +246,7 @@ class Tracking:
         state: PrefixState
         found: cython.bint = False
         for prefix, state in self.prefixes.items():
-            if key.startswith(prefix):
+            if not prefix or key.startswith(prefix):
                 state.keys[key] = writer
                 found = True
         if found and self.current is None:
@@ -426,6 +426,12 @@ class Tracking:
                     self._send(session, state, body)
 
     # -- the limit of the table ----------------------------------------------------------------------
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def is_full(self) -> cython.bint:
+        """Return whether the table is too large, or was so at the last call of `make_room`."""
+        return self._misses > 0 or (self.limit > 0 and len(self.table) > self.limit)
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
