@@ -17,7 +17,7 @@ from rillet.types.packed_zset cimport score_at
 from rillet.types.zset cimport Zset
 
 @cython.final
-cdef class Search(Implementation):
+cdef class Geosearch(Implementation):
     cdef SearchArea _area
     cdef int _form
     cdef bint _may_store

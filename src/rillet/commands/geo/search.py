@@ -79,7 +79,7 @@ _SHAPE = f"<BYRADIUS radius {_UNIT} | BYBOX width height {_UNIT}>"
 
 @cython.final
 @cython.cclass
-class Search(Implementation):
+class Geosearch(Implementation):
     """All commands of this file; the attributes are the arguments of a call.
 
     _form: of the command, 0 before its first call. _store_at: the position of the key that gets the result, 0: none.
@@ -434,24 +434,24 @@ def stored_key(argv: list[bytes]) -> list[int]:
 
 command("georadius", arity=-6, flags="write denyoom movablekeys", since="3.2.0", complexity=_COMPLEXITY,
         syntax=f"key longitude latitude radius {_UNIT} {_OPTIONS}{_STORE}", get_keys=stored_key,
-        summary="Reply with the members in a circle around a position, or store them.")(Search)
+        summary="Reply with the members in a circle around a position, or store them.")(Geosearch)
 
 command("georadius_ro", arity=-6, flags="readonly", since="3.2.10", complexity=_COMPLEXITY,
         syntax=f"key longitude latitude radius {_UNIT} {_OPTIONS}",
-        summary="Reply with the members in a circle around a position.")(Search)
+        summary="Reply with the members in a circle around a position.")(Geosearch)
 
 command("georadiusbymember", arity=-5, flags="write denyoom movablekeys", since="3.2.0", complexity=_COMPLEXITY,
         syntax=f"key member radius {_UNIT} {_OPTIONS}{_STORE}", get_keys=stored_key,
-        summary="Reply with the members in a circle around a member, or store them.")(Search)
+        summary="Reply with the members in a circle around a member, or store them.")(Geosearch)
 
 command("georadiusbymember_ro", arity=-5, flags="readonly", since="3.2.10", complexity=_COMPLEXITY,
         syntax=f"key member radius {_UNIT} {_OPTIONS}",
-        summary="Reply with the members in a circle around a member.")(Search)
+        summary="Reply with the members in a circle around a member.")(Geosearch)
 
 command("geosearch", arity=-7, flags="readonly", since="6.2.0", complexity=_COMPLEXITY,
         syntax=f"key {_CENTRE} {_SHAPE} [ASC | DESC] [<COUNT count [ANY]>] [WITHCOORD] [WITHDIST] [WITHHASH]",
-        summary="Reply with the members in a circle or a box around a member or a position.")(Search)
+        summary="Reply with the members in a circle or a box around a member or a position.")(Geosearch)
 
 command("geosearchstore", arity=-8, flags="write denyoom", keys=(1, 2, 1), since="6.2.0", complexity=_COMPLEXITY,
         syntax=f"destination source {_CENTRE} {_SHAPE} [ASC | DESC] [<COUNT count [ANY]>] [STOREDIST]",
-        summary="Store the members in a circle or a box around a member or a position.")(Search)
+        summary="Store the members in a circle or a box around a member or a position.")(Geosearch)
