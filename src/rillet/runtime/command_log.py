@@ -105,6 +105,8 @@ class CommandLog:
         settings = self._engine.settings
         most: int = settings.slowlog_entry_max_argc
         longest: int = settings.slowlog_entry_max_string_len
+        if len(argv) <= most and max(map(len, argv)) <= longest:
+            return list(argv)
         kept = argv if len(argv) <= most else argv[: most - 1]
         words = [
             word if len(word) <= longest else word[:longest] + f"... ({len(word) - longest} more bytes)".encode()

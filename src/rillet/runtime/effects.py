@@ -303,7 +303,7 @@ class Effects(CommandFinder):
                 return
         if self.hotkeys is not None and self.hotkeys.active:
             record_hot_keys(self.hotkeys, self.clock.now_ms(), entry, argv, nanoseconds // 1000, request + reply)
-        if nanoseconds >= self.slow_ns:
+        if nanoseconds >= self.monitored_ns:
             self.latency.add(b"fast-command" if "fast" in entry.flags else b"command", nanoseconds)
         if session.blocked is None:
             self.command_log.record(session, entry, argv, nanoseconds // 1000, request, reply)

@@ -173,7 +173,8 @@ class ReadArguments:
             stream: Stream | None = self._find_stream(session, self.keys[index])
             word: bytes = argv[self.ids_at + index]
             streams.append(stream)
-            if reader.read(word, 0, True):
+            # The reader needs a microsecond to find out that `>` is no number.
+            if (len(word) != 1 or 48 <= word[0] <= 57) and reader.read(word, 0, True):
                 self.starts.append((reader.ms, reader.seq))
             else:
                 self.starts.append(self._special_id(word, stream, index))
