@@ -478,7 +478,7 @@ def reads(client: Client) -> None:
     assert client.post("console", line="XLEN orders")["value"] == "248"
     assert client.lines("search/keys", match="o*")[0]["found"]["key"] == "orders"
     version, found = 0, client.get("overview")
-    while not (found["keys"]["complete"] and len(found["streams"]) == 2):
+    while not (found["keys"]["complete"] and "stream" in found["keys"]["types"] and len(found["streams"]) == 2):
         version = client.inspector.api.sampler.wait(version, 60)
         found = client.get("overview")
         assert found["problem"] == ""
