@@ -119,6 +119,7 @@ class CommandFinder(Upkeep):
     def narrow(self, narrowing: Any) -> None:
         """Rewrite effects for older replicas from now on (rillet.runtime.older_replicas); None: for none."""
         self.propagation.narrow = narrowing
+        self.propagation.forms = {}
 
     @cython.cfunc
     def _find_subcommand(self, entry: Command, name: bytes) -> Command:

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rillet.runtime.registry import TABLE
+from rillet.runtime.registry import TABLE, Command
 from rillet.runtime.replica_versions import knows, problem, shown
 from rillet.structs.crc64 import crc64
 from rillet.structs.integer_text import decimal
@@ -47,6 +47,11 @@ _OF_FIELDS = (b"hsetex", b"hgetex", b"hexpire", b"hexpireat", b"hpexpire", b"hpe
 _SILENT = (b"xcfgset", b"xidmprecord")  # they change the memory of producers alone
 _TARGETS = {b"bitop": 2, b"zunionstore": 1, b"zinterstore": 1, b"geosearchstore": 1}  # the only key that changes
 _FOOTER = 10
+# What `form_of` returns: words decide; all replicas know the command in each form, or SET and XADD without options.
+WORDS_DECIDE, EACH_FORM, PLAIN_SET, PLAIN_XADD = 0, 1, 2, 3
+_WORDS_DECIDE = frozenset(
+    (b"xtrim", b"bitop", b"restore", b"restore-asking", b"function", b"zunionstore", b"zinterstore", b"geosearchstore")
+)
 
 
 class Narrowing:
@@ -74,6 +79,13 @@ class Narrowing:
             known = entry is None or all(knows(server, entry) for server in self.servers)
             self._known[name] = known
         return known
+
+    def form_of(self, entry: Command) -> int:
+        """Return which calls of a command need no rewriting, whatever their words are."""
+        name = entry.fullname.encode()
+        if entry.container or entry.module or name in _WORDS_DECIDE or not self._knows(name):
+            return WORDS_DECIDE
+        return PLAIN_SET if name == b"set" else PLAIN_XADD if name == b"xadd" else EACH_FORM
 
     def _level(self, redis: int, valkey: int = 1 << 30) -> bool:
         """Return whether all replicas have a feature of a level of Redis, or of a version of Valkey (81: 8.1)."""

@@ -11,6 +11,8 @@ cdef class Propagation:
     cdef public bint feeds_replicas
     cdef public object on_feed
     cdef public object narrow
+    cdef public dict forms
+    cdef bint _is_known(self, Session session, ArgumentSpans words, object commands) except -1
     cdef object _spare
     cdef readonly PropagationBuffer feed
     cdef public long depth

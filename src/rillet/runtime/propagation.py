@@ -30,6 +30,10 @@ LOG_ONLY = 1 << 24
 """Added to the database of a pending command that is for the append-only log alone (redis.set_repl)."""
 _LOG_ONLY = cython.declare(cython.int, LOG_ONLY)
 _TRUSTED = cython.declare(cython.int, session_state.TRUSTED)
+# Values of Narrowing.form_of (rillet.runtime.older_replicas).
+_EACH_FORM = cython.declare(cython.int, 1)
+_PLAIN_SET = cython.declare(cython.int, 2)
+_PLAIN_XADD = cython.declare(cython.int, 3)
 
 
 class Log(Protocol):
@@ -54,12 +58,13 @@ def _database(index: cython.int) -> cython.int:
 class Propagation:
     """The changes of one engine that are not in its log yet; `depth` is the number of nested handlers."""
 
-    __slots__ = ("log", "aof", "feed", "depth", "pending", "dirty", "feeds_replicas", "on_feed", "narrow", "_settings",
-                 "_clock", "_spare")  # fmt: skip
+    __slots__ = ("log", "aof", "feed", "depth", "pending", "dirty", "feeds_replicas", "on_feed", "narrow", "forms",
+                 "_settings", "_clock", "_spare")  # fmt: skip
     log: Any
     aof: Any
     on_feed: Any
     narrow: Any
+    forms: dict[Any, int]
     _spare: Any
     feed: PropagationBuffer | None
     pending: list[tuple[int, list[bytes]]]
@@ -76,6 +81,8 @@ class Propagation:
         self.on_feed = None
         # The rewriting of effects for older replicas (rillet.runtime.older_replicas), or None.
         self.narrow = None
+        # Which calls of a command need no rewriting, by its declaration (Narrowing.form_of).
+        self.forms = {}
         # The log's propagation buffer, if it has one: commands are written there instead of passed to `Log.append`.
         self.feed = None
         self.pending = []
@@ -109,7 +116,7 @@ class Propagation:
         if not session.logged:
             return True
         feed: PropagationBuffer | None = self.feed
-        if self.narrow is not None and not session.state & _TRUSTED:
+        if self.narrow is not None and not session.state & _TRUSTED and not self._is_known(session, words, commands):
             effects: list[list[bytes]] = [words.to_list()] if commands is None else commands
             others: list[list[bytes]] | None = self.narrow.rewrite(session, effects)
             if others is not None:
@@ -127,6 +134,22 @@ class Propagation:
             for one in commands:
                 self.pending.append((session.db.index, one))
         return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _is_known(self, session: Session, words: ArgumentSpans, commands: object) -> cython.bint:
+        """Return whether older replicas certainly know the command that is logged as it is."""
+        if commands is not None:
+            return False
+        form: Any = self.forms.get(session.command)
+        if form is None:
+            form = self.forms[session.command] = self.narrow.form_of(session.command)
+        kind: cython.int = form
+        if kind == _PLAIN_SET:
+            return words.count == 3
+        if kind == _PLAIN_XADD:
+            return words.is_char(2, 42) or words.is_digit(2)
+        return kind == _EACH_FORM
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
