@@ -63,9 +63,8 @@ class Dispatch(Effects):
     # A call of a command, from its bytes to its effects:
     #
     #     execute, drain, run_next, call   find the command; admit it, if anything is unusual
-    #     _run                             run it, and the calls of the same command that follow it
+    #     _run                             run it, and the calls of the same command that follow it; count and time them
     #     _begin, _end                     what clients see who track keys or watch commands; import-mode
-    #     _account                         count and time the calls; log those that took long
 
     @cython.ccall
     @cython.exceptval(-1, check=False)

@@ -43,13 +43,13 @@ GROUPS = frozenset(
 )
 
 # The traits of a command that decide about its admission (runtime/admission.py), as flags of one integer.
-WRITES, NEEDS_MEMORY, SUBSCRIBES, LOADS, STALE, WHILE_BUSY, NO_AUTH, NO_MULTI = 1, 2, 4, 8, 16, 32, 64, 128
+WRITES, NEEDS_MEMORY, SUBSCRIBES, LOADS, WHILE_BUSY, NO_AUTH, NO_MULTI = 1, 2, 4, 8, 32, 64, 128
 USES_KEYSPACE, AT_ONCE, WHILE_SUBSCRIBED, IS_PING, IS_EXEC, ENDS_MULTI, MUTES = 256, 512, 1024, 2048, 4096, 8192, 16384
 ARITY_GREW, NO_SCRIPT, MAY_REPLICATE = 32768, 65536, 131072
 _TRAITS_OF_FLAGS = {
     "write": WRITES | USES_KEYSPACE, "readonly": USES_KEYSPACE, "may_replicate": USES_KEYSPACE | MAY_REPLICATE,
     "noscript": NO_SCRIPT,
-    "denyoom": NEEDS_MEMORY, "loading": LOADS, "stale": STALE, "allow_busy": WHILE_BUSY, "no_auth": NO_AUTH,
+    "denyoom": NEEDS_MEMORY, "loading": LOADS, "allow_busy": WHILE_BUSY, "no_auth": NO_AUTH,
     "no_multi": NO_MULTI,
 }  # fmt: skip
 _TRAITS_OF_NAMES = {

@@ -9,12 +9,14 @@ from rillet.structs.integer_text cimport decimal
 cdef int _conditions(ArgumentSpans words) except -1
 cdef bint _allows(int conditions, long long current, long long when) except -1
 
-@cython.final
-cdef class Expire(Implementation):
+cdef class _InUnits(Implementation):
     cdef bint _relative
     cdef long long _unit
 
 @cython.final
-cdef class Ttl(Implementation):
-    cdef bint _relative
-    cdef long long _unit
+cdef class Expire(_InUnits):
+    pass
+
+@cython.final
+cdef class Ttl(_InUnits):
+    pass

@@ -77,10 +77,9 @@ def _allows(conditions: cython.int, current: cython.longlong, when: cython.longl
     return not (conditions & _LT and current != -1 and when >= current)
 
 
-@cython.final
 @cython.cclass
-class Expire(Implementation):
-    """EXPIRE and its variants (expireGenericCommand): a time in units of `unit` ms, from now on if `relative`."""
+class _InUnits(Implementation):
+    """A command whose time is in units of `unit` ms, from now on if `relative`."""
 
     __slots__ = ("_relative", "_unit")
     _relative: cython.bint
@@ -89,6 +88,14 @@ class Expire(Implementation):
     def __init__(self, unit: int, relative: bool) -> None:
         self._unit = unit
         self._relative = relative
+
+
+@cython.final
+@cython.cclass
+class Expire(_InUnits):
+    """EXPIRE and its variants (expireGenericCommand): set the expiry of a key."""
+
+    __slots__ = ()
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
@@ -143,16 +150,10 @@ _EXPIRE("pexpireat", since="2.6.0", syntax="key unix-time-milliseconds " + _SYNT
 
 @cython.final
 @cython.cclass
-class Ttl(Implementation):
-    """TTL and its variants (ttlGenericCommand): the expiry in units of `unit` ms, from now on if `relative`."""
+class Ttl(_InUnits):
+    """TTL and its variants (ttlGenericCommand): reply with the expiry of a key."""
 
-    __slots__ = ("_relative", "_unit")
-    _relative: cython.bint
-    _unit: cython.longlong
-
-    def __init__(self, unit: int, relative: bool) -> None:
-        self._unit = unit
-        self._relative = relative
+    __slots__ = ()
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
