@@ -49,6 +49,16 @@ def interrupted(process: Forked) -> tuple[int, str]:
     return process.returncode, problem
 
 
+def waits_for_reply(process: Forked) -> None:
+    """Wait until a process that has sent a command sleeps.
+
+    Python sees a signal that arrives just before it calls `recv` only when `recv` returns.
+    """
+    stat = Path(f"/proc/{process.pid}/stat")
+    while stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "S":
+        time.sleep(0.01)
+
+
 # -- ^C -------------------------------------------------------------------------------------------------
 
 FILE_COMMANDS: dict[str, tuple[str, ...]] = {
@@ -123,6 +133,7 @@ def test_an_interrupt_while_a_server_does_not_answer(folder: Path, tmp_path: Pat
             silent.settimeout(60)
             connection, _ = silent.accept()
             connection.recv(1)
+            waits_for_reply(process)
             with connection:
                 assert interrupted(process) == (INTERRUPTED, "")
 

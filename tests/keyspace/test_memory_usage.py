@@ -26,7 +26,7 @@ LOADS = {
     "strings that grow": ("APPEND key:{j} {v}", 300_000),
     "keys that expire": ("SET key:{i} 0123456789 EX 100000", 250_000),
     "a list": ("RPUSH list element-number-{i}", 600_000),
-    "lists": ("RPUSH list:{j} element-number-{i}-{i}-{i}", 500_000),
+    "lists": ("RPUSH list:{j} element-number-{i}-{i}-{i}", 1_000_000),  # 50 MB: nodes that grow in turn leave gaps
     "small hashes": ("HSET hash:{i} a {i} b {i} c hello", 200_000),
     "a hash": ("HSET hash field:{i} value:{i}", 500_000),
     "a set": ("SADD set member:{i}", 300_000),
