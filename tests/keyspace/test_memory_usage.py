@@ -31,7 +31,7 @@ LOADS = {
     "a hash": ("HSET hash field:{i} value:{i}", 500_000),
     "a set": ("SADD set member:{i}", 300_000),
     "a sorted set": ("ZADD zset {i} member:{i}", 600_000),
-    "a stream": ("XADD stream * temperature {i} humidity {i}", 600_000),
+    "a stream": ("XADD stream * temperature {i} humidity {i}", 1_000_000),
     "streams": ("XADD stream:{j} * temperature {i} humidity {i}", 400_000),
     "sets": ("SADD set:{j} member:{i}", 600_000),
     "groups": ("XGROUP CREATE stream:{j} group:{i} $ MKSTREAM", 50_000),

@@ -84,16 +84,16 @@ def test_the_id_of_a_new_entry_may_omit_its_sequence_number() -> None:
 
 def test_a_parenthesis_excludes_the_end_of_a_range() -> None:
     reader = IDReader()
-    assert reader.read_interval(b"(5-1", 0)
+    assert reader.read_interval(b"(5-1", 4, 0)
     assert reader.exclusive
     assert (reader.ms, reader.seq) == (5, 1)
-    assert reader.read_interval(b"5", MAX)
+    assert reader.read_interval(b"5", 1, MAX)
     assert not reader.exclusive
     assert reader.seq == MAX
-    assert reader.read_interval(b"+", 0)
+    assert reader.read_interval(b"+", 1, 0)
     assert not reader.exclusive
-    assert not reader.read_interval(b"(-", 0)
-    assert not reader.read_interval(b"(", 0)
+    assert not reader.read_interval(b"(-", 2, 0)
+    assert not reader.read_interval(b"(", 1, 0)
 
 
 def test_the_error_quotes_an_invalid_id() -> None:

@@ -141,7 +141,7 @@ class Command:
         if not isinstance(self.handler, (type, partial)):
             return on_list(self.handler)
         found: Implementation = self.handler()
-        found.on_spans = True
+        found.on_spans = "blocking" not in self.flags
         return found
 
     @cython.ccall

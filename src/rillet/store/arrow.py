@@ -96,8 +96,9 @@ def to_polars(table: Any) -> Any:
 def bounds(start: Position, end: Position) -> tuple[StreamID, StreamID]:
     """Return the ID before a range and the last ID of the range; raise CommandError if an ID is malformed."""
     interval = Interval()
-    interval.read_start(encode_position(start))
-    interval.read_end(encode_position(end))
+    low, high = encode_position(start), encode_position(end)
+    interval.read_start(low, len(low))
+    interval.read_end(high, len(high))
     first = (interval.start_ms << 64 | interval.start_seq) - 1
     after = StreamID(first >> 64, first & (2**64 - 1)) if first >= 0 else StreamID(0, 0)
     return after, StreamID(interval.end_ms, interval.end_seq)

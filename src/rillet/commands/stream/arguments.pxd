@@ -9,8 +9,9 @@ cdef class Interval:
     cdef public unsigned long long start_seq
     cdef public unsigned long long end_ms
     cdef public unsigned long long end_seq
-    cpdef bint read_start(self, bytes word)
-    cpdef bint read_end(self, bytes word)
+    cdef IDReader _reader
+    cpdef bint read_start(self, const unsigned char *word, Py_ssize_t size) except -1
+    cpdef bint read_end(self, const unsigned char *word, Py_ssize_t size) except -1
 
 @cython.final
 cdef class TrimArguments:
@@ -47,3 +48,6 @@ cpdef long long integer(bytes word, str message=*)
 cpdef int delete_strategy(bytes word) noexcept
 cpdef long long to_signed(unsigned long long value) except? -1
 cpdef bint read_id(IDReader reader, bytes word, bint strict=*)
+cdef bint read_id_at(IDReader reader, ArgumentSpans words, Py_ssize_t index) except -1
+cdef bint is_named(ArgumentSpans words, Py_ssize_t index, bytes name) except -1
+cdef long long integer_at(ArgumentSpans words, Py_ssize_t index, str message=*) except? -1

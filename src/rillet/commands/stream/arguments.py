@@ -96,6 +96,38 @@ def read_id(reader: IDReader, word: bytes, strict: cython.bint = True) -> cython
     return True
 
 
+@cython.cfunc
+@cython.exceptval(-1, check=False)
+def read_id_at(reader: IDReader, words: ArgumentSpans, index: cython.Py_ssize_t) -> cython.bint:
+    """Do `read_id` for an argument."""
+    if not reader.read_span(words.at[index], words.size[index], 0, True):
+        raise CommandError(INVALID_ID)
+    return True
+
+
+@cython.cfunc
+@cython.exceptval(-1, check=False)
+def is_named(words: ArgumentSpans, index: cython.Py_ssize_t, name: bytes) -> cython.bint:
+    """Return whether an argument is an option with this lower-case name, as `option` reads it."""
+    i: cython.Py_ssize_t
+    size: cython.Py_ssize_t = len(name)
+    if words.size[index] < size:
+        return False
+    for i in range(size):
+        if words.at[index][i] | 0x20 != name[i]:  # this maps only letters to lower-case letters
+            return False
+    ends: cython.bint = words.size[index] == size or words.at[index][size] == 0
+    return ends
+
+
+@cython.cfunc
+@cython.exceptval(-1, check=True)
+def integer_at(words: ArgumentSpans, index: cython.Py_ssize_t, message: str = NOT_AN_INTEGER) -> cython.longlong:
+    """Do `integer` for an argument."""
+    number: cython.longlong = words.number(index)
+    return number if number >= 0 else integer(words.get(index), message)
+
+
 def read_ids(argv: list[bytes], start: int) -> list[tuple[int, int]]:
     """Return the IDs in argv[start:]; raise CommandError if one of them is invalid."""
     reader = IDReader()
@@ -124,19 +156,22 @@ def delete_strategy(word: bytes) -> cython.int:
 class Interval:
     """A range of IDs with inclusive ends: `(id` becomes the next or previous ID (streamParseIntervalIDOrReply)."""
 
-    __slots__ = ("end_ms", "end_seq", "start_ms", "start_seq")
+    __slots__ = ("_reader", "end_ms", "end_seq", "start_ms", "start_seq")
+    _reader: IDReader
 
     def __init__(self) -> None:
+        self._reader = IDReader()
         self.start_ms = 0
         self.start_seq = 0
         self.end_ms = _MAX_U64
         self.end_seq = _MAX_U64
 
     @cython.ccall
-    def read_start(self, word: bytes) -> cython.bint:
+    @cython.exceptval(-1, check=False)
+    def read_start(self, word: cython.p_const_uchar, size: cython.Py_ssize_t) -> cython.bint:
         """Parse the lower end of the range; a missing sequence number is 0."""
-        reader: IDReader = IDReader()
-        if not reader.read_interval(word, 0):
+        reader: IDReader = self._reader
+        if not reader.read_interval(word, size, 0):
             raise CommandError(INVALID_ID)
         self.start_ms = reader.ms
         self.start_seq = reader.seq
@@ -151,10 +186,11 @@ class Interval:
         return True
 
     @cython.ccall
-    def read_end(self, word: bytes) -> cython.bint:
+    @cython.exceptval(-1, check=False)
+    def read_end(self, word: cython.p_const_uchar, size: cython.Py_ssize_t) -> cython.bint:
         """Parse the upper end of the range; a missing sequence number is the largest possible one."""
-        reader: IDReader = IDReader()
-        if not reader.read_interval(word, _MAX_U64):
+        reader: IDReader = self._reader
+        if not reader.read_interval(word, size, _MAX_U64):
             raise CommandError(INVALID_ID)
         self.end_ms = reader.ms
         self.end_seq = reader.seq

@@ -79,7 +79,7 @@ class ClaimRequest:
         self.created = False
         self.out = out
         self.finder = EntryLookup(stream)
-        self.writer = EntryWriter(out)
+        self.writer = EntryWriter()
         self.min_idle = 0
         self.now = session.db.clock.now_ms()
         self.time = self.now
@@ -160,11 +160,11 @@ class ClaimRequest:
         if self.justid:
             self.out.stream_id(ms, seq)
         else:
-            self.writer.write(self.finder.entries)
+            self.writer.write(self.out, self.finder.entries)
         self.written += 1
         self.claimed = True
         self.session.dirty += 1
-        if self.session.engine.log is not None:
+        if self.session.logged:
             log_claim(self.session, self.key, group, format_id(ms, seq) if ident is None else ident, slot)
         return True
 
@@ -271,7 +271,7 @@ def xautoclaim(session: Session, argv: list[bytes]) -> None:
     """Changes the owner of entries that were idle for a given time, as if they were delivered to the given consumer."""
     min_idle: cython.longlong = integer(argv[4], "Invalid min-idle-time argument for XAUTOCLAIM")
     interval: Interval = Interval()
-    interval.read_start(argv[5])
+    interval.read_start(argv[5], len(argv[5]))
     count, justid = _auto_options(argv)
     stream, group = require_stream_and_group(lookup_read(session, argv[1]), argv[1], argv[2])
     if count > _MAX_MEMORY_COUNT:

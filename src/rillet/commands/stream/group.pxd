@@ -1,7 +1,14 @@
 cimport cython
+from rillet.runtime.implementation cimport Implementation
 from rillet.runtime.session cimport Session
-from rillet.commands.stream.arguments cimport integer, option, read_id
-from rillet.commands.stream.lookup cimport logged_now, lookup_read, lookup_write
+from rillet.commands.stream.arguments cimport integer, option, read_id, read_id_at
+from rillet.commands.stream.lookup cimport logged_now, lookup_write, stream_at
+from rillet.structs.argument_spans cimport ArgumentSpans
 from rillet.types.stream.group cimport Group
 from rillet.types.stream.value cimport Stream
 from rillet.types.stream.id cimport IDReader
+
+@cython.final
+cdef class Xack(Implementation):
+    cdef bytes _group
+    cdef IDReader _reader

@@ -19,14 +19,16 @@ from rillet.commands.stream import command
 from rillet.commands.stream.idmp import new_stream
 from rillet.commands.stream.lookup import require_group, require_stream
 from rillet.errors import BusyGroup, CommandError
+from rillet.runtime.implementation import Implementation
 from rillet.runtime.session import Session
+from rillet.structs.argument_spans import ArgumentSpans
 from rillet.types.stream.group import ENTRIES_READ_UNKNOWN, Group
 from rillet.types.stream.id import IDReader
 from rillet.types.stream.value import Stream
 
 if not cython.compiled:  # for compiled code, the .pxd declares these names
-    from rillet.commands.stream.arguments import integer, option, read_id
-    from rillet.commands.stream.lookup import logged_now, lookup_read, lookup_write
+    from rillet.commands.stream.arguments import integer, option, read_id, read_id_at
+    from rillet.commands.stream.lookup import logged_now, lookup_write, stream_at
 
 _KEY_MISSING = (
     "The XGROUP subcommand requires the key to exist. Note that for CREATE you may want to use the MKSTREAM option "
@@ -159,26 +161,47 @@ def xgroup_delconsumer(session: Session, argv: list[bytes]) -> None:
     session.out.integer(max(0, pending))
 
 
-@command("xack", arity=-4, flags="write fast", since="5.0.0", syntax="key group id [id ...]",
-         complexity="O(1) for each ID.")
-def xack(session: Session, argv: list[bytes]) -> None:
-    """Acknowledges entries: removes them from the pending entries of a group and returns how many were pending."""
-    stream: Stream | None = lookup_read(session, argv[1])
-    group: Group | None = None if stream is None else stream.find_group(argv[2])
-    reader: IDReader = IDReader()
-    acknowledged: cython.longlong = 0
-    at: cython.Py_ssize_t
-    if stream is None or group is None:
-        session.out.integer(0)
-        return
-    # One invalid ID rejects the whole command, so check all first. Parsing IDs twice is cheaper than a list of them.
-    if len(argv) > 4:
-        for at in range(3, len(argv)):
-            read_id(reader, argv[at])
-    for at in range(3, len(argv)):
-        read_id(reader, argv[at])
-        if group.acknowledge(reader.ms, reader.seq):
-            acknowledged += 1
-    stream.tidy_pending()
-    session.dirty += acknowledged
-    session.out.integer(acknowledged)
+@cython.final
+@cython.cclass
+class Xack(Implementation):
+    """XACK (xackCommand). _group: the name of the last call's group, which clients repeat."""
+
+    __slots__ = ("_group", "_reader")
+    _group: bytes
+    _reader: IDReader
+
+    def __init__(self) -> None:
+        self._group = b""
+        self._reader = IDReader()
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
+        """Remove entries from the pending entries of a group, and reply with how many were pending."""
+        stream: Stream | None = stream_at(session.db, session.db.locate_read(words))
+        group: Group | None = None
+        reader: IDReader = self._reader
+        acknowledged: cython.longlong = 0
+        at: cython.Py_ssize_t
+        if not words.equals(2, self._group):
+            self._group = words.get(2)
+        if stream is not None:
+            group = stream.find_group(self._group)
+        if stream is None or group is None:
+            return session.out.integer(0)
+        # One invalid ID rejects the whole command. Parsing IDs twice is cheaper than a list of them.
+        if words.count > 4:
+            for at in range(3, words.count):
+                read_id_at(reader, words, at)
+        for at in range(3, words.count):
+            read_id_at(reader, words, at)
+            if group.acknowledge(reader.ms, reader.seq):
+                acknowledged += 1
+        stream.tidy_pending()
+        session.dirty += acknowledged
+        return session.out.integer(acknowledged)
+
+
+command("xack", arity=-4, flags="write fast", since="5.0.0", syntax="key group id [id ...]",
+        summary="Acknowledges entries: removes them from the pending entries of a group and returns how many were "
+        "pending.", complexity="O(1) for each ID.")(Xack)

@@ -18,13 +18,13 @@ from rillet.commands.stream import command
 from rillet.commands.stream.arguments import MAX_U64, integer, option, to_signed
 from rillet.commands.stream.idmp import IDMP_FIELDS, SINCE, write_idmp
 from rillet.commands.stream.lookup import lookup_read, require_group, require_stream
-from rillet.commands.stream.range import write_entries
+from rillet.commands.stream.range import EntryWriter
 from rillet.protocol.reply_writer import ReplyWriter
 from rillet.runtime.session import Session
 from rillet.types.stream.group import ENTRIES_READ_UNKNOWN, Consumer, Group
 from rillet.types.stream.id import format_id
 from rillet.types.stream.pending import PendingIndex, PendingIterator
-from rillet.types.stream.value import Stream
+from rillet.types.stream.value import Stream, StreamIterator
 
 ACTIVE_TIME = 72
 """The first level that shows the active time of consumers."""
@@ -127,7 +127,8 @@ def _write_edges(out: ReplyWriter, stream: Stream) -> None:
     out.integer(len(stream.groups))
     for name, newest in ((b"first-entry", False), (b"last-entry", True)):
         out.bulk(name)
-        if write_entries(out, stream, 0, 0, MAX_U64, MAX_U64, 1, newest) == 0:
+        entries = StreamIterator(stream, 0, 0, MAX_U64, MAX_U64, newest)
+        if EntryWriter().write_all(out, entries, 1) == 0:
             out.null()
 
 
@@ -136,7 +137,7 @@ def _write_full(session: Session, stream: Stream, count: int) -> None:
     out = session.out
     out.bulk(b"entries")
     mark = out.mark()
-    out.insert_array(mark, write_entries(out, stream, 0, 0, MAX_U64, MAX_U64, count))
+    out.insert_array(mark, EntryWriter().write_all(out, StreamIterator(stream), count or -1))
     out.bulk(b"groups")
     out.array(len(stream.groups))
     for group in stream.sorted_groups():

@@ -20,9 +20,13 @@ except ModuleNotFoundError:  # Cython is not installed: use a replacement for it
 
 from rillet.commands.arguments import text
 from rillet.errors import CommandError, NoGroup, WrongType
+from rillet.keyspace.database import Database
 from rillet.runtime.session import Session
+from rillet.runtime.session_state import TRUSTED
 from rillet.types.stream.group import Consumer, Group
 from rillet.types.stream.value import Stream
+
+_TRUSTED = cython.declare(cython.int, TRUSTED)
 
 
 @cython.ccall
@@ -44,6 +48,18 @@ def _checked(value: object) -> Stream | None:
         return None
     if not isinstance(value, Stream):
         raise WrongType()
+    return value
+
+
+@cython.cfunc
+def stream_at(db: Database, n: cython.Py_ssize_t) -> Stream | None:
+    """Return the stream of an entry that `Database.locate` found, None if n < 0; raise WrongType for other types."""
+    if n < 0:
+        return None
+    value: object = db.keys.object_at(n)
+    if type(value) is not Stream:
+        raise WrongType()
+    db.ledger.note(value)
     return value
 
 
@@ -85,13 +101,14 @@ def find_or_create_consumer(session: Session, key: bytes, group: Group, name: by
 
     While a log is replayed, the current time is the latest delivery that the log has stated so far.
     """
-    now: cython.longlong = logged_now(session) if session.trusted else session.db.clock.now_ms()
+    trusted: cython.bint = session.state & _TRUSTED != 0
+    now: cython.longlong = logged_now(session) if trusted else session.now_ms()
     consumer: Consumer = group.find_consumer(name)
     if consumer is None:
         consumer = group.create_consumer(name, now)
         session.dirty += 1
         session.notify(b"t", b"xgroup-createconsumer", key)
-    consumer.seen_time = max(consumer.seen_time, now) if session.trusted else now
+    consumer.seen_time = max(consumer.seen_time, now) if trusted else now
     return consumer
 
 

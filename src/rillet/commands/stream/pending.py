@@ -42,8 +42,8 @@ def xpending(session: Session, argv: list[bytes]) -> None:
         at = 5
     count: cython.longlong = integer(argv[at + 2])
     interval: Interval = Interval()
-    interval.read_start(argv[at])
-    interval.read_end(argv[at + 1])
+    interval.read_start(argv[at], len(argv[at]))
+    interval.read_end(argv[at + 1], len(argv[at + 1]))
     _, group = require_stream_and_group(lookup_read(session, argv[1]), argv[1], argv[2])
     index: PendingIndex = group.index
     if at + 3 < len(argv):

@@ -38,7 +38,7 @@ def log_claim(
     session: Session, key: bytes, group: Group, ident: bytes, slot: cython.Py_ssize_t, last: bytes | None = None
 ) -> cython.bint:
     """Log a pending entry as XCLAIM (streamPropagateXCLAIM) with LASTID `last`; None = the group's last ID."""
-    if session.engine.log is None:
+    if not session.logged:
         return False
     owner: Consumer = group.table.owner(slot)
     if last is None:
@@ -65,7 +65,7 @@ def log_claims(session: Session, key: bytes, group: Group, slots: list[Any], las
 @cython.exceptval(-1, check=False)
 def log_group_id(session: Session, key: bytes, group: Group) -> cython.bint:
     """Log the group's last delivered ID and read counter (streamPropagateGroupID)."""
-    if session.engine.log is None:
+    if not session.logged:
         return False
     last: bytes = format_id(group.last_ms, group.last_seq)
     # Log an overflowed read counter as unknown (-1): XGROUP SETID would reject it during a replay.
@@ -77,7 +77,7 @@ def log_group_id(session: Session, key: bytes, group: Group) -> cython.bint:
 @cython.exceptval(-1, check=False)
 def log_consumer(session: Session, key: bytes, group: Group, consumer: Consumer) -> cython.bint:
     """Log the creation of a consumer (streamPropagateConsumerCreation)."""
-    if session.engine.log is None:
+    if not session.logged:
         return False
     return session.propagate([b"XGROUP", b"CREATECONSUMER", key, group.name, consumer.name])
 
@@ -86,6 +86,6 @@ def log_consumer(session: Session, key: bytes, group: Group, consumer: Consumer)
 @cython.exceptval(-1, check=False)
 def log_ack(session: Session, key: bytes, group: Group, ident: bytes) -> cython.bint:
     """Log the removal of a pending entry (streamPropagateXACK)."""
-    if session.engine.log is None:
+    if not session.logged:
         return False
     return session.propagate([b"XACK", key, group.name, ident])

@@ -8,6 +8,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 try:
     import cython
 except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
@@ -17,17 +19,20 @@ from rillet.commands.stream import command
 from rillet.commands.stream.arguments import SYNTAX_ERROR, Interval
 from rillet.errors import CommandError
 from rillet.protocol.reply_writer import ReplyWriter
+from rillet.runtime.implementation import Implementation
 from rillet.runtime.session import Session
+from rillet.structs.argument_spans import ArgumentSpans
 from rillet.structs.listpack import Listpack
 from rillet.types.stream.iterator import StreamIterator
 from rillet.types.stream.node import SAMEFIELDS
 from rillet.types.stream.value import Stream
 
 if not cython.compiled:  # for compiled code, the .pxd declares these names
-    from rillet.commands.stream.arguments import integer, option
-    from rillet.commands.stream.lookup import lookup_read
+    from rillet.commands.stream.arguments import integer_at, is_named
+    from rillet.commands.stream.lookup import lookup_read, stream_at
 
 _SAMEFIELDS = cython.declare(cython.longlong, SAMEFIELDS)
+_KEPT = cython.declare(cython.Py_ssize_t, 65536)  # bytes of a node that a writer keeps
 
 
 # -- entries -------------------------------------------------------------------------------------------
@@ -39,30 +44,40 @@ class EntryWriter:
     """Writes entries of a stream to a reply, one after the other.
 
     For entries with their node's field names, from the node's second entry on, the writer copies the names' reply bytes
-    (`names`; the first includes the header of the array of fields) and decodes only the values.
+    (`names`; the first includes the header of the array of fields) and decodes only the values. A writer that is used
+    again may already have the names of the node `lp`, which never change; it keeps no large node.
     """
 
-    __slots__ = ("lp", "names", "out", "parts")
+    __slots__ = ("lp", "names", "parts")
     parts: cython.int  # the array length of an entry: 2 = ID and fields; the caller writes any further elements
 
-    def __init__(self, out: ReplyWriter) -> None:
-        self.out = out
+    def __init__(self) -> None:
         self.parts = 2
         self.lp: Listpack | None = None
         self.names: list[bytes] | None = None
 
     @cython.ccall
-    def write(self, entries: StreamIterator) -> cython.bint:
+    @cython.exceptval(-1, check=False)
+    def write_all(self, out: ReplyWriter, entries: StreamIterator, count: cython.longlong) -> cython.longlong:
+        """Write up to `count` entries (-1 = all) from the next one on; return how many."""
+        written: cython.longlong = 0
+        while written != count and entries.next_entry():
+            self.write(out, entries)
+            written += 1
+        return written
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def write(self, out: ReplyWriter, entries: StreamIterator) -> cython.bint:
         """Write the current entry of the iterator: its ID and an array of its fields and values. O(fields)"""
-        out: ReplyWriter = self.out
         lp: Listpack | None = entries.lp
         assert lp is not None, "the iterator must be at an entry"
         out.array(self.parts)
         out.stream_id(entries.ms, entries.seq)
         if entries.flags & _SAMEFIELDS != 0:
             if lp is self.lp:
-                return self._write_values(lp, entries)
-            self.lp = lp
+                return self._write_values(out, lp, entries)
+            self.lp = lp if lp.used <= _KEPT else None
             self.names = None
         out.array(2 * entries.numfields)
         while entries.next_field():
@@ -77,9 +92,9 @@ class EntryWriter:
         return True
 
     @cython.cfunc
-    def _write_values(self, lp: Listpack, entries: StreamIterator) -> cython.bint:
+    @cython.exceptval(-1, check=False)
+    def _write_values(self, out: ReplyWriter, lp: Listpack, entries: StreamIterator) -> cython.bint:
         """Write the fields and values of an entry that has the field names of its node."""
-        out: ReplyWriter = self.out
         names: list[bytes] | None = self.names
         buf: bytearray = lp.buf
         end: cython.Py_ssize_t = lp.used - 1
@@ -106,7 +121,7 @@ class EntryWriter:
                 out.raw(names[index])
                 out.bulk_int(lp.at_int)
             pos = lp.at_next
-        return True
+        return entries.skip_fields(pos)
 
 
 @cython.cfunc
@@ -127,29 +142,6 @@ def _shared_names(lp: Listpack, pos: cython.Py_ssize_t, count: cython.Py_ssize_t
     return names
 
 
-@cython.ccall
-def write_entries(
-    out: ReplyWriter,
-    stream: Stream,
-    start_ms: cython.ulonglong,
-    start_seq: cython.ulonglong,
-    end_ms: cython.ulonglong,
-    end_seq: cython.ulonglong,
-    count: cython.longlong = 0,
-    reverse: cython.bint = False,
-) -> cython.longlong:
-    """Write up to `count` entries (0 = all) of a range, without an array header; return how many. O(log N + entries)"""
-    written: cython.longlong = 0
-    entries: StreamIterator = StreamIterator(stream, start_ms, start_seq, end_ms, end_seq, reverse)
-    writer: EntryWriter = EntryWriter(out)
-    while entries.next_entry():
-        writer.write(entries)
-        written += 1
-        if written == count:
-            break
-    return written
-
-
 @command("xlen", arity=2, flags="readonly fast", since="5.0.0", syntax="key", complexity="O(1)")
 def xlen(session: Session, argv: list[bytes]) -> None:
     """Returns the number of entries in a stream."""
@@ -157,44 +149,55 @@ def xlen(session: Session, argv: list[bytes]) -> None:
     session.out.integer(0 if stream is None else stream.length)
 
 
-@command("xrange", arity=-4, flags="readonly", since="5.0.0", syntax="key start end [COUNT count]",
-         complexity="O(N) for the N entries returned.")
-def xrange(session: Session, argv: list[bytes]) -> None:
-    """Returns the entries between two IDs, oldest first."""
-    _range(session, argv, False)
+@cython.final
+@cython.cclass
+class Xrange(Implementation):
+    """XRANGE and XREVRANGE (t_stream.c: xrangeGenericCommand)."""
+
+    __slots__ = ("_entries", "_interval", "_low", "_writer")
+    _entries: StreamIterator
+    _interval: Interval
+    _low: cython.Py_ssize_t  # the position of the lower end
+    _writer: EntryWriter
+
+    def __init__(self, low: int) -> None:
+        self._entries = StreamIterator()
+        self._interval = Interval()
+        self._low = low
+        self._writer = EntryWriter()
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
+        """Reply with the entries between two IDs."""
+        out: ReplyWriter = session.out
+        interval: Interval = self._interval
+        count: cython.longlong = -1
+        at: cython.Py_ssize_t = 4
+        low: cython.Py_ssize_t = self._low
+        interval.read_start(words.at[low], words.size[low])
+        interval.read_end(words.at[5 - low], words.size[5 - low])
+        while at < words.count:
+            if at + 1 == words.count or not is_named(words, at, b"count"):
+                raise CommandError(SYNTAX_ERROR)
+            count = max(0, integer_at(words, at + 1))
+            at += 2
+        stream: Stream | None = stream_at(session.db, session.db.locate_read(words))
+        if stream is None:
+            return out.array(0)
+        if count == 0:
+            return out.null_array()
+        entries: StreamIterator = self._entries
+        entries.open(stream, interval.start_ms, interval.start_seq, interval.end_ms, interval.end_seq, low == 3)
+        mark: cython.Py_ssize_t = out.mark()
+        written: cython.longlong = self._writer.write_all(out, entries, count)
+        entries.close()
+        return out.insert_array(mark, written)
 
 
-@command("xrevrange", arity=-4, flags="readonly", since="5.0.0", syntax="key end start [COUNT count]",
-         complexity="O(N) for the N entries returned.")
-def xrevrange(session: Session, argv: list[bytes]) -> None:
-    """Returns the entries between two IDs, newest first."""
-    _range(session, argv, True)
-
-
-@cython.cfunc
-def _range(session: Session, argv: list[bytes], reverse: cython.bint) -> cython.bint:
-    """Execute XRANGE or XREVRANGE (t_stream.c: xrangeGenericCommand)."""
-    interval: Interval = Interval()
-    count: cython.longlong = -1
-    at: cython.Py_ssize_t = 4
-    interval.read_start(argv[3] if reverse else argv[2])
-    interval.read_end(argv[2] if reverse else argv[3])
-    while at < len(argv):
-        if at + 1 == len(argv) or option(argv[at]) != b"count":
-            raise CommandError(SYNTAX_ERROR)
-        count = integer(argv[at + 1])
-        if count < 0:
-            count = 0
-        at += 2
-    out: ReplyWriter = session.out
-    stream: Stream | None = lookup_read(session, argv[1])
-    if stream is None:
-        return out.array(0)
-    if count == 0:
-        return out.null_array()
-    mark: cython.Py_ssize_t = out.mark()
-    written: cython.longlong = write_entries(
-        out, stream, interval.start_ms, interval.start_seq, interval.end_ms, interval.end_seq,
-        0 if count == -1 else count, reverse,
-    )  # fmt: skip
-    return out.insert_array(mark, written)
+command("xrange", arity=-4, flags="readonly", since="5.0.0", syntax="key start end [COUNT count]",
+        summary="Returns the entries between two IDs, oldest first.",
+        complexity="O(N) for the N entries returned.")(partial(Xrange, 2))
+command("xrevrange", arity=-4, flags="readonly", since="5.0.0", syntax="key end start [COUNT count]",
+        summary="Returns the entries between two IDs, newest first.",
+        complexity="O(N) for the N entries returned.")(partial(Xrange, 3))

@@ -1,32 +1,34 @@
 cimport cython
 from rillet.runtime.session cimport Session
-from rillet.commands.stream.arguments cimport integer, option
-from rillet.commands.stream.lookup cimport lookup_read
-from rillet.types.stream.id cimport IDReader
+from rillet.commands.stream.arguments cimport integer_at, is_named, option
+from rillet.commands.stream.lookup cimport stream_at
+from rillet.structs.argument_spans cimport ArgumentSpans
+from rillet.types.stream.id cimport IDReader, format_id
 from rillet.types.stream.value cimport Stream
 
 
-@cython.final
 cdef class ReadArguments:
+    cdef object compat
     cdef readonly int level
     cdef readonly bint valkey
+    cdef readonly int lag_rule
+    cdef readonly bint grouped
+    cdef readonly bytes group
+    cdef readonly bytes consumer
+    cdef readonly bint noack
     cdef readonly long long timeout
     cdef readonly long long count
     cdef readonly long long max_count
     cdef readonly long long max_size
     cdef readonly long long min_idle
-    cdef readonly bytes group
-    cdef readonly bytes consumer
-    cdef readonly bint noack
-    cdef readonly list keys
-    cdef readonly list starts
-    cdef Py_ssize_t ids_at
-    cdef list last_entry_at
-    cdef bint read(self, Session session, list[bytes] argv, bint grouped) except -1
-    cdef bint _read_timeout(self, Session session, bytes word) except -1
-    cdef bint _read_newer_option(self, bytes word, bytes value, bint grouped) except -1
-    cdef bint _read_keys(self, list[bytes] argv, Py_ssize_t start, bint grouped) except -1
-    cdef list find_streams(self, Session session, list[bytes] argv)
-    cdef list find_streams_again(self, Session session)
-    cdef Stream _find_stream(self, Session session, bytes key)
-    cdef bint reads_history(self, Py_ssize_t index) except -1
+    cdef readonly Py_ssize_t keys_at
+    cdef readonly Py_ssize_t ids_at
+    cdef unsigned long long ms
+    cdef unsigned long long seq
+    cdef IDReader reader
+    cdef bint read(self, Session session, ArgumentSpans words) except -1
+    cdef bint _read_timeout(self, Session session, ArgumentSpans words, Py_ssize_t at) except -1
+    cdef bint _read_newer_option(self, bytes name, ArgumentSpans words, Py_ssize_t at) except -1
+    cdef bint _require_grouped(self, str name) except -1
+    cdef bint check(self, Session session, ArgumentSpans words) except -1
+    cdef bint find_start(self, ArgumentSpans words, Py_ssize_t key_at, Stream stream) except -1

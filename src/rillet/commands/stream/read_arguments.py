@@ -11,7 +11,8 @@ The IDs that are not numbers:
     >    XREADGROUP: the group's last delivered ID, so that the reply contains the entries that the group has not read
 
 The options are read before any key is looked up, and the IDs together with the keys, as in t_stream.c (xreadCommand):
-a command with two errors returns the same one as Redis.
+a command with two errors returns the same one as Redis. The keys and IDs stay in the words, where each attempt reads
+them again. If the command has BLOCK, the ID of `$` replaces it there.
 """
 
 from __future__ import annotations
@@ -28,12 +29,14 @@ from rillet.commands.stream.lookup import no_key_or_group
 from rillet.errors import CommandError
 from rillet.runtime import session_state
 from rillet.runtime.session import Session
+from rillet.structs.argument_spans import ArgumentSpans
 from rillet.types.stream.id import IDReader
 from rillet.types.stream.value import Stream
 
 if not cython.compiled:  # for compiled code, the .pxd declares these names
-    from rillet.commands.stream.arguments import integer, option
-    from rillet.commands.stream.lookup import lookup_read
+    from rillet.commands.stream.arguments import integer_at, is_named, option
+    from rillet.commands.stream.lookup import stream_at
+    from rillet.types.stream.id import format_id
 
 _IN_SCRIPT = cython.declare(cython.int, session_state.IN_SCRIPT)
 _MAX_U64 = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)
@@ -43,79 +46,81 @@ _NEW_REQUIRES_GROUP = (
 )
 
 
-@cython.final
 @cython.cclass
 class ReadArguments:
     """The arguments of one XREAD or XREADGROUP. A blocked client keeps them for its next attempts.
 
-    keys, starts    the streams, and the ID after which each is read; the largest ID stands for `>`
-    last_entry_at   the indexes of the streams that were given the ID `+`
-    group           the group's name, None for XREAD
-    timeout         BLOCK in ms, 0 = forever, -1 = do not block
+    keys_at, ids_at   the positions of the first key and of its ID
+    ms, seq           the ID after which a stream is read (`find_start`); the largest ID stands for `>`
+    grouped           whether the command is XREADGROUP; its group and consumer are bytes, which commands repeat
+    timeout           BLOCK in ms, 0 = forever, -1 = do not block
     count, max_count, max_size    0 = no limit
-    min_idle        CLAIM in ms, -1 = not given
+    min_idle          CLAIM in ms, -1 = not given
+    level, valkey, lag_rule       of `compat`
     """
 
     __slots__ = (
-        "consumer", "count", "group", "ids_at", "keys", "last_entry_at", "level", "max_count", "max_size", "min_idle",
-        "noack", "starts", "timeout", "valkey",
+        "compat", "consumer", "count", "group", "grouped", "ids_at", "keys_at", "lag_rule", "level", "max_count",
+        "max_size", "min_idle", "ms", "noack", "reader", "seq", "timeout", "valkey",
     )  # fmt: skip
 
-    def __init__(self, compat: Any) -> None:
-        self.level = compat.level
-        self.valkey = compat.valkey
-        self.timeout = -1
-        self.count = 0
-        self.max_count = 0
-        self.max_size = 0
-        self.min_idle = -1
-        self.group: bytes | None = None
-        self.consumer = b""
-        self.noack = False
-        self.ids_at = 0
-        self.keys: list[bytes] = []
-        self.starts: list[tuple[int, int]] = []
-        self.last_entry_at: list[int] | None = None
+    def __init__(self) -> None:
+        self.grouped = False
+        self.group = self.consumer = b""
+        self.reader = IDReader()
+        self.compat: Any = None
 
     # -- options
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def read(self, session: Session, argv: list[bytes], grouped: cython.bint) -> cython.bint:
-        """Read the options and the keys of an XREADGROUP if `grouped`, otherwise of an XREAD."""
+    def read(self, session: Session, words: ArgumentSpans) -> cython.bint:
+        """Read the options, and find the keys."""
         at: cython.Py_ssize_t = 1
-        count: cython.Py_ssize_t = len(argv)
-        while at < count:
-            word: bytes = option(argv[at])
-            more: cython.Py_ssize_t = count - at - 1
-            if word == b"streams" and more:
-                self._read_keys(argv, at + 1, grouped)
+        has_group: cython.bint = False
+        compat: Any = session.engine.settings.compat
+        if compat is not self.compat:
+            self.compat = compat
+            self.level = compat.level
+            self.valkey = compat.valkey
+            self.lag_rule = compat.lag_rule
+        self.timeout = self.min_idle = -1
+        self.count = self.max_count = self.max_size = 0
+        self.noack = False
+        self.ids_at = 0
+        while at < words.count:
+            more: cython.Py_ssize_t = words.count - at - 1
+            if more and is_named(words, at, b"streams"):
+                if more % 2:
+                    raise _unbalanced(self.level, self.grouped)
+                self.keys_at = at + 1
+                self.ids_at = at + 1 + more // 2
                 break
-            if word == b"block" and more:
-                if session.state & _IN_SCRIPT and self.level < 72:
-                    name = argv[0].decode("utf-8", "surrogateescape")
-                    raise CommandError(f"{name} command is not allowed with BLOCK option from scripts")
-                self._read_timeout(session, argv[at + 1])
+            if more and is_named(words, at, b"count"):
+                self.count = max(0, integer_at(words, at + 1))
                 at += 2
-            elif word == b"count" and more:
-                self.count = max(0, integer(argv[at + 1]))
-                at += 2
-            elif word == b"group" and more >= 2:
-                _require_grouped(grouped, "GROUP")
-                self.group = argv[at + 1]
-                self.consumer = argv[at + 2]
+            elif more >= 2 and is_named(words, at, b"group"):
+                self._require_grouped("GROUP")
+                has_group = True
+                if not words.equals(at + 1, self.group):
+                    self.group = words.get(at + 1)
+                if not words.equals(at + 2, self.consumer):
+                    self.consumer = words.get(at + 2)
                 at += 3
-            elif word == b"noack":
-                _require_grouped(grouped, "NOACK")
+            elif more and is_named(words, at, b"block"):
+                self._read_timeout(session, words, at + 1)
+                at += 2
+            elif is_named(words, at, b"noack"):
+                self._require_grouped("NOACK")
                 self.noack = True
                 at += 1
-            elif more and self._read_newer_option(word, argv[at + 1], grouped):
+            elif more and self._read_newer_option(option(words.get(at)), words, at + 1):
                 at += 2
             else:
                 raise CommandError(SYNTAX_ERROR)
         if self.ids_at == 0:
             raise CommandError(SYNTAX_ERROR)
-        if grouped and self.group is None:
+        if self.grouped and not has_group:
             raise CommandError("Missing GROUP option for XREADGROUP")
         if self.max_count and self.max_count < self.count:
             raise CommandError("MAXCOUNT must be greater than or equal to COUNT")
@@ -123,111 +128,96 @@ class ReadArguments:
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def _read_timeout(self, session: Session, word: bytes) -> cython.bint:
-        self.timeout = integer(word, "timeout is not an integer or out of range")
+    def _read_timeout(self, session: Session, words: ArgumentSpans, at: cython.Py_ssize_t) -> cython.bint:
+        if session.state & _IN_SCRIPT and self.level < 72:
+            name = words.get(0).decode("utf-8", "surrogateescape")
+            raise CommandError(f"{name} command is not allowed with BLOCK option from scripts")
+        self.timeout = integer_at(words, at, "timeout is not an integer or out of range")
         if self.timeout < 0:
             raise CommandError("timeout is negative")
         if self.level >= 72 and self.timeout > _MAX_I64 - session.db.clock.now_ms():
             raise CommandError("timeout is out of range")
+        words.to_list()  # as the client sent them
         return True
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def _read_newer_option(self, word: bytes, value: bytes, grouped: cython.bint) -> cython.bint:
-        """Read an option that Redis added after 7.0; return False if the word is not such an option."""
-        if word == b"claim" and self.level >= 84:
-            _require_grouped(grouped, "CLAIM")
-            self.min_idle = integer(value, "min-idle-time is not an integer or out of range")
+    def _read_newer_option(self, name: bytes, words: ArgumentSpans, at: cython.Py_ssize_t) -> cython.bint:
+        """Read an option that Redis added after 7.0; return False if it is not such an option."""
+        if name == b"claim" and self.level >= 84:
+            self._require_grouped("CLAIM")
+            self.min_idle = integer_at(words, at, "min-idle-time is not an integer or out of range")
             if self.min_idle < 0:
                 raise CommandError("min-idle-time must be a positive integer")
             return True
         if self.level < 810:
             return False
-        if word == b"maxcount":
-            self.max_count = _positive(value, "MAXCOUNT must be a positive integer")
+        if name == b"maxcount":
+            self.max_count = _positive(words, at, "MAXCOUNT must be a positive integer")
             return True
-        if word == b"maxsize":
-            self.max_size = _positive(value, "MAXSIZE must be a positive integer")
+        if name == b"maxsize":
+            self.max_size = _positive(words, at, "MAXSIZE must be a positive integer")
             return True
         return False
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def _read_keys(self, argv: list[bytes], start: cython.Py_ssize_t, grouped: cython.bint) -> cython.bint:
-        count: cython.Py_ssize_t = len(argv) - start
-        if count % 2:
-            raise _unbalanced(self.level, grouped)
-        self.ids_at = start + count // 2
-        self.keys = argv[start : self.ids_at]
+    def _require_grouped(self, name: str) -> cython.bint:
+        if not self.grouped:
+            raise CommandError(f"The {name} option is only supported by XREADGROUP. You called XREAD instead.")
         return True
 
     # -- streams and IDs
 
     @cython.cfunc
-    def find_streams(self, session: Session, argv: list[bytes]) -> list[Any]:
-        """Return the streams (None for a missing key), and read the ID given for each into `starts`."""
-        streams: list[Any] = []
-        reader: IDReader = IDReader()
-        index: cython.Py_ssize_t
-        for index in range(len(self.keys)):
-            stream: Stream | None = self._find_stream(session, self.keys[index])
-            word: bytes = argv[self.ids_at + index]
-            streams.append(stream)
-            # The reader needs a microsecond to find out that `>` is no number.
-            if (len(word) != 1 or 48 <= word[0] <= 57) and reader.read(word, 0, True):
-                self.starts.append((reader.ms, reader.seq))
-            else:
-                self.starts.append(self._special_id(word, stream, index))
-        return streams
-
-    @cython.cfunc
-    def find_streams_again(self, session: Session) -> list[Any]:
-        """Return the streams again for a blocked client, and the current meaning of `+` in `starts`."""
-        streams: list[Any] = [self._find_stream(session, key) for key in self.keys]
-        if self.last_entry_at is not None:
-            for index in self.last_entry_at:
-                self.starts[index] = _before_last_entry(streams[index], self.level, self.valkey)
-        return streams
-
-    @cython.cfunc
-    def _find_stream(self, session: Session, key: bytes) -> Stream | None:
-        """Return the stream, None if the key does not exist. XREADGROUP: raise an error if key or group is missing."""
-        stream: Stream | None = lookup_read(session, key)
-        if self.group is not None and (stream is None or stream.find_group(self.group) is None):
-            raise no_key_or_group(key, self.group, " in XREADGROUP with GROUP option")
-        return stream
-
-    def _special_id(self, word: bytes, stream: Stream | None, index: int) -> tuple[int, int]:
-        """Return the ID that `$`, `+` or `>` stands for."""
-        if b"\0" in word:
-            word = word.split(b"\0", 1)[0]
-        if word == b"$":
-            if self.group is not None:
-                raise _meaningless("$")
-            if stream is None:
-                return 0, 0
-            return stream.last_ms, stream.last_seq
-        if word == b"+" and (self.level >= 74 or self.valkey):
-            if self.group is not None:
-                raise _meaningless("+")
-            if self.last_entry_at is None:
-                self.last_entry_at = []
-            self.last_entry_at.append(index)
-            return _before_last_entry(stream, self.level, self.valkey)
-        if word == b">":
-            if self.group is None:
-                raise CommandError(_NEW_REQUIRES_GROUP)
-            return _MAX_U64, _MAX_U64
-        raise CommandError(INVALID_ID)
+    @cython.exceptval(-1, check=False)
+    def check(self, session: Session, words: ArgumentSpans) -> cython.bint:
+        """Raise CommandError if a key has another type, a group does not exist, or an ID is invalid."""
+        at: cython.Py_ssize_t
+        for at in range(self.keys_at, self.ids_at):
+            stream: Stream | None = stream_at(session.db, session.db.locate_read(words, at))
+            if self.grouped and (stream is None or stream.find_group(self.group) is None):
+                raise no_key_or_group(words.get(at), self.group, " in XREADGROUP with GROUP option")
+            self.find_start(words, at, stream)
+        return True
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def reads_history(self, index: cython.Py_ssize_t) -> cython.bint:
-        """Return whether an ID, not `>`, was given for a stream, so that XREADGROUP returns pending entries."""
-        start: tuple[int, int] = self.starts[index]
-        ms: cython.ulonglong = start[0]
-        seq: cython.ulonglong = start[1]
-        return ms != _MAX_U64 or seq != _MAX_U64
+    def find_start(self, words: ArgumentSpans, key_at: cython.Py_ssize_t, stream: Stream | None) -> cython.bint:
+        """Set ms and seq to the ID after which the stream of a key (None: it does not exist) is read."""
+        at: cython.Py_ssize_t = key_at - self.keys_at + self.ids_at
+        reader: IDReader = self.reader
+        # The reader needs a microsecond to find out that `>` is no number.
+        if (words.size[at] != 1 or words.is_digit(at)) and reader.read_span(words.at[at], words.size[at], 0, True):
+            self.ms = reader.ms
+            self.seq = reader.seq
+        elif self.grouped and words.is_char(at, 62):
+            self.ms = self.seq = _MAX_U64
+        else:
+            self.ms, self.seq = self._special_id(words, at, stream)
+        return True
+
+    def _special_id(self, words: ArgumentSpans, at: int, stream: Stream | None) -> tuple[int, int]:
+        """Return the ID that `$`, `+` or `>` stands for."""
+        word = words.get(at).split(b"\0", 1)[0]
+        if word == b"$":
+            if self.grouped:
+                raise _meaningless("$")
+            last: tuple[int, int] = (0, 0)
+            if stream is not None:
+                last = stream.last_ms, stream.last_seq
+            if self.timeout >= 0:
+                words.put(at, format_id(last[0], last[1]))
+            return last
+        if word == b"+" and (self.level >= 74 or self.valkey):
+            if self.grouped:
+                raise _meaningless("+")
+            return _before_last_entry(stream, self.level, self.valkey)
+        if word == b">":
+            if not self.grouped:
+                raise CommandError(_NEW_REQUIRES_GROUP)
+            return _MAX_U64, _MAX_U64
+        raise CommandError(INVALID_ID)
 
 
 def _before_last_entry(stream: Stream | None, level: int, valkey: bool) -> tuple[int, int]:
@@ -270,20 +260,12 @@ def _meaningless(word: str) -> CommandError:
     )
 
 
-def _positive(word: bytes, message: str) -> int:
+def _positive(words: ArgumentSpans, at: int, message: str) -> int:
     """Return an argument as an integer; raise CommandError(message) if it is below 1."""
-    number: int = integer(word, message)
+    number: int = integer_at(words, at, message)
     if number < 1:
         raise CommandError(message)
     return number
-
-
-@cython.cfunc
-@cython.exceptval(-1, check=False)
-def _require_grouped(grouped: cython.bint, name: str) -> cython.bint:
-    if not grouped:
-        raise CommandError(f"The {name} option is only supported by XREADGROUP. You called XREAD instead.")
-    return True
 
 
 def keys_of_read(argv: list[bytes]) -> list[int]:

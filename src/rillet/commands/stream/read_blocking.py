@@ -1,4 +1,4 @@
-"""Blocking in XREAD and XREADGROUP: a client waits until one of its streams has entries for it.
+"""The run of XREAD and XREADGROUP, and blocking: a client waits until one of its streams has entries for it.
 
 A blocked client keeps its arguments. `$` is the last ID at the time of the call; each attempt resolves `>` and `+`
 again. Since Redis 7.2 a ready key causes the whole command to run again; before, the command read only that key:
@@ -15,19 +15,18 @@ was delivered first has been idle for long enough (`XreadGroupReply.retry_at`).
 
 from __future__ import annotations
 
-from typing import Any
-
 try:
     import cython
 except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
     from rillet import _cython as cython
 
 from rillet.commands.lookup import value_for_blocked
-from rillet.commands.stream.read_arguments import ReadArguments
 from rillet.commands.stream.read_reply import ReadReply
 from rillet.errors import NoGroup, Unblocked
 from rillet.protocol.reply_writer import ReplyWriter
+from rillet.runtime.implementation import Implementation
 from rillet.runtime.session import Session
+from rillet.structs.argument_spans import ArgumentSpans
 from rillet.types.stream.group import Group
 from rillet.types.stream.value import Stream
 
@@ -35,44 +34,39 @@ if not cython.compiled:  # for compiled code, the .pxd declares these names
     from rillet.types.stream.id import less
 
 
-@cython.cfunc
-@cython.exceptval(-1, check=False)
-def block_or_reply_null(session: Session, reply: ReadReply) -> cython.bint:
-    """Block the client if its command has BLOCK and the session may block; otherwise reply null."""
-    arguments: ReadArguments = reply.arguments
-    if arguments.timeout == -1 or not session.can_block:
-        return session.out.null_array()
-    read: BlockedRead = BlockedRead(arguments, reply)
-    # Clients that wait for new entries of the same group share a queue. If the first client of a queue receives
-    # nothing, the others are not tried. Clients with CLAIM have no queue, because their idle times may differ.
-    queue: bytes | None = arguments.group if arguments.min_idle < 0 else None
-    session.block(arguments.keys, arguments.timeout, read.serve, read.expired, queue)
-    session.blocked.retry_at = session.engine.blocking.uptime_at(reply.retry_at())
-    return True
-
-
 @cython.final
 @cython.cclass
 class BlockedRead:
     """A client that is blocked in XREAD or XREADGROUP; `serve` and `expired` are the callbacks of `Session.block`."""
 
-    __slots__ = ("arguments", "reply")
-    arguments: ReadArguments
+    __slots__ = ("argv", "reply")
+    argv: list[bytes]
     reply: ReadReply
 
-    def __init__(self, arguments: ReadArguments, reply: ReadReply) -> None:
-        self.arguments = arguments
+    def __init__(self, reply: ReadReply, argv: list[bytes]) -> None:
         self.reply = reply
+        self.argv = argv
 
     def serve(self, session: Session, key: bytes) -> bool:
         """Try the read again after a key changed or `retry_at` passed; return False if the client must wait on."""
-        if self.arguments.level < 72:
-            return self._serve_key(session, key, session.db.lookup(key))
-        if self.arguments.group is not None:
+        reply: ReadReply = self.reply
+        words: ArgumentSpans = ArgumentSpans()
+        words.take(self.argv, 0, len(self.argv))
+        session.batch_ms = 0
+        if reply.level < 72:
+            return self._serve_key(session, words, key, session.db.lookup(key))
+        if reply.grouped:
             session.propagate_nothing()
         elif not isinstance(value_for_blocked(session, key), Stream):
             return False
-        return self._serve_again(session)
+        # Run the whole command again (Redis 7.2, blocked.c: unblockClientOnKey).
+        reply.check(session, words)
+        if reply.write(session, words):
+            return True
+        retry_at = reply.retry_at()
+        if retry_at:
+            session.engine.blocking.retry_at(session, retry_at)
+        return False
 
     def expired(self, session: Session) -> None:
         """Reply null: the timeout has passed."""
@@ -80,44 +74,78 @@ class BlockedRead:
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def _serve_again(self, session: Session) -> cython.bint:
-        """Run the whole command again (Redis 7.2, blocked.c: unblockClientOnKey)."""
-        streams: list[Any] = self.arguments.find_streams_again(session)
-        if self.reply.write(session, streams):
-            return True
-        retry_at = self.reply.retry_at()
-        if retry_at:
-            session.engine.blocking.retry_at(session, retry_at)
-        return False
-
-    @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def _serve_key(self, session: Session, key: bytes, value: object) -> cython.bint:
+    def _serve_key(self, session: Session, words: ArgumentSpans, key: bytes, value: object) -> cython.bint:
         """Reply with the entries of the key that changed (Redis 7.0, blocked.c: serveClientsBlockedOnStreamKey)."""
         out: ReplyWriter = session.out
-        index: cython.Py_ssize_t = self.arguments.keys.index(key)
+        reply: ReadReply = self.reply
+        at: cython.Py_ssize_t = self.argv.index(key, reply.keys_at)
         stream: Stream
         ms: cython.ulonglong
         seq: cython.ulonglong
         if not isinstance(value, Stream):
-            if self.arguments.group is None:
+            if not reply.grouped:
                 return False
             raise Unblocked("the stream key no longer exists")
         stream = value
-        if self.arguments.group is None:
-            ms, seq = self.arguments.starts[index]
-        else:
+        reply.find_start(words, at, stream)
+        ms = reply.ms
+        seq = reply.seq
+        if reply.grouped:
             session.propagate_nothing()
-            group: Group | None = stream.find_group(self.arguments.group)
+            group: Group | None = stream.find_group(reply.group)
             if group is None:
                 raise NoGroup("the consumer group this client was blocked on no longer exists")
             ms = group.last_ms
             seq = group.last_seq
         if not less(ms, seq, stream.last_ms, stream.last_seq):
             return False
-        self.reply.begin(session)
+        reply.begin(session)
         if out.resp == 2:
             out.array(1)
         else:
             out.map(1)
-        return self.reply.write_ready_stream(session, stream, index)
+        return reply.write_stream(session, words, stream, at, True)
+
+
+@cython.final
+@cython.cclass
+class ReadCommand(Implementation):
+    """XREAD or XREADGROUP (xreadCommand), by the class of its reply. _reply: that of the last call, None during one."""
+
+    __slots__ = ("_kind", "_reply")
+    _kind: type[ReadReply]
+    _reply: ReadReply | None
+
+    def __init__(self, kind: type[ReadReply]) -> None:
+        self._kind = kind
+        self._reply = None
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
+        """Reply with entries, wait for them, or reply null."""
+        reply: ReadReply = self._kind() if self._reply is None else self._reply
+        self._reply = None
+        reply.read(session, words)
+        reply.check(session, words)
+        if reply.grouped and session.logged:
+            session.propagate_nothing()
+        if not reply.write(session, words):
+            if reply.timeout >= 0 and session.can_block:
+                return self._block(session, words, reply)
+            session.out.null_array()
+        self._reply = reply
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _block(self, session: Session, words: ArgumentSpans, reply: ReadReply) -> cython.bint:
+        argv: list[bytes] = words.to_list()
+        read: BlockedRead = BlockedRead(reply, argv)
+        # Clients that wait for new entries of the same group share a queue. If the first client of a queue receives
+        # nothing, the others are not tried. Clients with CLAIM have no queue, because their idle times may differ.
+        queue: bytes | None = reply.group if reply.grouped and reply.min_idle < 0 else None
+        session.argv = words.sent()
+        session.block(argv[reply.keys_at : reply.ids_at], reply.timeout, read.serve, read.expired, queue)
+        session.blocked.retry_at = session.engine.blocking.uptime_at(reply.retry_at())
+        return True

@@ -19,6 +19,7 @@ clients that claim with an idle time of 0 would retry all the time.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 try:
@@ -28,10 +29,11 @@ except ModuleNotFoundError:  # Cython is not installed: use a replacement for it
 
 from rillet.commands.stream import command
 from rillet.commands.stream.delivery import Delivery
-from rillet.commands.stream.read import BLOCKED_COUNT
-from rillet.commands.stream.read_arguments import ReadArguments, keys_of_read
+from rillet.commands.stream.read_arguments import keys_of_read
+from rillet.commands.stream.read_blocking import ReadCommand
 from rillet.commands.stream.read_reply import ReadReply
 from rillet.runtime.session import Session
+from rillet.structs.argument_spans import ArgumentSpans
 from rillet.types.stream.group import Consumer, Group
 from rillet.types.stream.pending import PendingTable
 from rillet.types.stream.value import Stream
@@ -40,32 +42,26 @@ if not cython.compiled:  # for compiled code, the .pxd declares these names
     from rillet.commands.stream.delivery import is_idle
     from rillet.commands.stream.lookup import find_or_create_consumer
     from rillet.commands.stream.propagation import log_consumer
-    from rillet.commands.stream.read_blocking import block_or_reply_null
-    from rillet.commands.stream.read_reply import has_entries_after
 
+_MAX_U64 = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)
 _MAX_I64 = cython.declare(cython.longlong, 0x7FFF_FFFF_FFFF_FFFF)
 _MIN_RETRY_MS = 100
 
 
 @cython.final
 @cython.cclass
-class XreadGroupReply(ReadReply):
+class XreadGroupReply(Delivery):
     """The reply of an XREADGROUP."""
 
-    __slots__ = ("min_idle", "oldest")
-    min_idle: cython.longlong  # min-idle-time of CLAIM for the following streams, -1 = do not claim
+    __slots__ = ("claim_after", "oldest")
+    claim_after: cython.longlong  # min-idle-time of CLAIM for the following streams, -1 = do not claim
     oldest: cython.longlong  # the earliest delivery time of a pending entry in any of the streams
-
-    def __init__(self, arguments: ReadArguments) -> None:
-        ReadReply.__init__(self, arguments)
-        self.min_idle = -1
-        self.oldest = _MAX_I64
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def begin(self, session: Session) -> cython.bint:
         """Begin an attempt with an empty reply."""
-        self.min_idle = self.arguments.min_idle
+        self.claim_after = self.min_idle
         self.oldest = _MAX_I64
         return ReadReply.begin(self, session)
 
@@ -73,27 +69,21 @@ class XreadGroupReply(ReadReply):
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def write_stream(self, session: Session, stream: Stream, index: cython.Py_ssize_t) -> cython.bint:
+    def write_stream(
+        self, session: Session, words: ArgumentSpans, stream: Stream, at: cython.Py_ssize_t, ready: cython.bint
+    ) -> cython.bint:
         """Write a stream's history of the consumer, or claimed and new entries; return False if there are none."""
-        assert self.arguments.group is not None
-        group: Group = stream.find_group(self.arguments.group)
-        history: cython.bint = self.arguments.reads_history(index)
-        claims: cython.bint = self.min_idle >= 0 and self._has_claimable(stream, group)
-        new: cython.bint = not history and has_entries_after(stream, group.last_ms, group.last_seq)
+        group: Group = stream.find_group(self.group)
+        history: cython.bint = self.ms != _MAX_U64 or self.seq != _MAX_U64
+        selected: cython.bint = ready or history or (self.claim_after >= 0 and self._has_claimable(stream, group))
+        new: cython.bint = not history and self.find_next(stream, group.place, group.last_ms, group.last_seq)
         if history:
             # Redis's quirk: after a stream whose history is read, the command claims nothing in the following streams.
-            self.min_idle = -1
-        if self.arguments.level < 72 and not history and not new:
+            self.claim_after = -1
+        selected = selected or new
+        if self.level < 72 and not selected:
             return False
-        return self._read(session, stream, group, index, history, claims, new, self.stream_limit())
-
-    @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def write_ready_stream(self, session: Session, stream: Stream, index: cython.Py_ssize_t) -> cython.bint:
-        """Write the new entries of the stream that unblocked the client (Redis 7.0)."""
-        assert self.arguments.group is not None
-        group: Group = stream.find_group(self.arguments.group)
-        return self._read(session, stream, group, index, False, False, True, self.arguments.count or BLOCKED_COUNT)
+        return self._read(session, words, stream, group, at, selected, history, new, self.stream_limit(ready))
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
@@ -107,7 +97,7 @@ class XreadGroupReply(ReadReply):
                 time = table.delivery_time(slot)
                 if time < self.oldest:
                     self.oldest = time
-                return is_idle(self.now - time, self.min_idle)
+                return is_idle(self.now - time, self.claim_after)
             slot = table.next_by_time(slot)
         return False
 
@@ -116,56 +106,57 @@ class XreadGroupReply(ReadReply):
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _read(
-        self, session: Session, stream: Stream, group: Group, index: cython.Py_ssize_t, history: cython.bint,
-        claims: cython.bint, new: cython.bint, count: cython.longlong,
+        self, session: Session, words: ArgumentSpans, stream: Stream, group: Group, at: cython.Py_ssize_t,
+        selected: cython.bint, history: cython.bint, found: cython.bint, count: cython.longlong,
     ) -> cython.bint:  # fmt: skip
-        """Create the consumer if missing; write and log the selected entries; return whether any kind is selected."""
-        key: bytes = self.arguments.keys[index]
-        noack: cython.bint = self.arguments.noack
-        created: cython.bint = group.find_consumer(self.arguments.consumer) is None
-        consumer: Consumer = find_or_create_consumer(session, key, group, self.arguments.consumer)
-        selected: cython.bint = history or claims or new
-        changes: cython.longlong = 0
-        if created and noack and self.arguments.level < 88:
-            log_consumer(session, key, group, consumer)
-            created = False
+        """Create the consumer if missing; write and log the entries if any kind is `selected`, which it returns."""
+        if not words.equals(at, self.key):
+            self.key = words.get(at)
+        before: cython.Py_ssize_t = len(group.consumers)
+        consumer: Consumer = find_or_create_consumer(session, self.key, group, self.consumer)
+        created: cython.bint = len(group.consumers) != before
+        self.changes = 0
+        if created:
+            if self.noack and self.level < 88:
+                log_consumer(session, self.key, group, consumer)
+                created = False
+            if found and session.db.notifies:  # a module's callback may have changed the stream
+                found = self.find_next(stream, group.place, group.last_ms, group.last_seq)
         if selected:
-            changes = self._write_selected(session, stream, group, consumer, index, history, new, count)
+            self._write_selected(session, words, stream, group, consumer, at, history, found, count)
         # A logged XCLAIM creates the consumer on replay. Without one (NOACK or no change), log the creation.
-        if created and (noack or changes == 0):
-            log_consumer(session, key, group, consumer)
+        if created and (self.noack or self.changes == 0):
+            log_consumer(session, self.key, group, consumer)
         return selected
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _write_selected(
-        self, session: Session, stream: Stream, group: Group, consumer: Consumer, index: cython.Py_ssize_t,
-        history: cython.bint, new: cython.bint, count: cython.longlong,
-    ) -> cython.longlong:  # fmt: skip
-        """Write a stream's key and the selected entries; return the number of changes to the group."""
-        key: bytes = self.arguments.keys[index]
-        mark: cython.Py_ssize_t = self.write_key(session.out, key)
-        delivery: Delivery = Delivery(self, session, key, stream, group, consumer)
+        self, session: Session, words: ArgumentSpans, stream: Stream, group: Group, consumer: Consumer,
+        at: cython.Py_ssize_t, history: cython.bint, found: cython.bint, count: cython.longlong,
+    ) -> cython.bint:  # fmt: skip
+        """Write a stream's key and the selected entries."""
+        mark: cython.Py_ssize_t = self.write_key(session.out, words, at)
         written: cython.longlong = 0
+        self.slots = [] if session.logged else None
+        self.writer.parts = 4 if self.claim_after >= 0 else 2
         if history:
-            start: tuple[int, int] = self.arguments.starts[index]
-            written = delivery.write_history(start[0], start[1], count)
+            written = self.write_history(session, stream, group, consumer, count)
         else:
-            if self.min_idle >= 0:
-                written = delivery.claim_idle(self.min_idle, count)
-            if new and (count == 0 or written < count):
+            if self.claim_after >= 0:
+                written = self.claim_idle(session, stream, group, consumer, self.claim_after, count)
+            if found and (count == 0 or written < count):
                 count = 0 if count == 0 else count - written
-                written += delivery.deliver_new(count, self.arguments.noack, self.min_idle >= 0)
-        session.out.insert_array(mark, written)
-        if delivery.changes or self.arguments.level < 74:
+                written += self.deliver_new(session, stream, group, consumer, found, count)
+        if self.changes or self.level < 74:
             session.dirty += 1
-        return delivery.changes
+        return session.out.insert_array(mark, written)
 
     # -- blocking
 
     def retry_at(self) -> int:
         """Return when the oldest pending entry can be claimed (ms since the epoch), 0 = no CLAIM."""
-        min_idle: Any = self.arguments.min_idle  # Python ints, because the sum with min-idle-time may exceed 64 bits
+        min_idle: Any = self.min_idle  # Python ints, because the sum with min-idle-time may exceed 64 bits
         oldest: Any = self.oldest
         if min_idle < 0:
             return 0
@@ -174,17 +165,10 @@ class XreadGroupReply(ReadReply):
         return oldest + min_idle  # type: ignore[no-any-return]
 
 
-@command("xreadgroup", arity=-7, flags="blocking write movablekeys", keys=(0, 0, 0), since="5.0.0",
-         syntax="GROUP group consumer [COUNT count] [MAXCOUNT maxcount]@8.10.0 [MAXSIZE maxsize]@8.10.0 "
-         "[BLOCK milliseconds] [CLAIM min-idle-time]@8.4.0 [NOACK] STREAMS key [key ...] id [id ...]",
-         complexity="O(M) for the M entries returned; an XADD pays O(N) for the N clients that wait for the stream.",
-         get_keys=keys_of_read)
-def xreadgroup(session: Session, argv: list[bytes]) -> None:
-    """Returns new entries to a consumer of a group, where they become pending, or its pending entries again."""
-    arguments: ReadArguments = ReadArguments(session.engine.settings.compat)
-    arguments.read(session, argv, True)
-    streams: list[Any] = arguments.find_streams(session, argv)
-    session.propagate_nothing()
-    reply: XreadGroupReply = XreadGroupReply(arguments)
-    if not reply.write(session, streams):
-        block_or_reply_null(session, reply)
+command("xreadgroup", arity=-7, flags="blocking write movablekeys", keys=(0, 0, 0), since="5.0.0",
+        syntax="GROUP group consumer [COUNT count] [MAXCOUNT maxcount]@8.10.0 [MAXSIZE maxsize]@8.10.0 "
+        "[BLOCK milliseconds] [CLAIM min-idle-time]@8.4.0 [NOACK] STREAMS key [key ...] id [id ...]",
+        summary="Returns new entries to a consumer of a group, where they become pending, or its pending entries "
+        "again.",
+        complexity="O(M) for the M entries returned; an XADD pays O(N) for the N clients that wait for the stream.",
+        get_keys=keys_of_read)(partial(ReadCommand, XreadGroupReply))

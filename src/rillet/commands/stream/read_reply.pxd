@@ -1,24 +1,26 @@
 cimport cython
 from rillet.runtime.session cimport Session
+from rillet.commands.stream.lookup cimport stream_at
+from rillet.commands.stream.range cimport EntryWriter
 from rillet.commands.stream.read_arguments cimport ReadArguments
 from rillet.protocol.reply_writer cimport ReplyWriter
+from rillet.structs.argument_spans cimport ArgumentSpans
 from rillet.types.stream.id cimport less
-from rillet.types.stream.iterator cimport StreamIterator
+from rillet.types.stream.iterator cimport Place, StreamIterator
 from rillet.types.stream.value cimport Stream
 
 
-cdef class ReadReply:
-    cdef ReadArguments arguments
+cdef class ReadReply(ReadArguments):
+    cdef StreamIterator entries
+    cdef EntryWriter writer
     cdef Py_ssize_t start
     cdef long long written
     cdef long long now
     cdef bint begin(self, Session session) except -1
-    cdef bint write(self, Session session, list streams) except -1
-    cdef bint write_stream(self, Session session, Stream stream, Py_ssize_t index) except -1
-    cdef bint write_ready_stream(self, Session session, Stream stream, Py_ssize_t index) except -1
-    cdef Py_ssize_t write_key(self, ReplyWriter out, bytes key)
+    cdef bint write(self, Session session, ArgumentSpans words) except -1
+    cdef bint write_stream(self, Session session, ArgumentSpans words, Stream stream, Py_ssize_t at,
+                           bint ready) except -1
+    cdef Py_ssize_t write_key(self, ReplyWriter out, ArgumentSpans words, Py_ssize_t at)
     cdef bint is_full(self, ReplyWriter out) except -1
-    cdef long long stream_limit(self) noexcept
-
-cdef bint has_entries_after(Stream stream, unsigned long long ms, unsigned long long seq) except -1
-cdef StreamIterator entries_after(Stream stream, unsigned long long ms, unsigned long long seq)
+    cdef long long stream_limit(self, bint ready) noexcept
+    cdef bint find_next(self, Stream stream, Place place, unsigned long long ms, unsigned long long seq) except -1

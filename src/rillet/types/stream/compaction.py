@@ -212,6 +212,7 @@ class StreamCompactor:
         stream: Stream = self.stream
         stream.tail = None
         stream.head = None
+        stream.moved()
         if stream.sums is not None:
             stream.sums.forget(key)
         return True

@@ -30,6 +30,7 @@ except ModuleNotFoundError:  # Cython is not installed: use a replacement for it
     from rillet import _cython as cython
 
 from rillet.types.stream.group_check import check_group
+from rillet.types.stream.iterator import Place
 from rillet.types.stream.pending import PendingIndex, PendingIterator, PendingTable
 from rillet.types.stream.time_order import TimeOrder
 
@@ -81,7 +82,7 @@ class Group:
     """A consumer group of a stream; it shares the stream's `table`. Redis: streamCG."""
 
     __slots__ = (
-        "consumers", "entries_read", "index", "last_ms", "last_seq", "name", "nobody", "order", "table",
+        "consumers", "entries_read", "index", "last_ms", "last_seq", "name", "nobody", "order", "place", "table",
     )  # fmt: skip
     name: bytes
     last_ms: cython.ulonglong
@@ -92,6 +93,7 @@ class Group:
     order: TimeOrder
     consumers: dict[bytes, Consumer]
     nobody: Consumer
+    place: Place | None  # of the last delivered entry, so that the next delivery need not search it
 
     def __init__(
         self,
@@ -109,6 +111,7 @@ class Group:
         self.index = PendingIndex()
         self.order = TimeOrder()
         self.consumers = {}
+        self.place = None
         self.nobody = Consumer(b"", name, 0)
         self.nobody.number = self.table.add_owner(self.nobody)
 

@@ -106,17 +106,25 @@ class IDReader:
     @cython.ccall
     def read(self, text: bytes, missing_seq: cython.ulonglong, strict: cython.bint) -> cython.bint:
         """Parse `ms-seq` or `ms`, and unless strict also `-` and `+`. Return False for any other text."""
+        return self.read_span(text, len(text), missing_seq, strict)
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def read_span(
+        self, text: cython.p_const_uchar, size: cython.Py_ssize_t, missing_seq: cython.ulonglong, strict: cython.bint
+    ) -> cython.bint:
+        """Do `read` for the bytes at an address."""
         i: cython.Py_ssize_t
         digits: cython.Py_ssize_t = 0
         value: cython.ulonglong = 0
         dash: cython.bint = False
-        if len(text) == 1 and not strict:
+        if size == 1 and not strict:
             byte: cython.int = text[0]
             if byte == 45 or byte == 43:  # the special IDs - and + (lowest and highest ID)
                 self.ms = self.seq = 0 if byte == 45 else _MASK
                 self.seq_given = True
                 return True
-        for i in range(len(text)):
+        for i in range(size):
             byte = text[i]
             if 48 <= byte <= 57 and digits < 19:
                 value = value * 10 + (byte - 48)
@@ -127,9 +135,9 @@ class IDReader:
                 digits = 0
                 dash = True
             else:
-                return self._read_slowly(text, missing_seq, strict)
+                return self._read_slowly(text[:size], missing_seq, strict)
         if digits == 0:
-            return self._read_slowly(text, missing_seq, strict)
+            return self._read_slowly(text[:size], missing_seq, strict)
         self.seq_given = True
         self.seq = value if dash else missing_seq
         if not dash:
@@ -162,12 +170,17 @@ class IDReader:
         return self._number(text[:dash], False)
 
     @cython.ccall
-    def read_interval(self, text: bytes, missing_seq: cython.ulonglong) -> cython.bint:
+    @cython.exceptval(-1, check=False)
+    def read_interval(
+        self, text: cython.p_const_uchar, size: cython.Py_ssize_t, missing_seq: cython.ulonglong
+    ) -> cython.bint:
         """Parse one end of a range; a leading `(` excludes the ID. Redis: streamParseIntervalIDOrReply."""
-        self.exclusive = len(text) > 1 and text[0] == 40
-        if self.exclusive:
-            return self.read(text[1:], missing_seq, True)
-        return self.read(text, missing_seq, False)
+        self.exclusive = size > 1 and text[0] == 40
+        if not self.exclusive:
+            return self.read_span(text, size, missing_seq, False)
+        if cython.compiled:
+            return self.read_span(text + 1, size - 1, missing_seq, True)
+        return self.read(text[1:], missing_seq, True)
 
     @cython.cfunc
     def _number(self, text: bytes, sequence: cython.bint) -> cython.bint:

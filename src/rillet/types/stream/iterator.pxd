@@ -22,8 +22,28 @@ cdef class StreamNodes(Charged):
     cdef readonly bytes head_key
     cdef readonly Py_ssize_t head_pos
     cdef public object sums
+    cdef readonly long long changes
+    cdef Listpack node
+    cdef unsigned long long node_ms
+    cdef unsigned long long node_seq
+    cdef bint moved(self) except -1
+    cdef Listpack find_node(self, unsigned long long ms, unsigned long long seq)
     cdef Listpack find_tail(self)
     cdef Listpack find_head(self)
+
+
+@cython.final
+@cython.no_gc
+cdef class Place:
+    cdef long long changes
+    cdef unsigned long long ms
+    cdef unsigned long long seq
+    cdef unsigned long long node_ms
+    cdef unsigned long long node_seq
+    cdef Py_ssize_t fields
+    cdef Py_ssize_t start
+    cdef Py_ssize_t pos
+    cdef Py_ssize_t ahead
 
 
 @cython.final
@@ -52,7 +72,6 @@ cdef class StreamIterator:
     cdef bint _reverse
     cdef bint _over
     cdef RaxIterator _nodes
-    cdef bytes _key
     cdef unsigned long long _master_ms
     cdef unsigned long long _master_seq
     cdef Py_ssize_t _master_count
@@ -66,9 +85,18 @@ cdef class StreamIterator:
     cpdef bint next_field(self) except -1
     cpdef bint remove_current(self) except -1
     cpdef bint remove_and_stop(self) except -1
+    cdef bint open(self, StreamNodes stream, unsigned long long start_ms, unsigned long long start_seq,
+                   unsigned long long end_ms, unsigned long long end_seq, bint reverse) except -1
+    cdef bint _set_range(self, StreamNodes stream, unsigned long long start_ms, unsigned long long start_seq,
+                         unsigned long long end_ms, unsigned long long end_seq, bint reverse) except -1
+    cdef bint follow(self, StreamNodes stream, Place place, unsigned long long ms, unsigned long long seq) except -1
+    cdef bint mark(self, Place place) except -1
+    cdef bint close(self) except -1
+    cdef bint skip_fields(self, Py_ssize_t pos) except -1
     cdef bint _seek(self) except -1
-    cdef bint _seek_node(self) except -1
+    cdef bint _seek_node(self, str operator, bytes key) except -1
     cdef bint _next_node(self) except -1
+    cdef bint _is_tail(self, StreamNodes stream) noexcept
     cdef bint _enter_node(self, Listpack lp, unsigned long long ms, unsigned long long seq) except -1
     cdef bint _approach(self, Listpack lp) except -1
     cdef int _scan_forward(self, Listpack lp) except -1

@@ -11,10 +11,12 @@ attributes, so that code that writes them to a reply or a column does not decode
 
 `StreamNodes` is the part of a stream that iteration needs: the tree, the number of entries, and the *tail*, the last
 node with values cached from its master entry. It is a separate class because `Stream` uses iterators, and two compiled
-modules cannot import each other's classes. An iteration that starts in the tail does not search the tree. Reads by
-consumers that keep up start there.
+modules cannot import each other's classes. An iteration that starts in the tail does not search the tree, nor does one
+over the whole stream. A reader that continues where it stopped, as a consumer group does, keeps a `Place`: the entry,
+and the byte behind it.
 
-Costs: a seek is a tree search and at most about a third of a node; a step is O(elements of the entry). A node from a
+Costs: a seek is a tree search and at most about a third of a node, O(1) at a place; a step is O(elements of the entry),
+or of one element if the caller has read the entry's values. A node from a
 file is a valid listpack, but its values may be inconsistent; then the iteration raises Corrupt. Rejected: a generator
 of tuples (twelve objects for an entry of five fields), and an array of the positions of the master's fields (decoding a
 name again costs less than storing its position).
@@ -63,14 +65,19 @@ class StreamNodes(Charged):
 
     `tail` is a cache: None means unknown, and code that changes a node or the tree, except by appending, sets it to
     None. The same applies to `head`, the first node, which trims use, and to `sums`, the cached counts of nodes
-    (`counts.StreamCounts`).
+    (`counts.StreamCounts`). It also calls `moved`: `changes` shows whether a `Place` is still valid, and `node` is the
+    node of the last place.
     """
 
     __slots__ = (
-        "head", "head_key", "head_pos", "length", "node_bytes",
+        "changes", "head", "head_key", "head_pos", "length", "node", "node_bytes", "node_ms", "node_seq",
         "rax", "sums", "tail", "tail_entries", "tail_fields", "tail_live",
         "tail_ms", "tail_pos", "tail_seq",
     )  # fmt: skip
+    changes: cython.longlong
+    node: Listpack | None
+    node_ms: cython.ulonglong
+    node_seq: cython.ulonglong
     rax: Rax
     length: cython.ulonglong
     node_bytes: cython.Py_ssize_t
@@ -99,6 +106,28 @@ class StreamNodes(Charged):
         self.head_key = b""
         self.head_pos = 0
         self.sums = None
+        self.changes = 0
+        self.node = None
+        self.node_ms = self.node_seq = 0
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def moved(self) -> cython.bint:
+        """Make all places invalid: entries of a node have moved or become tombstones, or a node was removed."""
+        self.changes += 1
+        self.node = None
+        return True
+
+    @cython.cfunc
+    def find_node(self, ms: cython.ulonglong, seq: cython.ulonglong) -> Listpack:
+        """Return the node with a master ID, which exists."""
+        if self.tail is not None and self.tail_ms == ms and self.tail_seq == seq:
+            return self.tail
+        if self.node is None or self.node_ms != ms or self.node_seq != seq:
+            self.node = self.rax.find(encode_key(ms, seq))
+            self.node_ms = ms
+            self.node_seq = seq
+        return self.node
 
     @cython.cfunc
     def find_tail(self) -> Listpack:
@@ -139,6 +168,31 @@ class StreamNodes(Charged):
 
 
 @cython.final
+@cython.no_gc
+@cython.cclass
+class Place:
+    """Where an iteration continues after the entry ms-seq: `ahead` elements after `pos` in a node; pos 0 = nowhere yet.
+
+    node_ms, node_seq: the node's ID. fields, start: the number of its fields, and where their names begin. changes: the
+    stream's, for which the place is valid.
+    """
+
+    __slots__ = ("ahead", "changes", "fields", "ms", "node_ms", "node_seq", "pos", "seq", "start")
+    changes: cython.longlong
+    ms: cython.ulonglong
+    seq: cython.ulonglong
+    node_ms: cython.ulonglong
+    node_seq: cython.ulonglong
+    fields: cython.Py_ssize_t
+    start: cython.Py_ssize_t
+    pos: cython.Py_ssize_t
+    ahead: cython.Py_ssize_t
+
+    def __init__(self) -> None:
+        self.pos = 0
+
+
+@cython.final
 @cython.cclass
 class StreamIterator:
     """Iterates over the entries from start to end, both included; in reverse from end to start. Redis: streamIterator.
@@ -148,16 +202,17 @@ class StreamIterator:
                 ...                       # field_text, field_start, field_len or field_int; value_... likewise
 
     Calling `next_field` is optional. Appending to the stream keeps the iterator valid. Deleting does not, because the
-    positions in the node change: create a new iterator (`remove_current` seeks again itself).
+    positions in the node change: create a new iterator (`remove_current` seeks again itself). A command that reads
+    often uses one iterator again: it calls `open` or `follow`, and `close` at its end.
     """
 
     __slots__ = (
         "end_ms", "end_seq", "field_int", "field_len", "field_pos", "field_start", "field_text", "flags", "lp", "ms",
         "numfields", "seq", "skip_tombstones", "start_ms", "start_seq", "stream", "value_int", "value_len",
-        "value_pos", "value_start", "value_text", "_ahead", "_field_next", "_fields_left", "_flags_pos", "_key",
+        "value_pos", "value_start", "value_text", "_ahead", "_field_next", "_fields_left", "_flags_pos",
         "_master_count", "_master_ms", "_master_seq", "_master_start", "_nodes", "_over", "_pos", "_reverse",
     )  # fmt: skip
-    stream: StreamNodes
+    stream: StreamNodes | None
     start_ms: cython.ulonglong
     start_seq: cython.ulonglong
     end_ms: cython.ulonglong
@@ -181,7 +236,6 @@ class StreamIterator:
     _reverse: cython.bint
     _over: cython.bint
     _nodes: RaxIterator | None
-    _key: bytes
     _master_ms: cython.ulonglong
     _master_seq: cython.ulonglong
     _master_count: cython.Py_ssize_t
@@ -194,82 +248,163 @@ class StreamIterator:
 
     def __init__(
         self,
+        stream: StreamNodes | None = None,
+        start_ms: cython.ulonglong = 0,
+        start_seq: cython.ulonglong = 0,
+        end_ms: cython.ulonglong = _MAX,
+        end_seq: cython.ulonglong = _MAX,
+        reverse: cython.bint = False,
+    ) -> None:
+        if stream is not None:
+            self.open(stream, start_ms, start_seq, end_ms, end_seq, reverse)
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def open(
+        self,
         stream: StreamNodes,
         start_ms: cython.ulonglong,
         start_seq: cython.ulonglong,
         end_ms: cython.ulonglong,
         end_seq: cython.ulonglong,
         reverse: cython.bint,
-    ) -> None:
+    ) -> cython.bint:
+        """Begin an iteration."""
+        self._set_range(stream, start_ms, start_seq, end_ms, end_seq, reverse)
+        return self._seek()
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(-1, check=False)
+    def _set_range(
+        self,
+        stream: StreamNodes,
+        start_ms: cython.ulonglong,
+        start_seq: cython.ulonglong,
+        end_ms: cython.ulonglong,
+        end_seq: cython.ulonglong,
+        reverse: cython.bint,
+    ) -> cython.bint:
         self.stream = stream
         self.start_ms = start_ms
         self.start_seq = start_seq
         self.end_ms = end_ms
         self.end_seq = end_seq
         self.skip_tombstones = True
-        self.ms = self.seq = 0
-        self.numfields = 0
-        self.flags = 0
-        self.field_pos = self.field_start = self.field_len = self.field_int = 0
-        self.value_pos = self.value_start = self.value_len = self.value_int = 0
-        self.field_text = self.value_text = False
         self._reverse = reverse
-        self._master_ms = self._master_seq = 0
-        self._master_count = self._master_start = 0
-        self._flags_pos = self._pos = self._ahead = 0
-        self._field_next = self._fields_left = 0
-        self._seek()
+        self._over = False
+        self._nodes = None
+        self._fields_left = 0
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def follow(
+        self, stream: StreamNodes, place: Place | None, ms: cython.ulonglong, seq: cython.ulonglong
+    ) -> cython.bint:
+        """Begin an iteration over the entries after an ID; without a search if the place is behind its entry.
+
+        The largest ID is followed by 0-0, as in streamIncrID.
+        """
+        found: cython.bint = place is not None and place.pos > 0 and place.ms == ms and place.seq == seq
+        if seq != _MAX:
+            seq += 1
+        else:
+            seq = 0
+            ms = 0 if ms == _MAX else ms + 1
+        if place is None or not found or place.changes != stream.changes:
+            return self.open(stream, ms, seq, _MAX, _MAX, False)
+        self._set_range(stream, ms, seq, _MAX, _MAX, False)
+        self.lp = stream.find_node(place.node_ms, place.node_seq)
+        self._master_ms = place.node_ms
+        self._master_seq = place.node_seq
+        self._master_count = place.fields
+        self._master_start = place.start
+        self._pos = place.pos
+        self._ahead = place.ahead
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def mark(self, place: Place) -> cython.bint:
+        """Let `follow` continue after the current entry."""
+        stream: StreamNodes = self.stream  # type: ignore[assignment]
+        place.ms = self.ms
+        place.seq = self.seq
+        place.node_ms = self._master_ms
+        place.node_seq = self._master_seq
+        place.fields = self._master_count
+        place.start = self._master_start
+        place.pos = self._pos
+        place.ahead = self._ahead
+        place.changes = stream.changes
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def close(self) -> cython.bint:
+        """End the iteration and release the stream."""
+        self.stream = None
+        self.lp = None
+        self._nodes = None
+        self._over = True
+        return True
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _seek(self) -> cython.bint:
-        """Find the first node of the range; without a tree search if the range starts in the last node."""
-        tail: Listpack | None = self.stream.tail
+        """Find the first node of the range; without a tree search if it is the first or last node of the stream."""
+        stream: StreamNodes = self.stream  # type: ignore[assignment]
         self.lp = None
         self._nodes = None
-        self._key = b""
         self._over = False
-        if less(self.end_ms, self.end_seq, self.start_ms, self.start_seq):
+        if less(self.end_ms, self.end_seq, self.start_ms, self.start_seq) or stream.rax.numele == 0:
             self._over = True
-        elif (
-            tail is not None
-            and not self._reverse
-            and not less(self.start_ms, self.start_seq, self.stream.tail_ms, self.stream.tail_seq)
-        ):
-            self._enter_node(tail, self.stream.tail_ms, self.stream.tail_seq)
-            self._approach(tail)
+        elif self._reverse and self.end_ms == _MAX and self.end_seq == _MAX:
+            self._enter_node(stream.find_tail(), stream.tail_ms, stream.tail_seq)
+        elif self._reverse:
+            self._seek_node("<=", encode_key(self.end_ms, self.end_seq))
+        elif stream.tail is not None and not less(self.start_ms, self.start_seq, stream.tail_ms, stream.tail_seq):
+            self._enter_node(stream.tail, stream.tail_ms, stream.tail_seq)
+            self._approach(stream.tail)
+        elif self.start_ms == 0 and self.start_seq == 0:
+            lp: Listpack = stream.find_head()
+            self._enter_node(lp, key_ms(stream.head_key), key_seq(stream.head_key))
+        elif self._seek_node("<=", encode_key(self.start_ms, self.start_seq)):
+            self._approach(self.lp)
         else:
-            self._seek_node()
+            self._seek_node("^", b"")
         return True
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def _seek_node(self) -> cython.bint:
-        nodes: RaxIterator = RaxIterator(self.stream.rax)
+    def _seek_node(self, operator: str, key: bytes) -> cython.bint:
+        """Find a node by its key, and enter it; return False if there is none."""
+        stream: StreamNodes = self.stream  # type: ignore[assignment]
+        nodes: RaxIterator = RaxIterator(stream.rax)
         nodes.flags |= _SAFE
         self._nodes = nodes
-        if self._reverse:
-            if self.end_ms == _MAX and self.end_seq == _MAX:
-                return nodes.seek("$")
-            return nodes.seek("<=", encode_key(self.end_ms, self.end_seq))
-        if self.start_ms == 0 and self.start_seq == 0:
-            return nodes.seek("^")
-        return nodes.seek("<=", encode_key(self.start_ms, self.start_seq)) or nodes.seek("^")
+        return nodes.seek(operator, key) and self._next_node()
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _next_node(self) -> cython.bint:
+        """Enter the next node in the direction of the iteration; return False if there is none."""
         nodes: RaxIterator | None = self._nodes
+        stream: StreamNodes = self.stream  # type: ignore[assignment]
         if nodes is None:
-            return False
+            if not self._reverse and stream.tail is not None and self._is_tail(stream):
+                return False
+            return self._seek_node("<" if self._reverse else ">", encode_key(self._master_ms, self._master_seq))
         if not (nodes.prev() if self._reverse else nodes.next()):
             return False
-        first: cython.bint = self._key == b""
-        self._key = nodes.key
-        self._enter_node(nodes.data, key_ms(nodes.key), key_seq(nodes.key))
-        if first and not self._reverse:
-            self._approach(nodes.data)
-        return True
+        return self._enter_node(nodes.data, key_ms(nodes.key), key_seq(nodes.key))
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(check=False)
+    def _is_tail(self, stream: StreamNodes) -> cython.bint:
+        return stream.tail_ms == self._master_ms and stream.tail_seq == self._master_seq
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
@@ -286,13 +421,13 @@ class StreamIterator:
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def _approach(self, lp: Listpack) -> cython.bint:
+    def _approach(self, lp: Listpack | None) -> cython.bint:
         """In the first node, move close to the range's start: from the node's end if that is probably closer.
 
         A consumer that keeps up starts at one of the last entries. A step back costs twice a step forward, so the
         search begins at the end only if the start's time is in the last third of the node.
         """
-        if not less(self._master_ms, self._master_seq, self.start_ms, self.start_seq):
+        if lp is None or not less(self._master_ms, self._master_seq, self.start_ms, self.start_seq):
             return False
         pos: cython.Py_ssize_t = entry_before(lp, self._flags_pos)
         if pos < 0:
@@ -431,6 +566,15 @@ class StreamIterator:
         self._ahead -= 1
         return True
 
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def skip_fields(self, pos: cython.Py_ssize_t) -> cython.bint:
+        """Continue at `pos`, behind the last value of the entry, which the caller has found."""
+        self._fields_left = 0
+        self._pos = pos
+        self._ahead = 1
+        return True
+
     def fields(self) -> list[bytes]:
         """Return the remaining names and values of the entry, alternating."""
         words: list[bytes] = []
@@ -461,19 +605,20 @@ class StreamIterator:
     def remove_and_stop(self) -> cython.bint:
         """Delete the current entry and end the iteration."""
         lp: Listpack | None = self.lp
-        stream: StreamNodes = self.stream
+        stream: StreamNodes = self.stream  # type: ignore[assignment]
         if lp is None or self._flags_pos == lp.used - 1:
             raise ValueError("the iterator is not at an entry: call next_entry first")
         if stream.tail is lp:
             stream.tail = None
         if stream.head is lp:
             stream.head = None
+        stream.moved()
         if stream.sums is not None:
             stream.sums.forget(encode_key(self._master_ms, self._master_seq))
         before: cython.Py_ssize_t = len(lp.buf)
         mark_deleted(lp, self._flags_pos, self.flags)
         if int_at(lp, _COUNT) == 1:
-            stream.rax.remove(self._key or encode_key(self._master_ms, self._master_seq))
+            stream.rax.remove(encode_key(self._master_ms, self._master_seq))
             stream.node_bytes -= before
         else:
             count_deleted(lp, 1)

@@ -257,6 +257,7 @@ class Stream(StreamNodes):
         if behind:  # after XSETID to an ID before a node of tombstones, the new node is not the last
             self.tail = None
             self.sums = None
+            self.moved()
         self.length = (self.length + 1) & _MAX
         self.entries_added = (self.entries_added + 1) & _MAX
         self.last_ms = ms
@@ -312,9 +313,11 @@ class Stream(StreamNodes):
         self.tail_live += 1
         self.tail_entries += 1
         lp.replace_int(_COUNT, self.tail_live)
-        self.tail_pos += lp.used - before
-        if lp is self.head:
-            self.head_pos += lp.used - before
+        if lp.used != before:
+            self.moved()
+            self.tail_pos += lp.used - before
+            if lp is self.head:
+                self.head_pos += lp.used - before
         return True
 
     # -- deleting and trimming
@@ -415,6 +418,7 @@ class Stream(StreamNodes):
                     settled = deleted != 0 and self.trim_living
                 break
             self.rax.remove(self.head_key)
+            self.moved()
             self.node_bytes -= len(lp.buf)
             if lp is self.tail:
                 self.tail = None
@@ -468,6 +472,7 @@ class Stream(StreamNodes):
                 break
             if marked == entries:
                 self.rax.remove(key)
+                self.moved()
                 self.node_bytes -= len(lp.buf)
                 self.tail = None
                 it.seek(">=", key)
@@ -520,6 +525,7 @@ class Stream(StreamNodes):
         deleted: cython.longlong = 0
         if lp is self.tail:
             self.tail = None
+        self.moved()
         self.trim_living = False
         while not lp.is_end(pos):
             flags: cython.longlong = int_at(lp, pos)
@@ -787,6 +793,7 @@ class Stream(StreamNodes):
         self.tail = None
         self.head = None
         self.sums = None
+        self.moved()
         if not self.rax.try_insert(key, lp):
             return False
         self.node_bytes += len(lp.buf)
