@@ -73,7 +73,8 @@ PLAIN_DIRECTIVES = {**DIRECTIVES, "annotation_typing": False, "wraparound": True
 BYTES = ("structs/", "types/", "protocol/", "scripting/", "commands/stream/", "commands/zset/", "commands/bitmap/",
          "commands/table_replies", "commands/string/", "commands/hash/", "commands/set/", "commands/list/",
          "commands/keys/expire", "commands/keys/lookup", "keyspace/database", "keyspace/rest_buffer",
-         "runtime/effects", "runtime/dispatch", "runtime/session", "runtime/propagation")  # fmt: skip
+         "runtime/admission", "runtime/command_finder", "runtime/command_queue", "runtime/dispatch", "runtime/effects",
+         "runtime/propagation", "runtime/session", "runtime/tracking")  # fmt: skip
 PROBE = "#include <Python.h>\nint rillet_probe(void) { return PY_MAJOR_VERSION; }\n"
 # What each C file includes first.
 HEADERS = "#define PY_SSIZE_T_CLEAN\n#include <Python.h>\n#include <structmember.h>\n#include <frameobject.h>\n"

@@ -273,7 +273,7 @@ def test_the_buffer_of_writers_without_a_reply_stays_empty(method: str, argument
 
 def test_a_write_into_the_shared_buffer_is_detected() -> None:
     idle = ReplyWriter()
-    idle.buf += b"x"
+    idle.buf.extend(b"x")
     try:
         with pytest.raises(AssertionError):
             ReplyWriter().check()

@@ -20,6 +20,11 @@ cdef class Watcher:
     cdef public list keys
     cdef public set stale
 
+cdef class KeyObserver:
+    cdef public object writer
+    cdef bint invalidate(self, bytes key, object writer) except -1
+    cdef bint invalidate_span(self, const unsigned char *at, Py_ssize_t size) except -1
+
 @cython.final
 cdef class Database:
     cdef readonly long index
@@ -42,7 +47,7 @@ cdef class Database:
     cdef public object on_new
     cdef public object on_overwritten
     cdef public object on_unlinked
-    cdef public object tracking
+    cdef public KeyObserver tracking
     cdef public bint notifies
     cdef public object may_expire
     cdef public object may_delete
@@ -115,5 +120,6 @@ cdef class Database:
     cpdef bint set_due(self, bytes key, object value, long long when) except -1
     cdef bint _register(self, bytes key, long long when) except -1
     cpdef bint persist(self, bytes key) except -1
+    cdef bint touch_watchers(self, bytes key) except -1
     cpdef bint touch(self, bytes key, bint by_server=*) except -1
     cpdef bint signal_ready(self, bytes key) except -1

@@ -131,6 +131,26 @@ class Watcher:
         self.stale.add((database, key))
 
 
+@cython.cclass
+class KeyObserver:
+    """What databases report the changes of keys to (runtime/tracking.py); writer: the session that changes keys now."""
+
+    __slots__ = ("writer",)
+    writer: Any
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def invalidate(self, key: bytes, writer: object) -> cython.bint:
+        """Report the change of a key; `writer` is the session that changed it, None for the server itself."""
+        raise NotImplementedError
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def invalidate_span(self, at: cython.p_const_uchar, size: cython.Py_ssize_t) -> cython.bint:
+        """Report that `self.writer` has changed a key: `size` bytes at an address."""
+        raise NotImplementedError
+
+
 @cython.final
 @cython.cclass
 class Database:
@@ -183,7 +203,7 @@ class Database:
         # Whether keyspace events are published (Engine.notify_events).
         self.notifies = False
         # The tracking of the engine (runtime/tracking.py) while a client may have cached a key, else None.
-        self.tracking: Any = None
+        self.tracking: KeyObserver | None = None
         # Called with a key and its value of a module's type when the key is deleted or gets another value.
         self.on_unlinked: Callable[[Any, bytes, Any], None] | None = None
         self.may_expire: Callable[[], bool] | None = None
@@ -987,6 +1007,12 @@ class Database:
         """
         if self.tracking is not None:
             self.tracking.invalidate(key, None if by_server else self.tracking.writer)
+        return self.touch_watchers(key)
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def touch_watchers(self, key: bytes) -> cython.bint:
+        """Mark all watchers of the key. O(watchers)"""
         if self.watched_keys:
             watchers = self.watched_keys.get(key)
             if watchers is not None:

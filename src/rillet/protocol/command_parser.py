@@ -256,13 +256,17 @@ class CommandParser(ReadBuffer):
             words.begin(True)
         if pos >= end or pos >= self.scan_stop or buf[pos] != 42 or self.missing > 0 or not self.authenticated:
             return 0
-        line = plain_line(buf, pos, end)
-        count = line >> 4
+        count = buf[pos + 1] - 48 if end - pos > 3 else 0
+        if 1 <= count <= 9 and buf[pos + 2] == 13 and buf[pos + 3] == 10:
+            pos += 4
+        else:
+            line = plain_line(buf, pos, end)
+            count = line >> 4
+            pos += line & 15
         if count > words.room or count > self.max_multibulk_len:
             return 0
         at: cython.pp_const_uchar = words.at
         size: cython.p_Py_ssize_t = words.size
-        pos += line & 15
         for index in range(count):
             if end - pos < 6 or buf[pos] != 36:  # $0 CR LF CR LF
                 return 0

@@ -8,12 +8,15 @@ cdef Py_ssize_t put_header(unsigned char *buf, Py_ssize_t pos, unsigned char pre
 
 @cython.final
 cdef class ReplyWriter:
-    cdef public bytearray buf
+    cdef readonly bytearray buf
     cdef public Py_ssize_t used
     cdef public int resp
     cdef Py_ssize_t before
+    cdef Py_ssize_t _room
+    cdef unsigned char *_start
 
-    cdef bytearray _reserve(self, Py_ssize_t need)
+    cdef bint _use(self, bytearray buf) except -1
+    cdef bint _reserve(self, Py_ssize_t need) except -1
     cdef bint _grow(self, Py_ssize_t need) except -1
     cdef bint _append(self, bytes data) except -1
     cdef bint append_span(self, const unsigned char *source, Py_ssize_t size) except -1

@@ -144,32 +144,42 @@ def put_line_end(buf: cython.p_uchar, pos: cython.Py_ssize_t) -> cython.Py_ssize
 class ReplyWriter:
     """A buffer of replies (Redis: the addReply functions of networking.c)."""
 
-    __slots__ = ("buf", "used", "resp", "before")
+    __slots__ = ("buf", "used", "resp", "before", "_room", "_start")
     buf: bytearray
     used: cython.Py_ssize_t
     resp: cython.int
     before: cython.Py_ssize_t  # size of the last batch that was handed over; 0 after a growth
+    _room: cython.Py_ssize_t  # len(buf), and its address (interpreted: the buffer): `_use` sets them
+    _start: cython.p_uchar
 
     def __init__(self, resp: cython.int = 2) -> None:
-        self.buf = _NO_BUFFER  # the first reply allocates one: a client that is only connected costs less
+        self._use(_NO_BUFFER)  # the first reply allocates one: a client that is only connected costs less
         self.used = self.before = 0
         self.resp = resp
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _use(self, buf: bytearray) -> cython.bint:
+        """Write to a buffer from now on, or to the same one after its size changed."""
+        self.buf = buf
+        self._start = buf
+        self._room = len(buf)
+        return True
 
     def __len__(self) -> int:
         return self.used
 
     def check(self) -> None:
         """Assert the invariant of the buffer, and that the one that writers without a reply share is empty."""
-        assert 0 <= self.used <= len(self.buf)
+        assert 0 <= self.used <= self._room <= len(self.buf)
         assert len(_NO_BUFFER) == 0
 
     @cython.cfunc
     @cython.inline
-    def _reserve(self, need: cython.Py_ssize_t) -> bytearray:
-        """Reserve room for `need` more bytes; return the buffer."""
-        if self.used + need > len(self.buf):
-            self._grow(need)
-        return self.buf
+    @cython.exceptval(-1, check=False)
+    def _reserve(self, need: cython.Py_ssize_t) -> cython.bint:
+        """Reserve room for `need` more bytes."""
+        return self.used + need <= self._room or self._grow(need)
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
@@ -177,13 +187,12 @@ class ReplyWriter:
         """Enlarge the buffer to twice its contents plus `need` bytes, or to the last batch's size if larger."""
         size: cython.Py_ssize_t = max(2 * self.used + need, self.before, INITIAL_CAPACITY)
         self.before = 0
-        if len(self.buf) == 0:
-            self.buf = bytearray()
+        buf: bytearray = self.buf if self._room else bytearray()
         if cython.compiled:
-            PyByteArray_Resize(self.buf, size)  # new pages of memory cost nothing until they are used
+            PyByteArray_Resize(buf, size)  # new pages of memory cost nothing until they are used
         else:
-            self.buf.extend(bytes(size - len(self.buf)))
-        return True
+            buf.extend(bytes(size - len(buf)))
+        return self._use(buf)
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
@@ -198,13 +207,13 @@ class ReplyWriter:
     def _append(self, data: bytes) -> cython.bint:
         """Append bytes to the buffer, unchanged."""
         size: cython.Py_ssize_t = len(data)
-        buf: bytearray = self._reserve(size)
+        self._reserve(size)
+        target: cython.p_uchar = self._start
         if cython.compiled:
-            target: cython.p_uchar = buf
             source: cython.p_const_uchar = data
             memcpy(target + self.used, source, size)
         else:
-            buf[self.used : self.used + size] = data
+            target[self.used : self.used + size] = data
         self.used += size
         return True
 
@@ -212,8 +221,8 @@ class ReplyWriter:
     @cython.exceptval(-1, check=False)
     def append_span(self, source: cython.p_const_uchar, size: cython.Py_ssize_t) -> cython.bint:
         """Append bytes from a memory address; compiled only."""
-        buf: bytearray = self._reserve(size)
-        target: cython.p_uchar = buf
+        self._reserve(size)
+        target: cython.p_uchar = self._start
         memcpy(target + self.used, source, size)
         self.used += size
         return True
@@ -227,8 +236,8 @@ class ReplyWriter:
             return self._append(b"%c%d\r\n" % (prefix, value))
         if value < 0:
             return self._negative(prefix, value)
-        buf: bytearray = self._reserve(_ROOM)
-        target: cython.p_uchar = buf
+        self._reserve(_ROOM)
+        target: cython.p_uchar = self._start
         self.used = put_header(target, self.used, prefix, cython.cast(cython.ulonglong, value))
         return True
 
@@ -238,8 +247,8 @@ class ReplyWriter:
         """The rare negative case of `_header`, separate so that the common case is inlined."""
         if not cython.compiled:
             return self._append(b"%c%d\r\n" % (prefix, value))
-        buf: bytearray = self._reserve(_ROOM)
-        target: cython.p_uchar = buf
+        self._reserve(_ROOM)
+        target: cython.p_uchar = self._start
         pos: cython.Py_ssize_t = self.used
         target[pos] = prefix
         target[pos + 1] = 45
@@ -290,8 +299,8 @@ class ReplyWriter:
         """Append an unsigned 64-bit integer."""
         if not cython.compiled:
             return self._append(b":%d\r\n" % value)
-        buf: bytearray = self._reserve(_ROOM)
-        target: cython.p_uchar = buf
+        self._reserve(_ROOM)
+        target: cython.p_uchar = self._start
         self.used = put_header(target, self.used, 58, value)
         return True
 
@@ -300,9 +309,10 @@ class ReplyWriter:
     def bulk(self, data: bytes) -> cython.bint:
         """Append a bulk string (networking.c, addReplyBulkCBuffer); O(len)."""
         size: cython.Py_ssize_t = len(data)
-        buf: bytearray = self._reserve(size + _ROOM)
+        self._reserve(size + _ROOM)
+        target: cython.p_uchar = self._start
         if cython.compiled:
-            self.used = put_bulk(buf, self.used, data, size)
+            self.used = put_bulk(target, self.used, data, size)
             return True
         return self._append(b"$%d\r\n%b\r\n" % (size, data))
 
@@ -310,8 +320,9 @@ class ReplyWriter:
     @cython.exceptval(-1, check=False)
     def bulk_span(self, source: cython.p_const_uchar, size: cython.Py_ssize_t) -> cython.bint:
         """Append a bulk string from a memory address; compiled only."""
-        buf: bytearray = self._reserve(size + _ROOM)
-        self.used = put_bulk(buf, self.used, source, size)
+        self._reserve(size + _ROOM)
+        target: cython.p_uchar = self._start
+        self.used = put_bulk(target, self.used, source, size)
         return True
 
     @cython.ccall
@@ -329,10 +340,11 @@ class ReplyWriter:
         """Append source[start:start+size] as a bulk string without a temporary object; check the range."""
         if start < 0 or size < 0 or start > len(source) - size:
             raise IndexError("the slice is outside the buffer")
-        buf: bytearray = self._reserve(size + _ROOM)
+        self._reserve(size + _ROOM)
+        target: cython.p_uchar = self._start
         if cython.compiled:
             origin: cython.p_uchar = source  # after _reserve, because the source may be this buffer itself
-            self.used = put_bulk(buf, self.used, origin + start, size)
+            self.used = put_bulk(target, self.used, origin + start, size)
             return True
         return self._append(b"$%d\r\n%b\r\n" % (size, bytes(source[start : start + size])))
 
@@ -349,8 +361,8 @@ class ReplyWriter:
         if not cython.compiled:
             self._append(before)
             return self._append(b"$%d\r\n%b\r\n" % (size, bytes(source[start : start + size])))
-        buf: bytearray = self._reserve(head + size + _ROOM)
-        target: cython.p_uchar = buf
+        self._reserve(head + size + _ROOM)
+        target: cython.p_uchar = self._start
         name: cython.p_const_uchar = before
         origin: cython.p_uchar = source
         memcpy(target + pos, name, head)
@@ -366,8 +378,8 @@ class ReplyWriter:
         sign: cython.Py_ssize_t = 1 if value < 0 else 0
         # +2^63 does not fit a signed integer, so -2^63 is negated in two steps.
         number: cython.ulonglong = cython.cast(cython.ulonglong, -(value + 1)) + 1 if value < 0 else value
-        buf: bytearray = self._reserve(2 * _ROOM)
-        target: cython.p_uchar = buf
+        self._reserve(2 * _ROOM)
+        target: cython.p_uchar = self._start
         pos: cython.Py_ssize_t = put_header(target, self.used, 36, count_digits(number) + sign)
         if sign:
             target[pos] = 45
@@ -383,8 +395,8 @@ class ReplyWriter:
         if not cython.compiled:
             return self.bulk(b"%d-%d" % (ms, seq))
         size: cython.Py_ssize_t = count_digits(ms) + 1 + count_digits(seq)
-        buf: bytearray = self._reserve(3 * _ROOM)
-        target: cython.p_uchar = buf
+        self._reserve(3 * _ROOM)
+        target: cython.p_uchar = self._start
         pos: cython.Py_ssize_t = put_header(target, self.used, 36, size)
         pos = put_digits(target, pos, ms)
         target[pos] = 45
@@ -517,8 +529,8 @@ class ReplyWriter:
         if size < 0:
             raise ValueError("the number of replies is negative")
         if cython.compiled:
-            buf: bytearray = self._reserve(_ROOM)
-            target: cython.p_uchar = buf
+            self._reserve(_ROOM)
+            target: cython.p_uchar = self._start
             room: cython.Py_ssize_t = count_digits(size) + 3
             memmove(target + mark + room, target + mark, self.used - mark)
             put_header(target, mark, prefix, size)
@@ -541,7 +553,7 @@ class ReplyWriter:
             out = bytes(self.buf[:size])
         self.used = 0
         if len(self.buf) > KEEP_CAPACITY:
-            self.buf = bytearray(INITIAL_CAPACITY)
+            self._use(bytearray(INITIAL_CAPACITY))
         return out
 
     @cython.ccall
@@ -550,7 +562,7 @@ class ReplyWriter:
         """Replace the buffer by a smaller one if it is empty and less than half of it was used lately."""
         if self.used or len(self.buf) <= INITIAL_CAPACITY or 2 * peak >= len(self.buf):
             return False
-        self.buf = bytearray(max(INITIAL_CAPACITY, peak + 1))
+        self._use(bytearray(max(INITIAL_CAPACITY, peak + 1)))
         return True
 
     @cython.ccall
@@ -560,7 +572,7 @@ class ReplyWriter:
             return self.take()
         out: bytearray = self.buf
         self.before = self.used
-        self.buf = bytearray(INITIAL_CAPACITY)
+        self._use(bytearray(INITIAL_CAPACITY))
         del out[self.used :]
         self.used = 0
         return out

@@ -7,11 +7,15 @@ from rillet.structs.argument_spans cimport ArgumentSpans
 @cython.final
 cdef class Rules:
     cdef int _count
+    cdef int _at
+    cdef int _flags
+    cdef int _traits
+    cdef int next
+    cdef int verdict
     cdef int _when[16]
     cdef int _only[16]
     cdef int _but[16]
     cdef int _verdict[16]
-    cdef int following(self, int at, int flags, int traits) noexcept
-    cdef int verdict(self, int at) noexcept
+    cdef int find(self, int at, int flags, int traits) noexcept
 
 cpdef bint admit(object engine, Session session, Command entry, ArgumentSpans words, int flags) except -1

@@ -102,14 +102,15 @@ RULES: list[Rule] = [
 ]  # fmt: skip
 
 
-
-
 @cython.final
 @cython.cclass
 class Rules:
-    """The rows of RULES, packed: those that do not apply cost a comparison of integers each."""
+    """The rows of RULES, packed: those that do not apply cost a comparison of integers each.
 
-    __slots__ = ("_but", "_count", "_only", "_verdict", "_when")
+    verdict, next: those of the last answer, which is kept: a transaction asks the same again and again.
+    """
+
+    __slots__ = ("_at", "_but", "_count", "_flags", "_only", "_traits", "_verdict", "_when", "next", "verdict")
     _but: Any
     _only: Any
     _verdict: Any
@@ -117,6 +118,7 @@ class Rules:
 
     def __init__(self, rows: list[Rule]) -> None:
         self._count = len(rows)
+        self._at = self._flags = self._traits = self.next = self.verdict = 0
         if not cython.compiled:
             self._but, self._only, self._verdict, self._when = [0] * 16, [0] * 16, [0] * 16, [0] * 16
         for at, row in enumerate(rows):
@@ -127,21 +129,22 @@ class Rules:
 
     @cython.cfunc
     @cython.exceptval(check=False)
-    def following(self, at: cython.int, flags: cython.int, traits: cython.int) -> cython.int:
-        """Return the first row from `at` on that concerns a command with these traits, -1 if there is none."""
+    def find(self, at: cython.int, flags: cython.int, traits: cython.int) -> cython.int:
+        """Find the first row from `at` on that concerns a command with these traits; return its verdict, 0 if none.
+
+        `next`: the row after it.
+        """
+        if flags == self._flags and traits == self._traits and at == self._at:
+            return self.verdict
+        self._at, self._flags, self._traits = at, flags, traits
         while at < self._count:
             if flags & self._when[at] and not traits & self._but[at]:
                 if self._only[at] == 0 or traits & self._only[at]:
-                    return at
+                    break
             at += 1
-        return -1
-
-    @cython.cfunc
-    @cython.exceptval(check=False)
-    def verdict(self, at: cython.int) -> cython.int:
-        """Return the verdict of a row."""
-        found: cython.int = self._verdict[at]
-        return found
+        self.next = at + 1
+        self.verdict = self._verdict[at] if at < self._count else 0
+        return self.verdict
 
 
 _RULES = cython.declare(Rules, Rules(RULES))
@@ -173,11 +176,10 @@ def admit(
         ):
             raise CommandError(f"wrong number of arguments for '{entry.fullname}' command")
         while True:
-            at = _RULES.following(at, flags, entry.traits)
-            if at < 0:
+            verdict = _RULES.find(at, flags, entry.traits)
+            if verdict == 0:
                 return True
-            verdict = _RULES.verdict(at)
-            at += 1
+            at = _RULES.next
             if verdict == _QUEUED:
                 queued: object = session.queue
                 queue: CommandQueue = queued if type(queued) is CommandQueue else CommandQueue()

@@ -250,9 +250,11 @@ class Session:
         if count == 0:
             return True
         self.dirty += count
-        if db.watched_keys or db.tracking is not None or db.access.mode == _LRM:
+        if db.tracking is not None:
+            db.tracking.invalidate_span(words.at[1], words.size[1])
+        if db.watched_keys or db.access.mode == _LRM:
             key: bytes = words.get(1)
-            db.touch(key)
+            db.touch_watchers(key)
             if db.access.mode == _LRM:
                 db.touch_modified(key)
         return True

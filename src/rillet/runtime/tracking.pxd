@@ -1,6 +1,9 @@
 cimport cython
+from rillet.keyspace.database cimport KeyObserver
 from rillet.runtime.registry cimport Command
 from rillet.runtime.session cimport Session
+
+cdef bint same(const unsigned char *at, bytes word, Py_ssize_t size) except -1
 
 @cython.final
 cdef class ClientTracking:
@@ -24,9 +27,10 @@ cdef class KeyReaders:
 cdef class PrefixState:
     cdef public dict clients
     cdef public dict keys
+    cdef bytes prefix
 
 @cython.final
-cdef class Tracking:
+cdef class Tracking(KeyObserver):
     cdef public object engine
     cdef public dict table
     cdef public list names
@@ -34,17 +38,18 @@ cdef class Tracking:
     cdef public dict prefixes
     cdef public Py_ssize_t clients
     cdef public object current
-    cdef public object writer
     cdef public list pending
     cdef public Py_ssize_t limit
     cdef Py_ssize_t _misses
     cdef bint _posted
+    cdef bytes _last
+    cdef object _last_writer
+    cdef list _states
     cdef bint _flushing
     cdef bint _immediate
     cdef public bint early
     cpdef bint remember(self, Session session, Command entry, list[bytes] argv) except -1
-    cpdef bint invalidate(self, bytes key, object writer) except -1
-    cdef bint _note(self, bytes key, object writer) except -1
+    cdef bytes _report(self, const unsigned char *at, Py_ssize_t size, bytes key, object writer)
     cdef bint _send_key(self, bytes key) except -1
     cdef bint _remove(self, bytes key, KeyReaders readers) except -1
     cdef bint _clear_table(self) except -1

@@ -31,6 +31,10 @@ try:
 except ModuleNotFoundError:  # Cython is not installed: run interpreted
     from rillet import _cython as cython
 
+if cython.compiled:
+    from cython.cimports.libc.string import memcmp  # type: ignore[import-not-found, unused-ignore]
+
+from rillet.keyspace.database import KeyObserver
 from rillet.runtime import session_state
 from rillet.runtime.registry import Command
 from rillet.runtime.session import Session
@@ -97,26 +101,29 @@ class KeyReaders:
 class PrefixState:
     """The clients of a prefix, and the keys that changed since the last broadcast, each with its last writer."""
 
-    __slots__ = ("clients", "keys")
+    __slots__ = ("clients", "keys", "prefix")
     clients: dict[Session, None]
     keys: dict[bytes, Any]
+    prefix: bytes
 
-    def __init__(self) -> None:
+    def __init__(self, prefix: bytes) -> None:
+        self.prefix = prefix
         self.clients = {}
         self.keys = {}
 
 
 @cython.final
 @cython.cclass
-class Tracking:
+class Tracking(KeyObserver):
     """The tracking table and the prefixes of one engine. `clients` is the number of clients with tracking on.
 
     current: the client whose command runs, or is about to run; writer: the session that changes keys now, which differs
     from `current` in a script.
     """
 
-    __slots__ = ("engine", "table", "names", "items", "prefixes", "clients", "current", "writer", "pending", "limit",
-                 "early", "_misses", "_posted", "_flushing", "_immediate")  # fmt: skip
+    __slots__ = ("engine", "table", "names", "items", "prefixes", "clients", "current", "pending", "limit",
+                 "early", "_misses", "_posted", "_flushing", "_immediate", "_last", "_last_writer",
+                 "_states")  # fmt: skip
     engine: CommandEngine
     table: dict[bytes, KeyReaders]
     names: list[bytes]
@@ -124,7 +131,6 @@ class Tracking:
     prefixes: dict[bytes, PrefixState]
     clients: cython.Py_ssize_t
     current: Any
-    writer: Any
     pending: list[Any]
     limit: cython.Py_ssize_t
     _misses: cython.Py_ssize_t
@@ -150,6 +156,10 @@ class Tracking:
         self._posted = False
         self._flushing = False
         self._immediate = False
+        # The states of `prefixes`; the key that `invalidate_span` has reported last, b"" if it may concern others now.
+        self._states: list[PrefixState] = []
+        self._last = b""
+        self._last_writer: object = None
         # Up to 7.0, the message of another client precedes the reply of the client that receives it.
         self.early = False
 
@@ -173,8 +183,10 @@ class Tracking:
         state.optin, state.optout = b"optin" in options, b"optout" in options
         if state.bcast:
             for prefix in prefixes or [b""]:
-                self.prefixes.setdefault(prefix, PrefixState()).clients[session] = None
+                self.prefixes.setdefault(prefix, PrefixState(prefix)).clients[session] = None
                 state.prefixes[prefix] = None
+        self._states = list(self.prefixes.values())
+        self._last = b""
         self.engine.observe()
 
     def disable(self, session: Session) -> None:
@@ -190,12 +202,14 @@ class Tracking:
             if not here.clients:
                 del self.prefixes[prefix]
         state.prefixes = {}
+        self._states = list(self.prefixes.values())
         self.engine.observe()
 
     def forget(self, session: Session) -> None:
         """Remove a session that ends. Clear the table when it can name no client anymore. O(prefixes + sessions)"""
         self.disable(session)
         session.tracking = None
+        self._last_writer = None
         if not self.clients and self.table and all(one.tracking is None for one in self.engine.sessions.values()):
             self._clear_table()
             self.engine.observe()
@@ -211,6 +225,7 @@ class Tracking:
             return False
         if (state.optin and not state.caching) or (state.optout and state.caching):
             return False
+        self._last = b""
         number: object = session.id
         readers: KeyReaders | None
         for position in entry.key_positions(argv):
@@ -231,27 +246,50 @@ class Tracking:
 
     # -- changes -------------------------------------------------------------------------------------
 
-    @cython.ccall
+    @cython.cfunc
     @cython.exceptval(-1, check=False)
     def invalidate(self, key: bytes, writer: object) -> cython.bint:
         """Report the change of a key; `writer` is the session that changed it, None for the server itself."""
-        if self.prefixes:
-            self._note(key, writer)
-        return self._send_key(key)
+        return self._report(key, len(key), key, writer) is not None
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def _note(self, key: bytes, writer: object) -> cython.bint:
-        """Record a changed key for the next broadcast (trackingRememberKeyToBroadcast). O(prefixes)"""
+    def invalidate_span(self, at: cython.p_const_uchar, size: cython.Py_ssize_t) -> cython.bint:
+        """Report that `writer` has changed a key: `size` bytes at an address."""
+        last: bytes | None
+        if 0 < size == len(self._last) and self.writer is self._last_writer and same(at, self._last, size):
+            return False
+        last = self._report(at, size, None, self.writer)
+        if last is None:
+            return False
+        self._last = last
+        self._last_writer = self.writer
+        return True
+
+    @cython.cfunc
+    def _report(
+        self, at: cython.p_const_uchar, size: cython.Py_ssize_t, key: bytes | None, writer: object
+    ) -> bytes | None:
+        """Report the change of a key to the clients that it concerns; return the key, None if there is none.
+
+        key: the bytes at the address, if they are an object already. O(prefixes + clients that read the key)
+        """
         state: PrefixState
         found: cython.bint = False
-        for prefix, state in self.prefixes.items():
-            if not prefix or key.startswith(prefix):
+        for state in self._states:
+            if len(state.prefix) <= size and (len(state.prefix) == 0 or same(at, state.prefix, len(state.prefix))):
+                if key is None:
+                    key = at[:size]
                 state.keys[key] = writer
                 found = True
         if found and self.current is None:
             self.schedule()
-        return found
+        if self.table:
+            if key is None:
+                key = at[:size]
+            self._send_key(key)
+            found = True
+        return key if found else None
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
@@ -407,6 +445,7 @@ class Tracking:
         here: PrefixState
         state: ClientTracking
         self._posted = False
+        self._last = b""
         if not self.prefixes:
             return
         for prefix in sorted(self.prefixes):
@@ -463,6 +502,16 @@ class Tracking:
         for session in tracking:
             assert bool(session.tracking.prefixes) == session.tracking.bcast
             assert all(session in self.prefixes[prefix].clients for prefix in session.tracking.prefixes)
+
+
+@cython.cfunc
+@cython.exceptval(-1, check=False)
+def same(at: cython.p_const_uchar, word: bytes, size: cython.Py_ssize_t) -> cython.bint:
+    """Return whether `size` bytes at an address are those of a word of at least this size."""
+    if cython.compiled:
+        other: cython.p_const_uchar = word
+        return memcmp(at, other, size) == 0
+    return bool(at[:size] == word[:size])
 
 
 def _null(session: Session) -> bytes:

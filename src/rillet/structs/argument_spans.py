@@ -195,11 +195,14 @@ class ArgumentSpans:
     def is_option(self, index: cython.Py_ssize_t, option: bytes) -> cython.bint:
         """Return whether the argument exists and equals the lower-case option, ignoring case."""
         i: cython.Py_ssize_t
-        if index < 0 or index >= self.count or self.size[index] != len(option):
+        size: cython.Py_ssize_t = len(option)
+        if index < 0 or index >= self.count or self.size[index] != size:
             return False
-        for i in range(len(option)):
+        word: cython.p_const_uchar = self.at[index]
+        lower: cython.p_const_uchar = option
+        for i in range(size):
             # Setting bit 0x20 maps only letters to lower-case letters.
-            if self.at[index][i] | 0x20 != option[i]:
+            if word[i] | 0x20 != lower[i]:
                 return False
         return True
 

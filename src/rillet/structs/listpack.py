@@ -340,11 +340,22 @@ def entry_end(p: bytearray, pos: cython.Py_ssize_t, end: cython.Py_ssize_t) -> c
     if pos < _HEADER or pos >= end:
         raise Corrupt("listpack: a position is outside the entries")
     b: cython.int = p[pos]
-    if b < 0x80:
-        n: cython.Py_ssize_t = 1
-    elif b < 0xC0:
-        n = 1 + (b & 0x3F)
-    elif b < 0xE0:
+    if b < 0xC0:  # nearly all: a small integer, or a string of up to 63 bytes
+        pos += 2 if b < 0x80 else 2 + (b & 0x3F)
+    else:
+        pos = _other_end(p, pos, end)
+    if pos > end:
+        raise Corrupt("listpack: an entry extends past the end")
+    return pos
+
+
+@cython.cfunc
+@cython.exceptval(-1, check=False)
+def _other_end(p: bytearray, pos: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    """Do `entry_end` for the other encodings."""
+    b: cython.int = p[pos]
+    n: cython.Py_ssize_t
+    if b < 0xE0:
         n = 2
     elif b < 0xF0:
         n = 2 + (((b & 0x0F) << 8) | p[pos + 1])
@@ -358,10 +369,7 @@ def entry_end(p: bytearray, pos: cython.Py_ssize_t, end: cython.Py_ssize_t) -> c
         n = 9
     else:
         raise Corrupt("listpack: an entry has an unknown encoding byte")
-    pos += n + backlen_size(n)
-    if pos > end:
-        raise Corrupt("listpack: an entry extends past the end")
-    return pos
+    return pos + n + backlen_size(n)
 
 
 @cython.cfunc
@@ -383,31 +391,36 @@ def find_short(
 ) -> cython.Py_ssize_t:  # fmt: skip
     """Do `Listpack.find` for a string of up to 63 bytes: most entries differ in their first byte."""
     start: cython.Py_ssize_t
-    left: cython.Py_ssize_t
-    after: cython.Py_ssize_t
     size: cython.Py_ssize_t
-    while pos != end:
-        after = entry_end(p, pos, end)
-        b: cython.int = p[pos]
-        size = -1
-        start = pos + 1
-        if b == 0x80 | n:
-            size = n
-        elif 0xE0 <= b <= 0xF0:  # a file may contain a short string with a long header
-            size = read_u32(p, pos + 1) if b == 0xF0 else ((b & 0x0F) << 8) | p[pos + 1]
-            start = pos + 5 if b == 0xF0 else pos + 2
-        if size == n:
-            if cython.compiled:
-                q: cython.p_uchar = p
-                if memcmp(q + start, value, n) == 0:
-                    return pos
-            elif p[start : start + n] == value[:n]:
-                return pos
-        pos = after
-        left = skip
-        while left > 0 and pos != end:
-            pos = entry_end(p, pos, end)
+    left: cython.Py_ssize_t = 0  # entries before the next one to compare
+    q: cython.p_uchar = p
+    while pos < end:
+        b: cython.int = q[pos]
+        if left > 0:
             left -= 1
+        else:
+            left = skip
+            size = -1
+            start = pos + 1
+            if b == 0x80 | n:
+                size = n
+            elif 0xE0 <= b <= 0xF0 and entry_end(p, pos, end):  # a file may have a long header before a short string
+                size = read_u32(p, pos + 1) if b == 0xF0 else ((b & 0x0F) << 8) | p[pos + 1]
+                start = pos + 5 if b == 0xF0 else pos + 2
+            if size == n and start + n < end:
+                if cython.compiled:
+                    if memcmp(q + start, value, n) == 0:
+                        return pos
+                elif p[start : start + n] == value[:n]:
+                    return pos
+        if b < 0x80:
+            pos += 2
+        elif b < 0xC0:
+            pos += 2 + (b & 0x3F)
+        else:
+            pos = entry_end(p, pos, end)
+    if pos > end:
+        raise Corrupt("listpack: an entry extends past the end")
     return -1
 
 
