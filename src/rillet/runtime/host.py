@@ -150,6 +150,10 @@ class Host(Protocol):
         """
         self._jobs.append((0, function))
 
+    def broadcast_soon(self) -> None:
+        """Send the keys that changed to the clients that cache them, soon, while no command runs."""
+        self.post(self._engine.tracking.broadcast)
+
     def call_later(self, seconds: float, function: Callable[[], object]) -> Callable[[], object]:
         """Call a function once after a time, while no command runs; return a function that cancels this.
 

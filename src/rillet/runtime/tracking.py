@@ -436,7 +436,7 @@ class Tracking(KeyObserver):
         for state in self.prefixes.values():
             if state.keys:
                 self._posted = True
-                self.engine.host.post(self.broadcast)
+                self.engine.host.broadcast_soon()
                 return True
         return False
 

@@ -100,6 +100,10 @@ class ServerHost(DefaultHost):
         if threading.get_ident() == self._server.thread:
             self._server.busy.script_ended()
 
+    def broadcast_soon(self) -> None:
+        """Send the keys that changed to the clients that cache them in the next loop iteration."""
+        self._server.broadcast_soon()
+
     def post(self, function: Callable[[], object]) -> None:
         """Call a function soon in the event loop, while the guard is held."""
         self._server.post(function)

@@ -98,6 +98,7 @@ class Server:
         # Clients that were blocked and have a reply.
         self._woken: deque[ClientConnection] = deque()
         self._with_messages: list[ClientConnection] = []
+        self._delivers_soon = False
         # Replies that wait for a position of the log, oldest first: the position and the connections.
         self._unsettled: deque[tuple[int, list[ClientConnection]]] = deque()
         # The position of the log when replies were last set aside; other threads write the log, too.
@@ -373,12 +374,27 @@ class Server:
     def deliver_soon(self, connection: ClientConnection) -> None:
         """Schedule a connection: the next loop iteration sends its channel messages."""
         self._with_messages.append(connection)
-        if len(self._with_messages) == 1:
-            self.call_soon(self._deliver)
+        self._schedule_delivery()
+
+    def broadcast_soon(self) -> None:
+        """Let the next loop iteration send the keys that changed to the clients that cache them."""
+        if self._early is None and threading.get_ident() == self.thread:
+            self._schedule_delivery()
+        else:
+            self.post(self.deliver_now)
+
+    def _schedule_delivery(self) -> None:
+        if not self._delivers_soon:
+            self._delivers_soon = True
+            self.loop.call_soon(self._deliver)
 
     def deliver_now(self) -> None:
         """Send the messages for clients that cache keys or watch commands; the caller holds the guard."""
-        self.engine.tracking.broadcast()
+        self._delivers_soon = True  # at the end of this method
+        try:
+            self.engine.tracking.broadcast()
+        finally:
+            self._delivers_soon = False
         waiting, self._with_messages = self._with_messages, []
         for connection in waiting:
             connection.deliver()
@@ -446,9 +462,7 @@ class Server:
 
     def _deliver(self) -> None:
         with self.guard:
-            waiting, self._with_messages = self._with_messages, []
-            for connection in waiting:
-                connection.deliver()
+            self.deliver_now()
 
     def flush_soon(self, connection: ClientConnection) -> None:
         """Send the connection's replies when the log contains their writes, not before this loop iteration ends."""
