@@ -176,13 +176,10 @@ class Interval:
         self.start_ms = reader.ms
         self.start_seq = reader.seq
         if reader.exclusive:
-            if self.start_seq != _MAX_U64:
-                self.start_seq += 1
-            elif self.start_ms != _MAX_U64:
-                self.start_ms += 1
-                self.start_seq = 0
-            else:
+            if self.start_seq == _MAX_U64 and self.start_ms == _MAX_U64:
                 raise CommandError("invalid start ID for the interval")
+            self.start_seq = (self.start_seq + 1) & _MAX_U64
+            self.start_ms += self.start_seq == 0
         return True
 
     @cython.ccall
@@ -195,13 +192,10 @@ class Interval:
         self.end_ms = reader.ms
         self.end_seq = reader.seq
         if reader.exclusive:
-            if self.end_seq != 0:
-                self.end_seq -= 1
-            elif self.end_ms != 0:
-                self.end_ms -= 1
-                self.end_seq = _MAX_U64
-            else:
+            if self.end_seq == 0 and self.end_ms == 0:
                 raise CommandError("invalid end ID for the interval")
+            self.end_ms -= self.end_seq == 0
+            self.end_seq = (self.end_seq - 1) & _MAX_U64
         return True
 
 
@@ -284,13 +278,13 @@ class TrimArguments:
     ) -> cython.Py_ssize_t:
         """Read the option at words[at]; return its number of words, or 0 if words[at] is the ID of an XADD."""
         more: cython.Py_ssize_t = words.count - 1 - at
-        if more and words.is_option(at, b"maxlen"):
+        if more and is_named(words, at, b"maxlen"):
             return self._read_threshold(words, at, _MAXLEN)
+        if more and is_named(words, at, b"minid"):
+            return self._read_threshold(words, at, _MINID)
         word: bytes = option(words.get(at))
-        if more and (word == b"maxlen" or word == b"minid"):
-            return self._read_threshold(words, at, _MAXLEN if word == b"maxlen" else _MINID)
         if more and word == b"limit":
-            self.limit = integer(words.get(at + 1))
+            self.limit = integer_at(words, at + 1)
             if self.limit < 0:
                 raise CommandError("The LIMIT argument must be >= 0.")
             self.limit_given = True
@@ -349,14 +343,12 @@ class TrimArguments:
                     taken = 3
         self.threshold_at = at + taken - 1
         if strategy == _MAXLEN:
-            self.maxlen = words.number(self.threshold_at)
+            self.maxlen = integer_at(words, self.threshold_at)
             if self.maxlen < 0:
-                self.maxlen = integer(words.get(self.threshold_at))
-                if self.maxlen < 0:
-                    raise CommandError("The MAXLEN argument must be >= 0.")
+                raise CommandError("The MAXLEN argument must be >= 0.")
         else:
             reader: IDReader = IDReader()
-            read_id(reader, words.get(self.threshold_at))
+            read_id_at(reader, words, self.threshold_at)
             self.minid_ms = reader.ms
             self.minid_seq = reader.seq
         self.strategy = strategy

@@ -53,8 +53,6 @@ class Delivery(ReadReply):
         ReadReply.__init__(self)
         self.grouped = True
         self.key = b""
-        self.changes = 0
-        self.slots = None
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)

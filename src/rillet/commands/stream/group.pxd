@@ -10,5 +10,4 @@ from rillet.types.stream.id cimport IDReader
 
 @cython.final
 cdef class Xack(Implementation):
-    cdef bytes _group
-    cdef IDReader _reader
+    pass

@@ -164,29 +164,19 @@ def xgroup_delconsumer(session: Session, argv: list[bytes]) -> None:
 @cython.final
 @cython.cclass
 class Xack(Implementation):
-    """XACK (xackCommand). _group: the name of the last call's group, which clients repeat."""
+    """XACK (xackCommand)."""
 
-    __slots__ = ("_group", "_reader")
-    _group: bytes
-    _reader: IDReader
-
-    def __init__(self) -> None:
-        self._group = b""
-        self._reader = IDReader()
+    __slots__ = ()
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
         """Remove entries from the pending entries of a group, and reply with how many were pending."""
         stream: Stream | None = stream_at(session.db, session.db.locate_read(words))
-        group: Group | None = None
-        reader: IDReader = self._reader
+        group: Group | None = None if stream is None else stream.find_group(words.get(2))
+        reader: IDReader = IDReader()
         acknowledged: cython.longlong = 0
         at: cython.Py_ssize_t
-        if not words.equals(2, self._group):
-            self._group = words.get(2)
-        if stream is not None:
-            group = stream.find_group(self._group)
         if stream is None or group is None:
             return session.out.integer(0)
         # One invalid ID rejects the whole command. Parsing IDs twice is cheaper than a list of them.

@@ -77,8 +77,6 @@ def log_group_id(session: Session, key: bytes, group: Group) -> cython.bint:
 @cython.exceptval(-1, check=False)
 def log_consumer(session: Session, key: bytes, group: Group, consumer: Consumer) -> cython.bint:
     """Log the creation of a consumer (streamPropagateConsumerCreation)."""
-    if not session.logged:
-        return False
     return session.propagate([b"XGROUP", b"CREATECONSUMER", key, group.name, consumer.name])
 
 
@@ -86,6 +84,4 @@ def log_consumer(session: Session, key: bytes, group: Group, consumer: Consumer)
 @cython.exceptval(-1, check=False)
 def log_ack(session: Session, key: bytes, group: Group, ident: bytes) -> cython.bint:
     """Log the removal of a pending entry (streamPropagateXACK)."""
-    if not session.logged:
-        return False
     return session.propagate([b"XACK", key, group.name, ident])

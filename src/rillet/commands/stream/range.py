@@ -188,7 +188,8 @@ class Xrange(Implementation):
         if count == 0:
             return out.null_array()
         entries: StreamIterator = self._entries
-        entries.open(stream, interval.start_ms, interval.start_seq, interval.end_ms, interval.end_seq, low == 3)
+        entries.open(stream, interval.start_ms, interval.start_seq, interval.end_ms, interval.end_seq, low == 3,
+                     None)  # fmt: skip
         mark: cython.Py_ssize_t = out.mark()
         written: cython.longlong = self._writer.write_all(out, entries, count)
         entries.close()

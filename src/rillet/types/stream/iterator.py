@@ -190,6 +190,7 @@ class Place:
 
     def __init__(self) -> None:
         self.pos = 0
+        self.ms = self.seq = 0
 
 
 @cython.final
@@ -256,7 +257,7 @@ class StreamIterator:
         reverse: cython.bint = False,
     ) -> None:
         if stream is not None:
-            self.open(stream, start_ms, start_seq, end_ms, end_seq, reverse)
+            self.open(stream, start_ms, start_seq, end_ms, end_seq, reverse, None)
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
@@ -268,23 +269,9 @@ class StreamIterator:
         end_ms: cython.ulonglong,
         end_seq: cython.ulonglong,
         reverse: cython.bint,
+        place: Place | None,
     ) -> cython.bint:
-        """Begin an iteration."""
-        self._set_range(stream, start_ms, start_seq, end_ms, end_seq, reverse)
-        return self._seek()
-
-    @cython.cfunc
-    @cython.inline
-    @cython.exceptval(-1, check=False)
-    def _set_range(
-        self,
-        stream: StreamNodes,
-        start_ms: cython.ulonglong,
-        start_seq: cython.ulonglong,
-        end_ms: cython.ulonglong,
-        end_seq: cython.ulonglong,
-        reverse: cython.bint,
-    ) -> cython.bint:
+        """Begin an iteration; without a search if a place, that of the entry before the start, is still valid."""
         self.stream = stream
         self.start_ms = start_ms
         self.start_seq = start_seq
@@ -295,6 +282,15 @@ class StreamIterator:
         self._over = False
         self._nodes = None
         self._fields_left = 0
+        if place is None or place.pos == 0 or place.changes != stream.changes:
+            return self._seek()
+        self.lp = stream.find_node(place.node_ms, place.node_seq)
+        self._master_ms = place.node_ms
+        self._master_seq = place.node_seq
+        self._master_count = place.fields
+        self._master_start = place.start
+        self._pos = place.pos
+        self._ahead = place.ahead
         return True
 
     @cython.cfunc
@@ -306,23 +302,12 @@ class StreamIterator:
 
         The largest ID is followed by 0-0, as in streamIncrID.
         """
-        found: cython.bint = place is not None and place.pos > 0 and place.ms == ms and place.seq == seq
-        if seq != _MAX:
-            seq += 1
-        else:
-            seq = 0
-            ms = 0 if ms == _MAX else ms + 1
-        if place is None or not found or place.changes != stream.changes:
-            return self.open(stream, ms, seq, _MAX, _MAX, False)
-        self._set_range(stream, ms, seq, _MAX, _MAX, False)
-        self.lp = stream.find_node(place.node_ms, place.node_seq)
-        self._master_ms = place.node_ms
-        self._master_seq = place.node_seq
-        self._master_count = place.fields
-        self._master_start = place.start
-        self._pos = place.pos
-        self._ahead = place.ahead
-        return True
+        if place is not None and (place.ms != ms or place.seq != seq):
+            place = None
+        seq = (seq + 1) & _MAX
+        if seq == 0:
+            ms = (ms + 1) & _MAX
+        return self.open(stream, ms, seq, _MAX, _MAX, False, place)
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
