@@ -62,6 +62,19 @@ def test_a_log_restores_the_producers(tmp_path: Path) -> None:
         assert again("XLEN", "s") == before
 
 
+def test_a_log_restores_a_stream_with_the_limits_that_restore_gave_it(tmp_path: Path) -> None:
+    with opened(tmp_path / "from", T0) as source:
+        source("XADD", "s", "1-1", "f", "v")
+        payload = source("DUMP", "s")
+    with opened(tmp_path / "to", T0, stream_idmp_duration=77) as first:
+        first("RESTORE", "s", 0, payload)
+        first("RESTORE", "t", T0 + 1000, payload, "ABSTTL")
+        before = whole(first)
+    with opened(tmp_path / "to", T0) as again:
+        assert whole(again) == before
+        assert again.engine.databases[0].peek(b"t").idmp.duration == 77
+
+
 def _tracked(one: Opened, now: int) -> dict[bytes, Any]:
     """Return limits, counters and recorded messages, after a run of the cron."""
     found = {}

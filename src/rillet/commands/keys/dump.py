@@ -60,16 +60,20 @@ def restore(session: Session, argv: list[bytes]) -> None:
     if not rdb.seal_is_valid(argv[3], settings.skip_checksum_validation, newest, relaxed):
         raise CommandError("DUMP payload version or checksum are wrong")
     try:
-        value = _value(session, argv)
+        value, payload = _value(session, argv)
     except (Corrupt, IndexError, OverflowError, MemoryError) as error:
         shown = _shown(session, key)
         session.engine.host.log_line(f"RESTORE of {shown} was refused: {rdb.refusal(argv[3], error)}", "verbose")
         raise CommandError("Bad data format") from None
-    _put(session, argv, value, ttl, options)
+    _put(session, argv, value, payload, ttl, options)
 
 
-def _value(session: Session, argv: list[bytes]) -> object:
-    """Decode a DUMP payload. If it is from a client, not from the log, validate it and apply the current settings."""
+def _value(session: Session, argv: list[bytes]) -> tuple[object, bytes]:
+    """Decode a DUMP payload; return the value and the payload to log.
+
+    If the payload is from a client, not from the log, validate it and apply the current settings.
+    """
+    payload = argv[3]
     settings = session.engine.settings
     place = KeyPlace(session.db.index, argv[1])
     corrected: list[str] = []
@@ -80,10 +84,10 @@ def _value(session: Session, argv: list[bytes]) -> object:
         value = rdb.restore(argv[3], settings, now, settings.compat is NEWEST, place, corrected)
         changed = isinstance(value, Stream) and apply_settings(value, settings)
         if (changed or corrected) and session.engine.log is not None:
-            argv[3] = rdb.dump(value, settings.rdbcompression)
+            payload = rdb.dump(value, settings.rdbcompression)
     if corrected:
         session.engine.host.log_line(f"RESTORE of {_shown(session, argv[1])}: {'; '.join(corrected)}")
-    return value
+    return value, payload
 
 
 def _shown(session: Session, key: bytes) -> str:
@@ -126,7 +130,7 @@ def _options(argv: list[bytes]) -> _Options:
     return _Options(replace, absolute, idle, frequency)
 
 
-def _put(session: Session, argv: list[bytes], value: object, ttl: int, options: _Options) -> None:
+def _put(session: Session, argv: list[bytes], value: object, payload: bytes, ttl: int, options: _Options) -> None:
     key = argv[1]
     now = session.engine.clock.now_ms()
     old = session.db.peek(key)
@@ -149,8 +153,10 @@ def _put(session: Session, argv: list[bytes], value: object, ttl: int, options: 
     track(session.db, key, value)
     if when:
         session.db.set_expire(key, when)
-        if not options.absolute:
-            session.propagate([argv[0], key, decimal(when), *argv[3:], b"ABSTTL"])
+    if when and not options.absolute:
+        session.propagate([argv[0], key, decimal(when), payload, *argv[4:], b"ABSTTL"])
+    elif payload is not argv[3]:
+        session.propagate([*argv[:3], payload, *argv[4:]])
     session.modified(key)
     session.notify(b"g", b"restore", key)
     session.db.notify_overwritten(key, old, value)
